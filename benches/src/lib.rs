@@ -1,0 +1,1 @@
+//! Benchmarks of longarm beside what the machine allows.

@@ -1,0 +1,54 @@
+//! Accumulate of any shape: target = target op source, each element atomic.
+
+use std::sync::Arc;
+
+use longarm_proto::{Kernel, Rank, Run, Scale};
+
+use crate::error::TransferError;
+use crate::origin_bytes::{Lender, OriginBytes};
+use crate::put::Writing;
+use crate::route::Client;
+use crate::shapes::Shapes;
+use crate::window::ClientWindow;
+
+impl Client {
+    /// Updates elements of a rank's part. Local completion as [`Client::put`]; each element is updated atomically
+    /// with respect to accumulates of its type, and integers also with respect to read-modify-writes.
+    /// Runs of both sides hold whole elements. `ARMCI_Acc`, `ARMCI_AccS`, `ARMCI_AccV`.
+    pub fn accumulate(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        shapes: Shapes,
+        (kernel, scale): (Kernel, Scale),
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        self.write(Writing::Accumulate(kernel, scale), window, rank, shapes, source)
+    }
+
+    /// Starts an accumulate; the source is let go of when the lender's completion is complete. `ARMCI_NbAcc`.
+    pub fn start_accumulate(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        shapes: Shapes,
+        (kernel, scale): (Kernel, Scale),
+        source: &Lender<'_>,
+    ) -> Result<(), TransferError> {
+        let region = source.region().as_region();
+        self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, region, Some(source))
+    }
+
+    /// [`Client::accumulate`] of one run.
+    pub fn accumulate_run(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        operator: (Kernel, Scale),
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        let run = Run { offset, bytes: source.len() as u64 };
+        self.accumulate(window, rank, Shapes::contiguous(run), operator, source)
+    }
+}

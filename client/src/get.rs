@@ -1,0 +1,100 @@
+//! Get of any shape, blocking and not.
+
+use std::sync::Arc;
+
+use longarm_memory::RegionMut;
+use longarm_proto::{Cursor, Rank, Request, Run};
+use longarm_shm::CounterKind;
+
+use crate::completion::Completion;
+use crate::endpoint::{Payload, Token};
+use crate::error::{Operation, TransferError};
+use crate::origin_bytes::{Lender, OriginBytesMut, lend};
+use crate::route::{Client, Route};
+use crate::shapes::Shapes;
+use crate::window::ClientWindow;
+
+impl Client {
+    /// Reads bytes at an offset of a rank's part. On return they are here; they show all earlier puts and
+    /// accumulates of this rank to that rank. `ARMCI_Get`, `shmem_getmem`.
+    #[inline]
+    pub fn get(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        target: OriginBytesMut<'_>,
+    ) -> Result<(), TransferError> {
+        let run = Run { offset, bytes: target.len() as u64 };
+        window.check(Operation::Get, rank, offset, window.end_of(Operation::Get, rank, run)?)?;
+        if let Route::Direct(part) = self.route(window, Operation::Get, rank)? {
+            target.region().copy_from(part.region(offset, run.bytes).expect("checked against the same length"));
+            self.count(rank, CounterKind::Get, run.bytes);
+            return Ok(());
+        }
+        self.get_shaped(window, rank, Shapes::contiguous(run), target)
+    }
+
+    /// Reads one shape of a rank's part into another shape of the origin's buffer, in their packed order.
+    /// Completion as [`Client::get`]. `ARMCI_GetS`, `ARMCI_GetV`.
+    pub fn get_shaped(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        shapes: Shapes,
+        target: OriginBytesMut<'_>,
+    ) -> Result<(), TransferError> {
+        let completion = Arc::new(Completion::new());
+        let started = lend(Arc::clone(&completion), |lent| {
+            let started = self.start_read((window, rank), shapes, &lent.target(target), true);
+            completion.part_done();
+            self.wait_toward(rank, &completion);
+            started
+        });
+        started?;
+        self.failure(&completion, Operation::Get, rank)
+    }
+
+    /// Starts a get; the bytes are there when the lender's completion is complete. `ARMCI_NbGet`, `shmem_getmem_nbi`.
+    pub fn start_get(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        shapes: Shapes,
+        target: &Lender<'_>,
+    ) -> Result<(), TransferError> {
+        self.start_read((window, rank), shapes, target, false)
+    }
+
+    fn start_read(
+        self: &Arc<Self>,
+        (window, rank): (&ClientWindow, Rank),
+        shapes: Shapes,
+        target: &Lender<'_>,
+        blocking: bool,
+    ) -> Result<(), TransferError> {
+        let here: RegionMut<'_> = target.region();
+        let bytes = shapes.check(Operation::Get, window, rank, here.len() as u64)?;
+        if bytes == 0 {
+            return Ok(self.alive(Operation::Get, rank)?);
+        }
+        match self.route(window, Operation::Get, rank)? {
+            Route::Direct(part) => shapes.pairs(|local, remote| {
+                let source = part.region(remote.offset, remote.bytes).expect("checked before");
+                here.slice(local.offset as usize, local.bytes as usize).copy_from(source);
+            }),
+            Route::Served(endpoint) => {
+                for shapes in shapes.frames() {
+                    let request = Request::Get { target: window.target(rank), shape: shapes.target };
+                    let token = Token::Data { target: target.hold(), cursor: Cursor::new(shapes.origin) };
+                    self.issue(Operation::Get, endpoint, &request, Some(token), Payload::None, true)?;
+                }
+                if !blocking {
+                    self.hand_to_helper();
+                }
+            }
+        }
+        self.count(rank, CounterKind::Get, bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! The calls a rank makes.
+//!
+//! ```text
+//!                       ┌─ direct: loads, stores, CPU atomics on the mapped window (same node)
+//!   put/get/... ─ route ┤
+//!                       └─ served: endpoint ─ initiator ─ link ⇢ the target node's server
+//! ```
+//!
+//! [`Client`] is one rank's side of everything: the windows it knows, an [`Endpoint`] per node it has talked to, its
+//! mail. Every call here works on bytes; the typed faces stand above.
+//!
+//! What this crate refuses to do: send a request that the target would refuse, wait without a bound on the
+//! processor, or wait for a rank that is known to be dead.
+#![deny(unsafe_code)]
+
+mod accumulate;
+mod completion;
+mod endpoint;
+mod error;
+mod failures;
+mod get;
+mod helper;
+mod layout;
+mod lock;
+pub mod mail;
+mod order;
+mod origin_bytes;
+mod put;
+mod rmw;
+mod route;
+mod shapes;
+mod signal;
+mod wait;
+mod window;
+
+pub use completion::{Completion, Outcome};
+pub use endpoint::Endpoint;
+pub use error::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
+pub use failures::{Death, Failures};
+pub use layout::Layout;
+pub use lock::MutexHome;
+pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
+pub use route::{Assist, AssistTurn, Client, ClientOptions, Dial};
+pub use shapes::Shapes;
+pub use signal::{Compare, WordWidth};
+pub use window::{ClientWindow, WindowIdentity};

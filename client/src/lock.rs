@@ -1,0 +1,126 @@
+//! Numbered mutexes, hosted at any rank, first come first served.
+//!
+//! A mutex is a word in its host's part of a window. On the host's node a free one is taken, and an uncontended one
+//! given back, by one compare-and-swap; everything else is the business of the node's server, which keeps the queue.
+
+use std::sync::Arc;
+
+use longarm_proto::{CONTENDED, Rank, Refusal, Request, mutex_holder, mutex_word};
+use longarm_shm::CounterKind;
+
+use crate::completion::{Completion, Outcome};
+use crate::endpoint::{Payload, Token};
+use crate::error::{MutexError, Operation};
+use crate::route::{Client, Route};
+use crate::window::ClientWindow;
+
+/// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.
+const MUTEX_BYTES: u64 = 64;
+
+/// The mutexes of a group: a window whose words are mutexes.
+pub struct MutexHome {
+    window: Arc<ClientWindow>,
+}
+
+impl MutexHome {
+    /// How many bytes a host of `count` mutexes has to put into the window.
+    pub fn bytes(count: u64) -> Option<u64> {
+        count.checked_mul(MUTEX_BYTES)
+    }
+
+    /// Around a window whose parts have [`MutexHome::bytes`] each, all zero.
+    pub fn new(window: Arc<ClientWindow>) -> MutexHome {
+        MutexHome { window }
+    }
+
+    /// The window.
+    pub fn window(&self) -> &Arc<ClientWindow> {
+        &self.window
+    }
+
+    fn place(&self, host: Rank, number: u64) -> Result<u64, MutexError> {
+        let count = self.window.bytes_of(host).unwrap_or(0) / MUTEX_BYTES;
+        if number >= count {
+            return Err(MutexError::UnknownMutex { host, number, count });
+        }
+        Ok(number * MUTEX_BYTES)
+    }
+}
+
+impl Client {
+    /// Takes a mutex; waits until its turn has come. `ARMCI_Lock`.
+    pub fn lock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+        let offset = home.place(host, number)?;
+        home.window.check(Operation::Lock, host, offset, offset + 4)?;
+        let me = self.layout.me();
+        if let Route::Direct(part) = self.route(&home.window, Operation::Lock, host)? {
+            match part.compare_exchange_u32(offset, 0, mutex_word(me)).expect("checked before") {
+                Ok(_) => {
+                    self.count(host, CounterKind::Lock, 0);
+                    return Ok(());
+                }
+                Err(word) if mutex_holder(word) == Some(me) => return Err(MutexError::HeldAlready { host, number }),
+                Err(_) => {}
+            }
+        }
+        let request = Request::Lock { target: home.window.target(host), offset };
+        self.ask(Operation::Lock, (host, number), &request)?;
+        self.count(host, CounterKind::Lock, 0);
+        Ok(())
+    }
+
+    /// Takes a mutex if it is free and nobody waits for it. `ARMCIX_Trylock_hdl`.
+    pub fn try_lock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<bool, MutexError> {
+        let offset = home.place(host, number)?;
+        home.window.check(Operation::Lock, host, offset, offset + 4)?;
+        let taken = match self.route(&home.window, Operation::Lock, host)? {
+            Route::Direct(part) => {
+                let word = mutex_word(self.layout.me());
+                part.compare_exchange_u32(offset, 0, word).expect("checked before").is_ok()
+            }
+            Route::Served(_) => {
+                let request = Request::TryLock { target: home.window.target(host), offset };
+                self.ask(Operation::Lock, (host, number), &request)? != 0
+            }
+        };
+        self.count(host, CounterKind::Lock, 0);
+        Ok(taken)
+    }
+
+    /// Gives a mutex back to whoever waits longest. What this rank has put before is visible to the next holder at
+    /// the ranks for which quiet was called. `ARMCI_Unlock`.
+    pub fn unlock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+        let offset = home.place(host, number)?;
+        home.window.check(Operation::Unlock, host, offset, offset + 4)?;
+        let me = self.layout.me();
+        if let Route::Direct(part) = self.route(&home.window, Operation::Unlock, host)? {
+            match part.compare_exchange_u32(offset, mutex_word(me), 0).expect("checked before") {
+                Ok(_) => return Ok(()),
+                Err(word) if word == mutex_word(me) | CONTENDED => {}
+                Err(_) => return Err(MutexError::NotHeld { host, number }),
+            }
+        }
+        let request = Request::Unlock { target: home.window.target(host), offset };
+        self.ask(Operation::Unlock, (host, number), &request)?;
+        Ok(())
+    }
+
+    /// Sends a request about a mutex to its host's server and waits for the answer.
+    fn ask(
+        self: &Arc<Self>,
+        operation: Operation,
+        (host, number): (Rank, u64),
+        request: &Request,
+    ) -> Result<u64, MutexError> {
+        let endpoint = self.endpoint(operation, self.layout.node_of(host))?;
+        let completion = Arc::new(Completion::new());
+        let token = Token::Part(Arc::clone(&completion));
+        self.issue(operation, endpoint, request, Some(token), Payload::None, true)?;
+        self.wait_complete(endpoint, &completion);
+        if let Some(Outcome::Refused { refusal: Refusal::NotHeld, .. }) = completion.failure() {
+            return Err(MutexError::NotHeld { host, number });
+        }
+        self.failure(&completion, operation, host)?;
+        Ok(completion.value())
+    }
+}

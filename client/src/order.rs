@@ -1,0 +1,83 @@
+//! Completion and order: quiet, quiet_rank, fence.
+//!
+//! Direct operations are done when their call returns, served ones are applied in the order in which they were
+//! issued. Nothing on this node is served while it could also be direct, so that no direct operation has a served
+//! one to the same place to overtake.
+
+use std::sync::Arc;
+
+use longarm_proto::{Rank, Request};
+use longarm_shm::sync::{Ordering, fence};
+
+use crate::completion::Completion;
+use crate::endpoint::{Endpoint, Payload, Token};
+use crate::error::{Operation, TransferError};
+use crate::route::Client;
+
+impl Client {
+    /// Everything this rank has issued towards `rank` is visible there on return. `ARMCI_Fence`, `shmem_pe_quiet`.
+    pub fn quiet_rank(self: &Arc<Self>, rank: Rank) -> Result<(), TransferError> {
+        if !self.layout.contains(rank) {
+            let ranks = self.layout.rank_count();
+            return Err(TransferError::NoSuchRank { operation: Operation::Quiet, rank, ranks });
+        }
+        // SeqCst fence: the stores before are visible before any load after, as a reply would make them.
+        fence(Ordering::SeqCst);
+        match self.endpoint_if_open(self.layout.node_of(rank)) {
+            Some(endpoint) => self.quiet_endpoints(&[endpoint]),
+            None => Ok(self.alive(Operation::Quiet, rank)?),
+        }
+    }
+
+    /// Everything this rank has issued is visible at its targets on return. `ARMCI_AllFence`, `shmem_quiet`.
+    #[inline]
+    pub fn quiet(self: &Arc<Self>) -> Result<(), TransferError> {
+        // SeqCst fence: as in `quiet_rank`.
+        fence(Ordering::SeqCst);
+        if self.open_endpoints().next().is_none() {
+            return Ok(());
+        }
+        let endpoints: Vec<&Endpoint> = self.open_endpoints().collect();
+        self.quiet_endpoints(&endpoints)
+    }
+
+    /// Operations issued after it towards a rank take effect after those issued before it. `shmem_fence`.
+    pub fn fence(&self) {
+        // PAIR fence: towards this node, plain stores before it are not seen after plain stores behind it. Towards
+        // other nodes every operation is in order anyway.
+        fence(Ordering::Release);
+    }
+
+    fn quiet_endpoints(self: &Arc<Self>, endpoints: &[&Endpoint]) -> Result<(), TransferError> {
+        let mut asked = Vec::new();
+        for endpoint in endpoints {
+            if !endpoint.is_unconfirmed() && !endpoint.is_busy() {
+                if let Some(how) = endpoint.broken() {
+                    return Err(self.lost(Operation::Quiet, endpoint, how.clone()).into());
+                }
+                continue;
+            }
+            endpoint.take_unconfirmed();
+            let completion = Arc::new(Completion::new());
+            let token = Token::Part(Arc::clone(&completion));
+            self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, true)?;
+            asked.push((*endpoint, completion));
+        }
+        let mut result = Ok(());
+        for (endpoint, completion) in asked {
+            self.wait_complete(endpoint, &completion);
+            let outcome = self.failure(&completion, Operation::Quiet, endpoint.host());
+            let refused = endpoint.take_refused().map(|(refusal, detail)| TransferError::Refused {
+                operation: Operation::Quiet,
+                rank: endpoint.host(),
+                node: endpoint.node(),
+                refusal,
+                detail,
+            });
+            if result.is_ok() {
+                result = outcome.and(refused.map_or(Ok(()), Err));
+            }
+        }
+        result
+    }
+}

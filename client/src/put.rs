@@ -1,0 +1,211 @@
+//! Put of any shape, blocking and not. Accumulate shares the path: only what the target does with the bytes differs.
+
+use std::sync::Arc;
+
+use longarm_memory::Region;
+use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Signal};
+use longarm_shm::{CounterKind, Window};
+
+use crate::completion::Completion;
+use crate::endpoint::{Endpoint, Payload};
+use crate::error::{Operation, TransferError};
+use crate::origin_bytes::{Lender, OriginBytes, lend};
+use crate::route::{Client, Route};
+use crate::shapes::Shapes;
+use crate::window::ClientWindow;
+
+/// What the target does with the bytes it gets.
+#[derive(Clone, Copy)]
+pub(crate) enum Writing {
+    Put,
+    Signal(Signal),
+    Accumulate(Kernel, Scale),
+}
+
+impl Writing {
+    pub(crate) fn operation(self) -> Operation {
+        match self {
+            Writing::Put | Writing::Signal(_) => Operation::Put,
+            Writing::Accumulate(..) => Operation::Accumulate,
+        }
+    }
+
+    fn kind(self) -> CounterKind {
+        match self {
+            Writing::Put => CounterKind::Put,
+            Writing::Signal(_) => CounterKind::Signal,
+            Writing::Accumulate(..) => CounterKind::Accumulate,
+        }
+    }
+}
+
+impl Client {
+    /// Writes bytes at an offset of a rank's part. On return the source may be reused; the bytes are visible at
+    /// the target after [`Client::quiet_rank`]. `ARMCI_Put`, `shmem_putmem`.
+    #[inline]
+    pub fn put(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        let run = Run { offset, bytes: source.len() as u64 };
+        window.check(Operation::Put, rank, offset, window.end_of(Operation::Put, rank, run)?)?;
+        if let Route::Direct(part) = self.route(window, Operation::Put, rank)? {
+            part.region_mut(offset, run.bytes).expect("checked against the same length").copy_from(source.region());
+            self.count(rank, CounterKind::Put, run.bytes);
+            return Ok(());
+        }
+        self.put_shaped(window, rank, Shapes::contiguous(run), source)
+    }
+
+    /// Writes the bytes of one shape of the origin to another shape of a rank's part, in their packed order.
+    /// Completion as [`Client::put`]. `ARMCI_PutS`, `ARMCI_PutV`.
+    pub fn put_shaped(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        shapes: Shapes,
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        self.write(Writing::Put, window, rank, shapes, source)
+    }
+
+    /// Starts a put; the source is let go of when the lender's completion is complete. Local completion only:
+    /// the bytes are visible at the target after quiet. `ARMCI_NbPut`, `shmem_putmem_nbi`.
+    pub fn start_put(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        shapes: Shapes,
+        source: &Lender<'_>,
+    ) -> Result<(), TransferError> {
+        let region = source.region().as_region();
+        self.start_write(Writing::Put, (window, rank), shapes, region, Some(source))
+    }
+
+    /// Blocking write of any kind.
+    pub(crate) fn write(
+        self: &Arc<Self>,
+        writing: Writing,
+        window: &ClientWindow,
+        rank: Rank,
+        shapes: Shapes,
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        if source.len() <= self.eager_bytes || window.is_here(rank) {
+            return self.start_write(writing, (window, rank), shapes, source.region(), None);
+        }
+        let completion = Arc::new(Completion::new());
+        let started = lend(Arc::clone(&completion), |lent| {
+            let lender = lent.source(source);
+            let started = self.start_write(writing, (window, rank), shapes, source.region(), Some(&lender));
+            completion.part_done();
+            self.wait_toward(rank, &completion);
+            started
+        });
+        started?;
+        self.failure(&completion, writing.operation(), rank)
+    }
+
+    /// Waits for an operation towards a rank.
+    pub(crate) fn wait_toward(&self, rank: Rank, completion: &Completion) {
+        if completion.is_complete() {
+            return;
+        }
+        match self.endpoint_if_open(self.layout.node_of(rank)) {
+            Some(endpoint) => self.wait_complete(endpoint, completion),
+            None => self.wait_completion(completion),
+        }
+    }
+
+    /// Starts a write of any kind. A direct one is finished on return. Of a served one the bytes are copied, if
+    /// they are few or there is no lender, or else queued under the lender's completion.
+    pub(crate) fn start_write(
+        self: &Arc<Self>,
+        writing: Writing,
+        (window, rank): (&ClientWindow, Rank),
+        shapes: Shapes,
+        source: Region<'_>,
+        lender: Option<&Lender<'_>>,
+    ) -> Result<(), TransferError> {
+        let operation = writing.operation();
+        let bytes = shapes.check(operation, window, rank, source.len() as u64)?;
+        if bytes == 0 && !matches!(writing, Writing::Signal(_)) {
+            return Ok(self.alive(operation, rank)?);
+        }
+        match self.route(window, operation, rank)? {
+            Route::Direct(part) => self.write_direct(writing, &part, shapes, source),
+            Route::Served(endpoint) => {
+                for shapes in shapes.frames() {
+                    let target = window.target(rank);
+                    let shape = shapes.target;
+                    let request = match writing {
+                        Writing::Put => Request::Put { target, shape, signal: None },
+                        Writing::Signal(signal) => Request::Put { target, shape, signal: Some(signal) },
+                        Writing::Accumulate(kernel, scale) => Request::Accumulate { target, shape, kernel, scale },
+                    };
+                    let origin = Cursor::new(shapes.origin);
+                    let small = origin.remaining() <= self.eager_bytes as u64;
+                    let payload = match lender.filter(|_| !small) {
+                        Some(lender) => Payload::Streamed(lender.hold(), origin),
+                        None => Payload::Copied(source, origin),
+                    };
+                    self.issue(operation, endpoint, &request, None, payload, true)?;
+                }
+            }
+        }
+        self.count(rank, writing.kind(), bytes);
+        Ok(())
+    }
+
+    fn write_direct(&self, writing: Writing, part: &Window<'_>, shapes: Shapes, source: Region<'_>) {
+        shapes.pairs(|here, there| {
+            let source = source.slice(here.offset as usize, here.bytes as usize);
+            match writing {
+                Writing::Put | Writing::Signal(_) => {
+                    part.region_mut(there.offset, there.bytes).expect("checked before").copy_from(source);
+                }
+                Writing::Accumulate(kernel, scale) => {
+                    let me = self.layout.me();
+                    part.accumulate(there.offset, kernel, scale, source, &self.segment.stripes(), me)
+                        .expect("checked before");
+                }
+            }
+        });
+    }
+
+    /// Puts a request behind all others towards its node, waiting for room if there is none.
+    pub(crate) fn issue(
+        self: &Arc<Self>,
+        operation: Operation,
+        endpoint: &Endpoint,
+        request: &Request,
+        token: Option<crate::endpoint::Token>,
+        payload: Payload<'_>,
+        flush: bool,
+    ) -> Result<(), crate::error::Lost> {
+        let (mut token, mut payload) = (token, payload);
+        loop {
+            match endpoint.issue(request, token, payload, flush) {
+                Ok(driven) => {
+                    if driven.completed {
+                        self.sleepers.completed();
+                    }
+                    return Ok(());
+                }
+                Err(rejected) => match rejected.how.clone() {
+                    Some(how) => {
+                        rejected.fail(&how);
+                        return Err(self.lost(operation, endpoint, how));
+                    }
+                    None => {
+                        (token, payload) = (rejected.token, rejected.payload);
+                        self.wait_for(crate::wait::Drive::Endpoint(endpoint), || endpoint.has_room().then_some(()));
+                    }
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Read-modify-write of one integer.
+
+use std::sync::Arc;
+
+use longarm_proto::{Rank, Request, Rmw, Run};
+use longarm_shm::{AmoError, CounterKind};
+
+use crate::completion::Completion;
+use crate::endpoint::{Payload, Token};
+use crate::error::{Operation, RmwError};
+use crate::route::{Client, Route};
+use crate::window::ClientWindow;
+
+impl Client {
+    /// Does one read-modify-write on an aligned word of a rank's part and gives the old value, zero-extended.
+    /// Atomic with respect to every other one on the word, and to integer accumulates. `ARMCI_Rmw`,
+    /// `shmem_atomic_*`.
+    #[inline]
+    pub fn rmw(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        rmw: Rmw,
+    ) -> Result<u64, RmwError> {
+        let word_bytes = rmw.width.bytes() as u64;
+        let run = Run { offset, bytes: word_bytes };
+        window.check(Operation::Rmw, rank, offset, window.end_of(Operation::Rmw, rank, run)?)?;
+        if !offset.is_multiple_of(word_bytes) {
+            return Err(RmwError::Misaligned { rank, window: window.identity().window, offset, word_bytes });
+        }
+        let old = match self.route(window, Operation::Rmw, rank)? {
+            Route::Direct(part) => {
+                let old = part.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
+                self.segment.bell(self.layout.local_of(rank)).ring_if_sleeping();
+                old
+            }
+            Route::Served(endpoint) => {
+                let completion = Arc::new(Completion::new());
+                let request = Request::Rmw { target: window.target(rank), offset, rmw };
+                let token = Token::Part(Arc::clone(&completion));
+                self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, true)?;
+                self.wait_complete(endpoint, &completion);
+                self.failure(&completion, Operation::Rmw, rank)?;
+                completion.value()
+            }
+        };
+        self.count(rank, CounterKind::Rmw, word_bytes);
+        Ok(old)
+    }
+
+    /// Starts a read-modify-write whose old value comes with the completion.
+    pub fn start_rmw(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        rmw: Rmw,
+        completion: &Arc<Completion>,
+    ) -> Result<(), RmwError> {
+        let word_bytes = rmw.width.bytes() as u64;
+        let run = Run { offset, bytes: word_bytes };
+        window.check(Operation::Rmw, rank, offset, window.end_of(Operation::Rmw, rank, run)?)?;
+        if !offset.is_multiple_of(word_bytes) {
+            return Err(RmwError::Misaligned { rank, window: window.identity().window, offset, word_bytes });
+        }
+        completion.add_part();
+        let node = self.layout.node_of(rank);
+        if self.same_node(rank) {
+            match self.rmw(window, rank, offset, rmw) {
+                Ok(old) => completion.part_done_with(old),
+                Err(error) => {
+                    completion.part_done();
+                    return Err(error);
+                }
+            }
+            return Ok(());
+        }
+        let endpoint = match self.endpoint(Operation::Rmw, node) {
+            Ok(endpoint) => endpoint,
+            Err(lost) => {
+                completion.part_done();
+                return Err(lost.into());
+            }
+        };
+        let request = Request::Rmw { target: window.target(rank), offset, rmw };
+        let token = Token::Part(Arc::clone(completion));
+        self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, true)?;
+        self.hand_to_helper();
+        self.count(rank, CounterKind::Rmw, word_bytes);
+        Ok(())
+    }
+}

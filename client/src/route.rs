@@ -1,0 +1,234 @@
+//! One rank's side of everything, and the one place that asks whether a target is on the same node.
+
+use std::sync::{Arc, OnceLock};
+
+use longarm_proto::{NodeId, Rank};
+use longarm_shm::{CounterKind, NodeSegment, Window};
+use parking_lot::Mutex;
+
+use crate::endpoint::Endpoint;
+use crate::error::{Lost, LostHow, Operation, TransferError};
+use crate::failures::Failures;
+use crate::helper::Helper;
+use crate::layout::Layout;
+use crate::mail::Mail;
+use crate::wait::Sleepers;
+use crate::window::ClientWindow;
+
+/// Opens the connection to a node's server, proven on both sides. Called once a node, when it is first needed.
+pub trait Dial: Send + Sync {
+    /// The link, or why there is none.
+    fn dial(&self, node: NodeId) -> Result<Box<dyn longarm_netmod::Link>, LostHow>;
+}
+
+/// A server in this process, which a waiting thread may drive.
+pub trait Assist: Send + Sync {
+    /// Takes it, unless another thread drives it.
+    fn take(&self) -> Option<Box<dyn AssistTurn + '_>>;
+}
+
+/// A server in the hands of a waiting thread. Dropping gives it back.
+pub trait AssistTurn {
+    /// One turn; true if anything moved.
+    fn turn(&mut self) -> bool;
+}
+
+/// What a client is made of.
+pub struct ClientOptions {
+    /// Who stands where.
+    pub layout: Layout,
+    /// The node's shared segment.
+    pub segment: Arc<NodeSegment>,
+    /// Opens connections.
+    pub dial: Box<dyn Dial>,
+    /// The server of this node, if it is hosted by this process.
+    pub assist: Option<Arc<dyn Assist>>,
+    /// Who is known to be dead.
+    pub failures: Arc<Failures>,
+    /// How long a waiting thread looks before it sleeps, in microseconds. 0 where threads outnumber processors.
+    pub spin_us: u64,
+    /// Puts and accumulates up to this size are copied and need not wait for the link.
+    pub eager_bytes: usize,
+    /// Bytes that are copied and wait to be sent, at most, for each connection.
+    pub send_ring_bytes: usize,
+}
+
+/// See the module.
+pub struct Client {
+    pub(crate) layout: Layout,
+    pub(crate) segment: Arc<NodeSegment>,
+    endpoints: Box<[OnceLock<Endpoint>]>,
+    dialing: Mutex<()>,
+    dial: Box<dyn Dial>,
+    pub(crate) assist: Option<Arc<dyn Assist>>,
+    pub(crate) failures: Arc<Failures>,
+    pub(crate) mail: Mail,
+    pub(crate) sleepers: Sleepers,
+    pub(crate) helper: Helper,
+    pub(crate) spin_us: u64,
+    pub(crate) eager_bytes: usize,
+    send_ring_bytes: usize,
+    main_thread: std::thread::ThreadId,
+}
+
+/// How a target's part of a window is reached.
+pub(crate) enum Route<'a> {
+    /// It is mapped here: loads, stores and CPU atomics.
+    Direct(Window<'a>),
+    /// Its node's server does it.
+    Served(&'a Endpoint),
+}
+
+thread_local! {
+    /// Whether this thread is the one that made the client: decided once a thread.
+    static IS_MAIN: std::cell::Cell<Option<bool>> = const { std::cell::Cell::new(None) };
+}
+
+impl Client {
+    /// A client whose connections are opened when they are first needed. The calling thread counts as the main one.
+    pub fn new(options: ClientOptions) -> std::io::Result<Client> {
+        let nodes = options.layout.node_count();
+        Ok(Client {
+            mail: Mail::new(),
+            endpoints: (0..nodes).map(|_| OnceLock::new()).collect(),
+            dialing: Mutex::new(()),
+            layout: options.layout,
+            segment: options.segment,
+            dial: options.dial,
+            assist: options.assist,
+            failures: options.failures,
+            sleepers: Sleepers::new(),
+            helper: Helper::new()?,
+            spin_us: options.spin_us,
+            eager_bytes: options.eager_bytes,
+            send_ring_bytes: options.send_ring_bytes,
+            main_thread: std::thread::current().id(),
+        })
+    }
+
+    /// Who stands where.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Who is known to be dead.
+    pub fn failures(&self) -> &Arc<Failures> {
+        &self.failures
+    }
+
+    /// The node's shared segment.
+    pub fn segment(&self) -> &Arc<NodeSegment> {
+        &self.segment
+    }
+
+    /// How the part of `rank` is reached. The caller has checked that the rank has one.
+    #[inline]
+    pub(crate) fn route<'a>(
+        &'a self,
+        window: &'a ClientWindow,
+        operation: Operation,
+        rank: Rank,
+    ) -> Result<Route<'a>, TransferError> {
+        if self.failures.any() {
+            self.alive(operation, rank)?;
+        }
+        match window.part_here(operation, rank)? {
+            Some(part) => Ok(Route::Direct(part)),
+            None => Ok(Route::Served(self.endpoint(operation, self.layout.node_of(rank))?)),
+        }
+    }
+
+    /// Whether two ranks share memory, for those who ask from outside.
+    pub fn same_node(&self, rank: Rank) -> bool {
+        self.layout.node_of(rank) == self.layout.my_node()
+    }
+
+    /// An error if the rank is dead.
+    pub(crate) fn alive(&self, operation: Operation, rank: Rank) -> Result<(), Lost> {
+        match self.failures.of(rank) {
+            None => Ok(()),
+            Some(death) => {
+                let how = LostHow::Died(death.how);
+                Err(Lost { rank, node: self.layout.node_of(rank), operation, how })
+            }
+        }
+    }
+
+    /// The connection to a node, opened now if need be.
+    pub(crate) fn endpoint(&self, operation: Operation, node: NodeId) -> Result<&Endpoint, Lost> {
+        let place = &self.endpoints[node.0 as usize];
+        let endpoint = match place.get() {
+            Some(endpoint) => endpoint,
+            None => self.open(operation, node)?,
+        };
+        match endpoint.broken() {
+            None => Ok(endpoint),
+            Some(how) => Err(self.lost(operation, endpoint, how.clone())),
+        }
+    }
+
+    #[cold]
+    fn open(&self, operation: Operation, node: NodeId) -> Result<&Endpoint, Lost> {
+        let _one_at_a_time = self.dialing.lock();
+        let place = &self.endpoints[node.0 as usize];
+        if let Some(endpoint) = place.get() {
+            return Ok(endpoint);
+        }
+        let host = self.layout.server_host(node);
+        let link = self.dial.dial(node).map_err(|how| {
+            // A dead host explains more than a refused connection.
+            let how = self.failures.of(host).map_or(how, |death| LostHow::Died(death.how));
+            Lost { rank: host, node, operation, how }
+        })?;
+        Ok(place.get_or_init(|| Endpoint::new(node, host, link, self.send_ring_bytes)))
+    }
+
+    /// The error for a connection that ended, with what is known of the rank at its other end.
+    pub(crate) fn lost(&self, operation: Operation, endpoint: &Endpoint, how: LostHow) -> Lost {
+        let rank = endpoint.host();
+        let how = self.failures.of(rank).map_or(how, |death| LostHow::Died(death.how));
+        Lost { rank, node: endpoint.node(), operation, how }
+    }
+
+    /// The connection to a node, if it was ever opened.
+    pub(crate) fn endpoint_if_open(&self, node: NodeId) -> Option<&Endpoint> {
+        self.endpoints[node.0 as usize].get()
+    }
+
+    /// Every connection that is open.
+    pub(crate) fn open_endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter().filter_map(OnceLock::get)
+    }
+
+    /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it.
+    pub fn on_death(&self, rank: Rank, how: &str) {
+        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.host() == rank) {
+            endpoint.give_up(LostHow::Died(how.to_owned()));
+        }
+        self.wake_all();
+    }
+
+    /// Everybody of this process who sleeps in a call looks again.
+    pub fn wake_all(&self) {
+        self.sleepers.wake_all();
+        self.my_bell().ring();
+    }
+
+    pub(crate) fn my_bell(&self) -> longarm_shm::Bell<'_> {
+        self.segment.bell(self.layout.local_of(self.layout.me()))
+    }
+
+    /// Counts an operation.
+    #[inline]
+    pub fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
+        let main = IS_MAIN.with(|is_main| match is_main.get() {
+            Some(known) => known,
+            None => {
+                let known = std::thread::current().id() == self.main_thread;
+                is_main.set(Some(known));
+                known
+            }
+        });
+        self.segment.counters(self.layout.local_of(self.layout.me())).add(peer, kind, bytes, main);
+    }
+}

@@ -1,0 +1,148 @@
+//! Put with signal, and waiting for words of one's own memory.
+
+use std::sync::Arc;
+
+use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth, Run, Signal, SignalOp};
+
+use crate::error::{Lost, LostHow, Operation, RmwError, WaitError};
+use crate::origin_bytes::OriginBytes;
+use crate::put::Writing;
+use crate::route::{Client, Route};
+use crate::shapes::Shapes;
+use crate::wait::Drive;
+use crate::window::ClientWindow;
+
+/// The usual comparisons of a wait. `SHMEM_CMP_EQ` and its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compare {
+    /// Equal.
+    Equal,
+    /// Not equal.
+    NotEqual,
+    /// Greater than.
+    Greater,
+    /// Greater or equal.
+    GreaterOrEqual,
+    /// Less than.
+    Less,
+    /// Less or equal.
+    LessOrEqual,
+}
+
+impl Compare {
+    /// Whether `left` stands in this relation to `right`.
+    pub fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
+        match self {
+            Compare::Equal => left == right,
+            Compare::NotEqual => left != right,
+            Compare::Greater => left > right,
+            Compare::GreaterOrEqual => left >= right,
+            Compare::Less => left < right,
+            Compare::LessOrEqual => left <= right,
+        }
+    }
+}
+
+/// Size of a word that is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WordWidth {
+    /// Four bytes.
+    W32,
+    /// Eight bytes.
+    W64,
+}
+
+impl WordWidth {
+    /// Size in bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            WordWidth::W32 => 4,
+            WordWidth::W64 => 8,
+        }
+    }
+}
+
+impl Client {
+    /// Writes bytes, then updates an aligned 64-bit signal at the same rank: who sees the signal sees the bytes.
+    /// Local completion as put. `shmem_putmem_signal`.
+    #[allow(clippy::too_many_arguments, reason = "two places and two values, as in the C call")]
+    pub fn put_signal(
+        self: &Arc<Self>,
+        (window, offset): (&ClientWindow, u64),
+        (signal_window, signal_offset): (&ClientWindow, u64),
+        (op, value): (SignalOp, u64),
+        rank: Rank,
+        source: OriginBytes<'_>,
+    ) -> Result<(), RmwError> {
+        let run = Run { offset, bytes: source.len() as u64 };
+        let word = Run { offset: signal_offset, bytes: 8 };
+        window.check(Operation::Put, rank, offset, window.end_of(Operation::Put, rank, run)?)?;
+        let signal_end = signal_window.end_of(Operation::Put, rank, word)?;
+        signal_window.check(Operation::Put, rank, signal_offset, signal_end)?;
+        let identity = signal_window.identity();
+        if !signal_offset.is_multiple_of(8) {
+            let window = identity.window;
+            return Err(RmwError::Misaligned { rank, window, offset: signal_offset, word_bytes: 8 });
+        }
+        let signal = Signal {
+            window: identity.window,
+            generation: identity.generation,
+            key: identity.key,
+            offset: signal_offset,
+            op,
+            value,
+        };
+        self.write(Writing::Signal(signal), window, rank, Shapes::contiguous(run), source)?;
+        if let Route::Direct(part) = self.route(signal_window, Operation::Put, rank)? {
+            let op = match op {
+                SignalOp::Set => RmwOp::Set,
+                SignalOp::Add => RmwOp::FetchAdd,
+            };
+            // The update is a full barrier on the processor: the bytes before it are seen by who sees it.
+            let rmw = Rmw { op, width: RmwWidth::W64, operand: value, compare: 0 };
+            part.rmw(signal_offset, rmw).expect("checked before");
+            self.segment.bell(self.layout.local_of(rank)).ring_if_sleeping();
+        }
+        Ok(())
+    }
+
+    /// Reads an aligned word of this rank's own part, zero-extended: what others wrote before it is seen after it.
+    pub fn load_word(&self, window: &ClientWindow, offset: u64, width: WordWidth) -> Result<u64, WaitError> {
+        let me = self.layout.me();
+        let word_bytes = width.bytes();
+        let identity = window.identity();
+        let window_bytes = window.bytes_of(me).unwrap_or(0);
+        if window.is_freed() {
+            window.check(Operation::Wait, me, offset, offset)?;
+        }
+        if offset.checked_add(word_bytes).is_none_or(|end| end > window_bytes) {
+            return Err(WaitError::OutsideWindow { window: identity.window, offset, window_bytes });
+        }
+        if !offset.is_multiple_of(word_bytes) {
+            return Err(WaitError::Misaligned { window: identity.window, offset, word_bytes });
+        }
+        let part = window.part_here(Operation::Wait, me)?.expect("one's own part is on one's own node");
+        let value = match width {
+            WordWidth::W32 => part.load_u32(offset).map(u64::from),
+            WordWidth::W64 => part.load_u64(offset),
+        };
+        Ok(value.expect("checked just now"))
+    }
+
+    /// Waits until `check` gives something; it looks at words of this rank's memory by [`Client::load_word`].
+    /// Signals and read-modify-writes wake the sleeper at once, plain puts within a moment.
+    pub fn wait_words<R>(&self, mut check: impl FnMut() -> Result<Option<R>, WaitError>) -> Result<R, WaitError> {
+        self.wait_for(Drive::Stores, || match check() {
+            Ok(Some(result)) => Some(Ok(result)),
+            Ok(None) => self.first_death(Operation::Wait).map(|lost| Err(lost.into())),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// The first rank of the world that died, as an error.
+    pub(crate) fn first_death(&self, operation: Operation) -> Option<Lost> {
+        let death = self.failures.first()?;
+        let node = self.layout.node_of(death.rank);
+        Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
+    }
+}

@@ -1,0 +1,317 @@
+//! How a thread waits in a call: look, then yield, then sleep; and while it looks, it works.
+//!
+//! What it drives depends on what it waits for: a reply comes over an endpoint, mail and changed words come
+//! through memory. In both cases a thread that looks for longer than a moment also drives this process's server,
+//! if there is one (the rule is: whoever waits, works).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longarm_netmod::Waker;
+use longarm_proto::Rank;
+use longarm_shm::sync::{AtomicU32, Ordering, fence};
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags};
+
+use crate::completion::{Completion, Outcome};
+use crate::endpoint::{Driven, Endpoint};
+use crate::error::{Lost, LostHow, Operation};
+use crate::route::{AssistTurn, Client};
+
+/// Looks without progress before the clock is read for the first time.
+const LOOKS_BEFORE_CLOCK: u32 = 16;
+/// How long a thread looks after its own affairs only, before it also drives the server.
+const ASSIST_AFTER: Duration = Duration::from_micros(10);
+/// How long one sleep lasts at most where a plain store may have made it needless.
+const NAP: Duration = Duration::from_micros(200);
+/// The same, after many naps in vain.
+const NAP_MAX: Duration = Duration::from_millis(5);
+
+/// What a waiting thread drives, and therefore what it sleeps on.
+#[derive(Clone, Copy)]
+pub(crate) enum Drive<'a> {
+    /// Replies over this endpoint.
+    Endpoint(&'a Endpoint),
+    /// Replies over any endpoint.
+    Endpoints,
+    /// Mail of this rank, or a word that others change by operations that ring the bell.
+    Memory,
+    /// A word that others may change by plain stores, which ring no bell.
+    Stores,
+    /// A free cell to send with. Active messages are taken in but not run: one of them may be what sends.
+    Cells,
+}
+
+/// Threads of this process that sleep on descriptors. Whoever completes something wakes them.
+pub(crate) struct Sleepers {
+    count: AtomicU32,
+    wakers: Mutex<Vec<Arc<Waker>>>,
+}
+
+thread_local! {
+    static MY_WAKER: Option<Arc<Waker>> = Waker::new().ok().map(Arc::new);
+}
+
+impl Sleepers {
+    pub(crate) fn new() -> Sleepers {
+        Sleepers { count: AtomicU32::new(0), wakers: Mutex::new(Vec::new()) }
+    }
+
+    /// Call after something was completed.
+    #[inline]
+    pub(crate) fn completed(&self) {
+        // SeqCst fence: the completion before it and the count after it, against the sleeper's count before and
+        // its look at the completion after. Less lets both miss each other.
+        fence(Ordering::SeqCst);
+        if self.count.load(Ordering::Relaxed) > 0 {
+            self.wake_all();
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        for waker in self.wakers.lock().iter() {
+            waker.wake();
+        }
+    }
+
+    fn enter(&self, waker: &Arc<Waker>) {
+        self.wakers.lock().push(Arc::clone(waker));
+        self.count.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    fn leave(&self, waker: &Arc<Waker>) {
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        let mut wakers = self.wakers.lock();
+        if let Some(at) = wakers.iter().position(|other| Arc::ptr_eq(other, waker)) {
+            wakers.swap_remove(at);
+        }
+        waker.clear();
+    }
+}
+
+/// The order of looking, yielding and sleeping.
+struct Pace {
+    looks: u32,
+    since: Option<Instant>,
+    spin: Duration,
+    naps: u32,
+    slept: bool,
+}
+
+enum Next {
+    Look,
+    Assist,
+    Sleep,
+}
+
+impl Pace {
+    fn new(spin_us: u64) -> Pace {
+        Pace { looks: 0, since: None, spin: Duration::from_micros(spin_us), naps: 0, slept: false }
+    }
+
+    fn progress(&mut self) {
+        self.looks = 0;
+        self.since = None;
+        self.naps = 0;
+    }
+
+    fn next(&mut self) -> Next {
+        if self.spin.is_zero() {
+            return Next::Sleep;
+        }
+        self.looks += 1;
+        if self.looks < LOOKS_BEFORE_CLOCK {
+            return Next::Look;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if !self.looks.is_multiple_of(4) {
+            return Next::Look;
+        }
+        match since.elapsed() {
+            elapsed if elapsed < ASSIST_AFTER => Next::Look,
+            elapsed if elapsed < self.spin => Next::Assist,
+            _ => Next::Sleep,
+        }
+    }
+
+    fn nap(&mut self) -> Duration {
+        self.naps = (self.naps + 1).min(16);
+        (NAP * self.naps).min(NAP_MAX)
+    }
+}
+
+impl Client {
+    /// Waits until `check` gives something.
+    pub(crate) fn wait_for<R>(&self, drive: Drive<'_>, mut check: impl FnMut() -> Option<R>) -> R {
+        if let Some(result) = check() {
+            return result;
+        }
+        let result = self.wait_driving(drive, &mut check);
+        // The helper stepped aside while this thread drove.
+        self.wake_helper_if_busy();
+        result
+    }
+
+    fn wait_driving<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>) -> R {
+        let mut pace = Pace::new(self.spin_us);
+        let mut assistant: Option<Box<dyn AssistTurn + '_>> = None;
+        let mut waiting = Some(self.helper.begin_wait());
+        loop {
+            let mut progress = self.drive(drive, &pace);
+            if let Some(result) = check() {
+                return result;
+            }
+            if let Some(assistant) = &mut assistant {
+                progress |= assistant.turn();
+            }
+            if progress {
+                pace.progress();
+                continue;
+            }
+            match pace.next() {
+                Next::Look => std::hint::spin_loop(),
+                Next::Assist => {
+                    if assistant.is_none() {
+                        assistant = self.assist.as_ref().and_then(|assist| assist.take());
+                    }
+                }
+                Next::Sleep => {
+                    assistant = None;
+                    pace.slept = true;
+                    let in_memory = !matches!(drive, Drive::Endpoint(_) | Drive::Endpoints);
+                    if in_memory {
+                        waiting = None; // A sleep in memory looks after no endpoint, so the helper has to.
+                        self.wake_helper_if_busy();
+                    }
+                    if let Some(result) = self.sleep(drive, check, &mut pace) {
+                        return result;
+                    }
+                    if in_memory {
+                        waiting = Some(self.helper.begin_wait());
+                    }
+                }
+            }
+            debug_assert!(waiting.is_some());
+        }
+    }
+
+    fn drive(&self, drive: Drive<'_>, pace: &Pace) -> bool {
+        match drive {
+            // Before the first sleep only what is waited for: the shortest way. After it all that may have woken us.
+            Drive::Endpoint(endpoint) if !pace.slept => self.drive_endpoint(endpoint),
+            Drive::Endpoint(_) | Drive::Endpoints => self.drive_busy(),
+            Drive::Memory | Drive::Stores => self.drive_busy() | self.drain_mail(),
+            Drive::Cells => self.drive_busy() | self.drain_cells(),
+        }
+    }
+
+    pub(crate) fn drive_endpoint(&self, endpoint: &Endpoint) -> bool {
+        let Some(Driven { progress, completed }) = endpoint.drive() else { return false };
+        if completed {
+            self.sleepers.completed();
+        }
+        progress
+    }
+
+    pub(crate) fn drive_busy(&self) -> bool {
+        let mut progress = false;
+        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_busy()) {
+            progress |= self.drive_endpoint(endpoint);
+        }
+        progress
+    }
+
+    fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
+        match drive {
+            Drive::Endpoint(_) | Drive::Endpoints => self.sleep_on_links(check),
+            Drive::Memory | Drive::Stores | Drive::Cells => {
+                let bell = self.my_bell();
+                let seen = bell.sequence();
+                if self.drive(drive, pace) {
+                    return check();
+                }
+                if let Some(result) = check() {
+                    return Some(result);
+                }
+                let timeout = (!matches!(drive, Drive::Memory)).then(|| pace.nap());
+                bell.sleep(seen, timeout);
+                None
+            }
+        }
+    }
+
+    fn sleep_on_links<R>(&self, check: &mut impl FnMut() -> Option<R>) -> Option<R> {
+        let waker = MY_WAKER.with(Clone::clone);
+        let Some(waker) = waker else {
+            std::thread::yield_now(); // No descriptor left to sleep on: look on.
+            return None;
+        };
+        self.sleepers.enter(&waker);
+        let result = check();
+        if result.is_none() {
+            let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
+            let mut all = true;
+            for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_busy()) {
+                let mut flags = PollFlags::IN;
+                flags.set(PollFlags::OUT, endpoint.wants_write());
+                match endpoint.descriptor() {
+                    Some(descriptor) => events.push(PollFd::from_borrowed_fd(descriptor, flags)),
+                    None => all = false,
+                }
+            }
+            if all {
+                let _ = rustix::event::poll(&mut events, None); // An interrupted sleep is a short one.
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        self.sleepers.leave(&waker);
+        result
+    }
+
+    /// Waits for an operation over one endpoint.
+    pub(crate) fn wait_complete(&self, endpoint: &Endpoint, completion: &Completion) {
+        self.wait_for(Drive::Endpoint(endpoint), || completion.is_complete().then_some(()));
+    }
+
+    /// Waits for any operation of this process.
+    pub fn wait_completion(&self, completion: &Completion) {
+        self.wait_for(Drive::Endpoints, || completion.is_complete().then_some(()));
+    }
+
+    /// Waits until `check` gives something, looking at all operations of this process.
+    pub fn wait_any<R>(&self, check: impl FnMut() -> Option<R>) -> R {
+        self.wait_for(Drive::Endpoints, check)
+    }
+
+    /// Moves what can be moved without waiting: for tests of completion.
+    pub fn poll_progress(&self) {
+        self.drive_busy();
+    }
+
+    /// The error of a completion that failed because a connection ended or the server refused.
+    pub(crate) fn failure(
+        &self,
+        completion: &Completion,
+        operation: Operation,
+        rank: Rank,
+    ) -> Result<(), crate::TransferError> {
+        match completion.failure() {
+            None => Ok(()),
+            Some(Outcome::Lost(how)) => Err(self.lost_rank(operation, rank, how.clone()).into()),
+            Some(Outcome::Refused { refusal, detail }) => {
+                let node = self.layout.node_of(rank);
+                Err(crate::TransferError::Refused { operation, rank, node, refusal: *refusal, detail: *detail })
+            }
+        }
+    }
+
+    /// The error of a call whose target is behind a connection that ended.
+    pub(crate) fn lost_rank(&self, operation: Operation, rank: Rank, how: LostHow) -> Lost {
+        let node = self.layout.node_of(rank);
+        let host = self.layout.server_host(node);
+        let how = self.failures.of(host).map_or(how, |death| LostHow::Died(death.how));
+        Lost { rank: host, node, operation, how }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a rank knows of a window: who has a part, how large it is, and where this node's parts are mapped.
+
+use std::sync::OnceLock;
+
+use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
+use longarm_shm::sync::{AtomicBool, Ordering};
+use longarm_shm::{NodeWindow, Window};
+
+use crate::error::{Operation, TransferError};
+use crate::layout::Layout;
+
+/// What tells one window from every other, and what requests for it have to carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowIdentity {
+    /// Number of the window.
+    pub window: WindowId,
+    /// How often the number was used before.
+    pub generation: Generation,
+    /// Every request has to carry it.
+    pub key: AccessKey,
+}
+
+const NO_MEMBER: u64 = u64::MAX;
+const NOT_HERE: u32 = u32::MAX;
+
+/// Fetches the memory of this node's parts when it is first needed.
+type Attach = Box<dyn Fn() -> Result<NodeWindow, String> + Send + Sync>;
+
+/// See the module.
+pub struct ClientWindow {
+    identity: WindowIdentity,
+    /// Bytes of each world rank's part; [`NO_MEMBER`] for ranks without one.
+    part_bytes: Box<[u64]>,
+    /// Number of each world rank's part in this node's memory; [`NOT_HERE`] for ranks of other nodes.
+    index_here: Box<[u32]>,
+    memory: OnceLock<Result<NodeWindow, String>>,
+    attach: Attach,
+    freed: AtomicBool,
+}
+
+impl ClientWindow {
+    /// A window over `members`, each with the bytes of its part. `attach` is called once, at the first access to
+    /// a part of this node.
+    pub fn new(
+        layout: &Layout,
+        identity: WindowIdentity,
+        members: &[(Rank, u64)],
+        attach: impl Fn() -> Result<NodeWindow, String> + Send + Sync + 'static,
+    ) -> ClientWindow {
+        let ranks = layout.rank_count() as usize;
+        let mut part_bytes = vec![NO_MEMBER; ranks];
+        for (rank, bytes) in members {
+            part_bytes[rank.0 as usize] = *bytes;
+        }
+        let mut index_here = vec![NOT_HERE; ranks];
+        let here = layout.ranks_of(layout.my_node()).iter().filter(|rank| part_bytes[rank.0 as usize] != NO_MEMBER);
+        for (index, rank) in (0..).zip(here) {
+            index_here[rank.0 as usize] = index;
+        }
+        ClientWindow {
+            identity,
+            part_bytes: part_bytes.into(),
+            index_here: index_here.into(),
+            memory: OnceLock::new(),
+            attach: Box::new(attach),
+            freed: AtomicBool::new(false),
+        }
+    }
+
+    /// What tells it from others.
+    pub fn identity(&self) -> WindowIdentity {
+        self.identity
+    }
+
+    /// Bytes of a rank's part; `None` for ranks without one.
+    pub fn bytes_of(&self, rank: Rank) -> Option<u64> {
+        self.part_bytes.get(rank.0 as usize).copied().filter(|bytes| *bytes != NO_MEMBER)
+    }
+
+    /// From now on every operation is refused. False if it was freed before.
+    pub fn mark_freed(&self) -> bool {
+        !self.freed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the window was freed.
+    pub fn is_freed(&self) -> bool {
+        self.freed.load(Ordering::Relaxed)
+    }
+
+    /// How a request names a rank's part.
+    pub(crate) fn target(&self, rank: Rank) -> WindowRef {
+        let WindowIdentity { window, generation, key } = self.identity;
+        WindowRef { rank, window, generation, key }
+    }
+
+    /// Everything that can be wrong with bytes up to `end` at a rank, without asking anybody.
+    #[inline]
+    pub(crate) fn check(&self, operation: Operation, rank: Rank, offset: u64, end: u64) -> Result<(), TransferError> {
+        let known = self.part_bytes.get(rank.0 as usize).copied();
+        match known {
+            Some(window_bytes) if window_bytes != NO_MEMBER && end <= window_bytes && !self.is_freed() => Ok(()),
+            _ => Err(self.explain(operation, rank, offset, end)),
+        }
+    }
+
+    #[cold]
+    fn explain(&self, operation: Operation, rank: Rank, offset: u64, end: u64) -> TransferError {
+        let WindowIdentity { window, generation, .. } = self.identity;
+        match self.part_bytes.get(rank.0 as usize).copied() {
+            None => TransferError::NoSuchRank { operation, rank, ranks: self.part_bytes.len() as u32 },
+            Some(_) if self.is_freed() => TransferError::FreedWindow { operation, rank, window, generation },
+            Some(NO_MEMBER) => TransferError::NotMember { operation, rank, window },
+            Some(window_bytes) => TransferError::OutsideWindow { operation, rank, window, offset, end, window_bytes },
+        }
+    }
+
+    /// The end of a run, or the error that it lies outside every window.
+    #[inline]
+    pub(crate) fn end_of(&self, operation: Operation, rank: Rank, run: Run) -> Result<u64, TransferError> {
+        run.offset.checked_add(run.bytes).ok_or_else(|| self.explain(operation, rank, run.offset, u64::MAX))
+    }
+
+    /// Whether a rank's part is in this node's memory.
+    #[inline]
+    pub(crate) fn is_here(&self, rank: Rank) -> bool {
+        self.index_here.get(rank.0 as usize).is_some_and(|index| *index != NOT_HERE)
+    }
+
+    /// The part of a rank of this node, mapped; `None` for ranks of other nodes.
+    #[inline]
+    pub(crate) fn part_here(&self, operation: Operation, rank: Rank) -> Result<Option<Window<'_>>, TransferError> {
+        let index = self.index_here[rank.0 as usize];
+        if index == NOT_HERE {
+            return Ok(None);
+        }
+        match self.memory.get() {
+            Some(Ok(memory)) => Ok(Some(memory.part(index as usize))),
+            _ => self.attach_now(operation, rank, index),
+        }
+    }
+
+    #[cold]
+    fn attach_now(&self, operation: Operation, rank: Rank, index: u32) -> Result<Option<Window<'_>>, TransferError> {
+        match self.memory.get_or_init(|| (self.attach)()) {
+            Ok(memory) => Ok(Some(memory.part(index as usize))),
+            Err(reason) => Err(TransferError::Unmappable {
+                operation,
+                rank,
+                window: self.identity.window,
+                reason: reason.clone(),
+            }),
+        }
+    }
+}

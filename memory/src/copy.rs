@@ -1,0 +1,170 @@
+//! The one routine that moves bytes in and out of memory that others may write.
+//!
+//! ```text
+//!   bytes      how (x86_64)
+//!   1 2 4 8    one load, one store: single-copy atomic when aligned
+//!   ..16       two overlapping loads, then two overlapping stores
+//!   ..128      up to eight 16-byte loads, then the stores
+//!   more       32-byte (16-byte without AVX) loops, forwards or backwards, with an aligned target
+//!   huge       the forward loop with stores that pass by the caches, then a store fence
+//! ```
+//!
+//! The code is inline assembly, so the compiler neither sees nor assumes anything about the bytes: memory that another
+//! process writes during the copy gives torn bytes, never undefined behaviour. The overlapping-ends layout is that of
+//! the memmove of glibc.
+//!
+//! It refuses to order anything: callers put their own acquire and release operations around a copy. Stores that pass
+//! by the caches are fenced before it returns, so a release after it covers them like all others.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Copies at least this long pass by the caches unless [`set_nontemporal_bytes_min`] says otherwise.
+pub const NONTEMPORAL_BYTES_MIN_DEFAULT: usize = 16 << 20;
+
+static NONTEMPORAL_BYTES_MIN: AtomicUsize = AtomicUsize::new(NONTEMPORAL_BYTES_MIN_DEFAULT);
+
+/// From how many bytes on a copy passes by the caches.
+#[inline]
+pub fn nontemporal_bytes_min() -> usize {
+    // Relaxed: a number that stands alone; an old value only means the other, equally correct, loop.
+    NONTEMPORAL_BYTES_MIN.load(Ordering::Relaxed)
+}
+
+/// Sets from how many bytes on a copy passes by the caches; `usize::MAX` for never.
+///
+/// About cache bytes / (2 x cores sharing the cache) is right for copies that nobody reads soon.
+pub fn set_nontemporal_bytes_min(bytes: usize) {
+    // Relaxed: see `nontemporal_bytes_min`.
+    NONTEMPORAL_BYTES_MIN.store(bytes, Ordering::Relaxed);
+}
+
+/// Copies `len` bytes from `src` to `dst`; the two may overlap.
+///
+/// An aligned copy of 1, 2, 4 or 8 bytes is one load and one store of that size.
+///
+/// # Safety
+///
+/// For the time of the call `src` is readable and `dst` is writable for `len` bytes, and neither is seen by a Rust
+/// reference through which somebody else reads or writes at the same time.
+#[inline]
+pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    if len <= 16 {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { machine::copy_tiny(dst, src, len) }
+    } else {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { machine::copy_long(dst, src, len) }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[path = "copy_x86_64.rs"]
+mod machine;
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[path = "copy_volatile.rs"]
+mod machine;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTHS_SMALL: std::ops::Range<usize> = 0..600;
+
+    fn pattern(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|index| (index * 131 + index / 251 + 7) as u8).collect()
+    }
+
+    /// Copies inside one buffer and compares all of it, margins included, with the standard library's answer.
+    fn check(buffer_bytes: usize, to: usize, from: usize, len: usize) {
+        let mut ours = pattern(buffer_bytes);
+        let mut expected = ours.clone();
+        expected.copy_within(from..from + len, to);
+        assert!(to + len <= buffer_bytes && from + len <= buffer_bytes);
+        let base = ours.as_mut_ptr();
+        // SAFETY: both ranges are inside the buffer, asserted above, and nobody else sees it.
+        unsafe { copy(base.wrapping_add(to), base.wrapping_add(from), len) };
+        assert!(ours == expected, "copy of {len} bytes from {from} to {to} differs");
+    }
+
+    #[test]
+    fn every_small_length_at_every_alignment_is_copied_whole_and_nothing_else() {
+        let step = if cfg!(miri) { 37 } else { 1 };
+        for len in LENGTHS_SMALL.step_by(step) {
+            for (to, from) in [(0, 700), (1, 700), (701, 3), (7, 711), (705, 0), (64, 704)] {
+                check(1400, to, from, len);
+            }
+        }
+    }
+
+    #[test]
+    fn every_overlap_moves_like_a_temporary_copy() {
+        let lengths: &[usize] = if cfg!(miri) {
+            &[8, 40, 300]
+        } else {
+            &[1, 7, 8, 15, 16, 17, 31, 33, 64, 65, 127, 129, 255, 256, 257, 400, 1000, 3000]
+        };
+        let step = if cfg!(miri) { 29 } else { 1 };
+        for &len in lengths {
+            for distance in (0..300).step_by(step) {
+                check(4000, distance, 0, len);
+                check(4000, 0, distance, len);
+                check(4000, 5 + distance, 5, len);
+            }
+        }
+    }
+
+    #[test]
+    fn long_copies_are_right_with_and_without_the_caches() {
+        let lengths: &[usize] = if cfg!(miri) { &[4097] } else { &[4096, 65_535, 65_536, 1 << 20, (1 << 20) + 77] };
+        for &len in lengths {
+            for (to_margin, from_margin) in [(0, 0), (1, 0), (0, 9), (31, 33)] {
+                let base = len + 64;
+                check(2 * base + 128, to_margin, base + from_margin, len);
+                check(2 * base + 128, base + to_margin, from_margin, len);
+                check(2 * base + 128, 100 + to_margin, from_margin, len);
+                check(2 * base + 128, from_margin, 100 + to_margin, len);
+            }
+        }
+    }
+
+    #[test]
+    fn copies_that_pass_by_the_caches_are_right() {
+        let len = if cfg!(miri) { 3000 } else { 300_001 };
+        set_nontemporal_bytes_min(2048);
+        for (to_margin, from_margin) in [(0, 0), (1, 0), (0, 9), (31, 33)] {
+            let base = len + 64;
+            check(2 * base + 128, to_margin, base + from_margin, len);
+            check(2 * base + 128, 50 + to_margin, from_margin, len);
+            check(2 * base + 128, from_margin, 50 + to_margin, len);
+        }
+        set_nontemporal_bytes_min(NONTEMPORAL_BYTES_MIN_DEFAULT);
+        assert_eq!(nontemporal_bytes_min(), NONTEMPORAL_BYTES_MIN_DEFAULT);
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn an_aligned_word_is_never_seen_half_written() {
+        use std::sync::atomic::{AtomicBool, AtomicU64};
+        let word = AtomicU64::new(0);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..200_000u64 {
+                    let value = if round % 2 == 0 { 0 } else { u64::MAX };
+                    // SAFETY: eight bytes of an atomic, which every other thread reads by an atomic load or by `copy`.
+                    unsafe { copy(word.as_ptr().cast(), (&raw const value).cast(), 8) };
+                }
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                let mut seen = 1u64;
+                // SAFETY: as above; `seen` is ours.
+                unsafe { copy((&raw mut seen).cast(), word.as_ptr().cast(), 8) };
+                assert!(seen == 0 || seen == u64::MAX, "a torn word: {seen:#x}");
+                let seen = word.load(Ordering::Relaxed);
+                assert!(seen == 0 || seen == u64::MAX, "a torn word: {seen:#x}");
+            }
+        });
+    }
+}

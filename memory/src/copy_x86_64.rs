@@ -1,0 +1,288 @@
+//! The copy for x86_64, in inline assembly. See the parent module for the picture.
+//!
+//! Every asm block takes two pointers as plain registers and may read and write any memory (no `nomem`, no `readonly`),
+//! so the compiler keeps its own view of memory apart from what happens inside.
+
+use std::arch::asm;
+
+use super::nontemporal_bytes_min;
+
+/// Two loads of one size from the two ends, then the two stores: right for overlapping sides, as nothing is stored
+/// before all is loaded.
+macro_rules! both_ends {
+    ($dst:ident, $src:ident, $len:ident, $bytes:literal, $load:literal, $store:literal, $a:literal, $b:literal) => {{
+        // SAFETY: the caller promises that both sides are valid for `len` bytes, and `len` is at least the size of one
+        // load, so both ends are inside.
+        unsafe {
+            asm!(
+                concat!($load, " {a", $a, "}, [{src}]"),
+                concat!($load, " {b", $b, "}, [{src} + {len} - ", $bytes, "]"),
+                concat!($store, " [{dst}], {a", $a, "}"),
+                concat!($store, " [{dst} + {len} - ", $bytes, "], {b", $b, "}"),
+                src = in(reg) $src,
+                dst = in(reg) $dst,
+                len = in(reg) $len,
+                a = out(reg) _,
+                b = out(reg) _,
+                options(nostack, preserves_flags)
+            )
+        }
+    }};
+}
+
+/// One load and one store of one size.
+macro_rules! one_word {
+    ($dst:ident, $src:ident, $register:ident, $load:literal, $store:literal) => {{
+        // SAFETY: the caller promises that both sides are valid for `len` bytes, which is the size of this word.
+        unsafe {
+            asm!(
+                $load,
+                $store,
+                src = in(reg) $src,
+                dst = in(reg) $dst,
+                word = out($register) _,
+                options(nostack, preserves_flags)
+            )
+        }
+    }};
+}
+
+/// Copies at most 16 bytes.
+///
+/// # Safety
+///
+/// As for `copy`, and `len <= 16`.
+#[inline(always)]
+pub(super) unsafe fn copy_tiny(dst: *mut u8, src: *const u8, len: usize) {
+    // 8 first: a word of a window is by far the most frequent small copy. A word is stored once: storing it twice
+    // could undo what another rank stored in between.
+    if len == 8 {
+        one_word!(dst, src, reg, "mov {word:r}, [{src}]", "mov [{dst}], {word:r}");
+    } else if len > 8 {
+        both_ends!(dst, src, len, "8", "mov", "mov", ":r", ":r");
+    } else if len == 4 {
+        one_word!(dst, src, reg, "mov {word:e}, [{src}]", "mov [{dst}], {word:e}");
+    } else if len > 4 {
+        both_ends!(dst, src, len, "4", "mov", "mov", ":e", ":e");
+    } else if len == 2 {
+        one_word!(dst, src, reg, "movzx {word:e}, word ptr [{src}]", "mov [{dst}], {word:x}");
+    } else if len == 3 {
+        both_ends!(dst, src, len, "2", "mov", "mov", ":x", ":x");
+    } else if len == 1 {
+        one_word!(dst, src, reg_byte, "mov {word}, [{src}]", "mov [{dst}], {word}");
+    }
+}
+
+/// Copies more than 16 bytes.
+///
+/// # Safety
+///
+/// As for `copy`, and `len > 16`.
+#[inline(never)]
+pub(super) unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
+    if len <= 32 {
+        // SAFETY: the caller's promise, and 16 < len <= 32.
+        unsafe { copy_to_32(dst, src, len) }
+    } else if len <= 64 {
+        // SAFETY: the caller's promise, and 32 < len <= 64.
+        unsafe { copy_to_64(dst, src, len) }
+    } else if len <= 128 {
+        // SAFETY: the caller's promise, and 64 < len <= 128.
+        unsafe { copy_to_128(dst, src, len) }
+    } else if is_x86_feature_detected!("avx") {
+        // SAFETY: the caller's promise, len > 128, and the processor has AVX.
+        unsafe { copy_avx(dst, src, len) }
+    } else {
+        // SAFETY: the caller's promise, and len > 128.
+        unsafe { copy_sse(dst, src, len) }
+    }
+}
+
+/// # Safety
+///
+/// As for `copy`, and `16 < len <= 32`.
+#[inline(always)]
+unsafe fn copy_to_32(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: both sides are valid for `len >= 16` bytes, so both ends are inside.
+    unsafe {
+        asm!(
+            "movups {a}, [{src}]",
+            "movups {b}, [{src} + {len} - 16]",
+            "movups [{dst}], {a}",
+            "movups [{dst} + {len} - 16], {b}",
+            src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
+            a = out(xmm_reg) _, b = out(xmm_reg) _,
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
+/// # Safety
+///
+/// As for `copy`, and `32 < len <= 64`.
+#[inline(always)]
+unsafe fn copy_to_64(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: both sides are valid for `len >= 32` bytes, so 32 bytes from both ends are inside.
+    unsafe {
+        asm!(
+            "movups {a}, [{src}]",
+            "movups {b}, [{src} + 16]",
+            "movups {c}, [{src} + {len} - 32]",
+            "movups {d}, [{src} + {len} - 16]",
+            "movups [{dst}], {a}",
+            "movups [{dst} + 16], {b}",
+            "movups [{dst} + {len} - 32], {c}",
+            "movups [{dst} + {len} - 16], {d}",
+            src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
+/// # Safety
+///
+/// As for `copy`, and `64 < len <= 128`.
+#[inline(always)]
+unsafe fn copy_to_128(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: both sides are valid for `len >= 64` bytes, so 64 bytes from both ends are inside.
+    unsafe {
+        asm!(
+            "movups {a}, [{src}]",
+            "movups {b}, [{src} + 16]",
+            "movups {c}, [{src} + 32]",
+            "movups {d}, [{src} + 48]",
+            "movups {e}, [{src} + {len} - 64]",
+            "movups {f}, [{src} + {len} - 48]",
+            "movups {g}, [{src} + {len} - 32]",
+            "movups {h}, [{src} + {len} - 16]",
+            "movups [{dst}], {a}",
+            "movups [{dst} + 16], {b}",
+            "movups [{dst} + 32], {c}",
+            "movups [{dst} + 48], {d}",
+            "movups [{dst} + {len} - 64], {e}",
+            "movups [{dst} + {len} - 48], {f}",
+            "movups [{dst} + {len} - 32], {g}",
+            "movups [{dst} + {len} - 16], {h}",
+            src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+            e = out(xmm_reg) _, f = out(xmm_reg) _, g = out(xmm_reg) _, h = out(xmm_reg) _,
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
+/// The forward loop of `long_copy`, with aligned stores or with stores that pass by the caches.
+macro_rules! long_forward {
+    ($dst:ident, $src:ident, $len:ident, $load:literal, $store:literal, $inner:literal, $v:literal, $bytes:literal,
+     $end:literal, $b2:literal, $b3:literal, $b4:literal, $fence:literal) => {
+        asm!(
+            concat!($load, " ", $v, "4, [rsi + rdx - ", $bytes, "]"),
+            concat!($load, " ", $v, "5, [rsi + rdx - ", $b2, "]"),
+            concat!($load, " ", $v, "6, [rsi + rdx - ", $b3, "]"),
+            concat!($load, " ", $v, "7, [rsi + rdx - ", $b4, "]"),
+            concat!($load, " ", $v, "8, [rsi]"),
+            "mov r8, rdi",
+            "lea r9, [rdi + rdx]",                  // One past the target.
+            concat!("lea rcx, [r9 - ", $b4, "]"),   // From here on the saved end takes over.
+            "sub rsi, rdi",                          // The source is the target plus rsi from here on.
+            concat!("add rdi, ", $bytes),
+            concat!("and rdi, -", $bytes),           // The first aligned vector of the target.
+            "cmp rdi, rcx",
+            "jae 3f",
+            ".p2align 5",
+            "2:",
+            concat!($load, " ", $v, "0, [rdi + rsi]"),
+            concat!($load, " ", $v, "1, [rdi + rsi + ", $bytes, "]"),
+            concat!($load, " ", $v, "2, [rdi + rsi + ", $b2, "]"),
+            concat!($load, " ", $v, "3, [rdi + rsi + ", $b3, "]"),
+            concat!($inner, " [rdi], ", $v, "0"),
+            concat!($inner, " [rdi + ", $bytes, "], ", $v, "1"),
+            concat!($inner, " [rdi + ", $b2, "], ", $v, "2"),
+            concat!($inner, " [rdi + ", $b3, "], ", $v, "3"),
+            concat!("add rdi, ", $b4),
+            "cmp rdi, rcx",
+            "jb 2b",
+            "3:",
+            $fence,
+            concat!($store, " [r9 - ", $bytes, "], ", $v, "4"),
+            concat!($store, " [r9 - ", $b2, "], ", $v, "5"),
+            concat!($store, " [r9 - ", $b3, "], ", $v, "6"),
+            concat!($store, " [r9 - ", $b4, "], ", $v, "7"),
+            concat!($store, " [r8], ", $v, "8"),
+            $end,
+            inout("rdi") $dst => _, inout("rsi") $src => _, inout("rdx") $len => _,
+            clobber_abi("sysv64"),
+            options(nostack)
+        )
+    };
+}
+
+/// The long loops, for one vector size. Each loads what the far end needs before the first store, runs over an aligned
+/// target, and stores the saved end last, so that the loop may stop anywhere inside it.
+///
+/// Registers: rdi target, rsi source, rdx length, rcx the bound of the loop, r8 the saved start of the target.
+macro_rules! long_copy {
+    ($name:ident, $load:literal, $store:literal, $aligned:literal, $stream:literal, $v:literal, $bytes:literal, $end:literal,
+     $b2:literal, $b3:literal, $b4:literal) => {
+        /// # Safety
+        ///
+        /// As for `copy`, `len` is at least four vectors, and the processor has the instructions.
+        unsafe fn $name(dst: *mut u8, src: *const u8, len: usize) {
+            let ahead = dst.addr().wrapping_sub(src.addr());
+            if ahead < len {
+                // The target starts inside the source: from the end backwards.
+                // SAFETY: the loop stores only inside [dst + $bytes, dst + len) and loads the same offsets; the four
+                // vectors at the start of the source are loaded before any store and stored last.
+                unsafe {
+                    asm!(
+                        concat!($load, " ", $v, "4, [rsi]"),
+                        concat!($load, " ", $v, "5, [rsi + ", $bytes, "]"),
+                        concat!($load, " ", $v, "6, [rsi + ", $b2, "]"),
+                        concat!($load, " ", $v, "7, [rsi + ", $b3, "]"),
+                        concat!($load, " ", $v, "8, [rsi + rdx - ", $bytes, "]"),
+                        "lea r9, [rdi + rdx]",       // One past the target,
+                        "mov r8, r9",
+                        concat!("and r9, -", $bytes), // aligned downwards.
+                        "sub rsi, rdi",               // The source is the target plus rsi from here on.
+                        concat!("lea rcx, [rdi + ", $b4, "]"),
+                        "cmp r9, rcx",
+                        "jbe 3f",
+                        "2:",
+                        concat!($load, " ", $v, "0, [r9 + rsi - ", $bytes, "]"),
+                        concat!($load, " ", $v, "1, [r9 + rsi - ", $b2, "]"),
+                        concat!($load, " ", $v, "2, [r9 + rsi - ", $b3, "]"),
+                        concat!($load, " ", $v, "3, [r9 + rsi - ", $b4, "]"),
+                        concat!($aligned, " [r9 - ", $bytes, "], ", $v, "0"),
+                        concat!($aligned, " [r9 - ", $b2, "], ", $v, "1"),
+                        concat!($aligned, " [r9 - ", $b3, "], ", $v, "2"),
+                        concat!($aligned, " [r9 - ", $b4, "], ", $v, "3"),
+                        concat!("sub r9, ", $b4),
+                        "cmp r9, rcx",
+                        "ja 2b",
+                        "3:",
+                        concat!($store, " [rdi], ", $v, "4"),
+                        concat!($store, " [rdi + ", $bytes, "], ", $v, "5"),
+                        concat!($store, " [rdi + ", $b2, "], ", $v, "6"),
+                        concat!($store, " [rdi + ", $b3, "], ", $v, "7"),
+                        concat!($store, " [r8 - ", $bytes, "], ", $v, "8"),
+                        $end,
+                        inout("rdi") dst => _, inout("rsi") src => _, inout("rdx") len => _,
+                        clobber_abi("sysv64"),
+                        options(nostack)
+                    )
+                }
+            } else if len >= nontemporal_bytes_min() && ahead.wrapping_neg() >= len {
+                // SAFETY: as for the plain forward loop below.
+                unsafe { long_forward!(dst, src, len, $load, $store, $stream, $v, $bytes, $end, $b2, $b3, $b4, "sfence") }
+            } else {
+                // SAFETY: the loop stores only inside [dst, dst + len - $bytes) and loads the same offsets; the four
+                // vectors at the end of the source are loaded before any store and stored last.
+                unsafe { long_forward!(dst, src, len, $load, $store, $aligned, $v, $bytes, $end, $b2, $b3, $b4, "") }
+            }
+        }
+    };
+}
+
+long_copy!(copy_avx, "vmovdqu", "vmovdqu", "vmovdqa", "vmovntdq", "ymm", "32", "vzeroupper", "64", "96", "128");
+long_copy!(copy_sse, "movups", "movups", "movaps", "movntps", "xmm", "16", "", "32", "48", "64");

@@ -1,0 +1,16 @@
+//! Memory that others may write at any moment: regions, copies, scattered sends and receives.
+//!
+//! A window of another rank is never Rust memory: no reference, no slice, no value lives in it. What this crate
+//! offers instead is a [`Region`] (a pointer and a length) with two things to do: copy bytes in or out by machine
+//! code that the compiler cannot look into ([`copy`](copy::copy)), or hand the region to the kernel ([`send`],
+//! [`receive`]).
+//!
+//! It refuses to know what the bytes mean, who else writes them, or when: those are the callers' matters.
+
+pub mod copy;
+pub mod io;
+pub mod region;
+
+pub use copy::{nontemporal_bytes_min, set_nontemporal_bytes_min};
+pub use io::{REGIONS_MAX, receive, send};
+pub use region::{Region, RegionMut};

@@ -1,0 +1,155 @@
+//! The trait that every network implements, and the errors they share.
+//!
+//! Three roles: a [`Netmod`] is one network, a [`Listener`] is where others reach us through it, a [`Link`] is the
+//! byte stream to one peer. All calls but [`Netmod::connect`] return at once. Nothing here names a network: who
+//! wants to know what one can do asks for its [`Capabilities`].
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use longarm_memory::{Region, RegionMut};
+use rustix::io::Errno;
+
+/// An ordered, reliable stream of bytes to one peer. No call blocks. Dropping it closes it.
+///
+/// Bytes that were accepted before an orderly close reach the peer, if the closing side has read all that was sent
+/// to it. Who drops a link with unread bytes may cut what the peer has not read yet.
+pub trait Link: Send {
+    /// Sends from the regions, in order, as if they were one. Returns how many bytes were accepted, which may be
+    /// fewer than there are; 0 says that nothing fits now (or that the regions hold nothing).
+    ///
+    /// # Errors
+    /// [`LinkError::Closed`] or [`LinkError::Reset`] if the peer is gone; bytes accepted earlier may or may not have
+    /// reached it. An error is final: the link is of no more use.
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError>;
+
+    /// Receives into the regions, in order, as if they were one. Returns how many bytes came; 0 says that nothing is
+    /// there now (or that the regions have no room).
+    ///
+    /// # Errors
+    /// [`LinkError::Closed`] at the end of the stream, after all its bytes were returned. [`LinkError::Reset`] if the
+    /// connection broke; bytes under way are lost. An error is final.
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError>;
+
+    /// What to sleep on until the link can move bytes, or `None` where there is nothing to sleep on and the caller
+    /// has to try again.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Who is at the other end, for messages to people. For `tcp` it is address:port.
+    fn peer_name(&self) -> &str;
+}
+
+/// Where the peers of one netmod reach this process. Dropping it stops that; links already accepted live on.
+pub trait Listener: Send {
+    /// The next peer that has connected, or `None` if there is none now. Peers that gave up meanwhile are skipped.
+    ///
+    /// # Errors
+    /// [`LinkError::System`], for example when the process has no descriptor left. The listener stays usable, and
+    /// its descriptor stays readable: a loop that only sleeps on it should rest before the next try.
+    fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError>;
+
+    /// What to sleep on until a peer connects, or `None` where there is nothing to sleep on.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What a peer passes to [`Netmod::connect`] to reach this listener.
+    fn address(&self) -> &str;
+}
+
+/// One network's way to move bytes between nodes.
+pub trait Netmod: Send + Sync {
+    /// A short name for messages and configuration, such as `tcp`.
+    fn name(&self) -> &'static str;
+
+    /// What this network can do beyond moving bytes.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Opens a new place to be reached at, with an address of its own.
+    ///
+    /// # Errors
+    /// [`LinkError::BadAddress`] if the configured interface cannot be one that peers connect to, else
+    /// [`LinkError::System`].
+    fn listen(&self) -> Result<Box<dyn Listener>, LinkError>;
+
+    /// Connects to a [`Listener::address`] of the same network. May block, up to the netmod's own time limit. The
+    /// other side may have to be in its accept loop meanwhile, so one thread must not do both.
+    ///
+    /// # Errors
+    /// [`LinkError::BadAddress`] if the text is no address, [`LinkError::Refused`] if nobody listens there,
+    /// [`LinkError::TimedOut`] if nobody answered in time, else [`LinkError::System`].
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError>;
+}
+
+/// What a network can do beyond moving bytes. Callers choose by these and never by the network's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Capabilities {
+    /// It can read and write registered memory of the other node without that node's server.
+    pub remote_memory: bool,
+    /// It can do read-modify-writes on registered memory of the other node.
+    pub atomics: bool,
+    /// Its links and listeners have descriptors to sleep on.
+    pub descriptor_sleep: bool,
+}
+
+/// Why a link, a listener or a connection attempt stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The peer closed its end. All bytes that it sent were received.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The connection broke. Bytes under way in either direction may be lost.
+    #[error("the connection was reset")]
+    Reset,
+    /// Nobody listens at the address. Nothing was sent.
+    #[error("nobody listens at this address")]
+    Refused,
+    /// The peer did not answer in time. Bytes under way may be lost.
+    #[error("the peer did not answer in time")]
+    TimedOut,
+    /// The text is no address of this network, or no address that a peer could connect to.
+    #[error("this is not an address that one can connect to")]
+    BadAddress,
+    /// The system said no.
+    #[error("{}", io::Error::from_raw_os_error(*errno))]
+    System {
+        /// The system's error number, as in `errno.h`.
+        errno: i32,
+    },
+}
+
+impl From<Errno> for LinkError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::PIPE | Errno::SHUTDOWN => LinkError::Closed,
+            Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN => LinkError::Reset,
+            Errno::CONNREFUSED => LinkError::Refused,
+            Errno::TIMEDOUT => LinkError::TimedOut,
+            other => LinkError::System { errno: other.raw_os_error() },
+        }
+    }
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        // Only system calls end here, and those carry their number.
+        Errno::from_io_error(&error).unwrap_or(Errno::IO).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_error_keeps_its_number_and_says_it_in_words() {
+        let error = LinkError::from(io::Error::from_raw_os_error(Errno::MFILE.raw_os_error()));
+        assert_eq!(error, LinkError::System { errno: Errno::MFILE.raw_os_error() });
+        assert!(error.to_string().contains("open files"), "{error}");
+    }
+
+    #[test]
+    fn a_broken_pipe_is_a_close_and_a_reset_is_a_reset() {
+        assert_eq!(LinkError::from(Errno::PIPE), LinkError::Closed);
+        assert_eq!(LinkError::from(Errno::CONNRESET), LinkError::Reset);
+    }
+}

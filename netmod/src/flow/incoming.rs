@@ -1,0 +1,148 @@
+//! The receive buffer of one link: bytes between `start` and `end` have arrived and are not yet used.
+
+use longarm_memory::RegionMut;
+use longarm_proto::{Cursor, DESCRIPTOR_BYTES_MAX, Run};
+
+use super::{REGIONS_MAX, RUN_BYTES_MIN, RunTarget};
+use crate::{Link, LinkError};
+
+/// Bytes of a receive buffer. One system call brings many small frames.
+pub const INCOMING_BYTES: usize = 64 << 10;
+const _: () = assert!(INCOMING_BYTES >= 2 * DESCRIPTOR_BYTES_MAX);
+/// A payload of which at least this much is missing is received straight to where it belongs.
+const DIRECT_BYTES_MIN: u64 = 4 << 10;
+
+/// See the module.
+pub struct Incoming {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    runs: Vec<Run>,
+    drained: bool,
+}
+
+impl Incoming {
+    /// An empty buffer.
+    pub fn new() -> Incoming {
+        let buffer = vec![0; INCOMING_BYTES].into_boxed_slice();
+        Incoming { buffer, start: 0, end: 0, runs: Vec::new(), drained: false }
+    }
+
+    /// What has arrived and is not yet used.
+    pub fn ready(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Whether everything that has arrived was used.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Whether the last receive took all that was there, so that another one now would be in vain.
+    pub fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    /// Another receive makes sense again.
+    pub fn forget_drained(&mut self) {
+        self.drained = false;
+    }
+
+    /// `bytes` from the front, if that many have arrived.
+    pub fn take(&mut self, bytes: usize) -> Option<&[u8]> {
+        if self.end - self.start < bytes {
+            return None;
+        }
+        let taken = &self.buffer[self.start..self.start + bytes];
+        self.start += bytes;
+        Some(taken)
+    }
+
+    /// A header of fixed size from the front, if it has arrived whole.
+    pub fn take_array<const BYTES: usize>(&mut self) -> Option<&[u8; BYTES]> {
+        self.take(BYTES).map(|bytes| bytes.try_into().expect("taken with this length"))
+    }
+
+    /// Drops up to `bytes` from the front and says how many there were.
+    pub fn skip(&mut self, bytes: u64) -> u64 {
+        let skipped = bytes.min(self.ready().len() as u64);
+        self.start += skipped as usize;
+        skipped
+    }
+
+    /// Receives behind what is there. False: nothing there now.
+    pub fn receive(&mut self, link: &mut dyn Link) -> Result<bool, LinkError> {
+        self.make_room();
+        let room = self.buffer.len() - self.end;
+        let got = link.receive(&[RegionMut::from_slice(&mut self.buffer[self.end..])])?;
+        self.end += got;
+        self.drained = got < room;
+        Ok(got > 0)
+    }
+
+    /// Copies what has arrived of a payload to where the cursor stands.
+    pub fn drain_into(&mut self, target: &impl RunTarget, cursor: &mut Cursor) {
+        while let Some(run) = cursor.peek() {
+            let bytes = run.bytes.min(self.ready().len() as u64);
+            if bytes == 0 {
+                return;
+            }
+            let source = self.take(bytes as usize).expect("as much as is ready");
+            target.region_mut(Run { offset: run.offset, bytes }).copy_from_slice(source);
+            cursor.advance(bytes);
+        }
+    }
+
+    /// Receives more of a payload: straight to where the cursor stands if enough is missing and its runs are long,
+    /// else into the buffer. False: nothing there now.
+    pub fn receive_into(
+        &mut self,
+        link: &mut dyn Link,
+        target: &impl RunTarget,
+        cursor: &mut Cursor,
+    ) -> Result<bool, LinkError> {
+        if !self.is_empty() || cursor.remaining() < DIRECT_BYTES_MIN {
+            return self.receive(link);
+        }
+        self.runs.clear();
+        cursor.upcoming(REGIONS_MAX - 1, &mut self.runs);
+        let total: u64 = self.runs.iter().map(|run| run.bytes).sum();
+        if total < RUN_BYTES_MIN * self.runs.len() as u64 {
+            return self.receive(link);
+        }
+        self.start = 0;
+        self.end = 0;
+        let mut regions = [RegionMut::from_slice(&mut []); REGIONS_MAX];
+        for (slot, run) in regions.iter_mut().zip(&self.runs) {
+            *slot = target.region_mut(*run);
+        }
+        let mut count = self.runs.len();
+        if total == cursor.remaining() {
+            // What comes behind the payload goes into the buffer in the same call.
+            regions[count] = RegionMut::from_slice(&mut self.buffer);
+            count += 1;
+        }
+        let got = link.receive(&regions[..count])? as u64;
+        cursor.advance(got.min(total));
+        self.end = got.saturating_sub(total) as usize;
+        self.drained = false;
+        Ok(got > 0)
+    }
+
+    fn make_room(&mut self) {
+        if self.is_empty() {
+            self.start = 0;
+            self.end = 0;
+        } else if self.buffer.len() - self.end < DESCRIPTOR_BYTES_MAX {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+    }
+}
+
+impl Default for Incoming {
+    fn default() -> Self {
+        Incoming::new()
+    }
+}

@@ -1,0 +1,34 @@
+//! Streams between a link and memory: what both ends of a conversation do with bytes.
+//!
+//! - [`Outgoing`]: frames wait in a few byte buffers, large payloads stay where they are and are named by a cursor;
+//!   one vectored send takes both.
+//! - [`Incoming`]: one receive brings many small frames into a buffer; what is missing of a large payload is
+//!   received straight into the memory it is meant for.
+//!
+//! Both move bytes only: what a frame means is not known here.
+
+mod incoming;
+mod outgoing;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_proto::Run;
+
+pub use incoming::{INCOMING_BYTES, Incoming};
+pub use outgoing::Outgoing;
+
+/// Memory that a payload is read from. Runs were checked before a cursor over them was made.
+pub trait RunSource {
+    /// The bytes of one run.
+    fn region(&self, run: Run) -> Region<'_>;
+}
+
+/// Memory that a payload is written to. Runs were checked before a cursor over them was made.
+pub trait RunTarget {
+    /// The bytes of one run.
+    fn region_mut(&self, run: Run) -> RegionMut<'_>;
+}
+
+/// How many regions one vectored call moves at most.
+const REGIONS_MAX: usize = 32;
+/// Runs shorter than this on average are copied through a buffer rather than named one by one.
+const RUN_BYTES_MIN: u64 = 2 << 10;

@@ -1,0 +1,35 @@
+//! How longarm nodes reach each other: one trait, one folder a network, one suite that every network passes.
+//!
+//! ```text
+//!  origin                                               target
+//!  dial ──► Netmod::connect ──► Link ⇢ ⇢ ⇢ Link ◄── Listener::accept ──► accept::Doorman
+//!                                │            │
+//!                             handshake    handshake        then the caller owns the link
+//! ```
+//!
+//! A [`Link`] moves bytes and knows nothing of what they mean; frames are `proto`'s. [`connect_authenticated`] and
+//! [`Doorman`] are the two ends of the only conversation this crate holds itself: the proof that both sides belong
+//! to the job. [`Poller`] and [`Waker`] are what a loop sleeps on.
+//!
+//! The crate refuses to read a clock (deadlines are timer descriptors, or numbers that the caller gives), to retry
+//! what failed, and to look at what it carries.
+#![forbid(unsafe_code)]
+
+mod accept;
+mod alarm;
+mod conformance;
+mod dial;
+mod endpoint;
+mod exchange;
+pub mod flow;
+mod poller;
+mod sim;
+mod tcp;
+
+pub use accept::{AdmissionError, Doorman, DoormanStep};
+pub use conformance::conformance;
+pub use dial::{DialError, connect_authenticated};
+pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
+pub use poller::{Interest, Poller, Ready, Waker};
+pub use sim::Sim;
+pub use tcp::{Tcp, TcpOptions};

@@ -1,0 +1,49 @@
+//! Makes sockets that are set up as all of ours are.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, ipproto, socket_with, sockopt};
+
+use crate::endpoint::LinkError;
+
+/// For how long a connection may be silent before the kernel asks whether the other end is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+/// How long it waits between two such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// How many of them may stay without answer.
+const KEEPALIVE_COUNT: u32 = 4;
+
+/// The flags of every socket, whether opened or accepted.
+pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// A socket of the family of `ip`. Buffer sizes are set before anybody connects or listens, as the window that TCP
+/// can offer is fixed at that moment; accepted sockets inherit them.
+pub(super) fn open(ip: IpAddr, socket_buffer_bytes: Option<usize>) -> Result<OwnedFd, LinkError> {
+    let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
+    if let Some(bytes) = socket_buffer_bytes {
+        sockopt::set_socket_send_buffer_size(&socket, bytes)?;
+        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+    }
+    tune(&socket)?;
+    Ok(socket)
+}
+
+/// What an accepted socket may not inherit everywhere.
+pub(super) fn tune(socket: &OwnedFd) -> Result<(), LinkError> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+    Ok(())
+}
+
+/// Our end's address and port.
+pub(super) fn local_address(socket: &OwnedFd) -> Result<SocketAddr, LinkError> {
+    let address = getsockname(socket)?;
+    SocketAddr::try_from(address).map_err(|_| LinkError::from(Errno::AFNOSUPPORT))
+}

@@ -1,0 +1,41 @@
+//! Every netmod of this crate passes the suite.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::time::Duration;
+
+use longarm_netmod::{Netmod, Sim, Tcp, TcpOptions, conformance};
+
+fn tcp(interface: IpAddr, socket_buffer_bytes: Option<usize>) -> Tcp {
+    Tcp::new(TcpOptions { interface: Some(interface), socket_buffer_bytes, connect_timeout: Duration::from_secs(60) })
+}
+
+#[test]
+fn tcp_over_ipv4_conforms() {
+    conformance(&tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), None));
+}
+
+#[test]
+fn tcp_with_the_smallest_buffers_conforms() {
+    conformance(&tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), Some(1)));
+}
+
+#[test]
+fn tcp_over_ipv6_conforms() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        eprintln!("no IPv6 on this machine: nothing is tested");
+        return;
+    }
+    let tcp = tcp(IpAddr::V6(Ipv6Addr::LOCALHOST), None);
+    let listener = tcp.listen().unwrap();
+    assert!(listener.address().starts_with("[::1]:"), "{}", listener.address());
+    conformance(&tcp);
+}
+
+#[test]
+fn sim_conforms_with_every_seed() {
+    for seed in 0..100 {
+        // Shown only if the suite fails.
+        println!("seed {seed}");
+        conformance(&Sim::new(seed));
+    }
+}

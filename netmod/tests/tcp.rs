@@ -1,0 +1,119 @@
+//! What `tcp` promises beyond the suite.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::BorrowedFd;
+use std::thread;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{Interest, Link, LinkError, Listener, Netmod, Poller, Tcp, TcpOptions};
+use rustix::net::sockopt;
+
+fn accept(listener: &mut dyn Listener) -> Box<dyn Link> {
+    loop {
+        if let Some(link) = listener.accept().unwrap() {
+            return link;
+        }
+        thread::yield_now();
+    }
+}
+
+fn pair(tcp: &Tcp) -> (Box<dyn Link>, Box<dyn Link>) {
+    let mut listener = tcp.listen().unwrap();
+    let caller = tcp.connect(listener.address()).unwrap();
+    let called = accept(&mut *listener);
+    (caller, called)
+}
+
+fn wait_readable(descriptor: BorrowedFd<'_>) {
+    let poller = Poller::new().unwrap();
+    poller.add(descriptor, 0, Interest::READABLE).unwrap();
+    poller.wait(&mut Vec::new(), None).unwrap();
+}
+
+#[test]
+fn sockets_of_both_ends_are_set_up_alike() {
+    let bytes = 50_000;
+    let tcp = Tcp::new(TcpOptions { socket_buffer_bytes: Some(bytes), ..TcpOptions::default() });
+    let (caller, called) = pair(&tcp);
+    for link in [caller, called] {
+        let socket = link.descriptor().unwrap();
+        assert!(sockopt::tcp_nodelay(socket).unwrap());
+        assert!(sockopt::socket_keepalive(socket).unwrap());
+        assert!(rustix::io::fcntl_getfd(socket).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        assert!(rustix::fs::fcntl_getfl(socket).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
+        // Linux doubles what it is asked for.
+        assert_eq!(sockopt::socket_send_buffer_size(socket).unwrap(), 2 * bytes);
+        assert_eq!(sockopt::socket_recv_buffer_size(socket).unwrap(), 2 * bytes);
+    }
+}
+
+#[test]
+fn peers_are_named_by_address_and_port() {
+    let mut listener = Tcp::new(TcpOptions::default()).listen().unwrap();
+    let caller = Tcp::new(TcpOptions::default()).connect(listener.address()).unwrap();
+    let called = accept(&mut *listener);
+    assert!(listener.address().starts_with("127.0.0.1:"));
+    assert_eq!(caller.peer_name(), listener.address());
+    assert!(called.peer_name().starts_with("127.0.0.1:"));
+    assert_ne!(called.peer_name(), listener.address());
+}
+
+#[test]
+fn an_interface_that_peers_cannot_connect_to_is_refused() {
+    let nowhere =
+        [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1))];
+    for interface in nowhere {
+        let tcp = Tcp::new(TcpOptions { interface: Some(interface), ..TcpOptions::default() });
+        assert_eq!(tcp.listen().err(), Some(LinkError::BadAddress));
+    }
+    // An address of documentation, which no machine has.
+    let elsewhere = Some(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77)));
+    let tcp = Tcp::new(TcpOptions { interface: elsewhere, ..TcpOptions::default() });
+    assert!(matches!(tcp.listen().err(), Some(LinkError::System { .. })));
+}
+
+#[test]
+fn a_close_with_unread_bytes_is_a_reset_at_the_other_end() {
+    let (mut caller, called) = pair(&Tcp::new(TcpOptions::default()));
+    assert_eq!(caller.send(&[Region::from_slice(b"nobody reads this")]), Ok(17));
+    wait_readable(called.descriptor().unwrap());
+    drop(called);
+    wait_readable(caller.descriptor().unwrap());
+    assert_eq!(caller.receive(&[RegionMut::from_slice(&mut [0; 8])]), Err(LinkError::Reset));
+}
+
+#[test]
+fn callers_that_gave_up_do_not_stop_the_next_from_being_accepted() {
+    let tcp = Tcp::new(TcpOptions::default());
+    let mut listener = tcp.listen().unwrap();
+    for _ in 0..20 {
+        drop(tcp.connect(listener.address()).unwrap());
+    }
+    let mut caller = tcp.connect(listener.address()).unwrap();
+    caller.send(&[Region::from_slice(b"x")]).unwrap();
+    let found = (0..21).any(|_| {
+        let mut link = accept(&mut *listener);
+        wait_readable(link.descriptor().unwrap());
+        link.receive(&[RegionMut::from_slice(&mut [0; 8])]) == Ok(1)
+    });
+    assert!(found, "the one that stayed is reached");
+}
+
+#[test]
+fn a_port_never_connects_to_itself() {
+    // The kernel lends ports to callers one after the other. If nobody listens at one of them, a call to it is lent
+    // that very port some time, and TCP then connects to itself. So call once for each port there is, at a port of
+    // either parity, as the kernel prefers one of them for callers.
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let range: Vec<u16> = range.split_whitespace().map(|port| port.parse().unwrap()).collect();
+    let middle = range[0] + (range[1] - range[0]) / 2;
+    let tcp = Tcp::new(TcpOptions::default());
+    for port in [middle, middle + 1] {
+        for _ in range[0]..=range[1] {
+            // A listener of another test may have the port by chance; a link to it is not one to ourselves.
+            let Ok(link) = tcp.connect(&format!("127.0.0.1:{port}")) else { continue };
+            let socket = link.descriptor().unwrap();
+            assert_ne!(rustix::net::getsockname(socket).unwrap(), rustix::net::getpeername(socket).unwrap().unwrap());
+        }
+    }
+}

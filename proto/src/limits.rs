@@ -1,0 +1,57 @@
+//! Everything that can grow, and how far. The compiler checks that the bounds fit together.
+
+/// The protocol's version. Both ends of a connection must have the same one, and prove it in the handshake.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Bytes of a request's fixed header: one cache line.
+pub const HEADER_BYTES: usize = 64;
+/// Bytes of a reply's fixed header. The data of a get follows it.
+pub const REPLY_BYTES: usize = 32;
+/// Most bytes between a request's header and its payload: tables of strides and runs, a scale, a signal.
+pub const DESCRIPTOR_BYTES_MAX: usize = 4096;
+
+/// Payloads up to this many bytes are copied behind their header, so that the caller's buffer is free at once.
+pub const EAGER_BYTES_MAX: u64 = 16 * 1024;
+/// Bytes of one piece of a large transfer: large enough to fill a network, small enough to share it.
+pub const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Most levels of a strided shape, which is ARMCI's own bound.
+pub const LEVELS_MAX: usize = 8;
+/// Most runs of a vector shape in one request. A longer list is sent as several requests.
+pub const SEGMENTS_PER_FRAME_MAX: usize = (DESCRIPTOR_BYTES_MAX - DESCRIPTOR_FIXED_BYTES_MAX) / SEGMENT_BYTES;
+
+/// Bytes of the fixed part that a message's payload starts with: who, which handler, how many arguments.
+pub const MESSAGE_HEAD_BYTES: usize = 32;
+/// Most word arguments of an active message.
+pub const AM_ARGUMENTS_MAX: usize = 16;
+/// Bytes of one argument of an active message.
+pub const AM_ARGUMENT_BYTES: usize = 8;
+/// Most bytes in front of an active message's own payload: the fixed part and all arguments.
+pub const MESSAGE_PREFIX_BYTES_MAX: usize = MESSAGE_HEAD_BYTES + AM_ARGUMENTS_MAX * AM_ARGUMENT_BYTES;
+/// Most bytes of one message, its head and arguments included.
+pub const MESSAGE_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of one run of a vector shape, or of one level of a strided shape, in a descriptor.
+pub(crate) const SEGMENT_BYTES: usize = 16;
+/// Bytes of a signal in a descriptor.
+pub(crate) const SIGNAL_BYTES: usize = 40;
+/// Bytes of a scale in a descriptor.
+pub(crate) const SCALE_BYTES: usize = 16;
+/// Bytes of the length of a strided shape's runs in a descriptor.
+pub(crate) const RUN_BYTES_BYTES: usize = 8;
+/// Bytes of the value that a compare-and-swap compares with, in a descriptor.
+pub(crate) const COMPARE_BYTES: usize = 8;
+/// The longest part of a descriptor that is not a table: a request has a signal or a scale, never both.
+const DESCRIPTOR_FIXED_BYTES_MAX: usize = SIGNAL_BYTES;
+
+const _: () = assert!(SCALE_BYTES <= DESCRIPTOR_FIXED_BYTES_MAX);
+const _: () = assert!(COMPARE_BYTES <= DESCRIPTOR_BYTES_MAX);
+const _: () = assert!(SEGMENTS_PER_FRAME_MAX > 0);
+const _: () = assert!(DESCRIPTOR_FIXED_BYTES_MAX + SEGMENTS_PER_FRAME_MAX * SEGMENT_BYTES <= DESCRIPTOR_BYTES_MAX);
+const _: () =
+    assert!(DESCRIPTOR_FIXED_BYTES_MAX + RUN_BYTES_BYTES + LEVELS_MAX * SEGMENT_BYTES <= DESCRIPTOR_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES.is_multiple_of(REPLY_BYTES)); // In an aligned ring neither one crosses a line.
+const _: () = assert!(DESCRIPTOR_BYTES_MAX as u64 <= EAGER_BYTES_MAX); // One buffer size holds either one.
+const _: () = assert!(EAGER_BYTES_MAX <= CHUNK_BYTES);
+const _: () = assert!(CHUNK_BYTES <= MESSAGE_BYTES_MAX);
+const _: () = assert!(MESSAGE_PREFIX_BYTES_MAX as u64 <= EAGER_BYTES_MAX); // The head of a message is always eager.

@@ -1,0 +1,199 @@
+//! The requests, as values.
+
+use crate::ids::{AccessKey, Generation, Rank, WindowId};
+use crate::ops::{Kernel, Rmw, Scale, SignalOp, wire_enum};
+use crate::shape::Shape;
+
+/// The part of a window that a request means.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WindowRef {
+    /// The target rank, whose part of the window is meant.
+    pub rank: Rank,
+    /// Which window.
+    pub window: WindowId,
+    /// Which life of the window's slot.
+    pub generation: Generation,
+    /// What lets the request in.
+    pub key: AccessKey,
+}
+
+/// What happens to one aligned 8 byte word of the same target rank once the bytes of a put are there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Signal {
+    /// The window that holds the word; it may be another one than that of the put.
+    pub window: WindowId,
+    /// Which life of the window's slot.
+    pub generation: Generation,
+    /// What lets the signal in.
+    pub key: AccessKey,
+    /// Where the word is, in bytes from the window's start.
+    pub offset: u64,
+    /// What is done to the word.
+    pub op: SignalOp,
+    /// With which value.
+    pub value: u64,
+}
+
+wire_enum! {
+    /// What a request asks for.
+    RequestKind {
+        /// Bytes are written.
+        Put = 1,
+        /// Bytes are read.
+        Get = 2,
+        /// Elements are combined.
+        Accumulate = 3,
+        /// One integer is updated and its old value returned.
+        Rmw = 4,
+        /// An answer once everything before is done.
+        Quiet = 5,
+        /// A mutex, when it is our turn.
+        Lock = 6,
+        /// A mutex, now or not.
+        TryLock = 7,
+        /// A mutex is given back.
+        Unlock = 8,
+        /// A message for a rank.
+        Message = 9,
+    }
+}
+
+/// What an initiator asks of a responder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Writes the payload, which is as long as the shape. No reply, unless refused.
+    Put {
+        /// Whose memory.
+        target: WindowRef,
+        /// Which bytes.
+        shape: Shape,
+        /// What happens afterwards.
+        signal: Option<Signal>,
+    },
+    /// Reads bytes. The reply is `Data`.
+    Get {
+        /// Whose memory.
+        target: WindowRef,
+        /// Which bytes.
+        shape: Shape,
+    },
+    /// Combines the payload, which is as long as the shape, with the elements there. No reply, unless refused.
+    Accumulate {
+        /// Whose memory.
+        target: WindowRef,
+        /// Which bytes. Every run is a whole number of elements.
+        shape: Shape,
+        /// What is done.
+        kernel: Kernel,
+        /// The factor of a sum. Bytes behind its one value are 0.
+        scale: Scale,
+    },
+    /// Updates one integer. The reply is `Value`, the old value.
+    Rmw {
+        /// Whose memory.
+        target: WindowRef,
+        /// Where the word is, in bytes from the window's start.
+        offset: u64,
+        /// What is done.
+        rmw: Rmw,
+    },
+    /// Asks for `Done` once everything before is done.
+    Quiet,
+    /// Asks for the mutex whose word is here. The reply is `Granted`, at any later time.
+    Lock {
+        /// Whose memory.
+        target: WindowRef,
+        /// Where the word is, in bytes from the window's start.
+        offset: u64,
+    },
+    /// Asks for the mutex if it is free. The reply is `Value`: 1 for ours, 0 for not.
+    TryLock {
+        /// Whose memory.
+        target: WindowRef,
+        /// Where the word is, in bytes from the window's start.
+        offset: u64,
+    },
+    /// Gives the mutex back. The reply is `Done`.
+    Unlock {
+        /// Whose memory.
+        target: WindowRef,
+        /// Where the word is, in bytes from the window's start.
+        offset: u64,
+    },
+    /// A message; what its bytes mean is not known here. No reply, unless refused.
+    Message {
+        /// Who gets it.
+        target: Rank,
+        /// How long it is: the payload. At most [`crate::MESSAGE_BYTES_MAX`].
+        bytes: u64,
+    },
+}
+
+impl Request {
+    /// Bytes that follow the descriptor.
+    #[inline]
+    pub fn payload_bytes(&self) -> u64 {
+        match self {
+            Request::Put { shape, .. } | Request::Accumulate { shape, .. } => shape.bytes(),
+            Request::Message { bytes, .. } => *bytes,
+            Request::Get { .. }
+            | Request::Rmw { .. }
+            | Request::Quiet
+            | Request::Lock { .. }
+            | Request::TryLock { .. }
+            | Request::Unlock { .. } => 0,
+        }
+    }
+
+    /// Whether a reply comes in any case. Those without one are answered only when they are refused.
+    #[inline]
+    pub fn has_reply(&self) -> bool {
+        self.kind().has_reply()
+    }
+
+    /// What it asks for.
+    #[inline]
+    pub fn kind(&self) -> RequestKind {
+        match self {
+            Request::Put { .. } => RequestKind::Put,
+            Request::Get { .. } => RequestKind::Get,
+            Request::Accumulate { .. } => RequestKind::Accumulate,
+            Request::Rmw { .. } => RequestKind::Rmw,
+            Request::Quiet => RequestKind::Quiet,
+            Request::Lock { .. } => RequestKind::Lock,
+            Request::TryLock { .. } => RequestKind::TryLock,
+            Request::Unlock { .. } => RequestKind::Unlock,
+            Request::Message { .. } => RequestKind::Message,
+        }
+    }
+
+    /// Whose memory or inbox it is for. `None` for quiet, which is for the connection.
+    #[inline]
+    pub fn target_rank(&self) -> Option<Rank> {
+        match self {
+            Request::Put { target, .. }
+            | Request::Get { target, .. }
+            | Request::Accumulate { target, .. }
+            | Request::Rmw { target, .. }
+            | Request::Lock { target, .. }
+            | Request::TryLock { target, .. }
+            | Request::Unlock { target, .. } => Some(target.rank),
+            Request::Message { target, .. } => Some(*target),
+            Request::Quiet => None,
+        }
+    }
+}
+
+impl RequestKind {
+    /// Whether a reply comes in any case.
+    #[inline]
+    pub const fn has_reply(self) -> bool {
+        !matches!(self, RequestKind::Put | RequestKind::Accumulate | RequestKind::Message)
+    }
+
+    /// Whether the reply may come at any time. All others come in the order of their requests.
+    #[inline]
+    pub const fn is_answered_late(self) -> bool {
+        matches!(self, RequestKind::Lock)
+    }
+}

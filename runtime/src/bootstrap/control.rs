@@ -1,0 +1,127 @@
+//! What a rank and the launcher say to each other, as lines of JSON over an inherited socket.
+//!
+//! The launcher gives every rank one end of a socket pair. Its descriptor number stands in
+//! [`CONTROL_FD_VARIABLE`]; nothing secret stands in the environment or on a command line. The order is:
+//!
+//! 1. the rank sends [`FromRank::Join`], the launcher answers with [`ToRank::Start`];
+//! 2. the first rank of each node sends [`FromRank::Publish`] with its node's [`NodeCard`];
+//!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known;
+//! 3. when a rank dies, every other gets [`ToRank::Died`];
+//! 4. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
+//!    which comes when every rank that joined has left.
+//!
+//! A rank whose socket closes has lost its launcher and ends itself.
+
+use serde::{Deserialize, Serialize};
+
+/// Names the environment variable with the number of the descriptor to the launcher.
+pub const CONTROL_FD_VARIABLE: &str = "LONGARM_CONTROL_FD";
+/// Version of these messages. Both sides have to agree.
+pub const CONTROL_VERSION: u32 = 1;
+
+/// A line from a rank to the launcher.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromRank {
+    /// First line: this process wants to be a rank.
+    Join {
+        /// [`CONTROL_VERSION`] of the rank.
+        version: u32,
+        /// The process, for messages.
+        pid: u32,
+    },
+    /// The first rank of a node tells how its node is reached.
+    Publish {
+        /// The card of the sender's node.
+        card: NodeCard,
+    },
+    /// Asks for the card of a node; answered by [`ToRank::Card`] as soon as it is known.
+    Fetch {
+        /// The node asked for.
+        node: u32,
+    },
+    /// The rank saw a failure that ends the job from its point of view (for instance a panic).
+    Abort {
+        /// One line for people.
+        reason: String,
+        /// What the launcher should exit with.
+        status: i32,
+    },
+    /// The rank has finalized and counted this.
+    Leave {
+        /// Traffic with every peer that had any.
+        traffic: Vec<PeerTraffic>,
+    },
+}
+
+/// A line from the launcher to a rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToRank {
+    /// Answer to [`FromRank::Join`].
+    Start(Box<Start>),
+    /// Answer to [`FromRank::Fetch`].
+    Card {
+        /// The card asked for.
+        card: NodeCard,
+    },
+    /// A rank died: it exited without finalizing, or was killed.
+    Died {
+        /// The rank.
+        rank: u32,
+        /// How: "exited with status 3", "killed by signal 9 (SIGKILL)".
+        how: String,
+    },
+    /// The job ends: exit without waiting for others.
+    Goodbye,
+}
+
+/// Who this rank is and what the job looks like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// [`CONTROL_VERSION`] of the launcher.
+    pub version: u32,
+    /// The job's number, random, for messages and to tell jobs apart.
+    pub job: u64,
+    /// The job's 256-bit secret, in hexadecimal.
+    pub secret: String,
+    /// This process's rank.
+    pub rank: u32,
+    /// Node of each rank, indexed by rank. Ranks of a node need not be neighbours; the lowest rank of a node leads it.
+    pub node_of_rank: Vec<u32>,
+    /// How many ranks run on this machine, emulated nodes together: decides between spinning and sleeping.
+    pub ranks_on_machine: u32,
+    /// The processors this job may use on this machine, before any binding of single ranks.
+    pub processors: Vec<u32>,
+    /// Whether the launcher prints statistics at the end.
+    pub stats: bool,
+}
+
+/// How the server of a node is reached. One per node, whatever the number of ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeCard {
+    /// The node.
+    pub node: u32,
+    /// Process that hosts the server.
+    pub server_pid: u32,
+    /// Network address of the server, as its netmod prints it ("127.0.0.1:40123"); empty when there is only one node.
+    pub address: String,
+    /// Abstract unix socket of the node's door, without the leading zero byte.
+    pub door: String,
+}
+
+/// What one rank did with one peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerTraffic {
+    /// The target rank.
+    pub peer: u32,
+    /// By kind, in the order of `longarm_shm::CounterKind`: put, get, accumulate, rmw, lock, message, collective, signal.
+    pub kinds: Vec<KindTraffic>,
+}
+
+/// Operations and bytes of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KindTraffic {
+    /// How many operations.
+    pub operations: u64,
+    /// How many payload bytes.
+    pub bytes: u64,
+}

@@ -1,0 +1,657 @@
+//! Every `LONGARM_*` variable, in one table: name, unit, meaning, limits, and where its value came from.
+//!
+//! The environment is read once, here. The rest of longarm gets the values as arguments. A value that cannot be used
+//! is an error that says what is accepted. A variable nobody knows is only a warning: it names the nearest known one.
+//! An empty value counts as not set. Sizes take the suffixes `k`, `m`, `g` and `t` (powers of 1024).
+//!
+//! This module holds no state and prints nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde::Serialize;
+
+use crate::topology;
+
+/// What all variables of longarm begin with.
+pub const PREFIX: &str = "LONGARM_";
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// How long to spin before sleeping, in microseconds, while no processor is shared. About ten times what it costs
+/// to sleep and to be woken.
+const SPIN_US: u64 = 100;
+/// Above this, non-temporal copies are assumed to help where the caches are not known.
+const NONTEMPORAL_BYTES: u64 = 4 * MIB;
+
+/// The value of every variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Address that the servers listen on.
+    pub interface: IpAddr,
+    /// Size of the kernel's socket buffers. 0: the kernel chooses.
+    pub socket_buffer_bytes: u64,
+    /// Size of the pieces of a streamed transfer.
+    pub chunk_bytes: u64,
+    /// Payloads up to this size travel behind their header and stay in the send ring until acknowledged.
+    pub eager_bytes: u64,
+    /// Bound on what one connection keeps for sending again.
+    pub send_ring_bytes: u64,
+    /// How long a waiting thread spins before it sleeps. 0: sleep at once. See [`Config::settle_spin`].
+    pub spin_us: u64,
+    /// Copies at least this large go around the caches.
+    pub nontemporal_bytes: u64,
+    /// How long to try to reach a node, first and after a break.
+    pub connect_timeout_s: u64,
+    /// How many connections without a finished handshake a server keeps.
+    pub half_open_max: u64,
+    /// How long a handshake may take.
+    pub handshake_timeout_ms: u64,
+    /// Size of the symmetric heap of each rank. Memory is used only where it is touched.
+    pub heap_bytes: u64,
+    /// The largest window a rank may ask for.
+    pub window_bytes_max: u64,
+    /// What to log, as a filter of the `tracing` crates. `None`: warnings only.
+    pub log: Option<String>,
+    /// Whether windows ask for huge pages.
+    pub huge_pages: HugePages,
+    origins: [Origin; VARIABLES.len()],
+    warnings: Vec<UnknownVariable>,
+}
+
+/// Whether windows ask for huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HugePages {
+    /// They do not.
+    Never,
+    /// They do, and do without where the kernel refuses.
+    Try,
+}
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// It is built in.
+    Default,
+    /// It was set by hand.
+    Environment,
+    /// It follows from the machine or from the job.
+    Measured,
+}
+
+/// One line of [`Config::entries`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The variable.
+    pub name: &'static str,
+    /// Its value, in a form that the variable accepts.
+    pub value: String,
+    /// What the value counts, empty where it counts nothing.
+    pub unit: &'static str,
+    /// Where the value came from.
+    pub origin: Origin,
+    /// What it is for.
+    pub meaning: &'static str,
+    /// What may be set.
+    pub accepted: String,
+}
+
+/// A variable with longarm's prefix that longarm does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVariable {
+    /// Its name as found.
+    pub name: String,
+    /// The known name closest to it, if any is close.
+    pub nearest: Option<&'static str>,
+}
+
+/// A variable has a value that cannot be used. The caller's fault; nothing was started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The value cannot be read or is out of range.
+    #[error("{name} is set to {value:?}, which is not accepted: it takes {accepted}")]
+    Refused {
+        /// The variable.
+        name: &'static str,
+        /// Its value, with replacement characters where it is no text.
+        value: String,
+        /// What would be accepted.
+        accepted: String,
+    },
+    /// Two values do not fit together.
+    #[error("{smaller} ({smaller_bytes} bytes) must not exceed {larger} ({larger_bytes} bytes)")]
+    Contradiction {
+        /// The variable that has to be smaller.
+        smaller: &'static str,
+        /// Its value.
+        smaller_bytes: u64,
+        /// The variable that has to be at least as large.
+        larger: &'static str,
+        /// Its value.
+        larger_bytes: u64,
+    },
+}
+
+/// One row of the table.
+struct Variable {
+    name: &'static str,
+    unit: &'static str,
+    meaning: &'static str,
+    slot: Slot,
+}
+
+/// How a value is read and where it is kept.
+enum Slot {
+    /// A size within bounds. `zero` says what 0 stands for, if it is accepted below the bounds.
+    Bytes { field: fn(&mut Config) -> &mut u64, min: u64, max: u64, zero: Option<&'static str> },
+    /// A plain number within bounds.
+    Number { field: fn(&mut Config) -> &mut u64, min: u64, max: u64 },
+    /// An address of this machine.
+    Address,
+    /// A filter of log lines.
+    Filter,
+    /// `never` or `try`.
+    HugePages,
+}
+
+// The order is the order of `longarm info`.
+const INTERFACE: usize = 0;
+const EAGER: usize = 3;
+const SEND_RING: usize = 4;
+const SPIN: usize = 5;
+const NONTEMPORAL: usize = 6;
+
+/// The table.
+const VARIABLES: [Variable; 14] = [
+    Variable {
+        name: "LONGARM_INTERFACE",
+        unit: "",
+        meaning: "address that the servers of the nodes listen on",
+        slot: Slot::Address,
+    },
+    Variable {
+        name: "LONGARM_SOCKET_BUFFER_BYTES",
+        unit: "bytes",
+        meaning: "size of the kernel's socket buffers",
+        slot: Slot::Bytes {
+            field: |config| &mut config.socket_buffer_bytes,
+            min: 4 * KIB,
+            max: GIB,
+            zero: Some("the kernel chooses"),
+        },
+    },
+    Variable {
+        name: "LONGARM_CHUNK_BYTES",
+        unit: "bytes",
+        meaning: "size of the pieces of a streamed transfer",
+        slot: Slot::Bytes { field: |config| &mut config.chunk_bytes, min: 4 * KIB, max: MIB, zero: None },
+    },
+    Variable {
+        name: "LONGARM_EAGER_BYTES",
+        unit: "bytes",
+        meaning: "payloads up to this size travel right behind their header",
+        slot: Slot::Bytes { field: |config| &mut config.eager_bytes, min: 64, max: 16 * KIB, zero: None },
+    },
+    Variable {
+        name: "LONGARM_SEND_RING_BYTES",
+        unit: "bytes",
+        meaning: "bound on what one connection keeps for sending again",
+        slot: Slot::Bytes { field: |config| &mut config.send_ring_bytes, min: 64 * KIB, max: GIB, zero: None },
+    },
+    Variable {
+        name: "LONGARM_SPIN_US",
+        unit: "microseconds",
+        meaning: "how long a waiting thread spins before it sleeps",
+        slot: Slot::Number { field: |config| &mut config.spin_us, min: 0, max: 1_000_000 },
+    },
+    Variable {
+        name: "LONGARM_NONTEMPORAL_BYTES",
+        unit: "bytes",
+        meaning: "copies at least this large go around the caches",
+        slot: Slot::Bytes { field: |config| &mut config.nontemporal_bytes, min: 4 * KIB, max: 64 * TIB, zero: None },
+    },
+    Variable {
+        name: "LONGARM_CONNECT_TIMEOUT_S",
+        unit: "seconds",
+        meaning: "how long to try to reach a node, first and after a break",
+        slot: Slot::Number { field: |config| &mut config.connect_timeout_s, min: 1, max: 3600 },
+    },
+    Variable {
+        name: "LONGARM_HALF_OPEN_MAX",
+        unit: "connections",
+        meaning: "how many connections without a finished handshake a server keeps",
+        slot: Slot::Number { field: |config| &mut config.half_open_max, min: 1, max: 65536 },
+    },
+    Variable {
+        name: "LONGARM_HANDSHAKE_TIMEOUT_MS",
+        unit: "milliseconds",
+        meaning: "how long a handshake may take",
+        slot: Slot::Number { field: |config| &mut config.handshake_timeout_ms, min: 1, max: 600_000 },
+    },
+    Variable {
+        name: "LONGARM_HEAP_BYTES",
+        unit: "bytes",
+        meaning: "size of the symmetric heap of each rank, used only where touched",
+        slot: Slot::Bytes {
+            field: |config| &mut config.heap_bytes,
+            min: 64 * KIB,
+            max: 64 * TIB,
+            zero: Some("no heap"),
+        },
+    },
+    Variable {
+        name: "LONGARM_WINDOW_BYTES_MAX",
+        unit: "bytes",
+        meaning: "the largest window a rank may ask for",
+        slot: Slot::Bytes { field: |config| &mut config.window_bytes_max, min: 4 * KIB, max: 64 * TIB, zero: None },
+    },
+    Variable {
+        name: "LONGARM_LOG",
+        unit: "",
+        meaning: "what to log, such as \"debug\" or \"longarm_server=trace\"",
+        slot: Slot::Filter,
+    },
+    Variable {
+        name: "LONGARM_HUGE_PAGES",
+        unit: "",
+        meaning: "whether windows ask for huge pages",
+        slot: Slot::HugePages,
+    },
+];
+
+const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Address));
+
+/// Variables that the launcher sets for the ranks it starts. They are no configuration.
+pub const LAUNCHER_VARIABLES: [(&str, &str); 4] = [
+    (crate::bootstrap::control::CONTROL_FD_VARIABLE, "descriptor of the socket to the launcher"),
+    ("LONGARM_RANK", "number of this rank, for scripts"),
+    ("LONGARM_SIZE", "how many ranks the job has, for scripts"),
+    ("LONGARM_NODE", "number of this rank's node, for scripts"),
+];
+
+impl Default for Config {
+    /// The built-in values, with nothing read from anywhere.
+    fn default() -> Config {
+        Config {
+            interface: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            socket_buffer_bytes: 0,
+            chunk_bytes: MIB,
+            eager_bytes: 16 * KIB,
+            send_ring_bytes: MIB,
+            spin_us: SPIN_US,
+            nontemporal_bytes: NONTEMPORAL_BYTES,
+            connect_timeout_s: 10,
+            half_open_max: 64,
+            handshake_timeout_ms: 2000,
+            heap_bytes: GIB,
+            window_bytes_max: 1 << 46,
+            log: None,
+            huge_pages: HugePages::Never,
+            origins: [Origin::Default; VARIABLES.len()],
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the environment, and the caches of this machine for the values that follow from them.
+    ///
+    /// # Errors
+    /// The first variable whose value cannot be used, or two that contradict each other.
+    pub fn from_environment() -> Result<Config, ConfigError> {
+        let processors = topology::processors_allowed();
+        let caches = processors.first().map(|first| topology::caches_of(*first)).unwrap_or_default();
+        Config::from_variables(std::env::vars_os(), &caches)
+    }
+
+    /// Reads any list of variables. Those without longarm's prefix are passed over.
+    ///
+    /// # Errors
+    /// As [`Config::from_environment`].
+    pub fn from_variables(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        caches: &[topology::Cache],
+    ) -> Result<Config, ConfigError> {
+        let mut config = Config::default();
+        if let Some(bytes) = nontemporal_bytes(caches) {
+            config.nontemporal_bytes = bytes;
+            config.origins[NONTEMPORAL] = Origin::Measured;
+        }
+        for (name, value) in variables {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+            config.take(name, &value)?;
+        }
+        config.check()?;
+        config.warnings.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(config)
+    }
+
+    /// Decides how long to spin, once the job is known: not at all where ranks share processors. A value set by hand
+    /// stays.
+    pub fn settle_spin(&mut self, ranks_on_machine: u32, processors: u32) {
+        if self.origins[SPIN] == Origin::Environment {
+            return;
+        }
+        self.spin_us = if ranks_on_machine > processors { 0 } else { SPIN_US };
+        self.origins[SPIN] = Origin::Measured;
+    }
+
+    /// Every variable with its value, in a fixed order.
+    pub fn entries(&self) -> Vec<Entry> {
+        // The table leads to mutable fields, so it is read on a copy.
+        let mut copy = self.clone();
+        let rows = VARIABLES.iter().zip(self.origins);
+        let entries = rows.map(|(variable, origin)| Entry {
+            name: variable.name,
+            value: variable.slot.show(&mut copy),
+            unit: variable.unit,
+            origin,
+            meaning: variable.meaning,
+            accepted: variable.slot.accepted(),
+        });
+        entries.collect()
+    }
+
+    /// The variables with longarm's prefix that longarm does not know, sorted by name.
+    pub fn warnings(&self) -> &[UnknownVariable] {
+        &self.warnings
+    }
+
+    fn take(&mut self, name: &str, value: &OsStr) -> Result<(), ConfigError> {
+        let Some(index) = VARIABLES.iter().position(|variable| variable.name == name) else {
+            if !LAUNCHER_VARIABLES.iter().any(|(known, _)| *known == name) {
+                self.warnings.push(UnknownVariable { name: name.to_owned(), nearest: nearest(name) });
+            }
+            return Ok(());
+        };
+        if value.is_empty() {
+            return Ok(());
+        }
+        let variable = &VARIABLES[index];
+        let taken = value.to_str().and_then(|value| variable.slot.parse(self, value.trim()));
+        taken.ok_or_else(|| ConfigError::Refused {
+            name: variable.name,
+            value: value.to_string_lossy().into_owned(),
+            accepted: variable.slot.accepted(),
+        })?;
+        self.origins[index] = Origin::Environment;
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        // A request has to fit the ring that keeps it.
+        if self.eager_bytes * 2 > self.send_ring_bytes {
+            return Err(ConfigError::Contradiction {
+                smaller: VARIABLES[EAGER].name,
+                smaller_bytes: self.eager_bytes,
+                larger: VARIABLES[SEND_RING].name,
+                larger_bytes: self.send_ring_bytes,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// Reads a value into its field. `None` when the value is refused.
+    fn parse(&self, config: &mut Config, value: &str) -> Option<()> {
+        match *self {
+            Slot::Bytes { field, min, max, zero } => {
+                let bytes = parse_bytes(value)?;
+                let zero_meant = bytes == 0 && zero.is_some();
+                *field(config) = Some(bytes).filter(|bytes| zero_meant || (min..=max).contains(bytes))?;
+            }
+            Slot::Number { field, min, max } => {
+                *field(config) = value.parse().ok().filter(|number| (min..=max).contains(number))?;
+            }
+            Slot::Address => config.interface = value.parse().ok()?,
+            Slot::Filter => config.log = Some(value.to_owned()),
+            Slot::HugePages => {
+                config.huge_pages = match value {
+                    "never" => HugePages::Never,
+                    "try" => HugePages::Try,
+                    _ => return None,
+                };
+            }
+        }
+        Some(())
+    }
+
+    /// The value, in a form that `parse` accepts.
+    fn show(&self, config: &mut Config) -> String {
+        match *self {
+            Slot::Bytes { field, .. } => show_bytes(*field(config)),
+            Slot::Number { field, .. } => field(config).to_string(),
+            Slot::Address => config.interface.to_string(),
+            Slot::Filter => config.log.clone().unwrap_or_else(|| "warn".to_owned()),
+            Slot::HugePages => match config.huge_pages {
+                HugePages::Never => "never".to_owned(),
+                HugePages::Try => "try".to_owned(),
+            },
+        }
+    }
+
+    fn accepted(&self) -> String {
+        match *self {
+            Slot::Bytes { min, max, zero, .. } => {
+                let zero = zero.map(|meaning| format!(", or 0 ({meaning})")).unwrap_or_default();
+                let (min, max) = (show_bytes(min), show_bytes(max));
+                format!("bytes from {min} to {max}, with an optional suffix k, m, g or t{zero}")
+            }
+            Slot::Number { min, max, .. } => format!("a number from {min} to {max}"),
+            Slot::Address => "an IPv4 or IPv6 address".to_owned(),
+            Slot::Filter => {
+                "a level (error, warn, info, debug, trace) or a filter such as longarm_server=trace".to_owned()
+            }
+            Slot::HugePages => "never or try".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Origin::Default => "default",
+            Origin::Environment => "environment",
+            Origin::Measured => "measured",
+        })
+    }
+}
+
+impl fmt::Display for UnknownVariable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} is set but longarm does not know it", self.name)?;
+        match self.nearest {
+            Some(nearest) => write!(formatter, "; did you mean {nearest}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where copies begin to go around the caches: half of each core's share of the last cache, because source and
+/// destination both want room. This is the bound of the large message transfer in MPICH's Nemesis.
+fn nontemporal_bytes(caches: &[topology::Cache]) -> Option<u64> {
+    let cache = topology::last_cache(caches)?;
+    let share_bytes = cache.bytes / (2 * u64::from(cache.cores.max(1)));
+    Some(share_bytes.max(4 * KIB))
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, suffix) = text.split_at(split);
+    let unit = match suffix.to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => KIB,
+        "m" => MIB,
+        "g" => GIB,
+        "t" => TIB,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A size with the largest suffix that leaves a whole number.
+fn show_bytes(bytes: u64) -> String {
+    let units = [(TIB, "t"), (GIB, "g"), (MIB, "m"), (KIB, "k")];
+    let fitting = units.iter().find(|(unit, _)| bytes != 0 && bytes.is_multiple_of(*unit));
+    fitting.map_or_else(|| bytes.to_string(), |(unit, suffix)| format!("{}{suffix}", bytes / unit))
+}
+
+/// The known name closest to `name`, unless even that one differs in more than a third of its letters.
+fn nearest(name: &str) -> Option<&'static str> {
+    let known = VARIABLES.iter().map(|variable| variable.name);
+    let known = known.chain(LAUNCHER_VARIABLES.iter().map(|(name, _)| *name));
+    let own = &name[PREFIX.len()..];
+    let distances = known.map(|known| (edit_distance(own, &known[PREFIX.len()..]), known));
+    let (distance, known) = distances.min()?;
+    (distance * 3 <= known.len() - PREFIX.len()).then_some(known)
+}
+
+/// How many letters have to be put in, taken out or changed (Levenshtein).
+fn edit_distance(left: &str, right: &str) -> usize {
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (above, left) in left.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = above + 1;
+        for (column, right) in right.bytes().enumerate() {
+            let changed = diagonal + usize::from(left != right);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{Cache, CacheKind};
+
+    fn read(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::from_variables(variables.iter().map(|(name, value)| (name.into(), value.into())), &[])
+    }
+
+    fn entry(config: &Config, name: &str) -> Entry {
+        config.entries().into_iter().find(|entry| entry.name == name).expect("the name is in the table")
+    }
+
+    #[test]
+    fn an_empty_environment_gives_the_defaults() {
+        let config = read(&[("PATH", "/bin"), ("LONGARM_CHUNK_BYTES", "")]).unwrap();
+        assert_eq!(config, Config::default());
+        assert!(config.entries().iter().all(|entry| entry.origin == Origin::Default));
+    }
+
+    #[test]
+    fn a_value_from_the_environment_is_used_and_marked() {
+        let config = read(&[("LONGARM_SEND_RING_BYTES", "3m"), ("LONGARM_INTERFACE", "::1")]).unwrap();
+        assert_eq!(config.send_ring_bytes, 3 << 20);
+        assert!(config.interface.is_ipv6());
+        let entry = entry(&config, "LONGARM_SEND_RING_BYTES");
+        assert_eq!((entry.value.as_str(), entry.origin), ("3m", Origin::Environment));
+    }
+
+    #[test]
+    fn every_shown_value_is_accepted_again_and_gives_the_same_configuration() {
+        let config =
+            read(&[("LONGARM_LOG", "trace"), ("LONGARM_HUGE_PAGES", "try"), ("LONGARM_SPIN_US", "0")]).unwrap();
+        let entries = config.entries();
+        let variables = entries.iter().map(|entry| (entry.name.into(), entry.value.clone().into()));
+        let again = Config::from_variables(variables, &[]).unwrap();
+        for (before, after) in entries.iter().zip(again.entries()) {
+            assert_eq!(before.value, after.value, "{}", before.name);
+        }
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_with_name_value_and_what_is_accepted() {
+        let bad = [
+            ("LONGARM_CHUNK_BYTES", "1x"),
+            ("LONGARM_CHUNK_BYTES", "2m"),
+            ("LONGARM_CHUNK_BYTES", "0"),
+            ("LONGARM_CHUNK_BYTES", "99999999999t"),
+            ("LONGARM_CHUNK_BYTES", "-1"),
+            ("LONGARM_CHUNK_BYTES", "k"),
+            ("LONGARM_SPIN_US", "fast"),
+            ("LONGARM_HUGE_PAGES", "yes"),
+            ("LONGARM_INTERFACE", "localhost"),
+            ("LONGARM_HALF_OPEN_MAX", "0"),
+        ];
+        for (name, value) in bad {
+            let text = read(&[(name, value)]).unwrap_err().to_string();
+            assert!(text.contains(name) && text.contains(value) && text.contains("it takes"), "{text}");
+        }
+    }
+
+    #[test]
+    fn zero_is_accepted_only_where_it_has_a_meaning() {
+        assert_eq!(read(&[("LONGARM_SOCKET_BUFFER_BYTES", "0")]).unwrap().socket_buffer_bytes, 0);
+        assert!(read(&[("LONGARM_SEND_RING_BYTES", "0")]).is_err());
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_refused() {
+        use std::os::unix::ffi::OsStringExt;
+        let variable = ("LONGARM_LOG".into(), OsString::from_vec(vec![0xff]));
+        assert!(matches!(Config::from_variables([variable], &[]), Err(ConfigError::Refused { .. })));
+    }
+
+    #[test]
+    fn an_unknown_variable_is_a_warning_with_the_nearest_name() {
+        let config = read(&[("LONGARM_CHUNK_BYTE", "1"), ("LONGARM_ZZZZ", "1"), ("LONGARM_RANK", "1")]).unwrap();
+        let text: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(text.len(), 2);
+        assert!(text[0].ends_with("did you mean LONGARM_CHUNK_BYTES?"), "{}", text[0]);
+        assert!(!text[1].contains("did you mean"), "{}", text[1]);
+    }
+
+    #[test]
+    fn spinning_ends_where_ranks_share_processors_unless_set_by_hand() {
+        let mut config = read(&[]).unwrap();
+        config.settle_spin(3, 2);
+        assert_eq!((config.spin_us, entry(&config, "LONGARM_SPIN_US").origin), (0, Origin::Measured));
+        config.settle_spin(2, 2);
+        assert_eq!(config.spin_us, SPIN_US);
+        let mut config = read(&[("LONGARM_SPIN_US", "7")]).unwrap();
+        config.settle_spin(3, 2);
+        assert_eq!((config.spin_us, entry(&config, "LONGARM_SPIN_US").origin), (7, Origin::Environment));
+    }
+
+    #[test]
+    fn the_bound_for_non_temporal_copies_follows_from_the_last_cache() {
+        let cache = Cache {
+            level: 3,
+            kind: CacheKind::Unified,
+            bytes: 32 * MIB,
+            line_bytes: None,
+            processors: vec![],
+            cores: 8,
+        };
+        let config = Config::from_variables([], &[cache]).unwrap();
+        assert_eq!(config.nontemporal_bytes, 2 * MIB);
+        assert_eq!(entry(&config, "LONGARM_NONTEMPORAL_BYTES").origin, Origin::Measured);
+    }
+
+    #[test]
+    fn every_name_is_listed_once_with_prefix_and_meaning() {
+        let entries = Config::default().entries();
+        for (index, entry) in entries.iter().enumerate() {
+            assert!(entry.name.starts_with(PREFIX) && !entry.meaning.is_empty());
+            assert!(!entries[..index].iter().any(|earlier| earlier.name == entry.name));
+        }
+    }
+
+    #[test]
+    fn the_distance_between_words_counts_single_letters() {
+        assert_eq!(edit_distance("SPIN", "SPIN"), 0);
+        assert_eq!(edit_distance("SPN", "SPIN"), 1);
+        assert_eq!(edit_distance("", "ABC"), 3);
+        assert_eq!(edit_distance("KITTEN", "SITTING"), 3);
+    }
+}

@@ -1,0 +1,5 @@
+//! One-sided communication: read, write and update another process's memory without asking it.
+
+pub mod bootstrap;
+pub mod config;
+pub mod topology;

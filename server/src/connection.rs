@@ -1,0 +1,283 @@
+//! One remote rank's connection: frames in, memory touched, replies out, in order.
+//!
+//! ```text
+//!   Header ──► Descriptor ──► serve::begin ──► Payload(sink) ──► serve::finish ──► Header
+//! ```
+//!
+//! Payload goes from the socket straight into the window where the runs are long; short runs and accumulates go
+//! through the receive buffer. A request that is refused has its payload skipped, and the connection lives on;
+//! a frame that breaks the protocol ends the connection.
+
+use longarm_memory::Region;
+use longarm_netmod::flow::{Incoming, Outgoing};
+use longarm_netmod::{Link, LinkError};
+use longarm_proto::{
+    Cursor, HEADER_BYTES, Identity, Kernel, REPLY_BYTES, Rank, ReplyBody, ReplyHeader, RequestHeader,
+    RequestId, Responder, Scale, Violation,
+};
+use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, Producer};
+
+use crate::serve::{self, Shared};
+use crate::table::Place;
+
+/// Receives that one turn of one connection may take, so that no peer starves the others.
+const RECEIVES_PER_TURN: usize = 16;
+/// Replies that may wait before the connection takes up no further request.
+const REPLIES_BYTES_MAX: usize = 256 << 10;
+/// Gets up to this size are copied behind their reply header: one send for many.
+const COPIED_BYTES_MAX: u64 = 16 << 10;
+
+/// Where the payload of the current request goes.
+pub(crate) enum Sink {
+    Put { place: Place, cursor: Cursor, then: serve::AfterPut },
+    Accumulate { place: Place, cursor: Cursor, kernel: Kernel, scale: Scale },
+    Message { local: u32, total: u64, remaining: u64 },
+    Skip { remaining: u64 },
+}
+
+impl Sink {
+    fn remaining(&self) -> u64 {
+        match self {
+            Sink::Put { cursor, .. } | Sink::Accumulate { cursor, .. } => cursor.remaining(),
+            Sink::Message { remaining, .. } | Sink::Skip { remaining } => *remaining,
+        }
+    }
+}
+
+enum State {
+    Header,
+    Descriptor(RequestHeader),
+    Payload { sink: Sink, target: Rank },
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("it broke the protocol: {0}")]
+    Violation(#[from] Violation),
+}
+
+/// What a turn came to.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// Something moved.
+    pub progress: bool,
+    /// The connection waits for a free cell, which no descriptor announces.
+    pub stalled: bool,
+}
+
+/// Replies that wait to be sent.
+///
+/// While a payload waits in its window no further request of this connection is taken up. That keeps a later put
+/// from changing bytes that an earlier get has yet to read, and bounds the memory.
+pub(crate) struct Replies(Outgoing<Place>);
+
+impl Replies {
+    pub(crate) fn send(&mut self, id: RequestId, body: ReplyBody) {
+        let mut header = [0; REPLY_BYTES];
+        ReplyHeader { id, body }.encode(&mut header);
+        self.0.write(|bytes| bytes.extend_from_slice(&header));
+    }
+
+    /// Sends the cursor's bytes of the place behind everything that waits already.
+    pub(crate) fn send_from(&mut self, place: Place, cursor: Cursor) {
+        if cursor.remaining() <= COPIED_BYTES_MAX {
+            self.0.copy(&place, cursor);
+        } else {
+            self.0.stream(place, cursor);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.buffered_bytes() < REPLIES_BYTES_MAX && !self.0.has_stream()
+    }
+}
+
+pub(crate) struct Connection {
+    link: Box<dyn Link>,
+    pub(crate) peer: Identity,
+    responder: Responder,
+    input: Incoming,
+    state: State,
+    pub(crate) replies: Replies,
+    stalled: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(link: Box<dyn Link>, peer: Identity) -> Connection {
+        Connection {
+            link,
+            peer,
+            responder: Responder::new(),
+            input: Incoming::new(),
+            state: State::Header,
+            replies: Replies(Outgoing::new()),
+            stalled: false,
+        }
+    }
+
+    pub(crate) fn link(&self) -> &dyn Link {
+        &*self.link
+    }
+
+    /// Whether bytes from the peer would be taken up now.
+    pub(crate) fn wants_input(&self) -> bool {
+        self.replies.has_room() && !self.stalled
+    }
+
+    /// Sends what the link takes. True if anything moved.
+    pub(crate) fn flush(&mut self) -> Result<bool, Ended> {
+        Ok(self.replies.0.flush(&mut *self.link, drop)?)
+    }
+
+    /// Receives, serves and replies, a bounded amount.
+    pub(crate) fn turn(&mut self, shared: &mut Shared, number: usize) -> Result<Turn, Ended> {
+        let mut progress = false;
+        for _ in 0..RECEIVES_PER_TURN {
+            while self.replies.has_room() && self.step(shared, number)? {
+                progress = true;
+            }
+            // Answers go out when the input has run dry: many small requests are answered by one send.
+            if !self.replies.is_empty() && (self.input.is_empty() || !self.replies.has_room()) {
+                progress |= self.flush()?;
+            }
+            if !self.wants_input() || (progress && self.input.is_drained()) || !self.receive()? {
+                break;
+            }
+            progress = true;
+        }
+        self.input.forget_drained();
+        progress |= self.flush()?;
+        Ok(Turn { progress, stalled: self.stalled })
+    }
+
+    /// Uses what has arrived for one step. False: more has to arrive, or a cell has to become free.
+    fn step(&mut self, shared: &mut Shared, number: usize) -> Result<bool, Ended> {
+        match &mut self.state {
+            State::Header => {
+                let Some(bytes) = self.input.take_array::<HEADER_BYTES>() else { return Ok(false) };
+                let header = self.responder.handle_header(bytes)?;
+                if header.descriptor_bytes() == 0 {
+                    return self.begin(shared, number, header, &[]);
+                }
+                self.state = State::Descriptor(header);
+                Ok(true)
+            }
+            State::Descriptor(header) => {
+                let header = *header;
+                let Some(bytes) = self.input.take(header.descriptor_bytes()) else { return Ok(false) };
+                let bytes = bytes.to_vec();
+                self.begin(shared, number, header, &bytes)
+            }
+            State::Payload { .. } => self.drain_payload(shared),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        shared: &mut Shared,
+        number: usize,
+        header: RequestHeader,
+        descriptor: &[u8],
+    ) -> Result<bool, Ended> {
+        let request = self.responder.finish(&header, descriptor)?;
+        let asker = serve::Asker { connection: number, rank: self.peer.rank, id: header.id() };
+        let target = request.target_rank().unwrap_or(Rank(u32::MAX));
+        let sink = match serve::begin(shared, asker, request, &mut self.replies) {
+            Ok(sink) => sink,
+            Err((refusal, detail)) => {
+                self.replies.send(header.id(), ReplyBody::Refused { refusal, detail });
+                Some(Sink::Skip { remaining: header.payload_bytes() })
+            }
+        };
+        self.state = match sink {
+            Some(sink) => State::Payload { sink, target },
+            None => State::Header,
+        };
+        Ok(true)
+    }
+
+    /// Moves payload that has arrived to where it belongs.
+    fn drain_payload(&mut self, shared: &mut Shared) -> Result<bool, Ended> {
+        self.stalled = false;
+        let State::Payload { sink, target } = &mut self.state else { unreachable!("called in this state") };
+        let target = *target;
+        let before = sink.remaining();
+        match sink {
+            Sink::Put { place, cursor, .. } => self.input.drain_into(place, cursor),
+            Sink::Accumulate { place, cursor, kernel, scale } => {
+                drain_accumulate(&mut self.input, shared, place, cursor, (*kernel, *scale, self.peer.rank));
+            }
+            Sink::Message { local, total, remaining } => {
+                self.stalled = !drain_message(&mut self.input, shared, self.peer.rank, (*local, *total), remaining);
+            }
+            Sink::Skip { remaining } => *remaining -= self.input.skip(*remaining),
+        }
+        if sink.remaining() > 0 {
+            return Ok(sink.remaining() < before);
+        }
+        if let State::Payload { sink: Sink::Put { then, .. }, .. } = std::mem::replace(&mut self.state, State::Header) {
+            then.run();
+        }
+        shared.ring(target);
+        Ok(true)
+    }
+
+    /// Brings bytes in. False: nothing there now.
+    fn receive(&mut self) -> Result<bool, Ended> {
+        if let State::Payload { sink: Sink::Put { place, cursor, .. }, .. } = &mut self.state {
+            return Ok(self.input.receive_into(&mut *self.link, place, cursor)?);
+        }
+        Ok(self.input.receive(&mut *self.link)?)
+    }
+}
+
+fn drain_accumulate(
+    input: &mut Incoming,
+    shared: &Shared,
+    place: &Place,
+    cursor: &mut Cursor,
+    (kernel, scale, who): (Kernel, Scale, Rank),
+) {
+    let window = place.window();
+    let element_bytes = kernel.element().bytes() as u64;
+    while let Some(run) = cursor.peek() {
+        // An element that has arrived in part waits in the buffer for its rest.
+        let bytes = run.bytes.min(input.ready().len() as u64) / element_bytes * element_bytes;
+        if bytes == 0 {
+            return;
+        }
+        let source = Region::from_slice(input.take(bytes as usize).expect("as much as is ready"));
+        window
+            .accumulate(run.offset, kernel, scale, source, &shared.node.stripes(), who)
+            .expect("checked when the accumulate was taken up");
+        cursor.advance(bytes);
+    }
+}
+
+/// False: no cell is free.
+fn drain_message(
+    input: &mut Incoming,
+    shared: &Shared,
+    source: Rank,
+    (local, total): (u32, u64),
+    remaining: &mut u64,
+) -> bool {
+    while *remaining > 0 && !input.is_empty() {
+        let bytes = (*remaining).min(input.ready().len() as u64).min(CELL_PAYLOAD_BYTES as u64);
+        let payload = Region::from_slice(&input.ready()[..bytes as usize]);
+        let head = CellHead { source: source.0, bytes: bytes as u32, message_bytes: total, ..CellHead::default() };
+        if shared.node.try_push(Producer::Server, local, head, &[payload]).is_err() {
+            return false;
+        }
+        input.skip(bytes);
+        *remaining -= bytes;
+    }
+    true
+}

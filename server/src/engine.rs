@@ -1,0 +1,373 @@
+//! The body of the server's loop: every connection of the node, a bounded amount of work a turn.
+//!
+//! Whoever holds the engine drives it: the server's own thread, or a thread of the same process that waits in a
+//! call (see [`crate::Server`]). The engine never sleeps and never blocks.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use longarm_netmod::{Doorman, DoormanStep, Interest, LinkError, Listener, Poller, Ready};
+use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
+use longarm_shm::NodeSegment;
+use slab::Slab;
+
+use crate::connection::{Connection, Ended};
+use crate::door::{self, DoorListener};
+use crate::lock::Locks;
+use crate::serve::Shared;
+use crate::table::Windows;
+
+/// What the engine of a node is made of.
+pub struct EngineOptions {
+    /// The job: strangers of other jobs are turned away.
+    pub job: JobId,
+    /// What every connection has to prove.
+    pub secret: Secret,
+    /// The node that is served.
+    pub node: NodeId,
+    /// The ranks of this node, ascending: their place in this list is their local number in the node segment.
+    pub ranks: Vec<Rank>,
+    /// The node's shared segment.
+    pub segment: Arc<NodeSegment>,
+    /// Where other nodes connect; `None` for a job of one node.
+    pub listener: Option<Box<dyn Listener>>,
+    /// Abstract name of the door for the ranks of this node.
+    pub door: String,
+    /// Connections that have not proven themselves yet, at most.
+    pub half_open_max: usize,
+    /// How long a connection may take to prove itself, in milliseconds.
+    pub handshake_timeout_ms: u64,
+}
+
+/// Why an engine could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The door could not be opened.
+    #[error("cannot open the door {name} of this node: {errno}")]
+    Door {
+        /// Its abstract name.
+        name: String,
+        /// The system's error.
+        errno: rustix::io::Errno,
+    },
+    /// The poller could not be made.
+    #[error("cannot watch descriptors: {0}")]
+    Poller(#[from] std::io::Error),
+    /// No random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+}
+
+const LISTENER: u64 = 0;
+const DOOR: u64 = 1;
+const VISITOR: u64 = 1 << 32;
+const HALF_OPEN: u64 = 2 << 32;
+const CONNECTION: u64 = 3 << 32;
+const NUMBER_MASK: u64 = u32::MAX as u64;
+
+/// Connections that may be tried without asking the system which are ready.
+const RECENT_MAX: usize = 4;
+/// Every so many turns the system is asked all the same.
+const LOOK_EVERYWHERE_TURNS: u32 = 32;
+
+struct Peer {
+    connection: Connection,
+    interest: Interest,
+    /// It waits for a free cell, which no descriptor announces.
+    stalled: bool,
+}
+
+/// See the module.
+pub struct Engine {
+    shared: Shared,
+    poller: Poller,
+    ready: Vec<Ready>,
+    listener: Option<Box<dyn Listener>>,
+    door: DoorListener,
+    visitors: Slab<OwnedFd>,
+    half_open: Slab<Doorman>,
+    peers: Slab<Peer>,
+    recent: Vec<usize>,
+    turns: u32,
+    stalled: usize,
+    job: JobId,
+    node: NodeId,
+    secret: Secret,
+    half_open_max: usize,
+    handshake_timeout_ms: u64,
+}
+
+impl Engine {
+    /// Opens the door and starts to listen. Nothing is served before the first [`Engine::turn`].
+    pub fn new(options: EngineOptions) -> Result<Engine, EngineError> {
+        let door = DoorListener::bind(&options.door)
+            .map_err(|errno| EngineError::Door { name: options.door.clone(), errno })?;
+        let poller = Poller::new()?;
+        poller.add(door.descriptor(), DOOR, Interest::READABLE)?;
+        if let Some(listener) = &options.listener
+            && let Some(descriptor) = listener.descriptor()
+        {
+            poller.add(descriptor, LISTENER, Interest::READABLE)?;
+        }
+        let local_of_rank = options.ranks.iter().zip(0..).map(|(rank, local)| (*rank, local)).collect();
+        Ok(Engine {
+            shared: Shared {
+                windows: Windows::default(),
+                node: options.segment,
+                local_of_rank,
+                locks: Locks::default(),
+            },
+            poller,
+            ready: Vec::new(),
+            listener: options.listener,
+            door,
+            visitors: Slab::new(),
+            half_open: Slab::new(),
+            peers: Slab::new(),
+            recent: Vec::new(),
+            turns: 0,
+            stalled: 0,
+            job: options.job,
+            node: options.node,
+            secret: options.secret,
+            half_open_max: options.half_open_max,
+            handshake_timeout_ms: options.handshake_timeout_ms,
+        })
+    }
+
+    /// Becomes readable when there is something to do.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+
+    /// How long a sleeper may sleep, in milliseconds, although no descriptor has become ready. `None`: for ever.
+    pub fn sleep_ms_max(&self) -> Option<u64> {
+        if self.stalled > 0 {
+            return Some(1);
+        }
+        if self.half_open.is_empty() { None } else { Some(self.handshake_timeout_ms) }
+    }
+
+    /// Does what there is to do, a bounded amount. `now_ms` counts from any fixed moment. True if anything moved.
+    ///
+    /// With few busy connections most turns try just these, without asking the system who is ready; a caller that
+    /// wants to sleep has to see a turn with `everywhere` return false first.
+    pub fn turn(&mut self, now_ms: u64, everywhere: bool) -> bool {
+        self.turns = self.turns.wrapping_add(1);
+        let look = everywhere
+            || self.recent.is_empty()
+            || self.recent.len() > RECENT_MAX
+            || self.turns.is_multiple_of(LOOK_EVERYWHERE_TURNS);
+        let mut progress = false;
+        if look {
+            progress |= self.turn_ready(now_ms);
+        } else {
+            let mut index = 0;
+            while index < self.recent.len() {
+                progress |= self.turn_peer(self.recent[index]);
+                index += 1;
+            }
+        }
+        if self.stalled > 0 {
+            progress |= self.turn_stalled();
+        }
+        progress |= self.deliver_grants();
+        if !self.half_open.is_empty() {
+            progress |= self.turn_half_open(now_ms);
+        }
+        progress
+    }
+
+    fn turn_ready(&mut self, now_ms: u64) -> bool {
+        let mut ready = std::mem::take(&mut self.ready);
+        if let Err(error) = self.poller.wait(&mut ready, Some(std::time::Duration::ZERO)) {
+            tracing::error!(%error, "cannot ask which connections are ready");
+            ready.clear();
+        }
+        let mut progress = false;
+        let recent = std::mem::take(&mut self.recent);
+        for event in &ready {
+            let number = (event.token & NUMBER_MASK) as usize;
+            progress |= match event.token & !NUMBER_MASK {
+                CONNECTION => {
+                    let moved = self.turn_peer(number);
+                    if moved && self.recent.len() <= RECENT_MAX && !self.recent.contains(&number) {
+                        self.recent.push(number);
+                    }
+                    moved
+                }
+                VISITOR => self.turn_visitor(number),
+                HALF_OPEN => true,
+                _ if event.token == LISTENER => self.accept(now_ms),
+                _ => self.open_door(),
+            };
+        }
+        // A quiet moment does not make the busy ones forgotten.
+        if self.recent.is_empty() {
+            self.recent = recent;
+            self.recent.retain(|number| self.peers.contains(*number));
+        }
+        self.ready = ready;
+        progress
+    }
+
+    fn turn_peer(&mut self, number: usize) -> bool {
+        let Some(peer) = self.peers.get_mut(number) else { return false };
+        let turn = match peer.connection.turn(&mut self.shared, number) {
+            Ok(turn) => turn,
+            Err(ended) => {
+                self.end_peer(number, &ended);
+                return true;
+            }
+        };
+        if turn.stalled != peer.stalled {
+            peer.stalled = turn.stalled;
+            if turn.stalled { self.stalled += 1 } else { self.stalled -= 1 }
+        }
+        self.renew_interest(number);
+        turn.progress
+    }
+
+    fn renew_interest(&mut self, number: usize) {
+        let Some(peer) = self.peers.get_mut(number) else { return };
+        let interest =
+            Interest { readable: peer.connection.wants_input(), writable: !peer.connection.replies.is_empty() };
+        if interest != peer.interest
+            && let Some(descriptor) = peer.connection.link().descriptor()
+        {
+            peer.interest = interest;
+            if let Err(error) = self.poller.modify(descriptor, CONNECTION | number as u64, interest) {
+                tracing::error!(%error, "cannot watch a connection");
+            }
+        }
+    }
+
+    fn turn_stalled(&mut self) -> bool {
+        let stalled: Vec<usize> =
+            self.peers.iter().filter(|(_, peer)| peer.stalled).map(|(number, _)| number).collect();
+        stalled.into_iter().fold(false, |progress, number| self.turn_peer(number) | progress)
+    }
+
+    /// Tells those whose turn at a mutex has come.
+    fn deliver_grants(&mut self) -> bool {
+        let mut progress = false;
+        while let Some(asker) = self.shared.locks.next_grant() {
+            progress = true;
+            if let Some(peer) = self.peers.get_mut(asker.connection) {
+                peer.connection.replies.send(asker.id, ReplyBody::Granted);
+                if let Err(ended) = peer.connection.flush() {
+                    self.end_peer(asker.connection, &ended);
+                } else {
+                    self.renew_interest(asker.connection);
+                }
+            }
+        }
+        progress
+    }
+
+    fn end_peer(&mut self, number: usize, ended: &Ended) {
+        let peer = self.peers.remove(number);
+        if peer.stalled {
+            self.stalled -= 1;
+        }
+        if let Some(descriptor) = peer.connection.link().descriptor() {
+            let _ = self.poller.remove(descriptor);
+        }
+        self.recent.retain(|recent| *recent != number);
+        self.shared.locks.forget_connection(number);
+        let rank = peer.connection.peer.rank.0;
+        match ended {
+            Ended::Link(LinkError::Closed) => tracing::debug!(rank, "a rank closed its connection"),
+            ended => {
+                let peer_name = peer.connection.link().peer_name();
+                tracing::warn!(rank, peer_name, node = self.node.0, "connection ended: {ended}");
+            }
+        }
+    }
+
+    /// Takes in new connections; they prove themselves before anything else is read.
+    fn accept(&mut self, now_ms: u64) -> bool {
+        let Some(listener) = &mut self.listener else { return false };
+        let mut progress = false;
+        while let Ok(Some(link)) = listener.accept() {
+            progress = true;
+            if self.half_open.len() >= self.half_open_max {
+                tracing::warn!(from = link.peer_name(), "too many connections that have not proven themselves");
+                continue; // Dropping closes.
+            }
+            let mut nonce = [0; 32];
+            if getrandom::fill(&mut nonce).is_err() {
+                continue;
+            }
+            let entry = self.half_open.vacant_entry();
+            if let Some(descriptor) = link.descriptor()
+                && self.poller.add(descriptor, HALF_OPEN | entry.key() as u64, Interest::READABLE).is_err()
+            {
+                continue;
+            }
+            let deadline_ms = now_ms + self.handshake_timeout_ms;
+            entry.insert(Doorman::new(link, &self.secret, self.job, self.node, nonce, deadline_ms));
+        }
+        progress
+    }
+
+    fn turn_half_open(&mut self, now_ms: u64) -> bool {
+        let numbers: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
+        let mut progress = false;
+        for number in numbers {
+            match self.half_open[number].poll(now_ms) {
+                DoormanStep::Pending => {}
+                DoormanStep::Refused(reason) => {
+                    progress = true;
+                    let doorman = self.half_open.remove(number);
+                    if let Some(descriptor) = doorman.descriptor() {
+                        let _ = self.poller.remove(descriptor);
+                    }
+                    tracing::warn!(node = self.node.0, "a connection was refused: {reason}");
+                }
+                DoormanStep::Admitted { link, identity } => {
+                    progress = true;
+                    self.half_open.remove(number);
+                    let entry = self.peers.vacant_entry();
+                    let token = CONNECTION | entry.key() as u64;
+                    if let Some(descriptor) = link.descriptor() {
+                        let moved = self.poller.modify(descriptor, token, Interest::READABLE);
+                        if moved.is_err() {
+                            continue;
+                        }
+                    }
+                    let connection = Connection::new(link, identity);
+                    entry.insert(Peer { connection, interest: Interest::READABLE, stalled: false });
+                }
+            }
+        }
+        progress
+    }
+
+    fn open_door(&mut self) -> bool {
+        let mut progress = false;
+        while let Some(visitor) = self.door.accept() {
+            progress = true;
+            let entry = self.visitors.vacant_entry();
+            if self.poller.add(visitor.as_fd(), VISITOR | entry.key() as u64, Interest::READABLE).is_ok() {
+                entry.insert(visitor);
+            }
+        }
+        progress
+    }
+
+    fn turn_visitor(&mut self, number: usize) -> bool {
+        let Some(visitor) = self.visitors.get(number) else { return false };
+        let outcome = match door::next_request(visitor.as_fd()) {
+            Ok(None) => return false,
+            Ok(Some(request)) => self.shared.open(self.job, &request).answer(visitor.as_fd()),
+            Err(error) => Err(error),
+        };
+        if outcome.is_err() {
+            let visitor = self.visitors.remove(number);
+            let _ = self.poller.remove(visitor.as_fd());
+        }
+        true
+    }
+}

@@ -1,0 +1,52 @@
+//! The waiters of this node's mutexes, and whose turn has come.
+
+use std::collections::{HashMap, VecDeque};
+
+use longarm_proto::{MutexQueue, Rank, WindowId};
+
+use crate::serve::Asker;
+
+/// Where a mutex is: window, host, offset.
+pub(crate) type MutexPlace = (WindowId, Rank, u64);
+
+/// Queues of the mutexes that have waiters now, or have just been asked for.
+#[derive(Default)]
+pub(crate) struct Locks {
+    queues: HashMap<MutexPlace, MutexQueue<Asker>>,
+    granted: VecDeque<Asker>,
+}
+
+impl Locks {
+    /// Works on the queue of one mutex; a queue that is empty afterwards is forgotten.
+    pub(crate) fn with<R>(&mut self, place: MutexPlace, work: impl FnOnce(&mut MutexQueue<Asker>) -> R) -> R {
+        let queue = self.queues.entry(place).or_default();
+        let result = work(queue);
+        if queue.is_empty() {
+            self.queues.remove(&place);
+        }
+        result
+    }
+
+    /// Notes that somebody's turn has come.
+    pub(crate) fn grant(&mut self, asker: Asker) {
+        self.granted.push_back(asker);
+    }
+
+    /// The next one to be told.
+    pub(crate) fn next_grant(&mut self) -> Option<Asker> {
+        self.granted.pop_front()
+    }
+
+    /// Whoever waits over this connection waits no more.
+    pub(crate) fn forget_connection(&mut self, connection: usize) {
+        for queue in self.queues.values_mut() {
+            queue.remove(|asker| asker.connection == connection);
+        }
+        self.queues.retain(|_, queue| !queue.is_empty());
+    }
+
+    /// The mutexes of a window that is freed are gone.
+    pub(crate) fn forget_window(&mut self, window: WindowId) {
+        self.queues.retain(|place, _| place.0 != window);
+    }
+}

@@ -1,0 +1,94 @@
+//! What each kind of request does, once its frame is well-formed: look the target up, check the bytes it touches,
+//! act or say where the payload goes.
+
+mod atomic;
+mod transfer;
+mod visit;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longarm_proto::{Rank, Refusal, ReplyBody, Request, RequestId};
+use longarm_shm::NodeSegment;
+
+use crate::connection::{Replies, Sink};
+use crate::lock::Locks;
+use crate::table::Windows;
+
+pub(crate) use transfer::AfterPut;
+
+/// What every connection of the engine works on.
+pub(crate) struct Shared {
+    pub(crate) windows: Windows,
+    pub(crate) node: Arc<NodeSegment>,
+    pub(crate) local_of_rank: HashMap<Rank, u32>,
+    pub(crate) locks: Locks,
+}
+
+impl Shared {
+    /// Wakes a rank of this node that sleeps until its memory changes.
+    pub(crate) fn ring(&self, rank: Rank) {
+        if let Some(local) = self.local_of_rank.get(&rank) {
+            self.node.bell(*local).ring_if_sleeping();
+        }
+    }
+}
+
+/// Who asked, and where the answer goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Asker {
+    pub(crate) connection: usize,
+    pub(crate) rank: Rank,
+    pub(crate) id: RequestId,
+}
+
+/// A refusal and the number that explains it.
+pub(crate) type Refused = (Refusal, u64);
+
+/// Starts a request. `Some(sink)` takes its payload; `None` means that it is finished, its reply written.
+pub(crate) fn begin(
+    shared: &mut Shared,
+    asker: Asker,
+    request: Request,
+    replies: &mut Replies,
+) -> Result<Option<Sink>, Refused> {
+    match request {
+        Request::Put { target, shape, signal } => transfer::put(shared, target, shape, signal).map(Some),
+        Request::Accumulate { target, shape, kernel, scale } => {
+            transfer::accumulate(shared, target, shape, kernel, scale).map(Some)
+        }
+        Request::Get { target, shape } => {
+            transfer::get(shared, asker, target, shape, replies)?;
+            Ok(None)
+        }
+        Request::Rmw { target, offset, rmw } => {
+            let old = atomic::rmw(shared, target, offset, rmw)?;
+            replies.send(asker.id, ReplyBody::Value(old));
+            Ok(None)
+        }
+        Request::Quiet => {
+            replies.send(asker.id, ReplyBody::Done);
+            Ok(None)
+        }
+        Request::Lock { target, offset } => {
+            if atomic::lock(shared, asker, target, offset)? {
+                replies.send(asker.id, ReplyBody::Granted);
+            }
+            Ok(None)
+        }
+        Request::TryLock { target, offset } => {
+            let taken = atomic::try_lock(shared, asker, target, offset)?;
+            replies.send(asker.id, ReplyBody::Value(u64::from(taken)));
+            Ok(None)
+        }
+        Request::Unlock { target, offset } => {
+            atomic::unlock(shared, asker, target, offset)?;
+            replies.send(asker.id, ReplyBody::Done);
+            Ok(None)
+        }
+        Request::Message { target, bytes } => {
+            let local = *shared.local_of_rank.get(&target).ok_or((Refusal::NotThisNode, u64::from(target.0)))?;
+            Ok(Some(Sink::Message { local, total: bytes, remaining: bytes }))
+        }
+    }
+}

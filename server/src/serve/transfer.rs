@@ -1,0 +1,96 @@
+//! Put, get and accumulate of any shape.
+
+use longarm_proto::{
+    Cursor, Kernel, Refusal, ReplyBody, Rmw, RmwOp, RmwWidth, Scale, Shape, Signal, SignalOp, WindowRef,
+};
+
+use super::{Asker, Refused, Shared};
+use crate::connection::{Replies, Sink};
+use crate::table::Place;
+
+/// What happens when the last byte of a put has arrived.
+pub(crate) struct AfterPut(Option<(Place, Signal)>);
+
+impl AfterPut {
+    /// Updates the signal, after every byte of the put.
+    pub(crate) fn run(&self) {
+        let Some((place, signal)) = &self.0 else { return };
+        let op = match signal.op {
+            SignalOp::Set => RmwOp::Set,
+            SignalOp::Add => RmwOp::FetchAdd,
+        };
+        let rmw = Rmw { op, width: RmwWidth::W64, operand: signal.value, compare: 0 };
+        place.window().rmw(signal.offset, rmw).expect("checked when the put was taken up");
+    }
+}
+
+pub(super) fn put(
+    shared: &Shared,
+    target: WindowRef,
+    shape: Shape,
+    signal: Option<Signal>,
+) -> Result<Sink, Refused> {
+    let place = find(shared, &target, &shape)?;
+    let then = match signal {
+        None => AfterPut(None),
+        Some(signal) => {
+            let at = WindowRef {
+                rank: target.rank,
+                window: signal.window,
+                generation: signal.generation,
+                key: signal.key,
+            };
+            let place = shared.windows.resolve(&at).map_err(|refusal| (refusal, signal.window.0))?;
+            check_word(&place, signal.offset, 8)?;
+            AfterPut(Some((place, signal)))
+        }
+    };
+    Ok(Sink::Put { place, cursor: Cursor::new(shape), then })
+}
+
+pub(super) fn accumulate(
+    shared: &Shared,
+    target: WindowRef,
+    shape: Shape,
+    kernel: Kernel,
+    scale: Scale,
+) -> Result<Sink, Refused> {
+    let place = find(shared, &target, &shape)?;
+    Ok(Sink::Accumulate { place, cursor: Cursor::new(shape), kernel, scale })
+}
+
+pub(super) fn get(
+    shared: &Shared,
+    asker: Asker,
+    target: WindowRef,
+    shape: Shape,
+    replies: &mut Replies,
+) -> Result<(), Refused> {
+    let place = find(shared, &target, &shape)?;
+    let bytes = shape.bytes();
+    replies.send(asker.id, ReplyBody::Data { bytes });
+    replies.send_from(place, Cursor::new(shape));
+    Ok(())
+}
+
+/// The target's memory, if every byte of the shape lies in it.
+fn find(shared: &Shared, target: &WindowRef, shape: &Shape) -> Result<Place, Refused> {
+    let place = shared.windows.resolve(target).map_err(|refusal| (refusal, target.window.0))?;
+    let window_bytes = place.window().bytes();
+    if shape.end() > window_bytes {
+        return Err((Refusal::OutsideWindow, window_bytes));
+    }
+    Ok(place)
+}
+
+/// Whether an aligned word of `bytes` bytes lies at `offset`.
+pub(super) fn check_word(place: &Place, offset: u64, bytes: u64) -> Result<(), Refused> {
+    let window_bytes = place.window().bytes();
+    if offset.checked_add(bytes).is_none_or(|end| end > window_bytes) {
+        return Err((Refusal::OutsideWindow, window_bytes));
+    }
+    if !offset.is_multiple_of(bytes) {
+        return Err((Refusal::Misaligned, offset));
+    }
+    Ok(())
+}

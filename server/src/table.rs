@@ -1,0 +1,122 @@
+//! Which windows this node serves, and what a request has to match before it may touch one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::flow::{RunSource, RunTarget};
+use longarm_proto::{AccessKey, Generation, Rank, Refusal, Run, WindowId, WindowRef};
+use longarm_shm::{NodeWindow, Window};
+
+/// This node's parts of one window: the memory, and whose part is which.
+#[derive(Debug)]
+pub struct WindowParts {
+    /// The memfd with all parts of this node.
+    pub memory: NodeWindow,
+    /// The rank of each part, ascending.
+    pub ranks: Vec<Rank>,
+}
+
+impl WindowParts {
+    /// The part that `rank` exposes, if it has one on this node.
+    pub fn part(&self, rank: Rank) -> Option<Window<'_>> {
+        let index = self.ranks.binary_search(&rank).ok()?;
+        Some(self.memory.part(index))
+    }
+}
+
+struct Entry {
+    generation: Generation,
+    key: AccessKey,
+    parts: Arc<WindowParts>,
+}
+
+/// The windows of this node by identity.
+///
+/// A freed window leaves only the generation behind, so that a late request is told the truth.
+#[derive(Default)]
+pub struct Windows {
+    live: HashMap<WindowId, Entry>,
+    freed: HashMap<WindowId, Generation>,
+}
+
+impl Windows {
+    /// Starts to serve a window. False if one of this identity is served already.
+    pub fn insert(&mut self, window: WindowId, generation: Generation, key: AccessKey, parts: WindowParts) -> bool {
+        if self.live.contains_key(&window) {
+            return false;
+        }
+        self.freed.remove(&window);
+        self.live.insert(window, Entry { generation, key, parts: Arc::new(parts) });
+        true
+    }
+
+    /// The parts of a live window.
+    pub fn get(&self, window: WindowId, generation: Generation) -> Result<&Arc<WindowParts>, Refusal> {
+        match self.live.get(&window) {
+            Some(entry) if entry.generation == generation => Ok(&entry.parts),
+            Some(_) => Err(Refusal::FreedWindow),
+            None if self.freed.contains_key(&window) => Err(Refusal::FreedWindow),
+            None => Err(Refusal::UnknownWindow),
+        }
+    }
+
+    /// Stops to serve a window. Requests in progress keep its memory until they end.
+    pub fn remove(&mut self, window: WindowId, generation: Generation) -> Result<(), Refusal> {
+        self.get(window, generation)?;
+        self.live.remove(&window);
+        self.freed.insert(window, generation);
+        Ok(())
+    }
+
+    /// Everything about a request's target that can be wrong, except the offsets.
+    pub fn resolve(&self, target: &WindowRef) -> Result<Place, Refusal> {
+        let entry = match self.live.get(&target.window) {
+            Some(entry) => entry,
+            None => return Err(self.get(target.window, target.generation).err().unwrap_or(Refusal::UnknownWindow)),
+        };
+        if entry.generation != target.generation {
+            return Err(Refusal::FreedWindow);
+        }
+        if entry.key != target.key {
+            return Err(Refusal::WrongKey);
+        }
+        let index = entry.parts.ranks.binary_search(&target.rank).map_err(|_| Refusal::NotThisNode)?;
+        Ok(Place { parts: Arc::clone(&entry.parts), index })
+    }
+
+    /// How many windows are served.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Whether no window is served.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+}
+
+/// A target that was found: keeps the memory alive while bytes stream into or out of it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    parts: Arc<WindowParts>,
+    index: usize,
+}
+
+impl Place {
+    pub(crate) fn window(&self) -> Window<'_> {
+        self.parts.memory.part(self.index)
+    }
+}
+
+impl RunSource for Place {
+    fn region(&self, run: Run) -> Region<'_> {
+        self.window().region(run.offset, run.bytes).expect("checked when the get was taken up")
+    }
+}
+
+impl RunTarget for Place {
+    fn region_mut(&self, run: Run) -> RegionMut<'_> {
+        self.window().region_mut(run.offset, run.bytes).expect("checked when the put was taken up")
+    }
+}

@@ -1,0 +1,122 @@
+//! Who drives the engine, and how its thread sleeps.
+//!
+//! One rule: whoever waits, works. The server's thread sleeps on `outer`, which watches the engine's own poller
+//! and a waker. A thread of the same process that waits in a call borrows the engine as an [`Assistant`]: it stops
+//! `outer` from watching, so that the arriving packets do not wake the server's thread in vain, and starts it
+//! again when it goes. Level-triggered watching makes this safe: what arrived in between is still there then.
+//!
+//! ```text
+//!   server thread: lock ─► turns until quiet ─► unlock ─► sleep on outer ─┐
+//!         ▲                                                               │
+//!         └───────────────────────────────────────────────────────────────┘
+//!   waiting rank:  try_lock ─► unwatch ─► turns between looks at its own affairs ─► watch ─► unlock
+//! ```
+
+use std::time::{Duration, Instant};
+
+use longarm_netmod::{Interest, Poller, Ready, Waker};
+use longarm_shm::sync::{AtomicBool, Ordering};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::engine::{Engine, EngineError};
+
+const ENGINE: u64 = 0;
+const WAKER: u64 = 1;
+
+/// The node's server: the engine and what its thread sleeps on.
+pub struct Server {
+    engine: Mutex<Engine>,
+    outer: Poller,
+    waker: Waker,
+    stopping: AtomicBool,
+    born: Instant,
+    /// Turns without work before the thread sleeps. More than none pays only with a core to spare.
+    idle_turns: u32,
+}
+
+impl Server {
+    /// Wraps an engine. `idle_turns`: how many empty turns the server's thread makes before it sleeps.
+    pub fn new(engine: Engine, idle_turns: u32) -> Result<Server, EngineError> {
+        let outer = Poller::new()?;
+        let waker = Waker::new()?;
+        outer.add(engine.descriptor(), ENGINE, Interest::READABLE)?;
+        outer.add(waker.descriptor(), WAKER, Interest::READABLE)?;
+        Ok(Server {
+            engine: Mutex::new(engine),
+            outer,
+            waker,
+            stopping: AtomicBool::new(false),
+            born: Instant::now(),
+            idle_turns,
+        })
+    }
+
+    /// The body of the server's thread. Returns after [`Server::stop`].
+    pub fn run(&self) {
+        let mut ready: Vec<Ready> = Vec::new();
+        // PAIR stop: the flag is set before the waker is rung.
+        while !self.stopping.load(Ordering::Acquire) {
+            let sleep_ms_max = {
+                let mut engine = self.engine.lock();
+                let mut idle = 0;
+                while idle <= self.idle_turns {
+                    let moved = engine.turn(self.now_ms(), idle >= self.idle_turns);
+                    idle = if moved { 0 } else { idle + 1 };
+                }
+                engine.sleep_ms_max()
+            };
+            if let Err(error) = self.outer.wait(&mut ready, sleep_ms_max.map(Duration::from_millis)) {
+                tracing::error!(%error, "the server cannot sleep");
+                return;
+            }
+            if ready.iter().any(|event| event.token == WAKER) {
+                self.waker.clear();
+            }
+        }
+    }
+
+    /// Ends [`Server::run`].
+    pub fn stop(&self) {
+        // PAIR stop.
+        self.stopping.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// The engine, if nobody drives it now.
+    pub fn assist(&self) -> Option<Assistant<'_>> {
+        let engine = self.engine.try_lock()?;
+        if self.outer.modify(engine.descriptor(), ENGINE, Interest::default()).is_err() {
+            return None;
+        }
+        Some(Assistant { server: self, engine })
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.born.elapsed().as_millis() as u64
+    }
+}
+
+/// The engine in the hands of a thread that waits. Dropping gives it back.
+pub struct Assistant<'a> {
+    server: &'a Server,
+    engine: MutexGuard<'a, Engine>,
+}
+
+impl Assistant<'_> {
+    /// One turn; true if anything moved.
+    pub fn turn(&mut self) -> bool {
+        let now_ms = self.server.now_ms();
+        self.engine.turn(now_ms, false)
+    }
+}
+
+impl Drop for Assistant<'_> {
+    fn drop(&mut self) {
+        let watched = self.server.outer.modify(self.engine.descriptor(), ENGINE, Interest::READABLE);
+        assert!(watched.is_ok(), "what was watched before can be watched again");
+        if self.engine.sleep_ms_max().is_some() {
+            // The thread has to learn that there is something to do by a certain time.
+            self.server.waker.wake();
+        }
+    }
+}

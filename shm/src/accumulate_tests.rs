@@ -1,0 +1,269 @@
+use super::*;
+use crate::stripe::{STRIPE_COUNT, StripeWord};
+use crate::window::Window;
+use longarm_proto::{Rmw, RmwOp, RmwWidth};
+
+fn words() -> Vec<StripeWord> {
+    std::iter::repeat_with(StripeWord::default).take(STRIPE_COUNT).collect()
+}
+
+/// Memory of a window for a test, aligned as a page would be.
+#[repr(C, align(4096))]
+struct Memory([u8; 3 * 4096]);
+
+impl Memory {
+    fn new() -> Box<Self> {
+        let mut memory = Box::new(Memory([0; 3 * 4096]));
+        memory.0.iter_mut().enumerate().for_each(|(index, byte)| *byte = pattern(index));
+        memory
+    }
+}
+
+fn pattern(index: usize) -> u8 {
+    (index * 167 + index / 97 + 13) as u8
+}
+
+/// Numbers as a program has them: small ones for the floating-point types, any bits for the others.
+fn value_bytes(element: ElementType, index: usize) -> Vec<u8> {
+    let number = |index: usize| ((index * 37) % 201) as f64 / 4.0 - 25.0;
+    match element {
+        ElementType::F32 => (number(index) as f32).to_le_bytes().to_vec(),
+        ElementType::F64 => number(index).to_le_bytes().to_vec(),
+        ElementType::C32 => [number(index) as f32, number(index + 7) as f32].map(f32::to_le_bytes).concat(),
+        ElementType::C64 => [number(index), number(index + 7)].map(f64::to_le_bytes).concat(),
+        _ => (0..element.bytes()).map(|byte| pattern(index * 8 + byte)).collect(),
+    }
+}
+
+macro_rules! naive_integer {
+    ($integer:ty, $op:expr, $scale:expr, $target:expr, $source:expr) => {{
+        let number = |bytes: &[u8]| <$integer>::from_le_bytes(bytes[..size_of::<$integer>()].try_into().unwrap());
+        let (target, source, scale) = (number($target), number($source), number(&$scale.0));
+        let result = match $op {
+            AccumulateOp::Sum => target.wrapping_add(scale.wrapping_mul(source)),
+            AccumulateOp::Min => std::cmp::min(target, source),
+            AccumulateOp::Max => std::cmp::max(target, source),
+            AccumulateOp::And => target & source,
+            AccumulateOp::Or => target | source,
+            AccumulateOp::Xor => target ^ source,
+            AccumulateOp::Replace => source,
+        };
+        result.to_le_bytes().to_vec()
+    }};
+}
+
+macro_rules! naive_float {
+    ($float:ty, $op:expr, $scale:expr, $target:expr, $source:expr) => {{
+        let number = |bytes: &[u8]| <$float>::from_le_bytes(bytes[..size_of::<$float>()].try_into().unwrap());
+        let (target, source, scale) = (number($target), number($source), number(&$scale.0));
+        let result = match $op {
+            AccumulateOp::Sum => target + scale * source,
+            AccumulateOp::Min if source < target => source,
+            AccumulateOp::Max if source > target => source,
+            AccumulateOp::Min | AccumulateOp::Max => target,
+            _ => source,
+        };
+        result.to_le_bytes().to_vec()
+    }};
+}
+
+macro_rules! naive_complex {
+    ($float:ty, $op:expr, $scale:expr, $target:expr, $source:expr) => {{
+        let bytes = size_of::<$float>();
+        let number = |of: &[u8], at: usize| <$float>::from_le_bytes(of[at..at + bytes].try_into().unwrap());
+        let pair = |of: &[u8]| (number(of, 0), number(of, bytes));
+        let ((tr, ti), (sr, si), (r, i)) = (pair($target), pair($source), pair(&$scale.0));
+        let result = if $op == AccumulateOp::Sum { [tr + (r * sr - i * si), ti + (r * si + i * sr)] } else { [sr, si] };
+        result.map(<$float>::to_le_bytes).concat()
+    }};
+}
+
+fn naive(kernel: Kernel, scale: Scale, target: &[u8], source: &[u8]) -> Vec<u8> {
+    match kernel.element() {
+        ElementType::I32 => naive_integer!(i32, kernel.op(), scale, target, source),
+        ElementType::I64 => naive_integer!(i64, kernel.op(), scale, target, source),
+        ElementType::U32 => naive_integer!(u32, kernel.op(), scale, target, source),
+        ElementType::U64 => naive_integer!(u64, kernel.op(), scale, target, source),
+        ElementType::F32 => naive_float!(f32, kernel.op(), scale, target, source),
+        ElementType::F64 => naive_float!(f64, kernel.op(), scale, target, source),
+        ElementType::C32 => naive_complex!(f32, kernel.op(), scale, target, source),
+        ElementType::C64 => naive_complex!(f64, kernel.op(), scale, target, source),
+    }
+}
+
+fn scales(element: ElementType) -> [Scale; 2] {
+    let other = match element {
+        ElementType::I32 => Scale::from(-3_i32),
+        ElementType::I64 => Scale::from(-3_i64),
+        ElementType::U32 => Scale::from(7_u32),
+        ElementType::U64 => Scale::from(u64::MAX / 3),
+        ElementType::F32 => Scale::from(-2.5_f32),
+        ElementType::F64 => Scale::from(0.25_f64),
+        ElementType::C32 => Scale::from((0.5_f32, -2.0_f32)),
+        ElementType::C64 => Scale::from((-1.0_f64, 3.0_f64)),
+    };
+    [Scale::one(element), other]
+}
+
+fn kernels() -> impl Iterator<Item = Kernel> {
+    let pairs = ElementType::ALL.iter().flat_map(|&element| AccumulateOp::ALL.iter().map(move |&op| (element, op)));
+    pairs.filter_map(|(element, op)| Kernel::new(element, op))
+}
+
+/// One accumulate against the naive answer, all other bytes of the window included.
+fn check(kernel: Kernel, scale: Scale, offset: usize, count: usize, source_shift: usize) {
+    let size = kernel.element().bytes();
+    let mut memory = Memory::new();
+    for index in 0..count {
+        let at = offset + index * size;
+        memory.0[at..at + size].copy_from_slice(&value_bytes(kernel.element(), index * 3 + 1));
+    }
+    let mut source = vec![0; source_shift];
+    (0..count).for_each(|index| source.extend(value_bytes(kernel.element(), index * 5 + 2)));
+    let source = &source[source_shift..];
+    let mut expected = memory.0.to_vec();
+    for index in 0..count {
+        let at = offset + index * size;
+        let result = naive(kernel, scale, &memory.0[at..at + size], &source[index * size..(index + 1) * size]);
+        expected[at..at + size].copy_from_slice(&result);
+    }
+    let words = words();
+    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), 16 * 4096);
+    let stripes = Stripes::new(&words);
+    window.accumulate(offset as u64, kernel, scale, Region::from_slice(source), &stripes, Rank(3)).unwrap();
+    assert!(memory.0[..] == expected[..], "{kernel:?} {scale:?} at {offset}, {count} elements, shift {source_shift}");
+    assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
+}
+
+#[test]
+fn every_kernel_at_every_alignment_and_length_gives_the_naive_answer() {
+    let counts: &[usize] = if cfg!(miri) {
+        &[1, 67]
+    } else {
+        &[0, 1, 2, 3, 4, 5, 7, 8, 15, 31, 32, 33, 63, 64, 65, 127, 128, 129, 300, 511]
+    };
+    let offsets: &[usize] =
+        if cfg!(miri) { &[8, 4093] } else { &[0, 1, 2, 4, 8, 12, 16, 31, 4080, 4088, 4090, 4092, 4095, 4096] };
+    for kernel in kernels() {
+        let scales = scales(kernel.element());
+        let scales = if kernel.op() == AccumulateOp::Sum { &scales[..] } else { &scales[..1] };
+        for &scale in scales {
+            for &offset in offsets {
+                for &count in counts {
+                    check(kernel, scale, offset, count, (offset + count) % 5);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_not_a_number_loses_against_every_number() {
+    let words = words();
+    for (op, expected) in [(AccumulateOp::Min, [1.0, 2.0, -4.0]), (AccumulateOp::Max, [1.0, 2.0, 5.0])] {
+        let mut memory = Memory::new();
+        let targets = [f64::NAN, 2.0, 5.0].map(f64::to_le_bytes).concat();
+        memory.0[..24].copy_from_slice(&targets);
+        let source = [1.0, f64::NAN, -4.0].map(f64::to_le_bytes).concat();
+        let window = Window::from_region(RegionMut::from_slice(&mut memory.0), 0);
+        let kernel = Kernel::new(ElementType::F64, op).unwrap();
+        let scale = Scale::one(ElementType::F64);
+        window.accumulate(0, kernel, scale, Region::from_slice(&source), &Stripes::new(&words), Rank(0)).unwrap();
+        assert_eq!(memory.0[..24], expected.map(f64::to_le_bytes).concat());
+    }
+}
+
+#[test]
+fn what_is_outside_or_half_an_element_is_refused_and_untouched() {
+    let words = words();
+    let stripes = Stripes::new(&words);
+    let mut memory = Memory::new();
+    let before = memory.0;
+    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), 0);
+    let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap();
+    let accumulate = |offset: u64, bytes: usize| {
+        let source = vec![1; bytes];
+        window.accumulate(offset, kernel, Scale::one(ElementType::F64), Region::from_slice(&source), &stripes, Rank(0))
+    };
+    let window_bytes = 3 * 4096;
+    let outside = OutsideWindow { offset: window_bytes - 8, bytes: 16, window_bytes };
+    assert_eq!(accumulate(window_bytes - 8, 16), Err(AccumulateError::OutsideWindow(outside)));
+    assert!(matches!(accumulate(u64::MAX, 8), Err(AccumulateError::OutsideWindow(_))));
+    assert_eq!(accumulate(0, 12), Err(AccumulateError::PartOfAnElement { bytes: 12, element_bytes: 8 }));
+    assert_eq!(accumulate(window_bytes, 0), Ok(()));
+    assert!(memory.0 == before);
+}
+
+#[test]
+fn threads_that_add_to_the_same_elements_lose_nothing() {
+    let rounds = if cfg!(miri) { 3 } else { 300 };
+    // 1 and 4093 misalign the elements, so that some straddle two blocks.
+    for (element, offset) in
+        [(ElementType::F64, 0), (ElementType::F64, 4093), (ElementType::C32, 1), (ElementType::I64, 5)]
+    {
+        let size = element.bytes();
+        let count = 900;
+        let mut memory = Box::new(Memory([0; 3 * 4096]));
+        let words = words();
+        let stripes = Stripes::new(&words);
+        let window = Window::from_region(RegionMut::from_slice(&mut memory.0), 0);
+        let one = match element {
+            ElementType::F64 => 1_f64.to_le_bytes().to_vec(),
+            ElementType::I64 => 1_i64.to_le_bytes().to_vec(),
+            _ => [1_f32, 2_f32].map(f32::to_le_bytes).concat(),
+        };
+        let source = one.repeat(count);
+        let kernel = Kernel::new(element, AccumulateOp::Sum).unwrap();
+        std::thread::scope(|scope| {
+            for who in 0..2 {
+                let source = &source;
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        // The ranges of the two differ, the elements are the same ones.
+                        let skip = if who == 0 { round % 3 } else { 0 };
+                        for (first, last) in [(0, skip), (skip, count)] {
+                            let part = Region::from_slice(&source[first * size..last * size]);
+                            let at = (offset + first * size) as u64;
+                            window.accumulate(at, kernel, Scale::one(element), part, &stripes, Rank(who)).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        let total = 2 * rounds as u64;
+        let expected = match element {
+            ElementType::F64 => (total as f64).to_le_bytes().to_vec(),
+            ElementType::I64 => total.to_le_bytes().to_vec(),
+            _ => [total as f32, 2.0 * total as f32].map(f32::to_le_bytes).concat(),
+        };
+        assert!(memory.0[offset..offset + count * size] == expected.repeat(count)[..], "{element:?}");
+    }
+}
+
+#[test]
+fn integer_accumulates_and_read_modify_writes_of_one_word_are_all_counted() {
+    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let mut memory = Box::new(Memory([0; 3 * 4096]));
+    let words = words();
+    let stripes = Stripes::new(&words);
+    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), 0);
+    let kernel = Kernel::new(ElementType::I64, AccumulateOp::Sum).unwrap();
+    let source = [1_i64, 10, 100].map(i64::to_le_bytes).concat();
+    std::thread::scope(|scope| {
+        let source = &source;
+        scope.spawn(move || {
+            for _ in 0..rounds {
+                let source = Region::from_slice(source);
+                window.accumulate(8, kernel, Scale::from(2_i64), source, &stripes, Rank(0)).unwrap();
+            }
+        });
+        scope.spawn(move || {
+            let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
+            for _ in 0..rounds {
+                (0..3).for_each(|word| _ = window.rmw(8 + word * 8, rmw).unwrap());
+            }
+        });
+    });
+    let found: Vec<u64> = (0..3).map(|word| window.load_u64(8 + word * 8).unwrap()).collect();
+    assert_eq!(found, [3 * rounds, 21 * rounds, 201 * rounds]);
+}

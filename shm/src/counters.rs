@@ -1,0 +1,183 @@
+//! Counters: operations and bytes by kind and by peer, and waits by kind, of every rank of the node.
+//!
+//! They lie in shared memory, so that anybody on the node can read them while the job runs, and after a rank has died.
+//! They are always on: one relaxed addition each.
+//!
+//! Each rank has two sets. The main thread's is written by that one thread, with a load and a store; all other threads
+//! add to the second one. Who reads adds the two. A reader may see an operation before its bytes.
+//!
+//! No pairs: nobody concludes from a counter that anything else happened.
+//!
+//! If a process dies, its counters stay as they are.
+
+use longarm_proto::Rank;
+
+use crate::segment::Shared;
+use crate::sync::{AtomicU64, Ordering};
+
+/// What is counted.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum CounterKind {
+    /// Puts, strided ones too.
+    Put,
+    /// Gets, strided ones too.
+    Get,
+    /// Accumulates.
+    Accumulate,
+    /// Read-modify-writes.
+    Rmw,
+    /// Locks taken.
+    Lock,
+    /// Active messages.
+    Message,
+    /// Collective operations; the peer is the rank itself.
+    Collective,
+    /// Signals that came with puts.
+    Signal,
+}
+
+impl CounterKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 8;
+
+    /// All kinds, in their order.
+    pub const ALL: [CounterKind; Self::COUNT] = [
+        CounterKind::Put,
+        CounterKind::Get,
+        CounterKind::Accumulate,
+        CounterKind::Rmw,
+        CounterKind::Lock,
+        CounterKind::Message,
+        CounterKind::Collective,
+        CounterKind::Signal,
+    ];
+}
+
+/// Operations and bytes of one kind.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Pair {
+    operations: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What one rank did with one peer, by one set of threads.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct PeerCounters {
+    kinds: [Pair; CounterKind::COUNT],
+}
+
+/// How often one rank waited, by one set of threads.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct WaitCounters {
+    kinds: [AtomicU64; CounterKind::COUNT],
+}
+
+const _: () = assert!(size_of::<PeerCounters>() == 128);
+const _: () = assert!(size_of::<WaitCounters>() == 64);
+
+// SAFETY: `repr(C)`, atomics only, no padding.
+unsafe impl Shared for PeerCounters {}
+// SAFETY: `repr(C)`, atomics only, no padding.
+unsafe impl Shared for WaitCounters {}
+
+/// Sets of counters a rank has: the main thread's and that of all other threads.
+pub(crate) const SETS: usize = 2;
+const MAIN: usize = 0;
+const OTHERS: usize = 1;
+
+/// The counters of one rank of the node.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'a> {
+    /// By set; one for each rank of the world.
+    pub(crate) peers: [&'a [PeerCounters]; SETS],
+    /// By set.
+    pub(crate) waits: &'a [WaitCounters],
+}
+
+impl Counters<'_> {
+    /// Counts one operation of `bytes` bytes with `peer`. `main_thread` only by the one thread that it is said by.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank in the world.
+    #[inline]
+    pub fn add(&self, peer: Rank, kind: CounterKind, bytes: u64, main_thread: bool) {
+        let set = if main_thread { MAIN } else { OTHERS };
+        let pair = &self.peers[set][peer.0 as usize].kinds[kind as usize];
+        increase(&pair.operations, 1, main_thread);
+        increase(&pair.bytes, bytes, main_thread);
+    }
+
+    /// Counts that the rank had to wait in an operation of this kind.
+    #[inline]
+    pub fn add_wait(&self, kind: CounterKind, main_thread: bool) {
+        let set = if main_thread { MAIN } else { OTHERS };
+        increase(&self.waits[set].kinds[kind as usize], 1, main_thread);
+    }
+
+    /// Operations and bytes of a kind with a peer so far.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank in the world.
+    pub fn read(&self, peer: Rank, kind: CounterKind) -> (u64, u64) {
+        let pairs = self.peers.map(|peers| &peers[peer.0 as usize].kinds[kind as usize]);
+        let operations = pairs.iter().map(|pair| pair.operations.load(Ordering::Relaxed));
+        let bytes = pairs.iter().map(|pair| pair.bytes.load(Ordering::Relaxed));
+        (operations.fold(0, u64::wrapping_add), bytes.fold(0, u64::wrapping_add))
+    }
+
+    /// How often the rank had to wait in operations of a kind so far.
+    pub fn waits(&self, kind: CounterKind) -> u64 {
+        let waits = self.waits.iter().map(|waits| waits.kinds[kind as usize].load(Ordering::Relaxed));
+        waits.fold(0, u64::wrapping_add)
+    }
+}
+
+#[inline]
+fn increase(counter: &AtomicU64, by: u64, alone: bool) {
+    if alone {
+        // One writer: a load and a store lose nothing, and cost a third of an atomic addition.
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    } else {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sets_are_added_up_by_kind_and_by_peer() {
+        let sets: Vec<Vec<PeerCounters>> =
+            (0..SETS).map(|_| std::iter::repeat_with(PeerCounters::default).take(3).collect()).collect();
+        let waits: Vec<WaitCounters> = std::iter::repeat_with(WaitCounters::default).take(SETS).collect();
+        let counters = Counters { peers: [&sets[0], &sets[1]], waits: &waits };
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        counters.add(Rank(2), CounterKind::Get, 10, thread == 0);
+                        counters.add_wait(CounterKind::Lock, thread == 0);
+                    }
+                });
+            }
+        });
+        counters.add(Rank(0), CounterKind::Signal, 8, true);
+        assert_eq!(counters.read(Rank(2), CounterKind::Get), (300, 3000));
+        assert_eq!(counters.read(Rank(0), CounterKind::Signal), (1, 8));
+        assert_eq!(counters.read(Rank(2), CounterKind::Put), (0, 0));
+        assert_eq!(counters.read(Rank(1), CounterKind::Get), (0, 0));
+        assert_eq!((counters.waits(CounterKind::Lock), counters.waits(CounterKind::Put)), (300, 0));
+    }
+
+    #[test]
+    fn kinds_are_numbered_in_their_order() {
+        assert!(CounterKind::ALL.iter().enumerate().all(|(index, &kind)| kind as usize == index));
+    }
+}

@@ -1,0 +1,452 @@
+//! The node's segment: where bells, queues, stripe locks, cells and counters of its ranks lie.
+//!
+//! ```text
+//!   header │ bells │ inboxes │ cells in use │ stripe locks ║ cells ║ counters of local rank 0 ║ 1 ║ …
+//!          by local rank                                   ║ = starts on a page
+//! ```
+//!
+//! The places of all parts follow from two numbers, the ranks of the world and of the node; nothing in shared memory
+//! says where anything is. Memory exists once it is touched: a job of many ranks pays for the peers it talks to.
+//!
+//! Each structure's own module says which loads and stores pair and what a death leaves behind. What this module adds:
+//!
+//! PAIR made: the creator writes the header and the ends of the queues before it hands out the descriptor, a system call
+//! that orders them before everything the receiver does.
+//!
+//! If a process dies:
+//! - Cells that were on their way to it stay in its inbox. Another process empties it with [`NodeSegment::take_over`] and
+//!   [`NodeSegment::try_pop`], and so gives the cells back to their owners.
+//! - A cell that it was about to push may cut the inbox of a survivor ([`Popped::Broken`]); [`NodeSegment::mend`] closes
+//!   the gap.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use longarm_memory::{Region, RegionMut};
+use longarm_proto::{JobId, Rank};
+
+use crate::bell::{Bell, BellWord};
+use crate::cell::{
+    CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CELLS_PER_WORD, Cell, CellHead, CellsInUse, HEAD_OFFSET,
+    PAYLOAD_OFFSET,
+};
+use crate::counters::{Counters, PeerCounters, SETS, WaitCounters};
+use crate::queue::{Links, Queue, QueueEnds, Taken};
+use crate::segment::{PAGE_BYTES, Segment, SegmentError, Shared, page_aligned};
+use crate::stripe::{STRIPE_COUNT, StripeWord, Stripes};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// The first eight bytes: "longarmN", little-endian.
+const MAGIC: u64 = u64::from_le_bytes(*b"longarmN");
+/// Goes up whenever anything in this crate's shared structures moves.
+const VERSION: u32 = 1;
+/// Ranks of one node at most. Far above what a machine runs, and small enough that cells have 32-bit numbers.
+pub const LOCAL_RANKS_MAX: u32 = 4096;
+
+#[repr(C, align(64))]
+struct Header {
+    magic: AtomicU64,
+    job: AtomicU64,
+    version: AtomicU32,
+    world_ranks: AtomicU32,
+    local_ranks: AtomicU32,
+    reserved: [AtomicU32; 9],
+}
+
+const _: () = assert!(size_of::<Header>() == 64);
+
+// SAFETY: `repr(C)`, atomics only, no padding: the fields add up to 64 bytes.
+unsafe impl Shared for Header {}
+// SAFETY: `repr(C)`, one atomic and padding that nobody reads.
+unsafe impl Shared for BellWord {}
+// SAFETY: `repr(C)`, atomics and padding that nobody reads.
+unsafe impl Shared for QueueEnds {}
+// SAFETY: `repr(C)`, one atomic and padding that nobody reads.
+unsafe impl Shared for StripeWord {}
+
+/// Offsets of the parts, from the two numbers that they follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    world_ranks: u32,
+    local_ranks: u32,
+    bells: u64,
+    inboxes: u64,
+    in_use: u64,
+    stripes: u64,
+    cells: u64,
+    counters: u64,
+    /// From one local rank's counters to the next one's.
+    counters_stride: u64,
+    bytes: u64,
+}
+
+impl Layout {
+    fn new(world_ranks: u32, local_ranks: u32) -> Result<Layout, SegmentError> {
+        if local_ranks > LOCAL_RANKS_MAX || local_ranks > world_ranks {
+            return Err(SegmentError::TooLarge);
+        }
+        // With these bounds nothing overflows: the largest is 2^12 ranks x 2^32 peers x 2^8 bytes.
+        let locals = u64::from(local_ranks);
+        let bells = size_of::<Header>() as u64;
+        let inboxes = (bells + locals * size_of::<BellWord>() as u64).next_multiple_of(128);
+        let in_use = inboxes + locals * size_of::<QueueEnds>() as u64;
+        let stripes = in_use + (locals + 1) * IN_USE_BYTES;
+        let stripes = stripes.next_multiple_of(64);
+        let cells = (stripes + (STRIPE_COUNT * size_of::<StripeWord>()) as u64).next_multiple_of(PAGE_BYTES);
+        let cells_bytes = u64::from(cell_count(local_ranks)) * size_of::<Cell>() as u64;
+        let counters = (cells + cells_bytes).next_multiple_of(PAGE_BYTES);
+        let counters_stride = PAGE_BYTES + SETS as u64 * peers_bytes(world_ranks);
+        let bytes = counters + locals * counters_stride;
+        Ok(Layout {
+            world_ranks,
+            local_ranks,
+            bells,
+            inboxes,
+            in_use,
+            stripes,
+            cells,
+            counters,
+            counters_stride,
+            bytes,
+        })
+    }
+}
+
+/// The bitmaps of one owner, on a line of their own. The server's four words fit too.
+const IN_USE_BYTES: u64 = 64;
+const _: () = assert!((CELLS_OF_SERVER / CELLS_PER_WORD) as u64 * 8 <= IN_USE_BYTES);
+
+fn cell_count(local_ranks: u32) -> u32 {
+    local_ranks * CELLS_PER_RANK + CELLS_OF_SERVER
+}
+
+/// One set of counters of one rank.
+fn peers_bytes(world_ranks: u32) -> u64 {
+    let bytes = u64::from(world_ranks) * size_of::<PeerCounters>() as u64;
+    page_aligned(bytes).expect("2^32 peers are far from the end of 64 bits")
+}
+
+/// Who pushes: each has its own cells, and one thread of its process at a time may push for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Producer {
+    /// The local rank with this index.
+    Local(u32),
+    /// The node's server, on behalf of other nodes.
+    Server,
+}
+
+/// All cells of a producer are on their way or being read. Nothing was pushed; try again later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("all cells of this sender are in use")]
+pub struct Full;
+
+/// What a pop found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Popped {
+    /// A cell, which was handed to the caller's function.
+    Taken,
+    /// Nothing.
+    Empty,
+    /// Something, but a sender stopped between two steps of a push. Try again, unless that sender is dead: then
+    /// [`NodeSegment::mend`].
+    Broken,
+}
+
+/// The memory that all ranks of a node share, beside their windows.
+#[derive(Debug)]
+pub struct NodeSegment {
+    segment: Segment,
+    layout: Layout,
+    job: JobId,
+}
+
+/// The links of the cells, for the queues.
+struct CellLinks<'a>(&'a [Cell]);
+
+impl Links for CellLinks<'_> {
+    #[inline]
+    fn next(&self, cell: u32) -> Option<&AtomicU32> {
+        self.0.get(cell as usize).map(|cell| &cell.next)
+    }
+}
+
+impl NodeSegment {
+    /// Makes the segment of a node with `local_ranks` of the job's `world_ranks` ranks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::create`]; [`SegmentError::TooLarge`] for more than [`LOCAL_RANKS_MAX`] ranks of one node, or more
+    /// than the world has.
+    pub fn create(job: JobId, world_ranks: u32, local_ranks: u32) -> Result<NodeSegment, SegmentError> {
+        let layout = Layout::new(world_ranks, local_ranks)?;
+        let segment = Segment::create("longarm-node", layout.bytes)?;
+        let header = &segment.shared::<Header>(0, 1)[0];
+        // PAIR made orders all of these.
+        header.magic.store(MAGIC, Ordering::Relaxed);
+        header.job.store(job.0, Ordering::Relaxed);
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.world_ranks.store(world_ranks, Ordering::Relaxed);
+        header.local_ranks.store(local_ranks, Ordering::Relaxed);
+        let node = NodeSegment { segment, layout, job };
+        node.inboxes().iter().for_each(QueueEnds::initialize);
+        Ok(node)
+    }
+
+    /// Maps the segment that another process of this node made.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::attach`]; [`SegmentError::WrongMagic`], [`SegmentError::WrongVersion`] and
+    /// [`SegmentError::WrongSize`] if it is something else.
+    pub fn attach(file: OwnedFd) -> Result<NodeSegment, SegmentError> {
+        let segment = Segment::attach(file)?;
+        let header_bytes = size_of::<Header>() as u64;
+        if segment.bytes() < header_bytes {
+            return Err(SegmentError::WrongSize { expected: header_bytes, found: segment.bytes() });
+        }
+        // Each field is read once, checked, and the checked copy is used. PAIR made.
+        let header = &segment.shared::<Header>(0, 1)[0];
+        let magic = header.magic.load(Ordering::Relaxed);
+        if magic != MAGIC {
+            return Err(SegmentError::WrongMagic { found: magic });
+        }
+        let version = header.version.load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(SegmentError::WrongVersion { expected: VERSION, found: version });
+        }
+        let job = JobId(header.job.load(Ordering::Relaxed));
+        let world_ranks = header.world_ranks.load(Ordering::Relaxed);
+        let layout = Layout::new(world_ranks, header.local_ranks.load(Ordering::Relaxed))?;
+        if segment.bytes() != layout.bytes {
+            return Err(SegmentError::WrongSize { expected: layout.bytes, found: segment.bytes() });
+        }
+        Ok(NodeSegment { segment, layout, job })
+    }
+
+    /// The descriptor, to hand to another process of this node.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.segment.file()
+    }
+
+    /// The job that it belongs to.
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// How many ranks this node has.
+    pub fn local_ranks(&self) -> u32 {
+        self.layout.local_ranks
+    }
+
+    /// How many ranks the job has.
+    pub fn world_ranks(&self) -> u32 {
+        self.layout.world_ranks
+    }
+
+    /// The doorbell of a local rank.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    #[inline]
+    pub fn bell(&self, local: u32) -> Bell<'_> {
+        Bell::new(&self.part::<BellWord>(self.layout.bells, self.layout.local_ranks)[local as usize])
+    }
+
+    /// The stripe locks of this node.
+    #[inline]
+    pub fn stripes(&self) -> Stripes<'_> {
+        Stripes::new(self.part(self.layout.stripes, STRIPE_COUNT as u32))
+    }
+
+    /// The counters of a local rank.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    pub fn counters(&self, local: u32) -> Counters<'_> {
+        assert!(local < self.layout.local_ranks, "local rank {local} of {}", self.layout.local_ranks);
+        let start = self.layout.counters + u64::from(local) * self.layout.counters_stride;
+        let set = |set: u64| {
+            let offset = start + PAGE_BYTES + set * peers_bytes(self.layout.world_ranks);
+            self.part::<PeerCounters>(offset, self.layout.world_ranks)
+        };
+        Counters { peers: [set(0), set(1)], waits: self.part::<WaitCounters>(start, SETS as u32) }
+    }
+
+    /// Pushes one cell to the inbox of a local rank and rings its bell. Cells of one producer arrive in order.
+    ///
+    /// `head.bytes` is set to the length of the payload. One thread at a time may push for one producer: callers hold a
+    /// lock of their process.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if the producer has no free cell. Nothing was pushed.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here, or the payload is longer than a cell's.
+    pub fn try_push(
+        &self,
+        producer: Producer,
+        to_local: u32,
+        head: CellHead,
+        payload: &[Region<'_>],
+    ) -> Result<(), Full> {
+        let inbox = &self.inboxes()[to_local as usize];
+        let bytes: usize = payload.iter().map(Region::len).sum();
+        assert!(bytes <= CELL_PAYLOAD_BYTES, "a payload of {bytes} bytes is longer than a cell's");
+        let index = self.take_cell(producer).ok_or(Full)?;
+        let cells = self.cells();
+        self.fill(index, CellHead { bytes: bytes as u32, ..head }, payload);
+        let cell = &cells[index as usize];
+        // The link first: a cell that says it is on its way must not seem to lead anywhere. See `mend`.
+        cell.next.store(crate::queue::NONE, Ordering::Relaxed);
+        cell.target.store(to_local + 1, Ordering::Release);
+        Queue::new(inbox, &CellLinks(cells)).enqueue(index);
+        self.bell(to_local).ring();
+        Ok(())
+    }
+
+    /// Takes the oldest cell of a local rank's inbox, hands head and payload to `take`, and gives the cell back to its
+    /// owner.
+    ///
+    /// One thread at a time may pop for one rank: callers hold a lock of their process.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    pub fn try_pop(&self, local: u32, take: &mut dyn FnMut(CellHead, Region<'_>)) -> Popped {
+        let cells = self.cells();
+        let index = match Queue::new(&self.inboxes()[local as usize], &CellLinks(cells)).dequeue() {
+            Taken::Cell(index) => index,
+            Taken::Empty => return Popped::Empty,
+            Taken::Broken => return Popped::Broken,
+        };
+        let head = self.read_head(index);
+        let whole = head.bytes as usize <= CELL_PAYLOAD_BYTES;
+        if whole {
+            take(head, self.cell_region(index, PAYLOAD_OFFSET, head.bytes.into()).as_region());
+        }
+        // Relaxed: only the consumer, we, asks for the target of a cell that was enqueued.
+        cells[index as usize].target.store(0, Ordering::Relaxed);
+        let (word, bit) = self.in_use(index);
+        word.give_back(bit);
+        // A length that no push has written: somebody wrote where he should not have.
+        if whole { Popped::Taken } else { Popped::Broken }
+    }
+
+    /// Whether a local rank's inbox has nothing. Exact for its consumer, a glance for others.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    #[inline]
+    pub fn inbox_is_empty(&self, local: u32) -> bool {
+        Queue::new(&self.inboxes()[local as usize], &CellLinks(&[])).is_empty()
+    }
+
+    /// Makes the caller the consumer of a dead rank's inbox. Then [`NodeSegment::try_pop`] until it is empty gives the
+    /// cells in it back to their owners.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    pub fn take_over(&self, dead_local: u32) {
+        Queue::new(&self.inboxes()[dead_local as usize], &CellLinks(self.cells())).take_over();
+    }
+
+    /// Closes the gap that a dead producer left in the inbox of `local`, if it left one, and says whether it did. What it
+    /// had pushed then arrives. By the consumer of that inbox, and only when the producer is dead for certain.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    pub fn mend(&self, local: u32, dead: Producer) -> bool {
+        let cells = self.cells();
+        let links = CellLinks(cells);
+        let queue = Queue::new(&self.inboxes()[local as usize], &links);
+        let on_its_way = |&index: &u32| {
+            let (word, bit) = self.in_use(index);
+            // Acquire: with the store in `try_push`, so that the link is the one stored before it.
+            word.is_used(bit) && cells[index as usize].target.load(Ordering::Acquire) == local + 1
+        };
+        self.cells_of(dead).filter(on_its_way).any(|index| queue.mend(index))
+    }
+
+    /// Frees the stripe locks of a dead rank; see [`Stripes::release_of_dead`].
+    pub fn release_of_dead(&self, rank: Rank) -> usize {
+        self.stripes().release_of_dead(rank)
+    }
+
+    fn part<T: Shared>(&self, offset: u64, count: u32) -> &[T] {
+        self.segment.shared(offset, count as usize)
+    }
+
+    fn inboxes(&self) -> &[QueueEnds] {
+        self.part(self.layout.inboxes, self.layout.local_ranks)
+    }
+
+    fn cells(&self) -> &[Cell] {
+        self.part(self.layout.cells, cell_count(self.layout.local_ranks))
+    }
+
+    /// The numbers of a producer's cells.
+    fn cells_of(&self, producer: Producer) -> std::ops::Range<u32> {
+        match producer {
+            Producer::Local(local) => {
+                assert!(local < self.layout.local_ranks, "local rank {local} of {}", self.layout.local_ranks);
+                local * CELLS_PER_RANK..(local + 1) * CELLS_PER_RANK
+            }
+            Producer::Server => {
+                let first = self.layout.local_ranks * CELLS_PER_RANK;
+                first..first + CELLS_OF_SERVER
+            }
+        }
+    }
+
+    /// The bitmap word and the bit of a cell.
+    fn in_use(&self, index: u32) -> (&CellsInUse, u32) {
+        let server_first = self.layout.local_ranks * CELLS_PER_RANK;
+        // Every rank has one word, on a line of its own; the server has the words of the last line.
+        let line = (index / CELLS_PER_RANK).min(self.layout.local_ranks);
+        let word = index.saturating_sub(server_first) / CELLS_PER_WORD;
+        let offset = self.layout.in_use + u64::from(line) * IN_USE_BYTES + u64::from(word) * 8;
+        (&self.part(offset, 1)[0], index % CELLS_PER_WORD)
+    }
+
+    fn take_cell(&self, producer: Producer) -> Option<u32> {
+        let cells = self.cells_of(producer);
+        cells.step_by(CELLS_PER_WORD as usize).find_map(|first| self.in_use(first).0.take().map(|bit| first + bit))
+    }
+
+    fn cell_region(&self, index: u32, offset: u64, bytes: u64) -> RegionMut<'_> {
+        let start = self.layout.cells + u64::from(index) * size_of::<Cell>() as u64 + offset;
+        self.segment.region_mut(start, bytes).expect("cells lie inside the segment")
+    }
+
+    fn fill(&self, index: u32, head: CellHead, payload: &[Region<'_>]) {
+        let head_bytes = size_of::<CellHead>();
+        // SAFETY: a value of our own without padding (asserted where it is defined), which lives through the copy.
+        let head = unsafe { Region::from_raw((&raw const head).cast(), head_bytes) };
+        self.cell_region(index, HEAD_OFFSET, head_bytes as u64).copy_from(head);
+        let target = self.cell_region(index, PAYLOAD_OFFSET, CELL_PAYLOAD_BYTES as u64);
+        let mut done = 0;
+        for piece in payload {
+            target.slice(done, piece.len()).copy_from(*piece);
+            done += piece.len();
+        }
+    }
+
+    fn read_head(&self, index: u32) -> CellHead {
+        let mut head = CellHead::default();
+        let head_bytes = size_of::<CellHead>();
+        // SAFETY: a value of our own that lives through the copy; every bit pattern is a head.
+        let private = unsafe { RegionMut::from_raw((&raw mut head).cast(), head_bytes) };
+        private.copy_from(self.cell_region(index, HEAD_OFFSET, head_bytes as u64).as_region());
+        head
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+#[path = "layout_tests.rs"]
+mod tests;

@@ -1,0 +1,56 @@
+//! What the ranks of one node share: segments, windows, queues, doorbells, atomics, counters.
+//!
+//! ```text
+//!   NodeSegment (one memfd a node)             NodeWindow (one memfd a window and node)
+//!   ┌────────┬───────┬─────────┬──────────┐    ┌─────────────┬─────────────┬─────────────┐
+//!   │ bells, │ stripe│ cells   │ counters │    │ part of     │ part of     │ part of     │
+//!   │ inboxes│ locks │         │          │    │ local rank 0│ local rank 1│ local rank 2│
+//!   └────────┴───────┴─────────┴──────────┘    └─────────────┴─────────────┴─────────────┘
+//! ```
+//!
+//! - [`segment`]: a sealed memfd and its mapping. Nothing here has a name in a file system.
+//! - [`window`], [`amo`], [`accumulate`]: the bytes of ranks, and what may be done to them.
+//! - [`cell`], [`queue`], [`bell`]: messages between the ranks of a node, and how a sleeper is woken.
+//! - [`layout`]: where all of this lies in the node's segment.
+//! - [`counters`]: what is counted, always.
+//!
+//! It refuses to know other nodes, sockets and clocks. Any process may die between any two instructions; the head of
+//! each module says what the others then see.
+
+pub mod bell;
+pub mod queue;
+pub mod stripe;
+pub mod sync;
+
+// The models of loom run the algorithms above on memory of their own. What maps real memory has no place there.
+#[cfg(not(loom))]
+pub mod accumulate;
+#[cfg(not(loom))]
+pub mod amo;
+#[cfg(not(loom))]
+pub mod cell;
+#[cfg(not(loom))]
+pub mod counters;
+#[cfg(not(loom))]
+pub mod layout;
+#[cfg(not(loom))]
+pub mod segment;
+#[cfg(not(loom))]
+pub mod window;
+
+pub use bell::Bell;
+pub use stripe::{STRIPE_COUNT, Stripes};
+
+#[cfg(not(loom))]
+pub use self::{
+    accumulate::AccumulateError,
+    amo::AmoError,
+    cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead},
+    counters::{CounterKind, Counters},
+    layout::{Full, NodeSegment, Popped, Producer},
+    segment::{OutsideSegment, Segment, SegmentError},
+    window::{NodeWindow, OutsideWindow, Window},
+};
+
+#[cfg(all(test, loom))]
+mod loom_models;

@@ -1,0 +1,349 @@
+//! Windows: the memory that ranks expose, as the ranks of the same node reach it.
+//!
+//! ```text
+//!   NodeWindow, one memfd:   ┌ part 0 ──────┐┌ part 1 ┐┌ part 2 ──────────────┐
+//!                            └──────────────┘└────────┘└──────────────────────┘   each starts on a page
+//!   Window = one part:       offset 0 .. bytes
+//! ```
+//!
+//! Bytes go in and out as copies through regions; words and elements are updated in place by CPU atomics or under a
+//! stripe lock. There is no reference to a byte of a window anywhere: other processes write there at any moment.
+//!
+//! A window orders nothing by itself, save where a method says so. Callers order (quiet, fence, barrier).
+//!
+//! If a process dies in a copy, any part of the bytes may have arrived. Atomics on words are done or not done. An
+//! accumulate may have updated any of its elements; see `stripe` for the one under the lock.
+
+use std::marker::PhantomData;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use longarm_memory::{Region, RegionMut};
+use longarm_proto::{Kernel, Rank, Rmw, Scale};
+
+use crate::accumulate::{self, AccumulateError};
+use crate::amo::{self, AmoError};
+use crate::segment::{Mapped, Segment, SegmentError, page_aligned};
+use crate::stripe::Stripes;
+
+/// Bytes that are not all inside a window. Nothing was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes at offset {offset} are not inside a window of {window_bytes} bytes")]
+pub struct OutsideWindow {
+    /// Where they start, in bytes from the window's start.
+    pub offset: u64,
+    /// How many they are.
+    pub bytes: u64,
+    /// The size of the window.
+    pub window_bytes: u64,
+}
+
+/// The parts of one window that belong to the ranks of this node, in one memfd.
+#[derive(Debug)]
+pub struct NodeWindow {
+    segment: Segment,
+    parts: Box<[Part]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Where it starts in the memfd: a multiple of a page.
+    start: u64,
+    bytes: u64,
+}
+
+impl NodeWindow {
+    /// Makes the memory of all parts, zeroed. `part_bytes` has the size of each local rank's part; 0 is allowed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::create`].
+    pub fn create(name: &str, part_bytes: &[u64]) -> Result<Self, SegmentError> {
+        let (parts, total_bytes) = place(part_bytes)?;
+        Ok(NodeWindow { segment: Segment::create(name, total_bytes)?, parts })
+    }
+
+    /// Maps what another process made from the same `part_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::attach`], and [`SegmentError::WrongSize`] if it was made from other sizes.
+    pub fn attach(file: OwnedFd, part_bytes: &[u64]) -> Result<Self, SegmentError> {
+        let (parts, expected) = place(part_bytes)?;
+        let segment = Segment::attach(file)?;
+        if segment.bytes() != expected {
+            return Err(SegmentError::WrongSize { expected, found: segment.bytes() });
+        }
+        Ok(NodeWindow { segment, parts })
+    }
+
+    /// The descriptor, to hand to another process of this node.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.segment.file()
+    }
+
+    /// How many parts there are: one for each rank of the node.
+    #[inline]
+    pub fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The part of the local rank with this index.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such part.
+    #[inline]
+    pub fn part(&self, index: usize) -> Window<'_> {
+        let part = self.parts[index];
+        // The cast loses nothing: the whole segment is mapped.
+        let base = self.segment.start().wrapping_add(part.start as usize);
+        Window { base, bytes: part.bytes, start: part.start, mapped: PhantomData }
+    }
+
+    /// The size of a part.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such part.
+    #[inline]
+    pub fn part_bytes(&self, index: usize) -> u64 {
+        self.parts[index].bytes
+    }
+}
+
+/// Where each part starts, and how long all are together.
+fn place(part_bytes: &[u64]) -> Result<(Box<[Part]>, u64), SegmentError> {
+    let mut start = 0u64;
+    let mut parts = Vec::with_capacity(part_bytes.len());
+    for &bytes in part_bytes {
+        parts.push(Part { start, bytes });
+        let whole = page_aligned(bytes).ok_or(SegmentError::TooLarge)?;
+        start = start.checked_add(whole).ok_or(SegmentError::TooLarge)?;
+    }
+    Ok((parts.into_boxed_slice(), start))
+}
+
+/// The memory that one rank exposes.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    /// Mapped for `bytes` bytes, aligned to 16 bytes at least.
+    base: *mut u8,
+    bytes: u64,
+    /// Where it starts in the memfd, the same number in all processes: what stripe locks are chosen by.
+    start: u64,
+    mapped: Mapped<'a>,
+}
+
+// SAFETY: a window is a pointer to memory that stays mapped for 'a, which the `NodeWindow` it was borrowed from keeps.
+// All accesses through it are copies of regions, which behave as relaxed atomics, or atomics.
+unsafe impl Send for Window<'_> {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Window<'_> {}
+
+impl<'a> Window<'a> {
+    /// A window that is the given memory, for tests of what is done to windows. `start` stands for its place in a memfd.
+    #[cfg(test)]
+    pub(crate) fn from_region(region: RegionMut<'a>, start: u64) -> Self {
+        assert!(region.as_ptr().addr().is_multiple_of(16) && start.is_multiple_of(16));
+        Window { base: region.as_mut_ptr(), bytes: region.len() as u64, start, mapped: PhantomData }
+    }
+
+    /// Its size.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Some of its bytes, for reading.
+    ///
+    /// # Errors
+    ///
+    /// If they are not all inside.
+    #[inline]
+    pub fn region(&self, offset: u64, bytes: u64) -> Result<Region<'a>, OutsideWindow> {
+        self.region_mut(offset, bytes).map(RegionMut::as_region)
+    }
+
+    /// Some of its bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they are not all inside.
+    #[inline]
+    pub fn region_mut(&self, offset: u64, bytes: u64) -> Result<RegionMut<'a>, OutsideWindow> {
+        if offset > self.bytes || bytes > self.bytes - offset {
+            return Err(OutsideWindow { offset, bytes, window_bytes: self.bytes });
+        }
+        // The casts lose nothing: the window is mapped.
+        let start = self.base.wrapping_add(offset as usize);
+        // SAFETY: the bytes are inside the window, checked above, which is mapped for 'a; nobody makes references to
+        // its bytes.
+        Ok(unsafe { RegionMut::from_raw(start, bytes as usize) })
+    }
+
+    /// Does a read-modify-write and returns the old value, zero-extended from 4 bytes where the width is 4.
+    ///
+    /// It is in the one order of all read-modify-writes (SeqCst), see `amo`.
+    ///
+    /// # Errors
+    ///
+    /// [`AmoError`] if the word is not inside or not aligned. Nothing was touched.
+    #[inline]
+    pub fn rmw(&self, offset: u64, rmw: Rmw) -> Result<u64, AmoError> {
+        let word = self.word(offset, rmw.width.bytes() as u64)?;
+        // SAFETY: `word` checked that the word is inside the mapped window and aligned to its width.
+        Ok(unsafe { amo::rmw(word, rmw) })
+    }
+
+    /// Reads a word of 4 bytes. PAIR: Acquire, with any atomic that wrote the value with Release.
+    ///
+    /// # Errors
+    ///
+    /// [`AmoError`] if the word is not inside or not aligned.
+    #[inline]
+    pub fn load_u32(&self, offset: u64) -> Result<u32, AmoError> {
+        let word = self.word(offset, 4)?;
+        // SAFETY: `word` checked that the word is inside the mapped window and aligned.
+        Ok(unsafe { amo::load_u32(word.cast()) })
+    }
+
+    /// Reads a word of 8 bytes. PAIR: Acquire, with any atomic that wrote the value with Release.
+    ///
+    /// # Errors
+    ///
+    /// [`AmoError`] if the word is not inside or not aligned.
+    #[inline]
+    pub fn load_u64(&self, offset: u64) -> Result<u64, AmoError> {
+        let word = self.word(offset, 8)?;
+        // SAFETY: `word` checked that the word is inside the mapped window and aligned.
+        Ok(unsafe { amo::load_u64(word.cast()) })
+    }
+
+    /// Stores `to` if the word of 4 bytes is `from`; gives the old value, in `Err` if it was another one.
+    ///
+    /// Acquire and Release: enough for a mutex word, which is what it is for.
+    ///
+    /// # Errors
+    ///
+    /// [`AmoError`] if the word is not inside or not aligned. Nothing was touched.
+    #[inline]
+    pub fn compare_exchange_u32(&self, offset: u64, from: u32, to: u32) -> Result<Result<u32, u32>, AmoError> {
+        let word = self.word(offset, 4)?;
+        // SAFETY: `word` checked that the word is inside the mapped window and aligned.
+        Ok(unsafe { amo::compare_exchange_u32(word.cast(), from, to) })
+    }
+
+    /// Combines the elements of `source` with those from `offset` on, each one atomically. See `accumulate`.
+    ///
+    /// `who` is the rank whose process makes this call, `stripes` are its node's.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are not all inside, or are not whole elements. Nothing was touched.
+    pub fn accumulate(
+        &self,
+        offset: u64,
+        kernel: Kernel,
+        scale: Scale,
+        source: Region<'_>,
+        stripes: &Stripes<'_>,
+        who: Rank,
+    ) -> Result<(), AccumulateError> {
+        let element_bytes = kernel.element().bytes() as u64;
+        let bytes = source.len() as u64;
+        let target = self.region_mut(offset, bytes)?;
+        if !bytes.is_multiple_of(element_bytes) {
+            return Err(AccumulateError::PartOfAnElement { bytes, element_bytes });
+        }
+        let place = accumulate::Place { target, start: self.start + offset, stripes: *stripes, who };
+        accumulate::accumulate(&place, kernel, scale, source);
+        Ok(())
+    }
+
+    /// The address of an aligned word inside the window.
+    #[inline]
+    fn word(&self, offset: u64, bytes: u64) -> Result<*mut u8, AmoError> {
+        // The window starts on a page, so an offset is as aligned as its address.
+        if !offset.is_multiple_of(bytes) {
+            return Err(AmoError::Misaligned { offset });
+        }
+        Ok(self.region_mut(offset, bytes)?.as_mut_ptr())
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use longarm_proto::{RmwOp, RmwWidth};
+
+    fn add(operand: u64, width: RmwWidth) -> Rmw {
+        Rmw { op: RmwOp::FetchAdd, width, operand, compare: 0 }
+    }
+
+    #[test]
+    fn parts_are_apart_and_seen_by_who_attaches() {
+        let sizes = [5000, 0, 16, 4096];
+        let made = NodeWindow::create("longarm-test", &sizes).unwrap();
+        let attached = NodeWindow::attach(made.file().try_clone_to_owned().unwrap(), &sizes).unwrap();
+        assert_eq!(attached.part_count(), 4);
+        for (index, &bytes) in sizes.iter().enumerate() {
+            assert_eq!((made.part_bytes(index), made.part(index).bytes()), (bytes, bytes));
+            let fill = vec![index as u8 + 1; bytes as usize];
+            made.part(index).region_mut(0, bytes).unwrap().copy_from_slice(&fill);
+        }
+        for (index, &bytes) in sizes.iter().enumerate() {
+            let mut seen = vec![0; bytes as usize];
+            attached.part(index).region(0, bytes).unwrap().copy_to_slice(&mut seen);
+            assert!(seen.iter().all(|&byte| byte == index as u8 + 1));
+        }
+    }
+
+    #[test]
+    fn other_sizes_are_refused_at_attach() {
+        let made = NodeWindow::create("longarm-test", &[100, 100]).unwrap();
+        let file = made.file().try_clone_to_owned().unwrap();
+        let error = NodeWindow::attach(file, &[100]).unwrap_err();
+        assert!(matches!(error, SegmentError::WrongSize { expected: 4096, found: 8192 }));
+        assert!(matches!(NodeWindow::create("longarm-test", &[u64::MAX, 1]), Err(SegmentError::TooLarge)));
+        assert!(matches!(NodeWindow::create("longarm-test", &[1 << 63, 1 << 63]), Err(SegmentError::TooLarge)));
+    }
+
+    #[test]
+    fn a_window_of_no_bytes_refuses_every_byte() {
+        let made = NodeWindow::create("longarm-test", &[0, 0]).unwrap();
+        assert!(made.part(1).region(0, 0).unwrap().is_empty());
+        assert!(made.part(1).region(0, 1).is_err());
+        assert!(made.part(1).rmw(0, add(1, RmwWidth::W64)).is_err());
+    }
+
+    #[test]
+    fn words_outside_or_misaligned_are_refused_and_untouched() {
+        let made = NodeWindow::create("longarm-test", &[20]).unwrap();
+        let window = made.part(0);
+        let outside = AmoError::OutsideWindow { offset: 16, bytes: 8, window_bytes: 20 };
+        assert_eq!(window.rmw(16, add(1, RmwWidth::W64)), Err(outside));
+        assert_eq!(window.rmw(4, add(1, RmwWidth::W64)), Err(AmoError::Misaligned { offset: 4 }));
+        assert_eq!(window.rmw(2, add(1, RmwWidth::W32)), Err(AmoError::Misaligned { offset: 2 }));
+        assert!(window.load_u64(16).is_err());
+        assert!(window.load_u32(20).is_err());
+        assert!(window.load_u32(u64::MAX - 3).is_err());
+        assert!(window.compare_exchange_u32(1, 0, 1).is_err());
+        let mut seen = [1; 20];
+        window.region(0, 20).unwrap().copy_to_slice(&mut seen);
+        assert_eq!(seen, [0; 20]);
+    }
+
+    #[test]
+    fn words_are_read_and_exchanged_in_place() {
+        let made = NodeWindow::create("longarm-test", &[32]).unwrap();
+        let window = made.part(0);
+        assert_eq!(window.rmw(8, add(u64::MAX, RmwWidth::W64)), Ok(0));
+        assert_eq!(window.load_u64(8), Ok(u64::MAX));
+        assert_eq!(window.rmw(16, add(u64::MAX, RmwWidth::W32)), Ok(0));
+        assert_eq!(window.rmw(16, add(0, RmwWidth::W32)), Ok(u64::from(u32::MAX)), "old values are zero-extended");
+        assert_eq!(window.load_u64(16), Ok(u64::from(u32::MAX)), "the neighbour is untouched");
+        assert_eq!(window.compare_exchange_u32(20, 0, 5), Ok(Ok(0)));
+        assert_eq!(window.compare_exchange_u32(20, 0, 6), Ok(Err(5)));
+        assert_eq!(window.load_u32(20), Ok(5));
+    }
+}

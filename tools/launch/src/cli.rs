@@ -1,0 +1,164 @@
+//! The command line: what may be written, and the help that explains it.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// More ranks than this on one machine are refused: each takes a process and four descriptors.
+pub const RANKS_MAX: u32 = 4096;
+
+const EXAMPLES: &str = "\
+Examples:
+  longarm run -n 4 ./program input.dat
+  longarm run -n 4 --nodes 2 --stats ./program      (two emulated nodes that talk TCP)
+  longarm info";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  longarm run -n 4 ./program input.dat
+      Four ranks on one node. Output is passed on by whole lines; stdin goes to rank 0.
+  longarm run -n 8 --nodes 2 --tag-output ./program
+      Two emulated nodes of four ranks that share no memory and talk TCP. Each line says its rank.
+  longarm run -n 6 --ppn 2 --bind core ./program
+      Three nodes of two ranks, each rank on a processor of its own.
+  longarm run -n 4 --stats --timeout 60 -- ./program --its-own-option
+      Shows who moved how many bytes where, and gives up after a minute.
+
+Exit status:
+  0     every rank ended well
+  124   the time given by --timeout was over
+  126   PROGRAM cannot be executed
+  127   PROGRAM was not found
+  2     the command line or a LONGARM_* variable is wrong
+  else  that of the first rank that failed (128 + signal when it was killed), which is named on stderr";
+
+/// Starts programs that read, write and update each other's memory.
+#[derive(Debug, Parser)]
+#[command(name = "longarm", version, after_help = EXAMPLES)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a program as many ranks
+    Run(RunArguments),
+    /// Show the machine as longarm sees it, and every configuration variable
+    Info(InfoArguments),
+    /// Ends what a killed launcher left behind; started by `run` itself
+    #[command(hide = true, name = "__guardian")]
+    Guardian,
+}
+
+/// Arguments of `longarm run`.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArguments {
+    /// How many ranks to start
+    #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    pub ranks: u32,
+    /// Over how many nodes to spread them, in blocks as even as possible
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub nodes: Option<u32>,
+    /// How many ranks a node has
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ppn: Option<u32>,
+    /// Whether to bind each rank to one processor
+    #[arg(long, value_enum, default_value_t = Bind::None)]
+    pub bind: Bind,
+    /// Begin each line of output with "[rank] "
+    #[arg(long)]
+    pub tag_output: bool,
+    /// Show operations, bytes and a traffic matrix at the end, and write a heat map
+    #[arg(long)]
+    pub stats: bool,
+    /// Write the heat map to PREFIX-traffic.svg; implies --stats [default: longarm-stats-<pid>]
+    #[arg(long, value_name = "PREFIX")]
+    pub stats_file: Option<OsString>,
+    /// Print the statistics as one JSON object on stdout, after the job's own output; implies --stats
+    #[arg(long)]
+    pub json: bool,
+    /// End the job after this many seconds
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM [ARGS]", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+impl RunArguments {
+    /// Whether statistics are wanted in any form.
+    pub fn wants_stats(&self) -> bool {
+        self.stats || self.json || self.stats_file.is_some()
+    }
+}
+
+/// Arguments of `longarm info`.
+#[derive(Args, Debug)]
+pub struct InfoArguments {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whether ranks are bound to processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bind {
+    /// Rank i runs only on the i-th allowed processor, starting over when there are more ranks
+    Core,
+    /// Ranks run wherever the system puts them
+    None,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let accepted = "a number of seconds above 0, such as 60 or 0.5";
+    let seconds: f64 = text.parse().map_err(|_| accepted.to_owned())?;
+    let duration = Duration::try_from_secs_f64(seconds).map_err(|_| accepted.to_owned())?;
+    if duration.is_zero() { Err(accepted.to_owned()) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<RunArguments, clap::Error> {
+        match CommandLine::try_parse_from(line.split_whitespace())?.command {
+            Command::Run(arguments) => Ok(arguments),
+            _ => panic!("only run is tried here"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_definition_is_consistent() {
+        use clap::CommandFactory;
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn options_behind_the_program_belong_to_the_program() {
+        let arguments = parse("longarm run -n 2 program -n 5 --stats").unwrap();
+        assert_eq!(arguments.command, ["program", "-n", "5", "--stats"]);
+        assert_eq!((arguments.ranks, arguments.stats), (2, false));
+        let arguments = parse("longarm run -n 2 -- program --json -- x").unwrap();
+        assert_eq!(arguments.command, ["program", "--json", "--", "x"]);
+    }
+
+    #[test]
+    fn an_unknown_option_is_an_error_and_not_a_program() {
+        assert_eq!(parse("longarm run -n 2 --unknown program").unwrap_err().exit_code(), 2);
+        assert_eq!(parse("longarm run -n 0 program").unwrap_err().exit_code(), 2);
+        assert_eq!(parse("longarm run -n 2").unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn a_timeout_is_a_positive_number_of_seconds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "nan", "inf", "1e300", "soon"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

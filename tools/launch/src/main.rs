@@ -1,0 +1,26 @@
+//! The `longarm` command: starts jobs, shows the machine.
+//!
+//! `longarm run` starts a program as many ranks and looks after them until all are gone; see [`run`].
+//! `longarm info` shows what longarm found on this machine and every configuration variable; see [`info`].
+
+#![deny(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Command, CommandLine};
+
+mod cli;
+mod info;
+mod run;
+mod stats;
+mod units;
+
+fn main() -> ExitCode {
+    match CommandLine::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Info(arguments) => info::info(&arguments),
+        Command::Guardian => run::guardian::watch(),
+    }
+}

@@ -1,0 +1,102 @@
+//! The guardian: a small process that outlives a killed launcher and ends what it left behind.
+//!
+//! The launcher holds a pipe to it. Every rank writes its process group into the pipe before it executes anything: four
+//! bytes, little-endian. When the pipe ends without the farewell (four zero bytes), the launcher has died, and
+//! the guardian kills all groups. It runs in its own process group, so that Ctrl-C does not reach it.
+//!
+//! Grandchildren that move to another process group on purpose are out of its reach.
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use rustix::process::{Pid, Signal};
+
+/// The launcher's end.
+#[derive(Debug)]
+pub struct Guardian {
+    process: Child,
+    pipe: Arc<OwnedFd>,
+}
+
+impl Guardian {
+    /// Starts the guardian.
+    ///
+    /// # Errors
+    /// When no process or pipe can be had.
+    pub fn start() -> io::Result<Guardian> {
+        // This name works even where the binary was moved or replaced since this process started.
+        let mut process = Command::new("/proc/self/exe")
+            .arg0("longarm")
+            .arg("__guardian")
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let pipe = process.stdin.take().expect("the pipe was asked for above");
+        Ok(Guardian { process, pipe: Arc::new(pipe.into()) })
+    }
+
+    /// The pipe into which ranks write their process group.
+    pub fn pipe(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.pipe)
+    }
+
+    /// Sends the guardian away: everything has been taken care of.
+    pub fn dismiss(mut self) {
+        // A guardian that is gone already needs no farewell.
+        let _ = rustix::io::write(&*self.pipe, &0_u32.to_le_bytes());
+        drop(self.pipe);
+        let _ = self.process.wait();
+    }
+}
+
+/// What the guardian process does.
+pub fn watch() -> ExitCode {
+    for group in groups_left(io::stdin().lock()) {
+        // A group that is gone already is fine.
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Reads to the end. Empty when the farewell came.
+fn groups_left(mut pipe: impl Read) -> Vec<Pid> {
+    let mut groups = Vec::new();
+    let mut word = [0; 4];
+    while pipe.read_exact(&mut word).is_ok() {
+        match i32::from_le_bytes(word) {
+            0 => return Vec::new(),
+            // Group 1 would be the whole machine's; nobody sends it, and nobody shall.
+            number @ 2.. => groups.extend(Pid::from_raw(number)),
+            _ => {}
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(words: &[i32]) -> Vec<i32> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        groups_left(&bytes[..]).into_iter().map(Pid::as_raw_pid).collect()
+    }
+
+    #[test]
+    fn groups_are_left_only_when_no_farewell_came() {
+        assert_eq!(left(&[7, 8]), [7, 8]);
+        assert_eq!(left(&[7, 8, 0]), [0; 0]);
+        assert_eq!(left(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn the_first_process_of_the_machine_is_never_killed() {
+        assert_eq!(left(&[1, 9]), [9]);
+    }
+}

@@ -1,0 +1,175 @@
+//! `longarm run`: starts the ranks, lets them find each other, passes on what they write, and sees to it that none is
+//! left behind.
+//!
+//! ```text
+//!              guardian ◄── pipe ──┐
+//!  stdin ──► input ──► rank 0      │
+//!                      rank r ──► output ──► stdout, stderr
+//!                        ▲ control socket
+//!                        ▼
+//!                      watch ──► supervise (rendezvous, ending) ──► messages, signals
+//! ```
+//!
+//! One thread runs all of it, except for the blocking reads and writes of the launcher's own stdin, stdout and stderr.
+//! The decisions stand in `rendezvous` and `ending`, which know no process and no clock.
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::ExitCode;
+
+use longarm::bootstrap::control::CONTROL_FD_VARIABLE;
+use longarm::config::{Config, ConfigError};
+use rustix::process::{Resource, Rlimit};
+
+pub use self::rendezvous::Failure;
+
+use self::guardian::Guardian;
+use self::plan::{Plan, PlanError, ProgramError};
+use crate::cli::RunArguments;
+
+mod child;
+mod ending;
+pub mod guardian;
+mod input;
+mod output;
+mod plan;
+mod rendezvous;
+mod supervise;
+mod watch;
+
+/// Descriptors that the launcher needs for each rank: the control socket, two outputs, the process.
+const DESCRIPTORS_PER_RANK: u64 = 4;
+/// And for itself, with some to spare.
+const DESCRIPTORS_OWN: u64 = 64;
+
+/// Why no job was started, or why it could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A variable is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The numbers on the command line are wrong.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The program is wrong.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// Too few descriptors.
+    #[error("{ranks} ranks take {needed} open files in the launcher, but the limit is {limit}; raise it (ulimit -Hn)")]
+    Descriptors {
+        /// Ranks asked for.
+        ranks: u32,
+        /// How many descriptors they take.
+        needed: u64,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// The system refused a rank.
+    #[error("rank {rank} cannot be started: {}: {source}", .program.display())]
+    Rank {
+        /// The rank.
+        rank: u32,
+        /// The file.
+        program: std::path::PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system refused something that the launcher itself needs.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl RunError {
+    /// What the launcher exits with.
+    fn status(&self) -> u8 {
+        match self {
+            RunError::Config(_) | RunError::Plan(_) => 2,
+            RunError::Program(ProgramError::NotFound { .. }) => 127,
+            RunError::Program(ProgramError::NotExecutable { .. }) => 126,
+            // The file is there, but its interpreter is not, or it is no program.
+            RunError::Rank { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            RunError::Rank { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 126,
+            RunError::Rank { source, .. }
+                if source.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) =>
+            {
+                126
+            }
+            RunError::Rank { .. } | RunError::Descriptors { .. } | RunError::System { .. } => 1,
+        }
+    }
+}
+
+/// Lets an error of the system say what was being done.
+trait While<T> {
+    fn while_doing(self, what: &'static str) -> Result<T, RunError>;
+}
+
+impl<T, E: Into<io::Error>> While<T> for Result<T, E> {
+    fn while_doing(self, what: &'static str) -> Result<T, RunError> {
+        self.map_err(|source| RunError::System { what, source: source.into() })
+    }
+}
+
+/// Runs a job to its end.
+pub fn run(arguments: &RunArguments) -> ExitCode {
+    child::close_stale_control(std::env::var_os(CONTROL_FD_VARIABLE).as_deref());
+    match launch(arguments) {
+        Ok(status) => ExitCode::from(u8::try_from(status).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("longarm: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
+    let config = Config::from_environment()?;
+    for warning in config.warnings() {
+        eprintln!("longarm: {warning}");
+    }
+    let filter = tracing_subscriber::EnvFilter::new(config.log.as_deref().unwrap_or("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let plan = Plan::new(arguments.ranks, arguments.nodes, arguments.ppn)?;
+    let path = plan::find_program(program(arguments), std::env::var_os("PATH"))?;
+    let descriptors = raise_descriptors(plan.ranks())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.while_doing("starting the launcher's event loop")?;
+    let guardian = Guardian::start().while_doing("starting the guardian process")?;
+    let template = child::Template {
+        path: &path,
+        command: &arguments.command,
+        ranks: plan.ranks(),
+        guardian: guardian.pipe(),
+        descriptors,
+    };
+    let ended = runtime.block_on(supervise::supervise(arguments, plan, &template));
+    drop(template);
+    guardian.dismiss();
+    // Nothing that is left needs to be waited for.
+    runtime.shutdown_background();
+    ended
+}
+
+fn program(arguments: &RunArguments) -> &OsStr {
+    arguments.command.first().expect("the command line demands a program")
+}
+
+/// Makes sure that there are enough descriptors. Returns the limit that the ranks have to get back if it was changed.
+fn raise_descriptors(ranks: u32) -> Result<Option<Rlimit>, RunError> {
+    let before = rustix::process::getrlimit(Resource::Nofile);
+    let needed = DESCRIPTORS_OWN + DESCRIPTORS_PER_RANK * u64::from(ranks);
+    if before.current.is_none_or(|limit| limit >= needed) {
+        return Ok(None);
+    }
+    if let Some(limit) = before.maximum.filter(|limit| *limit < needed) {
+        return Err(RunError::Descriptors { ranks, needed, limit });
+    }
+    let raised = Rlimit { current: Some(needed), maximum: before.maximum };
+    rustix::process::setrlimit(Resource::Nofile, raised).while_doing("raising the limit on open files")?;
+    Ok(Some(before))
+}

@@ -1,0 +1,531 @@
+//! How the ranks of a job find each other: the launcher's half of `longarm::bootstrap::control`.
+//!
+//! Pure: it holds no socket, process or clock. Feed it with [`Rendezvous::handle_line`] and
+//! [`Rendezvous::handle_end`], then drain [`Rendezvous::poll_message`] until it is `None`.
+//!
+//! A rank may also never join (`longarm run -n 4 hostname`). It then just runs; but if others join, a world without it
+//! cannot work, so its end counts as a failure.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
+
+use super::plan::Plan;
+
+/// What a rank says to the launcher must not be longer than this.
+pub const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HowEnded {
+    /// It exited with this status.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+}
+
+impl HowEnded {
+    /// The exit status that a shell would show.
+    pub fn status(self) -> i32 {
+        match self {
+            HowEnded::Exited(status) => status,
+            HowEnded::Killed(signal) => 128 + signal,
+        }
+    }
+}
+
+impl fmt::Display for HowEnded {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            HowEnded::Exited(status) => write!(formatter, "exited with status {status}"),
+            HowEnded::Killed(signal) => match signal_name(signal) {
+                Some(name) => write!(formatter, "was killed by signal {signal} ({name})"),
+                None => write!(formatter, "was killed by signal {signal}"),
+            },
+        }
+    }
+}
+
+/// A failure of a rank, which ends the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The rank.
+    pub rank: u32,
+    /// What the launcher should exit with.
+    pub status: i32,
+    /// What happened, as the rest of a sentence that begins with the rank.
+    pub how: String,
+    /// Whether the rank itself gave a reason, which people want to read even if it is not the first failure.
+    pub has_reason: bool,
+}
+
+/// A rank said something that the launcher cannot accept.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// The rank was built with other messages.
+    #[error("speaks version {theirs} of the launcher's messages, but this launcher speaks version {ours}")]
+    Version {
+        /// Version of the rank.
+        theirs: u32,
+        /// Version of the launcher.
+        ours: u32,
+    },
+    /// The line is no message.
+    #[error("sent a line that the launcher does not understand")]
+    Malformed,
+    /// The line has no end.
+    #[error("sent a line of more than {LINE_BYTES_MAX} bytes")]
+    Endless,
+    /// A second world in one rank.
+    #[error("joined the job a second time")]
+    JoinedTwice,
+    /// Something else came before Join or after Leave.
+    #[error("sent a message while it was not part of the job")]
+    NotJoined,
+    /// A card for a node that is not the sender's to announce, or for the second time.
+    #[error("published a card for node {node}, which it may not")]
+    WrongCard {
+        /// The node on the card.
+        node: u32,
+    },
+    /// A node that does not exist.
+    #[error("asked for the card of node {node}, but there are only {nodes} nodes")]
+    NoSuchNode {
+        /// The node asked for.
+        node: u32,
+        /// How many there are.
+        nodes: u32,
+    },
+}
+
+/// What is the same in the [`Start`] of every rank.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The job's number.
+    pub number: u64,
+    /// The job's secret, in hexadecimal.
+    pub secret: String,
+    /// The processors that the job may use.
+    pub processors: Vec<u32>,
+    /// Whether statistics are wanted.
+    pub stats: bool,
+}
+
+/// Where a rank stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Started, nothing heard yet.
+    Silent,
+    /// Part of the job.
+    Joined,
+    /// Finalized, waits for the others.
+    Left,
+    /// The process is gone.
+    Ended,
+}
+
+#[derive(Debug)]
+struct RankState {
+    stage: Stage,
+    /// Set when the process ended before it joined.
+    missed: bool,
+    /// How it failed, for those who join later.
+    failed: Option<String>,
+    traffic: Vec<PeerTraffic>,
+    said_goodbye: bool,
+}
+
+/// The launcher's half of the conversation with all ranks.
+#[derive(Debug)]
+pub struct Rendezvous {
+    plan: Plan,
+    job: Job,
+    ranks: Vec<RankState>,
+    cards: Vec<Option<NodeCard>>,
+    /// Who waits for the card of each node.
+    waiting: Vec<Vec<u32>>,
+    messages: VecDeque<(u32, ToRank)>,
+    started: Option<Instant>,
+    left: Option<Instant>,
+}
+
+impl Rendezvous {
+    /// Nobody has joined.
+    pub fn new(plan: Plan, job: Job) -> Rendezvous {
+        let silent = || RankState {
+            stage: Stage::Silent,
+            missed: false,
+            failed: None,
+            traffic: Vec::new(),
+            said_goodbye: false,
+        };
+        Rendezvous {
+            ranks: std::iter::repeat_with(silent).take(plan.ranks() as usize).collect(),
+            cards: vec![None; plan.nodes as usize],
+            waiting: vec![Vec::new(); plan.nodes as usize],
+            messages: VecDeque::new(),
+            started: None,
+            left: None,
+            plan,
+            job,
+        }
+    }
+
+    /// A rank wrote a line, given without its end. Returns the failure that it reports or commits.
+    pub fn handle_line(&mut self, rank: u32, line: &[u8], now: Instant) -> Option<Failure> {
+        let message = serde_json::from_slice(line).map_err(|_| Violation::Malformed);
+        match message.and_then(|message| self.handle_message(rank, message, now)) {
+            Ok(failure) => failure,
+            Err(violation) => Some(self.handle_violation(rank, &violation)),
+        }
+    }
+
+    /// A rank broke the rules: for the others it is as if it had died.
+    pub fn handle_violation(&mut self, rank: u32, violation: &Violation) -> Failure {
+        self.fail(rank, 1, violation.to_string())
+    }
+
+    /// The process of a rank ended. Returns the failure if that was not in order.
+    pub fn handle_end(&mut self, rank: u32, how: HowEnded) -> Option<Failure> {
+        let others_joined = self.started.is_some();
+        let state = &mut self.ranks[rank as usize];
+        let before = std::mem::replace(&mut state.stage, Stage::Ended);
+        state.missed = before == Stage::Silent;
+        if state.failed.is_some() {
+            // It said why before it went.
+            self.say_goodbye();
+            return None;
+        }
+        let failure = match (how, before) {
+            (HowEnded::Exited(0), Stage::Left) => None,
+            (HowEnded::Exited(0), Stage::Silent) if !others_joined => None,
+            (HowEnded::Exited(0), Stage::Silent) => {
+                Some(self.fail(rank, 1, format!("{how} without joining the others")))
+            }
+            (HowEnded::Exited(0), _) => Some(self.fail(rank, 1, format!("{how} without finalizing"))),
+            _ => Some(self.fail(rank, how.status(), how.to_string())),
+        };
+        self.say_goodbye();
+        failure
+    }
+
+    /// The next message to send, and to whom. `None` when there is none left.
+    pub fn poll_message(&mut self) -> Option<(u32, ToRank)> {
+        self.messages.pop_front()
+    }
+
+    /// From the first start to the last leave.
+    pub fn time_in_job(&self) -> Duration {
+        match (self.started, self.left) {
+            (Some(started), Some(left)) => left.saturating_duration_since(started),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Takes what each rank counted, indexed by rank. Empty for ranks that have not left.
+    pub fn take_traffic(&mut self) -> Vec<Vec<PeerTraffic>> {
+        self.ranks.iter_mut().map(|state| std::mem::take(&mut state.traffic)).collect()
+    }
+
+    fn handle_message(&mut self, rank: u32, message: FromRank, now: Instant) -> Result<Option<Failure>, Violation> {
+        let stage = self.ranks[rank as usize].stage;
+        match (message, stage) {
+            (FromRank::Join { version, .. }, Stage::Silent) => self.handle_join(rank, version, now),
+            (FromRank::Join { .. }, _) => Err(Violation::JoinedTwice),
+            // A rank may notice trouble at any time.
+            (FromRank::Abort { reason, status }, _) => {
+                let status = if status & 0xff == 0 { 1 } else { status & 0xff };
+                let failure = self.fail(rank, status, format!("aborted: {reason}"));
+                Ok(Some(Failure { has_reason: true, ..failure }))
+            }
+            (FromRank::Publish { card }, Stage::Joined) => self.handle_publish(rank, card).map(|()| None),
+            (FromRank::Fetch { node }, Stage::Joined) => self.handle_fetch(rank, node).map(|()| None),
+            (FromRank::Leave { traffic }, Stage::Joined) => {
+                self.ranks[rank as usize].stage = Stage::Left;
+                self.ranks[rank as usize].traffic = traffic;
+                self.left = Some(now);
+                self.say_goodbye();
+                Ok(None)
+            }
+            _ => Err(Violation::NotJoined),
+        }
+    }
+
+    fn handle_join(&mut self, rank: u32, version: u32, now: Instant) -> Result<Option<Failure>, Violation> {
+        if version != CONTROL_VERSION {
+            return Err(Violation::Version { theirs: version, ours: CONTROL_VERSION });
+        }
+        self.ranks[rank as usize].stage = Stage::Joined;
+        self.started.get_or_insert(now);
+        let start = Start {
+            version: CONTROL_VERSION,
+            job: self.job.number,
+            secret: self.job.secret.clone(),
+            rank,
+            node_of_rank: self.plan.node_of_rank.clone(),
+            ranks_on_machine: self.plan.ranks(),
+            processors: self.job.processors.clone(),
+            stats: self.job.stats,
+        };
+        self.messages.push_back((rank, ToRank::Start(Box::new(start))));
+        let dead = self.ranks.iter().zip(0..).filter_map(|(state, dead)| Some((dead, state.failed.clone()?)));
+        self.messages.extend(dead.map(|(dead, how)| (rank, ToRank::Died { rank: dead, how })));
+        // Someone who ended well without joining can never be part of this world.
+        let missed = self.ranks.iter().position(|state| state.missed && state.failed.is_none());
+        let how = || format!("{} without joining the others", HowEnded::Exited(0));
+        Ok(missed.map(|missed| self.fail(missed as u32, 1, how())))
+    }
+
+    fn handle_publish(&mut self, rank: u32, card: NodeCard) -> Result<(), Violation> {
+        let node = card.node;
+        let own = self.plan.node_of_rank[rank as usize] == node && self.plan.leader(node) == Some(rank);
+        if !own || self.cards[node as usize].is_some() {
+            return Err(Violation::WrongCard { node });
+        }
+        for waiting in std::mem::take(&mut self.waiting[node as usize]) {
+            self.messages.push_back((waiting, ToRank::Card { card: card.clone() }));
+        }
+        self.cards[node as usize] = Some(card);
+        Ok(())
+    }
+
+    fn handle_fetch(&mut self, rank: u32, node: u32) -> Result<(), Violation> {
+        match self.cards.get(node as usize) {
+            None => return Err(Violation::NoSuchNode { node, nodes: self.plan.nodes }),
+            Some(Some(card)) => self.messages.push_back((rank, ToRank::Card { card: card.clone() })),
+            Some(None) => self.waiting[node as usize].push(rank),
+        }
+        Ok(())
+    }
+
+    /// Marks a rank as failed and tells all others that are part of the job.
+    fn fail(&mut self, rank: u32, status: i32, how: String) -> Failure {
+        let failed = &mut self.ranks[rank as usize].failed;
+        if failed.is_none() {
+            *failed = Some(how.clone());
+            let present = |state: &RankState| matches!(state.stage, Stage::Joined | Stage::Left);
+            let others = self.ranks.iter().zip(0..).filter(|(state, other)| *other != rank && present(state));
+            let told = others.map(|(_, other)| (other, ToRank::Died { rank, how: how.clone() }));
+            self.messages.extend(told);
+        }
+        Failure { rank, status, how, has_reason: false }
+    }
+
+    /// Lets those who left go, once nobody is part of the job any more, and nobody may still join it.
+    fn say_goodbye(&mut self) {
+        if self.ranks.iter().any(|state| matches!(state.stage, Stage::Silent | Stage::Joined)) {
+            return;
+        }
+        for (state, rank) in self.ranks.iter_mut().zip(0..) {
+            if state.stage == Stage::Left && !state.said_goodbye {
+                state.said_goodbye = true;
+                self.messages.push_back((rank, ToRank::Goodbye));
+            }
+        }
+    }
+}
+
+/// The name of a signal, for those that end programs.
+pub fn signal_name(signal: i32) -> Option<&'static str> {
+    const NAMES: [(i32, &str); 19] = [
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (5, "SIGTRAP"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (10, "SIGUSR1"),
+        (11, "SIGSEGV"),
+        (12, "SIGUSR2"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+        (24, "SIGXCPU"),
+        (25, "SIGXFSZ"),
+        (30, "SIGPWR"),
+        (31, "SIGSYS"),
+    ];
+    NAMES.iter().find(|(number, _)| *number == signal).map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Pair {
+        rendezvous: Rendezvous,
+        now: Instant,
+    }
+
+    impl Pair {
+        fn new(ranks: u32, nodes: u32) -> Pair {
+            let plan = Plan::new(ranks, Some(nodes), None).unwrap();
+            let job = Job { number: 5, secret: "ab".to_owned(), processors: vec![0, 1], stats: true };
+            Pair { rendezvous: Rendezvous::new(plan, job), now: Instant::now() }
+        }
+
+        fn say(&mut self, rank: u32, message: &FromRank) -> Option<Failure> {
+            self.rendezvous.handle_line(rank, &serde_json::to_vec(message).unwrap(), self.now)
+        }
+
+        fn join(&mut self, rank: u32) -> Option<Failure> {
+            self.say(rank, &FromRank::Join { version: CONTROL_VERSION, pid: 1 })
+        }
+
+        fn join_all(&mut self) {
+            for rank in 0..self.rendezvous.plan.ranks() {
+                assert_eq!(self.join(rank), None);
+            }
+            self.drain();
+        }
+
+        fn leave(&mut self, rank: u32) -> Option<Failure> {
+            self.say(rank, &FromRank::Leave { traffic: vec![] })
+        }
+
+        fn end(&mut self, rank: u32, how: HowEnded) -> Option<Failure> {
+            self.rendezvous.handle_end(rank, how)
+        }
+
+        fn drain(&mut self) -> Vec<(u32, ToRank)> {
+            std::iter::from_fn(|| self.rendezvous.poll_message()).collect()
+        }
+    }
+
+    fn card(node: u32) -> NodeCard {
+        NodeCard { node, server_pid: 1, address: "127.0.0.1:1".to_owned(), door: "door".to_owned() }
+    }
+
+    #[test]
+    fn a_join_is_answered_with_who_and_where() {
+        let mut pair = Pair::new(3, 2);
+        assert_eq!(pair.join(2), None);
+        let messages = pair.drain();
+        let [(2, ToRank::Start(start))] = &messages[..] else { panic!("{messages:?}") };
+        assert_eq!((start.rank, start.job, start.ranks_on_machine), (2, 5, 3));
+        assert_eq!(start.node_of_rank, [0, 0, 1]);
+        assert!(start.stats);
+    }
+
+    #[test]
+    fn a_card_asked_for_early_comes_once_it_is_published() {
+        let mut pair = Pair::new(4, 2);
+        pair.join_all();
+        assert_eq!(pair.say(0, &FromRank::Fetch { node: 1 }), None);
+        assert_eq!(pair.drain(), []);
+        assert_eq!(pair.say(2, &FromRank::Publish { card: card(1) }), None);
+        assert_eq!(pair.drain(), [(0, ToRank::Card { card: card(1) })]);
+        assert_eq!(pair.say(3, &FromRank::Fetch { node: 1 }), None);
+        assert_eq!(pair.drain(), [(3, ToRank::Card { card: card(1) })]);
+    }
+
+    #[test]
+    fn only_the_leader_publishes_and_only_once() {
+        let mut pair = Pair::new(4, 2);
+        pair.join_all();
+        let wrong = [(1, 0), (0, 1), (3, 1), (0, 9)];
+        for (rank, node) in wrong {
+            let failure = pair.say(rank, &FromRank::Publish { card: card(node) }).unwrap();
+            assert_eq!((failure.rank, failure.status), (rank, 1));
+        }
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        assert_eq!(pair.say(0, &FromRank::Publish { card: card(0) }), None);
+        assert!(pair.say(0, &FromRank::Publish { card: card(0) }).is_some());
+    }
+
+    #[test]
+    fn goodbye_waits_for_the_last_one_to_leave() {
+        let mut pair = Pair::new(2, 1);
+        pair.join(0);
+        pair.leave(0);
+        assert!(pair.drain().iter().all(|(_, message)| *message != ToRank::Goodbye), "rank 1 may still join");
+        pair.join(1);
+        pair.drain();
+        pair.leave(1);
+        assert_eq!(pair.drain(), [(0, ToRank::Goodbye), (1, ToRank::Goodbye)]);
+        assert_eq!(pair.end(0, HowEnded::Exited(0)), None);
+        assert_eq!(pair.end(1, HowEnded::Exited(0)), None);
+        assert_eq!(pair.drain(), []);
+    }
+
+    #[test]
+    fn a_rank_that_is_killed_is_named_to_all_others_and_to_late_ones() {
+        let mut pair = Pair::new(4, 1);
+        for rank in 0..3 {
+            pair.join(rank);
+        }
+        pair.drain();
+        let failure = pair.end(1, HowEnded::Killed(9)).unwrap();
+        assert_eq!((failure.rank, failure.status), (1, 137));
+        assert_eq!(failure.how, "was killed by signal 9 (SIGKILL)");
+        let died = ToRank::Died { rank: 1, how: failure.how };
+        assert_eq!(pair.drain(), [(0, died.clone()), (2, died.clone())]);
+        pair.join(3);
+        assert_eq!(pair.drain()[1], (3, died));
+    }
+
+    #[test]
+    fn ending_well_without_finalizing_is_a_failure() {
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        let failure = pair.end(0, HowEnded::Exited(0)).unwrap();
+        assert_eq!((failure.status, failure.how.as_str()), (1, "exited with status 0 without finalizing"));
+    }
+
+    #[test]
+    fn ranks_that_never_join_may_end_but_not_once_others_joined() {
+        let mut pair = Pair::new(2, 1);
+        assert_eq!(pair.end(0, HowEnded::Exited(0)), None);
+        assert_eq!(pair.end(1, HowEnded::Exited(0)), None);
+        let mut pair = Pair::new(2, 1);
+        pair.join(0);
+        assert_eq!(pair.end(1, HowEnded::Exited(0)).map(|failure| failure.rank), Some(1));
+        let mut pair = Pair::new(2, 1);
+        assert_eq!(pair.end(1, HowEnded::Exited(0)), None);
+        assert_eq!(pair.join(0).map(|failure| (failure.rank, failure.status)), Some((1, 1)));
+        assert!(matches!(&pair.drain()[..], [(0, ToRank::Start(_)), (0, ToRank::Died { rank: 1, .. })]));
+    }
+
+    #[test]
+    fn an_abort_is_that_ranks_failure_and_its_end_is_no_second_one() {
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        let abort = FromRank::Abort { reason: "no memory".to_owned(), status: 256 };
+        let failure = pair.say(1, &abort).unwrap();
+        assert_eq!(failure, Failure { rank: 1, status: 1, how: "aborted: no memory".to_owned(), has_reason: true });
+        assert!(matches!(&pair.drain()[..], [(0, ToRank::Died { rank: 1, .. })]));
+        assert_eq!(pair.end(1, HowEnded::Exited(1)), None);
+        assert_eq!(pair.drain(), []);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_fails_the_rank_that_said_it() {
+        let mut pair = Pair::new(2, 1);
+        let now = pair.now;
+        assert_eq!(pair.rendezvous.handle_line(0, b"\xff{", now).unwrap().rank, 0);
+        let failure = pair.say(1, &FromRank::Join { version: 99, pid: 1 }).unwrap();
+        assert!(failure.how.contains("version 99"), "{}", failure.how);
+        let mut pair = Pair::new(1, 1);
+        assert!(pair.leave(0).is_some());
+        pair.join(0);
+        assert!(pair.join(0).is_some());
+        assert!(pair.say(0, &FromRank::Fetch { node: 1 }).is_some());
+    }
+
+    #[test]
+    fn a_rank_that_fails_after_leaving_fails_the_job_and_lets_the_others_go() {
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        pair.leave(0);
+        assert!(pair.end(1, HowEnded::Exited(3)).is_some());
+        let messages = pair.drain();
+        assert!(matches!(&messages[..], [(0, ToRank::Died { rank: 1, .. }), (0, ToRank::Goodbye)]), "{messages:?}");
+        assert_eq!(pair.end(0, HowEnded::Exited(7)).map(|failure| failure.status), Some(7));
+    }
+}

@@ -1,0 +1,349 @@
+//! The launcher's loop: starts the ranks and looks after them until the last one is gone.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Child, ChildStderr, ChildStdout};
+use std::time::{Duration, Instant};
+
+use longarm::bootstrap::control::ToRank;
+use longarm::topology;
+use rustix::process::{Pid, Signal};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::signal::unix::SignalKind;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::child::{self, Place, Started, Template};
+use super::ending::{Action, Cause, Ending};
+use super::output::{self, Console, Sink};
+use super::plan::Plan;
+use super::rendezvous::{Failure, Job, Rendezvous, signal_name};
+use super::watch::{Event, RankEvent, send_messages, watch_rank};
+use super::{RunError, While};
+use crate::cli::{Bind, RunArguments};
+use crate::stats::{self, Outcome};
+use crate::units;
+
+/// How many events may wait for the loop.
+const EVENTS_MAX: usize = 1024;
+/// How long an interrupted launcher waits for whoever reads its output.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// The loop's state.
+struct Supervisor<'a> {
+    arguments: &'a RunArguments,
+    plan: Plan,
+    console: Console,
+    rendezvous: Rendezvous,
+    ending: Ending,
+    ranks: Vec<Running>,
+    /// The first failure.
+    failure: Option<Failure>,
+    events: mpsc::Receiver<RankEvent>,
+    signals: mpsc::Receiver<i32>,
+    outputs: JoinSet<()>,
+    outputs_end: watch::Sender<bool>,
+    /// When `--timeout` ends the job.
+    timeout: Option<Instant>,
+}
+
+/// A rank, as long as the job lasts.
+struct Running {
+    process: Child,
+    messages: mpsc::UnboundedSender<ToRank>,
+    has_ended: bool,
+}
+
+/// Runs the job and returns what the launcher exits with.
+///
+/// # Errors
+/// When ranks cannot be started. Those that were are gone then.
+pub async fn supervise(arguments: &RunArguments, plan: Plan, template: &Template<'_>) -> Result<i32, RunError> {
+    let console = Console::open().while_doing("opening the outputs")?;
+    let signals = forward_signals().while_doing("listening to signals")?;
+    let processors = topology::processors_allowed();
+    let job = Job {
+        number: random().map(u64::from_le_bytes).while_doing("choosing the job's number")?,
+        secret: secret().while_doing("choosing the job's secret")?,
+        processors: processors.clone(),
+        stats: arguments.wants_stats(),
+    };
+    let (events_sender, events) = mpsc::channel(EVENTS_MAX);
+    let mut supervisor = Supervisor {
+        arguments,
+        console,
+        rendezvous: Rendezvous::new(plan.clone(), job),
+        plan,
+        ending: Ending::new(),
+        ranks: Vec::new(),
+        failure: None,
+        events,
+        signals,
+        outputs: JoinSet::new(),
+        outputs_end: watch::Sender::new(false),
+        timeout: arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+    };
+    let started = supervisor.start_all(template, &processors, &events_sender);
+    if let Err(error) = started {
+        supervisor.signal_all(Signal::KILL);
+        for rank in &mut supervisor.ranks {
+            let _ = rank.process.wait();
+        }
+        return Err(error);
+    }
+    supervisor.listen().await;
+    supervisor.signal_all(Signal::KILL);
+    Ok(supervisor.finish().await)
+}
+
+impl Supervisor<'_> {
+    fn start_all(
+        &mut self,
+        template: &Template<'_>,
+        processors: &[u32],
+        events: &mpsc::Sender<RankEvent>,
+    ) -> Result<(), RunError> {
+        let refused = |rank, source| RunError::Rank { rank, program: template.path.into(), source };
+        for (rank, node) in (0..).zip(self.plan.node_of_rank.clone()) {
+            let processor = match self.arguments.bind {
+                Bind::Core => Some(processors[rank as usize % processors.len()]),
+                Bind::None => None,
+            };
+            let place = Place { rank, node, processor, reads_stdin: rank == 0 };
+            let started = child::start_rank(template, place).map_err(|source| refused(rank, source))?;
+            tracing::debug!(rank, node, pid = started.process.id(), "started");
+            self.connect(rank, started, events.clone()).map_err(|source| refused(rank, source))?;
+        }
+        if let Some(stdin) = self.ranks[0].process.stdin.take() {
+            super::input::feed(stdin).map_err(|source| refused(0, source))?;
+        }
+        Ok(())
+    }
+
+    /// Starts the tasks that serve a rank.
+    fn connect(&mut self, rank: u32, started: Started, events: mpsc::Sender<RankEvent>) -> io::Result<()> {
+        let Started { mut process, pidfd, control } = started;
+        let outputs = (process.stdout.take(), process.stderr.take());
+        let (Some(stdout), Some(stderr)) = outputs else { unreachable!("every rank has pipes for its outputs") };
+        let (messages, messages_receiver) = mpsc::unbounded_channel();
+        // First of all, so that whatever fails from here on, the process is known and ended.
+        self.ranks.push(Running { process, messages, has_ended: false });
+        let (lines, replies) = UnixStream::from_std(control)?.into_split();
+        tokio::spawn(watch_rank(rank, pidfd, lines, events));
+        tokio::spawn(send_messages(replies, messages_receiver));
+        self.pass_outputs(rank, stdout, stderr)
+    }
+
+    fn pass_outputs(&mut self, rank: u32, stdout: ChildStdout, stderr: ChildStderr) -> io::Result<()> {
+        let tag = self.arguments.tag_output.then(|| format!("[{rank}] "));
+        let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
+        let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
+        let ended = self.outputs_end.subscribe();
+        self.outputs.spawn(output::pass_lines(stdout, self.console.stdout.clone(), tag.clone(), ended.clone()));
+        self.outputs.spawn(output::pass_lines(stderr, self.console.stderr.clone(), tag, ended));
+        Ok(())
+    }
+
+    /// Until the last rank has ended, or cannot be ended.
+    async fn listen(&mut self) {
+        while self.ranks.iter().any(|rank| !rank.has_ended) {
+            let deadline = [self.ending.deadline(), self.timeout].into_iter().flatten().min();
+            let action = tokio::select! {
+                Some((rank, event)) = self.events.recv() => self.handle_event(rank, event),
+                Some(signal) = self.signals.recv() => self.handle_signal(signal),
+                () = wait_until(deadline) => self.handle_time(Instant::now()),
+            };
+            while let Some((rank, message)) = self.rendezvous.poll_message() {
+                // A rank that has ended needs no message.
+                let _ = self.ranks[rank as usize].messages.send(message);
+            }
+            match action {
+                Action::Wait => {}
+                Action::Terminate => self.signal_all(Signal::TERM),
+                Action::Kill => self.signal_all(Signal::KILL),
+                Action::GiveUp => {
+                    self.console.say(&format!("{} cannot be killed; leaving", self.unfinished()));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn handle_event(&mut self, rank: u32, event: Event) -> Action {
+        let now = Instant::now();
+        let failure = match event {
+            Event::Line(line) => self.rendezvous.handle_line(rank, &line, now),
+            Event::Violation(violation) => Some(self.rendezvous.handle_violation(rank, &violation)),
+            Event::Ended(how) => {
+                tracing::debug!(rank, %how, "ended");
+                self.ranks[rank as usize].has_ended = true;
+                self.rendezvous.handle_end(rank, how)
+            }
+        };
+        failure.map_or(Action::Wait, |failure| self.handle_failure(failure, now))
+    }
+
+    fn handle_failure(&mut self, failure: Failure, now: Instant) -> Action {
+        // What we brought about ourselves is no news.
+        let is_news = !self.ending.is_forced();
+        let (first, action) = self.ending.handle_cause(Cause::Failure { status: failure.status }, now);
+        if first || (is_news && failure.has_reason) {
+            let node = self.plan.node_of_rank[failure.rank as usize];
+            let pid = self.ranks[failure.rank as usize].process.id();
+            let then = if first { "; ending the job" } else { "" };
+            self.console.say(&format!("rank {} (node {node}, pid {pid}) {}{then}", failure.rank, failure.how));
+        }
+        if first {
+            self.failure = Some(failure);
+        }
+        action
+    }
+
+    fn handle_signal(&mut self, signal: i32) -> Action {
+        let (first, action) = self.ending.handle_cause(Cause::Interrupted { signal }, Instant::now());
+        if first {
+            let name = signal_name(signal).unwrap_or("a signal");
+            self.console.say(&format!("interrupted by {name}; ending the job"));
+        }
+        action
+    }
+
+    fn handle_time(&mut self, now: Instant) -> Action {
+        if self.timeout.is_some_and(|timeout| timeout <= now) {
+            self.timeout = None;
+            let (first, action) = self.ending.handle_cause(Cause::Timeout, now);
+            if first {
+                let seconds = self.arguments.timeout.unwrap_or_default().as_secs_f64();
+                let unfinished = self.unfinished();
+                self.console
+                    .say(&format!("the job did not finish within {seconds} s: {unfinished} still running; ending it"));
+            }
+            return action;
+        }
+        self.ending.handle_deadline(now)
+    }
+
+    /// "rank 3" or "ranks 0-2, 5".
+    fn unfinished(&self) -> String {
+        let unfinished = self.ranks.iter().zip(0..).filter(|(rank, _)| !rank.has_ended);
+        let ranks: Vec<u32> = unfinished.map(|(_, rank)| rank).collect();
+        format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, units::ranges(&ranks))
+    }
+
+    /// Sends a signal to the process groups of all ranks, also of those that ended: something of theirs may be left.
+    fn signal_all(&self, signal: Signal) {
+        for rank in &self.ranks {
+            // Fails when the group is empty, which is what we want.
+            let _ = rustix::process::kill_process_group(Pid::from_child(&rank.process), signal);
+        }
+    }
+
+    /// Collects the processes that have ended. Only now their numbers may be used again.
+    fn bury(&mut self) {
+        for rank in &mut self.ranks {
+            let _ = rank.process.try_wait();
+        }
+    }
+
+    /// Passes on the last output, prints the statistics, and closes.
+    async fn finish(mut self) -> i32 {
+        self.bury();
+        self.outputs_end.send_replace(true);
+        let status = self.ending.status();
+        let is_patient = matches!(self.ending.cause(), None | Some(Cause::Failure { .. }));
+        let mut signals = self.signals;
+        let last_words = async {
+            while self.outputs.join_next().await.is_some() {}
+            if self.arguments.wants_stats() {
+                let outcome = Outcome { status, failure: self.failure.as_ref().map(Into::into) };
+                let time = self.rendezvous.time_in_job();
+                let report = stats::Report::new(&self.plan.node_of_rank, self.rendezvous.take_traffic(), time, outcome);
+                show(&report, self.arguments, &self.console.stdout, &self.console.stderr);
+            }
+            self.console.close().await;
+        };
+        tokio::select! {
+            () = last_words => {}
+            // Whoever reads our output may be slow on purpose, but not against the user's will.
+            Some(_) = signals.recv() => {}
+            () = tokio::time::sleep(FLUSH), if !is_patient => {}
+        }
+        status
+    }
+}
+
+/// Prints the statistics and writes the heat map.
+fn show(report: &stats::Report, arguments: &RunArguments, stdout: &Sink, stderr: &Sink) {
+    let default = || format!("longarm-stats-{}", std::process::id()).into();
+    let prefix = arguments.stats_file.clone().unwrap_or_else(default);
+    let files = stats::write_files(report, &prefix);
+    if arguments.json {
+        stdout.say(report.to_json(&files));
+    } else {
+        stderr.say(stats::table::render(report));
+    }
+    for file in files {
+        let path = file.path.display();
+        match file.error {
+            None if arguments.json => {}
+            None => stderr.say(format!("longarm: {} is in {path}\n", file.what)),
+            Some(error) => stderr.say(format!("longarm: {path} cannot be written: {error}\n")),
+        }
+    }
+}
+
+/// Turns the signals that end programs into numbers in a channel. Those that were ignored when the launcher started
+/// (nohup) stay ignored.
+fn forward_signals() -> io::Result<mpsc::Receiver<i32>> {
+    let (sender, receiver) = mpsc::channel(8);
+    let ignored = ignored_signals();
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let number = kind.as_raw_value();
+        if ignored & (1 << (number - 1)) != 0 {
+            continue;
+        }
+        let mut signal = tokio::signal::unix::signal(kind)?;
+        let sender = sender.clone();
+        tokio::spawn(async move { while signal.recv().await.is_some() && sender.send(number).await.is_ok() {} });
+    }
+    Ok(receiver)
+}
+
+/// One bit a signal, the lowest for signal 1.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// 256 random bits in hexadecimal.
+fn secret() -> io::Result<String> {
+    let bytes: [u8; 32] = random()?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn random<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes)
+}
+
+async fn wait_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_has_256_bits_and_is_never_the_same() {
+        let (one, other) = (secret().unwrap(), secret().unwrap());
+        assert_eq!((one.len(), other.len()), (64, 64));
+        assert_ne!(one, other);
+    }
+}
