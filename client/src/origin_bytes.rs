@@ -145,6 +145,14 @@ impl<'a> Lent<'a> {
         &self.completion
     }
 
+    /// The same right once more, for a face that hands it on by reference.
+    ///
+    /// It may outlive [`lend`]'s body only as a value that can no longer queue anything that is lent: its lifetime is
+    /// that of the memory, and the completion takes no more parts once it is complete.
+    pub fn again(&self) -> Lent<'a> {
+        Lent { completion: Arc::clone(&self.completion), lifetime: PhantomData }
+    }
+
     /// Bytes that operations under this completion read.
     pub fn source(&self, bytes: OriginBytes<'a>) -> Lender<'_> {
         let region = bytes.region();
@@ -168,11 +176,6 @@ pub struct Lender<'l> {
 }
 
 impl<'l> Lender<'l> {
-    /// What ends when every queue has let go.
-    pub(crate) fn completion(&self) -> &'l Arc<Completion> {
-        self.completion
-    }
-
     pub(crate) fn region(&self) -> RegionMut<'l> {
         self.region
     }

@@ -82,7 +82,17 @@ impl Client {
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
         let region = source.region().as_region();
-        self.start_write(Writing::Put, (window, rank), shapes, region, Some(source))
+        self.start_write(Writing::Put, (window, rank), shapes, region, Some(source))?;
+        self.leave_to_helper(rank);
+        Ok(())
+    }
+
+    /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
+    pub(crate) fn leave_to_helper(self: &Arc<Self>, rank: Rank) {
+        let endpoint = self.endpoint_if_open(self.layout.node_of(rank));
+        if endpoint.is_some_and(Endpoint::wants_write) {
+            self.hand_to_helper();
+        }
     }
 
     /// Blocking write of any kind.
@@ -95,7 +105,9 @@ impl Client {
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
         if source.len() <= self.eager_bytes || window.is_here(rank) {
-            return self.start_write(writing, (window, rank), shapes, source.region(), None);
+            self.start_write(writing, (window, rank), shapes, source.region(), None)?;
+            self.leave_to_helper(rank);
+            return Ok(());
         }
         let completion = Arc::new(Completion::new());
         let started = lend(Arc::clone(&completion), |lent| {

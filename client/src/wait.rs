@@ -231,12 +231,13 @@ impl Client {
                 if self.drive(drive, pace) {
                     return check();
                 }
-                if let Some(result) = check() {
-                    return Some(result);
-                }
                 let timeout = (!matches!(drive, Drive::Memory)).then(|| pace.nap());
-                bell.sleep(seen, timeout);
-                None
+                let mut result = None;
+                bell.sleep_unless(seen, timeout, || {
+                    result = check();
+                    result.is_some()
+                });
+                result
             }
         }
     }

@@ -8,16 +8,19 @@ use std::time::Instant;
 use longarm_memory::copy::copy;
 use longarm_memory::set_nontemporal_bytes_min;
 
-/// Nanoseconds of one call, the best of many short runs, so that others on the machine disturb little.
-fn best_ns(bytes: usize, mut call: impl FnMut()) -> f64 {
-    let calls = (2_000_000 / (bytes + 100)).max(2);
-    let mut best = f64::INFINITY;
-    for _ in 0..200.min(40_000_000_000 / (calls * bytes.max(100) * 20).max(1)).max(5) {
-        let start = Instant::now();
-        for _ in 0..calls {
-            call();
+/// Nanoseconds of one run of each, the best of many short ones that take turns, so that others on the machine disturb all
+/// alike and little.
+fn best_ns<const COUNT: usize>(bytes: usize, mut calls: [&mut dyn FnMut(usize); COUNT]) -> [f64; COUNT] {
+    let repeats = (1_000_000 / (bytes + 200)).max(2);
+    let turns = (2_000_000_000 / (repeats * (bytes + 200))).clamp(10, 400);
+    let mut best = [f64::INFINITY; COUNT];
+    for _ in 0..turns {
+        for (call, best) in calls.iter_mut().zip(&mut best) {
+            call(1); // What the one before left in the caches must not count.
+            let start = Instant::now();
+            call(repeats);
+            *best = best.min(start.elapsed().as_secs_f64() * 1e9 / repeats as f64);
         }
-        best = best.min(start.elapsed().as_secs_f64() * 1e9 / calls as f64);
     }
     best
 }
@@ -29,19 +32,21 @@ fn main() {
         let source = vec![7u8; bytes];
         let mut target = vec![0u8; bytes];
         let (from, to) = (source.as_ptr(), target.as_mut_ptr());
-        let ours = |minimum: usize| {
+        let ours = |minimum: usize, repeats: usize| {
             set_nontemporal_bytes_min(minimum);
-            best_ns(bytes, || {
+            for _ in 0..repeats {
                 // SAFETY: two separate buffers of this many bytes.
                 unsafe { copy(black_box(to), black_box(from), black_box(bytes)) }
-            })
+            }
         };
-        let cached = ours(usize::MAX);
-        let uncached = if bytes >= 1 << 16 { ours(0) } else { f64::NAN };
-        let libc = best_ns(bytes, || {
-            // SAFETY: two separate buffers of this many bytes.
-            unsafe { libc::memcpy(black_box(to).cast(), black_box(from).cast(), black_box(bytes)) };
-        });
+        let libc = |repeats: usize| {
+            for _ in 0..repeats {
+                // SAFETY: two separate buffers of this many bytes.
+                unsafe { libc::memcpy(black_box(to).cast(), black_box(from).cast(), black_box(bytes)) };
+            }
+        };
+        let [cached, libc, uncached] =
+            best_ns(bytes, [&mut |repeats| ours(usize::MAX, repeats), &mut { libc }, &mut |repeats| ours(0, repeats)]);
         println!(
             "{bytes:>10} {cached:>12.1} {libc:>12.1} {:>8.2} {uncached:>12.1} {:>8.2}",
             libc / cached,

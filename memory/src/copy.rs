@@ -6,7 +6,8 @@
 //!   ..16       two overlapping loads, then two overlapping stores
 //!   ..128      up to eight 16-byte loads, then the stores
 //!   more       32-byte (16-byte without AVX) loops, forwards or backwards, with an aligned target
-//!   huge       the forward loop with stores that pass by the caches, then a store fence
+//!   512 KiB..  the string instruction, if the two sides do not overlap
+//!   if asked   the forward loop with stores that pass by the caches, then a store fence
 //! ```
 //!
 //! The code is inline assembly, so the compiler neither sees nor assumes anything about the bytes: memory that another
@@ -18,8 +19,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Copies at least this long pass by the caches unless [`set_nontemporal_bytes_min`] says otherwise.
-pub const NONTEMPORAL_BYTES_MIN_DEFAULT: usize = 16 << 20;
+/// From how many bytes on copies pass by the caches before [`set_nontemporal_bytes_min`] was called: never. Whether that
+/// pays depends on the caches and on who reads the bytes next; only who knows both should ask for it.
+pub const NONTEMPORAL_BYTES_MIN_DEFAULT: usize = usize::MAX;
 
 static NONTEMPORAL_BYTES_MIN: AtomicUsize = AtomicUsize::new(NONTEMPORAL_BYTES_MIN_DEFAULT);
 
@@ -71,6 +73,9 @@ mod tests {
 
     const LENGTHS_SMALL: std::ops::Range<usize> = 0..600;
 
+    /// Held by tests whose path depends on the one threshold of the process.
+    static THRESHOLD: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
     fn pattern(bytes: usize) -> Vec<u8> {
         (0..bytes).map(|index| (index * 131 + index / 251 + 7) as u8).collect()
     }
@@ -115,7 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn long_copies_are_right_with_and_without_the_caches() {
+    fn long_copies_are_right_separate_and_overlapping() {
+        let _threshold = THRESHOLD.lock();
         let lengths: &[usize] = if cfg!(miri) { &[4097] } else { &[4096, 65_535, 65_536, 1 << 20, (1 << 20) + 77] };
         for &len in lengths {
             for (to_margin, from_margin) in [(0, 0), (1, 0), (0, 9), (31, 33)] {
@@ -130,6 +136,7 @@ mod tests {
 
     #[test]
     fn copies_that_pass_by_the_caches_are_right() {
+        let _threshold = THRESHOLD.lock();
         let len = if cfg!(miri) { 3000 } else { 300_001 };
         set_nontemporal_bytes_min(2048);
         for (to_margin, from_margin) in [(0, 0), (1, 0), (0, 9), (31, 33)] {

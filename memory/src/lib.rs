@@ -8,9 +8,11 @@
 //! It refuses to know what the bytes mean, who else writes them, or when: those are the callers' matters.
 
 pub mod copy;
+mod descriptor;
 pub mod io;
 pub mod region;
 
 pub use copy::{nontemporal_bytes_min, set_nontemporal_bytes_min};
+pub use descriptor::adopt_descriptor;
 pub use io::{REGIONS_MAX, receive, send};
 pub use region::{Region, RegionMut};

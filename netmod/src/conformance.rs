@@ -104,12 +104,12 @@ fn many_and_empty_regions_are_one_stream(netmod: &dyn Netmod) {
             progress += bytes;
         }
         let mut rest = &mut received[received_bytes..];
-        let mut regions = Vec::new();
+        let mut regions: Vec<_> = (0..150).map(|_| RegionMut::from_slice(&mut [])).collect();
         for length in lengths.iter().rev() {
             let cut = (*length).min(rest.len());
             let (region, behind) = rest.split_at_mut(cut);
             regions.push(RegionMut::from_slice(region));
-            // An empty region in the front, the middle and at the end.
+            // Empty regions in the middle and at the end, too.
             regions.push(RegionMut::from_slice(&mut []));
             rest = behind;
         }
@@ -203,6 +203,8 @@ fn a_close_is_seen_after_all_bytes(netmod: &dyn Netmod) {
             }
             assert_eq!(first_error(&mut *other), LinkError::Closed, "an orderly close is the end of the stream");
             assert_eq!(first_error(&mut *other), LinkError::Closed, "the end of the stream stays the end");
+            let empty = other.receive(&[RegionMut::from_slice(&mut [])]);
+            assert_eq!(empty, Ok(0), "a receive without room moves nothing, even at the end of the stream");
         }
     }
 }

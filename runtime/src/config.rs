@@ -207,7 +207,7 @@ const VARIABLES: [Variable; 14] = [
     Variable {
         name: "LONGARM_SPIN_US",
         unit: "microseconds",
-        meaning: "how long a waiting thread spins before it sleeps",
+        meaning: "how long a waiting thread spins before it sleeps; by default 0 where ranks share processors",
         slot: Slot::Number { field: |config| &mut config.spin_us, min: 0, max: 1_000_000 },
     },
     Variable {

@@ -1,5 +1,58 @@
-//! One-sided communication: read, write and update another process's memory without asking it.
+//! One-sided communication: a rank reads, writes and updates the memory of another rank while that rank computes.
+//!
+//! ```
+//! use longarm::Update;
+//!
+//! let world = longarm::init()?; // a rank of `longarm run -n P`, or a world of one
+//! let window = world.allocate_collective::<f64>(100)?; // 100 elements at every rank
+//! for rank in 0..world.size() {
+//!     window.accumulate(rank, 0, Update::Sum, &[1.0])?; // nobody has to help
+//! }
+//! world.barrier_collective()?;
+//! assert_eq!(window.get_one(world.rank(), 0)?, f64::from(world.size()));
+//! world.finalize()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`World`] and [`Group`]: who takes part; collectives, quiet and fence.
+//! - [`Window`]: memory of all ranks; put, get, accumulate, read-modify-write, signals.
+//! - [`Handle`], [`World::scope`]: the same without waiting.
+//! - [`Mutexes`], [`Heap`], [`Message`]: locks, symmetric memory, code that runs elsewhere.
+//!
+//! Ranks of one node share memory: a put is a store. Ranks of other nodes are reached through the server thread of
+//! their node. Nothing in a program depends on which it is.
+#![forbid(unsafe_code)]
 
 pub mod bootstrap;
+pub mod collective;
 pub mod config;
+mod element;
+mod error;
+mod group;
+mod handle;
+mod heap;
+mod message;
+mod mutex;
+mod patch;
+mod scope;
 pub mod topology;
+mod window;
+mod world;
+
+pub use element::{Complex32, Complex64, Element, Number, Reduction, Word};
+pub use error::{
+    CollectiveError, InitError, Lost, LostHow, MessageError, MutexError, Operation, RmwError, TransferError,
+    WaitError, WindowError,
+};
+pub use group::Group;
+pub use handle::{Handle, wait_all, wait_any, wait_some};
+pub use heap::{HEAP_ALIGNMENT, Heap, HeapBlock, HeapError};
+pub use message::Message;
+pub use mutex::{MutexGuard, Mutexes};
+pub use patch::{DIMENSIONS_MAX, Patch, Segment};
+pub use scope::Scope;
+pub use window::{Compare, Update, Window};
+pub use world::{World, init};
+
+/// The numbers that errors speak of.
+pub use longarm_proto::{Generation, NodeId, Rank, Refusal, WindowId};

@@ -212,7 +212,7 @@ impl Connection {
         match sink {
             Sink::Put { place, cursor, .. } => self.input.drain_into(place, cursor),
             Sink::Accumulate { place, cursor, kernel, scale } => {
-                drain_accumulate(&mut self.input, shared, place, cursor, (*kernel, *scale, self.peer.rank));
+                drain_accumulate(&mut self.input, shared, place, cursor, (*kernel, *scale));
             }
             Sink::Message { local, total, remaining } => {
                 self.stalled = !drain_message(&mut self.input, shared, self.peer.rank, (*local, *total), remaining);
@@ -243,7 +243,7 @@ fn drain_accumulate(
     shared: &Shared,
     place: &Place,
     cursor: &mut Cursor,
-    (kernel, scale, who): (Kernel, Scale, Rank),
+    (kernel, scale): (Kernel, Scale),
 ) {
     let window = place.window();
     let element_bytes = kernel.element().bytes() as u64;
@@ -255,7 +255,7 @@ fn drain_accumulate(
         }
         let source = Region::from_slice(input.take(bytes as usize).expect("as much as is ready"));
         window
-            .accumulate(run.offset, kernel, scale, source, &shared.node.stripes(), who)
+            .accumulate(run.offset, kernel, scale, source, &shared.node.stripes(), shared.host)
             .expect("checked when the accumulate was taken up");
         cursor.advance(bytes);
     }

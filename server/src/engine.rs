@@ -110,6 +110,7 @@ impl Engine {
         {
             poller.add(descriptor, LISTENER, Interest::READABLE)?;
         }
+        let host = *options.ranks.first().expect("a node has a rank, which hosts its server");
         let local_of_rank = options.ranks.iter().zip(0..).map(|(rank, local)| (*rank, local)).collect();
         Ok(Engine {
             shared: Shared {
@@ -117,6 +118,7 @@ impl Engine {
                 node: options.segment,
                 local_of_rank,
                 locks: Locks::default(),
+                host,
             },
             poller,
             ready: Vec::new(),

@@ -70,7 +70,7 @@ impl Windows {
     }
 
     /// Everything about a request's target that can be wrong, except the offsets.
-    pub fn resolve(&self, target: &WindowRef) -> Result<Place, Refusal> {
+    pub(crate) fn resolve(&self, target: &WindowRef) -> Result<Place, Refusal> {
         let entry = match self.live.get(&target.window) {
             Some(entry) => entry,
             None => return Err(self.get(target.window, target.generation).err().unwrap_or(Refusal::UnknownWindow)),

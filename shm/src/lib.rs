@@ -47,7 +47,7 @@ pub use self::{
     amo::AmoError,
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead},
     counters::{CounterKind, Counters},
-    layout::{Full, NodeSegment, Popped, Producer},
+    layout::{Full, LOCAL_RANKS_MAX, NodeSegment, Popped, Producer},
     segment::{OutsideSegment, Segment, SegmentError},
     window::{NodeWindow, OutsideWindow, Window},
 };

@@ -138,11 +138,21 @@ fn the_other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let here = Node::attach();
     match role.as_str() {
-        "push" => (0..).for_each(|number| {
-            while !here.push(1, 0, number) {
+        "push" => {
+            let mut number = 0;
+            loop {
+                if here.push(1, 0, number) {
+                    number += 1;
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        "pop" => loop {
+            if here.pop(1).is_err() {
                 std::thread::yield_now();
             }
-        }),
+        },
         "echo" => {
             for number in 0..ECHOES {
                 let answer = loop {
@@ -234,6 +244,25 @@ fn a_sender_killed_while_it_pushes_leaves_an_inbox_that_others_go_on_using() {
             assert_eq!(here.pop(0), Ok((2, number)));
         }
         assert!(here.node.inbox_is_empty(0));
+    }
+}
+
+#[test]
+fn a_receiver_killed_while_it_pops_gives_all_cells_but_one_back_to_their_owner() {
+    for round in 0..30 {
+        let here = Node::create();
+        let mut other = here.start("pop");
+        let mut wanted = 300 + 17 * round;
+        other.wait_until(|| {
+            wanted -= i32::from(here.push(0, 1, 0));
+            wanted == 0
+        });
+        other.kill();
+        here.node.take_over(1);
+        while here.pop(1).is_ok() {}
+        assert_eq!(here.pop(1), Err(Popped::Empty));
+        let free = (0..).take_while(|&number| here.push(0, 2, number)).count();
+        assert!(free as u32 >= CELLS_PER_RANK - 1, "{free} cells are free");
     }
 }
 

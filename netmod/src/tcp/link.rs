@@ -22,17 +22,17 @@ impl TcpLink {
 
 impl Link for TcpLink {
     fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
-        // One call takes a bounded number of regions. Empty ones at the front could fill it and look like a full
-        // socket, or like the end of the stream below.
-        let Some(first) = regions.iter().position(|region| !region.is_empty()) else { return Ok(0) };
-        moved(longarm_memory::send(self.socket.as_fd(), &regions[first..]))
+        moved(longarm_memory::send(self.socket.as_fd(), regions))
     }
 
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
-        let Some(first) = regions.iter().position(|region| !region.is_empty()) else { return Ok(0) };
-        match longarm_memory::receive(self.socket.as_fd(), &regions[first..]) {
+        if regions.iter().all(|region| region.is_empty()) {
+            // Nothing can come, and that must not look like the end of the stream.
+            return Ok(0);
+        }
+        match longarm_memory::receive(self.socket.as_fd(), regions) {
             // There was room, so no bytes means that none will come.
-            Ok(0) if first > 99 => Err(LinkError::Closed),
+            Ok(0) => Err(LinkError::Closed),
             other => moved(other),
         }
     }
@@ -49,8 +49,6 @@ impl Link for TcpLink {
 fn moved(result: io::Result<usize>) -> Result<usize, LinkError> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-        // Non-blocking calls are hardly ever interrupted; to the caller it is the same as nothing moved.
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
         other => Ok(other?),
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) node: Arc<NodeSegment>,
     pub(crate) local_of_rank: HashMap<Rank, u32>,
     pub(crate) locks: Locks,
+    /// The rank whose process this is: it holds the stripe locks that the server takes.
+    pub(crate) host: Rank,
 }
 
 impl Shared {

@@ -56,7 +56,7 @@ pub enum Command {
 
 /// Arguments of `longarm run`.
 #[derive(Args, Debug)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = RUN_EXAMPLES, override_usage = "longarm run -n <P> [OPTIONS] [--] PROGRAM [ARGS]...")]
 pub struct RunArguments {
     /// How many ranks to start
     #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
@@ -70,14 +70,18 @@ pub struct RunArguments {
     /// Whether to bind each rank to one processor
     #[arg(long, value_enum, default_value_t = Bind::None)]
     pub bind: Bind,
-    /// Begin each line of output with "[rank] "
-    #[arg(long)]
+    /// Whether each line of output begins with its rank.
+    #[arg(long, help = "Begin each line of output with \"[rank] \"")]
     pub tag_output: bool,
     /// Show operations, bytes and a traffic matrix at the end, and write a heat map
     #[arg(long)]
     pub stats: bool,
-    /// Write the heat map to PREFIX-traffic.svg; implies --stats [default: longarm-stats-<pid>]
-    #[arg(long, value_name = "PREFIX")]
+    /// Where the heat map is written.
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        help = "Write the heat map to PREFIX-traffic.svg; implies --stats [default: longarm-stats-<pid>]"
+    )]
     pub stats_file: Option<OsString>,
     /// Print the statistics as one JSON object on stdout, after the job's own output; implies --stats
     #[arg(long)]
@@ -86,7 +90,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<Duration>,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM [ARGS]", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 

@@ -131,8 +131,8 @@ struct RankState {
     stage: Stage,
     /// Set when the process ended before it joined.
     missed: bool,
-    /// How it failed, for those who join later.
-    failed: Option<String>,
+    /// Whether it failed.
+    failed: bool,
     traffic: Vec<PeerTraffic>,
     said_goodbye: bool,
 }
@@ -147,6 +147,8 @@ pub struct Rendezvous {
     /// Who waits for the card of each node.
     waiting: Vec<Vec<u32>>,
     messages: VecDeque<(u32, ToRank)>,
+    /// Who failed and how, in this order, for those who join later: the first is the cause of the others.
+    failures: Vec<(u32, String)>,
     started: Option<Instant>,
     left: Option<Instant>,
 }
@@ -157,7 +159,7 @@ impl Rendezvous {
         let silent = || RankState {
             stage: Stage::Silent,
             missed: false,
-            failed: None,
+            failed: false,
             traffic: Vec::new(),
             said_goodbye: false,
         };
@@ -166,6 +168,7 @@ impl Rendezvous {
             cards: vec![None; plan.nodes as usize],
             waiting: vec![Vec::new(); plan.nodes as usize],
             messages: VecDeque::new(),
+            failures: Vec::new(),
             started: None,
             left: None,
             plan,
@@ -193,7 +196,7 @@ impl Rendezvous {
         let state = &mut self.ranks[rank as usize];
         let before = std::mem::replace(&mut state.stage, Stage::Ended);
         state.missed = before == Stage::Silent;
-        if state.failed.is_some() {
+        if state.failed {
             // It said why before it went.
             self.say_goodbye();
             return None;
@@ -270,10 +273,10 @@ impl Rendezvous {
             stats: self.job.stats,
         };
         self.messages.push_back((rank, ToRank::Start(Box::new(start))));
-        let dead = self.ranks.iter().zip(0..).filter_map(|(state, dead)| Some((dead, state.failed.clone()?)));
+        let dead = self.failures.iter().cloned();
         self.messages.extend(dead.map(|(dead, how)| (rank, ToRank::Died { rank: dead, how })));
         // Someone who ended well without joining can never be part of this world.
-        let missed = self.ranks.iter().position(|state| state.missed && state.failed.is_none());
+        let missed = self.ranks.iter().position(|state| state.missed && !state.failed);
         let how = || format!("{} without joining the others", HowEnded::Exited(0));
         Ok(missed.map(|missed| self.fail(missed as u32, 1, how())))
     }
@@ -302,9 +305,9 @@ impl Rendezvous {
 
     /// Marks a rank as failed and tells all others that are part of the job.
     fn fail(&mut self, rank: u32, status: i32, how: String) -> Failure {
-        let failed = &mut self.ranks[rank as usize].failed;
-        if failed.is_none() {
-            *failed = Some(how.clone());
+        let was_failed = std::mem::replace(&mut self.ranks[rank as usize].failed, true);
+        if !was_failed {
+            self.failures.push((rank, how.clone()));
             let present = |state: &RankState| matches!(state.stage, Stage::Joined | Stage::Left);
             let others = self.ranks.iter().zip(0..).filter(|(state, other)| *other != rank && present(state));
             let told = others.map(|(_, other)| (other, ToRank::Died { rank, how: how.clone() }));
@@ -468,6 +471,16 @@ mod tests {
         assert_eq!(pair.drain(), [(0, died.clone()), (2, died.clone())]);
         pair.join(3);
         assert_eq!(pair.drain()[1], (3, died));
+    }
+
+    #[test]
+    fn a_late_rank_hears_of_deaths_in_the_order_in_which_they_happened() {
+        let mut pair = Pair::new(3, 1);
+        pair.end(1, HowEnded::Killed(9));
+        pair.end(0, HowEnded::Exited(1));
+        pair.join(2);
+        let died = |message| if let (2, ToRank::Died { rank, .. }) = message { Some(rank) } else { None };
+        assert_eq!(pair.drain().into_iter().filter_map(died).collect::<Vec<_>>(), [1, 0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The report as tables that people read.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment, Table, TableComponent, presets};
 
 use super::{MATRIX_RANKS_MAX, Matrix, Report};
 use crate::units;
@@ -24,9 +24,9 @@ pub fn render(report: &Report) -> String {
 }
 
 fn kinds(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["kind", "operations", "bytes", "bytes each", "operations/s", "bytes/s"].map(right));
+    let mut table = ruled_table();
+    let counted = ["operations", "bytes", "bytes each", "operations/s", "bytes/s"].map(right);
+    table.set_header(std::iter::once(Cell::new("kind")).chain(counted));
     for kind in report.kinds.iter().filter(|kind| kind.operations > 0) {
         table.add_row([
             Cell::new(kind.kind),
@@ -42,8 +42,7 @@ fn kinds(report: &Report) -> String {
 
 fn traffic(matrix: &Matrix) -> String {
     let unit = matrix.unit;
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    let mut table = ruled_table();
     let columns = (0..matrix.bytes.len()).map(|column| right(format!("{unit} {column}")));
     table.set_header(std::iter::once(Cell::new("from \\ to")).chain(columns));
     for (row, bytes) in matrix.bytes.iter().enumerate() {
@@ -52,6 +51,14 @@ fn traffic(matrix: &Matrix) -> String {
         table.add_row(std::iter::once(Cell::new(format!("{unit} {row}"))).chain(cells));
     }
     format!("bytes between {unit}s (row: who asked; column: whose memory)\n{table}\n")
+}
+
+/// Rules above, below and under the header, none between rows.
+fn ruled_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
+    table
 }
 
 fn right(content: impl ToString) -> Cell {

@@ -1,0 +1,154 @@
+//! A rank's side of the conversation with its launcher.
+//!
+//! One thread reads: it notes deaths, hands cards to those who asked, and ends the process when the launcher is gone.
+//! A process that nobody launched has no launcher and is a world of one.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
+use crate::error::InitError;
+
+/// What is called with a rank that died and how.
+type OnDeath = Box<dyn Fn(u32, &str) + Send>;
+
+#[derive(Default)]
+struct Heard {
+    cards: HashMap<u32, NodeCard>,
+    goodbye: bool,
+    died: Vec<(u32, String)>,
+    on_death: Option<OnDeath>,
+}
+
+/// See the module.
+pub(crate) struct Launcher {
+    writer: Mutex<UnixStream>,
+    heard: Mutex<Heard>,
+    changed: Condvar,
+}
+
+impl Launcher {
+    /// The launcher that started this process, if one did, and what it says of the job.
+    pub(crate) fn find() -> Result<Option<(Arc<Launcher>, Start)>, InitError> {
+        let Some(number) = std::env::var_os(CONTROL_FD_VARIABLE) else { return Ok(None) };
+        let number = number.to_str().and_then(|number| number.parse().ok());
+        let number = number.ok_or(InitError::BadControlVariable)?;
+        let socket: OwnedFd = longarm_memory::adopt_descriptor(number).map_err(|_| InitError::BadControlVariable)?;
+        let stream = UnixStream::from(socket);
+        let mut reader = BufReader::new(stream.try_clone().map_err(InitError::Launcher)?);
+        let launcher = Arc::new(Launcher {
+            writer: Mutex::new(stream),
+            heard: Mutex::new(Heard::default()),
+            changed: Condvar::new(),
+        });
+        launcher.say(&FromRank::Join { version: CONTROL_VERSION, pid: std::process::id() })?;
+        let start = match read(&mut reader)? {
+            ToRank::Start(start) if start.version == CONTROL_VERSION => *start,
+            ToRank::Start(start) => return Err(InitError::LauncherVersion { found: start.version }),
+            _ => return Err(InitError::LauncherGarbled),
+        };
+        let listener = Arc::clone(&launcher);
+        std::thread::Builder::new()
+            .name("longarm-control".into())
+            .spawn(move || listener.listen(reader))
+            .map_err(InitError::Launcher)?;
+        Ok(Some((launcher, start)))
+    }
+
+    /// From now on `on_death` hears of every death, those before included.
+    pub(crate) fn watch_deaths(&self, on_death: impl Fn(u32, &str) + Send + 'static) {
+        let mut heard = self.heard.lock();
+        for (rank, how) in &heard.died {
+            on_death(*rank, how);
+        }
+        heard.on_death = Some(Box::new(on_death));
+    }
+
+    /// Tells how this rank's node is reached.
+    pub(crate) fn publish(&self, card: NodeCard) -> Result<(), InitError> {
+        self.say(&FromRank::Publish { card })
+    }
+
+    /// The card of a node, as soon as it is known. A death meanwhile is an error: its host may be the one.
+    pub(crate) fn card(&self, node: u32) -> Result<NodeCard, InitError> {
+        let mut heard = self.heard.lock();
+        if let Some(card) = heard.cards.get(&node) {
+            return Ok(card.clone());
+        }
+        self.say(&FromRank::Fetch { node })?;
+        loop {
+            if let Some(card) = heard.cards.get(&node) {
+                return Ok(card.clone());
+            }
+            if let Some((rank, how)) = heard.died.first() {
+                return Err(InitError::Died { rank: *rank, how: how.clone() });
+            }
+            self.changed.wait(&mut heard);
+        }
+    }
+
+    /// Says that this rank ends well, and waits until all do, or one has died.
+    pub(crate) fn leave(&self, traffic: Vec<PeerTraffic>) {
+        if self.say(&FromRank::Leave { traffic }).is_err() {
+            return;
+        }
+        let mut heard = self.heard.lock();
+        while !heard.goodbye && heard.died.is_empty() {
+            self.changed.wait(&mut heard);
+        }
+    }
+
+    /// Ends the job: this rank cannot go on.
+    pub(crate) fn abort(&self, reason: &str, status: i32) {
+        let _ = self.say(&FromRank::Abort { reason: reason.to_owned(), status });
+    }
+
+    fn say(&self, message: &FromRank) -> Result<(), InitError> {
+        let mut line = serde_json::to_vec(message).map_err(|_| InitError::LauncherGarbled)?;
+        line.push(b'\n');
+        self.writer.lock().write_all(&line).map_err(InitError::Launcher)
+    }
+
+    fn listen(&self, mut reader: BufReader<UnixStream>) {
+        loop {
+            let message = match read(&mut reader) {
+                Ok(message) => message,
+                // Without a launcher nobody would end this process: it ends itself. After goodbye that is normal.
+                Err(_) if self.heard.lock().goodbye => return,
+                Err(_) => {
+                    eprintln!("longarm: the launcher is gone, this rank ends");
+                    std::process::exit(1);
+                }
+            };
+            let mut heard = self.heard.lock();
+            match message {
+                ToRank::Card { card } => {
+                    heard.cards.insert(card.node, card);
+                }
+                ToRank::Died { rank, how } => {
+                    if let Some(on_death) = &heard.on_death {
+                        on_death(rank, &how);
+                    }
+                    heard.died.push((rank, how));
+                }
+                ToRank::Goodbye => heard.goodbye = true,
+                ToRank::Start(_) => tracing::warn!("the launcher started this rank twice"),
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+fn read(reader: &mut BufReader<UnixStream>) -> Result<ToRank, InitError> {
+    let mut line = String::new();
+    let bytes = reader.read_line(&mut line).map_err(InitError::Launcher)?;
+    if bytes == 0 {
+        return Err(InitError::Launcher(std::io::ErrorKind::UnexpectedEof.into()));
+    }
+    serde_json::from_str(&line).map_err(|_| InitError::LauncherGarbled)
+}

@@ -1,0 +1,190 @@
+//! This process's place on its node: the shared segment, the door, and the server if it is hosted here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_client::{Assist, AssistTurn, Dial, Layout, LostHow};
+use longarm_netmod::{Link, Netmod, Tcp, TcpOptions};
+use longarm_proto::{Identity, JobId, NodeId, Secret};
+use longarm_server::door::{Door, DoorError, DoorRequest, door_name};
+use longarm_server::{Assistant, Engine, EngineOptions, Server};
+use longarm_shm::NodeSegment;
+use parking_lot::Mutex;
+
+use super::Launcher;
+use super::control::NodeCard;
+use crate::config::Config;
+use crate::error::InitError;
+
+/// What a node is made of.
+pub(crate) struct NodeOptions<'a> {
+    pub(crate) job: JobId,
+    pub(crate) secret: Secret,
+    pub(crate) layout: &'a Layout,
+    pub(crate) config: &'a Config,
+    pub(crate) launcher: Option<&'a Arc<Launcher>>,
+    /// The processors of the job: the server's thread may use all of them, whatever this rank is bound to.
+    pub(crate) processors: &'a [u32],
+}
+
+/// See the module.
+pub(crate) struct Node {
+    pub(crate) segment: Arc<NodeSegment>,
+    door_name: String,
+    door: Mutex<Option<Door>>,
+    hosted: Option<Hosted>,
+}
+
+struct Hosted {
+    server: Arc<Server>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Node {
+    /// Hosts the node's server if this rank is its lowest, else finds it.
+    pub(crate) fn join(options: &NodeOptions<'_>) -> Result<Node, InitError> {
+        let layout = options.layout;
+        if layout.server_host(layout.my_node()) == layout.me() { host(options) } else { visit(options) }
+    }
+
+    /// Asks at the node's door.
+    pub(crate) fn ask(&self, request: &DoorRequest) -> Result<Option<std::os::fd::OwnedFd>, DoorError> {
+        let mut door = self.door.lock();
+        if door.is_none() {
+            *door = Some(Door::connect(&self.door_name)?);
+        }
+        door.as_ref().expect("connected just now").call(request)
+    }
+
+    /// The server, if it is hosted here, for threads that wait.
+    pub(crate) fn assist(&self) -> Option<Arc<dyn Assist>> {
+        let server = Arc::clone(&self.hosted.as_ref()?.server);
+        Some(Arc::new(ServerHere(server)))
+    }
+
+    /// Ends the server's thread, if it is hosted here.
+    pub(crate) fn stop(&self) {
+        let Some(hosted) = &self.hosted else { return };
+        hosted.server.stop();
+        if let Some(thread) = hosted.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the server's thread has panicked");
+        }
+    }
+}
+
+fn host(options: &NodeOptions<'_>) -> Result<Node, InitError> {
+    let layout = options.layout;
+    let node = layout.my_node();
+    let ranks = layout.ranks_of(node);
+    let segment = Arc::new(NodeSegment::create(options.job, layout.rank_count(), ranks.len() as u32)?);
+    let listener =
+        if layout.node_count() > 1 { Some(tcp(options.config).listen().map_err(InitError::Listen)?) } else { None };
+    let address = listener.as_ref().map_or_else(String::new, |listener| listener.address().to_owned());
+    let door = door_name(options.job, node);
+    let engine = Engine::new(EngineOptions {
+        job: options.job,
+        secret: options.secret.clone(),
+        node,
+        ranks: ranks.to_vec(),
+        segment: Arc::clone(&segment),
+        listener,
+        door: door.clone(),
+        half_open_max: options.config.half_open_max as usize,
+        handshake_timeout_ms: options.config.handshake_timeout_ms,
+    })?;
+    let server = Arc::new(Server::new(engine, 0)?);
+    let thread = start_thread(&server, options.processors)?;
+    if let Some(launcher) = options.launcher {
+        let server_pid = std::process::id();
+        launcher.publish(NodeCard { node: node.0, server_pid, address, door: door.clone() })?;
+    }
+    let hosted = Some(Hosted { server, thread: Mutex::new(Some(thread)) });
+    Ok(Node { segment, door_name: door, door: Mutex::new(None), hosted })
+}
+
+fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread::JoinHandle<()>, InitError> {
+    let server = Arc::clone(server);
+    let processors = processors.to_vec();
+    std::thread::Builder::new()
+        .name("longarm-server".into())
+        .spawn(move || {
+            // A rank may be bound to one processor; its server serves the whole node.
+            let mut set = rustix::thread::CpuSet::new();
+            processors.iter().for_each(|processor| set.set(*processor as usize));
+            if !processors.is_empty()
+                && let Err(error) = rustix::thread::sched_setaffinity(None, &set)
+            {
+                tracing::warn!(%error, "the server's thread stays where its rank is bound");
+            }
+            server.run();
+        })
+        .map_err(InitError::Thread)
+}
+
+fn visit(options: &NodeOptions<'_>) -> Result<Node, InitError> {
+    let node = options.layout.my_node();
+    let launcher = options.launcher.expect("a world of one hosts its own node");
+    let card = launcher.card(node.0)?;
+    let door = Door::connect(&card.door)?;
+    let descriptor = door.call(&DoorRequest::NodeSegment { job: options.job.0 })?.ok_or(DoorError::Garbled)?;
+    let segment = Arc::new(NodeSegment::attach(descriptor)?);
+    Ok(Node { segment, door_name: card.door, door: Mutex::new(Some(door)), hosted: None })
+}
+
+struct ServerHere(Arc<Server>);
+
+impl Assist for ServerHere {
+    fn take(&self) -> Option<Box<dyn AssistTurn + '_>> {
+        let assistant = self.0.assist()?;
+        Some(Box::new(Turn(assistant)))
+    }
+}
+
+struct Turn<'a>(Assistant<'a>);
+
+impl AssistTurn for Turn<'_> {
+    fn turn(&mut self) -> bool {
+        self.0.turn()
+    }
+}
+
+/// Opens connections to the servers of other nodes: asks the launcher for the address, then proves itself.
+pub(crate) struct Dialer {
+    pub(crate) netmod: Tcp,
+    pub(crate) launcher: Option<Arc<Launcher>>,
+    pub(crate) secret: Secret,
+    pub(crate) identity: Identity,
+    /// Of this process's own server: there is nobody to ask in a world of one.
+    pub(crate) deadline: Duration,
+}
+
+impl Dial for Dialer {
+    fn dial(&self, node: NodeId) -> Result<Box<dyn Link>, LostHow> {
+        let unreachable = |reason: String| LostHow::Unreachable(reason);
+        let launcher = self.launcher.as_ref().ok_or_else(|| unreachable("a world of one has one node".into()))?;
+        let card = launcher.card(node.0).map_err(|error| unreachable(error.to_string()))?;
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).map_err(|_| unreachable("the system gives no random numbers".into()))?;
+        longarm_netmod::connect_authenticated(
+            &self.netmod,
+            &card.address,
+            &self.secret,
+            self.identity,
+            node,
+            nonce,
+            self.deadline,
+        )
+        .map_err(|error| unreachable(format!("{} at {}: {error}", self.netmod.name(), card.address)))
+    }
+}
+
+/// The TCP netmod as the configuration wants it.
+pub(crate) fn tcp(config: &Config) -> Tcp {
+    Tcp::new(TcpOptions {
+        interface: Some(config.interface),
+        socket_buffer_bytes: (config.socket_buffer_bytes > 0).then_some(config.socket_buffer_bytes as usize),
+        connect_timeout: Duration::from_secs(config.connect_timeout_s),
+    })
+}

@@ -1,0 +1,140 @@
+//! Do all members call the same thing?
+
+use super::{Call, type_code};
+use crate::element::{Number, Reduction};
+use crate::error::CollectiveError;
+use longarm_proto::Rank;
+
+/// What a member calls, with the arguments that have to match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Signature {
+    operation: Name,
+    element: u8,
+    reduction: u8,
+    element_bytes: u32,
+    root: u32,
+    count: u64,
+}
+
+/// Up to 16 letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Name([u8; 16]);
+
+const SIGNATURE_BYTES: usize = 16 + 1 + 1 + 4 + 4 + 8;
+const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
+
+impl Signature {
+    /// A call without arguments that have to match.
+    pub(crate) fn plain(operation: &'static str) -> Signature {
+        let mut name = [0; 16];
+        name[..operation.len()].copy_from_slice(operation.as_bytes());
+        Signature { operation: Name(name), element: 0, reduction: 0, element_bytes: 0, root: 0, count: 0 }
+    }
+
+    /// A call on elements of any kind.
+    pub(crate) fn of<T>(operation: &'static str, root: u32, count: usize) -> Signature {
+        let element_bytes = size_of::<T>() as u32;
+        Signature { element_bytes, root, count: count as u64, ..Signature::plain(operation) }
+    }
+
+    /// A call on numbers with a reduction.
+    pub(crate) fn reduction<T: Number>(
+        operation: &'static str,
+        root: u32,
+        count: usize,
+        reduction: Reduction,
+    ) -> Signature {
+        let (element, reduction) = (type_code::<T>(), reduction as u8 + 1);
+        Signature { element, reduction, ..Signature::of::<T>(operation, root, count) }
+    }
+
+    /// The same with a number that has to match.
+    pub(crate) fn with_count(self, count: u64) -> Signature {
+        Signature { count, ..self }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.operation.0);
+        out.push(self.element);
+        out.push(self.reduction);
+        out.extend_from_slice(&self.element_bytes.to_le_bytes());
+        out.extend_from_slice(&self.root.to_le_bytes());
+        out.extend_from_slice(&self.count.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Signature> {
+        let (name, rest) = bytes.split_first_chunk()?;
+        let (kinds, rest) = rest.split_first_chunk::<2>()?;
+        let (element_bytes, rest) = rest.split_first_chunk()?;
+        let (root, rest) = rest.split_first_chunk()?;
+        let (count, _) = rest.split_first_chunk()?;
+        Some(Signature {
+            operation: Name(*name),
+            element: kinds[0],
+            reduction: kinds[1],
+            element_bytes: u32::from_le_bytes(*element_bytes),
+            root: u32::from_le_bytes(*root),
+            count: u64::from_le_bytes(*count),
+        })
+    }
+}
+
+impl std::fmt::Display for Signature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name: String = self.operation.0.iter().take_while(|byte| **byte != 0).map(|byte| *byte as char).collect();
+        write!(f, "{name}")?;
+        if self.element_bytes > 0 {
+            write!(f, " (root {}, {} elements of {} bytes", self.root, self.count, self.element_bytes)?;
+            if self.reduction > 0 {
+                write!(f, ", element type {}, reduction {}", self.element, self.reduction)?;
+            }
+            write!(f, ")")?;
+        } else if self.count > 0 {
+            write!(f, " ({})", self.count)?;
+        }
+        Ok(())
+    }
+}
+
+/// A signature and one rank that has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim(Signature, Rank);
+
+impl Claim {
+    fn decode(bytes: &[u8]) -> Option<Claim> {
+        let (signature, rank) = bytes.split_at_checked(SIGNATURE_BYTES)?;
+        Some(Claim(Signature::decode(signature)?, Rank(u32::from_le_bytes(rank.try_into().ok()?))))
+    }
+}
+
+impl Call<'_> {
+    /// Dissemination (Hensgen, Finkel, Manber): in round k every member tells the one 2^k places ahead the smallest
+    /// and the largest signature it has heard of. After the last round all know those of the whole group.
+    pub(crate) fn agree(&mut self, mine: Signature) -> Result<(), CollectiveError> {
+        let me = self.member(self.me());
+        let (mut least, mut most) = (Claim(mine, me), Claim(mine, me));
+        let mut distance = 1;
+        while distance < self.size() {
+            let mut body = Vec::with_capacity(2 * CLAIM_BYTES);
+            for claim in [least, most] {
+                claim.0.encode(&mut body);
+                body.extend_from_slice(&claim.1.0.to_le_bytes());
+            }
+            self.send((self.me() + distance) % self.size(), &body)?;
+            let heard = self.receive((self.me() + self.size() - distance) % self.size())?;
+            let claims = heard.split_at_checked(CLAIM_BYTES).and_then(|(first, second)| {
+                Some((Claim::decode(first)?, Claim::decode(second)?))
+            });
+            let (low, high) = claims.expect("the first messages of every collective are claims");
+            least = least.min(low);
+            most = most.max(high);
+            distance *= 2;
+            self.next_step();
+        }
+        if least.0 == most.0 {
+            return Ok(());
+        }
+        let other = if least.0 == mine { most } else { least };
+        Err(CollectiveError::Mismatch { mine, rank: other.1, theirs: other.0 })
+    }
+}

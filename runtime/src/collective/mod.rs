@@ -1,0 +1,217 @@
+//! Collectives over a group, from messages between its members.
+//!
+//! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
+//! whether all have called the same thing with matching arguments. If not, all get the same error and no data has
+//! moved. The agreement is also the meeting of sync and barrier.
+
+mod agree;
+mod data;
+
+use longarm_client::mail::Slot;
+use longarm_proto::{ElementType, Rank};
+use zerocopy::IntoBytes;
+
+pub use agree::Signature;
+
+use crate::element::{Element, Number, Reduction};
+use crate::error::CollectiveError;
+use crate::group::Group;
+
+/// One collective call in progress.
+pub(crate) struct Call<'a> {
+    group: &'a Group,
+    slot: Slot,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(group: &'a Group, slot: Slot) -> Call<'a> {
+        Call { group, slot }
+    }
+
+    fn me(&self) -> u32 {
+        self.group.shared.index
+    }
+
+    fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    fn member(&self, place: u32) -> Rank {
+        self.group.shared.members[place as usize]
+    }
+
+    /// The next step: its messages are told apart from those of every other.
+    fn next_step(&mut self) {
+        self.slot.step += 1;
+    }
+
+    /// For callers that put several exchanges into one collective.
+    pub(crate) fn advance(&mut self) {
+        self.next_step();
+    }
+
+    fn send(&self, to: u32, body: &[u8]) -> Result<(), CollectiveError> {
+        let client = &self.group.inner.client;
+        match client.send_letter(self.member(to), self.slot, 0, body) {
+            Ok(()) => Ok(()),
+            // A dead member explains more than the connection that broke.
+            Err(error) => Err(self.group.death().map_or(error.into(), CollectiveError::Lost)),
+        }
+    }
+
+    fn receive(&self, from: u32) -> Result<Vec<u8>, CollectiveError> {
+        let client = &self.group.inner.client;
+        let letter = client.receive_letter(self.member(from), self.slot, &|| self.group.death())?;
+        Ok(letter.body)
+    }
+}
+
+impl Group {
+    /// All members meet. Nothing is completed; see [`Group::barrier_collective`]. `shmem_team_sync`.
+    ///
+    /// # Errors
+    /// [`CollectiveError`], as for all collectives: a mismatch, or a member that died.
+    pub fn sync_collective(&self) -> Result<(), CollectiveError> {
+        self.run(Signature::plain("sync"), |_| Ok(()))
+    }
+
+    /// Completes everything that every member has issued, then all meet. `ARMCI_Barrier`, `shmem_barrier`.
+    ///
+    /// # Errors
+    /// What quiet said, after the meeting, so that no member waits for one with an error; else as
+    /// [`Group::sync_collective`].
+    pub fn barrier_collective(&self) -> Result<(), CollectiveError> {
+        let quiet = self.inner.client.quiet();
+        self.run(Signature::plain("barrier"), |_| Ok(()))?;
+        Ok(quiet?)
+    }
+
+    /// The elements of member `root` get to all. `shmem_broadcast`, `armci_msg_bcast`.
+    ///
+    /// # Errors
+    /// [`CollectiveError::BadArgument`] for a root that does not exist; else as [`Group::sync_collective`].
+    pub fn broadcast_collective<T: Element>(&self, root: u32, elements: &mut [T]) -> Result<(), CollectiveError> {
+        self.check_place("root", root)?;
+        let signature = Signature::of::<T>("broadcast", root, elements.len());
+        self.run(signature, |call| call.broadcast(root, elements.as_mut_bytes()))
+    }
+
+    /// Member `root` gets the element-wise reduction over all members; the others' elements are used up.
+    /// The order of the reduction depends on the number of members only.
+    ///
+    /// # Errors
+    /// As [`Group::broadcast_collective`], and for a reduction that the element type does not have.
+    pub fn reduce_collective<T: Number>(
+        &self,
+        root: u32,
+        reduction: Reduction,
+        elements: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        self.check_place("root", root)?;
+        check_reduction::<T>(reduction, self.size())?;
+        let signature = Signature::reduction::<T>("reduce", root, elements.len(), reduction);
+        self.run(signature, |call| call.reduce(root, reduction, elements))
+    }
+
+    /// All members get the element-wise reduction over all. The same bits for all, and for the same number of members
+    /// whatever the layout. `shmem_sum_reduce` and its like, `armci_msg_gop`.
+    ///
+    /// # Errors
+    /// As [`Group::reduce_collective`].
+    pub fn allreduce_collective<T: Number>(
+        &self,
+        reduction: Reduction,
+        elements: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        check_reduction::<T>(reduction, self.size())?;
+        let signature = Signature::reduction::<T>("allreduce", 0, elements.len(), reduction);
+        self.run(signature, |call| {
+            call.reduce(0, reduction, elements)?;
+            call.next_step();
+            call.broadcast(0, elements.as_mut_bytes())
+        })
+    }
+
+    /// All members get the elements of all, in the order of their places. `shmem_fcollect`.
+    ///
+    /// # Errors
+    /// As [`Group::sync_collective`].
+    pub fn allgather_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<T>, CollectiveError> {
+        let signature = Signature::of::<T>("allgather", 0, elements.len());
+        let all = self.run(signature, |call| call.allgather(elements.as_bytes()))?;
+        Ok(all.iter().flat_map(|body| from_bytes(body)).collect())
+    }
+
+    /// As [`Group::allgather_collective`] with any number of elements from each. `shmem_collect`.
+    ///
+    /// # Errors
+    /// As [`Group::sync_collective`].
+    pub fn allgatherv_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<Vec<T>>, CollectiveError> {
+        let all = self.run(Signature::of::<T>("allgatherv", 0, 0), |call| call.allgather(elements.as_bytes()))?;
+        Ok(all.iter().map(|body| from_bytes(body)).collect())
+    }
+
+    /// Every member gives each other member equally many elements, packed by place, and gets theirs.
+    /// `shmem_alltoall`.
+    ///
+    /// # Errors
+    /// [`CollectiveError::BadArgument`] if the elements cannot be shared out evenly; else as
+    /// [`Group::sync_collective`].
+    pub fn alltoall_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<T>, CollectiveError> {
+        let members = self.size() as usize;
+        if !elements.len().is_multiple_of(members) {
+            let (what, found) = ("number of elements", elements.len() as u64);
+            return Err(CollectiveError::BadArgument { what, found, members: self.size() });
+        }
+        let signature = Signature::of::<T>("alltoall", 0, elements.len());
+        let share = elements.len() / members;
+        let shares: Vec<&[u8]> =
+            (0..members).map(|place| elements[place * share..(place + 1) * share].as_bytes()).collect();
+        let all = self.run(signature, |call| call.alltoall(&shares))?;
+        Ok(all.iter().flat_map(|body| from_bytes(body)).collect())
+    }
+
+    /// As [`Group::alltoall_collective`] with any number of elements for each member.
+    ///
+    /// # Errors
+    /// [`CollectiveError::BadArgument`] if there is not one list a member; else as [`Group::sync_collective`].
+    pub fn alltoallv_collective<T: Element>(&self, shares: &[Vec<T>]) -> Result<Vec<Vec<T>>, CollectiveError> {
+        if shares.len() != self.size() as usize {
+            let (what, found) = ("number of shares", shares.len() as u64);
+            return Err(CollectiveError::BadArgument { what, found, members: self.size() });
+        }
+        let shares: Vec<&[u8]> = shares.iter().map(|share| share.as_bytes()).collect();
+        let all = self.run(Signature::of::<T>("alltoallv", 0, 0), |call| call.alltoall(&shares))?;
+        Ok(all.iter().map(|body| from_bytes(body)).collect())
+    }
+
+    fn check_place(&self, what: &'static str, place: u32) -> Result<(), CollectiveError> {
+        if place < self.size() {
+            return Ok(());
+        }
+        Err(CollectiveError::BadArgument { what, found: u64::from(place), members: self.size() })
+    }
+}
+
+/// An error if the type has no such reduction.
+fn check_reduction<T: Number>(reduction: Reduction, members: u32) -> Result<(), CollectiveError> {
+    if T::default().combine(T::default(), reduction).is_some() {
+        return Ok(());
+    }
+    Err(CollectiveError::BadArgument { what: "reduction of this element type", found: reduction as u64, members })
+}
+
+/// Elements from bytes of any alignment.
+pub(crate) fn from_bytes<T: Element>(bytes: &[u8]) -> Vec<T> {
+    if size_of::<T>() == 0 {
+        return Vec::new();
+    }
+    let whole = bytes.chunks_exact(size_of::<T>());
+    whole.map(|element| T::read_from_bytes(element).expect("as many bytes as the element has")).collect()
+}
+
+/// How an element type is called in a signature.
+pub(crate) fn type_code<T: Number>() -> u8 {
+    let code: ElementType = T::TYPE;
+    code as u8 + 1
+}

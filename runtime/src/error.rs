@@ -1,0 +1,172 @@
+//! Why a call of the public interface failed. What can be wrong with a single transfer stands in [`TransferError`].
+
+use std::io;
+
+pub use longarm_client::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
+use longarm_proto::{Rank, WindowId};
+use longarm_server::door::DoorError;
+
+use crate::collective::Signature;
+
+/// Why [`init`](crate::init) failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// There is a world in this process already; it can be had by cloning its handle.
+    #[error("longarm was initialised in this process before")]
+    Twice,
+    /// A configuration variable cannot be used.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+    /// The launcher's variable names no descriptor.
+    #[error("LONGARM_CONTROL_FD names no open descriptor; start the program with `longarm run`, or unset it")]
+    BadControlVariable,
+    /// The launcher cannot be talked to.
+    #[error("the launcher cannot be reached: {0}")]
+    Launcher(io::Error),
+    /// The launcher speaks another version.
+    #[error("the launcher speaks version {found} of the control messages; use the longarm command of this release")]
+    LauncherVersion {
+        /// What it speaks.
+        found: u32,
+    },
+    /// The launcher said something that is no message.
+    #[error("the launcher said something that is not a message")]
+    LauncherGarbled,
+    /// A rank died before the world was complete.
+    #[error("rank {rank} {how} before the world was complete")]
+    Died {
+        /// The rank.
+        rank: u32,
+        /// How it ended.
+        how: String,
+    },
+    /// The server cannot listen.
+    #[error("the server of this node cannot listen (LONGARM_INTERFACE says where): {0}")]
+    Listen(longarm_netmod::LinkError),
+    /// The server of this node cannot be made.
+    #[error(transparent)]
+    Engine(#[from] longarm_server::EngineError),
+    /// The server of this node cannot be reached.
+    #[error(transparent)]
+    Door(#[from] DoorError),
+    /// The shared memory of this node cannot be made or mapped.
+    #[error("the shared segment of this node: {0}")]
+    Segment(#[from] longarm_shm::SegmentError),
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// No random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// The first barrier failed.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+}
+
+/// Why a collective failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectiveError {
+    /// The members did not all make the same call. Every member gets this error, and no data has moved.
+    #[error("{mine} was called here, but rank {rank} called {theirs}")]
+    Mismatch {
+        /// What this rank called.
+        mine: Signature,
+        /// A rank that called something else.
+        rank: Rank,
+        /// What that one called.
+        theirs: Signature,
+    },
+    /// An argument makes no sense for this group.
+    #[error("{what} is {found}, but the group has {members} members")]
+    BadArgument {
+        /// Which argument.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// Members of the group.
+        members: u32,
+    },
+    /// This rank is no member of the group.
+    #[error("rank {rank} is not in the list of members")]
+    NotMember {
+        /// This rank.
+        rank: Rank,
+    },
+    /// A list of members names a rank twice or one that does not exist.
+    #[error("the list of members names rank {rank} twice, or it does not exist")]
+    BadMember {
+        /// The rank.
+        rank: Rank,
+    },
+    /// A message could not be sent, or what was issued before could not be completed.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// A member died.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+/// Why a window could not be allocated or freed. Every member of the group gets an error.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WindowError {
+    /// More than may be asked for.
+    #[error("rank {rank} asks for {bytes} bytes, more than LONGARM_WINDOW_BYTES_MAX allows ({bytes_max})")]
+    TooLarge {
+        /// Who asked.
+        rank: Rank,
+        /// How much.
+        bytes: u64,
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// The memory of a node could not be made.
+    #[error("out of memory: node memory for the window cannot be made by rank {rank}: {reason}")]
+    OutOfMemory {
+        /// The rank that tried, for all ranks of its node.
+        rank: Rank,
+        /// What the system said; empty if another rank tried.
+        reason: String,
+    },
+    /// The window was freed before.
+    #[error("window {window} was freed before")]
+    FreedWindow {
+        /// The window.
+        window: WindowId,
+    },
+    /// The node's server cannot be reached or refused.
+    #[error("the server of this node: {reason}")]
+    Door {
+        /// What it said.
+        reason: String,
+    },
+    /// The collective itself failed.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+}
+
+/// Why an active message failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// More argument words than a message carries.
+    #[error("a message carries up to 16 words, not {found}")]
+    TooManyArguments {
+        /// How many there were.
+        found: usize,
+    },
+    /// There is a handler of this number already.
+    #[error("handler {handler} is registered already")]
+    HandlerExists {
+        /// Its number.
+        handler: u32,
+    },
+    /// A reply cannot be replied to.
+    #[error("the message is a reply, which cannot be replied to")]
+    ReplyToReply,
+    /// The message could not be sent.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+}

@@ -1,0 +1,183 @@
+//! Groups: some ranks of the world, with collectives over them.
+
+use std::sync::Arc;
+
+use longarm_client::mail::Slot;
+use longarm_client::{Lost, Operation};
+use longarm_proto::Rank;
+use longarm_shm::sync::{AtomicU64, Ordering};
+
+use crate::collective::{Call, Signature};
+use crate::error::CollectiveError;
+use crate::world::{Inner, World};
+
+/// Some ranks of the world, in a fixed order. Cheap to clone; every clone is the same group.
+///
+/// Methods whose name ends in `_collective`, and the collectives themselves, are called by all members, in the same
+/// order. A SHMEM team, an ARMCI group.
+#[derive(Clone)]
+pub struct Group {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) id: u64,
+    pub(crate) members: Box<[Rank]>,
+    /// This rank's place among the members.
+    pub(crate) index: u32,
+    sequence: AtomicU64,
+}
+
+/// Id of the group of all ranks.
+const WORLD: u64 = 0;
+/// Where the messages that make a group from a list are told apart: the list's hash with this bit set.
+const FROM_LIST: u64 = 1 << 63;
+
+impl Group {
+    pub(crate) fn world(inner: &Arc<Inner>) -> Group {
+        let members = (0..inner.client.layout().rank_count()).map(Rank).collect();
+        let index = inner.me().0;
+        let shared = Shared { id: WORLD, members, index, sequence: AtomicU64::new(0) };
+        Group { inner: Arc::clone(inner), shared: Arc::new(shared) }
+    }
+
+    /// This rank's place among the members.
+    pub fn rank(&self) -> u32 {
+        self.shared.index
+    }
+
+    /// How many members.
+    pub fn size(&self) -> u32 {
+        self.shared.members.len() as u32
+    }
+
+    /// The world rank of a member, by its place. `ARMCI_Absolute_id`.
+    pub fn world_rank(&self, place: u32) -> Option<u32> {
+        self.shared.members.get(place as usize).map(|rank| rank.0)
+    }
+
+    /// The world ranks of all members, in the order of their places.
+    pub fn members(&self) -> Vec<u32> {
+        self.shared.members.iter().map(|rank| rank.0).collect()
+    }
+
+    /// The place of a rank of the world among the members.
+    pub fn place_of(&self, world_rank: u32) -> Option<u32> {
+        self.shared.members.iter().position(|rank| rank.0 == world_rank).map(|place| place as u32)
+    }
+
+    /// A group of some members, by color: those who give the same one are together, ordered by `key` and then by
+    /// place. `None` gives no group. Collective over this group. `shmem_team_split_strided`, `MPI_Comm_split`.
+    ///
+    /// # Errors
+    /// [`CollectiveError`].
+    pub fn split_collective(&self, color: Option<u32>, key: i64) -> Result<Option<Group>, CollectiveError> {
+        let fresh = self.inner.next_group_id();
+        let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh];
+        let all = self.run(Signature::plain("split"), |call| call.allgather(&bytes_of(&mine)))?;
+        let Some(color) = color else { return Ok(None) };
+        let mut members: Vec<(i64, usize, u64)> = all
+            .iter()
+            .enumerate()
+            .map(|(place, body)| (words_of::<3>(body), place))
+            .filter(|(words, _)| words[0] == u64::from(color))
+            .map(|(words, place)| (words[1] as i64, place, words[2]))
+            .collect();
+        members.sort_unstable();
+        let id = members.iter().min_by_key(|member| member.1).map_or(0, |first| first.2);
+        let ranks = members.iter().map(|(_, place, _)| self.shared.members[*place]).collect();
+        Ok(Some(self.with_members(id, ranks)))
+    }
+
+    /// The group of these members of this one, by place, in this order. Collective over the listed members only;
+    /// all give the same list. `ARMCI_Group_create`.
+    ///
+    /// # Errors
+    /// [`CollectiveError::BadMember`] for a place that is listed twice or does not exist,
+    /// [`CollectiveError::NotMember`] if this rank is not listed.
+    pub fn subgroup_collective(&self, places: &[u32]) -> Result<Group, CollectiveError> {
+        let mut seen = vec![false; self.size() as usize];
+        for place in places {
+            match seen.get_mut(*place as usize) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Err(CollectiveError::BadMember { rank: Rank(*place) }),
+            }
+        }
+        let ranks: Box<[Rank]> = places.iter().map(|place| self.shared.members[*place as usize]).collect();
+        let me = self.inner.me();
+        if !ranks.contains(&me) {
+            return Err(CollectiveError::NotMember { rank: me });
+        }
+        // Until the new group has an id its messages are told apart by the list itself.
+        let provisional = self.with_members(FROM_LIST | hash_of(&ranks), ranks.clone());
+        let sequence = self.inner.lists.lock().entry(ranks.clone()).and_modify(|count| *count += 1).or_insert(0).to_owned();
+        provisional.shared.sequence.store(sequence << 16, Ordering::Relaxed);
+        let fresh = self.inner.next_group_id();
+        let all = provisional.run(Signature::plain("subgroup"), |call| call.allgather(&bytes_of(&[fresh])))?;
+        Ok(self.with_members(words_of::<1>(&all[0])[0], ranks))
+    }
+
+    fn with_members(&self, id: u64, members: Box<[Rank]>) -> Group {
+        let me = self.inner.me();
+        let index = members.iter().position(|rank| *rank == me).expect("this rank is a member") as u32;
+        let shared = Shared { id, members, index, sequence: AtomicU64::new(0) };
+        Group { inner: Arc::clone(&self.inner), shared: Arc::new(shared) }
+    }
+
+    /// Runs one collective: all members agree on what is called, then `body` moves the data.
+    pub(crate) fn run<R>(
+        &self,
+        signature: Signature,
+        body: impl FnOnce(&mut Call<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
+        let mut call = Call::new(self, Slot { group: self.shared.id, sequence, step: 0 });
+        call.agree(signature)?;
+        body(&mut call)
+    }
+
+    /// A member that is known to be dead, as an error.
+    pub(crate) fn death(&self) -> Option<Lost> {
+        let client = &self.inner.client;
+        let death = client.failures().among(self.shared.members.iter().copied())?;
+        let node = client.layout().node_of(death.rank);
+        let how = longarm_client::LostHow::Died(death.how);
+        Some(Lost { rank: death.rank, node, operation: Operation::Collective, how })
+    }
+}
+
+impl Inner {
+    /// A group id that no other rank makes.
+    fn next_group_id(&self) -> u64 {
+        let count = self.group_count.fetch_add(1, Ordering::Relaxed) + 1;
+        (u64::from(self.me().0) << 32 | u64::from(count)) & !FROM_LIST
+    }
+}
+
+impl std::ops::Deref for World {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        self.group()
+    }
+}
+
+/// FNV-1a over the ranks: the same on every member, which is all that is asked of it.
+fn hash_of(ranks: &[Rank]) -> u64 {
+    ranks.iter().flat_map(|rank| rank.0.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+pub(crate) fn words_of<const COUNT: usize>(bytes: &[u8]) -> [u64; COUNT] {
+    let mut words = [0; COUNT];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}

@@ -1,0 +1,117 @@
+//! Names of nonblocking operations.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use longarm_client::{Client, Completion, LostHow, Operation, Outcome, TransferError};
+use longarm_proto::Rank;
+
+/// One nonblocking operation. Its buffer, or its value, comes back when it is complete.
+///
+/// Three ways to wait, which can be mixed: [`Handle::wait`] blocks, [`Handle::test`] looks, and the handle itself is
+/// a [`Future`] for any executor. A put's or accumulate's completion is local (the buffer may be reused); a get's
+/// means that the data is here.
+///
+/// Dropping or forgetting a handle is safe: the operation becomes an implicit one, whose buffer is kept until it is
+/// done, and which [`World::quiet`](crate::World::quiet) completes.
+///
+/// `ARMCI_NbPut` with `ARMCI_Wait` and `ARMCI_Test`.
+#[must_use = "an operation without a handle is completed by quiet; say so with `drop`"]
+pub struct Handle<R> {
+    client: Arc<Client>,
+    completion: Arc<Completion>,
+    operation: Operation,
+    rank: Rank,
+    output: Option<Box<dyn FnOnce(&Completion) -> R + Send>>,
+}
+
+impl<R> Handle<R> {
+    pub(crate) fn new(
+        client: &Arc<Client>,
+        completion: Arc<Completion>,
+        (operation, rank): (Operation, Rank),
+        output: impl FnOnce(&Completion) -> R + Send + 'static,
+    ) -> Handle<R> {
+        Handle { client: Arc::clone(client), completion, operation, rank, output: Some(Box::new(output)) }
+    }
+
+    /// Whether the operation is complete; moves what can be moved first.
+    pub fn test(&self) -> bool {
+        if !self.completion.is_complete() {
+            self.client.poll_progress();
+        }
+        self.completion.is_complete()
+    }
+
+    /// Waits, and gives back the buffer or the value.
+    ///
+    /// # Errors
+    /// [`TransferError::Lost`] if the target is gone, [`TransferError::Refused`] if its server said no.
+    pub fn wait(mut self) -> Result<R, TransferError> {
+        self.client.wait_completion(&self.completion);
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<R, TransferError> {
+        let (operation, rank) = (self.operation, self.rank);
+        match self.completion.failure() {
+            None => {}
+            Some(Outcome::Lost(how)) => return Err(self.lost(how).into()),
+            Some(Outcome::Refused { refusal, detail }) => {
+                let node = self.client.layout().node_of(rank);
+                return Err(TransferError::Refused { operation, rank, node, refusal: *refusal, detail: *detail });
+            }
+        }
+        let output = self.output.take().expect("a handle is finished once");
+        Ok(output(&self.completion))
+    }
+
+    fn lost(&self, how: &LostHow) -> longarm_client::Lost {
+        let node = self.client.layout().node_of(self.rank);
+        let host = self.client.layout().server_host(node);
+        longarm_client::Lost { rank: host, node, operation: self.operation, how: how.clone() }
+    }
+}
+
+impl<R> Unpin for Handle<R> {}
+
+impl<R> Future for Handle<R> {
+    type Output = Result<R, TransferError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.completion.poll_complete(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => Poll::Ready(self.finish()),
+        }
+    }
+}
+
+impl<R> std::fmt::Debug for Handle<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let complete = self.completion.is_complete();
+        write!(f, "Handle({} to rank {}, complete: {complete})", self.operation, self.rank)
+    }
+}
+
+/// Waits until one of the operations is complete and gives its place in the list. `None` for an empty list.
+pub fn wait_any<R>(handles: &[Handle<R>]) -> Option<usize> {
+    let client = &handles.first()?.client;
+    Some(client.wait_any(|| handles.iter().position(|handle| handle.completion.is_complete())))
+}
+
+/// Waits until at least one of the operations is complete and gives the places of all that are.
+pub fn wait_some<R>(handles: &[Handle<R>]) -> Vec<usize> {
+    if wait_any(handles).is_none() {
+        return Vec::new();
+    }
+    let complete = handles.iter().enumerate().filter(|(_, handle)| handle.completion.is_complete());
+    complete.map(|(place, _)| place).collect()
+}
+
+/// Waits until all operations are complete and gives what they bring, or the first error. `ARMCI_WaitAll`.
+pub fn wait_all<R>(handles: impl IntoIterator<Item = Handle<R>>) -> Result<Vec<R>, TransferError> {
+    let outcomes: Vec<Result<R, TransferError>> = handles.into_iter().map(Handle::wait).collect();
+    outcomes.into_iter().collect()
+}

@@ -1,0 +1,264 @@
+//! The symmetric heap: one window with a part of the same size at every rank, given out in blocks that have the same
+//! offset everywhere.
+//!
+//! Every rank runs the same allocator on the same calls, so no message is needed to agree on offsets; the calls
+//! themselves are compared, and a mismatch is an error on all ranks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::collective::Signature;
+use crate::element::Element;
+use crate::error::{CollectiveError, WindowError};
+use crate::window::{Shared, Window};
+use crate::world::World;
+
+/// Every block starts at a multiple of this many bytes, a line of the cache.
+pub const HEAP_ALIGNMENT: usize = 64;
+
+/// The heap of the world. See [`World::heap_collective`].
+pub struct Heap {
+    world: World,
+    window: Arc<Shared>,
+    blocks: Mutex<Blocks>,
+}
+
+/// Memory of the heap: the same offset and length at every rank.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HeapBlock {
+    offset: usize,
+    bytes: usize,
+}
+
+impl HeapBlock {
+    /// Bytes from the start of the heap.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Bytes that were asked for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Why the heap gave no block.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapError {
+    /// No room for it.
+    #[error("the symmetric heap has no room for {bytes} bytes (LONGARM_HEAP_BYTES is {heap_bytes})")]
+    Exhausted {
+        /// What was asked for.
+        bytes: usize,
+        /// Size of the heap.
+        heap_bytes: u64,
+    },
+    /// Not a power of two.
+    #[error("an alignment of {alignment} bytes is not a power of two")]
+    BadAlignment {
+        /// What was asked for.
+        alignment: usize,
+    },
+    /// The block is not one of this heap, or was freed before.
+    #[error("there is no block at offset {offset} of the symmetric heap; was it freed before?")]
+    NoSuchBlock {
+        /// Where it was said to be.
+        offset: usize,
+    },
+    /// The ranks did not all make the same call, or one died.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// The old contents could not be moved.
+    #[error(transparent)]
+    Transfer(#[from] crate::TransferError),
+}
+
+impl World {
+    /// The symmetric heap of the world, `LONGARM_HEAP_BYTES` at each rank; memory is used where it is touched. Made
+    /// at the first call, which is collective; later calls give the same one.
+    ///
+    /// # Errors
+    /// As [`Group::allocate_collective`](crate::Group::allocate_collective).
+    pub fn heap_collective(&self) -> Result<Arc<Heap>, WindowError> {
+        if let Some(heap) = &*self.inner.heap.lock() {
+            return Ok(Arc::clone(heap));
+        }
+        let bytes = self.inner.config.heap_bytes;
+        let window = Arc::new(self.allocate(bytes)?);
+        let heap = Arc::new(Heap { world: self.clone(), window, blocks: Mutex::new(Blocks::new(bytes as usize)) });
+        *self.inner.heap.lock() = Some(Arc::clone(&heap));
+        Ok(heap)
+    }
+}
+
+impl Heap {
+    /// The whole heap as elements of a type; a block's first element is at its offset divided by the element's size.
+    pub fn window<T: Element>(&self) -> Window<T> {
+        Window::from_shared(Arc::clone(&self.window))
+    }
+
+    /// The index of a block's first element in [`Heap::window`].
+    pub fn index_of<T: Element>(&self, block: &HeapBlock) -> usize {
+        block.offset / size_of::<T>()
+    }
+
+    /// A block of this many bytes at every rank; its contents are unspecified. All ranks meet. `shmem_malloc`.
+    ///
+    /// # Errors
+    /// The same on all ranks: [`HeapError`].
+    pub fn allocate_collective(&self, bytes: usize) -> Result<HeapBlock, HeapError> {
+        self.allocate_aligned_collective(HEAP_ALIGNMENT, bytes)
+    }
+
+    /// As [`Heap::allocate_collective`], with an offset that is a multiple of a power of two. `shmem_align`.
+    ///
+    /// # Errors
+    /// As [`Heap::allocate_collective`].
+    pub fn allocate_aligned_collective(&self, alignment: usize, bytes: usize) -> Result<HeapBlock, HeapError> {
+        self.meet("heap align", alignment)?;
+        self.meet("heap allocate", bytes)?;
+        if !alignment.is_power_of_two() {
+            return Err(HeapError::BadAlignment { alignment });
+        }
+        let offset = self.blocks.lock().take(alignment.max(HEAP_ALIGNMENT), bytes);
+        let heap_bytes = self.world.inner.config.heap_bytes;
+        Ok(HeapBlock { offset: offset.ok_or(HeapError::Exhausted { bytes, heap_bytes })?, bytes })
+    }
+
+    /// Gives a block back, after everything that was issued is complete everywhere. `shmem_free`.
+    ///
+    /// # Errors
+    /// As [`Heap::allocate_collective`].
+    pub fn free_collective(&self, block: HeapBlock) -> Result<(), HeapError> {
+        self.world.barrier_collective()?;
+        self.meet("heap free", block.offset)?;
+        let offset = block.offset;
+        self.blocks.lock().give_back(offset).ok_or(HeapError::NoSuchBlock { offset })
+    }
+
+    /// A block of another size with the contents of the old one, as far as they fit. `shmem_realloc`.
+    ///
+    /// # Errors
+    /// As [`Heap::allocate_collective`]; the old block is then as it was, and given back with the error's place.
+    pub fn reallocate_collective(&self, block: HeapBlock, bytes: usize) -> Result<HeapBlock, (HeapError, HeapBlock)> {
+        let fresh = match self.allocate_collective(bytes) {
+            Ok(fresh) => fresh,
+            Err(error) => return Err((error, block)),
+        };
+        let me = self.world.rank();
+        let window = self.window::<u8>();
+        let moved = self.world.barrier_collective().map_err(HeapError::from).and_then(|()| {
+            let kept = window.get_vec(me, block.offset, block.bytes.min(bytes))?;
+            Ok(window.put(me, fresh.offset, &kept)?)
+        });
+        if let Err(error) = moved {
+            return Err((error, block));
+        }
+        let old = HeapBlock { offset: block.offset, bytes: block.bytes };
+        match self.free_collective(old) {
+            Ok(()) => Ok(fresh),
+            Err(error) => Err((error, block)),
+        }
+    }
+
+    /// Bytes that are not given out, in all gaps together.
+    pub fn free_bytes(&self) -> usize {
+        self.blocks.lock().free_bytes()
+    }
+
+    fn meet(&self, operation: &'static str, number: usize) -> Result<(), HeapError> {
+        let signature = Signature::plain(operation).with_count(number as u64);
+        Ok(self.world.run(signature, |_| Ok(()))?)
+    }
+}
+
+/// First fit over gaps in order of offset. Deterministic: the same calls give the same offsets on every rank.
+#[derive(Debug)]
+struct Blocks {
+    /// Bytes of each gap by its offset; neighbours are merged.
+    gaps: BTreeMap<usize, usize>,
+    /// Bytes taken by each block, rounding included, by its offset.
+    taken: BTreeMap<usize, usize>,
+}
+
+impl Blocks {
+    fn new(bytes: usize) -> Blocks {
+        Blocks { gaps: BTreeMap::from([(0, bytes)]), taken: BTreeMap::new() }
+    }
+
+    fn take(&mut self, alignment: usize, bytes: usize) -> Option<usize> {
+        // An empty block takes a line all the same, so that its offset is its own.
+        let need = bytes.max(1).checked_next_multiple_of(HEAP_ALIGNMENT)?;
+        let (gap, gap_bytes, start) = self.gaps.iter().find_map(|(gap, gap_bytes)| {
+            let start = gap.checked_next_multiple_of(alignment)?;
+            let end = start.checked_add(need)?;
+            (end <= gap + gap_bytes).then_some((*gap, *gap_bytes, start))
+        })?;
+        self.gaps.remove(&gap);
+        if start > gap {
+            self.gaps.insert(gap, start - gap);
+        }
+        let (end, gap_end) = (start + need, gap + gap_bytes);
+        if end < gap_end {
+            self.gaps.insert(end, gap_end - end);
+        }
+        self.taken.insert(start, need);
+        Some(start)
+    }
+
+    fn give_back(&mut self, offset: usize) -> Option<()> {
+        let bytes = self.taken.remove(&offset)?;
+        let (mut start, mut end) = (offset, offset + bytes);
+        if let Some((before, before_bytes)) = self.gaps.range(..offset).next_back()
+            && before + before_bytes == offset
+        {
+            start = *before;
+        }
+        if let Some(behind_bytes) = self.gaps.remove(&end) {
+            end += behind_bytes;
+        }
+        self.gaps.insert(start, end - start);
+        Some(())
+    }
+
+    fn free_bytes(&self) -> usize {
+        self.gaps.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Blocks;
+
+    #[test]
+    fn what_is_given_back_is_whole_again() {
+        let mut blocks = Blocks::new(1 << 20);
+        let offsets: Vec<usize> = [100, 4096, 1, 0, 70_000].map(|bytes| blocks.take(64, bytes).unwrap()).to_vec();
+        assert!(offsets.is_sorted());
+        for order in [3, 0, 4, 1, 2] {
+            assert!(blocks.give_back(offsets[order]).is_some());
+        }
+        assert!(blocks.give_back(offsets[0]).is_none(), "a block is given back once");
+        assert_eq!(blocks.free_bytes(), 1 << 20);
+        assert_eq!(blocks.gaps.len(), 1);
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_do_not_overlap() {
+        let mut blocks = Blocks::new(1 << 20);
+        let mut taken: Vec<(usize, usize)> = Vec::new();
+        for (alignment, bytes) in [(64, 10), (4096, 10), (64, 3000), (65536, 1), (64, 64)] {
+            let offset = blocks.take(alignment, bytes).unwrap();
+            assert_eq!(offset % alignment, 0);
+            for (other, other_bytes) in &taken {
+                assert!(offset + bytes <= *other || other + other_bytes <= offset);
+            }
+            taken.push((offset, bytes));
+        }
+        assert_eq!(blocks.take(64, 1 << 20), None);
+        assert_eq!(blocks.take(64, usize::MAX), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! Numbered mutexes, hosted at any rank of a group.
+
+use std::sync::Arc;
+
+use longarm_client::{MutexError, MutexHome};
+use longarm_proto::Rank;
+
+use crate::error::WindowError;
+use crate::group::Group;
+use crate::window::Shared;
+
+/// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group, first come, first
+/// served over all nodes. Not recursive. Locks are not fences: call quiet before unlocking what others are to see.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let mutexes = world.mutexes_collective(2)?; // two at every rank
+/// let guard = mutexes.lock(0, 1)?;
+/// // ... rank 0's mutex number 1 is held ...
+/// guard.unlock()?;
+/// assert!(mutexes.try_lock(0, 1)?.is_some());
+/// # world.finalize()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Mutexes {
+    shared: Arc<Shared>,
+    home: Arc<MutexHome>,
+}
+
+/// A held mutex. Dropping unlocks it.
+#[must_use = "the mutex is unlocked when the guard is dropped"]
+pub struct MutexGuard<'a> {
+    mutexes: &'a Mutexes,
+    host: u32,
+    number: u64,
+    held: bool,
+}
+
+impl Group {
+    /// Makes `count` mutexes at this rank; other members may make other numbers, 0 included. Collective.
+    /// `ARMCI_Create_mutexes`.
+    ///
+    /// # Errors
+    /// As [`Group::allocate_collective`].
+    pub fn mutexes_collective(&self, count: u64) -> Result<Mutexes, WindowError> {
+        let shared = Arc::new(self.allocate(MutexHome::bytes(count).unwrap_or(u64::MAX))?);
+        let home = Arc::new(MutexHome::new(Arc::clone(&shared.client)));
+        Ok(Mutexes { shared, home })
+    }
+}
+
+impl Mutexes {
+    /// Takes a mutex, waiting until it is this rank's turn. `ARMCI_Lock`.
+    ///
+    /// # Errors
+    /// [`MutexError`]: there is no such mutex, this rank holds it already, the host is lost.
+    pub fn lock(&self, host: u32, number: u64) -> Result<MutexGuard<'_>, MutexError> {
+        self.shared.inner.client.lock(&self.home, Rank(host), number)?;
+        Ok(MutexGuard { mutexes: self, host, number, held: true })
+    }
+
+    /// Takes a mutex if it is free and nobody waits for it.
+    ///
+    /// # Errors
+    /// As [`Mutexes::lock`].
+    pub fn try_lock(&self, host: u32, number: u64) -> Result<Option<MutexGuard<'_>>, MutexError> {
+        let taken = self.shared.inner.client.try_lock(&self.home, Rank(host), number)?;
+        Ok(taken.then(|| MutexGuard { mutexes: self, host, number, held: true }))
+    }
+
+    /// Unlocks a mutex without its guard, for callers that could not keep one. `ARMCI_Unlock`.
+    ///
+    /// # Errors
+    /// [`MutexError::NotHeld`] if this rank does not hold it; else as [`Mutexes::lock`].
+    pub fn unlock(&self, host: u32, number: u64) -> Result<(), MutexError> {
+        self.shared.inner.client.unlock(&self.home, Rank(host), number)
+    }
+
+    /// Frees all mutexes of the set. Collective over its group. `ARMCI_Destroy_mutexes`.
+    ///
+    /// # Errors
+    /// As [`Window::free_collective`](crate::Window::free_collective).
+    pub fn free_collective(&self) -> Result<(), WindowError> {
+        self.shared.group.free(&self.shared.client)
+    }
+}
+
+impl MutexGuard<'_> {
+    /// Unlocks, and says if that failed.
+    ///
+    /// # Errors
+    /// As [`Mutexes::unlock`].
+    pub fn unlock(mut self) -> Result<(), MutexError> {
+        self.held = false;
+        self.mutexes.unlock(self.host, self.number)
+    }
+
+    /// Keeps the mutex locked without a guard; [`Mutexes::unlock`] unlocks it.
+    pub fn keep(mut self) {
+        self.held = false;
+    }
+}
+
+impl Drop for MutexGuard<'_> {
+    fn drop(&mut self) {
+        if self.held
+            && let Err(error) = self.mutexes.unlock(self.host, self.number)
+        {
+            tracing::warn!(host = self.host, number = self.number, "a mutex could not be unlocked: {error}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Which elements of a window or a buffer a strided or vector transfer means.
+
+use longarm_proto::{LEVELS_MAX, Level, Run, Shape, ShapeError, Strided};
+
+/// Dimensions of the largest patch.
+pub const DIMENSIONS_MAX: usize = 8;
+const _: () = assert!(DIMENSIONS_MAX <= LEVELS_MAX);
+
+/// A regular patch of up to 8 dimensions: element `(i, j, ..)` stands at `start + i·strides[0] + j·strides[1] + ..`.
+///
+/// The last dimension varies fastest, as in a row-major array. Strides count elements and may be zero or negative.
+///
+/// ```
+/// use longarm::Patch;
+/// // The 2 x 3 block at row 1, column 2 of a row-major array with 10 columns.
+/// let block = Patch::block(&[2, 3], &[1, 2], &[10]);
+/// assert_eq!(block, Patch::new(12, &[2, 3], &[10, 1]));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    start: usize,
+    counts: Vec<usize>,
+    strides: Vec<isize>,
+}
+
+impl Patch {
+    /// From its parts; `counts` and `strides` have one entry a dimension.
+    ///
+    /// # Panics
+    /// If they differ in length, or have none or more than [`DIMENSIONS_MAX`] entries.
+    pub fn new(start: usize, counts: &[usize], strides: &[isize]) -> Patch {
+        assert_eq!(counts.len(), strides.len(), "a patch has a count and a stride for each dimension");
+        assert!((1..=DIMENSIONS_MAX).contains(&counts.len()), "a patch has 1 to {DIMENSIONS_MAX} dimensions");
+        Patch { start, counts: counts.to_vec(), strides: strides.to_vec() }
+    }
+
+    /// The block of `counts` elements whose first is at `origin` of a row-major array. `leading` has the extents of
+    /// all dimensions of the array but the first.
+    ///
+    /// # Panics
+    /// As [`Patch::new`], and if `leading` does not have one entry less.
+    pub fn block(counts: &[usize], origin: &[usize], leading: &[usize]) -> Patch {
+        assert_eq!(counts.len(), origin.len(), "an origin has as many indices as the block has dimensions");
+        assert_eq!(counts.len(), leading.len() + 1, "extents of all dimensions but the first");
+        let mut strides = vec![1_isize; counts.len()];
+        for dimension in (0..leading.len()).rev() {
+            strides[dimension] = strides[dimension + 1] * leading[dimension] as isize;
+        }
+        let start = origin.iter().zip(&strides).map(|(index, stride)| index * stride.unsigned_abs()).sum();
+        Patch::new(start, counts, &strides)
+    }
+
+    /// The elements from the start of a packed buffer, in the same order.
+    pub fn packed(counts: &[usize]) -> Patch {
+        let origin = vec![0; counts.len()];
+        Patch::block(counts, &origin, &counts[1..])
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.counts.iter().product()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.counts.contains(&0)
+    }
+
+    /// In bytes, for elements of this size.
+    pub(crate) fn shape(&self, element_bytes: usize) -> Result<Shape, ShapeError> {
+        let size = element_bytes as u64;
+        let (mut levels, mut run_bytes) = (Vec::with_capacity(DIMENSIONS_MAX), size);
+        for (dimension, (count, stride)) in self.counts.iter().zip(&self.strides).enumerate().rev() {
+            if dimension == self.counts.len() - 1 && *stride == 1 {
+                run_bytes = size.saturating_mul(*count as u64);
+            } else {
+                levels.push(Level { count: *count as u64, stride: (*stride as i64).saturating_mul(size as i64) });
+            }
+        }
+        let offset = (self.start as u64).saturating_mul(size);
+        Ok(Shape::Strided(Strided::new(offset, run_bytes, &levels)?.collapsed()))
+    }
+}
+
+/// One piece of a vector transfer, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First element in the target's part of the window.
+    pub target: usize,
+    /// First element in the origin's buffer.
+    pub origin: usize,
+    /// How many elements.
+    pub count: usize,
+}
+
+/// Target and origin of a list of segments, in bytes.
+pub(crate) fn vector_shapes(segments: &[Segment], element_bytes: usize) -> longarm_client::Shapes {
+    let size = element_bytes as u64;
+    let run = |start: usize, count: usize| Run {
+        offset: (start as u64).saturating_mul(size),
+        bytes: (count as u64).saturating_mul(size),
+    };
+    let full = segments.iter().filter(|segment| segment.count > 0);
+    longarm_client::Shapes {
+        target: Shape::Vector(full.clone().map(|segment| run(segment.target, segment.count)).collect()),
+        origin: Shape::Vector(full.map(|segment| run(segment.origin, segment.count)).collect()),
+    }
+}

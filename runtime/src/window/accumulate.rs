@@ -1,0 +1,173 @@
+//! Accumulate: contiguous, strided, vector; blocking and with a handle.
+
+use longarm_client::{OriginBytes, Shapes, TransferError};
+use longarm_proto::{AccumulateOp, Kernel, Rank, Scale};
+use zerocopy::IntoBytes;
+
+use super::Window;
+use crate::element::Number;
+use crate::error::Operation;
+use crate::handle::Handle;
+use crate::patch::{Patch, Segment};
+
+/// What an accumulate does with each element of the target and its partner of the source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Update<T> {
+    /// target += source
+    Sum,
+    /// target += factor × source, in the arithmetic of the element type.
+    Scaled(T),
+    /// The smaller one; not for complex numbers.
+    Min,
+    /// The larger one; not for complex numbers.
+    Max,
+    /// Bitwise and; integers only.
+    And,
+    /// Bitwise or; integers only.
+    Or,
+    /// Bitwise exclusive or; integers only.
+    Xor,
+    /// target = source, element by element.
+    Replace,
+}
+
+impl<T: Number> Update<T> {
+    pub(crate) fn kernel(self, rank: u32) -> Result<(Kernel, Scale), TransferError> {
+        let (op, scale) = match self {
+            Update::Sum => (AccumulateOp::Sum, Scale::one(T::TYPE)),
+            Update::Scaled(factor) => (AccumulateOp::Sum, factor.to_scale()),
+            Update::Min => (AccumulateOp::Min, Scale::one(T::TYPE)),
+            Update::Max => (AccumulateOp::Max, Scale::one(T::TYPE)),
+            Update::And => (AccumulateOp::And, Scale::one(T::TYPE)),
+            Update::Or => (AccumulateOp::Or, Scale::one(T::TYPE)),
+            Update::Xor => (AccumulateOp::Xor, Scale::one(T::TYPE)),
+            Update::Replace => (AccumulateOp::Replace, Scale::one(T::TYPE)),
+        };
+        let kernel = Kernel::new(T::TYPE, op).ok_or(TransferError::NoSuchKernel { rank: Rank(rank) })?;
+        Ok((kernel, scale))
+    }
+}
+
+impl<T: Number> Window<T> {
+    /// Updates elements of a rank's part from `index` on. Each is updated atomically with respect to every other
+    /// accumulate of its type, from everywhere; integers also with respect to read-modify-writes. Completion as
+    /// [`Window::put`]. `ARMCI_Acc`.
+    ///
+    /// ```
+    /// use longarm::Update;
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<f64>(4)?;
+    /// window.accumulate(0, 1, Update::Scaled(0.5), &[3.0, 5.0])?;
+    /// world.barrier_collective()?;
+    /// assert_eq!(window.get_vec(0, 0, 4)?, [0.0, 1.5, 2.5, 0.0]);
+    /// # world.finalize()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Window::put`], and [`TransferError::NoSuchKernel`] for an update that the type does not have.
+    pub fn accumulate(&self, rank: u32, index: usize, update: Update<T>, source: &[T]) -> Result<(), TransferError> {
+        self.accumulate_shaped(rank, Self::run_shapes(index, source.len()), update, source)
+    }
+
+    /// As [`Window::accumulate`], from the patch `from` of a buffer to the patch `to` of a rank's part. `ARMCI_AccS`.
+    ///
+    /// # Errors
+    /// As [`Window::accumulate`] and [`Window::put_strided`].
+    pub fn accumulate_strided(
+        &self,
+        rank: u32,
+        to: &Patch,
+        update: Update<T>,
+        source: &[T],
+        from: &Patch,
+    ) -> Result<(), TransferError> {
+        let shapes = Self::patch_shapes(Operation::Accumulate, rank, to, from)?;
+        self.accumulate_shaped(rank, shapes, update, source)
+    }
+
+    /// As [`Window::accumulate`], from pieces of a buffer to pieces of a rank's part. Pieces that overlap at the
+    /// target are all applied. `ARMCI_AccV`.
+    ///
+    /// # Errors
+    /// As [`Window::accumulate`] and [`Window::put_strided`].
+    pub fn accumulate_vector(
+        &self,
+        rank: u32,
+        segments: &[Segment],
+        update: Update<T>,
+        source: &[T],
+    ) -> Result<(), TransferError> {
+        self.accumulate_shaped(rank, Self::segment_shapes(segments), update, source)
+    }
+
+    /// Starts [`Window::accumulate`]. `ARMCI_NbAcc`.
+    ///
+    /// # Errors
+    /// As [`Window::start_put`] and [`Window::accumulate`].
+    pub fn start_accumulate(
+        &self,
+        rank: u32,
+        index: usize,
+        update: Update<T>,
+        source: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
+        let shapes = Self::run_shapes(index, source.len());
+        self.start_accumulate_shaped(rank, shapes, update, source)
+    }
+
+    /// Starts [`Window::accumulate_strided`]. `ARMCI_NbAccS`.
+    ///
+    /// # Errors
+    /// As [`Window::start_accumulate`].
+    pub fn start_accumulate_strided(
+        &self,
+        rank: u32,
+        to: &Patch,
+        update: Update<T>,
+        source: Vec<T>,
+        from: &Patch,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
+        let shapes = Self::patch_shapes(Operation::Accumulate, rank, to, from)?;
+        self.start_accumulate_shaped(rank, shapes, update, source)
+    }
+
+    /// Starts [`Window::accumulate_vector`]. `ARMCI_NbAccV`.
+    ///
+    /// # Errors
+    /// As [`Window::start_accumulate`].
+    pub fn start_accumulate_vector(
+        &self,
+        rank: u32,
+        segments: &[Segment],
+        update: Update<T>,
+        source: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
+        self.start_accumulate_shaped(rank, Self::segment_shapes(segments), update, source)
+    }
+
+    fn accumulate_shaped(
+        &self,
+        rank: u32,
+        shapes: Shapes,
+        update: Update<T>,
+        source: &[T],
+    ) -> Result<(), TransferError> {
+        let operator = update.kernel(rank)?;
+        let source = OriginBytes::from(source.as_bytes());
+        self.shared.inner.client.accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
+    }
+
+    fn start_accumulate_shaped(
+        &self,
+        rank: u32,
+        shapes: Shapes,
+        update: Update<T>,
+        source: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
+        let operator = update.kernel(rank)?;
+        self.start(Operation::Accumulate, rank, source, |lender| {
+            self.shared.inner.client.start_accumulate(&self.shared.client, Rank(rank), shapes, operator, lender)
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! Making and freeing windows, collectively.
+
+use std::sync::Arc;
+
+use longarm_client::{ClientWindow, WindowIdentity};
+use longarm_proto::{AccessKey, Generation, Rank, WindowId};
+use longarm_server::door::DoorRequest;
+use longarm_shm::NodeWindow;
+use parking_lot::Mutex;
+
+use super::{Shared, Window};
+use crate::collective::Signature;
+use crate::element::Element;
+use crate::error::{CollectiveError, WindowError};
+use crate::group::{Group, bytes_of, words_of};
+
+/// The window numbers that this rank gives out. A number is used again after its window was freed, with the next
+/// generation.
+pub(crate) struct WindowNumbers(Mutex<Numbers>);
+
+#[derive(Default)]
+struct Numbers {
+    count: u32,
+    free: Vec<(u32, u32)>,
+}
+
+impl WindowNumbers {
+    pub(crate) fn new() -> WindowNumbers {
+        WindowNumbers(Mutex::new(Numbers::default()))
+    }
+
+    fn take(&self) -> (u32, u32) {
+        let mut numbers = self.0.lock();
+        numbers.free.pop().unwrap_or_else(|| {
+            numbers.count += 1;
+            (numbers.count, 1)
+        })
+    }
+
+    fn give_back(&self, number: u32, generation: u32) {
+        // A number whose generations are used up is not used again.
+        if let Some(generation) = generation.checked_add(1) {
+            self.0.lock().free.push((number, generation));
+        }
+    }
+}
+
+/// What every member tells of a window that is being made. Only the first member's identity is used.
+struct Proposal {
+    bytes: u64,
+    number: u32,
+    generation: u32,
+    key: u64,
+}
+
+impl Group {
+    /// Allocates a window with `count` elements at this rank; other members may ask for other numbers, 0 included.
+    /// All bytes are zero. Memory is used where it is touched. Collective.
+    ///
+    /// `ARMCI_Malloc_group`.
+    ///
+    /// # Errors
+    /// The same on all members: [`WindowError::TooLarge`], [`WindowError::OutOfMemory`], or that of the collective.
+    pub fn allocate_collective<T: Element>(&self, count: usize) -> Result<Window<T>, WindowError> {
+        let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
+        Ok(Window::from_shared(Arc::new(self.allocate(bytes)?)))
+    }
+
+    pub(crate) fn allocate(&self, bytes: u64) -> Result<Shared, WindowError> {
+        let fresh = self.inner.numbers.take();
+        let key = random_key()?;
+        let mine = [bytes, u64::from(fresh.0), u64::from(fresh.1), key];
+        let made = self.run(Signature::plain("allocate"), |call| {
+            let all = call.allgather(&bytes_of(&mine))?;
+            call.advance();
+            let proposals: Vec<Proposal> = all.iter().map(|body| proposal(body)).collect();
+            let refusal = self.refusal(&proposals);
+            let made = match &refusal {
+                Some(_) => None,
+                None => Some(self.make(&proposals)),
+            };
+            let bad = matches!(made, Some(Err(_)));
+            let worst = call.allgather(&bytes_of(&[u64::from(bad)]))?;
+            let failed = worst.iter().position(|body| words_of::<1>(body)[0] != 0);
+            Ok((proposals, refusal, made, failed))
+        });
+        let (proposals, refusal, made, failed) = made?;
+        let creator = self.shared.members[0];
+        if self.shared.index != 0 {
+            self.inner.numbers.give_back(fresh.0, fresh.1 - 1);
+        }
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        let identity = identity(creator, &proposals[0]);
+        if let Some(place) = failed {
+            return Err(self.undo(identity, made, self.shared.members[place]));
+        }
+        let members: Vec<(Rank, u64)> =
+            self.shared.members.iter().copied().zip(proposals.iter().map(|proposal| proposal.bytes)).collect();
+        Ok(self.known(identity, &members, made.and_then(Result::ok).flatten()))
+    }
+
+    /// Why the window cannot be, for reasons that all members see alike.
+    fn refusal(&self, proposals: &[Proposal]) -> Option<WindowError> {
+        let bytes_max = self.inner.config.window_bytes_max;
+        let (rank, proposal) =
+            self.shared.members.iter().zip(proposals).find(|(_, proposal)| proposal.bytes > bytes_max)?;
+        Some(WindowError::TooLarge { rank: *rank, bytes: proposal.bytes, bytes_max })
+    }
+
+    /// The first member of each node has the node's memory made.
+    fn make(&self, proposals: &[Proposal]) -> Result<Option<NodeWindow>, WindowError> {
+        let layout = self.inner.client.layout();
+        let mut here: Vec<(u32, u64)> = self
+            .shared
+            .members
+            .iter()
+            .zip(proposals)
+            .filter(|(rank, _)| layout.node_of(**rank) == layout.my_node())
+            .map(|(rank, proposal)| (rank.0, proposal.bytes))
+            .collect();
+        here.sort_unstable();
+        if here[0].0 != layout.me().0 {
+            return Ok(None);
+        }
+        let part_bytes: Vec<u64> = here.iter().map(|part| part.1).collect();
+        let WindowIdentity { window, generation, key } = identity(self.shared.members[0], &proposals[0]);
+        let request = DoorRequest::Create { window: window.0, generation: generation.0, key: key.0, parts: here };
+        let rank = layout.me();
+        let failed = |reason: String| WindowError::OutOfMemory { rank, reason };
+        let file = self.inner.node.ask(&request).map_err(|error| failed(error.to_string()))?;
+        let file = file.ok_or_else(|| failed("no descriptor came".into()))?;
+        NodeWindow::attach(file, &part_bytes).map(Some).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Some node has failed: what this rank has made is taken back.
+    fn undo(
+        &self,
+        identity: WindowIdentity,
+        made: Option<Result<Option<NodeWindow>, WindowError>>,
+        failed: Rank,
+    ) -> WindowError {
+        match made {
+            Some(Err(mine)) => mine,
+            made => {
+                if let Some(Ok(Some(_))) = made {
+                    let (window, generation) = (identity.window.0, identity.generation.0);
+                    let _ = self.inner.node.ask(&DoorRequest::Free { window, generation });
+                }
+                WindowError::OutOfMemory { rank: failed, reason: "see the message of that rank".into() }
+            }
+        }
+    }
+
+    fn known(&self, identity: WindowIdentity, members: &[(Rank, u64)], made: Option<NodeWindow>) -> Shared {
+        let layout = self.inner.client.layout();
+        let mut here: Vec<(Rank, u64)> =
+            members.iter().copied().filter(|(rank, _)| layout.node_of(*rank) == layout.my_node()).collect();
+        here.sort_unstable();
+        let part_bytes: Vec<u64> = here.iter().map(|part| part.1).collect();
+        let inner = Arc::downgrade(&self.inner);
+        let made = Mutex::new(made);
+        let attach = move || {
+            if let Some(memory) = made.lock().take() {
+                return Ok(memory);
+            }
+            let inner = inner.upgrade().ok_or("the world is finalized")?;
+            let request = DoorRequest::Attach { window: identity.window.0, generation: identity.generation.0 };
+            let file = inner.node.ask(&request).map_err(|error| error.to_string())?;
+            NodeWindow::attach(file.ok_or("no descriptor came")?, &part_bytes).map_err(|error| error.to_string())
+        };
+        let client = Arc::new(ClientWindow::new(layout, identity, members, attach));
+        Shared { client, inner: Arc::clone(&self.inner), group: self.clone() }
+    }
+
+    /// Frees a window that was allocated over this group.
+    pub(crate) fn free(&self, window: &ClientWindow) -> Result<(), WindowError> {
+        let WindowIdentity { window: number, generation, .. } = window.identity();
+        if window.is_freed() {
+            return Err(WindowError::FreedWindow { window: number });
+        }
+        let quiet = self.inner.client.quiet();
+        self.run(Signature::plain("free").with_count(number.0), |_| Ok(()))?;
+        window.mark_freed();
+        let layout = self.inner.client.layout();
+        let first_here =
+            self.shared.members.iter().filter(|rank| layout.node_of(**rank) == layout.my_node()).min().copied();
+        let freed = if first_here == Some(layout.me()) {
+            let request = DoorRequest::Free { window: number.0, generation: generation.0 };
+            self.inner.node.ask(&request).map(drop).map_err(|error| WindowError::Door { reason: error.to_string() })
+        } else {
+            Ok(())
+        };
+        // Before the number is used again every node has to have forgotten it.
+        self.run(Signature::plain("freed").with_count(number.0), |_| Ok(()))?;
+        if self.shared.index == 0 {
+            self.inner.numbers.give_back(number.0 as u32, generation.0);
+        }
+        freed?;
+        quiet.map_err(|error| CollectiveError::from(error).into())
+    }
+}
+
+impl<T: Element> Window<T> {
+    /// Frees the window, whoever still has a clone of it: from then on every operation on it gives
+    /// [`TransferError::FreedWindow`](crate::TransferError::FreedWindow). What was issued before is completed first.
+    /// Collective over the window's group. `ARMCI_Free_group`.
+    ///
+    /// # Errors
+    /// [`WindowError::FreedWindow`] the second time; else that of the collective.
+    pub fn free_collective(&self) -> Result<(), WindowError> {
+        self.shared.group.free(&self.shared.client)
+    }
+}
+
+fn proposal(body: &[u8]) -> Proposal {
+    let [bytes, number, generation, key] = words_of(body);
+    Proposal { bytes, number: number as u32, generation: generation as u32, key }
+}
+
+fn identity(creator: Rank, proposal: &Proposal) -> WindowIdentity {
+    WindowIdentity {
+        window: WindowId(u64::from(creator.0) << 32 | u64::from(proposal.number)),
+        generation: Generation(proposal.generation),
+        key: AccessKey(proposal.key),
+    }
+}
+
+fn random_key() -> Result<u64, WindowError> {
+    let mut key = [0; 8];
+    getrandom::fill(&mut key).map_err(|_| WindowError::Door { reason: "no random numbers".into() })?;
+    Ok(u64::from_le_bytes(key))
+}

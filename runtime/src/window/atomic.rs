@@ -1,0 +1,134 @@
+//! Read-modify-write of one word, blocking and with a handle.
+
+use std::sync::Arc;
+
+use longarm_client::{Completion, RmwError};
+use longarm_proto::{Rank, Rmw, RmwOp};
+
+use super::Window;
+use crate::element::Word;
+use crate::error::Operation;
+use crate::handle::Handle;
+
+/// Methods that differ in the operation only: one blocking, one with a handle.
+macro_rules! rmw_methods {
+    ($($(#[$doc:meta])* $name:ident $start:ident $op:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// [`RmwError`]: everything that can be wrong with a put; words of a window are always aligned.
+            #[inline]
+            pub fn $name(&self, rank: u32, index: usize, value: T) -> Result<T, RmwError> {
+                self.rmw(rank, index, RmwOp::$op, value, T::default())
+            }
+
+            #[doc = concat!("Starts [`Window::", stringify!($name), "`].")]
+            ///
+            /// # Errors
+            /// What can be known now; the rest comes from the handle.
+            pub fn $start(&self, rank: u32, index: usize, value: T) -> Result<Handle<T>, RmwError> {
+                self.start_rmw(rank, index, RmwOp::$op, value, T::default())
+            }
+        )*
+    };
+}
+
+/// Read-modify-writes. Each is atomic with respect to every other on the word, from everywhere, to integer
+/// accumulates, and to aligned puts and gets of one word. `ARMCI_Rmw`, `shmem_atomic_*`.
+impl<T: Word> Window<T> {
+    rmw_methods! {
+        /// Adds, wrapping around, and gives the old value.
+        fetch_add start_fetch_add FetchAdd;
+        /// Replaces and gives the old value.
+        swap start_swap Swap;
+        /// Bitwise and; gives the old value.
+        fetch_and start_fetch_and FetchAnd;
+        /// Bitwise or; gives the old value.
+        fetch_or start_fetch_or FetchOr;
+        /// Bitwise exclusive or; gives the old value.
+        fetch_xor start_fetch_xor FetchXor;
+    }
+
+    /// Replaces by `value` if the word is `expected`; gives the old value in any case.
+    ///
+    /// # Errors
+    /// As [`Window::fetch_add`].
+    #[inline]
+    pub fn compare_swap(&self, rank: u32, index: usize, expected: T, value: T) -> Result<T, RmwError> {
+        self.rmw(rank, index, RmwOp::CompareSwap, value, expected)
+    }
+
+    /// Starts [`Window::compare_swap`].
+    ///
+    /// # Errors
+    /// As [`Window::start_fetch_add`].
+    pub fn start_compare_swap(
+        &self,
+        rank: u32,
+        index: usize,
+        expected: T,
+        value: T,
+    ) -> Result<Handle<T>, RmwError> {
+        self.start_rmw(rank, index, RmwOp::CompareSwap, value, expected)
+    }
+
+    /// Reads the word atomically.
+    ///
+    /// # Errors
+    /// As [`Window::fetch_add`].
+    #[inline]
+    pub fn fetch(&self, rank: u32, index: usize) -> Result<T, RmwError> {
+        self.rmw(rank, index, RmwOp::Fetch, T::default(), T::default())
+    }
+
+    /// Starts [`Window::fetch`].
+    ///
+    /// # Errors
+    /// As [`Window::start_fetch_add`].
+    pub fn start_fetch(&self, rank: u32, index: usize) -> Result<Handle<T>, RmwError> {
+        self.start_rmw(rank, index, RmwOp::Fetch, T::default(), T::default())
+    }
+
+    /// Writes the word atomically; on return it is visible at the target.
+    ///
+    /// # Errors
+    /// As [`Window::fetch_add`].
+    #[inline]
+    pub fn set(&self, rank: u32, index: usize, value: T) -> Result<(), RmwError> {
+        self.rmw(rank, index, RmwOp::Set, value, T::default()).map(drop)
+    }
+
+    /// Starts [`Window::set`]; the handle's value means nothing.
+    ///
+    /// # Errors
+    /// As [`Window::start_fetch_add`].
+    pub fn start_set(&self, rank: u32, index: usize, value: T) -> Result<Handle<T>, RmwError> {
+        self.start_rmw(rank, index, RmwOp::Set, value, T::default())
+    }
+
+    #[inline]
+    fn rmw(&self, rank: u32, index: usize, op: RmwOp, operand: T, compare: T) -> Result<T, RmwError> {
+        let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
+        let offset = Self::offset(index);
+        self.shared.inner.client.rmw(&self.shared.client, Rank(rank), offset, rmw).map(T::from_bits)
+    }
+
+    fn start_rmw(
+        &self,
+        rank: u32,
+        index: usize,
+        op: RmwOp,
+        operand: T,
+        compare: T,
+    ) -> Result<Handle<T>, RmwError> {
+        let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
+        let completion = Arc::new(Completion::new());
+        let client = &self.shared.inner.client;
+        let issued = client.start_rmw(&self.shared.client, Rank(rank), Self::offset(index), rmw, &completion);
+        completion.part_done();
+        issued?;
+        let output = |completion: &Completion| T::from_bits(completion.value());
+        Ok(Handle::new(client, completion, (Operation::Rmw, Rank(rank)), output))
+    }
+}

@@ -1,0 +1,143 @@
+//! Windows: memory that every rank of a group may read, write and update.
+
+mod accumulate;
+mod allocate;
+mod atomic;
+mod transfer;
+mod wait;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use longarm_client::{ClientWindow, Shapes, TransferError};
+use longarm_proto::{Rank, Run, Shape};
+
+pub use accumulate::Update;
+pub(crate) use allocate::WindowNumbers;
+pub use wait::Compare;
+
+use crate::element::Element;
+use crate::error::Operation;
+use crate::group::Group;
+use crate::patch::{Patch, Segment, vector_shapes};
+use crate::world::Inner;
+
+/// Memory for elements of type `T`, a part of it at every rank of a group, which all of them may read, write and
+/// update at any time without the owner's help.
+///
+/// An index counts elements from the start of the target rank's part. Ranks are world ranks, whatever the group.
+/// No reference into a window exists: elements are copied in and out. Cheap to clone; every clone is the same window.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<f64>(1000)?; // 1000 elements at every rank
+/// let right = (world.rank() + 1) % world.size();
+/// window.put(right, 0, &[3.25, 4.5])?; // the source may be reused at once
+/// world.barrier_collective()?; // every put of every rank is visible
+/// assert_eq!(window.get_vec(world.rank(), 0, 2)?, [3.25, 4.5]);
+/// world.finalize()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Window<T> {
+    pub(crate) shared: Arc<Shared>,
+    element: PhantomData<fn() -> T>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) client: Arc<ClientWindow>,
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) group: Group,
+}
+
+impl<T> Clone for Window<T> {
+    fn clone(&self) -> Self {
+        Window { shared: Arc::clone(&self.shared), element: PhantomData }
+    }
+}
+
+impl<T: Element> Window<T> {
+    pub(crate) fn from_shared(shared: Arc<Shared>) -> Window<T> {
+        const { assert!(size_of::<T>() > 0, "a window is made of elements that have a size") };
+        Window { shared, element: PhantomData }
+    }
+
+    /// How many elements the part of a rank has; `None` if it has no part.
+    pub fn len_at(&self, rank: u32) -> Option<usize> {
+        Some(self.shared.client.bytes_of(Rank(rank))? as usize / size_of::<T>())
+    }
+
+    /// The group over which the window was allocated.
+    pub fn group(&self) -> &Group {
+        &self.shared.group
+    }
+
+    /// The same memory as elements of another type; a rest that is smaller than one element is out of reach.
+    pub fn cast<U: Element>(&self) -> Window<U> {
+        Window::from_shared(Arc::clone(&self.shared))
+    }
+
+    /// Whether [`Window::free_collective`] was called.
+    pub fn is_freed(&self) -> bool {
+        self.shared.client.is_freed()
+    }
+
+    /// Bytes from the start of a part to an element. Too large a number is outside every window, as it should be.
+    #[inline]
+    fn offset(index: usize) -> u64 {
+        (index as u64).saturating_mul(size_of::<T>() as u64)
+    }
+
+    fn run_shapes(index: usize, count: usize) -> Shapes {
+        Shapes::contiguous(Run { offset: Self::offset(index), bytes: (count * size_of::<T>()) as u64 })
+    }
+
+    fn patch_shapes(
+        operation: Operation,
+        rank: u32,
+        target: &Patch,
+        origin: &Patch,
+    ) -> Result<Shapes, TransferError> {
+        let bad = |reason| TransferError::BadShape { operation, rank: Rank(rank), reason };
+        let target = target.shape(size_of::<T>()).map_err(bad)?;
+        let origin = origin.shape(size_of::<T>()).map_err(bad)?;
+        Ok(Shapes { target, origin })
+    }
+
+    pub(crate) fn shapes_of_run(&self, index: usize, count: usize) -> Shapes {
+        Self::run_shapes(index, count)
+    }
+
+    pub(crate) fn shapes_of_put(rank: u32, to: &Patch, from: &Patch) -> Result<Shapes, TransferError> {
+        Self::patch_shapes(Operation::Put, rank, to, from)
+    }
+
+    pub(crate) fn shapes_of_get(rank: u32, from: &Patch, to: &Patch) -> Result<Shapes, TransferError> {
+        Self::patch_shapes(Operation::Get, rank, from, to)
+    }
+
+    pub(crate) fn shapes_of_accumulate(rank: u32, to: &Patch, from: &Patch) -> Result<Shapes, TransferError> {
+        Self::patch_shapes(Operation::Accumulate, rank, to, from)
+    }
+
+    pub(crate) fn shapes_of_segments(segments: &[Segment]) -> Shapes {
+        Self::segment_shapes(segments)
+    }
+
+    fn segment_shapes(segments: &[Segment]) -> Shapes {
+        let Shapes { target, origin } = vector_shapes(segments, size_of::<T>());
+        // One segment is a run: the shortest way.
+        match (target, origin) {
+            (Shape::Vector(target), Shape::Vector(origin)) if target.len() == 1 => {
+                Shapes { target: Shape::Contiguous(target[0]), origin: Shape::Contiguous(origin[0]) }
+            }
+            (target, origin) => Shapes { target, origin },
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Window<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let identity = self.shared.client.identity();
+        write!(f, "Window({}, generation {})", identity.window, identity.generation)
+    }
+}

@@ -1,0 +1,155 @@
+//! Put with signal, and waiting for words of one's own part to change.
+
+use longarm_client::{OriginBytes, RmwError, WaitError, WordWidth};
+use longarm_proto::{Rank, RmwWidth, SignalOp};
+use zerocopy::IntoBytes;
+
+pub use longarm_client::Compare;
+
+use super::Window;
+use crate::element::{Element, Word};
+
+impl<T: Element> Window<T> {
+    /// Writes elements, then sets the word `signal_index` of `signals` at the same rank to `value`: who sees the
+    /// signal sees the elements. Completion as [`Window::put`]. `shmem_put_signal` with `SHMEM_SIGNAL_SET`.
+    ///
+    /// # Errors
+    /// As [`Window::put`], for both windows.
+    pub fn put_signal_set(
+        &self,
+        rank: u32,
+        index: usize,
+        source: &[T],
+        (signals, signal_index): (&Window<u64>, usize),
+        value: u64,
+    ) -> Result<(), RmwError> {
+        self.put_signal((rank, index), source, (signals, signal_index), (SignalOp::Set, value))
+    }
+
+    /// As [`Window::put_signal_set`], but adds to the word. `SHMEM_SIGNAL_ADD`.
+    ///
+    /// # Errors
+    /// As [`Window::put_signal_set`].
+    pub fn put_signal_add(
+        &self,
+        rank: u32,
+        index: usize,
+        source: &[T],
+        (signals, signal_index): (&Window<u64>, usize),
+        value: u64,
+    ) -> Result<(), RmwError> {
+        self.put_signal((rank, index), source, (signals, signal_index), (SignalOp::Add, value))
+    }
+
+    fn put_signal(
+        &self,
+        (rank, index): (u32, usize),
+        source: &[T],
+        (signals, signal_index): (&Window<u64>, usize),
+        signal: (SignalOp, u64),
+    ) -> Result<(), RmwError> {
+        let data = (&*self.shared.client, Self::offset(index));
+        let word = (&*signals.shared.client, Window::<u64>::offset(signal_index));
+        let source = OriginBytes::from(source.as_bytes());
+        self.shared.inner.client.put_signal(data, word, signal, Rank(rank), source)
+    }
+}
+
+/// Waiting for words of this rank's own part. While it waits, the rank works for longarm; if a rank of the job dies,
+/// the wait ends with an error, because it may have been the one that was to change the word.
+impl<T: Word> Window<T> {
+    /// Waits until the word stands in this relation to `value`, and gives what it is then. Signals and
+    /// read-modify-writes wake the rank at once; a plain put does within a few milliseconds if it sleeps.
+    /// `shmem_wait_until`, `shmem_signal_wait_until`.
+    ///
+    /// # Errors
+    /// [`WaitError`]: the word is outside this rank's part, the window is freed, a rank died.
+    pub fn wait_until(&self, index: usize, compare: Compare, value: T) -> Result<T, WaitError> {
+        self.wait_words(|| Ok(self.look(index)?.filter_by(compare, value)))
+    }
+
+    /// Waits until one of the words does; gives its place in `indices`. `None` for an empty list.
+    /// `shmem_wait_until_any`.
+    ///
+    /// # Errors
+    /// As [`Window::wait_until`].
+    pub fn wait_until_any(&self, indices: &[usize], compare: Compare, value: T) -> Result<Option<usize>, WaitError> {
+        if indices.is_empty() {
+            return Ok(None);
+        }
+        self.wait_words(|| Ok(self.test_some(indices, compare, value)?.first().copied())).map(Some)
+    }
+
+    /// Waits until at least one of the words does; gives the places of all that do then. `shmem_wait_until_some`.
+    ///
+    /// # Errors
+    /// As [`Window::wait_until`].
+    pub fn wait_until_some(&self, indices: &[usize], compare: Compare, value: T) -> Result<Vec<usize>, WaitError> {
+        if indices.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.wait_words(|| Ok(Some(self.test_some(indices, compare, value)?).filter(|places| !places.is_empty())))
+    }
+
+    /// Waits until all of the words have done so, each at some moment. `shmem_wait_until_all`.
+    ///
+    /// # Errors
+    /// As [`Window::wait_until`].
+    pub fn wait_until_all(&self, indices: &[usize], compare: Compare, value: T) -> Result<(), WaitError> {
+        let mut left = indices.to_vec();
+        self.wait_words(|| {
+            let mut failed = None;
+            left.retain(|index| match self.look(*index) {
+                Ok(word) => word.filter_by(compare, value).is_none(),
+                Err(error) => {
+                    failed = Some(error);
+                    true
+                }
+            });
+            match failed {
+                Some(error) => Err(error),
+                None => Ok(left.is_empty().then_some(())),
+            }
+        })
+    }
+
+    /// Whether the word stands in this relation now. `shmem_test`.
+    ///
+    /// # Errors
+    /// As [`Window::wait_until`].
+    pub fn test_until(&self, index: usize, compare: Compare, value: T) -> Result<bool, WaitError> {
+        Ok(self.look(index)?.filter_by(compare, value).is_some())
+    }
+
+    fn test_some(&self, indices: &[usize], compare: Compare, value: T) -> Result<Vec<usize>, WaitError> {
+        let mut places = Vec::new();
+        for (place, index) in indices.iter().enumerate() {
+            if self.look(*index)?.filter_by(compare, value).is_some() {
+                places.push(place);
+            }
+        }
+        Ok(places)
+    }
+
+    fn look(&self, index: usize) -> Result<Seen<T>, WaitError> {
+        let width = match T::WIDTH {
+            RmwWidth::W32 => WordWidth::W32,
+            RmwWidth::W64 => WordWidth::W64,
+        };
+        let bits = self.shared.inner.client.load_word(&self.shared.client, Self::offset(index), width)?;
+        Ok(Seen(T::from_bits(bits)))
+    }
+
+    fn wait_words<R>(&self, check: impl FnMut() -> Result<Option<R>, WaitError>) -> Result<R, WaitError> {
+        self.shared.inner.client.wait_words(check)
+    }
+}
+
+/// A word as it was seen.
+struct Seen<T>(T);
+
+impl<T: Word> Seen<T> {
+    fn filter_by(self, compare: Compare, value: T) -> Option<T> {
+        compare.holds(self.0, value).then_some(self.0)
+    }
+}

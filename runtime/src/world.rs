@@ -1,0 +1,299 @@
+//! The world: from init to finalize.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_client::{Client, ClientOptions, Death, Failures, Layout, TransferError};
+use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
+use longarm_shm::CounterKind;
+use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
+use parking_lot::Mutex;
+
+use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start};
+use crate::bootstrap::{Dialer, Launcher, Node, NodeOptions, tcp};
+use crate::config::Config;
+use crate::error::InitError;
+use crate::group::Group;
+use crate::heap::Heap;
+use crate::message::Handlers;
+use crate::window::WindowNumbers;
+
+/// A process has one world at a time.
+static INITIALISED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) struct Inner {
+    pub(crate) client: Arc<Client>,
+    pub(crate) node: Node,
+    pub(crate) config: Config,
+    pub(crate) numbers: WindowNumbers,
+    pub(crate) group_count: AtomicU32,
+    pub(crate) handlers: Arc<Handlers>,
+    pub(crate) heap: Mutex<Option<Arc<Heap>>>,
+    /// How often a group was made from each list of ranks: tells their messages apart.
+    pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
+    launcher: Option<Arc<Launcher>>,
+    finalized: AtomicBool,
+}
+
+/// This rank's place in the job. Cheap to clone; every clone is the same world.
+///
+/// ```
+/// let world = longarm::init()?; // Without `longarm run`: a world of one.
+/// assert_eq!((world.rank(), world.size()), (0, 1));
+/// world.finalize()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct World {
+    pub(crate) inner: Arc<Inner>,
+    group: Group,
+}
+
+/// Joins the job that started this process, or makes a world of one. Collective over all processes of the job.
+///
+/// `ARMCI_Init`, `shmem_init`.
+///
+/// # Errors
+/// [`InitError`]: what is wrong with the configuration, the launcher or this node.
+pub fn init() -> Result<World, InitError> {
+    if INITIALISED.swap(true, Ordering::AcqRel) {
+        return Err(InitError::Twice);
+    }
+    let world = join();
+    if world.is_err() {
+        INITIALISED.store(false, Ordering::Release);
+    }
+    world
+}
+
+fn join() -> Result<World, InitError> {
+    let mut config = Config::from_environment()?;
+    for warning in config.warnings() {
+        eprintln!("longarm: {warning}");
+    }
+    let found = Launcher::find()?;
+    let (launcher, start) = match found {
+        Some((launcher, start)) => (Some(launcher), start),
+        None => (None, alone()?),
+    };
+    config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
+    longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
+    let nodes: Vec<NodeId> = start.node_of_rank.iter().map(|node| NodeId(*node)).collect();
+    let layout = Layout::new(Rank(start.rank), &nodes);
+    let secret = parse_secret(&start.secret).ok_or(InitError::LauncherGarbled)?;
+    let job = JobId(start.job);
+    let identity = Identity { job, rank: layout.me(), node: layout.my_node() };
+    let node = Node::join(&NodeOptions {
+        job,
+        secret: secret.clone(),
+        layout: &layout,
+        config: &config,
+        launcher: launcher.as_ref(),
+        processors: &start.processors,
+    })?;
+    let deadline = Duration::from_secs(config.connect_timeout_s);
+    let dialer = Dialer { netmod: tcp(&config), launcher: launcher.clone(), secret, identity, deadline };
+    let failures = Arc::new(Failures::new());
+    let client = Client::new(ClientOptions {
+        layout,
+        segment: Arc::clone(&node.segment),
+        dial: Box::new(dialer),
+        assist: node.assist(),
+        failures: Arc::clone(&failures),
+        spin_us: config.spin_us,
+        eager_bytes: config.eager_bytes as usize,
+        send_ring_bytes: config.send_ring_bytes as usize,
+    });
+    let client = Arc::new(client.map_err(InitError::Launcher)?);
+    if let Some(launcher) = &launcher {
+        let hearing = Arc::downgrade(&client);
+        launcher.watch_deaths(move |rank, how| {
+            failures.note(Death { rank: Rank(rank), how: how.to_owned() });
+            if let Some(client) = hearing.upgrade() {
+                client.on_death(Rank(rank), how);
+            }
+        });
+    }
+    let handlers = Handlers::new(&client);
+    let inner = Arc::new(Inner {
+        client,
+        node,
+        config,
+        numbers: WindowNumbers::new(),
+        group_count: AtomicU32::new(0),
+        handlers,
+        heap: Mutex::new(None),
+        lists: Mutex::default(),
+        launcher,
+        finalized: AtomicBool::new(false),
+    });
+    let world = World { group: Group::world(&inner), inner };
+    world.group.sync_collective()?;
+    Ok(world)
+}
+
+fn alone() -> Result<Start, InitError> {
+    let mut random = [0; 40];
+    getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
+    let (job, secret) = random.split_first_chunk().expect("there are 40 bytes");
+    let secret = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Start {
+        version: crate::bootstrap::control::CONTROL_VERSION,
+        job: u64::from_le_bytes(*job),
+        secret,
+        rank: 0,
+        node_of_rank: vec![0],
+        ranks_on_machine: 1,
+        processors: crate::topology::processors_allowed(),
+        stats: false,
+    })
+}
+
+fn parse_secret(text: &str) -> Option<Secret> {
+    let mut secret = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(Secret(secret))
+}
+
+impl World {
+    /// The number of this process, from 0. `shmem_my_pe`.
+    pub fn rank(&self) -> u32 {
+        self.inner.client.layout().me().0
+    }
+
+    /// How many ranks the job has. `shmem_n_pes`.
+    pub fn size(&self) -> u32 {
+        self.inner.client.layout().rank_count()
+    }
+
+    /// The node of this rank, from 0.
+    pub fn node(&self) -> u32 {
+        self.inner.client.layout().my_node().0
+    }
+
+    /// How many nodes the job has.
+    pub fn node_count(&self) -> u32 {
+        self.inner.client.layout().node_count()
+    }
+
+    /// The node of any rank; `None` if there is no such rank.
+    pub fn node_of(&self, rank: u32) -> Option<u32> {
+        let layout = self.inner.client.layout();
+        layout.contains(Rank(rank)).then(|| layout.node_of(Rank(rank)).0)
+    }
+
+    /// The group of all ranks. Collectives of the world are its methods too.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The configuration that this rank runs with.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// Everything that this rank has issued towards `rank` is visible there on return. `ARMCI_Fence`.
+    ///
+    /// # Errors
+    /// [`TransferError::Refused`] for an earlier operation without an answer of its own, [`TransferError::Lost`].
+    pub fn quiet_rank(&self, rank: u32) -> Result<(), TransferError> {
+        self.inner.client.quiet_rank(Rank(rank))
+    }
+
+    /// Everything that this rank has issued is visible at its targets on return. `ARMCI_AllFence`, `shmem_quiet`.
+    ///
+    /// # Errors
+    /// As [`World::quiet_rank`].
+    #[inline]
+    pub fn quiet(&self) -> Result<(), TransferError> {
+        self.inner.client.quiet()
+    }
+
+    /// What this rank issues towards a rank after it takes effect after what it issued before. `shmem_fence`.
+    pub fn fence(&self) {
+        self.inner.client.fence();
+    }
+
+    /// The ranks that are known to have died, each with how it ended.
+    pub fn dead_ranks(&self) -> Vec<(u32, String)> {
+        let failures = self.inner.client.failures();
+        let ranks = (0..self.size()).map(Rank);
+        ranks.filter_map(|rank| failures.of(rank)).map(|death| (death.rank.0, death.how)).collect()
+    }
+
+    /// What this rank has done so far with every peer it had to do with.
+    pub fn traffic(&self) -> Vec<PeerTraffic> {
+        self.inner.traffic()
+    }
+
+    /// Leaves the job: completes what was issued, meets the others and ends the threads of longarm. Collective.
+    /// A world that is dropped without it is finalized too, with nobody to tell of errors.
+    ///
+    /// `ARMCI_Finalize`, `shmem_finalize`.
+    ///
+    /// # Errors
+    /// What the last quiet and barrier said; the world is left all the same.
+    pub fn finalize(self) -> Result<(), crate::CollectiveError> {
+        let outcome = self.group.barrier_collective();
+        self.inner.leave(outcome.is_ok());
+        outcome
+    }
+}
+
+impl Inner {
+    pub(crate) fn me(&self) -> Rank {
+        self.client.layout().me()
+    }
+
+    fn traffic(&self) -> Vec<PeerTraffic> {
+        let layout = self.client.layout();
+        let counters = self.client.segment().counters(layout.local_of(layout.me()));
+        let ranks = (0..layout.rank_count()).map(Rank);
+        let all = ranks.map(|peer| {
+            let kinds = CounterKind::ALL.iter().map(|kind| {
+                let (operations, bytes) = counters.read(peer, *kind);
+                KindTraffic { operations, bytes }
+            });
+            PeerTraffic { peer: peer.0, kinds: kinds.collect() }
+        });
+        all.filter(|peer| peer.kinds.iter().any(|kind| kind.operations > 0)).collect()
+    }
+
+    fn leave(&self, well: bool) {
+        if self.finalized.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Some(launcher) = &self.launcher {
+            if well {
+                launcher.leave(self.traffic());
+            } else {
+                launcher.abort("the last barrier failed", 1);
+            }
+        }
+        self.handlers.stop(&self.client);
+        self.client.stop_helper();
+        self.node.stop();
+        INITIALISED.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.finalized.load(Ordering::Acquire) {
+            return;
+        }
+        if std::thread::panicking() {
+            if let Some(launcher) = &self.launcher {
+                launcher.abort("it panicked", 101);
+            }
+            self.finalized.store(true, Ordering::Release);
+            return;
+        }
+        self.leave(true);
+    }
+}
