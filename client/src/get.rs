@@ -26,9 +26,8 @@ impl Client {
         target: OriginBytesMut<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: target.len() as u64 };
-        window.check(Operation::Get, rank, offset, window.end_of(Operation::Get, rank, run)?)?;
-        if let Route::Direct(part) = self.route(window, Operation::Get, rank)? {
-            target.region().copy_from(part.region(offset, run.bytes).expect("checked against the same length"));
+        if let Some(source) = self.direct(window, rank, offset, run.bytes) {
+            target.region().copy_from(source.as_region());
             self.count(rank, CounterKind::Get, run.bytes);
             return Ok(());
         }

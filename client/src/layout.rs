@@ -36,6 +36,7 @@ impl Layout {
     }
 
     /// The rank of this process.
+    #[inline]
     pub fn me(&self) -> Rank {
         self.me
     }
@@ -56,11 +57,13 @@ impl Layout {
     }
 
     /// The node of a rank of the world.
+    #[inline]
     pub fn node_of(&self, rank: Rank) -> NodeId {
         self.node_of_rank[rank.0 as usize]
     }
 
     /// The number of a rank among the ranks of its node.
+    #[inline]
     pub fn local_of(&self, rank: Rank) -> u32 {
         self.local_of_rank[rank.0 as usize]
     }

@@ -12,6 +12,7 @@ use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Token};
 use crate::error::{MutexError, Operation};
 use crate::route::{Client, Route};
+use crate::wait::Drive;
 use crate::window::ClientWindow;
 
 /// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.
@@ -116,7 +117,13 @@ impl Client {
         let completion = Arc::new(Completion::new());
         let token = Token::Part(Arc::clone(&completion));
         self.issue(operation, endpoint, request, Some(token), Payload::None, true)?;
-        self.wait_complete(endpoint, &completion);
+        // The holder may be anybody: a death ends the wait.
+        let dead = self.wait_for(Drive::Endpoint(endpoint), || {
+            if completion.is_complete() { Some(None) } else { self.first_death(operation).map(Some) }
+        });
+        if let Some(lost) = dead {
+            return Err(lost.into());
+        }
         if let Some(Outcome::Refused { refusal: Refusal::NotHeld, .. }) = completion.failure() {
             return Err(MutexError::NotHeld { host, number });
         }

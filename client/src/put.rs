@@ -51,9 +51,8 @@ impl Client {
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: source.len() as u64 };
-        window.check(Operation::Put, rank, offset, window.end_of(Operation::Put, rank, run)?)?;
-        if let Route::Direct(part) = self.route(window, Operation::Put, rank)? {
-            part.region_mut(offset, run.bytes).expect("checked against the same length").copy_from(source.region());
+        if let Some(target) = self.direct(window, rank, offset, run.bytes) {
+            target.copy_from(source.region());
             self.count(rank, CounterKind::Put, run.bytes);
             return Ok(());
         }

@@ -23,6 +23,25 @@ impl Client {
         offset: u64,
         rmw: Rmw,
     ) -> Result<u64, RmwError> {
+        if !self.failures.any()
+            && let Some(part) = window.mapped_part(rank)
+            && let Ok(old) = part.rmw(offset, rmw)
+        {
+            self.segment.window_bell(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+            self.count(rank, CounterKind::Rmw, rmw.width.bytes() as u64);
+            return Ok(old);
+        }
+        self.rmw_long(window, rank, offset, rmw)
+    }
+
+    /// The way through every check.
+    fn rmw_long(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        rmw: Rmw,
+    ) -> Result<u64, RmwError> {
         let word_bytes = rmw.width.bytes() as u64;
         let run = Run { offset, bytes: word_bytes };
         window.check(Operation::Rmw, rank, offset, window.end_of(Operation::Rmw, rank, run)?)?;
@@ -32,7 +51,7 @@ impl Client {
         let old = match self.route(window, Operation::Rmw, rank)? {
             Route::Direct(part) => {
                 let old = part.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
-                self.segment.bell(self.layout.local_of(rank)).ring_if_sleeping();
+                self.segment.window_bell(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
                 old
             }
             Route::Served(endpoint) => {

@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use longarm_proto::{NodeId, Rank};
-use longarm_shm::{CounterKind, NodeSegment, Window};
+use longarm_memory::RegionMut;
+use longarm_shm::{CounterKind, NodeSegment, OwnCounters, Window};
 use parking_lot::Mutex;
 
 use crate::endpoint::Endpoint;
@@ -25,6 +26,9 @@ pub trait Dial: Send + Sync {
 pub trait Assist: Send + Sync {
     /// Takes it, unless another thread drives it.
     fn take(&self) -> Option<Box<dyn AssistTurn + '_>>;
+
+    /// Says that a thread goes to sleep in a call, or has woken: its processor is free meanwhile.
+    fn rest(&self, resting: bool);
 }
 
 /// A server in the hands of a waiting thread. Dropping gives it back.
@@ -57,6 +61,7 @@ pub struct ClientOptions {
 pub struct Client {
     pub(crate) layout: Layout,
     pub(crate) segment: Arc<NodeSegment>,
+    counters: OwnCounters,
     endpoints: Box<[OnceLock<Endpoint>]>,
     dialing: Mutex<()>,
     dial: Box<dyn Dial>,
@@ -92,6 +97,7 @@ impl Client {
             mail: Mail::new(),
             endpoints: (0..nodes).map(|_| OnceLock::new()).collect(),
             dialing: Mutex::new(()),
+            counters: options.segment.own_counters(options.layout.local_of(options.layout.me())),
             layout: options.layout,
             segment: options.segment,
             dial: options.dial,
@@ -136,6 +142,21 @@ impl Client {
             Some(part) => Ok(Route::Direct(part)),
             None => Ok(Route::Served(self.endpoint(operation, self.layout.node_of(rank))?)),
         }
+    }
+
+    /// Bytes of a rank's part, if it is mapped here and nothing is wrong. `None`: the long way finds out what is.
+    #[inline]
+    pub(crate) fn direct<'a>(
+        &self,
+        window: &'a ClientWindow,
+        rank: Rank,
+        offset: u64,
+        bytes: u64,
+    ) -> Option<RegionMut<'a>> {
+        if self.failures.any() {
+            return None;
+        }
+        window.mapped_part(rank)?.region_mut(offset, bytes).ok()
     }
 
     /// Whether two ranks share memory, for those who ask from outside.
@@ -212,6 +233,7 @@ impl Client {
     pub fn wake_all(&self) {
         self.sleepers.wake_all();
         self.my_bell().ring();
+        self.segment.window_bell(self.layout.local_of(self.layout.me())).ring();
     }
 
     pub(crate) fn my_bell(&self) -> longarm_shm::Bell<'_> {
@@ -229,6 +251,6 @@ impl Client {
                 known
             }
         });
-        self.segment.counters(self.layout.local_of(self.layout.me())).add(peer, kind, bytes, main);
+        self.counters.add(peer, kind, bytes, main);
     }
 }

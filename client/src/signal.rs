@@ -101,7 +101,7 @@ impl Client {
             // The update is a full barrier on the processor: the bytes before it are seen by who sees it.
             let rmw = Rmw { op, width: RmwWidth::W64, operand: value, compare: 0 };
             part.rmw(signal_offset, rmw).expect("checked before");
-            self.segment.bell(self.layout.local_of(rank)).ring_if_sleeping();
+            self.segment.window_bell(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
         }
         Ok(())
     }

@@ -184,7 +184,8 @@ impl Client {
                         waiting = None; // A sleep in memory looks after no endpoint, so the helper has to.
                         self.wake_helper_if_busy();
                     }
-                    if let Some(result) = self.sleep(drive, check, &mut pace) {
+                    let result = self.rest(|| self.sleep(drive, check, &mut pace));
+                    if let Some(result) = result {
                         return result;
                     }
                     if in_memory {
@@ -194,6 +195,18 @@ impl Client {
             }
             debug_assert!(waiting.is_some());
         }
+    }
+
+    /// Sleeps, and lets the server of this process, if there is one, have the processor.
+    fn rest<R>(&self, sleep: impl FnOnce() -> R) -> R {
+        if let Some(assist) = &self.assist {
+            assist.rest(true);
+        }
+        let result = sleep();
+        if let Some(assist) = &self.assist {
+            assist.rest(false);
+        }
+        result
     }
 
     fn drive(&self, drive: Drive<'_>, pace: &Pace) -> bool {
@@ -226,7 +239,11 @@ impl Client {
         match drive {
             Drive::Endpoint(_) | Drive::Endpoints => self.sleep_on_links(check),
             Drive::Memory | Drive::Stores | Drive::Cells => {
-                let bell = self.my_bell();
+                let me = self.layout.local_of(self.layout.me());
+                let bell = match drive {
+                    Drive::Stores => self.segment.window_bell(me),
+                    _ => self.segment.bell(me),
+                };
                 let seen = bell.sequence();
                 if self.drive(drive, pace) {
                     return check();

@@ -83,6 +83,7 @@ impl ClientWindow {
     }
 
     /// Whether the window was freed.
+    #[inline]
     pub fn is_freed(&self) -> bool {
         self.freed.load(Ordering::Relaxed)
     }
@@ -118,6 +119,19 @@ impl ClientWindow {
     #[inline]
     pub(crate) fn end_of(&self, operation: Operation, rank: Rank, run: Run) -> Result<u64, TransferError> {
         run.offset.checked_add(run.bytes).ok_or_else(|| self.explain(operation, rank, run.offset, u64::MAX))
+    }
+
+    /// The part of a rank of this node, if it is mapped already and the window is not freed.
+    #[inline]
+    pub(crate) fn mapped_part(&self, rank: Rank) -> Option<Window<'_>> {
+        let index = *self.index_here.get(rank.0 as usize)?;
+        if index == NOT_HERE || self.is_freed() {
+            return None;
+        }
+        match self.memory.get() {
+            Some(Ok(memory)) => Some(memory.part(index as usize)),
+            _ => None,
+        }
     }
 
     /// Whether a rank's part is in this node's memory.

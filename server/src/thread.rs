@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use longarm_netmod::{Interest, Poller, Ready, Waker};
-use longarm_shm::sync::{AtomicBool, Ordering};
+use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::engine::{Engine, EngineError};
@@ -30,13 +30,16 @@ pub struct Server {
     waker: Waker,
     stopping: AtomicBool,
     born: Instant,
-    /// Turns without work before the thread sleeps. More than none pays only with a core to spare.
-    idle_turns: u32,
+    /// Threads of this process that sleep in a call: their processors are free for the server to look on for a while.
+    resting: AtomicU32,
+    /// How long it looks then before it sleeps. None where threads outnumber processors.
+    spin: Duration,
 }
 
 impl Server {
-    /// Wraps an engine. `idle_turns`: how many empty turns the server's thread makes before it sleeps.
-    pub fn new(engine: Engine, idle_turns: u32) -> Result<Server, EngineError> {
+    /// Wraps an engine. `spin`: how long the server's thread looks for more work before it sleeps, while a thread of
+    /// its process rests.
+    pub fn new(engine: Engine, spin: Duration) -> Result<Server, EngineError> {
         let outer = Poller::new()?;
         let waker = Waker::new()?;
         outer.add(engine.descriptor(), ENGINE, Interest::READABLE)?;
@@ -47,7 +50,8 @@ impl Server {
             waker,
             stopping: AtomicBool::new(false),
             born: Instant::now(),
-            idle_turns,
+            resting: AtomicU32::new(0),
+            spin,
         })
     }
 
@@ -56,15 +60,7 @@ impl Server {
         let mut ready: Vec<Ready> = Vec::new();
         // PAIR stop: the flag is set before the waker is rung.
         while !self.stopping.load(Ordering::Acquire) {
-            let sleep_ms_max = {
-                let mut engine = self.engine.lock();
-                let mut idle = 0;
-                while idle <= self.idle_turns {
-                    let moved = engine.turn(self.now_ms(), idle >= self.idle_turns);
-                    idle = if moved { 0 } else { idle + 1 };
-                }
-                engine.sleep_ms_max()
-            };
+            let sleep_ms_max = self.work();
             if let Err(error) = self.outer.wait(&mut ready, sleep_ms_max.map(Duration::from_millis)) {
                 tracing::error!(%error, "the server cannot sleep");
                 return;
@@ -72,6 +68,38 @@ impl Server {
             if ready.iter().any(|event| event.token == WAKER) {
                 self.waker.clear();
             }
+        }
+    }
+
+    /// Turns until there is nothing to do, and a little longer where nobody else needs the processor. Gives how long
+    /// the thread may sleep.
+    fn work(&self) -> Option<u64> {
+        let mut engine = self.engine.lock();
+        let mut moved_at = None;
+        loop {
+            if engine.turn(self.now_ms(), false) {
+                moved_at = Some(Instant::now());
+                continue;
+            }
+            // Relaxed: a hint; an old value costs a moment of looking or one more sleep.
+            let free = !self.spin.is_zero() && self.resting.load(Ordering::Relaxed) > 0;
+            if free && moved_at.is_some_and(|at: Instant| at.elapsed() < self.spin) {
+                std::hint::spin_loop();
+                continue;
+            }
+            if !engine.turn(self.now_ms(), true) {
+                return engine.sleep_ms_max();
+            }
+            moved_at = Some(Instant::now());
+        }
+    }
+
+    /// Says that a thread of this process goes to sleep in a call, or has woken.
+    pub fn rest(&self, resting: bool) {
+        if resting {
+            self.resting.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.resting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

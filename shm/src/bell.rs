@@ -147,6 +147,16 @@ impl<'a, F: Futex> Bell<'a, F> {
         }
     }
 
+    /// As [`Bell::ring_if_sleeping`], after a sequentially consistent read-modify-write, which stands for the fence.
+    #[inline]
+    pub fn ring_if_sleeping_after_rmw(&self) {
+        // PAIR sleeping: the read-modify-write before this, this load, and the sleeper's fence are in one order. If
+        // this load does not see the sleeper, it comes before the fence, and the sleeper's condition sees the word.
+        if sleepers(self.word.word.load(Ordering::SeqCst)) > 0 {
+            self.ring();
+        }
+    }
+
     /// Sleeps until the bell has been rung since `sequence` gave `seen`, or the time is up. It may return early.
     pub fn sleep(&self, seen: u32, timeout: Option<Duration>) {
         // PAIR rung, both halves: a ring before this is seen in the old value, a ring after this sees a sleeper.

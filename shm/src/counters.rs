@@ -10,8 +10,11 @@
 //!
 //! If a process dies, its counters stay as they are.
 
+use std::sync::Arc;
+
 use longarm_proto::Rank;
 
+use crate::layout::NodeSegment;
 use crate::segment::Shared;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -88,6 +91,48 @@ unsafe impl Shared for WaitCounters {}
 pub(crate) const SETS: usize = 2;
 const MAIN: usize = 0;
 const OTHERS: usize = 1;
+
+/// The counters of this process's rank, found once: for the hot path.
+#[derive(Debug)]
+pub struct OwnCounters {
+    /// By set; `count` each, mapped as long as `segment` lives.
+    peers: [*const PeerCounters; SETS],
+    count: u32,
+    segment: Arc<NodeSegment>,
+}
+
+// SAFETY: the pointers lead to atomics in the mapping of `segment`, which moves and is shared with this.
+unsafe impl Send for OwnCounters {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for OwnCounters {}
+
+impl OwnCounters {
+    pub(crate) fn new(peers: [*const PeerCounters; SETS], count: u32, segment: Arc<NodeSegment>) -> OwnCounters {
+        OwnCounters { peers, count, segment }
+    }
+
+    /// As [`Counters::add`], without the way there.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank in the world.
+    #[inline]
+    pub fn add(&self, peer: Rank, kind: CounterKind, bytes: u64, main_thread: bool) {
+        assert!(peer.0 < self.count);
+        let set = self.peers[if main_thread { MAIN } else { OTHERS }];
+        let place = set.wrapping_add(peer.0 as usize);
+        // SAFETY: `place` is one of `count` values (asserted) of a slice that `new` was given, in the mapping that
+        // `segment` keeps. They are atomics.
+        let pair = unsafe { &(*place).kinds[kind as usize] };
+        increase(&pair.operations, 1, main_thread);
+        increase(&pair.bytes, bytes, main_thread);
+    }
+
+    /// The segment that holds them.
+    pub fn segment(&self) -> &Arc<NodeSegment> {
+        &self.segment
+    }
+}
 
 /// The counters of one rank of the node.
 #[derive(Clone, Copy, Debug)]

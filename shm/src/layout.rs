@@ -20,6 +20,7 @@
 //!   the gap.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{JobId, Rank};
@@ -29,7 +30,7 @@ use crate::cell::{
     CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CELLS_PER_WORD, Cell, CellHead, CellsInUse, HEAD_OFFSET,
     PAYLOAD_OFFSET,
 };
-use crate::counters::{Counters, PeerCounters, SETS, WaitCounters};
+use crate::counters::{Counters, OwnCounters, PeerCounters, SETS, WaitCounters};
 use crate::queue::{Links, Queue, QueueEnds, Taken};
 use crate::segment::{PAGE_BYTES, Segment, SegmentError, Shared, page_aligned};
 use crate::stripe::{STRIPE_COUNT, StripeWord, Stripes};
@@ -63,6 +64,9 @@ unsafe impl Shared for QueueEnds {}
 // SAFETY: `repr(C)`, one atomic and padding that nobody reads.
 unsafe impl Shared for StripeWord {}
 
+/// One for mail, one for windows.
+const BELLS_PER_RANK: u64 = 2;
+
 /// Offsets of the parts, from the two numbers that they follow from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
@@ -87,7 +91,7 @@ impl Layout {
         // With these bounds nothing overflows: the largest is 2^12 ranks x 2^32 peers x 2^8 bytes.
         let locals = u64::from(local_ranks);
         let bells = size_of::<Header>() as u64;
-        let inboxes = (bells + locals * size_of::<BellWord>() as u64).next_multiple_of(128);
+        let inboxes = (bells + BELLS_PER_RANK * locals * size_of::<BellWord>() as u64).next_multiple_of(128);
         let in_use = inboxes + locals * size_of::<QueueEnds>() as u64;
         let stripes = in_use + (locals + 1) * IN_USE_BYTES;
         let stripes = stripes.next_multiple_of(64);
@@ -242,20 +246,48 @@ impl NodeSegment {
         self.layout.world_ranks
     }
 
-    /// The doorbell of a local rank.
+    /// The doorbell of a local rank that is rung when mail has come.
     ///
     /// # Panics
     ///
     /// If there is no such rank here.
     #[inline]
     pub fn bell(&self, local: u32) -> Bell<'_> {
-        Bell::new(&self.part::<BellWord>(self.layout.bells, self.layout.local_ranks)[local as usize])
+        self.bell_at(local, 0)
+    }
+
+    /// The doorbell of a local rank that is rung when its windows have changed. Another one than that for mail, so
+    /// that an update of a window wakes nobody who waits for a message.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    #[inline]
+    pub fn window_bell(&self, local: u32) -> Bell<'_> {
+        self.bell_at(local, 1)
+    }
+
+    #[inline]
+    fn bell_at(&self, local: u32, which: u32) -> Bell<'_> {
+        let count = BELLS_PER_RANK as u32 * self.layout.local_ranks;
+        Bell::new(&self.part::<BellWord>(self.layout.bells, count)[(BELLS_PER_RANK as u32 * local + which) as usize])
     }
 
     /// The stripe locks of this node.
     #[inline]
     pub fn stripes(&self) -> Stripes<'_> {
         Stripes::new(self.part(self.layout.stripes, STRIPE_COUNT as u32))
+    }
+
+    /// The counters of a local rank, ready for the hot path: found once, used by every operation.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    pub fn own_counters(self: &Arc<Self>, local: u32) -> OwnCounters {
+        let counters = self.counters(local);
+        let peers = counters.peers.map(|peers| peers.as_ptr());
+        OwnCounters::new(peers, self.layout.world_ranks, Arc::clone(self))
     }
 
     /// The counters of a local rank.
@@ -378,6 +410,7 @@ impl NodeSegment {
         self.stripes().release_of_dead(rank)
     }
 
+    #[inline]
     fn part<T: Shared>(&self, offset: u64, count: u32) -> &[T] {
         self.segment.shared(offset, count as usize)
     }

@@ -46,7 +46,7 @@ pub use self::{
     accumulate::AccumulateError,
     amo::AmoError,
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead},
-    counters::{CounterKind, Counters},
+    counters::{CounterKind, Counters, OwnCounters},
     layout::{Full, LOCAL_RANKS_MAX, NodeSegment, Popped, Producer},
     segment::{OutsideSegment, Segment, SegmentError},
     window::{NodeWindow, OutsideWindow, Window},

@@ -187,6 +187,7 @@ impl Segment {
     }
 
     /// Where the mapping starts; a pointer that must not be used if there is none.
+    #[inline]
     pub(crate) fn start(&self) -> *mut u8 {
         self.map.as_ref().map_or(std::ptr::without_provenance_mut(PAGE_BYTES as usize), MmapRaw::as_mut_ptr)
     }
@@ -196,6 +197,7 @@ impl Segment {
     /// # Panics
     ///
     /// If they are not inside or not aligned: the layout is our own.
+    #[inline]
     pub(crate) fn shared<T: Shared>(&self, offset: u64, count: usize) -> &[T] {
         let bytes = count.checked_mul(size_of::<T>()).expect("the layout fits the address space");
         let region = self.region_mut(offset, bytes as u64).expect("the layout lies inside the segment");

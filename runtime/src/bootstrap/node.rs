@@ -94,7 +94,7 @@ fn host(options: &NodeOptions<'_>) -> Result<Node, InitError> {
         half_open_max: options.config.half_open_max as usize,
         handshake_timeout_ms: options.config.handshake_timeout_ms,
     })?;
-    let server = Arc::new(Server::new(engine, 0)?);
+    let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
     let thread = start_thread(&server, options.processors)?;
     if let Some(launcher) = options.launcher {
         let server_pid = std::process::id();
@@ -139,6 +139,10 @@ impl Assist for ServerHere {
     fn take(&self) -> Option<Box<dyn AssistTurn + '_>> {
         let assistant = self.0.assist()?;
         Some(Box::new(Turn(assistant)))
+    }
+
+    fn rest(&self, resting: bool) {
+        self.0.rest(resting);
     }
 }
 

@@ -31,7 +31,7 @@ impl Shared {
     /// Wakes a rank of this node that sleeps until its memory changes.
     pub(crate) fn ring(&self, rank: Rank) {
         if let Some(local) = self.local_of_rank.get(&rank) {
-            self.node.bell(*local).ring_if_sleeping();
+            self.node.window_bell(*local).ring_if_sleeping();
         }
     }
 }

@@ -1,1 +1,0 @@
-//! Benchmarks of longarm beside what the machine allows.

@@ -1,0 +1,42 @@
+//! What is allowed in spite of a rule, and why. An allowance that nothing needs any more is reported too.
+
+use crate::rules::Rule;
+
+/// One exception.
+pub struct Allowance {
+    /// From which rule.
+    pub rule: Rule,
+    /// A file, or a folder and all in it (with `/` at its end).
+    pub path: &'static str,
+    /// Why. For whoever reads this file.
+    pub reason: &'static str,
+}
+
+const fn allow(rule: Rule, path: &'static str, reason: &'static str) -> Allowance {
+    Allowance { rule, path, reason }
+}
+
+/// All exceptions of the tree.
+pub const ALLOWANCES: &[Allowance] = &[
+    allow(Rule::Atomics, "shm/src/sync.rs", "the one place where they are exchanged for the model checker's"),
+    allow(Rule::Atomics, "memory/src/copy.rs", "one threshold that stands alone; memory lies below shm"),
+    allow(Rule::Clock, "runtime/", "assembly: configuration is read here and handed down as values"),
+    allow(Rule::Clock, "tools/", "programs of their own"),
+    allow(Rule::Clock, "benches/", "they measure time"),
+    allow(Rule::Clock, "server/src/thread.rs", "the server's thread: the engine itself gets the time as an argument"),
+    allow(Rule::Clock, "client/src/wait.rs", "how long a waiting thread spins before it sleeps is a matter of time"),
+    allow(Rule::Unsafe, "memory/", "the bottom: regions, copies and the system calls that take raw memory"),
+    allow(Rule::Unsafe, "shm/", "what the ranks of a node share"),
+    allow(Rule::Unsafe, "client/src/origin_bytes.rs", "lends the caller's buffers to operations that outlive a call"),
+    allow(Rule::Unsafe, "tools/launch/src/run/child.rs", "what a child does between fork and exec"),
+];
+
+/// Whether this is allowed.
+pub fn is_allowed(rule: Rule, path: &str) -> bool {
+    ALLOWANCES.iter().any(|allowance| allowance.rule == rule && covers(allowance, path))
+}
+
+/// Whether an exception is about this file.
+pub fn covers(allowance: &Allowance, path: &str) -> bool {
+    if allowance.path.ends_with('/') { path.starts_with(allowance.path) } else { path == allowance.path }
+}

@@ -1,0 +1,123 @@
+//! The rule about crates: imports point down.
+
+use crate::rules::{Finding, Rule};
+
+/// Which crates of this tree each one may import. Those of one row never meet: who is above joins them.
+const MAY_IMPORT: [(&str, &[&str]); 10] = [
+    ("longarm-memory", &[]),
+    ("longarm-proto", &[]),
+    ("longarm-shm", &["longarm-memory", "longarm-proto"]),
+    ("longarm-netmod", &["longarm-memory", "longarm-proto"]),
+    ("longarm-server", &["longarm-memory", "longarm-proto", "longarm-shm", "longarm-netmod"]),
+    ("longarm-client", &["longarm-memory", "longarm-proto", "longarm-shm", "longarm-netmod"]),
+    (
+        "longarm",
+        &[
+            "longarm-memory",
+            "longarm-proto",
+            "longarm-shm",
+            "longarm-netmod",
+            "longarm-server",
+            "longarm-client",
+        ],
+    ),
+    // Above the runtime nobody looks below it.
+    ("longarm-launch", &["longarm"]),
+    ("longarm-benches", &["longarm"]),
+    ("longarm-check", &[]),
+];
+
+/// Looks through a `Cargo.toml`. Files without a package, and packages outside the workspace, are passed over.
+pub fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
+    let Some(package) = package_name(text) else { return Vec::new() };
+    let finding = |line: usize, what: String| Finding { rule: Rule::Imports, path: path.to_owned(), line, what };
+    if text.lines().any(|line| line.trim() == "[workspace]") {
+        return Vec::new();
+    }
+    let Some((_, allowed)) = MAY_IMPORT.iter().find(|(name, _)| *name == package) else {
+        return vec![finding(0, format!("nothing is said about what {package} may import"))];
+    };
+    let bad = imports(text).into_iter().filter(|(_, import)| !allowed.contains(&import.as_str()) && *import != package);
+    bad.map(|(line, import)| finding(line, format!("{package} must not import {import}"))).collect()
+}
+
+fn package_name(text: &str) -> Option<String> {
+    let mut section = "";
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if section == "[package]"
+            && let Some(("name", value)) = line.split_once('=').map(|(key, value)| (key.trim(), value.trim()))
+        {
+            return Some(value.trim_matches('"').to_owned());
+        }
+    }
+    None
+}
+
+/// Lines and names of the dependencies that are crates of this tree, those of tests included.
+fn imports(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut is_dependencies = false;
+    for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            is_dependencies = section.ends_with("dependencies");
+            if let Some((table, name)) = section.rsplit_once('.')
+                && table.ends_with("dependencies")
+            {
+                found.push((number, name.to_owned()));
+            }
+        } else if is_dependencies {
+            let name = line.split(['=', '.', ' ']).next().unwrap_or_default();
+            found.push((number, name.to_owned()));
+        }
+    }
+    found.retain(|(_, name)| name == "longarm" || name.starts_with("longarm-"));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(package: &str, rest: &str) -> Vec<Finding> {
+        check_manifest("a/Cargo.toml", &format!("[package]\nname = \"{package}\"\n\n{rest}"))
+    }
+
+    #[test]
+    fn an_import_that_points_up_or_sideways_is_found() {
+        for (package, import) in [
+            ("longarm-proto", "longarm-shm.workspace = true"),
+            ("longarm-client", "longarm-server = { path = \"../server\" }"),
+            ("longarm-shm", "longarm-netmod.workspace = true"),
+            ("longarm-launch", "longarm-client.workspace = true"),
+        ] {
+            let findings = manifest(package, &format!("[dependencies]\nlibc = \"1\"\n{import}\n"));
+            assert_eq!(findings.len(), 1, "{package}: {import}");
+            assert_eq!(findings[0].line, 6);
+        }
+    }
+
+    #[test]
+    fn imports_of_tests_and_of_targets_count_and_tables_are_read() {
+        for section in ["[dev-dependencies]", "[target.'cfg(loom)'.dependencies]", "[build-dependencies]"] {
+            let findings = manifest("longarm-proto", &format!("{section}\nlongarm.workspace = true\n"));
+            assert_eq!(findings.len(), 1, "{section}");
+        }
+        assert_eq!(manifest("longarm-proto", "[dependencies.longarm-client]\npath = \"b\"\n").len(), 1);
+    }
+
+    #[test]
+    fn imports_that_point_down_are_fine_any_number_of_steps() {
+        let down = "[dependencies]\nlongarm-memory.workspace = true\nlongarm-proto.workspace = true\n";
+        assert_eq!(manifest("longarm-client", down), []);
+        assert_eq!(manifest("longarm-launch", "[dependencies]\nlongarm.workspace = true\n"), []);
+    }
+
+    #[test]
+    fn a_crate_that_nobody_has_thought_about_is_found() {
+        assert_eq!(manifest("longarm-new", "").len(), 1);
+        assert_eq!(check_manifest("Cargo.toml", "[workspace]\nmembers = []\n"), []);
+    }
+}

@@ -1,0 +1,191 @@
+//! Whole jobs: every operation of the public interface, in every form, over every layout.
+//!
+//! This program is the tests and the ranks. Started by `cargo test` it lists trials, one for each job and layout. A
+//! trial has the launcher start this program again as ranks, with [`JOB`] naming what they do, and wants exit status
+//! 0. A job panics where anything is not as promised. Trials run one at a time, because a job uses all processors.
+#![forbid(unsafe_code)]
+
+mod jobs {
+    pub mod accumulate;
+    pub mod atomics;
+    pub mod collectives;
+    pub mod form;
+    pub mod groups;
+    pub mod heap;
+    pub mod large;
+    pub mod messages;
+    pub mod mutexes;
+    pub mod order;
+    pub mod progress;
+    pub mod shape;
+    pub mod signals;
+    pub mod support;
+    pub mod threads;
+    pub mod transfers;
+    pub mod traps;
+    pub mod windows;
+}
+
+use std::process::{Command, ExitCode, Stdio};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use longarm::World;
+
+/// Names the job that a rank runs.
+const JOB: &str = "LONGARM_TEST_JOB";
+/// Ends a job that hangs, so that the others are still run. No job needs a tenth of it.
+const SAFETY_NET_S: &str = "300";
+
+/// How many ranks on how many nodes.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// A world of one, started without the launcher.
+    Alone,
+    /// Started by the launcher.
+    Ranks { ranks: u32, nodes: u32 },
+}
+
+impl Layout {
+    const fn new(ranks: u32, nodes: u32) -> Layout {
+        Layout::Ranks { ranks, nodes }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Layout::Alone => "alone".into(),
+            Layout::Ranks { ranks, nodes } if ranks % nodes == 0 => format!("{nodes} x {}", ranks / nodes),
+            Layout::Ranks { ranks, nodes } => format!("{ranks} over {nodes}"),
+        }
+    }
+}
+
+/// One node, two nodes, a node for each rank, and many more ranks than processors.
+const USUAL: &[Layout] = &[Layout::new(4, 1), Layout::new(4, 2), Layout::new(4, 4), Layout::new(16, 4)];
+/// The usual ones, nodes of different sizes, and a world of one.
+const EVERY: &[Layout] = &[
+    Layout::Alone,
+    Layout::new(4, 1),
+    Layout::new(4, 2),
+    Layout::new(4, 4),
+    Layout::new(5, 3),
+    Layout::new(16, 4),
+];
+/// For jobs of two ranks: on one node, and on two.
+const PAIR: &[Layout] = &[Layout::new(2, 1), Layout::new(2, 2)];
+
+/// What all ranks do, and where.
+struct Job {
+    name: &'static str,
+    body: fn(&World),
+    layouts: &'static [Layout],
+    /// Configuration variables.
+    variables: &'static [(&'static str, &'static str)],
+}
+
+const fn job(name: &'static str, body: fn(&World), layouts: &'static [Layout]) -> Job {
+    Job { name, body, layouts, variables: &[] }
+}
+
+fn all_jobs() -> Vec<Job> {
+    use jobs::*;
+    vec![
+        job("words_are_put_and_got_in_every_form_and_shape", transfers::words, EVERY),
+        job("floats_are_put_and_got_in_every_form_and_shape", transfers::floats, USUAL),
+        job("structs_and_bytes_are_put_and_got_in_every_form_and_shape", transfers::structs, USUAL),
+        job("lengths_around_every_limit_arrive_whole", transfers::lengths, USUAL),
+        job("many_handles_are_open_at_once", transfers::many_handles, USUAL),
+        job("integers_are_accumulated_in_every_form_and_shape", accumulate::integers, EVERY),
+        job("floats_are_accumulated_in_every_form_and_shape", accumulate::floats, USUAL),
+        job("complex_numbers_are_accumulated_in_every_form_and_shape", accumulate::complex, USUAL),
+        job("accumulates_of_all_ranks_to_one_place_lose_nothing", accumulate::concurrent, USUAL),
+        job("updates_that_a_type_does_not_have_are_refused", accumulate::refused, USUAL),
+        job("each_rmw_does_what_it_says", atomics::each, EVERY),
+        job("rmws_of_all_ranks_lose_nothing_and_see_each_value_once", atomics::concurrent, USUAL),
+        job("rmws_and_accumulates_and_word_puts_are_atomic_together", atomics::mixed, USUAL),
+        job("who_sees_a_signal_sees_the_bytes", signals::put_signal, USUAL),
+        job("every_comparison_is_waited_for", signals::comparisons, EVERY),
+        job("any_some_and_all_words_are_waited_for", signals::several_words, USUAL),
+        job("one_rank_at_a_time_holds_a_mutex", mutexes::exclusion, USUAL),
+        job("mutexes_say_what_is_wrong", mutexes::errors, EVERY),
+        job("waiters_of_a_mutex_take_turns", mutexes::fairness, USUAL),
+        job("operations_of_a_rank_take_effect_in_program_order", order::program_order, EVERY),
+        job("what_is_quiet_is_visible_to_others", order::quiet, USUAL),
+        job("a_barrier_completes_everything_of_everybody", order::barrier, USUAL),
+        job("groups_are_made_from_lists", groups::lists, USUAL),
+        job("groups_are_split_and_split_again", groups::splits, EVERY),
+        job("windows_belong_to_the_members_of_a_group", groups::windows, USUAL),
+        job("collectives_of_every_size_are_right", collectives::every, EVERY),
+        job("collectives_of_groups_are_right", collectives::on_groups, USUAL),
+        job("every_reduction_is_right", collectives::reductions, EVERY),
+        job("collectives_follow_each_other_without_barriers", collectives::back_to_back, USUAL),
+        job("mismatched_collectives_are_told_to_all_and_the_group_lives_on", collectives::mismatches, USUAL),
+        job("messages_of_every_size_arrive_with_their_words", messages::sizes, EVERY),
+        job("messages_are_replied_to", messages::replies, EVERY),
+        job("messages_of_a_source_come_in_order", messages::order, USUAL),
+        job("messages_wait_for_a_late_handler", messages::late_handler, EVERY),
+        job("handlers_run_while_their_rank_computes", messages::computing, USUAL),
+        job("a_rank_that_computes_serves_its_memory", progress::computing, USUAL),
+        job("a_rank_that_looks_at_its_own_word_serves_its_memory", progress::looking, USUAL),
+        job("nothing_is_nothing_everywhere", traps::nothing, EVERY),
+        job("a_rank_is_its_own_target", traps::own_target, EVERY),
+        job("bytes_at_any_offset_are_exact", traps::unaligned, EVERY),
+        job("the_last_element_is_inside_and_the_next_is_not", traps::edges, EVERY),
+        job("parts_differ_in_size", traps::sizes, USUAL),
+        job("impossible_shapes_are_refused", traps::impossible, EVERY),
+        job("a_freed_window_refuses_everything", windows::freed, EVERY),
+        job("windows_come_and_go", windows::reuse, USUAL),
+        job("too_large_a_window_is_an_error_on_all_ranks", windows::too_large, EVERY),
+        job("sparse_windows_take_no_memory", windows::sparse, USUAL),
+        job("more_than_four_gibibytes_go_in_one_call", large::transfers, PAIR),
+        job("offsets_beyond_four_gibibytes_are_exact", large::offsets, USUAL),
+        Job { variables: &[("LONGARM_HEAP_BYTES", "1m")], ..job("the_heap_gives_and_takes", heap::life, EVERY) },
+        job("threads_of_a_rank_do_not_disturb_each_other", threads::together, USUAL),
+    ]
+}
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var(JOB) {
+        return run_rank(&name);
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trials = all_jobs().into_iter().flat_map(|job| {
+        let Job { name, layouts, variables, .. } = job;
+        layouts.iter().map(move |layout| {
+            let layout = *layout;
+            Trial::test(format!("{name} ({})", layout.name()), move || run_trial(name, layout, variables))
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// Runs as a rank of a job.
+fn run_rank(name: &str) -> ExitCode {
+    let job = all_jobs().into_iter().find(|job| job.name == name).expect("the job exists");
+    let world = longarm::init().expect("the world can be joined");
+    (job.body)(&world);
+    world.finalize().expect("the world can be left");
+    ExitCode::SUCCESS
+}
+
+/// Has the launcher run a job.
+fn run_trial(name: &str, layout: Layout, variables: &[(&str, &str)]) -> Result<(), Failed> {
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = match layout {
+        Layout::Alone => Command::new(this),
+        Layout::Ranks { ranks, nodes } => {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_longarm"));
+            let (ranks, nodes) = (ranks.to_string(), nodes.to_string());
+            command.args(["run", "-n", &ranks, "--nodes", &nodes, "--tag-output", "--timeout", SAFETY_NET_S, "--"]);
+            command.arg(this);
+            command
+        }
+    };
+    command.env(JOB, name).envs(variables.iter().copied()).stdin(Stdio::null());
+    let output = command.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err(format!("the job ended with {}\n{stdout}{stderr}", output.status).into())
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs what building longarm needs and this machine does not have. Does nothing, and says nothing, when all is there.
+#
+# Needed: a Rust toolchain with rustfmt and clippy; a C compiler with its headers, which links every program and
+# assembles the hash function.
+set -euo pipefail
+
+say() { printf 'setup: %s\n' "$*"; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        say "not root, and there is no sudo: please run as root: $*" >&2
+        exit 1
+    fi
+}
+
+apt_install() {
+    if ! command -v apt-get >/dev/null; then
+        say "there is no apt-get here: please install what these packages of Debian hold: $*" >&2
+        exit 1
+    fi
+    say "installing by apt-get: $*"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+
+# Whether a C program can be compiled and linked: the compiler alone does not do without the headers.
+can_link() {
+    command -v cc >/dev/null || return 1
+    local folder status=0
+    folder=$(mktemp -d)
+    printf '#include <stdio.h>\nint main(void) { return 0; }\n' >"$folder/probe.c"
+    cc "$folder/probe.c" -o "$folder/probe" >/dev/null 2>&1 || status=1
+    rm -rf "$folder"
+    return "$status"
+}
+
+if ! command -v cargo >/dev/null; then
+    say "there is no cargo: please install Rust first, see https://rustup.rs" >&2
+    exit 1
+fi
+
+can_link || apt_install gcc libc6-dev
+
+for component in fmt clippy; do
+    cargo "$component" --version >/dev/null 2>&1 && continue
+    name=${component/fmt/rustfmt}
+    if command -v rustup >/dev/null; then
+        say "adding to the Rust toolchain: $name"
+        rustup component add "$name"
+    else
+        say "the Rust toolchain has no $name, and there is no rustup to add it: its check is left out"
+    fi
+done

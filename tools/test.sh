@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# What `make test` runs. With the argument `lint`, only the checks that run no tests.
+#
+# Every step is run, whatever the others say, and the end lists them all. The exit status is 0 only if none failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+only=${1:-all}
+target=${CARGO_TARGET_DIR:-target}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+summary=()
+failed=0
+
+# Runs one step: its name, then its command.
+step() {
+    local name=$1 began=$SECONDS outcome=passed
+    shift
+    printf '\n=== %s: %s\n' "$name" "$*"
+    if ! "$@" 2>&1 | tee -a "$log"; then
+        outcome=FAILED
+        failed=1
+    fi
+    summary+=("$(printf '%-7s %-18s %4d s' "$outcome" "$name" $((SECONDS - began)))")
+}
+
+skip() {
+    printf '\n=== %s: left out, %s\n' "$1" "$2"
+    summary+=("$(printf '%-7s %-18s %s' "-" "$1" "left out, $2")")
+}
+
+if cargo fmt --version >/dev/null 2>&1; then
+    step format cargo fmt --all --check
+else
+    skip format "the toolchain has no rustfmt"
+fi
+if cargo clippy --version >/dev/null 2>&1; then
+    step clippy cargo clippy --locked --workspace --all-targets -- -D warnings
+else
+    skip clippy "the toolchain has no clippy"
+fi
+step rustdoc env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+step rules cargo run --locked --quiet -p longarm-check -- .
+if command -v cargo-deny >/dev/null; then
+    step dependencies cargo deny --locked check
+else
+    skip dependencies "cargo-deny is not installed"
+fi
+
+if [ "$only" = all ]; then
+    # The tests start jobs with the longarm command and with the example programs.
+    step build cargo build --locked --workspace --bins --examples
+    step tests cargo test --locked --workspace --no-fail-fast
+    # The model checker runs every order of the steps of what the ranks of a node share.
+    step models env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" \
+        cargo test --locked -p longarm-shm --release --lib loom
+fi
+
+printf '\n=== %s\n' "summary"
+printf '%s\n' "${summary[@]}"
+# Every test program ends with a line that counts its tests.
+awk '/^test result: / {
+         for (i = 1; i <= NF; i++) {
+             if ($i == "passed;") passed += $(i - 1)
+             if ($i == "failed;") bad += $(i - 1)
+             if ($i == "ignored;") ignored += $(i - 1)
+         }
+     }
+     END { printf "%d tests passed, %d failed, %d ignored\n", passed, bad, ignored }' "$log"
+printf 'in %d s\n' "$SECONDS"
+if [ "$failed" -ne 0 ]; then
+    echo "FAILED"
+    exit 1
+fi
+echo "passed"
