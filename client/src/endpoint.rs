@@ -6,10 +6,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
+use longarm_memory::Region;
 use longarm_netmod::flow::{Incoming, Outgoing};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{Cursor, Initiator, NodeId, REPLY_BYTES, Rank, Refusal, Reply, Request, Violation};
-use longarm_memory::Region;
 use longarm_shm::sync::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
@@ -18,6 +18,7 @@ use crate::error::LostHow;
 use crate::origin_bytes::Held;
 
 /// What a reply does when it comes.
+#[allow(clippy::large_enum_variant, reason = "most tokens are those of gets, which have the large one")]
 pub(crate) enum Token {
     /// Its bytes go here.
     Data { target: Held, cursor: Cursor },
@@ -168,13 +169,13 @@ impl Endpoint {
         token: Option<Token>,
         payload: Payload<'a>,
         flush: bool,
-    ) -> Result<Driven, Rejected<'a>> {
+    ) -> Result<Driven, Box<Rejected<'a>>> {
         let mut state = self.state.lock();
         if let Some(how) = self.broken.get() {
-            return Err(Rejected { how: Some(how.clone()), token, payload });
+            return Err(Box::new(Rejected { how: Some(how.clone()), token, payload }));
         }
         if state.outgoing.buffered_bytes() >= self.buffered_bytes_max {
-            return Err(Rejected { how: None, token, payload });
+            return Err(Box::new(Rejected { how: None, token, payload }));
         }
         let State { initiator, outgoing, scratch, .. } = &mut *state;
         if !request.has_reply() {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use longarm_memory::Region;
 use longarm_proto::{Cursor, MESSAGE_BYTES_MAX, Rank, Request, Run, Shape};
-use longarm_shm::sync::{AtomicUsize, Ordering};
+use longarm_shm::sync::{AtomicUsize, Ordering, fence};
 use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, CounterKind, Popped, Producer};
 use parking_lot::Mutex;
 
@@ -203,13 +203,7 @@ impl Client {
         *self.mail.dispatch.lock() = Some(dispatch);
     }
 
-    fn send(
-        self: &Arc<Self>,
-        operation: Operation,
-        to: Rank,
-        head: &[u8],
-        body: &[u8],
-    ) -> Result<(), TransferError> {
+    fn send(self: &Arc<Self>, operation: Operation, to: Rank, head: &[u8], body: &[u8]) -> Result<(), TransferError> {
         if !self.layout.contains(to) {
             return Err(TransferError::NoSuchRank { operation, rank: to, ranks: self.layout.rank_count() });
         }
@@ -258,15 +252,23 @@ impl Client {
             let head = CellHead { source: self.layout.me().0, bytes, message_bytes, ..CellHead::default() };
             let payload = [Region::from_slice(prefix), Region::from_slice(first)];
             // While no cell is free our own inbox is drained, so that two ranks that send to each other go on.
-            self.wait_for(Drive::Cells, || {
-                match self.segment.try_push(Producer::Local(me), local, head, &payload) {
-                    Ok(()) => Some(Ok(())),
-                    Err(_) => self.alive(operation, to).err().map(Err),
-                }
+            self.wait_for(Drive::Cells, || match self.segment.try_push(Producer::Local(me), local, head, &payload) {
+                Ok(()) => Some(Ok(())),
+                Err(_) => self.alive(operation, to).err().map(Err),
             })?;
             (prefix, body) = (&[], rest);
         }
         Ok(())
+    }
+
+    /// Takes everything out of the inbox but runs nothing, for a thread that is in the middle of sending. The thread
+    /// that runs active messages is told.
+    pub(crate) fn drain_cells_only(&self) -> bool {
+        let arrived = self.drain_cells();
+        if arrived && self.mail.waiting.load(Ordering::Acquire) > 0 {
+            self.my_bell().ring();
+        }
+        arrived
     }
 
     /// Takes everything out of the inbox and runs what can be run. True if anything came.
@@ -276,12 +278,13 @@ impl Client {
         arrived || ran
     }
 
-    pub(crate) fn drain_cells(&self) -> bool {
+    fn drain_cells(&self) -> bool {
         let local = self.layout.local_of(self.layout.me());
         if self.segment.inbox_is_empty(local) {
             return false;
         }
-        let Some(mut inbox) = self.mail.inbox.try_lock() else { return false };
+        // Not a try: who goes to sleep after this has to know that nothing was left in the inbox.
+        let mut inbox = self.mail.inbox.lock();
         let mut progress = false;
         let mut active = Vec::new();
         loop {
@@ -321,8 +324,21 @@ impl Client {
         if self.mail.waiting.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let Some(_one_at_a_time) = self.mail.dispatching.try_lock() else { return false };
         let Some(dispatch) = self.mail.dispatch.lock().clone() else { return false };
+        let mut progress = false;
+        // SeqCst fences: a message is queued, then the lock is tried here; the lock is given back, then the count is
+        // read. Less lets both miss each other, and the message would wait for the next one.
+        fence(Ordering::SeqCst);
+        while self.mail.waiting.load(Ordering::Acquire) > 0 {
+            let Some(one_at_a_time) = self.mail.dispatching.try_lock() else { return progress };
+            progress |= self.run_queued(&dispatch);
+            drop(one_at_a_time);
+            fence(Ordering::SeqCst);
+        }
+        progress
+    }
+
+    fn run_queued(&self, dispatch: &Dispatch) -> bool {
         let mut progress = false;
         loop {
             let next = self.mail.queue.lock().pop_front();

@@ -103,7 +103,7 @@ impl Client {
         shapes: Shapes,
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        if source.len() <= self.eager_bytes || window.is_here(rank) {
+        if shapes.origin.bytes() <= self.eager_bytes as u64 || window.is_here(rank) {
             self.start_write(writing, (window, rank), shapes, source.region(), None)?;
             self.leave_to_helper(rank);
             return Ok(());

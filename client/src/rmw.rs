@@ -16,13 +16,7 @@ impl Client {
     /// Atomic with respect to every other one on the word, and to integer accumulates. `ARMCI_Rmw`,
     /// `shmem_atomic_*`.
     #[inline]
-    pub fn rmw(
-        self: &Arc<Self>,
-        window: &ClientWindow,
-        rank: Rank,
-        offset: u64,
-        rmw: Rmw,
-    ) -> Result<u64, RmwError> {
+    pub fn rmw(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
         if !self.failures.any()
             && let Some(part) = window.mapped_part(rank)
             && let Ok(old) = part.rmw(offset, rmw)
@@ -35,13 +29,7 @@ impl Client {
     }
 
     /// The way through every check.
-    fn rmw_long(
-        self: &Arc<Self>,
-        window: &ClientWindow,
-        rank: Rank,
-        offset: u64,
-        rmw: Rmw,
-    ) -> Result<u64, RmwError> {
+    fn rmw_long(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
         let word_bytes = rmw.width.bytes() as u64;
         let run = Run { offset, bytes: word_bytes };
         window.check(Operation::Rmw, rank, offset, window.end_of(Operation::Rmw, rank, run)?)?;

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use longarm_proto::{NodeId, Rank};
 use longarm_memory::RegionMut;
+use longarm_proto::{NodeId, Rank};
 use longarm_shm::{CounterKind, NodeSegment, OwnCounters, Window};
 use parking_lot::Mutex;
 

@@ -215,7 +215,7 @@ impl Client {
             Drive::Endpoint(endpoint) if !pace.slept => self.drive_endpoint(endpoint),
             Drive::Endpoint(_) | Drive::Endpoints => self.drive_busy(),
             Drive::Memory | Drive::Stores => self.drive_busy() | self.drain_mail(),
-            Drive::Cells => self.drive_busy() | self.drain_cells(),
+            Drive::Cells => self.drive_busy() | self.drain_cells_only(),
         }
     }
 

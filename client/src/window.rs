@@ -157,12 +157,9 @@ impl ClientWindow {
     fn attach_now(&self, operation: Operation, rank: Rank, index: u32) -> Result<Option<Window<'_>>, TransferError> {
         match self.memory.get_or_init(|| (self.attach)()) {
             Ok(memory) => Ok(Some(memory.part(index as usize))),
-            Err(reason) => Err(TransferError::Unmappable {
-                operation,
-                rank,
-                window: self.identity.window,
-                reason: reason.clone(),
-            }),
+            Err(reason) => {
+                Err(TransferError::Unmappable { operation, rank, window: self.identity.window, reason: reason.clone() })
+            }
         }
     }
 }

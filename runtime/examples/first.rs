@@ -13,7 +13,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sum = [u64::from(world.rank())];
     world.allreduce_collective(longarm::Reduction::Sum, &mut sum)?;
     world.barrier_collective()?;
-    println!("rank {} old {old} counter {} acc {} sum {}", world.rank(), window.fetch(0, 0)?, window.get_one(0, 3)?, sum[0]);
+    println!(
+        "rank {} old {old} counter {} acc {} sum {}",
+        world.rank(),
+        window.fetch(0, 0)?,
+        window.get_one(0, 3)?,
+        sum[0]
+    );
     world.finalize()?;
     Ok(())
 }

@@ -175,7 +175,6 @@ impl<'a> Ranking<'a> {
             self.pass_on()?;
             let mut stranded = [self.dead_ends.iter().map(|place| own[*place]).sum::<f64>()];
             // First meeting: everything has arrived, and all scores have been read.
-            self.world.barrier_collective()?;
             self.world.allreduce_collective(Reduction::Sum, &mut stranded)?;
             let everybody = (1.0 - damping + damping * stranded[0]) / airports;
             let fresh: Vec<f64> =

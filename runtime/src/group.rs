@@ -111,7 +111,8 @@ impl Group {
         }
         // Until the new group has an id its messages are told apart by the list itself.
         let provisional = self.with_members(FROM_LIST | hash_of(&ranks), ranks.clone());
-        let sequence = self.inner.lists.lock().entry(ranks.clone()).and_modify(|count| *count += 1).or_insert(0).to_owned();
+        let sequence =
+            self.inner.lists.lock().entry(ranks.clone()).and_modify(|count| *count += 1).or_insert(0).to_owned();
         provisional.shared.sequence.store(sequence << 16, Ordering::Relaxed);
         let fresh = self.inner.next_group_id();
         let all = provisional.run(Signature::plain("subgroup"), |call| call.allgather(&bytes_of(&[fresh])))?;
@@ -165,9 +166,10 @@ impl std::ops::Deref for World {
 
 /// FNV-1a over the ranks: the same on every member, which is all that is asked of it.
 fn hash_of(ranks: &[Rank]) -> u64 {
-    ranks.iter().flat_map(|rank| rank.0.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    ranks
+        .iter()
+        .flat_map(|rank| rank.0.to_le_bytes())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {

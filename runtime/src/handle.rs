@@ -8,6 +8,9 @@ use std::task::{Context, Poll};
 use longarm_client::{Client, Completion, LostHow, Operation, Outcome, TransferError};
 use longarm_proto::Rank;
 
+/// Makes what an operation brings out of its completion.
+type Output<R> = Box<dyn FnOnce(&Completion) -> R + Send>;
+
 /// One nonblocking operation. Its buffer, or its value, comes back when it is complete.
 ///
 /// Three ways to wait, which can be mixed: [`Handle::wait`] blocks, [`Handle::test`] looks, and the handle itself is
@@ -24,7 +27,7 @@ pub struct Handle<R> {
     completion: Arc<Completion>,
     operation: Operation,
     rank: Rank,
-    output: Option<Box<dyn FnOnce(&Completion) -> R + Send>>,
+    output: Option<Output<R>>,
 }
 
 impl<R> Handle<R> {

@@ -41,8 +41,8 @@ mod world;
 
 pub use element::{Complex32, Complex64, Element, Number, Reduction, Word};
 pub use error::{
-    CollectiveError, InitError, Lost, LostHow, MessageError, MutexError, Operation, RmwError, TransferError,
-    WaitError, WindowError,
+    CollectiveError, InitError, Lost, LostHow, MessageError, MutexError, Operation, RmwError, TransferError, WaitError,
+    WindowError,
 };
 pub use group::Group;
 pub use handle::{Handle, wait_all, wait_any, wait_some};

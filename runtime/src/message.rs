@@ -70,13 +70,7 @@ impl World {
     ///
     /// # Errors
     /// [`MessageError::TooManyArguments`]; the target does not exist or is lost.
-    pub fn send_message(
-        &self,
-        rank: u32,
-        handler: u32,
-        arguments: &[u64],
-        payload: &[u8],
-    ) -> Result<(), MessageError> {
+    pub fn send_message(&self, rank: u32, handler: u32, arguments: &[u64], payload: &[u8]) -> Result<(), MessageError> {
         send(&self.inner.client, Rank(rank), (handler, false), arguments, payload)
     }
 }

@@ -74,14 +74,7 @@ impl<'env> Scope<'env> {
     }
 
     /// [`Window::put_strided`].
-    pub fn put_strided<T: Element>(
-        &self,
-        window: &Window<T>,
-        rank: u32,
-        to: &Patch,
-        source: &'env [T],
-        from: &Patch,
-    ) {
+    pub fn put_strided<T: Element>(&self, window: &Window<T>, rank: u32, to: &Patch, source: &'env [T], from: &Patch) {
         self.start_put(window, rank, Window::<T>::shapes_of_put(rank, to, from), source);
     }
 

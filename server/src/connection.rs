@@ -12,8 +12,8 @@ use longarm_memory::Region;
 use longarm_netmod::flow::{Incoming, Outgoing};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
-    Cursor, HEADER_BYTES, Identity, Kernel, REPLY_BYTES, Rank, ReplyBody, ReplyHeader, RequestHeader,
-    RequestId, Responder, Scale, Violation,
+    Cursor, HEADER_BYTES, Identity, Kernel, REPLY_BYTES, Rank, ReplyBody, ReplyHeader, RequestHeader, RequestId,
+    Responder, Scale, Violation,
 };
 use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, Producer};
 
@@ -44,6 +44,7 @@ impl Sink {
     }
 }
 
+#[allow(clippy::large_enum_variant, reason = "a connection has one; a box would be made for every put")]
 enum State {
     Header,
     Descriptor(RequestHeader),

@@ -160,7 +160,10 @@ impl DoorListener {
             match rustix::net::sockopt::socket_peercred(&visitor) {
                 Ok(credentials) if credentials.uid == rustix::process::geteuid() => return Some(visitor),
                 Ok(credentials) => {
-                    tracing::warn!(uid = credentials.uid.as_raw(), "a process of another user was turned away at the door");
+                    tracing::warn!(
+                        uid = credentials.uid.as_raw(),
+                        "a process of another user was turned away at the door"
+                    );
                 }
                 Err(_) => {}
             }

@@ -14,6 +14,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// How much of a payload of short runs is packed at once.
 const PACK_BYTES: u64 = 32 << 10;
 
+#[allow(clippy::large_enum_variant, reason = "a queue holds few items; a box each would cost more than it saves")]
 enum Item<S> {
     Bytes(BytesMut),
     Stream { source: S, cursor: Cursor },

@@ -122,9 +122,9 @@ impl Call<'_> {
             }
             self.send((self.me() + distance) % self.size(), &body)?;
             let heard = self.receive((self.me() + self.size() - distance) % self.size())?;
-            let claims = heard.split_at_checked(CLAIM_BYTES).and_then(|(first, second)| {
-                Some((Claim::decode(first)?, Claim::decode(second)?))
-            });
+            let claims = heard
+                .split_at_checked(CLAIM_BYTES)
+                .and_then(|(first, second)| Some((Claim::decode(first)?, Claim::decode(second)?)));
             let (low, high) = claims.expect("the first messages of every collective are claims");
             least = least.min(low);
             most = most.max(high);

@@ -63,13 +63,7 @@ impl<T: Word> Window<T> {
     ///
     /// # Errors
     /// As [`Window::start_fetch_add`].
-    pub fn start_compare_swap(
-        &self,
-        rank: u32,
-        index: usize,
-        expected: T,
-        value: T,
-    ) -> Result<Handle<T>, RmwError> {
+    pub fn start_compare_swap(&self, rank: u32, index: usize, expected: T, value: T) -> Result<Handle<T>, RmwError> {
         self.start_rmw(rank, index, RmwOp::CompareSwap, value, expected)
     }
 
@@ -114,14 +108,7 @@ impl<T: Word> Window<T> {
         self.shared.inner.client.rmw(&self.shared.client, Rank(rank), offset, rmw).map(T::from_bits)
     }
 
-    fn start_rmw(
-        &self,
-        rank: u32,
-        index: usize,
-        op: RmwOp,
-        operand: T,
-        compare: T,
-    ) -> Result<Handle<T>, RmwError> {
+    fn start_rmw(&self, rank: u32, index: usize, op: RmwOp, operand: T, compare: T) -> Result<Handle<T>, RmwError> {
         let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
         let completion = Arc::new(Completion::new());
         let client = &self.shared.inner.client;

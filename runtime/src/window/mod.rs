@@ -91,12 +91,7 @@ impl<T: Element> Window<T> {
         Shapes::contiguous(Run { offset: Self::offset(index), bytes: (count * size_of::<T>()) as u64 })
     }
 
-    fn patch_shapes(
-        operation: Operation,
-        rank: u32,
-        target: &Patch,
-        origin: &Patch,
-    ) -> Result<Shapes, TransferError> {
+    fn patch_shapes(operation: Operation, rank: u32, target: &Patch, origin: &Patch) -> Result<Shapes, TransferError> {
         let bad = |reason| TransferError::BadShape { operation, rank: Rank(rank), reason };
         let target = target.shape(size_of::<T>()).map_err(bad)?;
         let origin = origin.shape(size_of::<T>()).map_err(bad)?;

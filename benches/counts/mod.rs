@@ -1,0 +1,72 @@
+//! Hot calls, made a given number of times: a counter of instructions around two such runs gives those of one call.
+//!
+//! Instructions do not depend on what else the machine does, so they show a change that a clock does not.
+
+use std::hint::black_box;
+
+use longarm_proto::{
+    AccessKey, Generation, HEADER_BYTES, Rank, Request, RequestHeader, RequestId, Run, Shape, WindowId, WindowRef,
+};
+
+use crate::Failure;
+use crate::cli::CountsArguments;
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Call {
+    /// Nothing: the loop alone
+    Empty,
+    /// Put of 8 bytes on the same node
+    Put8,
+    /// Get of 8 bytes on the same node
+    Get8,
+    /// Fetch-and-add on the same node
+    FetchAdd,
+    /// Quiet with nothing outstanding
+    Quiet,
+    /// Accumulate of one double on the same node
+    Accumulate8,
+    /// A put that is started with a handle, and waited for
+    StartPut8,
+    /// Encoding a get request and decoding it again
+    Codec,
+}
+
+/// Makes the call.
+pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
+    if arguments.call == Call::Codec {
+        return codec(arguments.times);
+    }
+    let world = longarm::init()?;
+    let window = world.allocate_collective::<u64>(8)?;
+    let doubles = window.cast::<f64>();
+    let (mut near, mut buffer) = ([1_u64], vec![1_u64]);
+    for _ in 0..arguments.times {
+        match black_box(arguments.call) {
+            Call::Empty | Call::Codec => {}
+            Call::Put8 => window.put(0, 0, black_box(&near))?,
+            Call::Get8 => window.get(0, 0, black_box(&mut near))?,
+            Call::FetchAdd => drop(black_box(window.fetch_add(0, 0, 1)?)),
+            Call::Quiet => world.quiet()?,
+            Call::Accumulate8 => doubles.accumulate(0, 0, longarm::Update::Sum, black_box(&[1.0]))?,
+            Call::StartPut8 => buffer = window.start_put(0, 0, buffer)?.wait()?,
+        }
+    }
+    window.free_collective()?;
+    world.finalize()?;
+    Ok(())
+}
+
+fn codec(times: u64) -> Result<(), Failure> {
+    let target =
+        WindowRef { rank: Rank(1), window: WindowId(2), generation: Generation(1), key: AccessKey(3) };
+    let request = Request::Get { target, shape: Shape::Contiguous(Run { offset: 64, bytes: 8 }) };
+    let mut frame = Vec::with_capacity(HEADER_BYTES);
+    for number in 0..times {
+        frame.clear();
+        black_box(&request).encode(RequestId(number), &mut frame);
+        let header = black_box(&frame).first_chunk().ok_or("a request has a whole header")?;
+        black_box(RequestHeader::decode(header)?.finish(&[])?);
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! What one rank of a measurement does. Rank 0 measures and prints; the others are targets.
+
+mod barrier;
+mod computing;
+mod idle;
+mod message;
+pub(crate) mod ops;
+mod start;
+
+pub(crate) use start::now_ns;
+
+use longarm::World;
+
+use crate::Failure;
+use crate::cli::RankArguments;
+use crate::line::{Key, LONGARM, Line};
+use crate::micro::sample::{Effort, Sample};
+
+/// What a job measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Suite {
+    /// One operation after the other, the target waiting in a barrier
+    Ops,
+    /// The few that tell most, the target waiting in a barrier
+    Short,
+    /// The target computes and makes no call
+    Computing,
+    /// Barriers
+    Barrier,
+    /// Active messages there and back
+    Message,
+    /// What a job costs that does nothing
+    Idle,
+    /// How long a job takes to start
+    Start,
+}
+
+impl Suite {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Suite::Ops => "ops",
+            Suite::Short => "short",
+            Suite::Computing => "computing",
+            Suite::Barrier => "barrier",
+            Suite::Message => "message",
+            Suite::Idle => "idle",
+            Suite::Start => "start",
+        }
+    }
+}
+
+/// What all suites get.
+pub(crate) struct Job<'a> {
+    world: &'a World,
+    arguments: &'a RankArguments,
+    effort: Effort,
+}
+
+impl Job<'_> {
+    fn measures(&self) -> bool {
+        self.world.rank() == 0
+    }
+
+    /// Prints a result.
+    fn tell(&self, op: &str, bytes: usize, sample: &Sample) {
+        self.tell_window(op, bytes, 1, sample);
+    }
+
+    /// Prints a result of operations that were under way together.
+    fn tell_window(&self, op: &str, bytes: usize, window: usize, sample: &Sample) {
+        let key = Key { transport: &self.arguments.transport, op, bytes: bytes as u64 };
+        let line = Line { window: window as u32, np: self.world.size(), ..Line::new(LONGARM, key, sample) };
+        println!("{}", line.to_json());
+    }
+}
+
+/// Runs this rank's part of a suite.
+pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
+    let world = longarm::init()?;
+    let job = Job { world: &world, arguments, effort: Effort::new(arguments.quick) };
+    if arguments.target >= world.size() {
+        return Err("the target is no rank of this job".into());
+    }
+    match arguments.suite {
+        Suite::Ops => ops::run(&job, true)?,
+        Suite::Short => ops::run(&job, false)?,
+        Suite::Computing => computing::run(&job)?,
+        Suite::Barrier => barrier::run(&job)?,
+        Suite::Message => message::run(&job)?,
+        Suite::Idle => idle::run(&job)?,
+        Suite::Start => start::run(&job)?,
+    }
+    world.finalize()?;
+    Ok(())
+}

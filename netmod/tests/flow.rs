@@ -1,0 +1,167 @@
+//! Streams over links that move a random part of what they are given: every cut is met sooner or later.
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::flow::{Incoming, Outgoing, RunSource, RunTarget};
+use longarm_netmod::{Link, Netmod, Sim};
+use longarm_proto::{Cursor, Level, Run, Shape, Strided};
+use proptest::prelude::*;
+
+struct Memory(Vec<u8>);
+
+impl RunSource for &Memory {
+    fn region(&self, run: Run) -> Region<'_> {
+        Region::from_slice(&self.0[run.offset as usize..(run.offset + run.bytes) as usize])
+    }
+}
+
+struct Landing<'a>(RegionMut<'a>);
+
+impl RunTarget for Landing<'_> {
+    fn region_mut(&self, run: Run) -> RegionMut<'_> {
+        self.0.slice(run.offset as usize, run.bytes as usize)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Item {
+    Bytes(usize),
+    Copied(Shape),
+    Streamed(Shape),
+}
+
+const MEMORY_BYTES: u64 = 300_000;
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let contiguous = (0..MEMORY_BYTES, 0..200_000_u64)
+        .prop_map(|(offset, bytes)| Shape::Contiguous(Run { offset, bytes: bytes.min(MEMORY_BYTES - offset) }));
+    let strided = (0..1000_u64, 1..3000_u64, 0..12_u64, 0..4000_i64, 0..5_u64).prop_map(
+        |(offset, run_bytes, count, stride, planes)| {
+            let levels = [Level { count, stride }, Level { count: planes, stride: 50_000 }];
+            let levels = if planes == 0 { &levels[..1] } else { &levels };
+            Shape::Strided(Strided::new(offset, run_bytes, levels).unwrap())
+        },
+    );
+    let vector = proptest::collection::vec((0..MEMORY_BYTES - 5000, 1..5000_u64), 0..50)
+        .prop_map(|runs| Shape::Vector(runs.into_iter().map(|(offset, bytes)| Run { offset, bytes }).collect()));
+    prop_oneof![contiguous, strided, vector]
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    prop_oneof![(1..5000_usize).prop_map(Item::Bytes), shape().prop_map(Item::Copied), shape().prop_map(Item::Streamed),]
+}
+
+fn packed(memory: &Memory, shape: &Shape) -> Vec<u8> {
+    let mut cursor = Cursor::new(shape.clone());
+    let mut bytes = Vec::new();
+    while let Some(run) = cursor.peek() {
+        bytes.extend_from_slice(&memory.0[run.offset as usize..(run.offset + run.bytes) as usize]);
+        cursor.advance(run.bytes);
+    }
+    bytes
+}
+
+fn pair(seed: u64) -> (Box<dyn Link>, Box<dyn Link>) {
+    let sim = Sim::new(seed);
+    let mut listener = sim.listen().unwrap();
+    let near = sim.connect(listener.address()).unwrap();
+    let far = std::iter::repeat_with(|| listener.accept().unwrap()).flatten().next().unwrap();
+    (near, far)
+}
+
+fn memory() -> Memory {
+    Memory((0..MEMORY_BYTES).map(|index| (index * 7 + index / 251) as u8).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_put_in_arrives_in_order_and_every_stream_is_handed_back(
+        items in proptest::collection::vec(item(), 1..12),
+        seed in any::<u64>(),
+    ) {
+        let memory = memory();
+        let (mut near, mut far) = pair(seed);
+        let mut outgoing: Outgoing<&Memory> = Outgoing::new();
+        let (mut expected, mut streams) = (Vec::new(), 0);
+        for (number, item) in items.iter().enumerate() {
+            match item {
+                Item::Bytes(count) => {
+                    let bytes = vec![number as u8; *count];
+                    outgoing.write(|buffer| buffer.extend_from_slice(&bytes));
+                    expected.extend_from_slice(&bytes);
+                }
+                Item::Copied(shape) => {
+                    outgoing.copy(&&memory, Cursor::new(shape.clone()));
+                    expected.extend(packed(&memory, shape));
+                }
+                Item::Streamed(shape) => {
+                    streams += usize::from(shape.bytes() > 0);
+                    outgoing.stream(&memory, Cursor::new(shape.clone()));
+                    expected.extend(packed(&memory, shape));
+                }
+            }
+        }
+        let (mut incoming, mut arrived, mut handed_back) = (Incoming::new(), Vec::new(), 0);
+        while arrived.len() < expected.len() {
+            outgoing.flush(&mut *near, |_| handed_back += 1).unwrap();
+            incoming.receive(&mut *far).unwrap();
+            let ready = incoming.ready().len();
+            arrived.extend_from_slice(incoming.take(ready).unwrap());
+        }
+        prop_assert!(arrived == expected);
+        prop_assert!(outgoing.is_empty());
+        prop_assert_eq!(outgoing.buffered_bytes(), 0);
+        prop_assert_eq!(handed_back, streams);
+    }
+
+    #[test]
+    fn a_payload_lands_where_its_cursor_says_and_what_is_behind_it_is_kept(
+        shape in shape(),
+        seed in any::<u64>(),
+    ) {
+        let memory = memory();
+        let (mut near, mut far) = pair(seed);
+        let payload = packed(&memory, &shape);
+        let mut outgoing: Outgoing<&Memory> = Outgoing::new();
+        outgoing.write(|buffer| {
+            buffer.extend_from_slice(b"head");
+            buffer.extend_from_slice(&payload);
+            buffer.extend_from_slice(b"tail");
+        });
+        let mut landed = vec![0; MEMORY_BYTES as usize];
+        let landing = Landing(RegionMut::from_slice(&mut landed));
+        let (mut incoming, mut cursor, mut head, mut tail) = (Incoming::new(), Cursor::new(shape.clone()), false, false);
+        while !tail {
+            outgoing.flush(&mut *near, drop).unwrap();
+            if !head {
+                incoming.receive(&mut *far).unwrap();
+                head = incoming.take(4).is_some();
+                continue;
+            }
+            incoming.drain_into(&landing, &mut cursor);
+            if cursor.remaining() > 0 {
+                incoming.receive_into(&mut *far, &landing, &mut cursor).unwrap();
+                continue;
+            }
+            match incoming.take_array::<4>() {
+                Some(bytes) => {
+                    prop_assert_eq!(bytes, b"tail");
+                    tail = true;
+                }
+                None => {
+                    incoming.receive(&mut *far).unwrap();
+                }
+            }
+        }
+        let mut expected = vec![0; MEMORY_BYTES as usize];
+        let (mut cursor, mut at) = (Cursor::new(shape), 0);
+        while let Some(run) = cursor.peek() {
+            let (from, bytes) = (run.offset as usize, run.bytes as usize);
+            expected[from..from + bytes].copy_from_slice(&payload[at..at + bytes]);
+            cursor.advance(run.bytes);
+            at += bytes;
+        }
+        prop_assert!(landed == expected);
+    }
+}
