@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use longarm::{Handle, Patch, RmwError, TransferError, Update, Window, World};
+use longarm::{Handle, Patch, TransferError, Update, Window, World};
 
 use crate::common::{Shares, Verdict, grid_of, layout_of, start};
 use crate::matrix::Matrix;
@@ -227,19 +227,26 @@ impl Product<'_> {
         (self.a.row_shares.total * self.a.column_shares.total * self.b.column_shares.total) as u64
     }
 
-    /// Does tasks until there are none left.
+    /// Does tasks until there are none left. Three things are under way at any time: the number of the task after the
+    /// next, the blocks of the next, and the product of the last.
     fn work(&self) -> Result<Share, Box<dyn Error>> {
         let mut share = Share::default();
         let begin = Instant::now();
-        let mut product = Vec::new();
+        // Buffers that are not in use.
+        let mut spare: Vec<Vec<f64>> = Vec::new();
         let mut storing: Option<Handle<Vec<f64>>> = None;
-        let mut next = self.fetch(Vec::new(), Vec::new())?;
+        let mut number = self.counter.fetch_add(0, 0, 1)?;
+        let mut claim = self.counter.start_fetch_add(0, 0, 1)?;
+        let mut next = self.fetch(number, &mut spare)?;
         while let Some(Fetched { task, a, b }) = next {
             let (a, b) = (a.wait()?, b.wait()?);
-            let (rank, to, counts) = self.c.locate(task.row, task.column);
-            next = self.fetch(Vec::new(), Vec::new())?;
+            number = claim.wait()?;
+            claim = self.counter.start_fetch_add(0, 0, 1)?;
+            next = self.fetch(number, &mut spare)?;
 
             let multiplying = Instant::now();
+            let (rank, to, counts) = self.c.locate(task.row, task.column);
+            let mut product = spare.pop().unwrap_or_default();
             product.clear();
             product.resize(counts[0] * counts[1], 0.0);
             multiply_add(&a, &b, &mut product, counts[1]);
@@ -248,39 +255,29 @@ impl Product<'_> {
 
             let from = Patch::packed(&counts);
             let started = self.c.window.start_accumulate_strided(rank, &to, Update::Sum, product, &from)?;
-            // The buffer of the accumulate before is needed for the next product.
-            product = storing.replace(started).map_or(Ok(Vec::new()), Handle::wait)?;
+            spare.extend([a, b]);
+            if let Some(before) = storing.replace(started) {
+                spare.push(before.wait()?);
+            }
         }
-        if let Some(storing) = storing {
-            storing.wait()?;
-        }
+        // What is still under way is completed here; nobody needs its buffers or its number.
         self.world.quiet()?;
         share.communicating = begin.elapsed() - share.computing;
         Ok(share)
     }
 
-    /// Takes the next task and asks for its blocks.
-    fn fetch(&self, a: Vec<f64>, b: Vec<f64>) -> Result<Option<Fetched>, FetchError> {
-        let number = self.counter.fetch_add(0, 0, 1)?;
+    /// Asks for the blocks of a task; `None` if there is no task of this number.
+    fn fetch(&self, number: u64, spare: &mut Vec<Vec<f64>>) -> Result<Option<Fetched>, TransferError> {
         if number >= self.tasks() {
             return Ok(None);
         }
         let (inner, columns) = (self.a.column_shares.total, self.b.column_shares.total);
         let number = number as usize;
         let task = Task { row: number / inner / columns, column: number / inner % columns, inner: number % inner };
-        let a = self.a.start_get((task.row, task.inner), a)?;
-        let b = self.b.start_get((task.inner, task.column), b)?;
+        let a = self.a.start_get((task.row, task.inner), spare.pop().unwrap_or_default())?;
+        let b = self.b.start_get((task.inner, task.column), spare.pop().unwrap_or_default())?;
         Ok(Some(Fetched { task, a, b }))
     }
-}
-
-/// Why the next task could not be had.
-#[derive(Debug, thiserror::Error)]
-enum FetchError {
-    #[error(transparent)]
-    Counter(#[from] RmwError),
-    #[error(transparent)]
-    Block(#[from] TransferError),
 }
 
 /// `c += a · b` for packed blocks with `columns` columns of b and c.

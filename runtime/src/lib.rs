@@ -56,3 +56,13 @@ pub use world::{World, init};
 
 /// The numbers that errors speak of.
 pub use longarm_proto::{Generation, NodeId, Rank, Refusal, WindowId};
+
+/// The programs of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ReadmePage;
+
+/// The programs of the docs, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/src/api.md")]
+struct ApiPage;

@@ -232,7 +232,9 @@ impl World {
     }
 
     /// Leaves the job: completes what was issued, meets the others and ends the threads of longarm. Collective.
-    /// A world that is dropped without it is finalized too, with nobody to tell of errors.
+    ///
+    /// A world that is dropped without it, because the program returns an error or panics, ends the whole job: the
+    /// other ranks may wait for this one, and would for ever.
     ///
     /// `ARMCI_Finalize`, `shmem_finalize`.
     ///
@@ -240,7 +242,10 @@ impl World {
     /// What the last quiet and barrier said; the world is left all the same.
     pub fn finalize(self) -> Result<(), crate::CollectiveError> {
         let outcome = self.group.barrier_collective();
-        self.inner.leave(outcome.is_ok());
+        self.inner.depart(|launcher| match &outcome {
+            Ok(()) => launcher.leave(self.traffic()),
+            Err(error) => launcher.abort(&format!("its last barrier failed: {error}"), 1),
+        });
         outcome
     }
 }
@@ -264,16 +269,13 @@ impl Inner {
         all.filter(|peer| peer.kinds.iter().any(|kind| kind.operations > 0)).collect()
     }
 
-    fn leave(&self, well: bool) {
+    /// Says farewell and ends the threads of longarm.
+    fn depart(&self, farewell: impl FnOnce(&Launcher)) {
         if self.finalized.swap(true, Ordering::AcqRel) {
             return;
         }
         if let Some(launcher) = &self.launcher {
-            if well {
-                launcher.leave(self.traffic());
-            } else {
-                launcher.abort("the last barrier failed", 1);
-            }
+            farewell(launcher);
         }
         self.handlers.stop(&self.client);
         self.client.stop_helper();
@@ -287,13 +289,11 @@ impl Drop for Inner {
         if self.finalized.load(Ordering::Acquire) {
             return;
         }
-        if std::thread::panicking() {
-            if let Some(launcher) = &self.launcher {
-                launcher.abort("it panicked", 101);
-            }
-            self.finalized.store(true, Ordering::Release);
-            return;
-        }
-        self.leave(true);
+        // The others may wait for this rank, and would for ever: the job ends, and says why.
+        let panicking = std::thread::panicking();
+        self.depart(|launcher| match panicking {
+            true => launcher.abort("it panicked", 101),
+            false => launcher.abort("it left its world without finalize, perhaps by returning an error", 1),
+        });
     }
 }

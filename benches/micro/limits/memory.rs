@@ -23,7 +23,7 @@ const TRANSPORT: &str = "shm";
 struct Apart<T>(T);
 
 /// Measures everything on the first two processors.
-pub(crate) fn measure(effort: Effort, emit: &mut dyn FnMut(Line)) -> Result<(), Failure> {
+pub(crate) fn measure(effort: Effort, emit: &mut (dyn FnMut(Line) + Send)) -> Result<(), Failure> {
     let pair = processors::pair()?;
     processors::stay_on(pair[0])?;
     let mut both = Both { near: buffer::private(NB_WINDOW_BYTES)?, far: buffer::private(NB_WINDOW_BYTES)? };

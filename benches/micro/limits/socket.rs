@@ -36,7 +36,7 @@ const EPOLL: Setup = Setup { server: Waiting::Epoll, client: Waiting::Spin, pinn
 const EPOLL_BUSY: Setup = Setup { busy: true, ..EPOLL };
 
 /// Measures all of them. The calling thread must be free to go to every processor.
-pub(crate) fn measure(effort: Effort, quick: bool, emit: &mut dyn FnMut(Line)) -> Result<(), Failure> {
+pub(crate) fn measure(effort: Effort, quick: bool, emit: &mut (dyn FnMut(Line) + Send)) -> Result<(), Failure> {
     let mut tell = |op: &str, bytes: usize, sample: Sample| {
         emit(Line::new(LIMIT, Key { transport: TRANSPORT, op, bytes: bytes as u64 }, &sample));
     };

@@ -76,3 +76,10 @@ pub fn fill(bytes: &mut [u8], key: u64) {
     let last = dice.word().to_le_bytes();
     rest.copy_from_slice(&last[..rest.len()]);
 }
+
+/// So many bytes that follow from the key.
+pub fn filled(bytes: usize, key: u64) -> Vec<u8> {
+    let mut filled = vec![0; bytes];
+    fill(&mut filled, key);
+    filled
+}

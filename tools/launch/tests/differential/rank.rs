@@ -1,0 +1,410 @@
+//! One rank of the job: does its part of the program and compares what comes back with the model.
+
+use std::fmt::Display;
+
+use longarm::{Compare, Element, Group, Handle, Mutexes, Reduction, Window, World};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::dice::{Dice, filled};
+use super::form::Shape;
+use super::model::{Look, Model, UNTOUCHED, source};
+use super::number::{Content, Deed, Kind, read, update_of, with_element, with_number};
+use super::program::{Author, Body, Form, Meeting, Members, Op, Phase, Place, SLOTS};
+use super::words::{MUTEXES, Sight, Use, WordDeed, What, check_counter, check_token};
+
+/// Operations of one rank between two barriers.
+const OPS_A_PHASE: usize = 110;
+/// Handles that a rank keeps open.
+const PENDING_MAX: usize = 12;
+
+type Outcome = Result<(), String>;
+
+/// How a handle is waited for.
+#[derive(Clone, Copy)]
+enum Patience {
+    Wait,
+    Test,
+    Await,
+}
+
+type Pending = Box<dyn FnOnce(Patience) -> Result<Vec<(usize, Sight)>, String>>;
+
+pub struct Runner {
+    world: World,
+    me: u32,
+    windows: Vec<Option<Window<u8>>>,
+    signals: Window<u64>,
+    mutexes: Mutexes,
+    parity: Group,
+    model: Model,
+    dice: Dice,
+    pending: Vec<Pending>,
+    looks: Vec<Look>,
+    /// With the number of the operation, because handles are waited for in any order.
+    sights: Vec<(usize, Sight)>,
+}
+
+/// Runs the program of the seed; gives how many operations all ranks did.
+pub fn run(seed: u64, ops: u64) -> Result<u64, String> {
+    let world = longarm::init().map_err(said)?;
+    let (me, ranks) = (world.rank(), world.size());
+    let mut author = Author::new(seed, ranks);
+    let mut runner = Runner::new(world, seed)?;
+    let mut done = 0;
+    while done < ops {
+        let phase = author.next_phase(OPS_A_PHASE);
+        runner.run_phase(&phase).map_err(|what| format!("phase {}, rank {me}: {what}", phase.number))?;
+        done += phase.lists.iter().flatten().map(Op::count).sum::<u64>();
+    }
+    runner.finish()?;
+    Ok(done)
+}
+
+fn said(error: impl Display) -> String {
+    error.to_string()
+}
+
+fn wait<R>(handle: Handle<R>, patience: Patience) -> Result<R, String> {
+    match patience {
+        Patience::Wait => handle.wait(),
+        Patience::Test => {
+            while !handle.test() {
+                std::thread::yield_now();
+            }
+            handle.wait()
+        }
+        Patience::Await => futures_lite::future::block_on(handle),
+    }
+    .map_err(said)
+}
+
+fn elements<T: Element>(bytes: &[u8]) -> Vec<T> {
+    let mut elements = vec![T::new_zeroed(); bytes.len() / size_of::<T>()];
+    elements.as_mut_slice().as_mut_bytes().copy_from_slice(bytes);
+    elements
+}
+
+/// Says where two byte strings differ.
+fn differ(found: &[u8], expected: &[u8]) -> Option<(usize, String)> {
+    let at = found.iter().zip(expected).position(|(found, expected)| found != expected)?;
+    let count = found.iter().zip(expected).filter(|(found, expected)| found != expected).count();
+    let until = (at + 8).min(found.len());
+    let shown = format!(
+        "{count} of {} bytes differ, the first at {at}: {:02x?} is there, {:02x?} was due",
+        found.len(),
+        &found[at..until],
+        &expected[at..until]
+    );
+    Some((at, shown))
+}
+
+impl Runner {
+    fn new(world: World, seed: u64) -> Result<Runner, String> {
+        let (me, ranks) = (world.rank(), world.size());
+        let parity = world.split_collective(Some(me % 2), i64::from(me)).map_err(said)?.ok_or("no group")?;
+        Ok(Runner {
+            windows: (0..SLOTS).map(|_| None).collect(),
+            signals: world.allocate_collective(2 * ranks as usize).map_err(said)?,
+            mutexes: world.mutexes_collective(MUTEXES).map_err(said)?,
+            parity,
+            model: Model::new(),
+            dice: Dice::new(&[seed, 0xd1ce, u64::from(me)]),
+            pending: Vec::new(),
+            looks: Vec::new(),
+            sights: Vec::new(),
+            world,
+            me,
+        })
+    }
+
+    fn finish(mut self) -> Outcome {
+        for window in self.windows.iter_mut().filter_map(Option::take) {
+            window.free_collective().map_err(said)?;
+        }
+        self.mutexes.free_collective().map_err(said)?;
+        self.world.finalize().map_err(said)
+    }
+
+    fn run_phase(&mut self, phase: &Phase) -> Outcome {
+        self.allocate(phase)?;
+        for op in &phase.preparations[self.me as usize] {
+            self.start(phase, op).map_err(|what| format!("preparing with {op}: {what}"))?;
+        }
+        phase.preparations.iter().flatten().for_each(|op| self.model.apply(op, phase));
+        self.world.barrier_collective().map_err(said)?;
+        let starts: Vec<u64> = (0..phase.words.len()).map(|word| self.model.word(phase, word)).collect();
+        for op in &phase.lists[self.me as usize] {
+            self.start(phase, op).map_err(|what| format!("{op}: {what}"))?;
+            self.model.apply(op, phase);
+            while self.pending.len() > PENDING_MAX || (!self.pending.is_empty() && self.dice.chance(25)) {
+                self.complete_one()?;
+            }
+        }
+        while !self.pending.is_empty() {
+            self.complete_one()?;
+        }
+        self.world.barrier_collective().map_err(said)?;
+        for (rank, list) in phase.lists.iter().enumerate() {
+            if rank != self.me as usize {
+                list.iter().for_each(|op| self.model.apply(op, phase));
+            }
+        }
+        self.check_words(phase, &starts)?;
+        self.check_memory(phase)?;
+        self.meet(phase.ending, phase.number as u64)?;
+        // Nobody prepares the next phase while another still looks at this one.
+        self.world.sync_collective().map_err(said)
+    }
+
+    fn allocate(&mut self, phase: &Phase) -> Outcome {
+        for allocation in &phase.allocations {
+            if let Some(old) = self.windows[allocation.slot].take() {
+                old.free_collective().map_err(said)?;
+                if old.get_one(self.me, 0).is_ok() {
+                    return Err("a freed window can be read".into());
+                }
+            }
+            self.model.allocate(allocation);
+            if !allocation.members.contains(self.me) {
+                continue;
+            }
+            let group = if allocation.members == Members::World { self.world.group() } else { &self.parity };
+            let bytes = allocation.bytes[self.me as usize];
+            self.windows[allocation.slot] = Some(group.allocate_collective(bytes).map_err(said)?);
+        }
+        Ok(())
+    }
+
+    fn window<T: Element>(&self, place: Place) -> Window<T> {
+        self.windows[place.slot].as_ref().expect("who is no member has no operation on it").cast()
+    }
+
+    fn complete_one(&mut self) -> Outcome {
+        let at = self.dice.below(self.pending.len());
+        let patience = *self.dice.pick(&[Patience::Wait, Patience::Wait, Patience::Test, Patience::Await]);
+        let seen = self.pending.swap_remove(at)(patience)?;
+        self.sights.extend(seen);
+        Ok(())
+    }
+
+    /// Does an operation, or starts it. The model is as it was before it.
+    fn start(&mut self, phase: &Phase, op: &Op) -> Outcome {
+        match &op.body {
+            Body::Put { place, kind, .. } => with_element!(*kind, T => self.put::<T>(*place, op)),
+            Body::Get { place, kind, .. } => with_element!(*kind, T => self.get::<T>(*place, op)),
+            Body::Accumulate { place, kind, shape, deed, factor, form } => {
+                let bytes = source(op, *kind, shape.buffer_len(), Content::of(*kind, *deed));
+                with_number!(*kind, T => {
+                    let (window, update) = (self.window::<T>(*place), update_of::<T>(*deed, *factor));
+                    let source = elements::<T>(&bytes);
+                    let rank = place.rank;
+                    if *form == Form::Blocking {
+                        return match shape {
+                            Shape::Run { index, .. } => window.accumulate(rank, *index, update, &source),
+                            Shape::Strided { target, buffer, .. } => {
+                                window.accumulate_strided(rank, &target.patch(), update, &source, &buffer.patch())
+                            }
+                            Shape::Vector { segments, .. } => {
+                                window.accumulate_vector(rank, segments, update, &source)
+                            }
+                        }
+                        .map_err(said);
+                    }
+                    let handle = match shape {
+                        Shape::Run { index, .. } => window.start_accumulate(rank, *index, update, source),
+                        Shape::Strided { target, buffer, .. } => {
+                            window.start_accumulate_strided(rank, &target.patch(), update, source, &buffer.patch())
+                        }
+                        Shape::Vector { segments, .. } => {
+                            window.start_accumulate_vector(rank, segments, update, source)
+                        }
+                    };
+                    self.keep_source(handle.map_err(said)?, *form, bytes, op)
+                })
+            }
+            Body::Look { place, kind, deed, index } => {
+                let seen = with_number!(*kind, T => {
+                    let element = self.window::<T>(*place).get_one(place.rank, *index).map_err(said)?;
+                    element.as_bytes().to_vec()
+                });
+                let least = self.model.element(*place, *kind, *index).to_vec();
+                let look = Look { op: op.number, place: *place, kind: *kind, deed: *deed, index: *index, least, seen };
+                self.looks.push(look);
+                Ok(())
+            }
+            Body::Word { word, deed, form } => {
+                if phase.words[*word].kind == Kind::U64 {
+                    self.touch_word::<u64>(phase, *word, (*deed, *form), op)
+                } else {
+                    self.touch_word::<u32>(phase, *word, (*deed, *form), op)
+                }
+            }
+            Body::Scope(inner) => self.scope(phase, inner),
+            Body::Batch(inner) => self.batch(inner),
+            Body::Quiet => self.world.quiet().map_err(said),
+            Body::QuietRank(rank) => self.world.quiet_rank(*rank).map_err(said),
+            Body::Fence => {
+                self.world.fence();
+                Ok(())
+            }
+            Body::Meeting(meeting) => self.meet(*meeting, op.number as u64 & 1),
+            Body::SendMail(mail) => self.send_mail(phase, *mail),
+            Body::AwaitMail(mail) => self.await_mail(phase, *mail),
+        }
+    }
+
+    fn put<T: Element>(&mut self, place: Place, op: &Op) -> Outcome {
+        let Body::Put { kind, shape, content, form, .. } = &op.body else { unreachable!("called for puts") };
+        let window = self.window::<T>(place);
+        let bytes = source(op, *kind, shape.buffer_len(), *content);
+        let source = elements::<T>(&bytes);
+        let rank = place.rank;
+        if *form == Form::Blocking {
+            return match shape {
+                Shape::Run { index, count: 1 } => window.put_one(rank, *index, source[0]),
+                Shape::Run { index, .. } => window.put(rank, *index, &source),
+                Shape::Strided { target, buffer, .. } => {
+                    window.put_strided(rank, &target.patch(), &source, &buffer.patch())
+                }
+                Shape::Vector { segments, .. } => window.put_vector(rank, segments, &source),
+            }
+            .map_err(said);
+        }
+        let handle = match shape {
+            Shape::Run { index, .. } => window.start_put(rank, *index, source),
+            Shape::Strided { target, buffer, .. } => {
+                window.start_put_strided(rank, &target.patch(), source, &buffer.patch())
+            }
+            Shape::Vector { segments, .. } => window.start_put_vector(rank, segments, source),
+        };
+        self.keep_source(handle.map_err(said)?, *form, bytes, op)
+    }
+
+    /// The buffer has to come back as it was.
+    fn keep_source<T: Element>(&mut self, handle: Handle<Vec<T>>, form: Form, bytes: Vec<u8>, op: &Op) -> Outcome {
+        if form == Form::Dropped {
+            drop(handle);
+            return Ok(());
+        }
+        let op = op.clone();
+        self.pending.push(Box::new(move |patience| {
+            let source = wait(handle, patience).map_err(|what| format!("{op}: {what}"))?;
+            if source.as_slice().as_bytes() != bytes {
+                return Err(format!("{op}: its buffer came back changed"));
+            }
+            Ok(Vec::new())
+        }));
+        Ok(())
+    }
+
+    fn get<T: Element>(&mut self, place: Place, op: &Op) -> Outcome {
+        let Body::Get { kind, shape, form, .. } = &op.body else { unreachable!("called for gets") };
+        let expected = self.model.got(place, *kind, shape);
+        if *form == Form::Blocking {
+            let mut target = elements::<T>(&vec![UNTOUCHED; expected.len()]);
+            let (window, rank) = (self.window::<T>(place), place.rank);
+            match shape {
+                Shape::Run { index, count: 1 } => window.get_one(rank, *index).map(|element| target[0] = element),
+                Shape::Run { index, .. } => window.get(rank, *index, &mut target),
+                Shape::Strided { target: from, buffer, .. } => {
+                    window.get_strided(rank, &from.patch(), &mut target, &buffer.patch())
+                }
+                Shape::Vector { segments, .. } => window.get_vector(rank, segments, &mut target),
+            }
+            .map_err(said)?;
+            return compare(&target, &expected);
+        }
+        let handle = self.start_get::<T>(place, shape, expected.len())?;
+        if *form == Form::Dropped {
+            drop(handle);
+            return Ok(());
+        }
+        let op = op.clone();
+        self.pending.push(Box::new(move |patience| {
+            let target = wait(handle, patience).and_then(|target| compare(&target, &expected));
+            target.map_err(|what| format!("{op}: {what}")).map(|()| Vec::new())
+        }));
+        Ok(())
+    }
+
+    fn start_get<T: Element>(&self, place: Place, shape: &Shape, bytes: usize) -> Result<Handle<Vec<T>>, String> {
+        let target = elements::<T>(&vec![UNTOUCHED; bytes]);
+        let (window, rank) = (self.window::<T>(place), place.rank);
+        match shape {
+            Shape::Run { index, .. } => window.start_get(rank, *index, target),
+            Shape::Strided { target: from, buffer, .. } => {
+                window.start_get_strided(rank, &from.patch(), target, &buffer.patch())
+            }
+            Shape::Vector { segments, .. } => window.start_get_vector(rank, segments, target),
+        }
+        .map_err(said)
+    }
+
+    /// Gets in progress at once, waited for one, some or all at a time.
+    fn batch(&mut self, inner: &[Op]) -> Outcome {
+        let mut open: Vec<(Handle<Vec<u8>>, Vec<u8>)> = Vec::new();
+        for op in inner {
+            let Body::Get { place, kind: Kind::U8, shape, .. } = &op.body else {
+                self.start(&Phase::empty(), op)?;
+                continue;
+            };
+            let expected = self.model.got(*place, Kind::U8, shape);
+            open.push((self.start_get::<u8>(*place, shape, expected.len())?, expected));
+        }
+        let (mut handles, mut expected): (Vec<_>, Vec<_>) = open.into_iter().unzip();
+        if self.dice.chance(40) {
+            let targets = longarm::wait_all(handles).map_err(said)?;
+            return targets.iter().zip(&expected).try_for_each(|(target, expected)| compare(target, expected));
+        }
+        while !handles.is_empty() {
+            let places = if self.dice.chance(50) {
+                longarm::wait_some(&handles)
+            } else {
+                longarm::wait_any(&handles).into_iter().collect()
+            };
+            let place = *places.last().ok_or("no handle of several is complete")?;
+            let target = handles.swap_remove(place).wait().map_err(said)?;
+            compare(&target, &expected.swap_remove(place))?;
+        }
+        Ok(())
+    }
+
+    fn scope(&mut self, phase: &Phase, inner: &[Op]) -> Outcome {
+        // In program order: a get sees the puts before it in the scope, and not those behind it.
+        let mut expected = Vec::new();
+        let mut scratch = std::mem::replace(&mut self.model, Model::new());
+        let mut undo = Vec::new();
+        for op in inner {
+            match &op.body {
+                Body::Get { place, kind, shape, .. } => expected.push(scratch.got(*place, *kind, shape)),
+                Body::Put { place, kind, shape, content, .. } => {
+                    expected.push(source(op, *kind, shape.buffer_len(), *content));
+                    undo.push((*place, scratch.part(*place).to_vec()));
+                }
+                Body::Accumulate { place, kind, shape, deed, .. } => {
+                    expected.push(source(op, *kind, shape.buffer_len(), Content::of(*kind, *deed)));
+                    undo.push((*place, scratch.part(*place).to_vec()));
+                }
+                _ => unreachable!("only transfers are drawn into scopes"),
+            }
+            scratch.apply(op, phase);
+        }
+        while let Some((place, bytes)) = undo.pop() {
+            scratch.restore(place, &bytes);
+        }
+        self.model = scratch;
+        let mut buffers: Vec<Buffer> = inner.iter().zip(&expected).map(|(op, bytes)| Buffer::new(op, bytes)).collect();
+        let lent = &mut buffers;
+        let windows = &self.windows;
+        let scoped = self.world.scope(move |scope| {
+            for (op, buffer) in inner.iter().zip(lent.iter_mut()) {
+                buffer.start(scope, windows, op);
+            }
+        });
+        scoped.map_err(said)?;
+        for ((op, buffer), expected) in inner.iter().zip(&buffers).zip(&expected) {
+            compare_bytes(buffer.bytes(), expected).map_err(|what| format!("{op}: {what}"))?;
+        }
+        Ok(())
+    }
+}

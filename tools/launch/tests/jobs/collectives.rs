@@ -1,0 +1,319 @@
+//! Collectives: every one, every size, every root, every reduction, on several groups.
+
+use longarm::{CollectiveError, Complex32, Complex64, Element, Group, Number, Reduction, World};
+
+use super::support::{Dice, arbitrary, assert_same, barrier};
+
+const COUNTS: [usize; 4] = [0, 1, 1000, 100_000];
+
+pub fn every(world: &World) {
+    // 100,000 elements everywhere would be gigabytes for 16 ranks.
+    let counts = if world.size() > 5 { &COUNTS[..3] } else { &COUNTS[..] };
+    for count in counts {
+        check::<u64>(world.group(), *count);
+        check::<[u8; 3]>(world.group(), *count);
+    }
+    if world.size() > 5 {
+        broadcasts::<u64>(world.group(), 100_000);
+        allreduce(world.group(), 100_000);
+    }
+    barrier(world);
+}
+
+pub fn on_groups(world: &World) {
+    let me = world.rank();
+    let groups = [
+        world.split_collective(Some(me % 2), -i64::from(me)).expect("a split").expect("a group"),
+        world.split_collective(Some(u32::from(me == 0)), 0).expect("a split").expect("a group"),
+        world.split_collective(Some(world.node()), 0).expect("a split").expect("a group"),
+    ];
+    for group in &groups {
+        for count in [0, 1, 1000] {
+            check::<u32>(group, count);
+        }
+        check::<f64>(group, 20_000);
+    }
+    // Every rank uses its groups in its own time, so that messages of several groups are under way together.
+    for round in 0..20_u64 {
+        for group in &groups {
+            let mut sum = [round, u64::from(group.rank())];
+            group.allreduce_collective(Reduction::Sum, &mut sum).expect("a sum");
+            let size = u64::from(group.size());
+            assert_eq!(sum, [round * size, size * (size - 1) / 2]);
+        }
+    }
+    barrier(world);
+}
+
+fn contents<T: Element>(group: &Group, tag: u64, from: u32, count: usize) -> Vec<T> {
+    let first = group.world_rank(0).expect("groups have members");
+    arbitrary(&mut Dice::new(&[tag, u64::from(from), u64::from(first)]), count)
+}
+
+fn check<T: Element>(group: &Group, count: usize) {
+    let (me, size) = (group.rank(), group.size());
+    broadcasts::<T>(group, count);
+    allreduce(group, count);
+    let mine = contents::<T>(group, 2, me, count);
+    let all = group.allgather_collective(&mine).expect("an allgather");
+    let expected: Vec<T> = (0..size).flat_map(|from| contents(group, 2, from, count)).collect();
+    assert_same(&all, &expected, format_args!("allgather of {count}"));
+    // Different numbers from each, none from some.
+    let count_of = |from: u32| if from % 3 == 1 { 0 } else { count / (from as usize + 1) };
+    let all = group.allgatherv_collective(&contents::<T>(group, 3, me, count_of(me))).expect("an allgatherv");
+    assert_eq!(all.len(), size as usize);
+    for (from, part) in (0..).zip(&all) {
+        assert_same(part, &contents(group, 3, from, count_of(from)), format_args!("allgatherv from {from}"));
+    }
+    let share = |from: u32, to: u32| contents::<T>(group, 100 + u64::from(to), from, count / size as usize + 1);
+    let packed: Vec<T> = (0..size).flat_map(|to| share(me, to)).collect();
+    let all = group.alltoall_collective(&packed).expect("an alltoall");
+    let expected: Vec<T> = (0..size).flat_map(|from| share(from, me)).collect();
+    assert_same(&all, &expected, format_args!("alltoall of {count}"));
+    let count_of = |from: u32, to: u32| count * ((from + 2 * to) % 4) as usize / 3;
+    let share = |from: u32, to: u32| contents::<T>(group, 200 + u64::from(to), from, count_of(from, to));
+    let shares: Vec<Vec<T>> = (0..size).map(|to| share(me, to)).collect();
+    let all = group.alltoallv_collective(&shares).expect("an alltoallv");
+    assert_eq!(all.len(), size as usize);
+    for (from, part) in (0..).zip(&all) {
+        assert_same(part, &share(from, me), format_args!("alltoallv from {from}"));
+    }
+    let empty: Vec<T> = group.alltoall_collective(&[]).expect("an empty alltoall");
+    assert!(empty.is_empty());
+}
+
+fn broadcasts<T: Element>(group: &Group, count: usize) {
+    for root in 0..group.size() {
+        let mut elements = contents::<T>(group, u64::from(root), group.rank(), count);
+        group.broadcast_collective(root, &mut elements).expect("a broadcast");
+        assert_same(&elements, &contents(group, u64::from(root), root, count), format_args!("broadcast from {root}"));
+    }
+}
+
+fn allreduce(group: &Group, count: usize) {
+    let size = u64::from(group.size());
+    let mut elements: Vec<u64> = (0..count as u64).map(|index| index * 10 + u64::from(group.rank())).collect();
+    group.allreduce_collective(Reduction::Sum, &mut elements).expect("an allreduce");
+    let expected: Vec<u64> = (0..count as u64).map(|index| index * 10 * size + size * (size - 1) / 2).collect();
+    assert_same(&elements, &expected, format_args!("allreduce of {count}"));
+}
+
+/// Every reduction of every type, to every root and to all, against the plain sum over the members.
+pub fn reductions(world: &World) {
+    use Reduction::{And, Max, Min, Or, Product, Sum, Xor};
+    const INTEGER: [Reduction; 7] = [Sum, Product, Min, Max, And, Or, Xor];
+    integers(world, |dice| dice.roll() as i32, &INTEGER, |left, right, reduction| match reduction {
+        Sum => left.wrapping_add(right),
+        Product => left.wrapping_mul(right),
+        other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
+    });
+    integers(world, |dice| dice.roll() as u32, &INTEGER, |left, right, reduction| match reduction {
+        Sum => left.wrapping_add(right),
+        Product => left.wrapping_mul(right),
+        other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
+    });
+    integers(world, |dice| dice.roll() as i64, &INTEGER, |left, right, reduction| match reduction {
+        Sum => left.wrapping_add(right),
+        Product => left.wrapping_mul(right),
+        other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
+    });
+    integers(world, |dice| dice.roll(), &INTEGER, |left, right, reduction| match reduction {
+        Sum => left.wrapping_add(right),
+        Product => left.wrapping_mul(right),
+        other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
+    });
+    // Small whole numbers, so that every order gives the same.
+    const FLOAT: [Reduction; 4] = [Sum, Product, Min, Max];
+    integers(world, |dice| [1.0_f32, -1.0, 2.0][dice.below(3)], &FLOAT, |left, right, reduction| match reduction {
+        Sum => left + right,
+        Product => left * right,
+        other => bitwise_or_order(left, right, other, none, none, none),
+    });
+    integers(world, |dice| dice.below(8) as f64 - 3.0, &FLOAT, |left, right, reduction| match reduction {
+        Sum => left + right,
+        Product => left * right,
+        other => bitwise_or_order(left, right, other, none, none, none),
+    });
+    let unit32 = [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)].map(|(re, im)| Complex32 { re, im });
+    integers(world, |dice| unit32[dice.below(3)], &[Sum, Product], |left, right, reduction| match reduction {
+        Sum => Complex32 { re: left.re + right.re, im: left.im + right.im },
+        _ => Complex32 { re: left.re * right.re - left.im * right.im, im: left.re * right.im + left.im * right.re },
+    });
+    let unit64 = [(1.0, 1.0), (0.0, 1.0), (-1.0, 0.0)].map(|(re, im)| Complex64 { re, im });
+    integers(world, |dice| unit64[dice.below(3)], &[Sum, Product], |left, right, reduction| match reduction {
+        Sum => Complex64 { re: left.re + right.re, im: left.im + right.im },
+        _ => Complex64 { re: left.re * right.re - left.im * right.im, im: left.re * right.im + left.im * right.re },
+    });
+    for wrong in [And, Or, Xor] {
+        assert!(matches!(world.allreduce_collective(wrong, &mut [1.0_f64]), Err(CollectiveError::BadArgument { .. })));
+    }
+    for wrong in [Min, Max, And, Or, Xor] {
+        let refusal = world.reduce_collective(0, wrong, &mut [Complex64::default()]);
+        assert!(matches!(refusal, Err(CollectiveError::BadArgument { .. })));
+    }
+    inexact(world);
+}
+
+fn none<T>(_: T, _: T) -> T {
+    unreachable!("floats have no bits to combine")
+}
+
+fn bitwise_or_order<T: PartialOrd>(
+    left: T,
+    right: T,
+    reduction: Reduction,
+    and: impl Fn(T, T) -> T,
+    or: impl Fn(T, T) -> T,
+    xor: impl Fn(T, T) -> T,
+) -> T {
+    match reduction {
+        Reduction::Min => if right < left { right } else { left },
+        Reduction::Max => if right > left { right } else { left },
+        Reduction::And => and(left, right),
+        Reduction::Or => or(left, right),
+        Reduction::Xor => xor(left, right),
+        Reduction::Sum | Reduction::Product => unreachable!("done by the caller"),
+    }
+}
+
+fn integers<T: Number>(
+    world: &World,
+    sample: impl Fn(&mut Dice) -> T,
+    reductions: &[Reduction],
+    step: impl Fn(T, T, Reduction) -> T,
+) {
+    const COUNT: usize = 100;
+    let of = |rank: u32| -> Vec<T> {
+        let mut dice = Dice::new(&[u64::from(rank), 77]);
+        (0..COUNT).map(|_| sample(&mut dice)).collect()
+    };
+    for reduction in reductions.iter().copied() {
+        let expected = (1..world.size()).fold(of(0), |all, rank| {
+            all.into_iter().zip(of(rank)).map(|(left, right)| step(left, right, reduction)).collect()
+        });
+        let mut elements = of(world.rank());
+        world.allreduce_collective(reduction, &mut elements).expect("an allreduce");
+        // Compared as numbers: two zeros of different sign are the same.
+        assert_eq!(elements, expected, "{reduction:?} of {:?} to all", T::TYPE);
+        let root = (reduction as u32 + 1) % world.size();
+        let mut elements = of(world.rank());
+        world.reduce_collective(root, reduction, &mut elements).expect("a reduce");
+        if world.rank() == root {
+            assert_eq!(elements, expected, "{reduction:?} of {:?} to rank {root}", T::TYPE);
+        }
+    }
+}
+
+/// Sums whose last bits depend on the order: all members get the same ones, every time.
+fn inexact(world: &World) {
+    let mine: Vec<f64> = {
+        let mut dice = Dice::new(&[u64::from(world.rank()), 99]);
+        (0..500).map(|_| dice.roll() as f64 / 3.7 * 10_f64.powi(dice.below(30) as i32 - 15)).collect()
+    };
+    let mut first = mine.clone();
+    world.allreduce_collective(Reduction::Sum, &mut first).expect("an allreduce");
+    let mut again = mine;
+    world.allreduce_collective(Reduction::Sum, &mut again).expect("an allreduce");
+    assert_same(&again, &first, "the same sum again");
+    let all = world.allgather_collective(&first).expect("what all got");
+    for theirs in all.chunks(first.len()) {
+        assert_same(theirs, &first, "the sum at another rank");
+    }
+}
+
+/// One after the other without meeting in between, large and small ones mixed, from changing roots.
+pub fn back_to_back(world: &World) {
+    let size = world.size();
+    let rounds = if size > 4 { 30 } else { 120 };
+    for round in 0..rounds {
+        let root = round % size;
+        let count = [1, 5, 3000, 40][round as usize % 4];
+        let mut word = [if world.rank() == root { u64::from(round) } else { 0 }];
+        world.broadcast_collective(root, &mut word).expect("a broadcast");
+        assert_eq!(word[0], u64::from(round));
+        let mut many = vec![if world.rank() == root { round } else { 0 }; count];
+        world.broadcast_collective(root, &mut many).expect("a broadcast");
+        assert_eq!(many, vec![round; count]);
+        let mut sum = vec![u64::from(world.rank() + round); count];
+        world.reduce_collective(root, Reduction::Sum, &mut sum).expect("a reduce");
+        if world.rank() == root {
+            let expected = u64::from(size * (size - 1) / 2 + size * round);
+            assert_eq!(sum, vec![expected; count]);
+        }
+        let all = world.allgather_collective(&[round * 100 + world.rank()]).expect("an allgather");
+        assert!(all.into_iter().eq((0..size).map(|rank| round * 100 + rank)));
+        let all = world.alltoallv_collective(&vec![vec![world.rank(); count]; size as usize]).expect("an alltoallv");
+        assert!(all.iter().zip(0..).all(|(part, rank)| *part == vec![rank; count]));
+    }
+    barrier(world);
+}
+
+/// All members hear of a mismatch, whichever of them is the odd one, and the group goes on.
+pub fn mismatches(world: &World) {
+    let me = world.rank();
+    let odd_ones = [0, world.size() - 1, world.size() / 2];
+    for (round, odd) in odd_ones.into_iter().enumerate() {
+        let is_odd = me == odd;
+        let refused: Vec<(&str, Result<(), CollectiveError>)> = vec![
+            ("roots", world.broadcast_collective(u32::from(is_odd), &mut [1_u32; 4])),
+            ("counts", world.broadcast_collective(0, &mut vec![1_u32; if is_odd { 5 } else { 4 }])),
+            ("sizes of elements", match is_odd {
+                true => world.broadcast_collective(0, &mut [1_u16; 4]),
+                false => world.broadcast_collective(0, &mut [1_u32; 4]),
+            }),
+            ("types", match is_odd {
+                true => world.allreduce_collective(Reduction::Sum, &mut [1_i64; 4]),
+                false => world.allreduce_collective(Reduction::Sum, &mut [1_f64; 4]),
+            }),
+            ("reductions", {
+                let reduction = if is_odd { Reduction::Min } else { Reduction::Max };
+                world.allreduce_collective(reduction, &mut [1_i32; 4])
+            }),
+            ("operations", match is_odd {
+                true => world.barrier_collective(),
+                false => world.allgather_collective(&[1_u8]).map(drop),
+            }),
+            ("sync and barrier", match is_odd {
+                true => world.sync_collective(),
+                false => world.barrier_collective(),
+            }),
+            ("shares", world.alltoall_collective(&vec![1_u8; world.size() as usize * if is_odd { 2 } else { 1 }]).map(drop)),
+            ("operations on windows", match is_odd {
+                true => world.sync_collective(),
+                false => match world.allocate_collective::<u8>(10) {
+                    Err(longarm::WindowError::Collective(error)) => Err(error),
+                    other => panic!("a mismatch was not seen: {other:?}"),
+                },
+            }),
+        ];
+        for (what, refusal) in refused {
+            match refusal {
+                Err(CollectiveError::Mismatch { mine, rank, theirs }) => {
+                    assert_ne!(mine, theirs, "{what}");
+                    assert!(rank.0 < world.size() && rank.0 != me, "{what}: {rank}");
+                    assert_eq!(rank.0 == odd, !is_odd, "{what}: the odd one is named to the others");
+                }
+                other => panic!("different {what} in round {round} gave {other:?}"),
+            }
+        }
+        let mut sum = [1_u64];
+        world.allreduce_collective(Reduction::Sum, &mut sum).expect("the group lives on");
+        assert_eq!(sum[0], u64::from(world.size()));
+    }
+    let nobody = world.broadcast_collective(world.size(), &mut [0_u8]);
+    let found = u64::from(world.size());
+    assert!(matches!(nobody, Err(CollectiveError::BadArgument { found: wrong, .. }) if wrong == found));
+    if world.size() > 1 {
+        let uneven = world.alltoall_collective(&vec![0_u8; world.size() as usize + 1]);
+        assert!(matches!(uneven, Err(CollectiveError::BadArgument { .. })));
+        assert!(matches!(world.alltoallv_collective::<u8>(&[]), Err(CollectiveError::BadArgument { .. })));
+    }
+    // Data was not moved by any of these.
+    let mut kept = [me];
+    let _ = world.broadcast_collective(u32::from(me == 0), &mut kept);
+    assert_eq!(kept, [me], "a refused broadcast changes nothing");
+    // Windows can be made afterwards, and are new.
+    let window = world.allocate_collective::<u32>(5).expect("a window");
+    assert_eq!(window.get_vec(me, 0, 5).expect("mine"), [0; 5]);
+    barrier(world);
+}

@@ -1,0 +1,166 @@
+//! Mutexes: exclusion, turns, and what is said of wrong calls.
+
+use longarm::{MutexError, Rank, World};
+
+use super::support::{Dice, ahead, barrier, compute, ranks};
+
+/// A counter that is read and written apart, which only a mutex makes right. Hosts on every rank, the counter
+/// somewhere else.
+pub fn exclusion(world: &World) {
+    let mutexes = world.mutexes_collective(2).expect("mutexes");
+    let counters = world.allocate_collective::<u64>(2 * world.size() as usize).expect("counters");
+    let mut dice = Dice::new(&[u64::from(world.rank())]);
+    let rounds = if world.size() > 4 { 60 } else { 300 };
+    let mut added = vec![0_u64; 2 * world.size() as usize];
+    for round in 0..rounds {
+        // Half of the rounds all go for one mutex.
+        let host = if round % 2 == 0 { (round / 2 % world.size() as usize) as u32 } else { dice.below(world.size() as usize) as u32 };
+        let number = (round / 2 % 2) as u64;
+        let index = 2 * host as usize + number as usize;
+        let home = (host + 1) % world.size();
+        if round % 5 == 4 {
+            let Some(guard) = mutexes.try_lock(host, number).expect("a try") else { continue };
+            add(world, &counters, home, index);
+            drop(guard);
+        } else {
+            let guard = mutexes.lock(host, number).expect("a lock");
+            add(world, &counters, home, index);
+            guard.unlock().expect("an unlock");
+        }
+        added[index] += 1;
+    }
+    world.allreduce_collective(longarm::Reduction::Sum, &mut added).expect("the sum of all");
+    barrier(world);
+    for host in ranks(world) {
+        for number in 0..2 {
+            let index = 2 * host as usize + number;
+            let found = counters.get_one((host + 1) % world.size(), index).expect("the counter");
+            assert_eq!(found, added[index], "counter of mutex {number} of rank {host}");
+        }
+    }
+    barrier(world);
+    mutexes.free_collective().expect("the mutexes are freed");
+}
+
+fn add(world: &World, counters: &longarm::Window<u64>, home: u32, index: usize) {
+    let value = counters.get_one(home, index).expect("a look");
+    compute(value % 20);
+    counters.put_one(home, index, value + 1).expect("one more");
+    world.quiet_rank(home).expect("quiet before unlock");
+}
+
+/// Everything that can be wrong with a call, and that a wrong call changes nothing.
+pub fn errors(world: &World) {
+    let me = world.rank();
+    // Rank r hosts r mutexes, and one more.
+    let mutexes = world.mutexes_collective(u64::from(me) + 1).expect("mutexes");
+    let mine = |host: u32| u64::from(host);
+    for host in ranks(world) {
+        let (rank, count) = (Rank(host), u64::from(host) + 1);
+        for number in [count, count + 1, u64::MAX / 64, u64::MAX] {
+            let unknown = MutexError::UnknownMutex { host: rank, number, count };
+            assert_eq!(mutexes.lock(host, number).err(), Some(unknown.clone()));
+            assert_eq!(mutexes.try_lock(host, number).err(), Some(unknown.clone()));
+            assert_eq!(mutexes.unlock(host, number), Err(unknown));
+        }
+        let not_held = MutexError::NotHeld { host: rank, number: mine(host) };
+        // Nobody holds it.
+        assert_eq!(mutexes.unlock(host, mine(host)), Err(not_held.clone()));
+        world.sync_collective().expect("all have tried");
+        // One rank holds it, the others do not.
+        if me == host {
+            mutexes.lock(host, mine(host)).expect("a lock").keep();
+        }
+        world.sync_collective().expect("it is held");
+        if me == host {
+            assert_eq!(mutexes.lock(host, mine(host)).err(), Some(MutexError::HeldAlready { host: rank, number: mine(host) }));
+            assert!(mutexes.try_lock(host, mine(host)).expect("a try").is_none(), "it is held by this rank");
+        } else {
+            assert!(mutexes.try_lock(host, mine(host)).expect("a try").is_none(), "it is held by another rank");
+            assert_eq!(mutexes.unlock(host, mine(host)), Err(not_held.clone()));
+        }
+        world.sync_collective().expect("all have tried");
+        if me == host {
+            mutexes.unlock(host, mine(host)).expect("the holder unlocks");
+            assert_eq!(mutexes.unlock(host, mine(host)), Err(not_held), "it was unlocked before");
+        }
+        world.sync_collective().expect("it is free");
+    }
+    errors_from_afar(world);
+    let count = u64::from(ahead(world, 1)) + 1;
+    assert_eq!(mutexes.unlock(world.size(), 0), Err(MutexError::UnknownMutex { host: Rank(world.size()), number: 0, count: 0 }));
+    assert!(mutexes.lock(ahead(world, 1), count).is_err());
+    // A guard that is dropped unlocks.
+    drop(mutexes.lock(me, 0).expect("a lock"));
+    mutexes.try_lock(me, 0).expect("a try").expect("it is free").unlock().expect("an unlock");
+    barrier(world);
+    mutexes.free_collective().expect("the mutexes are freed");
+    assert!(matches!(mutexes.lock(me, 0), Err(MutexError::Transfer(longarm::TransferError::FreedWindow { .. }))));
+    assert!(matches!(mutexes.unlock(me, 0), Err(MutexError::Transfer(longarm::TransferError::FreedWindow { .. }))));
+}
+
+/// The holder is not the host: each rank locks one of its right neighbour and of the farthest rank, twice.
+fn errors_from_afar(world: &World) {
+    let mutexes = world.mutexes_collective(u64::from(world.size())).expect("mutexes");
+    let number = u64::from(world.rank());
+    for host in ranks(world) {
+        let place = (Rank(host), number);
+        let guard = mutexes.lock(host, number).expect("a lock");
+        assert_eq!(mutexes.lock(host, number).err(), Some(MutexError::HeldAlready { host: place.0, number: place.1 }));
+        assert!(mutexes.try_lock(host, number).expect("a try").is_none());
+        guard.unlock().expect("an unlock");
+        assert_eq!(mutexes.unlock(host, number), Err(MutexError::NotHeld { host: place.0, number: place.1 }));
+    }
+    barrier(world);
+}
+
+/// All ranks want one mutex all the time. Whoever has it waits until all others say that they are about to ask,
+/// and only then gives it back: an unfair lock would go to the same rank again, a fair one goes around.
+pub fn fairness(world: &World) {
+    const TURNS: usize = 25;
+    let size = world.size() as usize;
+    let mutexes = world.mutexes_collective(1).expect("mutexes");
+    let host = world.size() / 2;
+    // One word a rank that says whether it asks, or is done; the length of the log, and the log.
+    let asking = world.allocate_collective::<u64>(size).expect("words");
+    let log = world.allocate_collective::<u64>(1 + size * TURNS).expect("a log");
+    let me = world.rank();
+    barrier(world);
+    for _ in 0..TURNS {
+        asking.set(host, me as usize, 1).expect("a word");
+        let guard = mutexes.lock(host, 0).expect("a lock");
+        let length = log.get_one(host, 0).expect("the length");
+        log.put_one(host, 1 + length as usize, u64::from(me)).expect("a turn");
+        log.put_one(host, 0, length + 1).expect("the length");
+        world.quiet_rank(host).expect("quiet before unlock");
+        let mut others = vec![0; size];
+        while (0..size).any(|rank| rank != me as usize && others[rank] == 0) {
+            asking.get(host, 0, &mut others).expect("the words");
+            std::thread::yield_now();
+        }
+        // What they say they are about to do takes them a moment.
+        for _ in 0..5 {
+            asking.fetch(host, 0).expect("a look");
+            std::thread::yield_now();
+        }
+        asking.set(host, me as usize, 0).expect("a word");
+        guard.unlock().expect("an unlock");
+    }
+    asking.set(host, me as usize, 2).expect("a word");
+    barrier(world);
+    let log = log.get_vec(host, 0, 1 + size * TURNS).expect("the log");
+    assert_eq!(log[0], (size * TURNS) as u64, "turns were lost");
+    let turns = &log[1..];
+    let (mut waits, mut long_waits) = (0, 0);
+    for rank in 0..size as u64 {
+        let mine: Vec<usize> = (0..turns.len()).filter(|at| turns[*at] == rank).collect();
+        assert_eq!(mine.len(), TURNS, "turns of rank {rank}");
+        waits += mine.len() - 1;
+        long_waits += mine.windows(2).filter(|pair| pair[1] - pair[0] > size).count();
+    }
+    // A rank that the system stops between its word and its call comes late without anybody's fault, but not often.
+    assert!(long_waits * 4 < waits, "{long_waits} of {waits} waits were for more than all others: {turns:?}");
+    let repeated = turns.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    assert!(repeated * 4 < turns.len(), "{repeated} times a rank had two turns in a row: {turns:?}");
+    barrier(world);
+}
