@@ -71,6 +71,7 @@ fn join() -> Result<World, InitError> {
     for warning in config.warnings() {
         eprintln!("longarm: {warning}");
     }
+    log_to_stderr(&config);
     let found = Launcher::find()?;
     let (launcher, start) = match found {
         Some((launcher, start)) => (Some(launcher), start),
@@ -130,6 +131,16 @@ fn join() -> Result<World, InitError> {
     let world = World { group: Group::world(&inner), inner };
     world.group.sync_collective()?;
     Ok(world)
+}
+
+/// Shows the warnings of longarm's threads, which have nobody to return an error to. A program that has set up
+/// `tracing` itself keeps what it has.
+fn log_to_stderr(config: &Config) {
+    let filter = config.log.as_deref().unwrap_or("warn");
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
+    // An error says that a subscriber was set before.
+    let _ = lines.try_init();
 }
 
 fn alone() -> Result<Start, InitError> {
