@@ -4,12 +4,16 @@
 
 use std::hint::black_box;
 
+use longarm::Patch;
 use longarm_proto::{
     AccessKey, Generation, HEADER_BYTES, Rank, Request, RequestHeader, RequestId, Run, Shape, WindowId, WindowRef,
 };
 
 use crate::Failure;
 use crate::cli::CountsArguments;
+
+const ROWS: usize = 64;
+const ROW_WORDS: usize = 8;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -26,6 +30,8 @@ pub(crate) enum Call {
     Quiet,
     /// Accumulate of one double on the same node
     Accumulate8,
+    /// Put of 64 rows of 64 bytes on the same node, one row in four taken
+    PutRows,
     /// A put that is started with a handle, and waited for
     StartPut8,
     /// Encoding a get request and decoding it again
@@ -38,17 +44,22 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
         return codec(arguments.times);
     }
     let world = longarm::init()?;
-    let window = world.allocate_collective::<u64>(8)?;
+    let window = world.allocate_collective::<u64>(4 * ROWS * ROW_WORDS)?;
     let doubles = window.cast::<f64>();
-    let (mut near, mut buffer) = ([1_u64], vec![1_u64]);
+    let there = Patch::new(0, &[ROWS, ROW_WORDS], &[4 * ROW_WORDS as isize, 1]);
+    let here = Patch::packed(&[ROWS, ROW_WORDS]);
+    let (mut near, mut buffer, rows) = ([1_u64], vec![1_u64], vec![1_u64; ROWS * ROW_WORDS]);
     for _ in 0..arguments.times {
         match black_box(arguments.call) {
             Call::Empty | Call::Codec => {}
             Call::Put8 => window.put(0, 0, black_box(&near))?,
             Call::Get8 => window.get(0, 0, black_box(&mut near))?,
-            Call::FetchAdd => drop(black_box(window.fetch_add(0, 0, 1)?)),
+            Call::FetchAdd => {
+                black_box(window.fetch_add(0, 0, 1)?);
+            }
             Call::Quiet => world.quiet()?,
             Call::Accumulate8 => doubles.accumulate(0, 0, longarm::Update::Sum, black_box(&[1.0]))?,
+            Call::PutRows => window.put_strided(0, &there, black_box(&rows), &here)?,
             Call::StartPut8 => buffer = window.start_put(0, 0, buffer)?.wait()?,
         }
     }
@@ -58,8 +69,7 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
 }
 
 fn codec(times: u64) -> Result<(), Failure> {
-    let target =
-        WindowRef { rank: Rank(1), window: WindowId(2), generation: Generation(1), key: AccessKey(3) };
+    let target = WindowRef { rank: Rank(1), window: WindowId(2), generation: Generation(1), key: AccessKey(3) };
     let request = Request::Get { target, shape: Shape::Contiguous(Run { offset: 64, bytes: 8 }) };
     let mut frame = Vec::with_capacity(HEADER_BYTES);
     for number in 0..times {

@@ -12,7 +12,7 @@ fi
 
 few=10000
 many=60000
-calls="put8 get8 fetch-add quiet accumulate8 start-put8 codec"
+calls="put8 get8 fetch-add quiet accumulate8 put-rows start-put8 codec"
 
 folder=$(cd "$(dirname "$0")/../.." && pwd)
 bench=${1:-}

@@ -104,12 +104,7 @@ impl Sample {
     pub(crate) fn of_batches(mut seconds: Vec<f64>) -> Sample {
         assert!(!seconds.is_empty(), "at least one batch is measured");
         seconds.sort_by(f64::total_cmp);
-        Sample {
-            seconds: seconds[seconds.len() / 2],
-            seconds_min: seconds[0],
-            seconds_p99: None,
-            seconds_p999: None,
-        }
+        Sample { seconds: seconds[seconds.len() / 2], seconds_min: seconds[0], seconds_p99: None, seconds_p999: None }
     }
 
     /// What was timed consisted of this many operations.

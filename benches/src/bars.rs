@@ -40,7 +40,12 @@ pub(crate) const BARS: [Bar; 13] = [
     bar("put 1 MiB, same node", key("shm", "put", MIB), key("shm", "put", MIB), Rule::ShareMin(0.9)),
     bar("get 1 MiB, same node", key("shm", "get", MIB), key("shm", "get", MIB), Rule::ShareMin(0.9)),
     bar("fetch-and-add 64-bit, same node", key("shm", "fadd", 8), key("shm", "fadd", 8), Rule::MicrosecondsMax(0.030)),
-    bar("get 8 B over TCP, target in a call", key("tcp", "get", 8), key("tcp", "roundtrip_spin", 8), Rule::TimesMax(1.5)),
+    bar(
+        "get 8 B over TCP, target in a call",
+        key("tcp", "get", 8),
+        key("tcp", "roundtrip_spin", 8),
+        Rule::TimesMax(1.5),
+    ),
     bar(
         "the same, more ranks than cores",
         key("tcp-oversubscribed", "get", 8),

@@ -22,8 +22,7 @@ pub(crate) struct Job {
     pub(crate) target: u32,
 }
 
-const PAIR: Job =
-    Job { name: "shm", suite: Suite::Ops, transport: "shm", ranks: 2, nodes: 1, bound: true, target: 1 };
+const PAIR: Job = Job { name: "shm", suite: Suite::Ops, transport: "shm", ranks: 2, nodes: 1, bound: true, target: 1 };
 const TCP: Job = Job { name: "tcp", transport: "tcp", nodes: 2, ..PAIR };
 
 /// Everything that is measured, in this order.

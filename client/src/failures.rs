@@ -52,12 +52,13 @@ impl Failures {
         self.deaths.read().iter().find(|death| death.rank == rank).cloned()
     }
 
-    /// The first death among these ranks.
-    pub fn among(&self, mut ranks: impl Iterator<Item = Rank>) -> Option<Death> {
+    /// The first death among these ranks: the one that was noted first, because the others may follow from it.
+    pub fn among(&self, ranks: impl Iterator<Item = Rank>) -> Option<Death> {
         if !self.any() {
             return None;
         }
-        ranks.find_map(|rank| self.of(rank))
+        let ranks: Vec<Rank> = ranks.collect();
+        self.deaths.read().iter().find(|death| ranks.contains(&death.rank)).cloned()
     }
 
     /// The first death of all.

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use longarm_netmod::Waker;
-use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
+use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering, fence};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::route::Client;
@@ -15,7 +15,8 @@ pub(crate) struct Helper {
     waker: Waker,
     /// Threads of the application that wait in a call and drive.
     waiting: AtomicU32,
-    /// It sleeps until it is woken. Swapped to false by whoever wakes it, so that a burst wakes it once.
+    /// It sleeps, or is about to, and looks at no other endpoint until it is woken. Swapped to false by whoever wakes
+    /// it, so that a burst wakes it once.
     parked: AtomicBool,
     stopping: AtomicBool,
     thread: OnceLock<std::thread::JoinHandle<()>>,
@@ -47,6 +48,8 @@ impl Helper {
     }
 
     fn wake(&self) {
+        // SeqCst fence: see `run`.
+        fence(Ordering::SeqCst);
         if self.parked.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
@@ -91,17 +94,18 @@ fn run(client: &Weak<Client>) {
         if !idle && client.drive_busy() {
             continue;
         }
-        if idle {
-            client.helper.parked.store(true, Ordering::SeqCst);
-            // Whoever queues after this look sees `parked` and wakes us.
-            let work = client.helper.waiting.load(Ordering::SeqCst) == 0
-                && client.open_endpoints().any(|endpoint| endpoint.is_busy());
-            if work {
-                client.helper.parked.store(false, Ordering::SeqCst);
-                continue;
-            }
+        client.helper.parked.store(true, Ordering::SeqCst);
+        // SeqCst fence: `parked` before it and the look at the endpoints after, against `wake`'s endpoint that became
+        // busy before and its look at `parked` after. Also where some endpoints are watched: another one may start,
+        // or one of them may have more to send.
+        fence(Ordering::SeqCst);
+        let work = idle
+            && client.helper.waiting.load(Ordering::SeqCst) == 0
+            && client.open_endpoints().any(|endpoint| endpoint.is_busy());
+        if !work {
+            sleep(&client, idle);
         }
-        sleep(&client, idle);
+        client.helper.parked.store(false, Ordering::SeqCst);
     }
 }
 

@@ -124,8 +124,14 @@ impl Client {
         if let Some(lost) = dead {
             return Err(lost.into());
         }
-        if let Some(Outcome::Refused { refusal: Refusal::NotHeld, .. }) = completion.failure() {
-            return Err(MutexError::NotHeld { host, number });
+        match completion.failure() {
+            Some(Outcome::Refused { refusal: Refusal::NotHeld, .. }) => {
+                return Err(MutexError::NotHeld { host, number });
+            }
+            Some(Outcome::Refused { refusal: Refusal::HeldAlready, .. }) => {
+                return Err(MutexError::HeldAlready { host, number });
+            }
+            _ => {}
         }
         self.failure(&completion, operation, host)?;
         Ok(completion.value())

@@ -68,6 +68,10 @@ fn main() -> ExitCode {
 fn run(world: &World, options: Options) -> Result<Verdict, Box<dyn Error>> {
     let size = options.size as usize;
     let plate = Plate::new(size);
+    let (rows, columns) = grid_of(world.size() as usize);
+    if rows.max(columns) > size {
+        return Ok(Verdict::Unusable(HeatError::TooManyRanks { size, rows, columns }.into()));
+    }
     // The field as rank 0 wants to see it; the others have nothing there.
     let whole = world.allocate_collective::<f64>(if world.rank() == 0 { size * size } else { 0 })?;
     let mut piece = Piece::new(world, &plate)?;
@@ -85,7 +89,6 @@ fn run(world: &World, options: Options) -> Result<Verdict, Box<dyn Error>> {
     }
 
     let field = whole.get_vec(0, 0, size * size)?;
-    let (rows, columns) = (piece.grid.0.parts, piece.grid.1.parts);
     println!("{size} x {size} cells over a grid of {rows} x {columns}; {}", layout_of(world));
     let updates = (size * size) as f64 * options.steps as f64;
     let (seconds, steps) = (elapsed.as_secs_f64(), options.steps);
@@ -125,12 +128,10 @@ struct Plate {
 
 impl Plate {
     fn new(size: usize) -> Plate {
-        let mut held = vec![false; size * size];
+        let last = size - 1;
+        let on_rim = |cell: usize| [0, last].contains(&(cell / size)) || [0, last].contains(&(cell % size));
+        let mut held: Vec<bool> = (0..size * size).map(on_rim).collect();
         let mut initial = vec![COLD; size * size];
-        for cell in 0..size * size {
-            let (row, column) = (cell / size, cell % size);
-            held[cell] = row == 0 || column == 0 || row == size - 1 || column == size - 1;
-        }
         for cell in wire(size) {
             (held[cell], initial[cell]) = (true, HOT);
         }
@@ -152,15 +153,15 @@ impl Plate {
     }
 }
 
-/// The cells under the wire: a spiral of four turns.
+/// The cells under the wire: a spiral of three turns.
 fn wire(size: usize) -> Vec<usize> {
     let centre = (size as f64 - 1.0) / 2.0;
-    let thick = (size / 128) as isize;
+    let thick = (size / 256) as isize;
     let points = 64 * size;
     let mut cells = Vec::new();
     for point in 0..points {
         let part = point as f64 / points as f64;
-        let (angle, radius) = (part * 8.0 * std::f64::consts::PI, size as f64 * (0.03 + 0.37 * part));
+        let (angle, radius) = (part * 6.0 * std::f64::consts::PI, size as f64 * (0.03 + 0.37 * part));
         let (row, column) = (centre + radius * angle.sin(), centre + radius * angle.cos());
         for (down, right) in (-thick..=thick).flat_map(|down| (-thick..=thick).map(move |right| (down, right))) {
             let row = row.round() as isize + down;
@@ -235,9 +236,6 @@ impl<'a> Piece<'a> {
     fn new(world: &'a World, plate: &Plate) -> Result<Piece<'a>, Box<dyn Error>> {
         let size = plate.size;
         let (grid_rows, grid_columns) = grid_of(world.size() as usize);
-        if grid_rows.max(grid_columns) > size {
-            return Err(HeatError::TooManyRanks { size, rows: grid_rows, columns: grid_columns }.into());
-        }
         let grid = (Shares { total: size, parts: grid_rows }, Shares { total: size, parts: grid_columns });
         let (row, column) = (world.rank() as usize / grid_columns, world.rank() as usize % grid_columns);
         let (rows, columns) = (grid.0.range(row), grid.1.range(column));

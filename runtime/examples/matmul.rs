@@ -58,13 +58,10 @@ fn main() -> ExitCode {
 }
 
 fn run(world: &World, options: Options) -> Result<Verdict, Box<dyn Error>> {
-    let (a, b) = match (&options.a, &options.b) {
-        (Some(a), Some(b)) => (Matrix::read(a)?, Matrix::read(b)?),
-        _ => (Matrix::generate(options.n as usize, 1), Matrix::generate(options.n as usize, 2)),
+    let (a, b) = match factors(&options) {
+        Ok(factors) => factors,
+        Err(error) => return Ok(Verdict::Unusable(error)),
     };
-    if a.columns != b.rows {
-        return Err(SizeError::Mismatch { columns: a.columns, rows: b.rows }.into());
-    }
     let block = options.block as usize;
     let product = Product {
         world,
@@ -103,6 +100,18 @@ fn run(world: &World, options: Options) -> Result<Verdict, Box<dyn Error>> {
         return Ok(Verdict::Right);
     }
     Ok(Verdict::Wrong(format!("an element differs by {difference:e}; {DIFFERENCE_MAX:e} is allowed")))
+}
+
+/// A and B as a whole. Every rank has them, to keep this program short, and puts its part into the windows.
+fn factors(options: &Options) -> Result<(Matrix, Matrix), Box<dyn Error>> {
+    let (a, b) = match (&options.a, &options.b) {
+        (Some(a), Some(b)) => (Matrix::read(a)?, Matrix::read(b)?),
+        _ => (Matrix::generate(options.n as usize, 1), Matrix::generate(options.n as usize, 2)),
+    };
+    if a.columns == b.rows {
+        return Ok((a, b));
+    }
+    Err(SizeError::Mismatch { columns: a.columns, rows: b.rows }.into())
 }
 
 /// A matrix whose blocks lie with the ranks of a grid. Each has a rectangle of whole blocks, row by row.
@@ -327,5 +336,10 @@ fn print_largest(c: &Matrix) {
     let place = c.place_of_largest();
     let (row, column) = (place / c.columns, place % c.columns);
     let norm = c.elements().iter().map(|element| element * element).sum::<f64>().sqrt();
-    println!("C: norm {norm:.6e}, largest element {:.6e} at row {}, column {}", c.elements()[place], row + 1, column + 1);
+    println!(
+        "C: norm {norm:.6e}, largest element {:.6e} at row {}, column {}",
+        c.elements()[place],
+        row + 1,
+        column + 1
+    );
 }

@@ -86,7 +86,12 @@ fn main() -> ExitCode {
 }
 
 fn run(world: &World, options: Options) -> Result<Verdict, Box<dyn Error>> {
-    let graph = Graph::read(&table(options.flights.as_deref(), FLIGHTS)?)?;
+    let tables = table(options.flights.as_deref(), FLIGHTS)
+        .and_then(|flights| Ok((Graph::read(&flights)?, names_of(&table(options.airports.as_deref(), AIRPORTS)?))));
+    let (graph, names) = match tables {
+        Ok(tables) => tables,
+        Err(error) => return Ok(Verdict::Unusable(error)),
+    };
     let begin = Instant::now();
     let ranking = Ranking::new(world, &graph, &options)?;
     let rounds = ranking.converge()?;
@@ -99,7 +104,6 @@ fn run(world: &World, options: Options) -> Result<Verdict, Box<dyn Error>> {
     let (airports, flights) = (graph.codes.len(), graph.edges.iter().map(|edge| edge.flights).sum::<u64>());
     println!("{airports} airports, {} routes, {flights} flights; {}", graph.edges.len(), layout_of(world));
     println!("{rounds} rounds in {:.1} ms", elapsed.as_secs_f64() * 1e3);
-    let names = names_of(&table(options.airports.as_deref(), AIRPORTS)?);
     print_top(&graph, &scores, &names, options.top);
 
     let serial = serial(&graph, &options);
@@ -228,11 +232,7 @@ fn pieces(shares: Shares, run: Range<usize>) -> impl Iterator<Item = (u32, Range
 }
 
 /// Reads a run of airports from their owners, from all of them at the same time.
-fn read<T: longarm::Element>(
-    window: &Window<T>,
-    shares: Shares,
-    run: Range<usize>,
-) -> Result<Vec<T>, TransferError> {
+fn read<T: longarm::Element>(window: &Window<T>, shares: Shares, run: Range<usize>) -> Result<Vec<T>, TransferError> {
     let parts = pieces(shares, run).map(|(rank, here, there)| {
         let target = vec![T::new_zeroed(); here.len()];
         window.start_get(rank, there, target)

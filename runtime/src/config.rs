@@ -16,6 +16,8 @@ use crate::topology;
 
 /// What all variables of longarm begin with.
 pub const PREFIX: &str = "LONGARM_";
+/// What the variables begin with by which tests speak to their own ranks; they are none of ours.
+const TEST_PREFIX: &str = "LONGARM_TEST_";
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -325,6 +327,9 @@ impl Config {
         }
         for (name, value) in variables {
             let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+            if name.starts_with(TEST_PREFIX) {
+                continue;
+            }
             config.take(name, &value)?;
         }
         config.check()?;

@@ -154,7 +154,19 @@ impl Connection {
             progress = true;
         }
         self.input.forget_drained();
-        progress |= self.flush()?;
+        loop {
+            progress |= self.flush()?;
+            // The flush may have made room. No descriptor announces requests that have arrived already, and whoever
+            // drives may stop after any turn, so a turn leaves none behind that could be served.
+            let mut served = false;
+            while self.replies.has_room() && self.step(shared, number)? {
+                served = true;
+            }
+            if !served {
+                break;
+            }
+            progress = true;
+        }
         Ok(Turn { progress, stalled: self.stalled })
     }
 

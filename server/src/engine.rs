@@ -29,7 +29,8 @@ pub struct EngineOptions {
     pub ranks: Vec<Rank>,
     /// The node's shared segment.
     pub segment: Arc<NodeSegment>,
-    /// Where other nodes connect; `None` for a job of one node.
+    /// Where the ranks of other nodes connect, and those of this one for mutexes that others wait for; `None` for a
+    /// world of one.
     pub listener: Option<Box<dyn Listener>>,
     /// Abstract name of the door for the ranks of this node.
     pub door: String,

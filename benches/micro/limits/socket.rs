@@ -141,13 +141,7 @@ impl Client {
         })
     }
 
-    fn measure_singly(
-        &mut self,
-        effort: Effort,
-        limit: Duration,
-        ask: Ask,
-        bytes: usize,
-    ) -> Result<Sample, Failure> {
+    fn measure_singly(&mut self, effort: Effort, limit: Duration, ask: Ask, bytes: usize) -> Result<Sample, Failure> {
         effort.measure_singly(limit, || self.once(ask, bytes))
     }
 

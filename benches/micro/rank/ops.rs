@@ -194,13 +194,11 @@ impl Bench<'_> {
     /// Nonblocking with a handle each; the buffers go in and come back.
     fn handles(&mut self) -> Result<(), Failure> {
         for bytes in [8, 1 << 10, 64 << 10] {
-            let put = self.with_handles(bytes, |window, target, place, buffer| {
-                Ok(window.start_put(target, place, buffer)?)
-            })?;
+            let put =
+                self.with_handles(bytes, |window, target, place, buffer| Ok(window.start_put(target, place, buffer)?))?;
             self.job.tell_window("nbput_handle", bytes, HANDLES, &put);
-            let get = self.with_handles(bytes, |window, target, place, buffer| {
-                Ok(window.start_get(target, place, buffer)?)
-            })?;
+            let get =
+                self.with_handles(bytes, |window, target, place, buffer| Ok(window.start_get(target, place, buffer)?))?;
             self.job.tell_window("nbget_handle", bytes, HANDLES, &get);
         }
         Ok(())

@@ -66,6 +66,9 @@ wire_enum! {
         /// This server cannot do that.
         #[error("the server does not support this")]
         NotSupported = 13,
+        /// The mutex is held by who asks for it. Detail: the offset.
+        #[error("the mutex is held by this rank already")]
+        HeldAlready = 14,
     }
 }
 

@@ -27,6 +27,8 @@ pub fn start<Options: Parser>(program: impl FnOnce(&World, Options) -> Result<Ve
             if world.rank() == 0 {
                 let _ = error.print();
             }
+            // A failed farewell changes nothing any more.
+            let _ = world.finalize();
             return ExitCode::from(error.exit_code() as u8);
         }
     };
@@ -39,24 +41,30 @@ pub fn start<Options: Parser>(program: impl FnOnce(&World, Options) -> Result<Ve
     }
 }
 
-/// What the check of a rank found; a rank that checked nothing says `Right`.
+/// What a rank found; one that checked nothing says `Right`.
 pub enum Verdict {
     /// The answer is the serial one.
     Right,
     /// It is not; the reason, for people.
     Wrong(String),
+    /// There is no answer, for a reason that every rank finds alike: only rank 0 speaks of it.
+    Unusable(Box<dyn Error>),
 }
 
-/// Tells every rank whether rank 0 found the answer right, and leaves the job.
+/// Tells every rank what rank 0 found, and leaves the job.
 fn conclude(world: World, verdict: Verdict) -> Result<ExitCode, CollectiveError> {
-    let mut wrong = [0_u32];
-    if let Verdict::Wrong(reason) = verdict {
-        eprintln!("WRONG: {reason}");
-        wrong[0] = 1;
+    let reason = match verdict {
+        Verdict::Right => None,
+        Verdict::Wrong(reason) => Some(format!("WRONG: {reason}")),
+        Verdict::Unusable(error) => Some(error.to_string()),
+    };
+    let mut failed = [u32::from(reason.is_some())];
+    world.broadcast_collective(0, &mut failed)?;
+    if let Some(reason) = reason.filter(|_| world.rank() == 0) {
+        eprintln!("{reason}");
     }
-    world.broadcast_collective(0, &mut wrong)?;
     world.finalize()?;
-    Ok(if wrong[0] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if failed[0] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// How many ranks and nodes there are, in words.

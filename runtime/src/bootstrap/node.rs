@@ -79,8 +79,9 @@ fn host(options: &NodeOptions<'_>) -> Result<Node, InitError> {
     let node = layout.my_node();
     let ranks = layout.ranks_of(node);
     let segment = Arc::new(NodeSegment::create(options.job, layout.rank_count(), ranks.len() as u32)?);
+    // Ranks of this node connect too: a mutex that others wait for is the server's business.
     let listener =
-        if layout.node_count() > 1 { Some(tcp(options.config).listen().map_err(InitError::Listen)?) } else { None };
+        if layout.rank_count() > 1 { Some(tcp(options.config).listen().map_err(InitError::Listen)?) } else { None };
     let address = listener.as_ref().map_or_else(String::new, |listener| listener.address().to_owned());
     let door = door_name(options.job, node);
     let engine = Engine::new(EngineOptions {

@@ -23,6 +23,10 @@ pub(super) fn lock(shared: &mut Shared, asker: Asker, target: WindowRef, offset:
     let granted = shared.locks.with(at, |queue| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
+            if mutex_holder(word) == Some(asker.rank) {
+                // It would wait for itself.
+                return Err((Refusal::HeldAlready, offset));
+            }
             match queue.lock(word, asker.rank, waiter) {
                 LockStep::Swap { from, to, step } => {
                     match window.compare_exchange_u32(offset, from, to).expect("checked just now") {

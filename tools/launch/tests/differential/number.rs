@@ -1,7 +1,6 @@
 //! The element types, and what an update does to one of them, computed the plain way.
 
 use longarm::{Complex32, Complex64, Element, Number, Update};
-use zerocopy::{FromBytes, IntoBytes};
 
 use super::dice::Dice;
 

@@ -2,46 +2,55 @@
 
 use std::fmt::Display;
 
-use longarm::{Compare, Element, Group, Handle, Mutexes, Reduction, Window, World};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use longarm::{Element, Group, Handle, Mutexes, Window, World};
+use zerocopy::IntoBytes;
 
-use super::dice::{Dice, filled};
+use super::buffer::Buffer;
+use super::dice::Dice;
 use super::form::Shape;
 use super::model::{Look, Model, UNTOUCHED, source};
-use super::number::{Content, Deed, Kind, read, update_of, with_element, with_number};
-use super::program::{Author, Body, Form, Meeting, Members, Op, Phase, Place, SLOTS};
-use super::words::{MUTEXES, Sight, Use, WordDeed, What, check_counter, check_token};
+use super::number::{Content, Kind, update_of, with_element, with_number};
+use super::program::{Author, Body, Form, Members, Op, Phase, Place, SLOTS};
+use super::words::{MUTEXES, Sight};
 
 /// Operations of one rank between two barriers.
 const OPS_A_PHASE: usize = 110;
 /// Handles that a rank keeps open.
 const PENDING_MAX: usize = 12;
 
-type Outcome = Result<(), String>;
+pub type Outcome = Result<(), String>;
 
 /// How a handle is waited for.
 #[derive(Clone, Copy)]
-enum Patience {
+pub enum Patience {
     Wait,
     Test,
     Await,
 }
 
-type Pending = Box<dyn FnOnce(Patience) -> Result<Vec<(usize, Sight)>, String>>;
+/// What a rank finds out while others are at work, to be judged when the phase is over.
+pub enum Finding {
+    Look(Look),
+    /// With the number of the operation, because handles are waited for in any order.
+    Sight(usize, Sight),
+}
+
+/// An operation with a handle: waits for it and compares.
+pub type Pending = Box<dyn FnOnce(Patience) -> Result<Option<Finding>, String>>;
 
 pub struct Runner {
-    world: World,
-    me: u32,
-    windows: Vec<Option<Window<u8>>>,
-    signals: Window<u64>,
-    mutexes: Mutexes,
-    parity: Group,
-    model: Model,
-    dice: Dice,
-    pending: Vec<Pending>,
-    looks: Vec<Look>,
-    /// With the number of the operation, because handles are waited for in any order.
-    sights: Vec<(usize, Sight)>,
+    pub world: World,
+    pub me: u32,
+    pub windows: Vec<Option<Window<u8>>>,
+    pub signals: Window<u64>,
+    pub mutexes: Mutexes,
+    pub parity: Group,
+    pub model: Model,
+    pub dice: Dice,
+    pub pending: Vec<Pending>,
+    pub findings: Vec<Finding>,
+    /// Collectives so far, the same on all ranks.
+    pub meetings: u64,
 }
 
 /// Runs the program of the seed; gives how many operations all ranks did.
@@ -60,11 +69,11 @@ pub fn run(seed: u64, ops: u64) -> Result<u64, String> {
     Ok(done)
 }
 
-fn said(error: impl Display) -> String {
+pub fn said(error: impl Display) -> String {
     error.to_string()
 }
 
-fn wait<R>(handle: Handle<R>, patience: Patience) -> Result<R, String> {
+pub fn wait<R>(handle: Handle<R>, patience: Patience) -> Result<R, String> {
     match patience {
         Patience::Wait => handle.wait(),
         Patience::Test => {
@@ -78,14 +87,14 @@ fn wait<R>(handle: Handle<R>, patience: Patience) -> Result<R, String> {
     .map_err(said)
 }
 
-fn elements<T: Element>(bytes: &[u8]) -> Vec<T> {
+pub fn elements<T: Element>(bytes: &[u8]) -> Vec<T> {
     let mut elements = vec![T::new_zeroed(); bytes.len() / size_of::<T>()];
     elements.as_mut_slice().as_mut_bytes().copy_from_slice(bytes);
     elements
 }
 
 /// Says where two byte strings differ.
-fn differ(found: &[u8], expected: &[u8]) -> Option<(usize, String)> {
+pub fn differ(found: &[u8], expected: &[u8]) -> Option<(usize, String)> {
     let at = found.iter().zip(expected).position(|(found, expected)| found != expected)?;
     let count = found.iter().zip(expected).filter(|(found, expected)| found != expected).count();
     let until = (at + 8).min(found.len());
@@ -110,8 +119,8 @@ impl Runner {
             model: Model::new(),
             dice: Dice::new(&[seed, 0xd1ce, u64::from(me)]),
             pending: Vec::new(),
-            looks: Vec::new(),
-            sights: Vec::new(),
+            findings: Vec::new(),
+            meetings: 0,
             world,
             me,
         })
@@ -135,7 +144,9 @@ impl Runner {
         let starts: Vec<u64> = (0..phase.words.len()).map(|word| self.model.word(phase, word)).collect();
         for op in &phase.lists[self.me as usize] {
             self.start(phase, op).map_err(|what| format!("{op}: {what}"))?;
-            self.model.apply(op, phase);
+            if !matches!(op.body, Body::Scope(_)) {
+                self.model.apply(op, phase);
+            }
             while self.pending.len() > PENDING_MAX || (!self.pending.is_empty() && self.dice.chance(25)) {
                 self.complete_one()?;
             }
@@ -151,7 +162,7 @@ impl Runner {
         }
         self.check_words(phase, &starts)?;
         self.check_memory(phase)?;
-        self.meet(phase.ending, phase.number as u64)?;
+        self.meet(phase.ending)?;
         // Nobody prepares the next phase while another still looks at this one.
         self.world.sync_collective().map_err(said)
     }
@@ -175,15 +186,15 @@ impl Runner {
         Ok(())
     }
 
-    fn window<T: Element>(&self, place: Place) -> Window<T> {
+    pub fn window<T: Element>(&self, place: Place) -> Window<T> {
         self.windows[place.slot].as_ref().expect("who is no member has no operation on it").cast()
     }
 
     fn complete_one(&mut self) -> Outcome {
         let at = self.dice.below(self.pending.len());
         let patience = *self.dice.pick(&[Patience::Wait, Patience::Wait, Patience::Test, Patience::Await]);
-        let seen = self.pending.swap_remove(at)(patience)?;
-        self.sights.extend(seen);
+        let found = self.pending.swap_remove(at)(patience)?;
+        self.findings.extend(found);
         Ok(())
     }
 
@@ -229,7 +240,7 @@ impl Runner {
                 });
                 let least = self.model.element(*place, *kind, *index).to_vec();
                 let look = Look { op: op.number, place: *place, kind: *kind, deed: *deed, index: *index, least, seen };
-                self.looks.push(look);
+                self.findings.push(Finding::Look(look));
                 Ok(())
             }
             Body::Word { word, deed, form } => {
@@ -240,14 +251,14 @@ impl Runner {
                 }
             }
             Body::Scope(inner) => self.scope(phase, inner),
-            Body::Batch(inner) => self.batch(inner),
+            Body::Batch(inner) => self.batch(phase, inner),
             Body::Quiet => self.world.quiet().map_err(said),
             Body::QuietRank(rank) => self.world.quiet_rank(*rank).map_err(said),
             Body::Fence => {
                 self.world.fence();
                 Ok(())
             }
-            Body::Meeting(meeting) => self.meet(*meeting, op.number as u64 & 1),
+            Body::Meeting(meeting) => self.meet(*meeting),
             Body::SendMail(mail) => self.send_mail(phase, *mail),
             Body::AwaitMail(mail) => self.await_mail(phase, *mail),
         }
@@ -292,7 +303,7 @@ impl Runner {
             if source.as_slice().as_bytes() != bytes {
                 return Err(format!("{op}: its buffer came back changed"));
             }
-            Ok(Vec::new())
+            Ok(None)
         }));
         Ok(())
     }
@@ -322,7 +333,7 @@ impl Runner {
         let op = op.clone();
         self.pending.push(Box::new(move |patience| {
             let target = wait(handle, patience).and_then(|target| compare(&target, &expected));
-            target.map_err(|what| format!("{op}: {what}")).map(|()| Vec::new())
+            target.map_err(|what| format!("{op}: {what}")).map(|()| None)
         }));
         Ok(())
     }
@@ -341,11 +352,11 @@ impl Runner {
     }
 
     /// Gets in progress at once, waited for one, some or all at a time.
-    fn batch(&mut self, inner: &[Op]) -> Outcome {
+    fn batch(&mut self, phase: &Phase, inner: &[Op]) -> Outcome {
         let mut open: Vec<(Handle<Vec<u8>>, Vec<u8>)> = Vec::new();
         for op in inner {
             let Body::Get { place, kind: Kind::U8, shape, .. } = &op.body else {
-                self.start(&Phase::empty(), op)?;
+                self.start(phase, op)?;
                 continue;
             };
             let expected = self.model.got(*place, Kind::U8, shape);
@@ -372,30 +383,19 @@ impl Runner {
     fn scope(&mut self, phase: &Phase, inner: &[Op]) -> Outcome {
         // In program order: a get sees the puts before it in the scope, and not those behind it.
         let mut expected = Vec::new();
-        let mut scratch = std::mem::replace(&mut self.model, Model::new());
-        let mut undo = Vec::new();
         for op in inner {
-            match &op.body {
-                Body::Get { place, kind, shape, .. } => expected.push(scratch.got(*place, *kind, shape)),
-                Body::Put { place, kind, shape, content, .. } => {
-                    expected.push(source(op, *kind, shape.buffer_len(), *content));
-                    undo.push((*place, scratch.part(*place).to_vec()));
-                }
-                Body::Accumulate { place, kind, shape, deed, .. } => {
-                    expected.push(source(op, *kind, shape.buffer_len(), Content::of(*kind, *deed)));
-                    undo.push((*place, scratch.part(*place).to_vec()));
+            expected.push(match &op.body {
+                Body::Get { place, kind, shape, .. } => self.model.got(*place, *kind, shape),
+                Body::Put { kind, shape, content, .. } => source(op, *kind, shape.buffer_len(), *content),
+                Body::Accumulate { kind, shape, deed, .. } => {
+                    source(op, *kind, shape.buffer_len(), Content::of(*kind, *deed))
                 }
                 _ => unreachable!("only transfers are drawn into scopes"),
-            }
-            scratch.apply(op, phase);
+            });
+            self.model.apply(op, phase);
         }
-        while let Some((place, bytes)) = undo.pop() {
-            scratch.restore(place, &bytes);
-        }
-        self.model = scratch;
         let mut buffers: Vec<Buffer> = inner.iter().zip(&expected).map(|(op, bytes)| Buffer::new(op, bytes)).collect();
-        let lent = &mut buffers;
-        let windows = &self.windows;
+        let (lent, windows) = (&mut buffers, &self.windows);
         let scoped = self.world.scope(move |scope| {
             for (op, buffer) in inner.iter().zip(lent.iter_mut()) {
                 buffer.start(scope, windows, op);
@@ -403,8 +403,13 @@ impl Runner {
         });
         scoped.map_err(said)?;
         for ((op, buffer), expected) in inner.iter().zip(&buffers).zip(&expected) {
-            compare_bytes(buffer.bytes(), expected).map_err(|what| format!("{op}: {what}"))?;
+            compare(buffer.bytes(), expected).map_err(|what| format!("{op}: {what}"))?;
         }
         Ok(())
     }
+}
+
+/// Whether elements are as they have to be.
+pub fn compare<T: Element>(found: &[T], expected: &[u8]) -> Outcome {
+    differ(found.as_bytes(), expected).map_or(Ok(()), |(_, shown)| Err(shown))
 }

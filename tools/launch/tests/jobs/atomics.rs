@@ -93,7 +93,7 @@ fn meaning<T: Word>(world: &World) {
     let window = world.allocate_collective::<T>(3 * world.size() as usize).expect("a window");
     let first = 3 * world.rank() as usize;
     let mut dice = Dice::new(&[u64::from(world.rank()), T::TYPE as u64]);
-    let mut word = |dice: &mut Dice| T::from_bits(dice.roll());
+    let word = |dice: &mut Dice| T::from_bits(dice.roll());
     for form in Form::EVERY.into_iter().filter(|form| *form != Form::Scope) {
         for op in OPS {
             for target in ranks(world) {

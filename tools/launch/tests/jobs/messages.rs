@@ -199,7 +199,7 @@ pub fn computing(world: &World) {
             message.reply(41, &[], &[]).expect("a reply");
         })
         .expect("a handler");
-    world.register_handler(41, move |_| drop(hearing.fetch_add(1, Ordering::SeqCst))).expect("a handler");
+    world.register_handler(41, move |_| _ = hearing.fetch_add(1, Ordering::SeqCst)).expect("a handler");
     world.register_handler(42, move |_| stopping.store(true, Ordering::SeqCst)).expect("a handler");
     barrier(world);
     for computer in ranks(world).take(4) {
