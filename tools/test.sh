@@ -42,7 +42,12 @@ fi
 step rustdoc env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 step rules cargo run --locked --quiet -p longarm-check -- .
 if command -v cargo-deny >/dev/null; then
-    step dependencies cargo deny --locked check
+    step dependencies cargo deny --locked check bans licenses sources
+    if cargo deny fetch db >/dev/null 2>&1; then
+        step advisories cargo deny --locked check advisories
+    else
+        skip advisories "their database cannot be fetched"
+    fi
 else
     skip dependencies "cargo-deny is not installed"
 fi

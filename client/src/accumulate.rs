@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longarm_proto::{Kernel, Rank, Run, Scale};
+use longarm_shm::CounterKind;
 
 use crate::error::TransferError;
 use crate::origin_bytes::{Lender, OriginBytes};
@@ -51,6 +52,16 @@ impl Client {
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: source.len() as u64 };
+        if !self.failures.any()
+            && let Some(part) = window.mapped_part(rank)
+        {
+            let (kernel, scale) = operator;
+            let me = self.layout.me();
+            if part.accumulate(offset, kernel, scale, source.region(), &self.segment.stripes(), me).is_ok() {
+                self.count(rank, CounterKind::Accumulate, run.bytes);
+                return Ok(());
+            }
+        }
         self.accumulate(window, rank, Shapes::contiguous(run), operator, source)
     }
 }

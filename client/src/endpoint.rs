@@ -178,7 +178,8 @@ impl Endpoint {
             return Err(Box::new(Rejected { how: None, token, payload }));
         }
         let State { initiator, outgoing, scratch, .. } = &mut *state;
-        if !request.has_reply() {
+        // A message changes no window: quiet says nothing of it.
+        if !request.has_reply() && !matches!(request, Request::Message { .. }) {
             self.unconfirmed.store(true, Ordering::Release);
         }
         scratch.clear();

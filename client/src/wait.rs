@@ -20,7 +20,8 @@ use crate::route::{AssistTurn, Client};
 
 /// Looks without progress before the clock is read for the first time.
 const LOOKS_BEFORE_CLOCK: u32 = 16;
-/// How long a thread looks after its own affairs only, before it also drives the server.
+/// How long a thread that waits for a reply looks after its own affairs only, before it also drives the server.
+/// What comes through memory may come through the server: who waits for that drives it almost at once.
 const ASSIST_AFTER: Duration = Duration::from_micros(10);
 /// How long one sleep lasts at most where a plain store may have made it needless.
 const NAP: Duration = Duration::from_micros(200);
@@ -40,6 +41,12 @@ pub(crate) enum Drive<'a> {
     Stores,
     /// A free cell to send with. Active messages are taken in but not run: one of them may be what sends.
     Cells,
+}
+
+impl Drive<'_> {
+    fn is_in_memory(self) -> bool {
+        !matches!(self, Drive::Endpoint(_) | Drive::Endpoints)
+    }
 }
 
 /// Threads of this process that sleep on descriptors. Whoever completes something wakes them.
@@ -116,7 +123,7 @@ impl Pace {
         self.naps = 0;
     }
 
-    fn next(&mut self) -> Next {
+    fn next(&mut self, drive: Drive<'_>) -> Next {
         if self.spin.is_zero() {
             return Next::Sleep;
         }
@@ -129,7 +136,7 @@ impl Pace {
             return Next::Look;
         }
         match since.elapsed() {
-            elapsed if elapsed < ASSIST_AFTER => Next::Look,
+            elapsed if elapsed < ASSIST_AFTER && !drive.is_in_memory() => Next::Look,
             elapsed if elapsed < self.spin => Next::Assist,
             _ => Next::Sleep,
         }
@@ -169,7 +176,7 @@ impl Client {
                 pace.progress();
                 continue;
             }
-            match pace.next() {
+            match pace.next(drive) {
                 Next::Look => std::hint::spin_loop(),
                 Next::Assist => {
                     if assistant.is_none() {
@@ -179,7 +186,7 @@ impl Client {
                 Next::Sleep => {
                     assistant = None;
                     pace.slept = true;
-                    let in_memory = !matches!(drive, Drive::Endpoint(_) | Drive::Endpoints);
+                    let in_memory = drive.is_in_memory();
                     if in_memory {
                         waiting = None; // A sleep in memory looks after no endpoint, so the helper has to.
                         self.wake_helper_if_busy();

@@ -228,7 +228,8 @@ fn replies_that_mean_nothing_are_refused_by_name() {
     assert_eq!(reply(ReplyBody::Done, 0, 0), Err(Violation::UnknownReply { found: 0 }));
     let refused = ReplyBody::Refused { refusal: Refusal::NotHeld, detail: 0 };
     assert_eq!(reply(refused, 1, 0), Err(Violation::UnknownRefusal { found: 0 }));
-    assert_eq!(reply(refused, 1, 14), Err(Violation::UnknownRefusal { found: 14 }));
+    let unknown = Refusal::ALL.len() as u8 + 1;
+    assert_eq!(reply(refused, 1, unknown), Err(Violation::UnknownRefusal { found: unknown }));
     for at in (1..8).chain(16..32) {
         let found = reply(ReplyBody::Granted, at, 1);
         assert!(matches!(found, Err(Violation::ReplySpare { kind: ReplyKind::Granted, .. })), "byte {at}: {found:?}");

@@ -37,11 +37,9 @@ pub struct Config {
     pub interface: IpAddr,
     /// Size of the kernel's socket buffers. 0: the kernel chooses.
     pub socket_buffer_bytes: u64,
-    /// Size of the pieces of a streamed transfer.
-    pub chunk_bytes: u64,
-    /// Payloads up to this size travel behind their header and stay in the send ring until acknowledged.
+    /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
     pub eager_bytes: u64,
-    /// Bound on what one connection keeps for sending again.
+    /// Bound on what one connection copies and has not sent yet.
     pub send_ring_bytes: u64,
     /// How long a waiting thread spins before it sleeps. 0: sleep at once. See [`Config::settle_spin`].
     pub spin_us: u64,
@@ -59,19 +57,8 @@ pub struct Config {
     pub window_bytes_max: u64,
     /// What to log, as a filter of the `tracing` crates. `None`: warnings only.
     pub log: Option<String>,
-    /// Whether windows ask for huge pages.
-    pub huge_pages: HugePages,
     origins: [Origin; VARIABLES.len()],
     warnings: Vec<UnknownVariable>,
-}
-
-/// Whether windows ask for huge pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum HugePages {
-    /// They do not.
-    Never,
-    /// They do, and do without where the kernel refuses.
-    Try,
 }
 
 /// Where a value came from.
@@ -158,8 +145,6 @@ enum Slot {
     Address,
     /// A filter of log lines.
     Filter,
-    /// `never` or `try`.
-    HugePages,
 }
 
 // The order is the order of `longarm info`.
@@ -189,21 +174,15 @@ const VARIABLES: [Variable; 14] = [
         },
     },
     Variable {
-        name: "LONGARM_CHUNK_BYTES",
-        unit: "bytes",
-        meaning: "size of the pieces of a streamed transfer",
-        slot: Slot::Bytes { field: |config| &mut config.chunk_bytes, min: 4 * KIB, max: MIB, zero: None },
-    },
-    Variable {
         name: "LONGARM_EAGER_BYTES",
         unit: "bytes",
-        meaning: "payloads up to this size travel right behind their header",
+        meaning: "payloads up to this size are copied behind their header, larger ones are sent from where they are",
         slot: Slot::Bytes { field: |config| &mut config.eager_bytes, min: 64, max: 16 * KIB, zero: None },
     },
     Variable {
         name: "LONGARM_SEND_RING_BYTES",
         unit: "bytes",
-        meaning: "bound on what one connection keeps for sending again",
+        meaning: "bound on what one connection copies and has not sent yet",
         slot: Slot::Bytes { field: |config| &mut config.send_ring_bytes, min: 64 * KIB, max: GIB, zero: None },
     },
     Variable {
@@ -259,12 +238,6 @@ const VARIABLES: [Variable; 14] = [
         meaning: "what to log, such as \"debug\" or \"longarm_server=trace\"",
         slot: Slot::Filter,
     },
-    Variable {
-        name: "LONGARM_HUGE_PAGES",
-        unit: "",
-        meaning: "whether windows ask for huge pages",
-        slot: Slot::HugePages,
-    },
 ];
 
 const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Address));
@@ -283,7 +256,6 @@ impl Default for Config {
         Config {
             interface: IpAddr::V4(Ipv4Addr::LOCALHOST),
             socket_buffer_bytes: 0,
-            chunk_bytes: MIB,
             eager_bytes: 16 * KIB,
             send_ring_bytes: MIB,
             spin_us: SPIN_US,
@@ -294,7 +266,6 @@ impl Default for Config {
             heap_bytes: GIB,
             window_bytes_max: 1 << 46,
             log: None,
-            huge_pages: HugePages::Never,
             origins: [Origin::Default; VARIABLES.len()],
             warnings: Vec::new(),
         }
@@ -417,13 +388,6 @@ impl Slot {
             }
             Slot::Address => config.interface = value.parse().ok()?,
             Slot::Filter => config.log = Some(value.to_owned()),
-            Slot::HugePages => {
-                config.huge_pages = match value {
-                    "never" => HugePages::Never,
-                    "try" => HugePages::Try,
-                    _ => return None,
-                };
-            }
         }
         Some(())
     }
@@ -435,10 +399,6 @@ impl Slot {
             Slot::Number { field, .. } => field(config).to_string(),
             Slot::Address => config.interface.to_string(),
             Slot::Filter => config.log.clone().unwrap_or_else(|| "warn".to_owned()),
-            Slot::HugePages => match config.huge_pages {
-                HugePages::Never => "never".to_owned(),
-                HugePages::Try => "try".to_owned(),
-            },
         }
     }
 
@@ -454,7 +414,6 @@ impl Slot {
             Slot::Filter => {
                 "a level (error, warn, info, debug, trace) or a filter such as longarm_server=trace".to_owned()
             }
-            Slot::HugePages => "never or try".to_owned(),
         }
     }
 }
@@ -548,7 +507,7 @@ mod tests {
 
     #[test]
     fn an_empty_environment_gives_the_defaults() {
-        let config = read(&[("PATH", "/bin"), ("LONGARM_CHUNK_BYTES", "")]).unwrap();
+        let config = read(&[("PATH", "/bin"), ("LONGARM_EAGER_BYTES", "")]).unwrap();
         assert_eq!(config, Config::default());
         assert!(config.entries().iter().all(|entry| entry.origin == Origin::Default));
     }
@@ -564,8 +523,7 @@ mod tests {
 
     #[test]
     fn every_shown_value_is_accepted_again_and_gives_the_same_configuration() {
-        let config =
-            read(&[("LONGARM_LOG", "trace"), ("LONGARM_HUGE_PAGES", "try"), ("LONGARM_SPIN_US", "0")]).unwrap();
+        let config = read(&[("LONGARM_LOG", "trace"), ("LONGARM_SPIN_US", "0")]).unwrap();
         let entries = config.entries();
         let variables = entries.iter().map(|entry| (entry.name.into(), entry.value.clone().into()));
         let again = Config::from_variables(variables, &[]).unwrap();
@@ -577,14 +535,13 @@ mod tests {
     #[test]
     fn a_bad_value_is_refused_with_name_value_and_what_is_accepted() {
         let bad = [
-            ("LONGARM_CHUNK_BYTES", "1x"),
-            ("LONGARM_CHUNK_BYTES", "2m"),
-            ("LONGARM_CHUNK_BYTES", "0"),
-            ("LONGARM_CHUNK_BYTES", "99999999999t"),
-            ("LONGARM_CHUNK_BYTES", "-1"),
-            ("LONGARM_CHUNK_BYTES", "k"),
+            ("LONGARM_EAGER_BYTES", "1x"),
+            ("LONGARM_EAGER_BYTES", "2m"),
+            ("LONGARM_EAGER_BYTES", "0"),
+            ("LONGARM_EAGER_BYTES", "99999999999t"),
+            ("LONGARM_EAGER_BYTES", "-1"),
+            ("LONGARM_EAGER_BYTES", "k"),
             ("LONGARM_SPIN_US", "fast"),
-            ("LONGARM_HUGE_PAGES", "yes"),
             ("LONGARM_INTERFACE", "localhost"),
             ("LONGARM_HALF_OPEN_MAX", "0"),
         ];
@@ -609,10 +566,10 @@ mod tests {
 
     #[test]
     fn an_unknown_variable_is_a_warning_with_the_nearest_name() {
-        let config = read(&[("LONGARM_CHUNK_BYTE", "1"), ("LONGARM_ZZZZ", "1"), ("LONGARM_RANK", "1")]).unwrap();
+        let config = read(&[("LONGARM_EAGER_BYTE", "1"), ("LONGARM_ZZZZ", "1"), ("LONGARM_RANK", "1")]).unwrap();
         let text: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
         assert_eq!(text.len(), 2);
-        assert!(text[0].ends_with("did you mean LONGARM_CHUNK_BYTES?"), "{}", text[0]);
+        assert!(text[0].ends_with("did you mean LONGARM_EAGER_BYTES?"), "{}", text[0]);
         assert!(!text[1].contains("did you mean"), "{}", text[1]);
     }
 

@@ -67,6 +67,8 @@ const HALF_OPEN: u64 = 2 << 32;
 const CONNECTION: u64 = 3 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
 
+/// How often what no descriptor announces is looked after: time limits of handshakes, a listener that was paused.
+const LOOK_AFTER_MS: u64 = 50;
 /// Connections that may be tried without asking the system which are ready.
 const RECENT_MAX: usize = 4;
 /// Every so many turns the system is asked all the same.
@@ -95,6 +97,12 @@ pub struct Engine {
     job: JobId,
     node: NodeId,
     secret: Secret,
+    /// The network has no descriptors to sleep on: everything is looked at in every turn.
+    unannounced: bool,
+    /// When to look after what no descriptor announces.
+    look_after_ms: u64,
+    /// No connection could be taken in a moment ago.
+    listening_paused: bool,
     half_open_max: usize,
     handshake_timeout_ms: u64,
 }
@@ -111,6 +119,7 @@ impl Engine {
         {
             poller.add(descriptor, LISTENER, Interest::READABLE)?;
         }
+        let listener_has_none = options.listener.as_ref().is_some_and(|listener| listener.descriptor().is_none());
         let host = *options.ranks.first().expect("a node has a rank, which hosts its server");
         let local_of_rank = options.ranks.iter().zip(0..).map(|(rank, local)| (*rank, local)).collect();
         Ok(Engine {
@@ -134,6 +143,9 @@ impl Engine {
             job: options.job,
             node: options.node,
             secret: options.secret,
+            unannounced: listener_has_none,
+            look_after_ms: 0,
+            listening_paused: false,
             half_open_max: options.half_open_max,
             handshake_timeout_ms: options.handshake_timeout_ms,
         })
@@ -149,7 +161,8 @@ impl Engine {
         if self.stalled > 0 {
             return Some(1);
         }
-        if self.half_open.is_empty() { None } else { Some(self.handshake_timeout_ms) }
+        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused;
+        if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
     }
 
     /// Does what there is to do, a bounded amount. `now_ms` counts from any fixed moment. True if anything moved.
@@ -172,14 +185,26 @@ impl Engine {
                 index += 1;
             }
         }
-        if self.stalled > 0 {
-            progress |= self.turn_stalled();
+        if self.stalled > 0 || self.unannounced {
+            progress |= self.turn_unannounced(now_ms);
         }
         progress |= self.deliver_grants();
-        if !self.half_open.is_empty() {
-            progress |= self.turn_half_open(now_ms);
+        if now_ms >= self.look_after_ms {
+            progress |= self.look_after(now_ms);
         }
         progress
+    }
+
+    /// Now and then: turns away who has not proven himself in time, and listens again after a pause.
+    fn look_after(&mut self, now_ms: u64) -> bool {
+        self.look_after_ms = now_ms + LOOK_AFTER_MS;
+        let mut progress = false;
+        if self.listening_paused {
+            self.listening_paused = false;
+            progress |= self.accept(now_ms);
+        }
+        let waiting: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
+        waiting.into_iter().fold(progress, |progress, number| self.turn_doorman(number, now_ms) | progress)
     }
 
     fn turn_ready(&mut self, now_ms: u64) -> bool {
@@ -201,7 +226,7 @@ impl Engine {
                     moved
                 }
                 VISITOR => self.turn_visitor(number),
-                HALF_OPEN => true,
+                HALF_OPEN => self.turn_doorman(number, now_ms),
                 _ if event.token == LISTENER => self.accept(now_ms),
                 _ => self.open_door(),
             };
@@ -246,10 +271,17 @@ impl Engine {
         }
     }
 
-    fn turn_stalled(&mut self) -> bool {
-        let stalled: Vec<usize> =
-            self.peers.iter().filter(|(_, peer)| peer.stalled).map(|(number, _)| number).collect();
-        stalled.into_iter().fold(false, |progress, number| self.turn_peer(number) | progress)
+    /// Turns what no descriptor announces: connections that wait for a free cell, and links without a descriptor.
+    fn turn_unannounced(&mut self, now_ms: u64) -> bool {
+        let silent = |peer: &Peer| peer.stalled || peer.connection.link().descriptor().is_none();
+        let peers: Vec<usize> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| number).collect();
+        let mut progress = peers.into_iter().fold(false, |progress, number| self.turn_peer(number) | progress);
+        if self.unannounced {
+            progress |= self.accept(now_ms);
+            let waiting: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
+            progress = waiting.into_iter().fold(progress, |progress, number| self.turn_doorman(number, now_ms) | progress);
+        }
+        progress
     }
 
     /// Tells those whose turn at a mutex has come.
@@ -293,7 +325,17 @@ impl Engine {
     fn accept(&mut self, now_ms: u64) -> bool {
         let Some(listener) = &mut self.listener else { return false };
         let mut progress = false;
-        while let Ok(Some(link)) = listener.accept() {
+        loop {
+            let link = match listener.accept() {
+                Ok(Some(link)) => link,
+                Ok(None) => break,
+                Err(error) => {
+                    // Most likely no descriptor is free. The listener stays readable, so it is not watched for a while.
+                    tracing::warn!(node = self.node.0, "cannot take in a connection: {error}");
+                    self.listening_paused = true;
+                    break;
+                }
+            };
             progress = true;
             if self.half_open.len() >= self.half_open_max {
                 tracing::warn!(from = link.peer_name(), "too many connections that have not proven themselves");
@@ -312,40 +354,46 @@ impl Engine {
             let deadline_ms = now_ms + self.handshake_timeout_ms;
             entry.insert(Doorman::new(link, &self.secret, self.job, self.node, nonce, deadline_ms));
         }
+        self.watch_listener();
         progress
     }
 
-    fn turn_half_open(&mut self, now_ms: u64) -> bool {
-        let numbers: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
-        let mut progress = false;
-        for number in numbers {
-            match self.half_open[number].poll(now_ms) {
-                DoormanStep::Pending => {}
-                DoormanStep::Refused(reason) => {
-                    progress = true;
-                    let doorman = self.half_open.remove(number);
-                    if let Some(descriptor) = doorman.descriptor() {
-                        let _ = self.poller.remove(descriptor);
-                    }
-                    tracing::warn!(node = self.node.0, "a connection was refused: {reason}");
+    fn watch_listener(&self) {
+        let Some(descriptor) = self.listener.as_ref().and_then(|listener| listener.descriptor()) else { return };
+        let interest = if self.listening_paused { Interest::default() } else { Interest::READABLE };
+        if let Err(error) = self.poller.modify(descriptor, LISTENER, interest) {
+            tracing::error!(%error, "cannot watch for new connections");
+        }
+    }
+
+    /// Goes on with one handshake.
+    fn turn_doorman(&mut self, number: usize, now_ms: u64) -> bool {
+        let Some(doorman) = self.half_open.get_mut(number) else { return false };
+        match doorman.poll(now_ms) {
+            DoormanStep::Pending => false,
+            DoormanStep::Refused(reason) => {
+                let doorman = self.half_open.remove(number);
+                if let Some(descriptor) = doorman.descriptor() {
+                    let _ = self.poller.remove(descriptor);
                 }
-                DoormanStep::Admitted { link, identity } => {
-                    progress = true;
-                    self.half_open.remove(number);
-                    let entry = self.peers.vacant_entry();
-                    let token = CONNECTION | entry.key() as u64;
-                    if let Some(descriptor) = link.descriptor() {
-                        let moved = self.poller.modify(descriptor, token, Interest::READABLE);
-                        if moved.is_err() {
-                            continue;
-                        }
-                    }
-                    let connection = Connection::new(link, identity);
-                    entry.insert(Peer { connection, interest: Interest::READABLE, stalled: false });
+                tracing::warn!(node = self.node.0, "a connection was refused: {reason}");
+                true
+            }
+            DoormanStep::Admitted { link, identity } => {
+                self.half_open.remove(number);
+                let entry = self.peers.vacant_entry();
+                let token = CONNECTION | entry.key() as u64;
+                if let Some(descriptor) = link.descriptor()
+                    && let Err(error) = self.poller.modify(descriptor, token, Interest::READABLE)
+                {
+                    tracing::error!(%error, "cannot watch a connection");
+                    return true; // Dropping closes.
                 }
+                let connection = Connection::new(link, identity);
+                entry.insert(Peer { connection, interest: Interest::READABLE, stalled: false });
+                true
             }
         }
-        progress
     }
 
     fn open_door(&mut self) -> bool {

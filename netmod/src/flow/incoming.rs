@@ -11,6 +11,8 @@ pub const INCOMING_BYTES: usize = 64 << 10;
 const _: () = assert!(INCOMING_BYTES >= 2 * DESCRIPTOR_BYTES_MAX);
 /// A payload of which at least this much is missing is received straight to where it belongs.
 const DIRECT_BYTES_MIN: u64 = 4 << 10;
+/// Runs up to this size are moved whole: a put of one aligned word is one store.
+const WORD_BYTES: u64 = 8;
 
 /// See the module.
 pub struct Incoming {
@@ -84,7 +86,8 @@ impl Incoming {
     pub fn drain_into(&mut self, target: &impl RunTarget, cursor: &mut Cursor) {
         while let Some(run) = cursor.peek() {
             let bytes = run.bytes.min(self.ready().len() as u64);
-            if bytes == 0 {
+            // A word that has arrived in part waits in the buffer for its rest, so that nobody sees half of it.
+            if bytes == 0 || (bytes < run.bytes && run.bytes <= WORD_BYTES) {
                 return;
             }
             let source = self.take(bytes as usize).expect("as much as is ready");

@@ -67,7 +67,10 @@ impl<T: Number> Window<T> {
     /// # Errors
     /// As [`Window::put`], and [`TransferError::NoSuchKernel`] for an update that the type does not have.
     pub fn accumulate(&self, rank: u32, index: usize, update: Update<T>, source: &[T]) -> Result<(), TransferError> {
-        self.accumulate_shaped(rank, Self::run_shapes(index, source.len()), update, source)
+        let operator = update.kernel(rank)?;
+        let source = OriginBytes::from(source.as_bytes());
+        let client = &self.shared.inner.client;
+        client.accumulate_run(&self.shared.client, Rank(rank), Self::offset(index), operator, source)
     }
 
     /// As [`Window::accumulate`], from the patch `from` of a buffer to the patch `to` of a rank's part. `ARMCI_AccS`.

@@ -21,6 +21,12 @@ const MAY_IMPORT: [(&str, &[&str]); 10] = [
     ("longarm-check", &[]),
 ];
 
+/// What the tests alone of a crate may import besides.
+const TESTS_MAY_IMPORT: [(&str, &[&str]); 1] = [
+    // They play strangers, who speak the protocol badly.
+    ("longarm-launch", &["longarm-proto"]),
+];
+
 /// Looks through a `Cargo.toml`. Files without a package, and packages outside the workspace, are passed over.
 pub fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
     let Some(package) = package_name(text) else { return Vec::new() };
@@ -31,8 +37,12 @@ pub fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
     let Some((_, allowed)) = MAY_IMPORT.iter().find(|(name, _)| *name == package) else {
         return vec![finding(0, format!("nothing is said about what {package} may import"))];
     };
-    let bad = imports(text).into_iter().filter(|(_, import)| !allowed.contains(&import.as_str()) && *import != package);
-    bad.map(|(line, import)| finding(line, format!("{package} must not import {import}"))).collect()
+    let in_tests = TESTS_MAY_IMPORT.iter().find(|(name, _)| *name == package).map_or([].as_slice(), |(_, more)| more);
+    let bad = imports(text).into_iter().filter(|import| {
+        let name = import.name.as_str();
+        !allowed.contains(&name) && name != package && !(import.is_of_tests && in_tests.contains(&name))
+    });
+    bad.map(|import| finding(import.line, format!("{package} must not import {}", import.name))).collect()
 }
 
 fn package_name(text: &str) -> Option<String> {
@@ -49,25 +59,29 @@ fn package_name(text: &str) -> Option<String> {
     None
 }
 
-/// Lines and names of the dependencies that are crates of this tree, those of tests included.
-fn imports(text: &str) -> Vec<(usize, String)> {
+/// A dependency on a crate of this tree.
+struct Import {
+    line: usize,
+    name: String,
+    is_of_tests: bool,
+}
+
+fn imports(text: &str) -> Vec<Import> {
     let mut found = Vec::new();
-    let mut is_dependencies = false;
-    for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
-        if let Some(section) = line.strip_prefix('[') {
+    let (mut is_dependencies, mut is_of_tests) = (false, false);
+    for (line, content) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
+        let name = if let Some(section) = content.strip_prefix('[') {
             let section = section.trim_end_matches(']');
+            is_of_tests = section.contains("dev-dependencies");
             is_dependencies = section.ends_with("dependencies");
-            if let Some((table, name)) = section.rsplit_once('.')
-                && table.ends_with("dependencies")
-            {
-                found.push((number, name.to_owned()));
-            }
-        } else if is_dependencies {
-            let name = line.split(['=', '.', ' ']).next().unwrap_or_default();
-            found.push((number, name.to_owned()));
+            section.rsplit_once('.').filter(|(table, _)| table.ends_with("dependencies")).map(|(_, name)| name)
+        } else {
+            is_dependencies.then(|| content.split(['=', '.', ' ']).next().unwrap_or_default())
+        };
+        if let Some(name) = name.filter(|name| *name == "longarm" || name.starts_with("longarm-")) {
+            found.push(Import { line, name: name.to_owned(), is_of_tests });
         }
     }
-    found.retain(|(_, name)| name == "longarm" || name.starts_with("longarm-"));
     found
 }
 
@@ -107,6 +121,12 @@ mod tests {
         let down = "[dependencies]\nlongarm-memory.workspace = true\nlongarm-proto.workspace = true\n";
         assert_eq!(manifest("longarm-client", down), []);
         assert_eq!(manifest("longarm-launch", "[dependencies]\nlongarm.workspace = true\n"), []);
+    }
+
+    #[test]
+    fn what_tests_may_import_the_crate_itself_may_not() {
+        assert_eq!(manifest("longarm-launch", "[dev-dependencies]\nlongarm-proto.workspace = true\n"), []);
+        assert_eq!(manifest("longarm-launch", "[dependencies]\nlongarm-proto.workspace = true\n").len(), 1);
     }
 
     #[test]

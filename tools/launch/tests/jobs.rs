@@ -181,7 +181,8 @@ fn run_trial(name: &str, layout: Layout, variables: &[(&str, &str)]) -> Result<(
             command
         }
     };
-    command.env(JOB, name).envs(variables.iter().copied()).stdin(Stdio::null());
+    // A message says where a job failed; the backtraces of all ranks would bury it.
+    command.env(JOB, name).env("RUST_BACKTRACE", "0").envs(variables.iter().copied()).stdin(Stdio::null());
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(());

@@ -31,7 +31,7 @@ macro_rules! integer_sample {
                 let wide = |value: $type| value as i128;
                 Some(match update {
                     Update::Sum => (wide(self) + wide(source)) as $type,
-                    Update::Scaled(factor) => (wide(self) + wide(factor) * wide(source)) as $type,
+                    Update::Scaled(factor) => wide(factor).wrapping_mul(wide(source)).wrapping_add(wide(self)) as $type,
                     Update::Min => if source < self { source } else { self },
                     Update::Max => if source > self { source } else { self },
                     Update::And => !(!self | !source),

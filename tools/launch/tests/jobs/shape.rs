@@ -90,14 +90,16 @@ impl Shape {
         }
     }
 
-    /// One past the last index at the target.
+    /// One past the last index at the target. An empty patch has a place all the same.
     pub fn target_end(&self) -> usize {
-        self.pairs().iter().map(|pair| pair.0 + 1).max().unwrap_or(0)
+        let start = if let Shape::Strided { target, .. } = self { target.start } else { 0 };
+        self.pairs().iter().map(|pair| pair.0 + 1).max().unwrap_or(start)
     }
 
     /// One past the last index in the buffer.
     pub fn origin_end(&self) -> usize {
-        self.pairs().iter().map(|pair| pair.1 + 1).max().unwrap_or(0)
+        let start = if let Shape::Strided { origin, .. } = self { origin.start } else { 0 };
+        self.pairs().iter().map(|pair| pair.1 + 1).max().unwrap_or(start)
     }
 
     /// The segments of a vector, `shift` further at the target.

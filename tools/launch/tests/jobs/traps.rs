@@ -34,9 +34,10 @@ pub fn nothing(world: &World) {
                         place.accumulate(form, Update::Sum, parts);
                     }
                 }
-                window.put_strided(target, &empty, &[], &empty).expect("an empty patch");
+                let here = Patch::new(0, &[5, 0], &[-1, 2]);
+                window.put_strided(target, &empty, &[], &here).expect("an empty patch");
                 window.get_strided(target, &empty, &mut [], &Patch::packed(&[0])).expect("an empty patch");
-                window.accumulate_strided(target, &empty, Update::Max, &[9], &empty).expect("an empty patch");
+                window.accumulate_strided(target, &empty, Update::Max, &[9], &here).expect("an empty patch");
                 window.put_vector(target, &segments, &[]).expect("empty segments");
                 window.get_vector(target, &segments, &mut [1]).expect("empty segments");
                 window.accumulate_vector(target, &[], Update::Xor, &[]).expect("no segments");

@@ -1,0 +1,41 @@
+//! What goes wrong: ranks that die, strangers at the server's port, and calls with arguments that make no sense.
+//!
+//! This program is the tests and the ranks. A trial has the launcher start it again, with [`BODY`] naming what the
+//! ranks play. What a rank finds out it prints, and the trial reads it: a line that comes at all comes before the
+//! launcher ends the job, a second after the death. After each job nothing of it may be left.
+#![forbid(unsafe_code)]
+
+mod faults {
+    pub mod arguments;
+    pub mod deaths;
+    pub mod outside;
+    pub mod strangers;
+}
+
+use std::process::ExitCode;
+
+use faults::{arguments, deaths, strangers};
+use libtest_mimic::Arguments;
+
+/// What the ranks of a job play.
+const BODY: &str = "LONGARM_TEST_BODY";
+/// More about it.
+const PARAMETERS: &str = "LONGARM_TEST_PARAMETERS";
+
+fn main() -> ExitCode {
+    if let Ok(body) = std::env::var(BODY) {
+        let parameters = std::env::var(PARAMETERS).unwrap_or_default();
+        let world = longarm::init().expect("the launcher makes a world");
+        match body.as_str() {
+            "death" => deaths::body(world, &parameters),
+            "work" => strangers::body(world, &parameters),
+            "arguments" => arguments::body(world),
+            other => panic!("{other} is nothing to play"),
+        }
+        return ExitCode::SUCCESS;
+    }
+    let trials = deaths::trials().into_iter().chain(strangers::trials()).chain(arguments::trials()).collect();
+    // One job at a time: each uses all processors.
+    let options = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&options, trials).exit_code()
+}

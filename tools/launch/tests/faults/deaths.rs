@@ -1,0 +1,243 @@
+//! A rank dies while all others wait for it, in every call there is.
+
+use std::convert::Infallible;
+
+use libtest_mimic::{Failed, Trial};
+use longarm::{Compare, Group, Mutexes, Update, Window, World};
+
+use super::outside::Job;
+
+/// Words of each part: large transfers are streamed.
+const WORDS: usize = 1 << 17;
+/// Where those who are ready are counted, at the victim.
+const READY: usize = 0;
+/// Where nothing ever happens.
+const SILENT: usize = 1;
+/// The first of the words that are worked on.
+const BUSY: usize = 64;
+/// Nobody registers it: messages to it are kept.
+const HANDLER: u32 = 9;
+
+/// What a rank of the job has in its hands.
+#[derive(Clone)]
+struct Setting {
+    world: World,
+    window: Window<u64>,
+    mutexes: Mutexes,
+    victim: u32,
+}
+
+type Never = Result<Infallible, String>;
+type Call = fn(&Setting, &Group) -> Never;
+
+/// Calls that wait for others, or come back to the victim again and again.
+const MEETINGS: [(&str, Call); 12] = [
+    ("barrier", |_, group| once(group.barrier_collective())),
+    ("sync", |_, group| once(group.sync_collective())),
+    ("broadcast", |setting, group| once(group.broadcast_collective(setting.victim, &mut [0_u64; 3000]))),
+    ("allreduce", |_, group| once(group.allreduce_collective(longarm::Reduction::Sum, &mut [1_u64]))),
+    ("alltoall", |_, group| once(group.alltoall_collective(&vec![1_u64; group.size() as usize]))),
+    ("allocate", |_, group| once(group.allocate_collective::<u64>(100))),
+    ("split", |_, group| once(group.split_collective(Some(1), 0))),
+    ("wait_until", |setting, _| once(setting.window.wait_until(SILENT, Compare::NotEqual, 0))),
+    ("lock at the victim", |setting, _| once(setting.mutexes.lock(setting.victim, 0).map(drop))),
+    ("lock at rank 0", |setting, _| once(setting.mutexes.lock(0, 1).map(drop))),
+    ("lock at the last rank", |setting, _| once(setting.mutexes.lock(setting.world.size() - 1, 2).map(drop))),
+    ("message", |setting, _| again(|| setting.world.send_message(setting.victim, HANDLER, &[1], &[7; 100]))),
+];
+
+const TRANSFERS: [(&str, Call); 10] = [
+    ("get", |setting, _| again(|| setting.window.get_one(setting.victim, BUSY))),
+    ("large get", |setting, _| again(|| setting.window.get_vec(setting.victim, BUSY, WORDS - BUSY))),
+    ("put", |setting, _| {
+        let large = vec![1; WORDS - BUSY];
+        again(|| setting.window.put(setting.victim, BUSY, &large))
+    }),
+    ("quiet_rank", |setting, _| {
+        again(|| {
+            setting.window.put_one(setting.victim, BUSY, 1)?;
+            setting.world.quiet_rank(setting.victim)
+        })
+    }),
+    ("quiet", |setting, _| {
+        again(|| {
+            setting.window.put_one(setting.victim, BUSY, 1)?;
+            setting.world.quiet()
+        })
+    }),
+    ("rmw", |setting, _| again(|| setting.window.fetch_add(setting.victim, BUSY, 1))),
+    ("accumulate", |setting, _| {
+        let large = vec![1; 50_000];
+        again(|| setting.window.accumulate(setting.victim, BUSY, Update::Sum, &large))
+    }),
+    ("handle", |setting, _| again(|| setting.window.start_get(setting.victim, BUSY, vec![0; 1000])?.wait())),
+    ("await", |setting, _| {
+        again(|| futures_lite::future::block_on(setting.window.start_get(setting.victim, BUSY, vec![0; 1000])?))
+    }),
+    ("scope", |setting, _| {
+        let source = [1; 500];
+        again(|| setting.world.scope(|scope| scope.put(&setting.window, setting.victim, BUSY, &source)))
+    }),
+];
+
+/// What a rank that knows of the death calls next.
+const NEXT: [(&str, fn(&Setting) -> Result<(), String>); 10] = [
+    ("put", |setting| said(setting.window.put_one(setting.victim, BUSY, 1))),
+    ("get", |setting| said(setting.window.get_one(setting.victim, BUSY))),
+    ("accumulate", |setting| said(setting.window.accumulate(setting.victim, BUSY, Update::Sum, &[1]))),
+    ("rmw", |setting| said(setting.window.fetch_add(setting.victim, BUSY, 1))),
+    ("started get", |setting| said(setting.window.start_get(setting.victim, BUSY, vec![0]).and_then(|get| get.wait()))),
+    ("lock", |setting| said(setting.mutexes.lock(setting.victim, 3).map(drop))),
+    ("message", |setting| said(setting.world.send_message(setting.victim, HANDLER, &[], &[]))),
+    ("quiet_rank", |setting| said(setting.world.quiet_rank(setting.victim))),
+    ("barrier", |setting| said(setting.world.barrier_collective())),
+    ("wait_until", |setting| said(setting.window.wait_until(SILENT, Compare::NotEqual, 0))),
+];
+
+fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<(), String> {
+    result.map(drop).map_err(|error| error.to_string())
+}
+
+fn once<T, E: std::fmt::Display>(result: Result<T, E>) -> Never {
+    match result {
+        Ok(_) => Err("it came back as if nothing had happened".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn again<T, E: std::fmt::Display>(mut call: impl FnMut() -> Result<T, E>) -> Never {
+    loop {
+        call().map_err(|error| error.to_string())?;
+    }
+}
+
+/// The rank's side. Parameters: the victim, how it dies, and which calls wait for it.
+pub fn body(world: World, parameters: &str) {
+    let mut words = parameters.split(' ');
+    let victim = words.next().and_then(|word| word.parse().ok()).expect("the victim's number");
+    let (way, calls) = (words.next().expect("a way to die"), words.next().expect("calls"));
+    let calls: &[(&str, Call)] = if calls == "meetings" { &MEETINGS } else { &TRANSFERS };
+    let groups: Vec<Group> =
+        calls.iter().map(|_| world.split_collective(Some(0), 0).expect("all live").expect("a member")).collect();
+    let window = world.allocate_collective(WORDS).expect("memory is enough");
+    let mutexes = world.mutexes_collective(4).expect("memory is enough");
+    let setting = Setting { window, mutexes, victim, world: world.clone() };
+    let others = world.size() - 1;
+    let held = (world.rank() == victim).then(|| {
+        [(victim, 0), (0, 1), (others, 2)].map(|(host, number)| setting.mutexes.lock(host, number).expect("it is free"))
+    });
+    world.barrier_collective().expect("all live");
+    if world.rank() == victim {
+        let all = u64::from(others) * calls.len() as u64;
+        setting.window.wait_until(READY, Compare::GreaterOrEqual, all).expect("all live");
+        die(way);
+    }
+    drop(held);
+    let me = world.rank();
+    std::thread::scope(|scope| {
+        for ((name, call), group) in calls.iter().zip(&groups) {
+            let setting = &setting;
+            scope.spawn(move || {
+                // The victim may be gone before it has answered.
+                let _ = setting.window.fetch_add(victim, READY, 1);
+                let Err(error) = call(setting, group);
+                println!("rank {me}, {name}: {error}");
+            });
+        }
+    });
+    while world.dead_ranks().is_empty() {
+        std::thread::yield_now();
+    }
+    for (name, call) in NEXT {
+        let error = call(&setting).err().unwrap_or("it came back as if nothing had happened".into());
+        println!("rank {me}, next {name}: {error}");
+    }
+    // A rank that leaves would be missed by others, who would speak of it instead of the victim. The launcher ends us.
+    loop {
+        std::thread::park();
+    }
+}
+
+fn die(way: &str) -> ! {
+    match way {
+        "exits" => std::process::exit(3),
+        "panics" => panic!("this is the end of the victim"),
+        "returns" => {
+            // As a program does that forgets to finalize: no destructor runs either.
+            std::process::exit(0)
+        }
+        "killed" => {
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::KILL).expect("one may kill oneself");
+            unreachable!("no one survives this signal")
+        }
+        other => panic!("{other} is no way to die"),
+    }
+}
+
+/// Status of the launcher, and what others are told.
+fn traces_of(way: &str) -> (i32, &'static str) {
+    match way {
+        "exits" => (3, "exited with status 3"),
+        "panics" => (101, "aborted: it panicked"),
+        "returns" => (1, "exited with status 0 without finalizing"),
+        _ => (137, "was killed by signal 9 (SIGKILL)"),
+    }
+}
+
+struct Case {
+    layout: (u32, u32),
+    victim: u32,
+    way: &'static str,
+    calls: &'static str,
+}
+
+/// Leaders host the servers of their nodes; with 4 ranks on 2 nodes these are 0 and 2.
+const CASES: [Case; 11] = [
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "meetings" },
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers" },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "meetings" },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers" },
+    Case { layout: (4, 2), victim: 2, way: "exits", calls: "meetings" },
+    Case { layout: (4, 2), victim: 1, way: "exits", calls: "transfers" },
+    Case { layout: (4, 2), victim: 3, way: "panics", calls: "meetings" },
+    Case { layout: (4, 2), victim: 2, way: "panics", calls: "transfers" },
+    Case { layout: (4, 1), victim: 0, way: "killed", calls: "meetings" },
+    Case { layout: (4, 1), victim: 1, way: "returns", calls: "transfers" },
+    Case { layout: (4, 4), victim: 1, way: "killed", calls: "meetings" },
+];
+
+/// The trials of this module.
+pub fn trials() -> Vec<Trial> {
+    let name = |case: &Case| {
+        let Case { layout: (ranks, nodes), victim, way, calls } = case;
+        format!("rank_{victim}_of_{ranks}_on_{nodes}_nodes_{way}_and_all_{calls}_name_it")
+    };
+    CASES.into_iter().map(|case| Trial::test(name(&case), move || run(&case))).collect()
+}
+
+fn run(case: &Case) -> Result<(), Failed> {
+    let Case { layout, victim, way, calls } = case;
+    let job = Job::start(*layout, "death", &format!("{victim} {way} {calls}"), &[])?;
+    let ended = job.end()?;
+    let (status, how) = traces_of(way);
+    ended.expect_status(status)?;
+    let node = victim / (layout.0 / layout.1);
+    let said = ended.stderr.lines().any(|line| {
+        line.starts_with(&format!("longarm: rank {victim} (node {node}, pid ")) && line.contains(how)
+    });
+    if !said {
+        return Err(format!("the launcher does not say that rank {victim} {how}: {}", ended.stderr).into());
+    }
+    let calls: &[(&str, Call)] = if *calls == "meetings" { &MEETINGS } else { &TRANSFERS };
+    for survivor in (0..layout.0).filter(|rank| rank != victim) {
+        for (name, _) in calls {
+            ended.expect_line(&format!("rank {survivor}, {name}: "), &format!("rank {victim} (node {node})"))?;
+        }
+        for (name, _) in NEXT {
+            let part = format!("rank {victim} (node {node}) {how}");
+            ended.expect_line(&format!("rank {survivor}, next {name}: "), &part)?;
+        }
+    }
+    Ok(())
+}
