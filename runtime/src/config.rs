@@ -155,7 +155,7 @@ const SPIN: usize = 5;
 const NONTEMPORAL: usize = 6;
 
 /// The table.
-const VARIABLES: [Variable; 14] = [
+const VARIABLES: [Variable; 12] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
