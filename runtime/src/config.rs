@@ -151,8 +151,8 @@ enum Slot {
 const INTERFACE: usize = 0;
 const EAGER: usize = 3;
 const SEND_RING: usize = 4;
-const SPIN: usize = 5;
-const NONTEMPORAL: usize = 6;
+const SPIN: usize = 4;
+const NONTEMPORAL: usize = 5;
 
 /// The table.
 const VARIABLES: [Variable; 12] = [
