@@ -43,4 +43,4 @@ pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, 
 pub use route::{Assist, AssistTurn, Client, ClientOptions, Dial};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
-pub use window::{ClientWindow, WindowIdentity};
+pub use window::{AttachError, ClientWindow, WindowIdentity};

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::completion::Completion;
 use crate::endpoint::Payload;
-use crate::error::{Lost, Operation, TransferError};
+use crate::error::{Lost, LostHow, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
 use crate::route::Client;
 use crate::wait::Drive;
@@ -61,8 +61,9 @@ pub struct ActiveMessage {
     pub payload: Vec<u8>,
 }
 
-/// Runs active messages. The reply, if any, is sent through the client.
-pub type Dispatch = Arc<dyn Fn(ActiveMessage) + Send + Sync>;
+/// Runs active messages, one at a time. The reply, if any, is sent through the client. `None` stands for no message:
+/// it is what [`Client::call_dispatch`] asks for.
+pub type Dispatch = Arc<dyn Fn(Option<ActiveMessage>) + Send + Sync>;
 
 /// The mailbox of a rank.
 pub struct Mail {
@@ -71,7 +72,7 @@ pub struct Mail {
     outbox: Mutex<()>,
     /// Active messages that have arrived and not been run.
     waiting: AtomicUsize,
-    queue: Mutex<VecDeque<ActiveMessage>>,
+    queue: Mutex<VecDeque<Option<ActiveMessage>>>,
     dispatching: Mutex<()>,
     dispatch: Mutex<Option<Dispatch>>,
 }
@@ -181,7 +182,7 @@ impl Client {
         assert!(arguments.len() <= longarm_proto::AM_ARGUMENTS_MAX, "checked by the typed face");
         if to == self.layout.me() {
             let (arguments, payload) = (arguments.to_vec(), payload.to_vec());
-            self.enqueue_active(ActiveMessage { source: to, handler, is_reply, arguments, payload });
+            self.enqueue_active(Some(ActiveMessage { source: to, handler, is_reply, arguments, payload }));
             self.my_bell().ring();
             self.count(to, CounterKind::Message, 0);
             return Ok(());
@@ -201,6 +202,12 @@ impl Client {
     /// Sets what runs active messages.
     pub fn set_dispatch(&self, dispatch: Dispatch) {
         *self.mail.dispatch.lock() = Some(dispatch);
+    }
+
+    /// Has the dispatch called without a message, in its turn behind those that have arrived.
+    pub fn call_dispatch(&self) {
+        self.enqueue_active(None);
+        self.my_bell().ring();
     }
 
     fn send(self: &Arc<Self>, operation: Operation, to: Rank, head: &[u8], body: &[u8]) -> Result<(), TransferError> {
@@ -254,11 +261,19 @@ impl Client {
             // While no cell is free our own inbox is drained, so that two ranks that send to each other go on.
             self.wait_for(Drive::Cells, || match self.segment.try_push(Producer::Local(me), local, head, &payload) {
                 Ok(()) => Some(Ok(())),
-                Err(_) => self.alive(operation, to).err().map(Err),
+                // The inbox of a dead rank of this node may keep all our cells for ever.
+                Err(_) => self.alive(operation, to).err().or_else(|| self.death_here(operation)).map(Err),
             })?;
             (prefix, body) = (&[], rest);
         }
         Ok(())
+    }
+
+    /// The first rank of this node that died, as an error.
+    fn death_here(&self, operation: Operation) -> Option<Lost> {
+        let node = self.layout.my_node();
+        let death = self.failures.among(self.layout.ranks_of(node).iter().copied())?;
+        Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
     }
 
     /// Takes everything out of the inbox but runs nothing, for a thread that is in the middle of sending. The thread
@@ -307,12 +322,12 @@ impl Client {
             }
         }
         for message in active {
-            self.enqueue_active(message);
+            self.enqueue_active(Some(message));
         }
         progress
     }
 
-    fn enqueue_active(&self, message: ActiveMessage) {
+    fn enqueue_active(&self, message: Option<ActiveMessage>) {
         self.mail.queue.lock().push_back(message);
         // PAIR active-queued: who sees the count finds the message.
         self.mail.waiting.fetch_add(1, Ordering::Release);

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::endpoint::Endpoint;
 use crate::error::{Lost, LostHow, Operation, TransferError};
-use crate::failures::Failures;
+use crate::failures::{Death, Failures};
 use crate::helper::Helper;
 use crate::layout::Layout;
 use crate::mail::Mail;
@@ -197,9 +197,13 @@ impl Client {
         }
         let host = self.layout.server_host(node);
         let link = self.dial.dial(node).map_err(|how| {
-            // A dead host explains more than a refused connection.
-            let how = self.failures.of(host).map_or(how, |death| LostHow::Died(death.how));
-            Lost { rank: host, node, operation, how }
+            // A dead host explains more than a refused connection. So does any death: nobody is introduced any more.
+            match self.failures.of(host).or_else(|| self.failures.first()) {
+                None => Lost { rank: host, node, operation, how },
+                Some(Death { rank, how }) => {
+                    Lost { rank, node: self.layout.node_of(rank), operation, how: LostHow::Died(how) }
+                }
+            }
         })?;
         Ok(place.get_or_init(|| Endpoint::new(node, host, link, self.send_ring_bytes)))
     }

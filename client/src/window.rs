@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
+use longarm_proto::{AccessKey, Generation, NodeId, Rank, Run, WindowId, WindowRef};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use longarm_shm::{NodeWindow, Window};
 
-use crate::error::{Operation, TransferError};
+use crate::error::{Lost, LostHow, Operation, TransferError};
 use crate::layout::Layout;
 
 /// What tells one window from every other, and what requests for it have to carry.
@@ -23,8 +23,17 @@ pub struct WindowIdentity {
 const NO_MEMBER: u64 = u64::MAX;
 const NOT_HERE: u32 = u32::MAX;
 
+/// Why the memory of this node's parts could not be mapped.
+#[derive(Clone, Debug)]
+pub enum AttachError {
+    /// The process that hosts this node's server does not answer, and why.
+    Unreachable(String),
+    /// The system or the server said no, and why.
+    Refused(String),
+}
+
 /// Fetches the memory of this node's parts when it is first needed.
-type Attach = Box<dyn Fn() -> Result<NodeWindow, String> + Send + Sync>;
+type Attach = Box<dyn Fn() -> Result<NodeWindow, AttachError> + Send + Sync>;
 
 /// See the module.
 pub struct ClientWindow {
@@ -33,7 +42,9 @@ pub struct ClientWindow {
     part_bytes: Box<[u64]>,
     /// Number of each world rank's part in this node's memory; [`NOT_HERE`] for ranks of other nodes.
     index_here: Box<[u32]>,
-    memory: OnceLock<Result<NodeWindow, String>>,
+    memory: OnceLock<Result<NodeWindow, AttachError>>,
+    /// This node, and the rank that hosts its server.
+    here: (NodeId, Rank),
     attach: Attach,
     freed: AtomicBool,
 }
@@ -45,7 +56,7 @@ impl ClientWindow {
         layout: &Layout,
         identity: WindowIdentity,
         members: &[(Rank, u64)],
-        attach: impl Fn() -> Result<NodeWindow, String> + Send + Sync + 'static,
+        attach: impl Fn() -> Result<NodeWindow, AttachError> + Send + Sync + 'static,
     ) -> ClientWindow {
         let ranks = layout.rank_count() as usize;
         let mut part_bytes = vec![NO_MEMBER; ranks];
@@ -62,6 +73,7 @@ impl ClientWindow {
             part_bytes: part_bytes.into(),
             index_here: index_here.into(),
             memory: OnceLock::new(),
+            here: (layout.my_node(), layout.server_host(layout.my_node())),
             attach: Box::new(attach),
             freed: AtomicBool::new(false),
         }
@@ -157,7 +169,11 @@ impl ClientWindow {
     fn attach_now(&self, operation: Operation, rank: Rank, index: u32) -> Result<Option<Window<'_>>, TransferError> {
         match self.memory.get_or_init(|| (self.attach)()) {
             Ok(memory) => Ok(Some(memory.part(index as usize))),
-            Err(reason) => {
+            Err(AttachError::Unreachable(reason)) => {
+                let ((node, host), how) = (self.here, LostHow::Unreachable(reason.clone()));
+                Err(Lost { rank: host, node, operation, how }.into())
+            }
+            Err(AttachError::Refused(reason)) => {
                 Err(TransferError::Unmappable { operation, rank, window: self.identity.window, reason: reason.clone() })
             }
         }

@@ -91,7 +91,8 @@ fn send(
 /// The handlers of this rank, and the thread that runs them while the application computes.
 pub(crate) struct Handlers {
     registered: Mutex<HashMap<u32, Handler>>,
-    /// Messages whose handler is not registered yet.
+    /// Messages whose handler is not registered yet, or was just registered and has not run them. Locked inside
+    /// `registered`.
     unclaimed: Mutex<HashMap<u32, Vec<ActiveMessage>>>,
     client: Weak<Client>,
     thread: OnceLock<Mutex<Option<std::thread::JoinHandle<()>>>>,
@@ -110,23 +111,26 @@ impl Handlers {
         let dispatching = Arc::downgrade(&handlers);
         client.set_dispatch(Arc::new(move |message| {
             if let Some(handlers) = dispatching.upgrade() {
-                handlers.run(message);
+                match message {
+                    Some(message) => handlers.run(message),
+                    None => handlers.run_claimed(),
+                }
             }
         }));
         handlers
     }
 
     fn register(self: &Arc<Self>, client: &Arc<Client>, number: u32, handler: Handler) -> Result<(), MessageError> {
-        // Both locks, so that no message slips between the table and the waiting ones.
         let mut registered = self.registered.lock();
         if registered.contains_key(&number) {
             return Err(MessageError::HandlerExists { handler: number });
         }
-        registered.insert(number, Arc::clone(&handler));
-        let waiting = self.unclaimed.lock().remove(&number).unwrap_or_default();
+        registered.insert(number, handler);
+        let waited_for = self.unclaimed.lock().contains_key(&number);
         drop(registered);
-        for message in waiting {
-            handler(&Message { client, message: &message });
+        if waited_for {
+            // Handlers run one at a time, so the messages that waited are run where all others are.
+            client.call_dispatch();
         }
         self.start(client);
         Ok(())
@@ -151,15 +155,36 @@ impl Handlers {
         let Some(client) = self.client.upgrade() else { return };
         let handler = {
             let registered = self.registered.lock();
+            let mut unclaimed = self.unclaimed.lock();
             match registered.get(&message.handler) {
-                Some(handler) => Arc::clone(handler),
-                None => {
-                    self.unclaimed.lock().entry(message.handler).or_default().push(message);
+                // Others that wait for the same handler go first.
+                Some(handler) if !unclaimed.contains_key(&message.handler) => Arc::clone(handler),
+                _ => {
+                    unclaimed.entry(message.handler).or_default().push(message);
                     return;
                 }
             }
         };
         handler(&Message { client: &client, message: &message });
+    }
+
+    /// Runs the messages that waited for handlers which are registered by now.
+    fn run_claimed(&self) {
+        let Some(client) = self.client.upgrade() else { return };
+        let claimed: Vec<(Handler, Vec<ActiveMessage>)> = {
+            let registered = self.registered.lock();
+            let mut unclaimed = self.unclaimed.lock();
+            let numbers: Vec<u32> = unclaimed.keys().copied().filter(|number| registered.contains_key(number)).collect();
+            numbers
+                .iter()
+                .filter_map(|number| Some((Arc::clone(registered.get(number)?), unclaimed.remove(number)?)))
+                .collect()
+        };
+        for (handler, messages) in claimed {
+            for message in messages {
+                handler(&Message { client: &client, message: &message });
+            }
+        }
     }
 
     pub(crate) fn stop(&self, client: &Client) {

@@ -108,11 +108,13 @@ fn join() -> Result<World, InitError> {
     let client = Arc::new(client.map_err(InitError::Launcher)?);
     if let Some(launcher) = &launcher {
         let hearing = Arc::downgrade(&client);
+        let tell_server = node.death_listener();
         launcher.watch_deaths(move |rank, how| {
             failures.note(Death { rank: Rank(rank), how: how.to_owned() });
             if let Some(client) = hearing.upgrade() {
                 client.on_death(Rank(rank), how);
             }
+            tell_server(Rank(rank));
         });
     }
     let handlers = Handlers::new(&client);

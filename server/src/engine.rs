@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use longarm_netmod::{Doorman, DoormanStep, Interest, LinkError, Listener, Poller, Ready};
 use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
-use longarm_shm::NodeSegment;
+use longarm_shm::{NodeSegment, Popped};
 use slab::Slab;
 
 use crate::connection::{Connection, Ended};
@@ -67,7 +67,8 @@ const HALF_OPEN: u64 = 2 << 32;
 const CONNECTION: u64 = 3 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
 
-/// How often what no descriptor announces is looked after: time limits of handshakes, a listener that was paused.
+/// How often what no descriptor announces is looked after: time limits of handshakes, a listener that was paused,
+/// the inboxes of dead ranks.
 const LOOK_AFTER_MS: u64 = 50;
 /// Connections that may be tried without asking the system which are ready.
 const RECENT_MAX: usize = 4;
@@ -94,6 +95,8 @@ pub struct Engine {
     recent: Vec<usize>,
     turns: u32,
     stalled: usize,
+    /// Local numbers of the ranks that died.
+    dead: Vec<u32>,
     job: JobId,
     node: NodeId,
     secret: Secret,
@@ -140,6 +143,7 @@ impl Engine {
             recent: Vec::new(),
             turns: 0,
             stalled: 0,
+            dead: Vec::new(),
             job: options.job,
             node: options.node,
             secret: options.secret,
@@ -161,8 +165,18 @@ impl Engine {
         if self.stalled > 0 {
             return Some(1);
         }
-        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused;
+        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && self.dead.is_empty();
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
+    }
+
+    /// A rank of the job died. If it was one of this node, its mail is thrown away from now on: in its inbox it would
+    /// keep the cells that others need.
+    pub fn note_death(&mut self, rank: Rank) {
+        if let Some(local) = self.shared.local_of_rank.get(&rank)
+            && !self.dead.contains(local)
+        {
+            self.dead.push(*local);
+        }
     }
 
     /// Does what there is to do, a bounded amount. `now_ms` counts from any fixed moment. True if anything moved.
@@ -175,7 +189,7 @@ impl Engine {
             || self.recent.is_empty()
             || self.recent.len() > RECENT_MAX
             || self.turns.is_multiple_of(LOOK_EVERYWHERE_TURNS);
-        let mut progress = false;
+        let mut progress = self.empty_inboxes_of_the_dead();
         if look {
             progress |= self.turn_ready(now_ms);
         } else {
@@ -191,6 +205,16 @@ impl Engine {
         progress |= self.deliver_grants();
         if now_ms >= self.look_after_ms {
             progress |= self.look_after(now_ms);
+        }
+        progress
+    }
+
+    fn empty_inboxes_of_the_dead(&self) -> bool {
+        let mut progress = false;
+        for local in &self.dead {
+            while let Popped::Taken = self.shared.node.try_pop(*local, &mut |_, _| {}) {
+                progress = true;
+            }
         }
         progress
     }
@@ -338,8 +362,7 @@ impl Engine {
             };
             progress = true;
             if self.half_open.len() >= self.half_open_max {
-                tracing::warn!(from = link.peer_name(), "too many connections that have not proven themselves");
-                continue; // Dropping closes.
+                drop_oldest(&mut self.half_open, &self.poller);
             }
             let mut nonce = [0; 32];
             if getrandom::fill(&mut nonce).is_err() {
@@ -421,4 +444,15 @@ impl Engine {
         }
         true
     }
+}
+
+/// Makes room for a newer caller: one that belongs to the job proves itself at once, or else calls again.
+fn drop_oldest(half_open: &mut Slab<Doorman>, poller: &Poller) {
+    let oldest = half_open.iter().min_by_key(|(_, doorman)| doorman.deadline_ms());
+    let Some((number, _)) = oldest else { return };
+    let doorman = half_open.remove(number); // Dropping closes.
+    if let Some(descriptor) = doorman.descriptor() {
+        let _ = poller.remove(descriptor);
+    }
+    tracing::warn!(from = doorman.peer_name(), "dropped: too many connections have not proven themselves");
 }

@@ -15,6 +15,7 @@
 use std::time::{Duration, Instant};
 
 use longarm_netmod::{Interest, Poller, Ready, Waker};
+use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -101,6 +102,12 @@ impl Server {
         } else {
             self.resting.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// A rank of the job died; see [`Engine::note_death`].
+    pub fn note_death(&self, rank: Rank) {
+        self.engine.lock().note_death(rank);
+        self.waker.wake();
     }
 
     /// Ends [`Server::run`].

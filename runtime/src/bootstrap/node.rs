@@ -1,11 +1,11 @@
 //! This process's place on its node: the shared segment, the door, and the server if it is hosted here.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longarm_client::{Assist, AssistTurn, Dial, Layout, LostHow};
-use longarm_netmod::{Link, Netmod, Tcp, TcpOptions};
-use longarm_proto::{Identity, JobId, NodeId, Secret};
+use longarm_netmod::{DialError, Link, Netmod, Tcp, TcpOptions, connect_authenticated};
+use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, door_name};
 use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
@@ -15,6 +15,9 @@ use super::Launcher;
 use super::control::NodeCard;
 use crate::config::Config;
 use crate::error::InitError;
+
+/// Longest pause before a server that hung up is called again.
+const REDIAL_PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// What a node is made of.
 pub(crate) struct NodeOptions<'a> {
@@ -60,6 +63,16 @@ impl Node {
     pub(crate) fn assist(&self) -> Option<Arc<dyn Assist>> {
         let server = Arc::clone(&self.hosted.as_ref()?.server);
         Some(Arc::new(ServerHere(server)))
+    }
+
+    /// What tells the server, if it is hosted here, that a rank died.
+    pub(crate) fn death_listener(&self) -> impl Fn(Rank) + Send + use<> {
+        let server = self.hosted.as_ref().map(|hosted| Arc::clone(&hosted.server));
+        move |rank| {
+            if let Some(server) = &server {
+                server.note_death(rank);
+            }
+        }
     }
 
     /// Ends the server's thread, if it is hosted here.
@@ -170,18 +183,22 @@ impl Dial for Dialer {
         let unreachable = |reason: String| LostHow::Unreachable(reason);
         let launcher = self.launcher.as_ref().ok_or_else(|| unreachable("a world of one has one node".into()))?;
         let card = launcher.card(node.0).map_err(|error| unreachable(error.to_string()))?;
-        let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).map_err(|_| unreachable("the system gives no random numbers".into()))?;
-        longarm_netmod::connect_authenticated(
-            &self.netmod,
-            &card.address,
-            &self.secret,
-            self.identity,
-            node,
-            nonce,
-            self.deadline,
-        )
-        .map_err(|error| unreachable(format!("{} at {}: {error}", self.netmod.name(), card.address)))
+        let until = Instant::now() + self.deadline;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let mut nonce = [0; 32];
+            getrandom::fill(&mut nonce).map_err(|_| unreachable("the system gives no random numbers".into()))?;
+            let left = until.saturating_duration_since(Instant::now());
+            let (netmod, address, secret) = (&self.netmod, &card.address, &self.secret);
+            match connect_authenticated(netmod, address, secret, self.identity, node, nonce, left) {
+                // A server that too many call at once hangs up on some. One that is gone refuses the next call.
+                Err(DialError::HungUp | DialError::Link(_)) if pause < left => {
+                    std::thread::sleep(pause);
+                    pause = (2 * pause).min(REDIAL_PAUSE_MAX);
+                }
+                dialed => return dialed.map_err(|error| unreachable(format!("{} at {address}: {error}", netmod.name()))),
+            }
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use longarm_client::{ClientWindow, WindowIdentity};
+use longarm_client::{AttachError, ClientWindow, WindowIdentity};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
-use longarm_server::door::DoorRequest;
+use longarm_server::door::{DoorError, DoorRequest};
 use longarm_shm::NodeWindow;
 use parking_lot::Mutex;
 
@@ -165,10 +165,15 @@ impl Group {
             if let Some(memory) = made.lock().take() {
                 return Ok(memory);
             }
-            let inner = inner.upgrade().ok_or("the world is finalized")?;
+            let refused = |reason: &dyn std::fmt::Display| AttachError::Refused(reason.to_string());
+            let inner = inner.upgrade().ok_or_else(|| refused(&"the world is finalized"))?;
             let request = DoorRequest::Attach { window: identity.window.0, generation: identity.generation.0 };
-            let file = inner.node.ask(&request).map_err(|error| error.to_string())?;
-            NodeWindow::attach(file.ok_or("no descriptor came")?, &part_bytes).map_err(|error| error.to_string())
+            let file = inner.node.ask(&request).map_err(|error| match error {
+                DoorError::Unreachable { .. } => AttachError::Unreachable(error.to_string()),
+                error => refused(&error),
+            })?;
+            let file = file.ok_or_else(|| refused(&"no descriptor came"))?;
+            NodeWindow::attach(file, &part_bytes).map_err(|error| refused(&error))
         };
         let client = Arc::new(ClientWindow::new(layout, identity, members, attach));
         Shared { client, inner: Arc::clone(&self.inner), group: self.clone() }

@@ -62,14 +62,8 @@ impl Layout {
 /// One node, two nodes, a node for each rank, and many more ranks than processors.
 const USUAL: &[Layout] = &[Layout::new(4, 1), Layout::new(4, 2), Layout::new(4, 4), Layout::new(16, 4)];
 /// The usual ones, nodes of different sizes, and a world of one.
-const EVERY: &[Layout] = &[
-    Layout::Alone,
-    Layout::new(4, 1),
-    Layout::new(4, 2),
-    Layout::new(4, 4),
-    Layout::new(5, 3),
-    Layout::new(16, 4),
-];
+const EVERY: &[Layout] =
+    &[Layout::Alone, Layout::new(4, 1), Layout::new(4, 2), Layout::new(4, 4), Layout::new(5, 3), Layout::new(16, 4)];
 /// For jobs of two ranks: on one node, and on two.
 const PAIR: &[Layout] = &[Layout::new(2, 1), Layout::new(2, 2)];
 
@@ -93,6 +87,7 @@ fn all_jobs() -> Vec<Job> {
         job("floats_are_put_and_got_in_every_form_and_shape", transfers::floats, USUAL),
         job("structs_and_bytes_are_put_and_got_in_every_form_and_shape", transfers::structs, USUAL),
         job("lengths_around_every_limit_arrive_whole", transfers::lengths, USUAL),
+        job("shapes_of_megabytes_arrive_whole", transfers::large_shapes, USUAL),
         job("many_handles_are_open_at_once", transfers::many_handles, USUAL),
         job("integers_are_accumulated_in_every_form_and_shape", accumulate::integers, EVERY),
         job("floats_are_accumulated_in_every_form_and_shape", accumulate::floats, USUAL),

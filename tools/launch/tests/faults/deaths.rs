@@ -123,16 +123,18 @@ pub fn body(world: World, parameters: &str) {
     let mutexes = world.mutexes_collective(4).expect("memory is enough");
     let setting = Setting { window, mutexes, victim, world: world.clone() };
     let others = world.size() - 1;
-    let held = (world.rank() == victim).then(|| {
-        [(victim, 0), (0, 1), (others, 2)].map(|(host, number)| setting.mutexes.lock(host, number).expect("it is free"))
-    });
+    if world.rank() == victim {
+        for (host, number) in [(victim, 0), (0, 1), (others, 2)] {
+            // A guard would unlock when the victim panics.
+            setting.mutexes.lock(host, number).expect("it is free").keep();
+        }
+    }
     world.barrier_collective().expect("all live");
     if world.rank() == victim {
         let all = u64::from(others) * calls.len() as u64;
         setting.window.wait_until(READY, Compare::GreaterOrEqual, all).expect("all live");
         die(way);
     }
-    drop(held);
     let me = world.rank();
     std::thread::scope(|scope| {
         for ((name, call), group) in calls.iter().zip(&groups) {

@@ -161,7 +161,6 @@ fn every<T: Sample>(world: &World) {
     window.free_collective().expect("the window can be freed");
 }
 
-#[expect(clippy::too_many_arguments, reason = "one case is named by all of them")]
 fn one<T: Sample>(
     target: &Target<'_, T>,
     form: Form,

@@ -102,48 +102,88 @@ fn allreduce(group: &Group, count: usize) {
 pub fn reductions(world: &World) {
     use Reduction::{And, Max, Min, Or, Product, Sum, Xor};
     const INTEGER: [Reduction; 7] = [Sum, Product, Min, Max, And, Or, Xor];
-    integers(world, |dice| dice.roll() as i32, &INTEGER, |left, right, reduction| match reduction {
-        Sum => left.wrapping_add(right),
-        Product => left.wrapping_mul(right),
-        other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
-    });
-    integers(world, |dice| dice.roll() as u32, &INTEGER, |left, right, reduction| match reduction {
-        Sum => left.wrapping_add(right),
-        Product => left.wrapping_mul(right),
-        other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
-    });
-    integers(world, |dice| dice.roll() as i64, &INTEGER, |left, right, reduction| match reduction {
-        Sum => left.wrapping_add(right),
-        Product => left.wrapping_mul(right),
-        other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
-    });
-    integers(world, |dice| dice.roll(), &INTEGER, |left, right, reduction| match reduction {
-        Sum => left.wrapping_add(right),
-        Product => left.wrapping_mul(right),
-        other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
-    });
+    integers(
+        world,
+        |dice| dice.roll() as i32,
+        &INTEGER,
+        |left, right, reduction| match reduction {
+            Sum => left.wrapping_add(right),
+            Product => left.wrapping_mul(right),
+            other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
+        },
+    );
+    integers(
+        world,
+        |dice| dice.roll() as u32,
+        &INTEGER,
+        |left, right, reduction| match reduction {
+            Sum => left.wrapping_add(right),
+            Product => left.wrapping_mul(right),
+            other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
+        },
+    );
+    integers(
+        world,
+        |dice| dice.roll() as i64,
+        &INTEGER,
+        |left, right, reduction| match reduction {
+            Sum => left.wrapping_add(right),
+            Product => left.wrapping_mul(right),
+            other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
+        },
+    );
+    integers(
+        world,
+        |dice| dice.roll(),
+        &INTEGER,
+        |left, right, reduction| match reduction {
+            Sum => left.wrapping_add(right),
+            Product => left.wrapping_mul(right),
+            other => bitwise_or_order(left, right, other, |a, b| a & b, |a, b| a | b, |a, b| a ^ b),
+        },
+    );
     // Small whole numbers, so that every order gives the same.
     const FLOAT: [Reduction; 4] = [Sum, Product, Min, Max];
-    integers(world, |dice| [1.0_f32, -1.0, 2.0][dice.below(3)], &FLOAT, |left, right, reduction| match reduction {
-        Sum => left + right,
-        Product => left * right,
-        other => bitwise_or_order(left, right, other, none, none, none),
-    });
-    integers(world, |dice| dice.below(8) as f64 - 3.0, &FLOAT, |left, right, reduction| match reduction {
-        Sum => left + right,
-        Product => left * right,
-        other => bitwise_or_order(left, right, other, none, none, none),
-    });
+    integers(
+        world,
+        |dice| [1.0_f32, -1.0, 2.0][dice.below(3)],
+        &FLOAT,
+        |left, right, reduction| match reduction {
+            Sum => left + right,
+            Product => left * right,
+            other => bitwise_or_order(left, right, other, none, none, none),
+        },
+    );
+    integers(
+        world,
+        |dice| dice.below(8) as f64 - 3.0,
+        &FLOAT,
+        |left, right, reduction| match reduction {
+            Sum => left + right,
+            Product => left * right,
+            other => bitwise_or_order(left, right, other, none, none, none),
+        },
+    );
     let unit32 = [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)].map(|(re, im)| Complex32 { re, im });
-    integers(world, |dice| unit32[dice.below(3)], &[Sum, Product], |left, right, reduction| match reduction {
-        Sum => Complex32 { re: left.re + right.re, im: left.im + right.im },
-        _ => Complex32 { re: left.re * right.re - left.im * right.im, im: left.re * right.im + left.im * right.re },
-    });
+    integers(
+        world,
+        |dice| unit32[dice.below(3)],
+        &[Sum, Product],
+        |left, right, reduction| match reduction {
+            Sum => Complex32 { re: left.re + right.re, im: left.im + right.im },
+            _ => Complex32 { re: left.re * right.re - left.im * right.im, im: left.re * right.im + left.im * right.re },
+        },
+    );
     let unit64 = [(1.0, 1.0), (0.0, 1.0), (-1.0, 0.0)].map(|(re, im)| Complex64 { re, im });
-    integers(world, |dice| unit64[dice.below(3)], &[Sum, Product], |left, right, reduction| match reduction {
-        Sum => Complex64 { re: left.re + right.re, im: left.im + right.im },
-        _ => Complex64 { re: left.re * right.re - left.im * right.im, im: left.re * right.im + left.im * right.re },
-    });
+    integers(
+        world,
+        |dice| unit64[dice.below(3)],
+        &[Sum, Product],
+        |left, right, reduction| match reduction {
+            Sum => Complex64 { re: left.re + right.re, im: left.im + right.im },
+            _ => Complex64 { re: left.re * right.re - left.im * right.im, im: left.re * right.im + left.im * right.re },
+        },
+    );
     for wrong in [And, Or, Xor] {
         assert!(matches!(world.allreduce_collective(wrong, &mut [1.0_f64]), Err(CollectiveError::BadArgument { .. })));
     }
@@ -167,8 +207,20 @@ fn bitwise_or_order<T: PartialOrd>(
     xor: impl Fn(T, T) -> T,
 ) -> T {
     match reduction {
-        Reduction::Min => if right < left { right } else { left },
-        Reduction::Max => if right > left { right } else { left },
+        Reduction::Min => {
+            if right < left {
+                right
+            } else {
+                left
+            }
+        }
+        Reduction::Max => {
+            if right > left {
+                right
+            } else {
+                left
+            }
+        }
         Reduction::And => and(left, right),
         Reduction::Or => or(left, right),
         Reduction::Xor => xor(left, right),
@@ -257,34 +309,52 @@ pub fn mismatches(world: &World) {
         let refused: Vec<(&str, Result<(), CollectiveError>)> = vec![
             ("roots", world.broadcast_collective(u32::from(is_odd), &mut [1_u32; 4])),
             ("counts", world.broadcast_collective(0, &mut vec![1_u32; if is_odd { 5 } else { 4 }])),
-            ("sizes of elements", match is_odd {
-                true => world.broadcast_collective(0, &mut [1_u16; 4]),
-                false => world.broadcast_collective(0, &mut [1_u32; 4]),
-            }),
-            ("types", match is_odd {
-                true => world.allreduce_collective(Reduction::Sum, &mut [1_i64; 4]),
-                false => world.allreduce_collective(Reduction::Sum, &mut [1_f64; 4]),
-            }),
+            (
+                "sizes of elements",
+                match is_odd {
+                    true => world.broadcast_collective(0, &mut [1_u16; 4]),
+                    false => world.broadcast_collective(0, &mut [1_u32; 4]),
+                },
+            ),
+            (
+                "types",
+                match is_odd {
+                    true => world.allreduce_collective(Reduction::Sum, &mut [1_i64; 4]),
+                    false => world.allreduce_collective(Reduction::Sum, &mut [1_f64; 4]),
+                },
+            ),
             ("reductions", {
                 let reduction = if is_odd { Reduction::Min } else { Reduction::Max };
                 world.allreduce_collective(reduction, &mut [1_i32; 4])
             }),
-            ("operations", match is_odd {
-                true => world.barrier_collective(),
-                false => world.allgather_collective(&[1_u8]).map(drop),
-            }),
-            ("sync and barrier", match is_odd {
-                true => world.sync_collective(),
-                false => world.barrier_collective(),
-            }),
-            ("shares", world.alltoall_collective(&vec![1_u8; world.size() as usize * if is_odd { 2 } else { 1 }]).map(drop)),
-            ("operations on windows", match is_odd {
-                true => world.sync_collective(),
-                false => match world.allocate_collective::<u8>(10) {
-                    Err(longarm::WindowError::Collective(error)) => Err(error),
-                    other => panic!("a mismatch was not seen: {other:?}"),
+            (
+                "operations",
+                match is_odd {
+                    true => world.barrier_collective(),
+                    false => world.allgather_collective(&[1_u8]).map(drop),
                 },
-            }),
+            ),
+            (
+                "sync and barrier",
+                match is_odd {
+                    true => world.sync_collective(),
+                    false => world.barrier_collective(),
+                },
+            ),
+            (
+                "shares",
+                world.alltoall_collective(&vec![1_u8; world.size() as usize * if is_odd { 2 } else { 1 }]).map(drop),
+            ),
+            (
+                "operations on windows",
+                match is_odd {
+                    true => world.sync_collective(),
+                    false => match world.allocate_collective::<u8>(10) {
+                        Err(longarm::WindowError::Collective(error)) => Err(error),
+                        other => panic!("a mismatch was not seen: {other:?}"),
+                    },
+                },
+            ),
         ];
         for (what, refusal) in refused {
             match refusal {

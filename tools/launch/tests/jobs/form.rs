@@ -1,5 +1,9 @@
 //! The forms in which an operation can be issued and waited for.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
+
 use longarm::{Element, Handle, Number, TransferError, Update, Window, World, wait_all, wait_any, wait_some};
 
 use super::shape::Shape;
@@ -89,9 +93,7 @@ impl<T: Element> Target<'_, T> {
             Shape::Strided { target, origin } => {
                 self.window.put_strided(self.rank, &target.patch(self.base), source, &origin.patch(0))
             }
-            Shape::Vector(segments) => {
-                self.window.put_vector(self.rank, &Shape::shifted(segments, self.base), source)
-            }
+            Shape::Vector(segments) => self.window.put_vector(self.rank, &Shape::shifted(segments, self.base), source),
         }
     }
 
@@ -146,9 +148,7 @@ impl<T: Element> Target<'_, T> {
             Shape::Strided { target, origin } => {
                 self.window.get_strided(self.rank, &target.patch(self.base), buffer, &origin.patch(0))
             }
-            Shape::Vector(segments) => {
-                self.window.get_vector(self.rank, &Shape::shifted(segments, self.base), buffer)
-            }
+            Shape::Vector(segments) => self.window.get_vector(self.rank, &Shape::shifted(segments, self.base), buffer),
         }
     }
 
@@ -214,11 +214,7 @@ impl<T: Number> Target<'_, T> {
         }
     }
 
-    fn accumulate_started(
-        &self,
-        update: Update<T>,
-        (shape, source): Part<T>,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
+    fn accumulate_started(&self, update: Update<T>, (shape, source): Part<T>) -> Result<Handle<Vec<T>>, TransferError> {
         match shape {
             Shape::Run { target, .. } => self.window.start_accumulate(self.rank, self.base + target, update, source),
             Shape::Strided { target, origin } => {
@@ -253,13 +249,7 @@ pub fn finish<R>(world: &World, form: Form, handles: Vec<Handle<R>>) -> Option<V
             }
             Some(handles.into_iter().map(|handle| handle.wait().expect("a tested handle")).collect())
         }
-        Form::Await => Some(futures_lite::future::block_on(async {
-            let mut brought = Vec::new();
-            for handle in handles {
-                brought.push(handle.await.expect("an awaited handle"));
-            }
-            brought
-        })),
+        Form::Await => Some(futures_lite::future::block_on(all_at_once(handles))),
         Form::WaitAny => Some(by_completion(handles, |open| vec![wait_any(open).expect("some are open")])),
         Form::WaitSome => Some(by_completion(handles, |open| {
             let places = wait_some(open);
@@ -278,6 +268,21 @@ pub fn finish<R>(world: &World, form: Form, handles: Vec<Handle<R>>) -> Option<V
             None
         }
     }
+}
+
+/// Polls all of them whenever one says that it has moved on.
+async fn all_at_once<R>(mut handles: Vec<Handle<R>>) -> Vec<R> {
+    let mut brought: Vec<Option<R>> = handles.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (handle, brought) in handles.iter_mut().zip(&mut brought).filter(|(_, brought)| brought.is_none()) {
+            if let Poll::Ready(outcome) = Pin::new(handle).poll(context) {
+                *brought = Some(outcome.expect("an awaited handle"));
+            }
+        }
+        if brought.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    brought.into_iter().flatten().collect()
 }
 
 /// Takes handles out as they complete.

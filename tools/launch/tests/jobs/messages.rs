@@ -22,8 +22,7 @@ fn payload(source: u32, number: u64, bytes: usize) -> Vec<u8> {
 
 /// All numbers of words, and payloads around every limit, from all to all, and to oneself.
 pub fn sizes(world: &World) {
-    const BYTES: [usize; 12] =
-        [0, 1, 7, 64, 3900, 4096, 5000, 16_384, 16_385, 65_537, (1 << 20) - 1, 1 << 20];
+    const BYTES: [usize; 12] = [0, 1, 7, 64, 3900, 4096, 5000, 16_384, 16_385, 65_537, (1 << 20) - 1, 1 << 20];
     let arrived = Arc::new(AtomicU64::new(0));
     let counting = Arc::clone(&arrived);
     let me = world.rank();
@@ -141,6 +140,8 @@ pub fn order(world: &World) {
             })
             .expect("a handler");
     }
+    // Between two handlers there is an order only when both are there.
+    barrier(world);
     let count = if world.size() > 5 { 100 } else { 600 };
     for number in 0..count {
         let bytes = [0, 0, 10, 4500, 0, 20_000, 1][number as usize % 7];

@@ -14,7 +14,11 @@ pub fn exclusion(world: &World) {
     let mut added = vec![0_u64; 2 * world.size() as usize];
     for round in 0..rounds {
         // Half of the rounds all go for one mutex.
-        let host = if round % 2 == 0 { (round / 2 % world.size() as usize) as u32 } else { dice.below(world.size() as usize) as u32 };
+        let host = if round % 2 == 0 {
+            (round / 2 % world.size() as usize) as u32
+        } else {
+            dice.below(world.size() as usize) as u32
+        };
         let number = (round / 2 % 2) as u64;
         let index = 2 * host as usize + number as usize;
         let home = (host + 1) % world.size();
@@ -73,7 +77,10 @@ pub fn errors(world: &World) {
         }
         world.sync_collective().expect("it is held");
         if me == host {
-            assert_eq!(mutexes.lock(host, mine(host)).err(), Some(MutexError::HeldAlready { host: rank, number: mine(host) }));
+            assert_eq!(
+                mutexes.lock(host, mine(host)).err(),
+                Some(MutexError::HeldAlready { host: rank, number: mine(host) })
+            );
             assert!(mutexes.try_lock(host, mine(host)).expect("a try").is_none(), "it is held by this rank");
         } else {
             assert!(mutexes.try_lock(host, mine(host)).expect("a try").is_none(), "it is held by another rank");
@@ -88,7 +95,10 @@ pub fn errors(world: &World) {
     }
     errors_from_afar(world);
     let count = u64::from(ahead(world, 1)) + 1;
-    assert_eq!(mutexes.unlock(world.size(), 0), Err(MutexError::UnknownMutex { host: Rank(world.size()), number: 0, count: 0 }));
+    assert_eq!(
+        mutexes.unlock(world.size(), 0),
+        Err(MutexError::UnknownMutex { host: Rank(world.size()), number: 0, count: 0 })
+    );
     assert!(mutexes.lock(ahead(world, 1), count).is_err());
     // A guard that is dropped unlocks.
     drop(mutexes.lock(me, 0).expect("a lock"));

@@ -105,7 +105,9 @@ fn compared<T: Word>(world: &World) {
         barrier(world);
     }
     let outside = window.wait_until(3, Compare::Equal, plain(0));
-    assert!(matches!(outside, Err(WaitError::OutsideWindow { window_bytes, .. }) if window_bytes == 3 * size_of::<T>() as u64));
+    assert!(
+        matches!(outside, Err(WaitError::OutsideWindow { window_bytes, .. }) if window_bytes == 3 * size_of::<T>() as u64)
+    );
     assert!(window.test_until(usize::MAX, Compare::Equal, plain(0)).is_err());
     barrier(world);
 }

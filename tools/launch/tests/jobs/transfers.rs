@@ -3,11 +3,11 @@
 //! Each rank owns an area in every part. It fills a piece of it, does the operation, and reads the piece back with a
 //! margin on both sides. At the end the target compares its part with what the owners say should stand there.
 
-use longarm::{Complex32, Complex64, Element, Handle, Window, World, wait_all};
+use longarm::{Complex32, Complex64, Element, Handle, Segment, Update, Window, World, wait_all};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::form::{Form, Part, Target};
-use super::shape::{MARGIN, Shape};
+use super::form::{Form, Part, Target, finish};
+use super::shape::{Grid, MARGIN, Shape};
 use super::support::{Dice, ahead, arbitrary, assert_same, barrier, ranks};
 
 /// Elements of a rank's area in every part.
@@ -121,7 +121,7 @@ impl<T: Element> Areas<T> {
 /// With more ranks each does a smaller share of the cases, so that all together do as many.
 pub fn is_mine(world: &World, case: usize) -> bool {
     let share = (world.size() as usize / 4).max(1);
-    (case + world.rank() as usize) % share == 0
+    (case + world.rank() as usize).is_multiple_of(share)
 }
 
 pub fn window_of_areas<T: Element>(world: &World) -> Window<T> {
@@ -161,13 +161,7 @@ pub fn with_buffers<T>(shapes: &[Shape], mut make: impl FnMut(usize) -> Vec<T>) 
     shapes.iter().map(|shape| (shape.clone(), make(shape.origin_end() + margin(shape)))).collect()
 }
 
-fn put_case<T: Element>(
-    target: &Target<'_, T>,
-    form: Form,
-    shapes: &[Shape],
-    dice: &mut Dice,
-    areas: &mut Areas<T>,
-) {
+fn put_case<T: Element>(target: &Target<'_, T>, form: Form, shapes: &[Shape], dice: &mut Dice, areas: &mut Areas<T>) {
     let mut expected = Expected::new(arbitrary::<T>(dice, extent(shapes)));
     target.window.put(target.rank, target.base, &expected.elements).expect("the area is filled");
     let parts = with_buffers(shapes, |count| arbitrary::<T>(dice, count));
@@ -184,13 +178,7 @@ fn put_case<T: Element>(
     areas.note(target.rank, &found);
 }
 
-fn get_case<T: Element>(
-    target: &Target<'_, T>,
-    form: Form,
-    shapes: &[Shape],
-    dice: &mut Dice,
-    areas: &mut Areas<T>,
-) {
+fn get_case<T: Element>(target: &Target<'_, T>, form: Form, shapes: &[Shape], dice: &mut Dice, areas: &mut Areas<T>) {
     let there = arbitrary::<T>(dice, extent(shapes));
     target.window.put(target.rank, target.base, &there).expect("the area is filled");
     areas.note(target.rank, &there);
@@ -254,6 +242,69 @@ pub fn lengths(world: &World) {
     barrier(world);
 }
 
+/// Patches and lists of segments of several megabytes: many frames, many chunks, long runs and short ones.
+pub fn large_shapes(world: &World) {
+    let window = world.allocate_collective::<f64>(900_000).expect("a window");
+    let rows = |start: usize, stride: isize| Grid { start, counts: vec![500, 600], strides: vec![stride, 1] };
+    let columns = |start: usize| Grid { start, counts: vec![500, 600], strides: vec![1, 500] };
+    let pieces = |count: usize, length: usize, gap: usize| {
+        let piece =
+            |at: usize| Segment { target: 3 + at * (length + gap), origin: (count - 1 - at) * length, count: length };
+        Shape::Vector((0..count).map(piece).collect())
+    };
+    let shapes = [
+        Shape::Strided { target: rows(7, 700), origin: rows(1, 600) },
+        Shape::Strided {
+            target: rows(400_000, -650),
+            origin: Grid { start: 0, counts: vec![300_000], strides: vec![1] },
+        },
+        // Single elements at the target, and on both sides.
+        Shape::Strided { target: columns(5), origin: rows(0, 601) },
+        Shape::Strided { target: columns(5), origin: columns(2) },
+        pieces(5000, 60, 1),
+        pieces(300, 2000, 3),
+        pieces(3, 150_000, 1),
+    ];
+    let forms = [Form::Blocking, Form::Wait, Form::Scope, Form::Dropped, Form::Test, Form::Forgotten, Form::Await];
+    let mut dice = Dice::new(&[u64::from(world.rank()), 31]);
+    for (round, shape) in shapes.iter().enumerate() {
+        // One origin a target at a time, and four at most: they move megabytes.
+        for distance in [1, [world.size() - 1, 0][round % 2]] {
+            let rank = ahead(world, distance);
+            if world.rank() < 4 {
+                let form = forms[(round + distance as usize + world.rank() as usize) % forms.len()];
+                large_shape(&Target { world, window: &window, rank, base: 0 }, form, shape, &mut dice);
+            }
+            barrier(world);
+        }
+    }
+}
+
+fn large_shape(target: &Target<'_, f64>, form: Form, shape: &Shape, dice: &mut Dice) {
+    let mut expected: Vec<f64> = (0..shape.target_end() + MARGIN).map(|_| dice.below(1000) as f64).collect();
+    let (window, rank) = (target.window, target.rank);
+    window.put(rank, 0, &expected).expect("contents");
+    let source: Vec<f64> = (0..shape.origin_end() + MARGIN).map(|_| dice.below(1000) as f64).collect();
+    let pairs = shape.pairs();
+    let what = |operation: &str| format!("{operation} of a large shape to rank {rank} as {form:?}");
+    let mut check = |operation: &str, update: &dyn Fn(&mut f64, f64)| {
+        pairs.iter().for_each(|(to, from)| update(&mut expected[*to], source[*from]));
+        let found = window.get_vec(rank, 0, expected.len()).expect("what was written");
+        assert_same(&found, &expected, what(operation));
+    };
+    target.accumulate(form, Update::Scaled(3.0), vec![(shape.clone(), source.clone())]);
+    check("accumulate", &|to, from| *to += 3.0 * from);
+    target.put(form, vec![(shape.clone(), source.clone())]);
+    check("put", &|to, from| *to = from);
+    // What comes back is what was put, with the gaps of the buffer as they were.
+    let mut gaps = vec![-1.0; source.len()];
+    let got = target.get(form, vec![(shape.clone(), gaps.clone())]);
+    pairs.iter().for_each(|(_, from)| gaps[*from] = source[*from]);
+    for buffer in got.iter().flatten() {
+        assert_same(buffer, &gaps, what("get"));
+    }
+}
+
 /// Hundreds of operations towards all ranks are in progress together, and complete in any order.
 pub fn many_handles(world: &World) {
     const COUNT: usize = 40;
@@ -283,7 +334,8 @@ pub fn many_handles(world: &World) {
                 window.start_get(target, index(me, place), room).expect("a start")
             })
             .collect();
-        let got = wait_all(gets).expect("all gets");
+        let form = [Form::WaitAll, Form::WaitSome, Form::Await, Form::WaitAny][round % 4];
+        let got = finish(world, form, gets).expect("all gets");
         wait_all(puts).expect("all puts");
         let mut got = got.into_iter();
         for place in 0..COUNT {

@@ -10,10 +10,10 @@ use super::support::{Dice, ahead, arbitrary, assert_same, barrier, ranks};
 pub fn nothing(world: &World) {
     let me = world.rank();
     // The parts of odd ranks are empty.
-    let window = world.allocate_collective::<u32>(if me % 2 == 0 { 10 } else { 0 }).expect("a window");
+    let window = world.allocate_collective::<u32>(if me.is_multiple_of(2) { 10 } else { 0 }).expect("a window");
     let none = world.allocate_collective::<u32>(0).expect("a window of nothing");
     let contents = arbitrary::<u32>(&mut Dice::new(&[u64::from(me)]), 10);
-    if me % 2 == 0 {
+    if me.is_multiple_of(2) {
         window.put(me, 0, &contents).expect("contents");
     }
     barrier(world);
@@ -52,7 +52,7 @@ pub fn nothing(world: &World) {
     assert_eq!(longarm::wait_all::<()>([]), Ok(Vec::new()));
     world.scope(|_| ()).expect("an empty scope");
     barrier(world);
-    if me % 2 == 0 {
+    if me.is_multiple_of(2) {
         assert_same(&window.get_vec(me, 0, 10).expect("mine"), &contents, "after nothing");
     }
     let signals = world.allocate_collective::<u64>(1).expect("signals");
@@ -77,7 +77,11 @@ pub fn own_target(world: &World) {
         for buffer in got.iter().flatten() {
             assert_same(buffer, &model[400..4400], format_args!("one's own elements as {form:?}"));
         }
-        place.accumulate(form, Update::Sum, vec![(Shape::Run { target: 3000, count: 3000 - 1000 }, source[..2000].to_vec())]);
+        place.accumulate(
+            form,
+            Update::Sum,
+            vec![(Shape::Run { target: 3000, count: 3000 - 1000 }, source[..2000].to_vec())],
+        );
         for (to, from) in model[3000..].iter_mut().zip(&source[..2000]) {
             *to = to.wrapping_add(*from);
         }
@@ -198,7 +202,9 @@ pub fn edges(world: &World) {
             window.put_one(target, last, 8).expect("the last element");
             window.accumulate(target, last, Update::Sum, &[1]).expect("the last element");
             window.fetch_add(target, last, 1).expect("the last element");
-            window.put_strided(target, &Patch::new(last, &[2], &[-1]), &[11, 9], &Patch::packed(&[2])).expect("the last two");
+            window
+                .put_strided(target, &Patch::new(last, &[2], &[-1]), &[11, 9], &Patch::packed(&[2]))
+                .expect("the last two");
             assert_eq!(window.get_vec(target, last - 1, 2), Ok(vec![9, 11]));
             let piece = [Segment { target: last, origin: 1, count: 1 }];
             window.put_vector(target, &piece, &[1, 12]).expect("the last element");
@@ -264,10 +270,7 @@ fn refused_outside(world: &World, window: &longarm::Window<u64>, target: u32, le
             window.get_strided(target, &place, &mut buffer, &packed).err(),
         ];
         for refusal in strided {
-            let known = matches!(
-                refusal,
-                Some(TransferError::OutsideWindow { .. } | TransferError::BadShape { .. })
-            );
+            let known = matches!(refusal, Some(TransferError::OutsideWindow { .. } | TransferError::BadShape { .. }));
             assert!(known, "{count} elements at {index} of {length} gave {refusal:?}");
         }
     }

@@ -90,7 +90,8 @@ pub fn reuse(world: &World) {
         old.push(window);
     }
     // Many at once, freed in another order.
-    let windows: Vec<_> = (0..20).map(|count| world.allocate_collective::<u8>(count * 100).expect("a window")).collect();
+    let windows: Vec<_> =
+        (0..20).map(|count| world.allocate_collective::<u8>(count * 100).expect("a window")).collect();
     for (number, window) in windows.iter().enumerate().skip(1) {
         window.put(ahead(world, 1), 0, &vec![number as u8; number * 100]).expect("a put");
     }

@@ -1,0 +1,487 @@
+//! The server's engine against peers that have proven themselves and then misbehave, over real sockets and over the
+//! simulated network that cuts every message everywhere.
+//!
+//! One thread drives the engine, the other plays the peers. What must hold: a request that cannot be is refused by
+//! its reason or ends its connection, nothing of it is applied, and everybody else is served as before.
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{Link, LinkError, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
+use longarm_proto::{
+    AccessKey, AccumulateOp, CHALLENGE_BYTES, ElementType, Generation, HEADER_BYTES, Identity, Initiator,
+    InitiatorHandshake, JobId, Kernel, NodeId, REPLY_BYTES, Rank, Refusal, Reply, Request, Rmw, RmwOp, RmwWidth, Run,
+    Scale, Secret, Shape, Signal, SignalOp, WELCOME_BYTES, WindowId, WindowRef,
+};
+use longarm_server::door::{Door, DoorRequest, door_name};
+use longarm_server::{Engine, EngineOptions};
+use longarm_shm::{CELLS_OF_SERVER, NodeSegment, NodeWindow};
+
+const SECRET: Secret = Secret([0x42; 32]);
+const NODE: NodeId = NodeId(0);
+/// Bytes of the parts of ranks 0 and 1.
+const PARTS: [u64; 2] = [4096, 100];
+const KEY: u64 = 0x1122_3344_5566_7788;
+const WINDOW: u64 = 7;
+/// Handshakes that may be in progress.
+const HALF_OPEN_MAX: usize = 4;
+/// A handshake's time limit that no test reaches.
+const HANDSHAKE_TIMEOUT_MS: u64 = 1 << 40;
+
+/// Everybody's jobs have different numbers, because tests of one process run at once.
+static JOBS: AtomicU64 = AtomicU64::new(0);
+
+/// What the peers' thread knows of the server.
+struct Outside {
+    netmod: Box<dyn Netmod>,
+    address: String,
+    job: JobId,
+    memory: NodeWindow,
+    segment: Arc<NodeSegment>,
+}
+
+/// Runs `play` while another thread drives the engine, over each network.
+fn over_each_network(play: impl Fn(&Outside) + Sync) {
+    over(Box::new(Tcp::new(TcpOptions::default())), &play);
+    for seed in 1..4 {
+        over(Box::new(Sim::new(seed)), &play);
+    }
+}
+
+fn over(netmod: Box<dyn Netmod>, play: &(impl Fn(&Outside) + Sync)) {
+    let job = JobId(u64::from(std::process::id()) << 32 | JOBS.fetch_add(1, Ordering::Relaxed));
+    let segment = Arc::new(NodeSegment::create(job, 8, 2).unwrap());
+    let listener = netmod.listen().unwrap();
+    let address = listener.address().to_owned();
+    let engine = Engine::new(EngineOptions {
+        job,
+        secret: SECRET,
+        node: NODE,
+        ranks: vec![Rank(0), Rank(1)],
+        segment: Arc::clone(&segment),
+        listener: Some(listener),
+        door: door_name(job, NODE),
+        half_open_max: HALF_OPEN_MAX,
+        handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
+    });
+    let mut engine = engine.unwrap();
+    // Rank 1 is dead from the start as far as its mail is concerned.
+    engine.note_death(Rank(1));
+    std::thread::scope(|scope| {
+        let peers = scope.spawn(|| {
+            let parts = vec![(0, PARTS[0]), (1, PARTS[1])];
+            let door = Door::connect(&door_name(job, NODE)).unwrap();
+            let create = DoorRequest::Create { window: WINDOW, generation: 3, key: KEY, parts: parts.clone() };
+            let file = door.call(&create).unwrap().unwrap();
+            let memory = NodeWindow::attach(file, &PARTS).unwrap();
+            // One that was there, for requests that come too late.
+            door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts }).unwrap();
+            door.call(&DoorRequest::Free { window: 8, generation: 1 }).unwrap();
+            play(&Outside { netmod, address, job, memory, segment });
+        });
+        let mut now_ms = 0;
+        while !peers.is_finished() {
+            now_ms += 1;
+            if !engine.turn(now_ms, true) {
+                std::thread::yield_now();
+            }
+        }
+        if let Err(panic) = peers.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn target(rank: u32) -> WindowRef {
+    WindowRef { rank: Rank(rank), window: WindowId(WINDOW), generation: Generation(3), key: AccessKey(KEY) }
+}
+
+fn run(offset: u64, bytes: u64) -> Shape {
+    Shape::Contiguous(Run { offset, bytes })
+}
+
+impl Outside {
+    fn identity(&self, rank: u32) -> Identity {
+        Identity { job: self.job, rank: Rank(rank), node: NodeId(1) }
+    }
+
+    /// A connection that has proven itself.
+    fn peer(&self, rank: u32) -> Peer {
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).unwrap();
+        let (netmod, address) = (&*self.netmod, &self.address);
+        let deadline = Duration::from_secs(3600);
+        let link = connect_authenticated(netmod, address, &SECRET, self.identity(rank), NODE, nonce, deadline);
+        Peer { link: link.unwrap(), initiator: Initiator::new() }
+    }
+
+    fn contents(&self, part: usize) -> Vec<u8> {
+        let mut bytes = vec![0; PARTS[part] as usize];
+        self.memory.part(part).region(0, PARTS[part]).unwrap().copy_to_slice(&mut bytes);
+        bytes
+    }
+
+    /// A newcomer and an old friend are served.
+    fn expect_service(&self, friend: &mut Peer) {
+        let mut newcomer = self.peer(6);
+        for (offset, peer) in [(1000, &mut newcomer), (2000, friend)] {
+            let put = Request::Put { target: target(0), shape: run(offset, 64), signal: None };
+            let payload: Vec<u8> = (0..64).map(|at| (at + offset) as u8).collect();
+            peer.ask(&put, &payload);
+            assert_eq!(peer.quiet(), Ok(()));
+            assert_eq!(peer.get(0, offset, 64), payload);
+        }
+    }
+}
+
+struct Peer {
+    link: Box<dyn Link>,
+    initiator: Initiator<()>,
+}
+
+impl Peer {
+    fn try_send(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
+        while !bytes.is_empty() {
+            match self.link.send(&[Region::from_slice(bytes)])? {
+                0 => std::thread::yield_now(),
+                sent => bytes = &bytes[sent..],
+            }
+        }
+        Ok(())
+    }
+
+    fn try_receive(&mut self, buffer: &mut [u8]) -> Result<(), LinkError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.link.receive(&[RegionMut::from_slice(&mut buffer[filled..])])? {
+                0 => std::thread::yield_now(),
+                got => filled += got,
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, request: &Request, payload: &[u8]) {
+        let mut bytes = Vec::new();
+        self.initiator.begin(request, request.has_reply().then_some(()), &mut bytes);
+        bytes.extend_from_slice(payload);
+        self.try_send(&bytes).unwrap();
+    }
+
+    fn reply(&mut self) -> Reply<()> {
+        let mut bytes = [0; REPLY_BYTES];
+        self.try_receive(&mut bytes).unwrap();
+        self.initiator.handle_reply(&bytes).unwrap()
+    }
+
+    fn quiet(&mut self) -> Result<(), Refusal> {
+        self.ask(&Request::Quiet, &[]);
+        let mut outcome = Ok(());
+        loop {
+            match self.reply() {
+                Reply::Done(()) => return outcome,
+                Reply::Refused { refusal, .. } => outcome = Err(refusal),
+                other => panic!("{other:?} is no answer to quiet"),
+            }
+        }
+    }
+
+    fn get(&mut self, rank: u32, offset: u64, bytes: u64) -> Vec<u8> {
+        self.ask(&Request::Get { target: target(rank), shape: run(offset, bytes) }, &[]);
+        assert_eq!(self.reply(), Reply::Data { token: (), bytes });
+        let mut data = vec![0; bytes as usize];
+        self.try_receive(&mut data).unwrap();
+        data
+    }
+
+    /// Reads until the server hangs up.
+    fn until_hung_up(mut self) -> LinkError {
+        loop {
+            let mut scrap = [0; 256];
+            match self.link.receive(&[RegionMut::from_slice(&mut scrap)]) {
+                Err(error) => return error,
+                Ok(0) => std::thread::yield_now(),
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+/// A bounded amount of noise.
+struct Noise(u64);
+
+impl Noise {
+    fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 ^ (self.0 >> 29)
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| (self.word() >> 32) as u8).collect()
+    }
+}
+
+fn sum_of_doubles() -> (Kernel, Scale) {
+    (Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap(), Scale::one(ElementType::F64))
+}
+
+#[test]
+fn noise_behind_a_good_handshake_ends_that_connection_only() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        let before = outside.contents(1);
+        for seed in 0..20 {
+            let mut peer = outside.peer(4);
+            // The server may hang up before it has read all.
+            let _ = peer.try_send(&Noise(seed).bytes(2000));
+            assert!(matches!(peer.until_hung_up(), LinkError::Closed | LinkError::Reset));
+        }
+        assert_eq!(outside.contents(1), before);
+        outside.expect_service(&mut friend);
+    });
+}
+
+#[test]
+fn good_frames_with_a_changed_byte_harm_nobody_else() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        let mut noise = Noise(11);
+        let (kernel, scale) = sum_of_doubles();
+        let requests = [
+            Request::Put { target: target(0), shape: run(8, 100), signal: None },
+            Request::Get { target: target(0), shape: run(8, 100) },
+            Request::Accumulate { target: target(0), shape: run(8, 80), kernel, scale },
+            Request::Rmw {
+                target: target(0),
+                offset: 16,
+                rmw: Rmw { op: RmwOp::CompareSwap, width: RmwWidth::W64, operand: 5, compare: 6 },
+            },
+            Request::Put {
+                target: target(0),
+                shape: Shape::Vector(vec![Run { offset: 0, bytes: 10 }, Run { offset: 50, bytes: 10 }]),
+                signal: None,
+            },
+            Request::TryLock { target: target(0), offset: 64 },
+            Request::Message { target: Rank(1), bytes: 30 },
+        ];
+        for request in requests.iter().cycle().take(120) {
+            let mut frame = Vec::new();
+            Initiator::new().begin(request, request.has_reply().then_some(()), &mut frame);
+            let at = noise.word() as usize % frame.len();
+            frame[at] ^= 1 << (noise.word() % 8);
+            frame.extend(noise.bytes(request.payload_bytes() as usize));
+            let mut peer = outside.peer(4);
+            // Served, refused, hung up on, or waited for when the payload is now longer: the peer leaves without a look.
+            let _ = peer.try_send(&frame);
+        }
+        outside.expect_service(&mut friend);
+    });
+}
+
+#[test]
+fn requests_that_cannot_be_are_refused_by_their_reason() {
+    let stranger = |change: fn(&mut WindowRef)| {
+        let mut target = target(0);
+        change(&mut target);
+        target
+    };
+    let (kernel, scale) = sum_of_doubles();
+    let put = |target, shape| Request::Put { target, shape, signal: None };
+    let rmw = |target, offset, width| {
+        let rmw = Rmw { op: RmwOp::FetchAdd, width, operand: 1, compare: 0 };
+        Request::Rmw { target, offset, rmw }
+    };
+    let signal = |offset, window| Signal {
+        window: WindowId(window),
+        generation: Generation(3),
+        key: AccessKey(KEY),
+        offset,
+        op: SignalOp::Set,
+        value: 1,
+    };
+    let signalled = |signal| Request::Put { target: target(0), shape: run(0, 16), signal: Some(signal) };
+    let list = |offset| Shape::Vector(vec![Run { offset: 0, bytes: 8 }, Run { offset, bytes: 8 }]);
+    let cases = [
+        (put(target(0), run(4090, 7)), Refusal::OutsideWindow),
+        (put(target(0), run(u64::MAX - 8, 8)), Refusal::OutsideWindow),
+        (put(target(1), run(0, 101)), Refusal::OutsideWindow),
+        (put(target(0), list(4089)), Refusal::OutsideWindow),
+        (Request::Get { target: target(0), shape: run(4096, 1) }, Refusal::OutsideWindow),
+        (Request::Get { target: target(0), shape: run(0, u64::MAX) }, Refusal::OutsideWindow),
+        (Request::Accumulate { target: target(0), shape: run(4089, 8), kernel, scale }, Refusal::OutsideWindow),
+        (rmw(target(0), 4096, RmwWidth::W64), Refusal::OutsideWindow),
+        (rmw(target(0), u64::MAX - 7, RmwWidth::W64), Refusal::OutsideWindow),
+        (rmw(target(1), 96, RmwWidth::W64), Refusal::OutsideWindow),
+        (rmw(target(0), 4, RmwWidth::W64), Refusal::Misaligned),
+        (rmw(target(0), 2, RmwWidth::W32), Refusal::Misaligned),
+        (signalled(signal(4096, WINDOW)), Refusal::OutsideWindow),
+        (signalled(signal(12, WINDOW)), Refusal::Misaligned),
+        (signalled(signal(0, 99)), Refusal::UnknownWindow),
+        (put(stranger(|target| target.key = AccessKey(KEY + 1)), run(0, 8)), Refusal::WrongKey),
+        (put(stranger(|target| target.window = WindowId(99)), run(0, 8)), Refusal::UnknownWindow),
+        (put(stranger(|target| target.window = WindowId(8)), run(0, 8)), Refusal::FreedWindow),
+        (put(stranger(|target| target.generation = Generation(2)), run(0, 8)), Refusal::FreedWindow),
+        (put(stranger(|target| target.generation = Generation(4)), run(0, 8)), Refusal::FreedWindow),
+        (put(stranger(|target| target.rank = Rank(4)), run(0, 8)), Refusal::NotThisNode),
+        (Request::Message { target: Rank(4), bytes: 9 }, Refusal::NotThisNode),
+        (Request::Lock { target: target(0), offset: 4096 }, Refusal::OutsideWindow),
+        (Request::TryLock { target: target(0), offset: 2 }, Refusal::Misaligned),
+        (Request::Unlock { target: target(0), offset: 128 }, Refusal::NotHeld),
+    ];
+    over_each_network(|outside| {
+        let mut peer = outside.peer(4);
+        for (request, expected) in &cases {
+            let bytes = usize::try_from(request.payload_bytes()).unwrap();
+            peer.ask(request, &vec![0xff; bytes]);
+            match peer.reply() {
+                Reply::Refused { refusal, .. } => assert_eq!(refusal, *expected, "{request:?}"),
+                other => panic!("{other:?} is the answer to {request:?}"),
+            }
+            assert_eq!(peer.quiet(), Ok(()), "the connection goes on after {request:?}");
+        }
+        for part in 0..PARTS.len() {
+            assert!(outside.contents(part).iter().all(|byte| *byte == 0), "nothing of all this was applied");
+        }
+        outside.expect_service(&mut peer);
+    });
+}
+
+#[test]
+fn elements_may_stand_at_any_byte() {
+    over_each_network(|outside| {
+        let mut peer = outside.peer(4);
+        let (kernel, scale) = sum_of_doubles();
+        let accumulate = Request::Accumulate { target: target(0), shape: run(4083, 8), kernel, scale };
+        for _ in 0..2 {
+            peer.ask(&accumulate, &1.25_f64.to_le_bytes());
+        }
+        assert_eq!(peer.quiet(), Ok(()));
+        assert_eq!(peer.get(0, 4083, 8), 2.5_f64.to_le_bytes());
+    });
+}
+
+#[test]
+fn a_put_cut_short_leaves_what_is_behind_it_and_ends_with_its_connection() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        let mut peer = outside.peer(4);
+        let request = Request::Put { target: target(0), shape: run(100, 1000), signal: Some(Signal {
+            window: WindowId(WINDOW),
+            generation: Generation(3),
+            key: AccessKey(KEY),
+            offset: 0,
+            op: SignalOp::Set,
+            value: 77,
+        }) };
+        peer.ask(&request, &[9; 400]);
+        drop(peer);
+        outside.expect_service(&mut friend);
+        let seen = outside.contents(0);
+        assert_eq!(seen[..100], [0; 100], "the signal is for a put that came whole");
+        assert_eq!(seen[500..1000], [0; 500]);
+    });
+}
+
+#[test]
+fn lengths_that_cannot_be_are_not_waited_for_by_others() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        // Longer than anything that will ever come: it is refused at once, and then skipped for ever.
+        let mut endless = outside.peer(4);
+        let request = Request::Put { target: target(0), shape: run(0, u64::MAX - 1), signal: None };
+        endless.ask(&request, &vec![5; 200_000]);
+        assert!(matches!(endless.reply(), Reply::Refused { refusal: Refusal::OutsideWindow, .. }));
+        outside.expect_service(&mut friend);
+        endless.try_send(&vec![5; 200_000]).unwrap();
+        // Frames that no server reads on from.
+        for (at, bytes) in [(4, &[0xff; 4][..]), (8, &[0xff; 8][..]), (0, &[200][..]), (16, &[9][..])] {
+            let mut frame = Vec::new();
+            Initiator::<()>::new().begin(&Request::Message { target: Rank(0), bytes: 8 }, None, &mut frame);
+            frame[at..at + bytes.len()].copy_from_slice(bytes);
+            assert_eq!(frame.len(), HEADER_BYTES);
+            let mut peer = outside.peer(4);
+            peer.try_send(&frame).unwrap();
+            assert!(matches!(peer.until_hung_up(), LinkError::Closed | LinkError::Reset));
+        }
+        outside.expect_service(&mut friend);
+    });
+}
+
+#[test]
+fn a_handshake_that_is_played_again_is_refused() {
+    over_each_network(|outside| {
+        let (mut handshake, hello) = InitiatorHandshake::start(&SECRET, outside.identity(4), NODE, [7; 32]);
+        let connect = || Peer { link: outside.netmod.connect(&outside.address).unwrap(), initiator: Initiator::new() };
+        let mut first = connect();
+        first.try_send(&hello).unwrap();
+        let mut challenge = [0; CHALLENGE_BYTES];
+        first.try_receive(&mut challenge).unwrap();
+        let proof = handshake.handle_challenge(&challenge).unwrap();
+        first.try_send(&proof).unwrap();
+        let mut welcome = [0; WELCOME_BYTES];
+        first.try_receive(&mut welcome).unwrap();
+        handshake.check_welcome(&welcome).unwrap();
+        let put = Request::Put { target: target(0), shape: run(0, 8), signal: None };
+        let mut frame = Vec::new();
+        Initiator::<()>::new().begin(&put, None, &mut frame);
+        frame.extend([3; 8]);
+        // Every byte as the first time, one behind the other.
+        let mut second = connect();
+        let _ = second.try_send(&[&hello[..], &proof, &frame].concat());
+        let mut heard = [0; CHALLENGE_BYTES];
+        if second.try_receive(&mut heard).is_ok() {
+            assert_ne!(heard, challenge, "a nonce is never used again");
+            let mut more = [0; 1];
+            assert!(second.try_receive(&mut more).is_err(), "who plays a proof again is not welcome");
+        }
+        assert_eq!(outside.contents(0)[..8], [0; 8]);
+        // The one that was heard of is served.
+        outside.expect_service(&mut first);
+    });
+}
+
+#[test]
+fn callers_that_say_nothing_make_room_for_those_that_do() {
+    over_each_network(|outside| {
+        let connect = || outside.netmod.connect(&outside.address).unwrap();
+        let silent: Vec<Box<dyn Link>> = (0..3 * HALF_OPEN_MAX).map(|_| connect()).collect();
+        let mut peer = outside.peer(4);
+        outside.expect_service(&mut peer);
+        drop(silent);
+    });
+}
+
+#[test]
+fn mail_for_a_rank_that_does_not_read_holds_up_its_sender_alone() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        // Rank 1 is dead: its mail is thrown away, however much it is.
+        for _ in 0..2 * CELLS_OF_SERVER {
+            friend.ask(&Request::Message { target: Rank(1), bytes: 10 }, &[1; 10]);
+        }
+        assert_eq!(friend.quiet(), Ok(()));
+        // Rank 0 lives but does not look: no cell is left after a while, and this connection waits.
+        let mut sender = outside.peer(4);
+        for number in 0..2 * CELLS_OF_SERVER {
+            sender.ask(&Request::Message { target: Rank(0), bytes: 10 }, &[number as u8; 10]);
+        }
+        outside.expect_service(&mut friend);
+        // It looks at last.
+        let mut seen = 0;
+        while seen < 2 * CELLS_OF_SERVER {
+            let taken = outside.segment.try_pop(0, &mut |head, payload| {
+                let mut bytes = [0; 10];
+                payload.copy_to_slice(&mut bytes);
+                assert_eq!((head.source, bytes), (4, [seen as u8; 10]));
+                seen += 1;
+            });
+            if !matches!(taken, longarm_shm::Popped::Taken) {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(sender.quiet(), Ok(()));
+    });
+}
