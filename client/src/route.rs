@@ -196,23 +196,23 @@ impl Client {
             return Ok(endpoint);
         }
         let host = self.layout.server_host(node);
-        let link = self.dial.dial(node).map_err(|how| {
-            // A dead host explains more than a refused connection. So does any death: nobody is introduced any more.
-            match self.failures.of(host).or_else(|| self.failures.first()) {
-                None => Lost { rank: host, node, operation, how },
-                Some(Death { rank, how }) => {
-                    Lost { rank, node: self.layout.node_of(rank), operation, how: LostHow::Died(how) }
-                }
-            }
-        })?;
+        let link = self.dial.dial(node).map_err(|how| self.lost_host(operation, host, how))?;
         Ok(place.get_or_init(|| Endpoint::new(node, host, link, self.send_ring_bytes)))
     }
 
     /// The error for a connection that ended, with what is known of the rank at its other end.
     pub(crate) fn lost(&self, operation: Operation, endpoint: &Endpoint, how: LostHow) -> Lost {
-        let rank = endpoint.host();
-        let how = self.failures.of(rank).map_or(how, |death| LostHow::Died(death.how));
-        Lost { rank, node: endpoint.node(), operation, how }
+        self.lost_host(operation, endpoint.host(), how)
+    }
+
+    /// The error for a server that does not answer. Any death explains it: who survives one leaves, and takes the
+    /// server that it hosts along.
+    pub(crate) fn lost_host(&self, operation: Operation, host: Rank, how: LostHow) -> Lost {
+        let (rank, how) = match self.failures.of(host).or_else(|| self.failures.first()) {
+            Some(Death { rank, how }) => (rank, LostHow::Died(how)),
+            None => (host, how),
+        };
+        Lost { rank, node: self.layout.node_of(rank), operation, how }
     }
 
     /// The connection to a node, if it was ever opened.

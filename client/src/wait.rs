@@ -334,9 +334,6 @@ impl Client {
 
     /// The error of a call whose target is behind a connection that ended.
     pub(crate) fn lost_rank(&self, operation: Operation, rank: Rank, how: LostHow) -> Lost {
-        let node = self.layout.node_of(rank);
-        let host = self.layout.server_host(node);
-        let how = self.failures.of(host).map_or(how, |death| LostHow::Died(death.how));
-        Lost { rank: host, node, operation, how }
+        self.lost_host(operation, self.layout.server_host(self.layout.node_of(rank)), how)
     }
 }

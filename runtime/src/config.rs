@@ -45,7 +45,7 @@ pub struct Config {
     pub spin_us: u64,
     /// Copies at least this large go around the caches.
     pub nontemporal_bytes: u64,
-    /// How long to try to reach a node, first and after a break.
+    /// How long to try to reach a node.
     pub connect_timeout_s: u64,
     /// How many connections without a finished handshake a server keeps.
     pub half_open_max: u64,
@@ -200,7 +200,7 @@ const VARIABLES: [Variable; 12] = [
     Variable {
         name: "LONGARM_CONNECT_TIMEOUT_S",
         unit: "seconds",
-        meaning: "how long to try to reach a node, first and after a break",
+        meaning: "how long to try to reach a node",
         slot: Slot::Number { field: |config| &mut config.connect_timeout_s, min: 1, max: 3600 },
     },
     Variable {

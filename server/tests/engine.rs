@@ -5,8 +5,8 @@
 //! its reason or ends its connection, nothing of it is applied, and everybody else is served as before.
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
@@ -18,7 +18,7 @@ use longarm_proto::{
 };
 use longarm_server::door::{Door, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};
-use longarm_shm::{CELLS_OF_SERVER, NodeSegment, NodeWindow};
+use longarm_shm::{CELLS_OF_SERVER, NodeSegment, NodeWindow, Popped};
 
 const SECRET: Secret = Secret([0x42; 32]);
 const NODE: NodeId = NodeId(0);
@@ -368,14 +368,18 @@ fn a_put_cut_short_leaves_what_is_behind_it_and_ends_with_its_connection() {
     over_each_network(|outside| {
         let mut friend = outside.peer(5);
         let mut peer = outside.peer(4);
-        let request = Request::Put { target: target(0), shape: run(100, 1000), signal: Some(Signal {
-            window: WindowId(WINDOW),
-            generation: Generation(3),
-            key: AccessKey(KEY),
-            offset: 0,
-            op: SignalOp::Set,
-            value: 77,
-        }) };
+        let request = Request::Put {
+            target: target(0),
+            shape: run(100, 1000),
+            signal: Some(Signal {
+                window: WindowId(WINDOW),
+                generation: Generation(3),
+                key: AccessKey(KEY),
+                offset: 0,
+                op: SignalOp::Set,
+                value: 77,
+            }),
+        };
         peer.ask(&request, &[9; 400]);
         drop(peer);
         outside.expect_service(&mut friend);
@@ -465,23 +469,28 @@ fn mail_for_a_rank_that_does_not_read_holds_up_its_sender_alone() {
         assert_eq!(friend.quiet(), Ok(()));
         // Rank 0 lives but does not look: no cell is left after a while, and this connection waits.
         let mut sender = outside.peer(4);
-        for number in 0..2 * CELLS_OF_SERVER {
-            sender.ask(&Request::Message { target: Rank(0), bytes: 10 }, &[number as u8; 10]);
-        }
+        let sending = std::thread::spawn(move || {
+            for number in 0..2 * CELLS_OF_SERVER {
+                sender.ask(&Request::Message { target: Rank(0), bytes: 10 }, &[number as u8; 10]);
+            }
+            sender.quiet()
+        });
         outside.expect_service(&mut friend);
         // It looks at last.
-        let mut seen = 0;
-        while seen < 2 * CELLS_OF_SERVER {
+        let due: Vec<u8> = (0..2 * CELLS_OF_SERVER).flat_map(|number| [number as u8; 10]).collect();
+        let mut heard = Vec::new();
+        while heard.len() < due.len() {
             let taken = outside.segment.try_pop(0, &mut |head, payload| {
-                let mut bytes = [0; 10];
-                payload.copy_to_slice(&mut bytes);
-                assert_eq!((head.source, bytes), (4, [seen as u8; 10]));
-                seen += 1;
+                let from = heard.len();
+                heard.resize(from + payload.len(), 0);
+                payload.copy_to_slice(&mut heard[from..]);
+                assert_eq!((head.source, head.message_bytes), (4, 10));
             });
-            if !matches!(taken, longarm_shm::Popped::Taken) {
+            if !matches!(taken, Popped::Taken) {
                 std::thread::yield_now();
             }
         }
-        assert_eq!(sender.quiet(), Ok(()));
+        assert_eq!(heard, due);
+        assert_eq!(sending.join().unwrap(), Ok(()));
     });
 }

@@ -35,6 +35,8 @@ pub enum Repeats {
     Target,
     /// Everything is applied: accumulate to a place that all may update.
     Both,
+    /// For a put and a get of one shape.
+    Neither,
 }
 
 impl Lattice {
@@ -120,9 +122,9 @@ impl Shape {
             if dice.chance(1) {
                 counts[dice.clone().below(dimensions)] = 0;
             }
-            let target = Lattice::draw(dice, &counts, room, repeats != Repeats::Buffer);
+            let target = Lattice::draw(dice, &counts, room, matches!(repeats, Repeats::Target | Repeats::Both));
             let buffer_len = 2 * budget + 16;
-            let buffer = Lattice::draw(dice, &counts, buffer_len, repeats != Repeats::Target);
+            let buffer = Lattice::draw(dice, &counts, buffer_len, matches!(repeats, Repeats::Buffer | Repeats::Both));
             if let (Some(target), Some(buffer)) = (target, buffer) {
                 return Some(Shape::Strided { target, buffer, buffer_len });
             }

@@ -35,14 +35,38 @@ macro_rules! with_number {
     ($kind:expr, $type:ident => $body:expr) => {
         match $kind {
             Kind::U8 => unreachable!("bytes are not accumulated"),
-            Kind::I32 => { type $type = i32; $body }
-            Kind::U32 => { type $type = u32; $body }
-            Kind::I64 => { type $type = i64; $body }
-            Kind::U64 => { type $type = u64; $body }
-            Kind::F32 => { type $type = f32; $body }
-            Kind::F64 => { type $type = f64; $body }
-            Kind::C32 => { type $type = longarm::Complex32; $body }
-            Kind::C64 => { type $type = longarm::Complex64; $body }
+            Kind::I32 => {
+                type $type = i32;
+                $body
+            }
+            Kind::U32 => {
+                type $type = u32;
+                $body
+            }
+            Kind::I64 => {
+                type $type = i64;
+                $body
+            }
+            Kind::U64 => {
+                type $type = u64;
+                $body
+            }
+            Kind::F32 => {
+                type $type = f32;
+                $body
+            }
+            Kind::F64 => {
+                type $type = f64;
+                $body
+            }
+            Kind::C32 => {
+                type $type = longarm::Complex32;
+                $body
+            }
+            Kind::C64 => {
+                type $type = longarm::Complex64;
+                $body
+            }
         }
     };
 }
@@ -59,8 +83,7 @@ macro_rules! with_element {
 
 pub(crate) use {with_element, with_number};
 
-pub const NUMBERS: [Kind; 8] =
-    [Kind::I32, Kind::U32, Kind::I64, Kind::U64, Kind::F32, Kind::F64, Kind::C32, Kind::C64];
+pub const NUMBERS: [Kind; 8] = [Kind::I32, Kind::U32, Kind::I64, Kind::U64, Kind::F32, Kind::F64, Kind::C32, Kind::C64];
 
 impl Kind {
     pub fn bytes(self) -> usize {

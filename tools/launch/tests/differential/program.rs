@@ -40,12 +40,39 @@ pub enum Meeting {
 
 #[derive(Clone, Debug)]
 pub enum Body {
-    Put { place: Place, kind: Kind, shape: Shape, content: Content, form: Form },
-    Get { place: Place, kind: Kind, shape: Shape, form: Form },
-    Accumulate { place: Place, kind: Kind, shape: Shape, deed: Deed, factor: i64, form: Form },
+    Put {
+        place: Place,
+        kind: Kind,
+        shape: Shape,
+        content: Content,
+        form: Form,
+    },
+    Get {
+        place: Place,
+        kind: Kind,
+        shape: Shape,
+        form: Form,
+    },
+    Accumulate {
+        place: Place,
+        kind: Kind,
+        shape: Shape,
+        deed: Deed,
+        factor: i64,
+        form: Form,
+    },
     /// Reads one element that others update meanwhile.
-    Look { place: Place, kind: Kind, deed: Deed, index: usize },
-    Word { word: usize, deed: WordDeed, form: Form },
+    Look {
+        place: Place,
+        kind: Kind,
+        deed: Deed,
+        index: usize,
+    },
+    Word {
+        word: usize,
+        deed: WordDeed,
+        form: Form,
+    },
     Scope(Vec<Op>),
     /// Gets that are waited for together.
     Batch(Vec<Op>),
@@ -423,10 +450,14 @@ impl Draft<'_> {
         // Few words get most of the operations.
         let (one, other) = (self.dice.below(reached.len()), self.dice.below(reached.len()));
         let word = reached[one.min(other)];
-        let form = self.form();
-        let unique = (self.author.phase as u64) << 40 | u64::from(rank + 1) << 16 | list.len() as u64;
-        let (deed, form) = draw_word_deed(&mut self.dice, &self.words[word], unique, form);
-        self.push(rank, list, Body::Word { word, deed, form });
+        // Sometimes many in a row, so that ranks meet at the word.
+        let times = if word == reached[0] && self.dice.chance(30) { self.dice.within(10, 60) } else { 1 };
+        for _ in 0..times {
+            let form = self.form();
+            let unique = (self.author.phase as u64) << 40 | u64::from(rank + 1) << 16 | list.len() as u64;
+            let (deed, form) = draw_word_deed(&mut self.dice, &self.words[word], unique, form);
+            self.push(rank, list, Body::Word { word, deed, form });
+        }
     }
 
     fn draw_in(&mut self, rank: u32, region: Region, form: Form, list: &mut Vec<Op>) {
@@ -454,14 +485,26 @@ impl Draft<'_> {
                     let shape = Shape::draw(&mut self.dice, region.room(kind), count, Repeats::Buffer);
                     self.push(rank, list, Body::Put { place: region.place, kind, shape, content, form });
                 }
-                5..=7 => {
+                5..=6 => {
                     if let Some(body) = self.get(region, form) {
                         self.push(rank, list, body);
                     }
                 }
+                7 => self.get_and_overwrite(rank, region, list),
                 _ => self.accumulate_alone(rank, region, form, list),
             },
         }
+    }
+
+    /// A get that may be long on its way, and a put behind it that must not change what it brings.
+    fn get_and_overwrite(&mut self, rank: u32, region: Region, list: &mut Vec<Op>) {
+        let (place, kind, content) = (region.place, self.kind(region), Content::Noise);
+        let (_, room) = region.room(kind);
+        let count = room.min(self.dice.within(1, (300 << 10) / kind.bytes()));
+        let shape = Shape::draw(&mut self.dice, region.room(kind), count, Repeats::Neither);
+        self.push(rank, list, Body::Get { place, kind, shape: shape.clone(), form: Form::Handle });
+        let form = self.form();
+        self.push(rank, list, Body::Put { place, kind, shape, content, form });
     }
 
     /// Accumulates in program order. Floats need numbers to begin with, because noise has no sums.

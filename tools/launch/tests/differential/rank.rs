@@ -62,7 +62,10 @@ pub fn run(seed: u64, ops: u64) -> Result<u64, String> {
     let mut done = 0;
     while done < ops {
         let phase = author.next_phase(OPS_A_PHASE);
-        runner.run_phase(&phase).map_err(|what| format!("phase {}, rank {me}: {what}", phase.number))?;
+        runner.run_phase(&phase).map_err(|what| match runner.world.dead_ranks().first() {
+            Some((dead, how)) => format!("phase {}, rank {me}: {}: rank {dead} {how}", phase.number, crate::STOPPED),
+            None => format!("phase {}, rank {me}: {what}", phase.number),
+        })?;
         done += phase.lists.iter().flatten().map(Op::count).sum::<u64>();
     }
     runner.finish()?;

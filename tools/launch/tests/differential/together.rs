@@ -144,7 +144,15 @@ impl Runner {
             };
             let seen = old.to_le_bytes()[..word.kind.bytes()].to_vec();
             let Place { .. } = word.place;
-            Finding::Look(Look { op: order / 2, place: word.place, kind: word.kind, deed, index: word.index(), least, seen })
+            Finding::Look(Look {
+                op: order / 2,
+                place: word.place,
+                kind: word.kind,
+                deed,
+                index: word.index(),
+                least,
+                seen,
+            })
         }
     }
 

@@ -181,7 +181,8 @@ pub fn check_counter(start: u64, sights: &[Sight], last: u64) -> Result<(), Stri
 /// Whether the old values of a word whose values are unique can be: each was written by someone, was replaced with a
 /// witness at most once, and no rank saw what it had overwritten itself.
 pub fn check_token(start: u64, sights: &[Sight], last: u64) -> Result<(), String> {
-    let mut written: HashSet<u64> = sights.iter().filter(|sight| sight.what != What::Seen).map(|sight| sight.new).collect();
+    let mut written: HashSet<u64> =
+        sights.iter().filter(|sight| sight.what != What::Seen).map(|sight| sight.new).collect();
     written.insert(start);
     let mut replaced = HashMap::new();
     let mut gone: HashMap<u32, HashSet<u64>> = HashMap::new();

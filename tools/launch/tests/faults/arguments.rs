@@ -83,10 +83,7 @@ fn together(world: &World, window: &Window<u64>) -> Vec<(&'static str, Result<()
         ("different calls", if me == 1 { said(world.sync_collective()) } else { said(world.barrier_collective()) }),
         ("different lengths", said(world.allreduce_collective(Reduction::Sum, &mut two[odd..]))),
         ("different roots", said(world.broadcast_collective(odd as u32, &mut two))),
-        (
-            "different reductions",
-            said(world.reduce_collective(0, [Reduction::Sum, Reduction::Max][odd], &mut two)),
-        ),
+        ("different reductions", said(world.reduce_collective(0, [Reduction::Sum, Reduction::Max][odd], &mut two))),
         ("too much memory", said(world.allocate_collective::<u64>(if me == 1 { 1 << 20 } else { 1 }))),
     ];
     drop(guard);

@@ -225,9 +225,10 @@ fn run(case: &Case) -> Result<(), Failed> {
     let (status, how) = traces_of(way);
     ended.expect_status(status)?;
     let node = victim / (layout.0 / layout.1);
-    let said = ended.stderr.lines().any(|line| {
-        line.starts_with(&format!("longarm: rank {victim} (node {node}, pid ")) && line.contains(how)
-    });
+    let said = ended
+        .stderr
+        .lines()
+        .any(|line| line.starts_with(&format!("longarm: rank {victim} (node {node}, pid ")) && line.contains(how));
     if !said {
         return Err(format!("the launcher does not say that rank {victim} {how}: {}", ended.stderr).into());
     }

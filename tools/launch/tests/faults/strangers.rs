@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libtest_mimic::{Failed, Trial};
 use longarm::{Reduction, Update, World};
-use longarm_proto::{CHALLENGE_BYTES, HELLO_BYTES, Identity, InitiatorHandshake, JobId, NodeId, PROOF_BYTES, Rank, Secret};
+use longarm_proto::{
+    CHALLENGE_BYTES, HELLO_BYTES, Identity, InitiatorHandshake, JobId, NodeId, PROOF_BYTES, Rank, Secret,
+};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::outside::Job;
@@ -71,9 +73,8 @@ fn read_line() {
 fn listening() -> (String, String) {
     let descriptors = std::fs::read_dir("/proc/self/fd").expect("there is /proc").flatten();
     let links = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    let own: Vec<String> = links
-        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-        .collect();
+    let own: Vec<String> =
+        links.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
     let is_own = |inode: &str| own.iter().any(|own| own == inode);
     let table = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}")).expect("there is /proc");
     let address = table("tcp").lines().find_map(|line| {

@@ -137,7 +137,8 @@ pub fn fairness(world: &World) {
     let me = world.rank();
     barrier(world);
     for _ in 0..TURNS {
-        asking.set(host, me as usize, 1).expect("a word");
+        // Not waited for, so that nothing lies between the word and the call.
+        drop(asking.start_set(host, me as usize, 1).expect("a word"));
         let guard = mutexes.lock(host, 0).expect("a lock");
         let length = log.get_one(host, 0).expect("the length");
         log.put_one(host, 1 + length as usize, u64::from(me)).expect("a turn");
@@ -149,8 +150,9 @@ pub fn fairness(world: &World) {
             std::thread::yield_now();
         }
         // What they say they are about to do takes them a moment.
-        for _ in 0..5 {
+        for _ in 0..20 {
             asking.fetch(host, 0).expect("a look");
+            compute(5000);
             std::thread::yield_now();
         }
         asking.set(host, me as usize, 0).expect("a word");
@@ -161,16 +163,16 @@ pub fn fairness(world: &World) {
     let log = log.get_vec(host, 0, 1 + size * TURNS).expect("the log");
     assert_eq!(log[0], (size * TURNS) as u64, "turns were lost");
     let turns = &log[1..];
-    let (mut waits, mut long_waits) = (0, 0);
+    let (mut waits, mut unfair) = (0, 0);
     for rank in 0..size as u64 {
         let mine: Vec<usize> = (0..turns.len()).filter(|at| turns[*at] == rank).collect();
         assert_eq!(mine.len(), TURNS, "turns of rank {rank}");
         waits += mine.len() - 1;
-        long_waits += mine.windows(2).filter(|pair| pair[1] - pair[0] > size).count();
+        // All others have their turn in between, and each has one.
+        unfair += mine.windows(2).filter(|pair| pair[1] - pair[0] != size).count();
     }
     // A rank that the system stops between its word and its call comes late without anybody's fault, but not often.
-    assert!(long_waits * 4 < waits, "{long_waits} of {waits} waits were for more than all others: {turns:?}");
-    let repeated = turns.windows(2).filter(|pair| pair[0] == pair[1]).count();
-    assert!(repeated * 4 < turns.len(), "{repeated} times a rank had two turns in a row: {turns:?}");
+    assert!(unfair * 2 < waits, "{unfair} of {waits} waits were not for all others once: {turns:?}");
+    if std::env::var_os("SHOW").is_some() && me == 0 { println!("STAT {unfair} of {waits}"); }
     barrier(world);
 }

@@ -77,8 +77,9 @@ fn step_of_chain(
 
 /// After quiet_rank or quiet a third rank sees everything. It is told by a collective message, which goes another way.
 pub fn quiet(world: &World) {
-    const ELEMENTS: usize = 40_000;
-    let window = world.allocate_collective::<u32>(ELEMENTS * 2).expect("a window");
+    // Megabytes take a target's server several turns, in which it also serves the others' messages.
+    const ELEMENTS: usize = 600_000;
+    let window = world.allocate_collective::<u32>(ELEMENTS + 2).expect("a window");
     for round in 0..world.size().min(6) * 3 {
         // In each round one rank writes to all, and all look at what the others got.
         let writer = round % world.size();
