@@ -25,8 +25,7 @@ setup: ## Install what is missing to build: a C compiler, rustfmt, clippy
 	@tools/setup.sh
 
 demo: setup ## Run three example programs on real input, on one node and on two
-	$(CARGO) build --locked --release -p longarm-launch --bin longarm
-	$(CARGO) build --locked --release -p longarm --examples
+	$(CARGO) build --locked --release -p longarm-launch -p longarm --bins --examples
 	tools/demo.sh "$(TARGET_DIR)/release/longarm" "$(TARGET_DIR)/release/examples" "$(DEMO_OUTPUT)"
 
 test: setup ## Check format, lints, docs and rules, then run all tests and models
@@ -36,8 +35,7 @@ lint: setup ## Only the checks of `make test` that run no tests
 	@tools/test.sh lint
 
 bench: setup ## Measure longarm beside what the machine allows
-	$(CARGO) build --locked --release -p longarm-launch --bin longarm
-	$(CARGO) build --locked --release -p longarm-benches
+	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches --bins
 	"$(TARGET_DIR)/release/longarm-bench" all
 
 docs: setup ## Build the interface's pages, and the book where mdbook is installed

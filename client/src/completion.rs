@@ -48,8 +48,9 @@ impl Completion {
 
     /// One more part. The caller holds one that is not done.
     pub fn add_part(&self) {
-        let before = self.parts.fetch_add(1, Ordering::Relaxed);
-        assert!(before > 0, "an operation that is complete gets no more parts");
+        let grow = |parts: u32| (parts > 0).then(|| parts + 1);
+        let grown = self.parts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow);
+        assert!(grown.is_ok(), "an operation that is complete gets no more parts");
     }
 
     /// A part is done.

@@ -147,11 +147,7 @@ impl Endpoint {
         self.buffered_bytes.load(Ordering::Acquire) < self.buffered_bytes_max || self.broken.get().is_some()
     }
 
-    /// Whether quiet has to ask; clears the mark.
-    pub(crate) fn take_unconfirmed(&self) -> bool {
-        self.unconfirmed.swap(false, Ordering::AcqRel)
-    }
-
+    /// Whether quiet has to ask.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.unconfirmed.load(Ordering::Acquire)
     }
@@ -199,11 +195,13 @@ impl Endpoint {
                 }
             }
         }
-        if flush {
-            return Ok(self.drive_locked(&mut state, false));
-        }
+        let driven = if flush { self.drive_locked(&mut state, false) } else { Driven::default() };
         self.note(&state);
-        Ok(Driven::default())
+        if matches!(request, Request::Quiet) {
+            // After `busy` was set: a second thread's quiet looks at this mark first, then at `busy`.
+            self.unconfirmed.store(false, Ordering::Release);
+        }
+        Ok(driven)
     }
 
     /// Sends and receives what the link gives and takes now. `None`: another thread does.
@@ -304,6 +302,7 @@ impl State {
         let mut driven = Driven::default();
         if !self.outgoing.is_empty() {
             let mut completed = false;
+            let before = self.outgoing.buffered_bytes();
             driven.progress |= self
                 .outgoing
                 .flush(&mut *self.link, |held| {
@@ -311,7 +310,8 @@ impl State {
                     finish(held);
                 })
                 .map_err(lost)?;
-            driven.completed |= completed;
+            // Room in the ring is waited for as a completion is.
+            driven.completed |= completed || self.outgoing.buffered_bytes() < before;
         }
         if !receive {
             return Ok(driven);

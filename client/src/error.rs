@@ -75,6 +75,9 @@ pub enum LostHow {
     /// The connection to its node's server, hosted by this rank, failed.
     #[error("hosts the server of its node, and the connection to it failed: {0}")]
     Failed(String),
+    /// This rank has left the job.
+    #[error("can no longer be reached: this rank has finalized its world")]
+    Finalized,
     /// Its node's server could not be reached.
     #[error("hosts the server of its node, which cannot be reached: {0}")]
     Unreachable(String),

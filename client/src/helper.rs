@@ -67,6 +67,8 @@ impl Client {
                 .expect("the system starts one more thread")
         });
         self.helper.wake();
+        // Threads that sleep on links watch those that were busy when they fell asleep: they look again.
+        self.sleepers.completed();
     }
 
     /// Call when a thread stops to drive although something may be in progress.
@@ -77,7 +79,7 @@ impl Client {
     }
 
     /// Ends the helper. Called once, at finalize.
-    pub fn stop_helper(&self) {
+    pub(crate) fn stop_helper(&self) {
         self.helper.stopping.store(true, Ordering::SeqCst);
         self.helper.waker.wake();
     }

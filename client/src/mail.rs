@@ -40,9 +40,9 @@ pub struct Slot {
 /// A message of a collective.
 #[derive(Debug)]
 pub struct Letter {
-    /// What the sender believes the call to be: operation, root, element type and length, as one number.
-    pub fingerprint: u64,
-    /// The data.
+    /// Bytes of the whole body, of which this letter may be a piece.
+    pub total_bytes: u64,
+    /// The data, or a piece of it.
     pub body: Vec<u8>,
 }
 
@@ -129,11 +129,11 @@ impl Client {
         self: &Arc<Self>,
         to: Rank,
         slot: Slot,
-        fingerprint: u64,
+        total_bytes: u64,
         body: &[u8],
     ) -> Result<(), TransferError> {
         if to == self.layout.me() {
-            let letter = Letter { fingerprint, body: body.to_vec() };
+            let letter = Letter { total_bytes, body: body.to_vec() };
             self.mail.inbox.lock().letters.entry((slot, to)).or_default().push_back(letter);
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl Client {
         head.extend_from_slice(&slot.group.to_le_bytes());
         head.extend_from_slice(&slot.sequence.to_le_bytes());
         head.extend_from_slice(&slot.step.to_le_bytes());
-        head.extend_from_slice(&fingerprint.to_le_bytes());
+        head.extend_from_slice(&total_bytes.to_le_bytes());
         self.send(Operation::Collective, to, &head, body)?;
         self.count(to, CounterKind::Collective, body.len() as u64);
         Ok(())
@@ -231,7 +231,9 @@ impl Client {
         let request = Request::Message { target: to, bytes };
         if body.len() <= self.eager_bytes {
             prefix.extend_from_slice(body);
-            return Ok(self.issue(operation, endpoint, &request, None, Payload::Headed(&prefix, None), true)?);
+            self.issue(operation, endpoint, &request, None, Payload::Headed(&prefix, None), true)?;
+            self.leave_to_helper(to);
+            return Ok(());
         }
         let completion = Arc::new(Completion::new());
         let cursor = Cursor::new(Shape::Contiguous(Run { offset: 0, bytes: body.len() as u64 }));
@@ -293,7 +295,7 @@ impl Client {
         arrived || ran
     }
 
-    fn drain_cells(&self) -> bool {
+    pub(crate) fn drain_cells(&self) -> bool {
         let local = self.layout.local_of(self.layout.me());
         if self.segment.inbox_is_empty(local) {
             return false;
@@ -317,7 +319,8 @@ impl Client {
             });
             match popped {
                 Popped::Taken => progress = true,
-                // A sender that was stopped halfway goes on, or its death ends the job.
+                // A sender is between two steps. It goes on, unless it is dead: then its gap is closed.
+                Popped::Broken if self.mend_inbox(local) => progress = true,
                 Popped::Empty | Popped::Broken => break,
             }
         }
@@ -327,6 +330,13 @@ impl Client {
         progress
     }
 
+    /// Closes the gap that a dead rank of this node left in our inbox. True if there was one.
+    fn mend_inbox(&self, local: u32) -> bool {
+        let here = self.layout.ranks_of(self.layout.my_node()).iter();
+        let mut dead = here.filter(|rank| self.failures.of(**rank).is_some());
+        dead.any(|rank| self.segment.mend(local, Producer::Local(self.layout.local_of(*rank))))
+    }
+
     fn enqueue_active(&self, message: Option<ActiveMessage>) {
         self.mail.queue.lock().push_back(message);
         // PAIR active-queued: who sees the count finds the message.
@@ -334,7 +344,7 @@ impl Client {
     }
 
     /// Runs the active messages that have arrived, unless another thread does.
-    fn run_active(&self) -> bool {
+    pub(crate) fn run_active(&self) -> bool {
         // PAIR active-queued.
         if self.mail.waiting.load(Ordering::Acquire) == 0 {
             return false;
@@ -364,11 +374,21 @@ impl Client {
         }
     }
 
+    /// Whether active messages have arrived and not been run.
+    pub(crate) fn has_active(&self) -> bool {
+        // PAIR active-queued.
+        self.mail.waiting.load(Ordering::Acquire) > 0
+    }
+
     /// For the thread that runs active messages while the application computes: sleeps until something arrives or
     /// the bell rings, then runs it.
-    pub fn attend_mail(&self) {
+    /// `stopping` is looked at after the bell, which whoever stops us rings afterwards.
+    pub fn attend_mail(&self, stopping: impl Fn() -> bool) {
         let bell = self.my_bell();
         let seen = bell.sequence();
+        if stopping() {
+            return;
+        }
         if !self.drain_mail() {
             bell.sleep(seen, None);
         }
@@ -391,7 +411,7 @@ impl Inbox {
         match head.u8()? {
             COLLECTIVE => {
                 let slot = Slot { group: head.u64()?, sequence: head.u64()?, step: head.u32()? };
-                let letter = Letter { fingerprint: head.u64()?, body: body.to_vec() };
+                let letter = Letter { total_bytes: head.u64()?, body: body.to_vec() };
                 self.letters.entry((slot, source)).or_default().push_back(letter);
                 Some(None)
             }

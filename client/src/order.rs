@@ -59,7 +59,6 @@ impl Client {
                 }
                 continue;
             }
-            endpoint.take_unconfirmed();
             let completion = Arc::new(Completion::new());
             let token = Token::Part(Arc::clone(&completion));
             self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, true)?;

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use longarm_memory::RegionMut;
 use longarm_proto::{NodeId, Rank};
+use longarm_shm::sync::{AtomicBool, Ordering};
 use longarm_shm::{CounterKind, NodeSegment, OwnCounters, Window};
 use parking_lot::Mutex;
 
@@ -64,6 +65,7 @@ pub struct Client {
     counters: OwnCounters,
     endpoints: Box<[OnceLock<Endpoint>]>,
     dialing: Mutex<()>,
+    closed: AtomicBool,
     dial: Box<dyn Dial>,
     pub(crate) assist: Option<Arc<dyn Assist>>,
     pub(crate) failures: Arc<Failures>,
@@ -97,6 +99,7 @@ impl Client {
             mail: Mail::new(),
             endpoints: (0..nodes).map(|_| OnceLock::new()).collect(),
             dialing: Mutex::new(()),
+            closed: AtomicBool::new(false),
             counters: options.segment.own_counters(options.layout.local_of(options.layout.me())),
             layout: options.layout,
             segment: options.segment,
@@ -196,6 +199,9 @@ impl Client {
             return Ok(endpoint);
         }
         let host = self.layout.server_host(node);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Lost { rank: host, node, operation, how: LostHow::Finalized });
+        }
         let link = self.dial.dial(node).map_err(|how| self.lost_host(operation, host, how))?;
         Ok(place.get_or_init(|| Endpoint::new(node, host, link, self.send_ring_bytes)))
     }
@@ -230,6 +236,17 @@ impl Client {
         for endpoint in self.open_endpoints().filter(|endpoint| endpoint.host() == rank) {
             endpoint.give_up(LostHow::Died(how.to_owned()));
         }
+        self.wake_all();
+    }
+
+    /// Ends every conversation: what is asked of another node from now on is an error. Called once, at finalize.
+    pub fn close(&self) {
+        let _nobody_opens = self.dialing.lock();
+        self.closed.store(true, Ordering::Release);
+        for endpoint in self.open_endpoints() {
+            endpoint.give_up(LostHow::Finalized);
+        }
+        self.stop_helper();
         self.wake_all();
     }
 

@@ -1,4 +1,4 @@
-//! How a thread waits in a call: look, then yield, then sleep; and while it looks, it works.
+//! How a thread waits in a call: look, then sleep; and while it looks, it works.
 //!
 //! What it drives depends on what it waits for: a reply comes over an endpoint, mail and changed words come
 //! through memory. In both cases a thread that looks for longer than a moment also drives this process's server,
@@ -44,6 +44,12 @@ pub(crate) enum Drive<'a> {
 }
 
 impl Drive<'_> {
+    /// Whether active messages may be run meanwhile. Not by a thread that is in the middle of sending: one of them
+    /// may be what sends.
+    fn runs_handlers(self) -> bool {
+        matches!(self, Drive::Memory | Drive::Stores)
+    }
+
     fn is_in_memory(self) -> bool {
         !matches!(self, Drive::Endpoint(_) | Drive::Endpoints)
     }
@@ -172,6 +178,11 @@ impl Client {
             if let Some(assistant) = &mut assistant {
                 progress |= assistant.turn();
             }
+            if drive.runs_handlers() && self.has_active() {
+                // A handler may compute for long, or wait for another node: nobody else could drive the server then.
+                assistant = None;
+                progress |= self.run_active();
+            }
             if progress {
                 pace.progress();
                 continue;
@@ -219,10 +230,10 @@ impl Client {
     fn drive(&self, drive: Drive<'_>, pace: &Pace) -> bool {
         match drive {
             // Before the first sleep only what is waited for: the shortest way. After it all that may have woken us.
-            Drive::Endpoint(endpoint) if !pace.slept => self.drive_endpoint(endpoint),
-            Drive::Endpoint(_) | Drive::Endpoints => self.drive_busy(),
-            Drive::Memory | Drive::Stores => self.drive_busy() | self.drain_mail(),
-            Drive::Cells => self.drive_busy() | self.drain_cells_only(),
+            // The inbox is emptied too: what waits there may keep the server, or a rank of this node, from going on.
+            Drive::Endpoint(endpoint) if !pace.slept => self.drive_endpoint(endpoint) | self.drain_cells_only(),
+            Drive::Endpoint(_) | Drive::Endpoints => self.drive_busy() | self.drain_cells_only(),
+            Drive::Memory | Drive::Stores | Drive::Cells => self.drive_busy() | self.drain_cells(),
         }
     }
 
@@ -244,7 +255,7 @@ impl Client {
 
     fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         match drive {
-            Drive::Endpoint(_) | Drive::Endpoints => self.sleep_on_links(check),
+            Drive::Endpoint(_) | Drive::Endpoints => self.sleep_on_links(check, pace),
             Drive::Memory | Drive::Stores | Drive::Cells => {
                 let me = self.layout.local_of(self.layout.me());
                 let bell = match drive {
@@ -252,8 +263,11 @@ impl Client {
                     _ => self.segment.bell(me),
                 };
                 let seen = bell.sequence();
-                if self.drive(drive, pace) {
+                if self.drive(drive, pace) | (drive.runs_handlers() && self.run_active()) {
                     return check();
+                }
+                if matches!(drive, Drive::Cells) && self.has_active() {
+                    self.my_bell().ring(); // For the thread that runs active messages.
                 }
                 let timeout = (!matches!(drive, Drive::Memory)).then(|| pace.nap());
                 let mut result = None;
@@ -266,7 +280,7 @@ impl Client {
         }
     }
 
-    fn sleep_on_links<R>(&self, check: &mut impl FnMut() -> Option<R>) -> Option<R> {
+    fn sleep_on_links<R>(&self, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         let waker = MY_WAKER.with(Clone::clone);
         let Some(waker) = waker else {
             std::thread::yield_now(); // No descriptor left to sleep on: look on.
@@ -286,7 +300,11 @@ impl Client {
                 }
             }
             if all {
-                let _ = rustix::event::poll(&mut events, None); // An interrupted sleep is a short one.
+                // Mail rings a bell in memory, which wakes nobody here: who has none to expect sleeps for good. An
+                // interrupted sleep is a short one.
+                let nap = (self.layout.rank_count() > 1).then(|| pace.nap());
+                let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
+                let _ = rustix::event::poll(&mut events, nap.as_ref());
             } else {
                 std::thread::yield_now();
             }
@@ -322,12 +340,16 @@ impl Client {
         operation: Operation,
         rank: Rank,
     ) -> Result<(), crate::TransferError> {
-        match completion.failure() {
-            None => Ok(()),
-            Some(Outcome::Lost(how)) => Err(self.lost_rank(operation, rank, how.clone()).into()),
-            Some(Outcome::Refused { refusal, detail }) => {
+        completion.failure().map_or(Ok(()), |outcome| Err(self.explain(outcome, operation, rank)))
+    }
+
+    /// What the failure of an operation towards a rank means, with what is known of deaths.
+    pub fn explain(&self, outcome: &Outcome, operation: Operation, rank: Rank) -> crate::TransferError {
+        match outcome {
+            Outcome::Lost(how) => self.lost_rank(operation, rank, how.clone()).into(),
+            Outcome::Refused { refusal, detail } => {
                 let node = self.layout.node_of(rank);
-                Err(crate::TransferError::Refused { operation, rank, node, refusal: *refusal, detail: *detail })
+                crate::TransferError::Refused { operation, rank, node, refusal: *refusal, detail: *detail }
             }
         }
     }

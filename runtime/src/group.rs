@@ -141,7 +141,10 @@ impl Group {
     /// A member that is known to be dead, as an error.
     pub(crate) fn death(&self) -> Option<Lost> {
         let client = &self.inner.client;
-        let death = client.failures().among(self.shared.members.iter().copied())?;
+        // The members, and the hosts of the servers through which they are reached.
+        let layout = client.layout();
+        let hosts = self.shared.members.iter().map(|rank| layout.server_host(layout.node_of(*rank)));
+        let death = client.failures().among(self.shared.members.iter().copied().chain(hosts))?;
         let node = client.layout().node_of(death.rank);
         let how = longarm_client::LostHow::Died(death.how);
         Some(Lost { rank: death.rank, node, operation: Operation::Collective, how })

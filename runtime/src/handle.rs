@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use longarm_client::{Client, Completion, LostHow, Operation, Outcome, TransferError};
+use longarm_client::{Client, Completion, Operation, TransferError};
 use longarm_proto::Rank;
 
 /// Makes what an operation brings out of its completion.
@@ -59,22 +59,11 @@ impl<R> Handle<R> {
 
     fn finish(&mut self) -> Result<R, TransferError> {
         let (operation, rank) = (self.operation, self.rank);
-        match self.completion.failure() {
-            None => {}
-            Some(Outcome::Lost(how)) => return Err(self.lost(how).into()),
-            Some(Outcome::Refused { refusal, detail }) => {
-                let node = self.client.layout().node_of(rank);
-                return Err(TransferError::Refused { operation, rank, node, refusal: *refusal, detail: *detail });
-            }
+        if let Some(outcome) = self.completion.failure() {
+            return Err(self.client.explain(outcome, operation, rank));
         }
         let output = self.output.take().expect("a handle is finished once");
         Ok(output(&self.completion))
-    }
-
-    fn lost(&self, how: &LostHow) -> longarm_client::Lost {
-        let node = self.client.layout().node_of(self.rank);
-        let host = self.client.layout().server_host(node);
-        longarm_client::Lost { rank: host, node, operation: self.operation, how: how.clone() }
     }
 }
 

@@ -101,7 +101,11 @@ impl Heap {
     }
 
     /// The index of a block's first element in [`Heap::window`].
+    ///
+    /// # Panics
+    /// If the block does not start at a multiple of the element's size: allocate it aligned to that, or address bytes.
     pub fn index_of<T: Element>(&self, block: &HeapBlock) -> usize {
+        assert!(block.offset.is_multiple_of(size_of::<T>()), "the block is not aligned for this element");
         block.offset / size_of::<T>()
     }
 

@@ -141,7 +141,7 @@ impl Handlers {
             let (handlers, client) = (Arc::clone(self), Arc::clone(client));
             let thread = std::thread::Builder::new().name("longarm-messages".into()).spawn(move || {
                 while !handlers.stopping.load(Ordering::Acquire) {
-                    client.attend_mail();
+                    client.attend_mail(|| handlers.stopping.load(Ordering::Acquire));
                 }
             });
             if let Err(error) = &thread {
@@ -174,7 +174,8 @@ impl Handlers {
         let claimed: Vec<(Handler, Vec<ActiveMessage>)> = {
             let registered = self.registered.lock();
             let mut unclaimed = self.unclaimed.lock();
-            let numbers: Vec<u32> = unclaimed.keys().copied().filter(|number| registered.contains_key(number)).collect();
+            let numbers: Vec<u32> =
+                unclaimed.keys().copied().filter(|number| registered.contains_key(number)).collect();
             numbers
                 .iter()
                 .filter_map(|number| Some((Arc::clone(registered.get(number)?), unclaimed.remove(number)?)))

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use longarm_client::{Completion, Lent, OriginBytes, OriginBytesMut, Outcome, Shapes, TransferError, lend};
+use longarm_client::{Completion, Lent, Operation, OriginBytes, OriginBytesMut, Shapes, TransferError, lend};
 use longarm_proto::Rank;
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
@@ -17,6 +17,8 @@ use crate::world::World;
 pub struct Scope<'env> {
     lent: Lent<'env>,
     failed: Mutex<Option<TransferError>>,
+    /// The rank of the first get, for the message if one is refused.
+    got_from: Mutex<Option<Rank>>,
 }
 
 impl World {
@@ -43,13 +45,14 @@ impl World {
     pub fn scope<'env, R>(&self, body: impl FnOnce(&Scope<'env>) -> R) -> Result<R, TransferError> {
         let completion = Arc::new(Completion::new());
         let client = &self.inner.client;
-        let (result, failed) = lend(Arc::clone(&completion), |lent| {
-            let scope = Scope { lent: lent.again(), failed: Mutex::new(None) };
+        let (result, failed, scope_rank) = lend(Arc::clone(&completion), |lent| {
+            let scope = Scope { lent: lent.again(), failed: Mutex::new(None), got_from: Mutex::new(None) };
             // A panic of the body may not end the borrows before the operations let go of them.
             let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
             completion.part_done();
             client.wait_completion(&completion);
-            (result, scope.failed.into_inner())
+            let rank = scope.got_from.into_inner().unwrap_or(client.layout().me());
+            (result, scope.failed.into_inner(), rank)
         });
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         if let Some(failed) = failed {
@@ -58,11 +61,8 @@ impl World {
         // The connection that failed says the rest at quiet.
         self.quiet()?;
         match completion.failure() {
-            Some(Outcome::Refused { .. } | Outcome::Lost(_)) => {
-                self.quiet()?;
-                Ok(result)
-            }
             None => Ok(result),
+            Some(outcome) => Err(client.explain(outcome, Operation::Get, scope_rank)),
         }
     }
 }
@@ -160,6 +160,7 @@ impl<'env> Scope<'env> {
         shapes: Result<Shapes, TransferError>,
         target: &'env mut [T],
     ) {
+        self.got_from.lock().get_or_insert(Rank(rank));
         let lender = self.lent.target(OriginBytesMut::from(target.as_mut_bytes()));
         self.note(shapes.and_then(|shapes| {
             window.shared.inner.client.start_get(&window.shared.client, Rank(rank), shapes, &lender)

@@ -109,7 +109,10 @@ fn join() -> Result<World, InitError> {
     if let Some(launcher) = &launcher {
         let hearing = Arc::downgrade(&client);
         let tell_server = node.death_listener();
+        let segment = Arc::clone(&node.segment);
         launcher.watch_deaths(move |rank, how| {
+            // The stripe locks that it held, first: the server may be the one that waits for them.
+            segment.release_of_dead(Rank(rank));
             failures.note(Death { rank: Rank(rank), how: how.to_owned() });
             if let Some(client) = hearing.upgrade() {
                 client.on_death(Rank(rank), how);
@@ -291,7 +294,8 @@ impl Inner {
             farewell(launcher);
         }
         self.handlers.stop(&self.client);
-        self.client.stop_helper();
+        self.client.close();
+        *self.heap.lock() = None;
         self.node.stop();
         INITIALISED.store(false, Ordering::Release);
     }

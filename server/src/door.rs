@@ -149,16 +149,17 @@ impl DoorListener {
     }
 
     /// The next visitor of the right user; others are closed at once.
-    pub(crate) fn accept(&self) -> Option<OwnedFd> {
+    pub(crate) fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
         loop {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let visitor = match rustix::net::accept_with(&self.socket, flags) {
                 Ok(visitor) => visitor,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(_) => return None,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(errno) => return Err(errno),
             };
             match rustix::net::sockopt::socket_peercred(&visitor) {
-                Ok(credentials) if credentials.uid == rustix::process::geteuid() => return Some(visitor),
+                Ok(credentials) if credentials.uid == rustix::process::geteuid() => return Ok(Some(visitor)),
                 Ok(credentials) => {
                     tracing::warn!(
                         uid = credentials.uid.as_raw(),

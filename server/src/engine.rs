@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_netmod::{Doorman, DoormanStep, Interest, LinkError, Listener, Poller, Ready};
-use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
+use longarm_proto::{JobId, NodeId, Rank, Refusal, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped};
 use slab::Slab;
 
@@ -176,6 +176,7 @@ impl Engine {
             && !self.dead.contains(local)
         {
             self.dead.push(*local);
+            self.shared.node.take_over(*local);
         }
     }
 
@@ -225,7 +226,8 @@ impl Engine {
         let mut progress = false;
         if self.listening_paused {
             self.listening_paused = false;
-            progress |= self.accept(now_ms);
+            progress |= self.accept(now_ms) | self.open_door();
+            self.watch_listener();
         }
         let waiting: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
         waiting.into_iter().fold(progress, |progress, number| self.turn_doorman(number, now_ms) | progress)
@@ -242,6 +244,11 @@ impl Engine {
         for event in &ready {
             let number = (event.token & NUMBER_MASK) as usize;
             progress |= match event.token & !NUMBER_MASK {
+                // Only the end of a connection is announced when nothing was asked for.
+                CONNECTION if self.peers.get(number).is_some_and(|peer| peer.interest == Interest::default()) => {
+                    self.end_peer(number, &Ended::Link(LinkError::Reset));
+                    true
+                }
                 CONNECTION => {
                     let moved = self.turn_peer(number);
                     if moved && self.recent.len() <= RECENT_MAX && !self.recent.contains(&number) {
@@ -311,10 +318,14 @@ impl Engine {
     /// Tells those whose turn at a mutex has come.
     fn deliver_grants(&mut self) -> bool {
         let mut progress = false;
-        while let Some(asker) = self.shared.locks.next_grant() {
+        loop {
+            let granted = self.shared.locks.next_grant().map(|asker| (asker, ReplyBody::Granted));
+            let gone = ReplyBody::Refused { refusal: Refusal::FreedWindow, detail: 0 };
+            let next = granted.or_else(|| self.shared.locks.next_orphan().map(|asker| (asker, gone)));
+            let Some((asker, answer)) = next else { break };
             progress = true;
             if let Some(peer) = self.peers.get_mut(asker.connection) {
-                peer.connection.replies.send(asker.id, ReplyBody::Granted);
+                peer.connection.replies.send(asker.id, answer);
                 if let Err(ended) = peer.connection.flush() {
                     self.end_peer(asker.connection, &ended);
                 } else {
@@ -382,10 +393,15 @@ impl Engine {
     }
 
     fn watch_listener(&self) {
-        let Some(descriptor) = self.listener.as_ref().and_then(|listener| listener.descriptor()) else { return };
         let interest = if self.listening_paused { Interest::default() } else { Interest::READABLE };
-        if let Err(error) = self.poller.modify(descriptor, LISTENER, interest) {
-            tracing::error!(%error, "cannot watch for new connections");
+        let listener = self.listener.as_ref().and_then(|listener| listener.descriptor());
+        let watched = [(listener, LISTENER), (Some(self.door.descriptor()), DOOR)];
+        for (descriptor, token) in watched {
+            if let Some(descriptor) = descriptor
+                && let Err(error) = self.poller.modify(descriptor, token, interest)
+            {
+                tracing::error!(%error, "cannot watch for new connections");
+            }
         }
     }
 
@@ -421,7 +437,17 @@ impl Engine {
 
     fn open_door(&mut self) -> bool {
         let mut progress = false;
-        while let Some(visitor) = self.door.accept() {
+        loop {
+            let visitor = match self.door.accept() {
+                Ok(Some(visitor)) => visitor,
+                Ok(None) => break,
+                Err(errno) => {
+                    tracing::warn!(node = self.node.0, "cannot open the door: {errno}");
+                    self.listening_paused = true;
+                    self.watch_listener();
+                    break;
+                }
+            };
             progress = true;
             let entry = self.visitors.vacant_entry();
             if self.poller.add(visitor.as_fd(), VISITOR | entry.key() as u64, Interest::READABLE).is_ok() {

@@ -14,6 +14,8 @@ pub(crate) type MutexPlace = (WindowId, Rank, u64);
 pub(crate) struct Locks {
     queues: HashMap<MutexPlace, MutexQueue<Asker>>,
     granted: VecDeque<Asker>,
+    /// Waiters whose mutex is gone.
+    orphaned: Vec<Asker>,
 }
 
 impl Locks {
@@ -37,8 +39,15 @@ impl Locks {
         self.granted.pop_front()
     }
 
+    /// The next one whose mutex is gone.
+    pub(crate) fn next_orphan(&mut self) -> Option<Asker> {
+        self.orphaned.pop()
+    }
+
     /// Whoever waits over this connection waits no more.
     pub(crate) fn forget_connection(&mut self, connection: usize) {
+        self.granted.retain(|asker| asker.connection != connection);
+        self.orphaned.retain(|asker| asker.connection != connection);
         for queue in self.queues.values_mut() {
             queue.remove(|asker| asker.connection == connection);
         }
@@ -47,6 +56,8 @@ impl Locks {
 
     /// The mutexes of a window that is freed are gone.
     pub(crate) fn forget_window(&mut self, window: WindowId) {
-        self.queues.retain(|place, _| place.0 != window);
+        for (_, mut queue) in self.queues.extract_if(|place, _| place.0 == window) {
+            self.orphaned.extend(queue.remove(|_| true));
+        }
     }
 }

@@ -15,7 +15,7 @@ use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, P
 use crate::error::InitError;
 
 /// What is called with a rank that died and how.
-type OnDeath = Box<dyn Fn(u32, &str) + Send>;
+type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;
 
 #[derive(Default)]
 struct Heard {
@@ -61,12 +61,12 @@ impl Launcher {
     }
 
     /// From now on `on_death` hears of every death, those before included.
-    pub(crate) fn watch_deaths(&self, on_death: impl Fn(u32, &str) + Send + 'static) {
+    pub(crate) fn watch_deaths(&self, on_death: impl Fn(u32, &str) + Send + Sync + 'static) {
         let mut heard = self.heard.lock();
         for (rank, how) in &heard.died {
             on_death(*rank, how);
         }
-        heard.on_death = Some(Box::new(on_death));
+        heard.on_death = Some(Arc::new(on_death));
     }
 
     /// Tells how this rank's node is reached.
@@ -131,10 +131,11 @@ impl Launcher {
                     heard.cards.insert(card.node, card);
                 }
                 ToRank::Died { rank, how } => {
-                    if let Some(on_death) = &heard.on_death {
-                        on_death(rank, &how);
+                    heard.died.push((rank, how.clone()));
+                    if let Some(on_death) = heard.on_death.clone() {
+                        // Not under the lock: whoever is told may ask for a card.
+                        parking_lot::MutexGuard::unlocked(&mut heard, || on_death(rank, &how));
                     }
-                    heard.died.push((rank, how));
                 }
                 ToRank::Goodbye => heard.goodbye = true,
                 ToRank::Start(_) => tracing::warn!("the launcher started this rank twice"),

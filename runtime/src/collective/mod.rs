@@ -17,6 +17,9 @@ use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
 
+/// A longer body goes in several letters, which arrive in order.
+const LETTER_BYTES_MAX: usize = 256 << 20;
+
 /// One collective call in progress.
 pub(crate) struct Call<'a> {
     group: &'a Group,
@@ -52,17 +55,24 @@ impl<'a> Call<'a> {
 
     fn send(&self, to: u32, body: &[u8]) -> Result<(), CollectiveError> {
         let client = &self.group.inner.client;
-        match client.send_letter(self.member(to), self.slot, 0, body) {
-            Ok(()) => Ok(()),
+        let pieces = body.chunks(LETTER_BYTES_MAX).chain(body.is_empty().then_some(body));
+        for piece in pieces {
             // A dead member explains more than the connection that broke.
-            Err(error) => Err(self.group.death().map_or(error.into(), CollectiveError::Lost)),
+            let sent = client.send_letter(self.member(to), self.slot, body.len() as u64, piece);
+            sent.map_err(|error| self.group.death().map_or(error.into(), CollectiveError::Lost))?;
         }
+        Ok(())
     }
 
     fn receive(&self, from: u32) -> Result<Vec<u8>, CollectiveError> {
         let client = &self.group.inner.client;
         let letter = client.receive_letter(self.member(from), self.slot, &|| self.group.death())?;
-        Ok(letter.body)
+        let mut body = letter.body;
+        while (body.len() as u64) < letter.total_bytes {
+            let next = client.receive_letter(self.member(from), self.slot, &|| self.group.death())?;
+            body.extend_from_slice(&next.body);
+        }
+        Ok(body)
     }
 }
 

@@ -47,9 +47,11 @@ impl Shared {
             }
             DoorRequest::Free { window, generation } => {
                 let (window, generation) = door::identity(*window, *generation);
-                self.locks.forget_window(window);
                 match self.windows.remove(window, generation) {
-                    Ok(()) => Opened::Plain(DoorReply::Gone),
+                    Ok(()) => {
+                        self.locks.forget_window(window);
+                        Opened::Plain(DoorReply::Gone)
+                    }
                     Err(refusal) => Opened::Plain(door::refused(refusal)),
                 }
             }

@@ -143,7 +143,6 @@ impl Runner {
                 Use::Bits(deed) => deed,
             };
             let seen = old.to_le_bytes()[..word.kind.bytes()].to_vec();
-            let Place { .. } = word.place;
             Finding::Look(Look {
                 op: order / 2,
                 place: word.place,

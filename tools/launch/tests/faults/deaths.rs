@@ -28,6 +28,7 @@ struct Setting {
 }
 
 type Never = Result<Infallible, String>;
+type NextCall = fn(&Setting) -> Result<(), String>;
 type Call = fn(&Setting, &Group) -> Never;
 
 /// Calls that wait for others, or come back to the victim again and again.
@@ -81,7 +82,7 @@ const TRANSFERS: [(&str, Call); 10] = [
 ];
 
 /// What a rank that knows of the death calls next.
-const NEXT: [(&str, fn(&Setting) -> Result<(), String>); 10] = [
+const NEXT: [(&str, NextCall); 10] = [
     ("put", |setting| said(setting.window.put_one(setting.victim, BUSY, 1))),
     ("get", |setting| said(setting.window.get_one(setting.victim, BUSY))),
     ("accumulate", |setting| said(setting.window.accumulate(setting.victim, BUSY, Update::Sum, &[1]))),

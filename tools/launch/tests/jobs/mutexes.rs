@@ -173,6 +173,5 @@ pub fn fairness(world: &World) {
     }
     // A rank that the system stops between its word and its call comes late without anybody's fault, but not often.
     assert!(unfair * 2 < waits, "{unfair} of {waits} waits were not for all others once: {turns:?}");
-    if std::env::var_os("SHOW").is_some() && me == 0 { println!("STAT {unfair} of {waits}"); }
     barrier(world);
 }
