@@ -7,14 +7,42 @@ use super::model::Look;
 use super::number::{Deed, Kind};
 use super::program::{Form, Meeting, Op, Phase, Place};
 use super::rank::{Finding, Outcome, Runner, compare, differ, said, wait};
-use super::words::{Sight, Use, What, WordDeed, check_counter, check_token};
+use super::words::{Sight, Use, What, Word, WordDeed, check_counter, check_token};
 
 /// Writers of a wrong byte that a message names.
 const WRITERS_SHOWN: usize = 12;
 /// Bytes of another rank's part that are looked at after a phase.
 const REMOTE_BYTES: usize = 48 << 10;
 
+/// What gives no old value.
+fn write_word<T: WindowWord>(window: &Window<T>, word: &Word, (deed, form): (WordDeed, Form)) -> Outcome {
+    let (rank, index) = (word.place.rank, word.index());
+    let value = |value: u64| T::from_bits(word.cut(value));
+    let (update, operand) = match deed {
+        WordDeed::AccumulateSum(amount) => (Update::Sum, amount),
+        WordDeed::AccumulateBits(Deed::And, bits) => (Update::And, bits),
+        WordDeed::AccumulateBits(Deed::Or, bits) => (Update::Or, bits),
+        WordDeed::AccumulateBits(_, bits) => (Update::Xor, bits),
+        WordDeed::Set(new) if form == Form::Blocking => return window.set(rank, index, value(new)).map_err(said),
+        WordDeed::Set(new) => return window.start_set(rank, index, value(new)).map(drop).map_err(said),
+        WordDeed::Put(new) if form == Form::Blocking => return window.put_one(rank, index, value(new)).map_err(said),
+        WordDeed::Put(new) => return window.start_put(rank, index, vec![value(new)]).map(drop).map_err(said),
+        WordDeed::SignalSet(new) => {
+            return window.put_signal_set(rank, 0, &[], (&window.cast(), index), new).map_err(said);
+        }
+        WordDeed::SignalAdd(amount) => {
+            return window.put_signal_add(rank, 0, &[], (&window.cast(), index), amount).map_err(said);
+        }
+        _ => unreachable!("these deeds give an old value"),
+    };
+    if form == Form::Blocking {
+        return window.accumulate(rank, index, update, &[value(operand)]).map_err(said);
+    }
+    window.start_accumulate(rank, index, update, vec![value(operand)]).map(drop).map_err(said)
+}
+
 impl Runner {
+    /// Does to a word what the operation says, and notes what was seen.
     pub fn touch_word<T: WindowWord>(
         &mut self,
         phase: &Phase,
@@ -24,92 +52,80 @@ impl Runner {
     ) -> Outcome {
         let word = &phase.words[number];
         let (window, rank, index) = (self.window::<T>(word.place), word.place.rank, word.index());
-        let value = |value: u64| T::from_bits(word.cut(value));
-        let handle = match (deed, form) {
-            (WordDeed::FetchAdd(amount), Form::Blocking) => {
-                let old = window.fetch_add(rank, index, value(amount)).map_err(said)?;
-                return self.saw(phase, number, (2 * op.number, What::Changed), (old.to_bits(), amount));
-            }
-            (WordDeed::Swap(new), Form::Blocking) => {
-                let old = window.swap(rank, index, value(new)).map_err(said)?;
-                return self.saw(phase, number, (2 * op.number, What::Changed), (old.to_bits(), word.cut(new)));
-            }
-            (WordDeed::Bits(deed, bits), Form::Blocking) => {
-                let old = match deed {
-                    Deed::And => window.fetch_and(rank, index, value(bits)),
-                    Deed::Or => window.fetch_or(rank, index, value(bits)),
-                    _ => window.fetch_xor(rank, index, value(bits)),
-                };
-                let old = old.map_err(said)?.to_bits();
-                return self.saw(phase, number, (2 * op.number, What::Changed), (old, bits));
-            }
-            (WordDeed::Fetch, Form::Blocking) => {
-                let old = window.fetch(rank, index).map_err(said)?.to_bits();
-                return self.saw(phase, number, (2 * op.number, What::Seen), (old, 0));
-            }
-            (WordDeed::Get, _) => {
+        match deed {
+            WordDeed::LockedAdd => self.add_under_lock(&window, phase, number, op),
+            WordDeed::Get => {
                 let old = window.get_one(rank, index).map_err(said)?.to_bits();
-                return self.saw(phase, number, (2 * op.number, What::Seen), (old, 0));
+                self.saw(phase, number, (2 * op.number, What::Seen), (old, 0))
             }
-            (WordDeed::CompareSwap(new), _) => {
+            WordDeed::CompareSwap(new) => {
                 let seen = window.fetch(rank, index).map_err(said)?;
                 self.saw(phase, number, (2 * op.number, What::Seen), (seen.to_bits(), 0))?;
-                let old = window.compare_swap(rank, index, seen, value(new)).map_err(said)?;
+                let new = word.cut(new);
+                let old = window.compare_swap(rank, index, seen, T::from_bits(new)).map_err(said)?;
                 let what = if old == seen { What::Changed } else { What::Seen };
-                return self.saw(phase, number, (2 * op.number + 1, what), (old.to_bits(), word.cut(new)));
+                self.saw(phase, number, (2 * op.number + 1, what), (old.to_bits(), new))
             }
-            (WordDeed::LockedAdd, _) => return self.add_under_lock(&window, phase, number, op),
-            (WordDeed::AccumulateSum(_) | WordDeed::AccumulateBits(..), _) => {
-                let (update, operand) = match deed {
-                    WordDeed::AccumulateBits(Deed::And, bits) => (Update::And, bits),
-                    WordDeed::AccumulateBits(Deed::Or, bits) => (Update::Or, bits),
-                    WordDeed::AccumulateBits(_, bits) => (Update::Xor, bits),
-                    WordDeed::AccumulateSum(amount) => (Update::Sum, amount),
-                    _ => unreachable!("matched above"),
-                };
-                return if form == Form::Blocking {
-                    window.accumulate(rank, index, update, &[value(operand)]).map_err(said)
-                } else {
-                    window.start_accumulate(rank, index, update, vec![value(operand)]).map(drop).map_err(said)
-                };
+            WordDeed::FetchAdd(_) | WordDeed::Swap(_) | WordDeed::Fetch | WordDeed::Bits(..) => {
+                self.exchange_word(&window, phase, number, (deed, form), op)
             }
-            (WordDeed::Set(new) | WordDeed::Put(new) | WordDeed::SignalSet(new), _) => {
+            WordDeed::Set(new) | WordDeed::Put(new) | WordDeed::SignalSet(new) => {
                 self.saw(phase, number, (2 * op.number, What::Written), (0, word.cut(new)))?;
-                let words = window.cast::<u64>();
-                return match (deed, form) {
-                    (WordDeed::Set(_), Form::Blocking) => window.set(rank, index, value(new)).map_err(said),
-                    (WordDeed::Set(_), _) => window.start_set(rank, index, value(new)).map(drop).map_err(said),
-                    (WordDeed::Put(_), Form::Blocking) => window.put_one(rank, index, value(new)).map_err(said),
-                    (WordDeed::Put(_), _) => window.start_put(rank, index, vec![value(new)]).map(drop).map_err(said),
-                    _ => window.put_signal_set(rank, 0, &[], (&words, index), new).map_err(said),
-                };
+                write_word(&window, word, (deed, form))
             }
-            (WordDeed::SignalAdd(amount), _) => {
-                let words = window.cast::<u64>();
-                return window.put_signal_add(rank, 0, &[], (&words, index), amount).map_err(said);
+            WordDeed::AccumulateSum(_) | WordDeed::AccumulateBits(..) | WordDeed::SignalAdd(_) => {
+                write_word(&window, word, (deed, form))
             }
-            (WordDeed::FetchAdd(amount), _) => window.start_fetch_add(rank, index, value(amount)),
-            (WordDeed::Swap(new), _) => window.start_swap(rank, index, value(new)),
-            (WordDeed::Fetch, _) => window.start_fetch(rank, index),
-            (WordDeed::Bits(Deed::And, bits), _) => window.start_fetch_and(rank, index, value(bits)),
-            (WordDeed::Bits(Deed::Or, bits), _) => window.start_fetch_or(rank, index, value(bits)),
-            (WordDeed::Bits(_, bits), _) => window.start_fetch_xor(rank, index, value(bits)),
+        }
+    }
+
+    /// What gives an old value.
+    fn exchange_word<T: WindowWord>(
+        &mut self,
+        window: &Window<T>,
+        phase: &Phase,
+        number: usize,
+        (deed, form): (WordDeed, Form),
+        op: &Op,
+    ) -> Outcome {
+        let word = &phase.words[number];
+        let (rank, index) = (word.place.rank, word.index());
+        let (what, operand) = match deed {
+            WordDeed::FetchAdd(operand) | WordDeed::Swap(operand) | WordDeed::Bits(_, operand) => {
+                (What::Changed, word.cut(operand))
+            }
+            _ => (What::Seen, 0),
+        };
+        let value = T::from_bits(operand);
+        if form == Form::Blocking {
+            let old = match deed {
+                WordDeed::FetchAdd(_) => window.fetch_add(rank, index, value),
+                WordDeed::Swap(_) => window.swap(rank, index, value),
+                WordDeed::Bits(Deed::And, _) => window.fetch_and(rank, index, value),
+                WordDeed::Bits(Deed::Or, _) => window.fetch_or(rank, index, value),
+                WordDeed::Bits(..) => window.fetch_xor(rank, index, value),
+                _ => window.fetch(rank, index),
+            };
+            let old = old.map_err(said)?.to_bits();
+            return self.saw(phase, number, (2 * op.number, what), (old, operand));
+        }
+        let handle = match deed {
+            WordDeed::FetchAdd(_) => window.start_fetch_add(rank, index, value),
+            WordDeed::Swap(_) => window.start_swap(rank, index, value),
+            WordDeed::Bits(Deed::And, _) => window.start_fetch_and(rank, index, value),
+            WordDeed::Bits(Deed::Or, _) => window.start_fetch_or(rank, index, value),
+            WordDeed::Bits(..) => window.start_fetch_xor(rank, index, value),
+            _ => window.start_fetch(rank, index),
         };
         let handle = handle.map_err(said)?;
-        let (what, new) = match deed {
-            WordDeed::Fetch => (What::Seen, 0),
-            WordDeed::FetchAdd(amount) => (What::Changed, amount),
-            WordDeed::Swap(new) => (What::Changed, word.cut(new)),
-            _ => (What::Changed, 0),
-        };
         if form == Form::Dropped {
             // Nobody will know what it replaced.
             return match deed {
-                WordDeed::Swap(_) => self.saw(phase, number, (2 * op.number, What::Written), (0, new)),
+                WordDeed::Swap(_) => self.saw(phase, number, (2 * op.number, What::Written), (0, operand)),
                 _ => Ok(()),
             };
         }
-        let finding = self.finding(phase, number, (2 * op.number, what), new);
+        let finding = self.finding(phase, number, (2 * op.number, what), operand);
         self.pending.push(Box::new(move |patience| {
             let old = wait(handle, patience)?.to_bits();
             Ok(Some(finding(old)))
