@@ -1,6 +1,6 @@
 //! A small thread that drives transfers in progress while the application computes.
 //!
-//! It is started by the first nonblocking operation to another node, sleeps when nothing is in progress, and steps
+//! It is started when a call leaves something unsent or unanswered, sleeps when nothing is in progress, and steps
 //! aside while a thread of the application waits in a call, because that thread drives.
 
 use std::sync::{Arc, OnceLock, Weak};

@@ -14,7 +14,8 @@
 //! - [`wire`]: the frames. Every decode checks every field before anybody acts on it.
 //! - [`initiator`], [`responder`]: the two ends of a conversation.
 //! - [`handshake`]: how both ends prove that they know the job's secret before the first frame.
-//! - [`mutex`], [`credit`]: the small machines that the server and the endpoints are built from.
+//! - [`mutex`]: the queue of a mutex, as the server keeps it. [`credit`]: for a network without flow control of its own;
+//!   nothing uses it yet.
 #![forbid(unsafe_code)]
 
 pub mod credit;

@@ -113,18 +113,6 @@ pub enum ConfigError {
         /// What would be accepted.
         accepted: String,
     },
-    /// Two values do not fit together.
-    #[error("{smaller} ({smaller_bytes} bytes) must not exceed {larger} ({larger_bytes} bytes)")]
-    Contradiction {
-        /// The variable that has to be smaller.
-        smaller: &'static str,
-        /// Its value.
-        smaller_bytes: u64,
-        /// The variable that has to be at least as large.
-        larger: &'static str,
-        /// Its value.
-        larger_bytes: u64,
-    },
 }
 
 /// One row of the table.
@@ -149,8 +137,10 @@ enum Slot {
 
 // The order is the order of `longarm info`.
 const INTERFACE: usize = 0;
-const EAGER: usize = 3;
-const SEND_RING: usize = 4;
+/// Largest and smallest values that fit together: a ring takes at least two eager payloads.
+const EAGER_BYTES_MAX: u64 = 16 * KIB;
+const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
+const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
 const SPIN: usize = 4;
 const NONTEMPORAL: usize = 5;
 
@@ -177,13 +167,18 @@ const VARIABLES: [Variable; 12] = [
         name: "LONGARM_EAGER_BYTES",
         unit: "bytes",
         meaning: "payloads up to this size are copied behind their header, larger ones are sent from where they are",
-        slot: Slot::Bytes { field: |config| &mut config.eager_bytes, min: 64, max: 16 * KIB, zero: None },
+        slot: Slot::Bytes { field: |config| &mut config.eager_bytes, min: 64, max: EAGER_BYTES_MAX, zero: None },
     },
     Variable {
         name: "LONGARM_SEND_RING_BYTES",
         unit: "bytes",
         meaning: "bound on what one connection copies and has not sent yet",
-        slot: Slot::Bytes { field: |config| &mut config.send_ring_bytes, min: 64 * KIB, max: GIB, zero: None },
+        slot: Slot::Bytes {
+            field: |config| &mut config.send_ring_bytes,
+            min: SEND_RING_BYTES_MIN,
+            max: GIB,
+            zero: None,
+        },
     },
     Variable {
         name: "LONGARM_SPIN_US",
@@ -303,7 +298,6 @@ impl Config {
             }
             config.take(name, &value)?;
         }
-        config.check()?;
         config.warnings.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(config)
     }
@@ -357,19 +351,6 @@ impl Config {
             accepted: variable.slot.accepted(),
         })?;
         self.origins[index] = Origin::Environment;
-        Ok(())
-    }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        // A request has to fit the ring that keeps it.
-        if self.eager_bytes * 2 > self.send_ring_bytes {
-            return Err(ConfigError::Contradiction {
-                smaller: VARIABLES[EAGER].name,
-                smaller_bytes: self.eager_bytes,
-                larger: VARIABLES[SEND_RING].name,
-                larger_bytes: self.send_ring_bytes,
-            });
-        }
         Ok(())
     }
 }

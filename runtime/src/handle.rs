@@ -102,7 +102,10 @@ pub fn wait_some<R>(handles: &[Handle<R>]) -> Vec<usize> {
     complete.map(|(place, _)| place).collect()
 }
 
-/// Waits until all operations are complete and gives what they bring, or the first error. `ARMCI_WaitAll`.
+/// Waits until all operations are complete and gives what they bring. `ARMCI_WaitAll`.
+///
+/// # Errors
+/// The first in the order of the handles; the others are waited for all the same.
 pub fn wait_all<R>(handles: impl IntoIterator<Item = Handle<R>>) -> Result<Vec<R>, TransferError> {
     let outcomes: Vec<Result<R, TransferError>> = handles.into_iter().map(Handle::wait).collect();
     outcomes.into_iter().collect()

@@ -310,7 +310,8 @@ impl Engine {
         if self.unannounced {
             progress |= self.accept(now_ms);
             let waiting: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
-            progress = waiting.into_iter().fold(progress, |progress, number| self.turn_doorman(number, now_ms) | progress);
+            progress =
+                waiting.into_iter().fold(progress, |progress, number| self.turn_doorman(number, now_ms) | progress);
         }
         progress
     }

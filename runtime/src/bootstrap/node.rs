@@ -196,7 +196,9 @@ impl Dial for Dialer {
                     std::thread::sleep(pause);
                     pause = (2 * pause).min(REDIAL_PAUSE_MAX);
                 }
-                dialed => return dialed.map_err(|error| unreachable(format!("{} at {address}: {error}", netmod.name()))),
+                dialed => {
+                    return dialed.map_err(|error| unreachable(format!("{} at {address}: {error}", netmod.name())));
+                }
             }
         }
     }
