@@ -196,19 +196,19 @@ fn contradictions_on_the_command_line_and_wrong_variables_have_status_2() {
     assert!(stderr.contains("contradict"), "{stderr}");
     assert_eq!(end(longarm("run -n 2 --nodes 3 true")).0, 2);
     let mut command = longarm("run -n 2 true");
-    command.env("LONGARM_CHUNK_BYTES", "many");
+    command.env("LONGARM_SEND_RING_BYTES", "many");
     let (status, _, stderr) = end(command);
     assert_eq!(status, 2);
-    assert!(stderr.contains("LONGARM_CHUNK_BYTES") && stderr.contains("\"many\""), "{stderr}");
+    assert!(stderr.contains("LONGARM_SEND_RING_BYTES") && stderr.contains("\"many\""), "{stderr}");
 }
 
 #[test]
 fn a_misspelt_variable_is_a_warning_that_names_the_right_one() {
     let mut command = longarm("run -n 2 true");
-    command.env("LONGARM_CHUNK_BYTE", "1m");
+    command.env("LONGARM_SEND_RING_BYTE", "1m");
     let (status, _, stderr) = end(command);
     assert_eq!(status, 0);
-    assert!(stderr.contains("did you mean LONGARM_CHUNK_BYTES?"), "{stderr}");
+    assert!(stderr.contains("did you mean LONGARM_SEND_RING_BYTES?"), "{stderr}");
 }
 
 #[test]
