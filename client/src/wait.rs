@@ -93,13 +93,16 @@ impl Sleepers {
         fence(Ordering::SeqCst);
     }
 
-    fn leave(&self, waker: &Arc<Waker>) {
+    /// `rung`: the waker may have been rung. One that is rung after all shortens the next sleep, no more.
+    fn leave(&self, waker: &Arc<Waker>, rung: bool) {
         self.count.fetch_sub(1, Ordering::SeqCst);
         let mut wakers = self.wakers.lock();
         if let Some(at) = wakers.iter().position(|other| Arc::ptr_eq(other, waker)) {
             wakers.swap_remove(at);
         }
-        waker.clear();
+        if rung {
+            waker.clear();
+        }
     }
 }
 
@@ -288,6 +291,7 @@ impl Client {
         };
         self.sleepers.enter(&waker);
         let result = check();
+        let mut rung = true;
         if result.is_none() {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
             let mut all = true;
@@ -305,11 +309,12 @@ impl Client {
                 let nap = (self.layout.rank_count() > 1).then(|| pace.nap());
                 let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
                 let _ = rustix::event::poll(&mut events, nap.as_ref());
+                rung = !events[0].revents().is_empty();
             } else {
                 std::thread::yield_now();
             }
         }
-        self.sleepers.leave(&waker);
+        self.sleepers.leave(&waker, rung);
         result
     }
 
