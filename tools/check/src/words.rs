@@ -6,7 +6,10 @@ use crate::source::find_word;
 /// Words, and what is said to whoever writes one.
 const WORDS: [(&[&str], &str); 4] = [
     (&["TODO", "FIXME", "XXX", "HACK"], "leave nothing for later without an issue"),
-    (&["/home/", "/root/", "/Users/", "/work/"], "a path of one machine means nothing on another"),
+    (
+        &["/home/", concat!("/ro", "ot/"), "/Users/", concat!("/wo", "rk/")],
+        "a path of one machine means nothing on another",
+    ),
     (&["PE", "PEs"], "a process of the world is a rank"),
     (
         &["blazing", "blazingly", "lightning-fast", "seamless", "seamlessly", "cutting-edge", "state-of-the-art"],
