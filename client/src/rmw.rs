@@ -30,30 +30,12 @@ impl Client {
 
     /// The way through every check.
     fn rmw_long(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
-        let word_bytes = rmw.width.bytes() as u64;
-        let run = Run { offset, bytes: word_bytes };
-        window.check(Operation::Rmw, rank, offset, window.end_of(Operation::Rmw, rank, run)?)?;
-        if !offset.is_multiple_of(word_bytes) {
-            return Err(RmwError::Misaligned { rank, window: window.identity().window, offset, word_bytes });
-        }
-        let old = match self.route(window, Operation::Rmw, rank)? {
-            Route::Direct(part) => {
-                let old = part.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
-                self.segment.window_bell(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
-                old
-            }
-            Route::Served(endpoint) => {
-                let completion = Arc::new(Completion::new());
-                let request = Request::Rmw { target: window.target(rank), offset, rmw };
-                let token = Token::Part(Arc::clone(&completion));
-                self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, true)?;
-                self.wait_complete(endpoint, &completion);
-                self.failure(&completion, Operation::Rmw, rank)?;
-                completion.value()
-            }
-        };
-        self.count(rank, CounterKind::Rmw, word_bytes);
-        Ok(old)
+        let completion = Arc::new(Completion::new());
+        self.begin_rmw(window, rank, offset, rmw, &completion)?;
+        completion.part_done();
+        self.wait_toward(rank, &completion);
+        self.failure(&completion, Operation::Rmw, rank)?;
+        Ok(completion.value())
     }
 
     /// Starts a read-modify-write whose old value comes with the completion.
@@ -65,36 +47,44 @@ impl Client {
         rmw: Rmw,
         completion: &Arc<Completion>,
     ) -> Result<(), RmwError> {
+        if self.begin_rmw(window, rank, offset, rmw, completion)? {
+            self.hand_to_helper();
+        }
+        Ok(())
+    }
+
+    /// Does a direct one, or queues a served one: true. Its value is one part of the completion.
+    fn begin_rmw(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        rmw: Rmw,
+        completion: &Arc<Completion>,
+    ) -> Result<bool, RmwError> {
         let word_bytes = rmw.width.bytes() as u64;
         let run = Run { offset, bytes: word_bytes };
         window.check(Operation::Rmw, rank, offset, window.end_of(Operation::Rmw, rank, run)?)?;
         if !offset.is_multiple_of(word_bytes) {
             return Err(RmwError::Misaligned { rank, window: window.identity().window, offset, word_bytes });
         }
-        completion.add_part();
-        let node = self.layout.node_of(rank);
-        if self.same_node(rank) {
-            match self.rmw(window, rank, offset, rmw) {
-                Ok(old) => completion.part_done_with(old),
-                Err(error) => {
-                    completion.part_done();
-                    return Err(error);
-                }
+        let served = match self.route(window, Operation::Rmw, rank)? {
+            Route::Direct(part) => {
+                let old = part.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
+                self.segment.window_bell(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+                completion.add_part();
+                completion.part_done_with(old);
+                false
             }
-            return Ok(());
-        }
-        let endpoint = match self.endpoint(Operation::Rmw, node) {
-            Ok(endpoint) => endpoint,
-            Err(lost) => {
-                completion.part_done();
-                return Err(lost.into());
+            Route::Served(endpoint) => {
+                completion.add_part();
+                let request = Request::Rmw { target: window.target(rank), offset, rmw };
+                let token = Token::Part(Arc::clone(completion));
+                self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, true)?;
+                true
             }
         };
-        let request = Request::Rmw { target: window.target(rank), offset, rmw };
-        let token = Token::Part(Arc::clone(completion));
-        self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, true)?;
-        self.hand_to_helper();
         self.count(rank, CounterKind::Rmw, word_bytes);
-        Ok(())
+        Ok(served)
     }
 }

@@ -70,22 +70,22 @@ impl World {
 impl<'env> Scope<'env> {
     /// [`Window::put`].
     pub fn put<T: Element>(&self, window: &Window<T>, rank: u32, index: usize, source: &'env [T]) {
-        self.start_put(window, rank, Ok(window.shapes_of_run(index, source.len())), source);
+        self.start_put(window, rank, Ok(Window::<T>::run_shapes(index, source.len())), source);
     }
 
     /// [`Window::put_strided`].
     pub fn put_strided<T: Element>(&self, window: &Window<T>, rank: u32, to: &Patch, source: &'env [T], from: &Patch) {
-        self.start_put(window, rank, Window::<T>::shapes_of_put(rank, to, from), source);
+        self.start_put(window, rank, Window::<T>::patch_shapes(Operation::Put, rank, to, from), source);
     }
 
     /// [`Window::put_vector`].
     pub fn put_vector<T: Element>(&self, window: &Window<T>, rank: u32, segments: &[Segment], source: &'env [T]) {
-        self.start_put(window, rank, Ok(Window::<T>::shapes_of_segments(segments)), source);
+        self.start_put(window, rank, Ok(Window::<T>::segment_shapes(segments)), source);
     }
 
     /// [`Window::get`].
     pub fn get<T: Element>(&self, window: &Window<T>, rank: u32, index: usize, target: &'env mut [T]) {
-        self.start_get(window, rank, Ok(window.shapes_of_run(index, target.len())), target);
+        self.start_get(window, rank, Ok(Window::<T>::run_shapes(index, target.len())), target);
     }
 
     /// [`Window::get_strided`].
@@ -97,12 +97,12 @@ impl<'env> Scope<'env> {
         target: &'env mut [T],
         to: &Patch,
     ) {
-        self.start_get(window, rank, Window::<T>::shapes_of_get(rank, from, to), target);
+        self.start_get(window, rank, Window::<T>::patch_shapes(Operation::Get, rank, from, to), target);
     }
 
     /// [`Window::get_vector`].
     pub fn get_vector<T: Element>(&self, window: &Window<T>, rank: u32, segments: &[Segment], target: &'env mut [T]) {
-        self.start_get(window, rank, Ok(Window::<T>::shapes_of_segments(segments)), target);
+        self.start_get(window, rank, Ok(Window::<T>::segment_shapes(segments)), target);
     }
 
     /// [`Window::accumulate`].
@@ -114,7 +114,7 @@ impl<'env> Scope<'env> {
         update: Update<T>,
         source: &'env [T],
     ) {
-        self.start_accumulate(window, rank, Ok(window.shapes_of_run(index, source.len())), update, source);
+        self.start_accumulate(window, rank, Ok(Window::<T>::run_shapes(index, source.len())), update, source);
     }
 
     /// [`Window::accumulate_strided`].
@@ -125,7 +125,13 @@ impl<'env> Scope<'env> {
         update: Update<T>,
         (source, from): (&'env [T], &Patch),
     ) {
-        self.start_accumulate(window, rank, Window::<T>::shapes_of_accumulate(rank, to, from), update, source);
+        self.start_accumulate(
+            window,
+            rank,
+            Window::<T>::patch_shapes(Operation::Accumulate, rank, to, from),
+            update,
+            source,
+        );
     }
 
     /// [`Window::accumulate_vector`].
@@ -137,7 +143,7 @@ impl<'env> Scope<'env> {
         update: Update<T>,
         source: &'env [T],
     ) {
-        self.start_accumulate(window, rank, Ok(Window::<T>::shapes_of_segments(segments)), update, source);
+        self.start_accumulate(window, rank, Ok(Window::<T>::segment_shapes(segments)), update, source);
     }
 
     fn start_put<T: Element>(

@@ -87,38 +87,23 @@ impl<T: Element> Window<T> {
         (index as u64).saturating_mul(size_of::<T>() as u64)
     }
 
-    fn run_shapes(index: usize, count: usize) -> Shapes {
+    pub(crate) fn run_shapes(index: usize, count: usize) -> Shapes {
         Shapes::contiguous(Run { offset: Self::offset(index), bytes: (count * size_of::<T>()) as u64 })
     }
 
-    fn patch_shapes(operation: Operation, rank: u32, target: &Patch, origin: &Patch) -> Result<Shapes, TransferError> {
+    pub(crate) fn patch_shapes(
+        operation: Operation,
+        rank: u32,
+        target: &Patch,
+        origin: &Patch,
+    ) -> Result<Shapes, TransferError> {
         let bad = |reason| TransferError::BadShape { operation, rank: Rank(rank), reason };
         let target = target.shape(size_of::<T>()).map_err(bad)?;
         let origin = origin.shape(size_of::<T>()).map_err(bad)?;
         Ok(Shapes { target, origin })
     }
 
-    pub(crate) fn shapes_of_run(&self, index: usize, count: usize) -> Shapes {
-        Self::run_shapes(index, count)
-    }
-
-    pub(crate) fn shapes_of_put(rank: u32, to: &Patch, from: &Patch) -> Result<Shapes, TransferError> {
-        Self::patch_shapes(Operation::Put, rank, to, from)
-    }
-
-    pub(crate) fn shapes_of_get(rank: u32, from: &Patch, to: &Patch) -> Result<Shapes, TransferError> {
-        Self::patch_shapes(Operation::Get, rank, from, to)
-    }
-
-    pub(crate) fn shapes_of_accumulate(rank: u32, to: &Patch, from: &Patch) -> Result<Shapes, TransferError> {
-        Self::patch_shapes(Operation::Accumulate, rank, to, from)
-    }
-
-    pub(crate) fn shapes_of_segments(segments: &[Segment]) -> Shapes {
-        Self::segment_shapes(segments)
-    }
-
-    fn segment_shapes(segments: &[Segment]) -> Shapes {
+    pub(crate) fn segment_shapes(segments: &[Segment]) -> Shapes {
         let Shapes { target, origin } = vector_shapes(segments, size_of::<T>());
         // One segment is a run: the shortest way.
         match (target, origin) {
