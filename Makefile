@@ -3,13 +3,18 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench docs install clean
+.PHONY: help setup demo test test-ga lint bench docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 PREFIX ?= /usr/local
 DESTDIR ?=
 DEMO_OUTPUT ?= demo-output
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# Which MPI Global Arrays is built with: mpich or openmpi.
+ifneq ($(origin MPI),command line)
+MPI := mpich
+endif
 
 # rustup puts cargo here, and a shell that is not interactive may not know it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -17,7 +22,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## Show this list
 	@echo "usage: make TARGET"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
 	@echo
 	@echo "install takes PREFIX (now $(PREFIX)) and DESTDIR. Everything is built in $(TARGET_DIR) (CARGO_TARGET_DIR)."
 
@@ -30,6 +35,9 @@ demo: setup ## Run three example programs on real input, on one node and on two
 
 test: setup ## Check format, lints, docs and rules, then run all tests and models
 	@tools/test.sh
+
+test-ga: setup ## Build the real Global Arrays on longarm, and run its tests and ARMCI's own (MPI=mpich or openmpi)
+	tools/ga/test-ga.sh $(MPI)
 
 lint: setup ## Only the checks of `make test` that run no tests
 	@tools/test.sh lint
@@ -47,10 +55,16 @@ docs: setup ## Build the interface's pages, and the book where mdbook is install
 		echo "book: not built, because mdbook is not installed; its pages can be read as they are in docs/src"; \
 	fi
 
-install: setup ## Install the longarm command under PREFIX
-	$(CARGO) build --locked --release -p longarm-launch --bin longarm
-	install -d "$(DESTDIR)$(PREFIX)/bin"
+install: setup ## Install the longarm command, and libarmci with its headers, under PREFIX
+	$(CARGO) build --locked --release -p longarm-launch -p longarm-armci --lib --bin longarm
+	shims/armci/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
+	install -m 644 shims/armci/include/*.h "$(DESTDIR)$(PREFIX)/include"
+	install -m 644 "$(TARGET_DIR)/release/armci/libarmci.a" "$(DESTDIR)$(PREFIX)/lib/libarmci.a"
+	install -m 755 "$(TARGET_DIR)/release/armci/libarmci.so" "$(DESTDIR)$(PREFIX)/lib/libarmci.so"
+	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/armci/armci.pc.in \
+		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/armci.pc"
 
 clean: ## Remove what was built and what the demo wrote
 	$(CARGO) clean

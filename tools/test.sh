@@ -53,12 +53,24 @@ else
 fi
 
 if [ "$only" = all ]; then
-    # The tests start jobs with the longarm command and with the example programs.
-    step build cargo build --locked --workspace --bins --examples
+    # What Global Arrays needs has an MPI in it, with which the tests start jobs too.
+    ga_cache=${LONGARM_TEST_GA_CACHE:-$target/ga}
+    ga_missing=
+    tools/ga/setup.sh mpich || ga_missing="its compilers cannot be installed"
+    # The tests start jobs with the longarm command, with the example programs, and link C programs with the archive.
+    step build cargo build --locked --workspace --lib --bins --examples
     step tests cargo test --locked --workspace --no-fail-fast
     # The model checker runs every order of the steps of what the ranks of a node share.
     step models env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" \
         cargo test --locked -p longarm-shm --release --lib loom
+    if [ -z "$ga_missing" ] && ! tools/ga/fetch.sh "$ga_cache/source"; then
+        ga_missing="its source cannot be fetched"
+    fi
+    if [ -n "$ga_missing" ]; then
+        skip global-arrays "$ga_missing"
+    else
+        step global-arrays tools/ga/test-ga.sh mpich --quick
+    fi
 fi
 
 printf '\n=== %s\n' "summary"

@@ -34,11 +34,31 @@ const fn bar(what: &'static str, ours: Key<'static>, limit: Key<'static>, rule: 
 }
 
 /// All rows, in the order in which they are shown.
-pub(crate) const BARS: [Bar; 13] = [
+pub(crate) const BARS: [Bar; 17] = [
     bar("put 8 B + quiet, same node", key("shm", "put", 8), key("shm", "store", 8), Rule::MicrosecondsMax(0.030)),
     bar("get 8 B, same node", key("shm", "get", 8), key("shm", "get", 8), Rule::MicrosecondsMax(0.030)),
     bar("put 1 MiB, same node", key("shm", "put", MIB), key("shm", "put", MIB), Rule::ShareMin(0.9)),
     bar("get 1 MiB, same node", key("shm", "get", MIB), key("shm", "get", MIB), Rule::ShareMin(0.9)),
+    bar("sum of f64, 64 KiB, same node", key("shm", "acc", 64 << 10), key("shm", "acc", 64 << 10), Rule::ShareMin(1.0)),
+    bar(
+        "put of 1024 rows of 64 B, same node",
+        key("shm", "puts_1024x64", 64 << 10),
+        key("shm", "puts_1024x64", 64 << 10),
+        Rule::ShareMin(0.9),
+    ),
+    bar(
+        "get of 1024 rows of 64 B, same node",
+        key("shm", "gets_1024x64", 64 << 10),
+        key("shm", "gets_1024x64", 64 << 10),
+        Rule::ShareMin(0.9),
+    ),
+    // The limit takes no locks.
+    bar(
+        "sum of 1024 rows of 64 B, same node",
+        key("shm", "accs_1024x64", 64 << 10),
+        key("shm", "accs_1024x64", 64 << 10),
+        Rule::ShareMin(0.5),
+    ),
     bar("fetch-and-add 64-bit, same node", key("shm", "fadd", 8), key("shm", "fadd", 8), Rule::MicrosecondsMax(0.030)),
     bar(
         "get 8 B over TCP, target in a call",

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use longarm_memory::RegionMut;
 use longarm_proto::{Cursor, Rank, Request, Run};
-use longarm_shm::CounterKind;
+use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
 use crate::endpoint::{Payload, Token};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytesMut, lend};
 use crate::route::{Client, Route};
-use crate::shapes::Shapes;
+use crate::shapes::{Shapes, Way};
 use crate::window::ClientWindow;
 
 impl Client {
@@ -43,6 +43,9 @@ impl Client {
         shapes: Shapes,
         target: OriginBytesMut<'_>,
     ) -> Result<(), TransferError> {
+        if window.is_here(rank) {
+            return self.read_here((window, rank), &shapes, target.region());
+        }
         let completion = Arc::new(Completion::new());
         let started = lend(Arc::clone(&completion), |lent| {
             let started = self.start_read((window, rank), shapes, &lent.target(target), true);
@@ -72,16 +75,15 @@ impl Client {
         target: &Lender<'_>,
         blocking: bool,
     ) -> Result<(), TransferError> {
-        let here: RegionMut<'_> = target.region();
-        let bytes = shapes.check(Operation::Get, window, rank, here.len() as u64)?;
+        if window.is_here(rank) {
+            return self.read_here((window, rank), &shapes, target.region());
+        }
+        let bytes = shapes.check(Operation::Get, window, rank, target.region().len() as u64)?;
         if bytes == 0 {
             return Ok(self.alive(Operation::Get, rank)?);
         }
         match self.route(window, Operation::Get, rank)? {
-            Route::Direct(part) => shapes.pairs(|local, remote| {
-                let source = part.region(remote.offset, remote.bytes).expect("checked before");
-                here.slice(local.offset as usize, local.bytes as usize).copy_from(source);
-            }),
+            Route::Direct(part) => read_direct(&part, &shapes, target.region()),
             Route::Served(endpoint) => {
                 for shapes in shapes.frames() {
                     let request = Request::Get { target: window.target(rank), shape: shapes.target };
@@ -95,5 +97,37 @@ impl Client {
         }
         self.count(rank, CounterKind::Get, bytes);
         Ok(())
+    }
+
+    /// A read of a part that this node has: it needs no completion.
+    fn read_here(
+        &self,
+        (window, rank): (&ClientWindow, Rank),
+        shapes: &Shapes,
+        target: RegionMut<'_>,
+    ) -> Result<(), TransferError> {
+        let bytes = shapes.check(Operation::Get, window, rank, target.len() as u64)?;
+        if bytes == 0 {
+            return Ok(self.alive(Operation::Get, rank)?);
+        }
+        let Route::Direct(part) = self.route(window, Operation::Get, rank)? else {
+            unreachable!("a part of this node is mapped, or that is an error")
+        };
+        read_direct(&part, shapes, target);
+        self.count(rank, CounterKind::Get, bytes);
+        Ok(())
+    }
+}
+
+fn read_direct(part: &Window<'_>, shapes: &Shapes, target: RegionMut<'_>) {
+    let copy = |here: Run, there: Run| {
+        let source = part.region(there.offset, there.bytes).expect("checked before");
+        target.slice(here.offset as usize, here.bytes as usize).copy_from(source);
+    };
+    match shapes.way() {
+        Way::Run { here, there } => copy(here, there),
+        // A grid leads from the origin to the target, as most transfers do.
+        Way::Grid(grid) => grid.reversed().copy(target, part.whole().as_region()),
+        Way::Runs => shapes.pairs(copy),
     }
 }

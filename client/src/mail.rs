@@ -135,6 +135,8 @@ impl Client {
         if to == self.layout.me() {
             let letter = Letter { total_bytes, body: body.to_vec() };
             self.mail.inbox.lock().letters.entry((slot, to)).or_default().push_back(letter);
+            // Another thread of this rank may sleep until it comes.
+            self.my_bell().ring();
             return Ok(());
         }
         let mut head = Vec::with_capacity(HEAD_BYTES_MAX);
@@ -167,6 +169,29 @@ impl Client {
             }
             drop(inbox);
             group().map(Err)
+        })
+    }
+
+    /// Waits for a message with this slot from anybody, and says from whom it came. A death in `group` ends the wait.
+    pub fn receive_letter_from_any(
+        self: &Arc<Self>,
+        slot: Slot,
+        group: &dyn Fn() -> Option<Lost>,
+    ) -> Result<(Rank, Letter), Lost> {
+        self.wait_for(Drive::Memory, || {
+            // Found and taken under one lock: another thread may look for the same.
+            let mut inbox = self.mail.inbox.lock();
+            let sources = inbox.letters.keys().filter(|(other, _)| *other == slot);
+            let taken = sources.map(|(_, source)| *source).min().and_then(|source| {
+                let letters = inbox.letters.get_mut(&(slot, source))?;
+                let letter = letters.pop_front()?;
+                if letters.is_empty() {
+                    inbox.letters.remove(&(slot, source));
+                }
+                Some((source, letter))
+            });
+            drop(inbox);
+            taken.map(Ok).or_else(|| group().map(Err))
         })
     }
 

@@ -176,6 +176,15 @@ pub struct Lender<'l> {
 }
 
 impl<'l> Lender<'l> {
+    /// Memory that somebody outside vouches for: a C program whose contract says how long it stays.
+    ///
+    /// # Safety
+    /// The bytes that the operation touches stay readable for a write, and writable for a read, until the completion
+    /// is complete; for a read no reference to them is used meanwhile. Others of the region need not exist.
+    pub unsafe fn vouched(region: RegionMut<'l>, completion: &'l Arc<Completion>) -> Lender<'l> {
+        Lender { region, completion, owner: None }
+    }
+
     pub(crate) fn region(&self) -> RegionMut<'l> {
         self.region
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_memory::Region;
-use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Signal};
+use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, ShapeError, Signal};
 use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
@@ -11,7 +11,7 @@ use crate::endpoint::{Endpoint, Payload};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
 use crate::route::{Client, Route};
-use crate::shapes::Shapes;
+use crate::shapes::{Shapes, Way};
 use crate::window::ClientWindow;
 
 /// What the target does with the bytes it gets.
@@ -103,7 +103,11 @@ impl Client {
         shapes: Shapes,
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        if shapes.origin.bytes() <= self.eager_bytes as u64 || window.is_here(rank) {
+        Self::check_elements(writing, rank, &shapes)?;
+        if window.is_here(rank) {
+            return self.write_here(writing, (window, rank), &shapes, source.region());
+        }
+        if shapes.origin.bytes() <= self.eager_bytes as u64 {
             self.start_write(writing, (window, rank), shapes, source.region(), None)?;
             self.leave_to_helper(rank);
             return Ok(());
@@ -131,6 +135,18 @@ impl Client {
         }
     }
 
+    /// An accumulate is about whole elements on both sides.
+    fn check_elements(writing: Writing, rank: Rank, shapes: &Shapes) -> Result<(), TransferError> {
+        let Writing::Accumulate(kernel, _) = writing else { return Ok(()) };
+        let element_bytes = kernel.element().bytes();
+        let broken =
+            [&shapes.target, &shapes.origin].into_iter().find_map(|shape| shape.broken_run_bytes(element_bytes));
+        broken.map_or(Ok(()), |run_bytes| {
+            let reason = ShapeError::PartOfAnElement { run_bytes, element_bytes: element_bytes as u64 };
+            Err(TransferError::BadShape { operation: writing.operation(), rank, reason })
+        })
+    }
+
     /// Starts a write of any kind. A direct one is finished on return. Of a served one the bytes are copied, if
     /// they are few or there is no lender, or else queued under the lender's completion.
     pub(crate) fn start_write(
@@ -141,13 +157,16 @@ impl Client {
         source: Region<'_>,
         lender: Option<&Lender<'_>>,
     ) -> Result<(), TransferError> {
+        if window.is_here(rank) {
+            return self.write_here(writing, (window, rank), &shapes, source);
+        }
         let operation = writing.operation();
         let bytes = shapes.check(operation, window, rank, source.len() as u64)?;
         if bytes == 0 && !matches!(writing, Writing::Signal(_)) {
             return Ok(self.alive(operation, rank)?);
         }
         match self.route(window, operation, rank)? {
-            Route::Direct(part) => self.write_direct(writing, &part, shapes, source),
+            Route::Direct(part) => self.write_direct(writing, &part, &shapes, source),
             Route::Served(endpoint) => {
                 for shapes in shapes.frames() {
                     let target = window.target(rank);
@@ -171,20 +190,50 @@ impl Client {
         Ok(())
     }
 
-    fn write_direct(&self, writing: Writing, part: &Window<'_>, shapes: Shapes, source: Region<'_>) {
-        shapes.pairs(|here, there| {
-            let source = source.slice(here.offset as usize, here.bytes as usize);
-            match writing {
-                Writing::Put | Writing::Signal(_) => {
-                    part.region_mut(there.offset, there.bytes).expect("checked before").copy_from(source);
-                }
-                Writing::Accumulate(kernel, scale) => {
-                    let me = self.layout.me();
-                    part.accumulate(there.offset, kernel, scale, source, &self.segment.stripes(), me)
-                        .expect("checked before");
+    /// A write to a part that this node has. The shapes are lent: they are large, and nothing keeps them.
+    fn write_here(
+        &self,
+        writing: Writing,
+        (window, rank): (&ClientWindow, Rank),
+        shapes: &Shapes,
+        source: Region<'_>,
+    ) -> Result<(), TransferError> {
+        Self::check_elements(writing, rank, shapes)?;
+        let operation = writing.operation();
+        let bytes = shapes.check(operation, window, rank, source.len() as u64)?;
+        if bytes == 0 && !matches!(writing, Writing::Signal(_)) {
+            return Ok(self.alive(operation, rank)?);
+        }
+        let Route::Direct(part) = self.route(window, operation, rank)? else {
+            unreachable!("a part of this node is mapped, or that is an error")
+        };
+        self.write_direct(writing, &part, shapes, source);
+        self.count(rank, writing.kind(), bytes);
+        Ok(())
+    }
+
+    fn write_direct(&self, writing: Writing, part: &Window<'_>, shapes: &Shapes, source: Region<'_>) {
+        let taken = |here: Run| source.slice(here.offset as usize, here.bytes as usize);
+        match writing {
+            Writing::Put | Writing::Signal(_) => {
+                let there = |run: Run| part.region_mut(run.offset, run.bytes).expect("checked before");
+                match shapes.way() {
+                    Way::Run { here, there: run } => there(run).copy_from(taken(here)),
+                    Way::Grid(grid) => grid.copy(part.whole(), source),
+                    Way::Runs => shapes.pairs(|here, run| there(run).copy_from(taken(here))),
                 }
             }
-        });
+            Writing::Accumulate(kernel, scale) => {
+                let (stripes, me) = (self.segment.stripes(), self.layout.me());
+                let mut accumulator = part.accumulator((kernel, scale), stripes, me);
+                let mut run = |here, there: Run| accumulator.run(there.offset, taken(here)).expect("checked before");
+                match shapes.way() {
+                    Way::Run { here, there } => run(here, there),
+                    Way::Grid(grid) => accumulator.grid(&grid, source).expect("checked before"),
+                    Way::Runs => shapes.pairs(run),
+                }
+            }
+        }
     }
 
     /// Puts a request behind all others towards its node, waiting for room if there is none.

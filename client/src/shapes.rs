@@ -1,6 +1,7 @@
 //! The two sides of a transfer: which bytes of the origin go to, or come from, which bytes of the target.
 
-use longarm_proto::{Cursor, Rank, Run, SEGMENTS_PER_FRAME_MAX, Shape};
+use longarm_memory::{Grid, Step};
+use longarm_proto::{Cursor, Level, Rank, Run, SEGMENTS_PER_FRAME_MAX, Shape};
 
 use crate::error::{Operation, TransferError};
 use crate::window::ClientWindow;
@@ -12,6 +13,16 @@ pub struct Shapes {
     pub target: Shape,
     /// Relative to the start of the origin's buffer.
     pub origin: Shape,
+}
+
+/// How to go through both sides of a transfer at once, the quickest first.
+pub(crate) enum Way {
+    /// One run on each side.
+    Run { here: Run, there: Run },
+    /// Equal runs at regular distances.
+    Grid(Grid),
+    /// Run by run, see [`Shapes::pairs`].
+    Runs,
 }
 
 impl Shapes {
@@ -64,16 +75,116 @@ impl Shapes {
         whole.into_iter().chain(pieces)
     }
 
-    /// Calls `each` with equally long runs of the origin and the target, in order.
-    pub(crate) fn pairs(self, mut each: impl FnMut(Run, Run)) {
-        let mut origin = Cursor::new(self.origin);
-        let mut target = Cursor::new(self.target);
-        while let (Some(here), Some(there)) = (origin.peek(), target.peek()) {
-            let bytes = here.bytes.min(there.bytes);
-            each(Run { offset: here.offset, bytes }, Run { offset: there.offset, bytes });
-            origin.advance(bytes);
-            target.advance(bytes);
+    /// How to go through both sides at once.
+    pub(crate) fn way(&self) -> Way {
+        if let (Shape::Contiguous(here), Shape::Contiguous(there)) = (&self.origin, &self.target) {
+            return Way::Run { here: *here, there: *there };
         }
+        self.grid().map_or(Way::Runs, Way::Grid)
+    }
+
+    /// The same transfer as one grid from the origin to the target, if it has that form: both sides are regular, and the
+    /// levels of one lie between those of the other.
+    fn grid(&self) -> Option<Grid> {
+        let (mut to, mut from) = (Side::new(&self.target)?, Side::new(&self.origin)?);
+        let run_bytes = to.next.min(from.next);
+        let mut grid = Grid::new(usize::try_from(run_bytes).ok()?, to.offset as usize, from.offset as usize);
+        let mut done = run_bytes;
+        while done < to.bytes {
+            let target_stride = to.stride_at(done)?;
+            let source_stride = from.stride_at(done)?;
+            let until = to.next.min(from.next);
+            if !until.is_multiple_of(done) {
+                return None;
+            }
+            let step = Step { count: usize::try_from(until / done).ok()?, target_stride, source_stride };
+            if !grid.repeat(step) {
+                return None;
+            }
+            done = until;
+        }
+        Some(grid)
+    }
+
+    /// Calls `each` with equally long runs of the origin and the target, in order.
+    pub(crate) fn pairs(&self, mut each: impl FnMut(Run, Run)) {
+        let (mut origin, mut target) = (Runs::new(&self.origin), Runs::new(&self.target));
+        let mut next = (origin.next(), target.next());
+        while let (Some(here), Some(there)) = next {
+            let bytes = here.bytes.min(there.bytes);
+            each(Run { bytes, ..here }, Run { bytes, ..there });
+            let rest = |run: Run| Run { offset: run.offset + bytes, bytes: run.bytes - bytes };
+            next.0 = if here.bytes == bytes { origin.next() } else { Some(rest(here)) };
+            next.1 = if there.bytes == bytes { target.next() } else { Some(rest(there)) };
+        }
+    }
+}
+
+/// The runs of a shape that have bytes, in order. A list is walked where it is.
+#[allow(clippy::large_enum_variant, reason = "it lives on the stack for one walk")]
+enum Runs<'a> {
+    List(std::slice::Iter<'a, Run>),
+    Regular(Cursor),
+}
+
+impl<'a> Runs<'a> {
+    fn new(shape: &'a Shape) -> Runs<'a> {
+        match shape {
+            Shape::Vector(runs) => Runs::List(runs.iter()),
+            regular => Runs::Regular(Cursor::new(regular.clone())),
+        }
+    }
+
+    fn next(&mut self) -> Option<Run> {
+        match self {
+            Runs::List(runs) => runs.find(|run| run.bytes > 0).copied(),
+            Runs::Regular(cursor) => {
+                let run = cursor.peek()?;
+                cursor.advance(run.bytes);
+                Some(run)
+            }
+        }
+    }
+}
+
+/// One side of a transfer, on the way up its levels: where the packed bytes from `done` on lie.
+struct Side<'a> {
+    offset: u64,
+    /// Packed bytes of all levels.
+    bytes: u64,
+    levels: &'a [Level],
+    /// Packed bytes below the level that we are in, and how far apart they are that many bytes later.
+    unit: (u64, i64),
+    /// Packed bytes up to the end of the level that we are in.
+    next: u64,
+}
+
+impl<'a> Side<'a> {
+    /// Inside the first run. `None` for what has no levels or no bytes.
+    fn new(shape: &'a Shape) -> Option<Side<'a>> {
+        let (offset, run_bytes, levels) = match shape {
+            Shape::Contiguous(run) => (run.offset, run.bytes, &[][..]),
+            Shape::Strided(strided) => (strided.offset(), strided.run_bytes(), strided.levels()),
+            Shape::Vector(_) => return None,
+        };
+        let bytes = shape.bytes();
+        (bytes > 0).then_some(Side { offset, bytes, levels, unit: (1, 1), next: run_bytes })
+    }
+
+    /// Bytes from the place of a packed byte to that of the one `done` packed bytes later, where that is the same for all
+    /// up to `next`, which is beyond `done` afterwards.
+    fn stride_at(&mut self, done: u64) -> Option<isize> {
+        while self.next == done {
+            let (level, above) = self.levels.split_first()?;
+            self.unit = (self.next, level.stride);
+            self.next *= level.count;
+            self.levels = above;
+        }
+        let (unit_bytes, stride) = self.unit;
+        if !done.is_multiple_of(unit_bytes) {
+            return None;
+        }
+        isize::try_from(stride.checked_mul(i64::try_from(done / unit_bytes).ok()?)?).ok()
     }
 }
 
@@ -98,3 +209,7 @@ fn take_runs(cursor: &mut Cursor, bytes: u64) -> Vec<Run> {
     }
     runs
 }
+
+#[cfg(test)]
+#[path = "shapes_tests.rs"]
+mod tests;

@@ -154,7 +154,7 @@ impl ClientWindow {
 
     /// The part of a rank of this node, mapped; `None` for ranks of other nodes.
     #[inline]
-    pub(crate) fn part_here(&self, operation: Operation, rank: Rank) -> Result<Option<Window<'_>>, TransferError> {
+    pub fn part_here(&self, operation: Operation, rank: Rank) -> Result<Option<Window<'_>>, TransferError> {
         let index = self.index_here[rank.0 as usize];
         if index == NOT_HERE {
             return Ok(None);

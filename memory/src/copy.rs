@@ -4,7 +4,7 @@
 //!   bytes      how (x86_64)
 //!   1 2 4 8    one load, one store: single-copy atomic when aligned
 //!   ..16       two overlapping loads, then two overlapping stores
-//!   ..128      up to eight 16-byte loads, then the stores
+//!   ..256      up to eight 32-byte loads, then the stores (without AVX: of 16 bytes, up to 128 bytes)
 //!   more       32-byte (16-byte without AVX) loops, forwards or backwards, with an aligned target
 //!   512 KiB..  the string instruction, if the two sides do not overlap
 //!   if asked   the forward loop with stores that pass by the caches, then a store fence
@@ -61,7 +61,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[path = "copy_x86_64.rs"]
-mod machine;
+pub(crate) mod machine;
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[path = "copy_volatile.rs"]

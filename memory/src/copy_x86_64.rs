@@ -4,8 +4,10 @@
 //! so the compiler keeps its own view of memory apart from what happens inside.
 
 use std::arch::asm;
+use std::arch::x86_64::__m256;
 
 use super::nontemporal_bytes_min;
+use crate::vector::{load, store};
 
 /// Two loads of one size from the two ends, then the two stores: right for overlapping sides, as nothing is stored
 /// before all is loaded.
@@ -53,7 +55,7 @@ macro_rules! one_word {
 ///
 /// As for `copy`, and `len <= 16`.
 #[inline(always)]
-pub(super) unsafe fn copy_tiny(dst: *mut u8, src: *const u8, len: usize) {
+pub(crate) unsafe fn copy_tiny(dst: *mut u8, src: *const u8, len: usize) {
     // 8 first: a word of a window is by far the most frequent small copy. A word is stored once: storing it twice
     // could undo what another rank stored in between.
     if len == 8 {
@@ -86,6 +88,9 @@ pub(super) unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
     } else if len <= 64 {
         // SAFETY: the caller's promise, and 32 < len <= 64.
         unsafe { copy_to_64(dst, src, len) }
+    } else if len <= 256 && is_x86_feature_detected!("avx") {
+        // SAFETY: the caller's promise, 64 < len <= 256, and the processor has AVX.
+        unsafe { copy_to_256_avx(dst, src, len) }
     } else if len <= 128 {
         // SAFETY: the caller's promise, and 64 < len <= 128.
         unsafe { copy_to_128(dst, src, len) }
@@ -93,6 +98,75 @@ pub(super) unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: the caller's promise, and len > 128.
         unsafe { copy_bulk(dst, src, len) }
     }
+}
+
+/// # Safety
+///
+/// As for `copy`, and `64 < len <= 256`.
+#[target_feature(enable = "avx")]
+unsafe fn copy_to_256_avx(dst: *mut u8, src: *const u8, len: usize) {
+    if len <= 128 {
+        // SAFETY: the caller's promise, and 64 < len <= 128.
+        unsafe { avx_to_128(dst, src, len) }
+    } else {
+        // SAFETY: the caller's promise, and 128 < len <= 256.
+        unsafe { avx_to_256(dst, src, len) }
+    }
+}
+
+/// # Safety
+///
+/// As for `copy`, and `32 <= len <= 64`.
+#[target_feature(enable = "avx")]
+#[inline]
+pub(crate) unsafe fn avx_to_64(dst: *mut u8, src: *const u8, len: usize) {
+    let (dst_end, src_end) = (dst.wrapping_add(len - 32), src.wrapping_add(len - 32));
+    let first = load!(__m256, ymm_reg, "vmovups", src, 0);
+    let last = load!(__m256, ymm_reg, "vmovups", src_end, 0);
+    store!(ymm_reg, "vmovups", dst, 0, first);
+    store!(ymm_reg, "vmovups", dst_end, 0, last);
+}
+
+/// # Safety
+///
+/// As for `copy`, and `64 <= len <= 128`.
+#[target_feature(enable = "avx")]
+#[inline]
+pub(crate) unsafe fn avx_to_128(dst: *mut u8, src: *const u8, len: usize) {
+    let (dst_end, src_end) = (dst.wrapping_add(len - 64), src.wrapping_add(len - 64));
+    let a = load!(__m256, ymm_reg, "vmovups", src, 0);
+    let b = load!(__m256, ymm_reg, "vmovups", src, 32);
+    let c = load!(__m256, ymm_reg, "vmovups", src_end, 0);
+    let d = load!(__m256, ymm_reg, "vmovups", src_end, 32);
+    store!(ymm_reg, "vmovups", dst, 0, a);
+    store!(ymm_reg, "vmovups", dst, 32, b);
+    store!(ymm_reg, "vmovups", dst_end, 0, c);
+    store!(ymm_reg, "vmovups", dst_end, 32, d);
+}
+
+/// # Safety
+///
+/// As for `copy`, and `128 <= len <= 256`.
+#[target_feature(enable = "avx")]
+#[inline]
+pub(crate) unsafe fn avx_to_256(dst: *mut u8, src: *const u8, len: usize) {
+    let (dst_end, src_end) = (dst.wrapping_add(len - 128), src.wrapping_add(len - 128));
+    let a = load!(__m256, ymm_reg, "vmovups", src, 0);
+    let b = load!(__m256, ymm_reg, "vmovups", src, 32);
+    let c = load!(__m256, ymm_reg, "vmovups", src, 64);
+    let d = load!(__m256, ymm_reg, "vmovups", src, 96);
+    let e = load!(__m256, ymm_reg, "vmovups", src_end, 0);
+    let f = load!(__m256, ymm_reg, "vmovups", src_end, 32);
+    let g = load!(__m256, ymm_reg, "vmovups", src_end, 64);
+    let h = load!(__m256, ymm_reg, "vmovups", src_end, 96);
+    store!(ymm_reg, "vmovups", dst, 0, a);
+    store!(ymm_reg, "vmovups", dst, 32, b);
+    store!(ymm_reg, "vmovups", dst, 64, c);
+    store!(ymm_reg, "vmovups", dst, 96, d);
+    store!(ymm_reg, "vmovups", dst_end, 0, e);
+    store!(ymm_reg, "vmovups", dst_end, 32, f);
+    store!(ymm_reg, "vmovups", dst_end, 64, g);
+    store!(ymm_reg, "vmovups", dst_end, 96, h);
 }
 
 /// From here on the string instruction is fastest between separate ranges: it takes whole cache lines for writing
@@ -106,7 +180,7 @@ const STRING_BYTES_MIN: usize = 512 << 10;
 ///
 /// As for `copy`, and `len > 128`.
 #[inline(never)]
-unsafe fn copy_bulk(dst: *mut u8, src: *const u8, len: usize) {
+pub(crate) unsafe fn copy_bulk(dst: *mut u8, src: *const u8, len: usize) {
     let ahead = dst.addr().wrapping_sub(src.addr());
     let separate = ahead >= len && ahead.wrapping_neg() >= len;
     let string = separate && len >= STRING_BYTES_MIN && len < nontemporal_bytes_min();
@@ -158,7 +232,7 @@ unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
 ///
 /// As for `copy`, and `16 < len <= 32`.
 #[inline(always)]
-unsafe fn copy_to_32(dst: *mut u8, src: *const u8, len: usize) {
+pub(crate) unsafe fn copy_to_32(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: both sides are valid for `len >= 16` bytes, so both ends are inside.
     unsafe {
         asm!(
@@ -177,7 +251,7 @@ unsafe fn copy_to_32(dst: *mut u8, src: *const u8, len: usize) {
 ///
 /// As for `copy`, and `32 < len <= 64`.
 #[inline(always)]
-unsafe fn copy_to_64(dst: *mut u8, src: *const u8, len: usize) {
+pub(crate) unsafe fn copy_to_64(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: both sides are valid for `len >= 32` bytes, so 32 bytes from both ends are inside.
     unsafe {
         asm!(
@@ -200,7 +274,7 @@ unsafe fn copy_to_64(dst: *mut u8, src: *const u8, len: usize) {
 ///
 /// As for `copy`, and `64 < len <= 128`.
 #[inline(always)]
-unsafe fn copy_to_128(dst: *mut u8, src: *const u8, len: usize) {
+pub(crate) unsafe fn copy_to_128(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: both sides are valid for `len >= 64` bytes, so 64 bytes from both ends are inside.
     unsafe {
         asm!(

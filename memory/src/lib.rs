@@ -7,12 +7,19 @@
 //!
 //! It refuses to know what the bytes mean, who else writes them, or when: those are the callers' matters.
 
+pub mod add;
 pub mod copy;
 mod descriptor;
+pub mod grid;
 pub mod io;
 pub mod region;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[path = "vector_x86_64.rs"]
+mod vector;
 
+pub use add::Adder;
 pub use copy::{nontemporal_bytes_min, set_nontemporal_bytes_min};
 pub use descriptor::adopt_descriptor;
+pub use grid::{Grid, Step};
 pub use io::{REGIONS_MAX, receive, send};
 pub use region::{Region, RegionMut};

@@ -210,7 +210,7 @@ fn check_inside(region_bytes: usize, offset: usize, len: usize) {
 }
 
 #[inline]
-fn assert_same_length(target_bytes: usize, source_bytes: usize) {
+pub(crate) fn assert_same_length(target_bytes: usize, source_bytes: usize) {
     if target_bytes != source_bytes {
         different_lengths(target_bytes, source_bytes);
     }

@@ -55,6 +55,8 @@ pub struct Config {
     pub heap_bytes: u64,
     /// The largest window a rank may ask for.
     pub window_bytes_max: u64,
+    /// Into how many nodes the ranks of each machine are cut. 1: they share memory.
+    pub nodes: u64,
     /// What to log, as a filter of the `tracing` crates. `None`: warnings only.
     pub log: Option<String>,
     origins: [Origin; VARIABLES.len()],
@@ -145,7 +147,7 @@ const SPIN: usize = 4;
 const NONTEMPORAL: usize = 5;
 
 /// The table.
-const VARIABLES: [Variable; 12] = [
+const VARIABLES: [Variable; 13] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -228,6 +230,12 @@ const VARIABLES: [Variable; 12] = [
         slot: Slot::Bytes { field: |config| &mut config.window_bytes_max, min: 4 * KIB, max: 64 * TIB, zero: None },
     },
     Variable {
+        name: "LONGARM_NODES",
+        unit: "nodes",
+        meaning: "into how many nodes, which share no memory, the ranks of a machine are cut",
+        slot: Slot::Number { field: |config| &mut config.nodes, min: 1, max: 1 << 20 },
+    },
+    Variable {
         name: "LONGARM_LOG",
         unit: "",
         meaning: "what to log, such as \"debug\" or \"longarm_server=trace\"",
@@ -260,6 +268,7 @@ impl Default for Config {
             handshake_timeout_ms: 2000,
             heap_bytes: GIB,
             window_bytes_max: 1 << 46,
+            nodes: 1,
             log: None,
             origins: [Origin::Default; VARIABLES.len()],
             warnings: Vec::new(),
@@ -310,6 +319,18 @@ impl Config {
         }
         self.spin_us = if ranks_on_machine > processors { 0 } else { SPIN_US };
         self.origins[SPIN] = Origin::Measured;
+    }
+
+    /// Whether a variable was set by hand.
+    pub fn is_set(&self, name: &str) -> bool {
+        let index = VARIABLES.iter().position(|variable| variable.name == name);
+        index.is_some_and(|index| self.origins[index] == Origin::Environment)
+    }
+
+    /// Decides on which address to listen, once it is known where the others are.
+    pub fn settle_interface(&mut self, address: IpAddr) {
+        self.interface = address;
+        self.origins[INTERFACE] = Origin::Measured;
     }
 
     /// Every variable with its value, in a fixed order.

@@ -41,6 +41,23 @@ pub enum InitError {
         /// How it ended.
         how: String,
     },
+    /// The job that longarm was to join could not exchange what the ranks have to know.
+    #[error("the ranks could not tell each other where they are: {reason}")]
+    Exchange {
+        /// What it said.
+        reason: String,
+    },
+    /// The ranks do not all use the same release.
+    #[error("rank {rank} uses another release of longarm; use the same library everywhere")]
+    MixedReleases {
+        /// One that differs from rank 0.
+        rank: u32,
+    },
+    /// The ranks are on several machines, and no address of this one leads to others.
+    #[error(
+        "this machine has no address that others reach by the default way; set LONGARM_INTERFACE to the one to use"
+    )]
+    NoInterface,
     /// The server cannot listen.
     #[error("the server of this node cannot listen (LONGARM_INTERFACE says where): {0}")]
     Listen(longarm_netmod::LinkError),

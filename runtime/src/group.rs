@@ -7,7 +7,7 @@ use longarm_client::{Lost, Operation};
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU64, Ordering};
 
-use crate::collective::{Call, Signature};
+use crate::collective::{Call, Load, Signature};
 use crate::error::CollectiveError;
 use crate::world::{Inner, World};
 
@@ -132,9 +132,19 @@ impl Group {
         signature: Signature,
         body: impl FnOnce(&mut Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
+        self.run_loaded(signature, &mut Load::Empty, body)
+    }
+
+    /// The same with a load that travels with the agreement.
+    pub(crate) fn run_loaded<R>(
+        &self,
+        signature: Signature,
+        load: &mut Load,
+        body: impl FnOnce(&mut Call<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
         let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
         let mut call = Call::new(self, Slot { group: self.shared.id, sequence, step: 0 });
-        call.agree(signature)?;
+        call.agree(signature, load)?;
         body(&mut call)
     }
 

@@ -239,6 +239,20 @@ pub fn processors_allowed() -> Vec<u32> {
     (0..count).collect()
 }
 
+/// What two processes have in common exactly when they can share memory and a loopback: the running system, the
+/// network it shows them, and the user.
+pub fn machine_name() -> String {
+    let boot = read("/proc/sys/kernel/random/boot_id").unwrap_or_else(host_name);
+    let network = fs::read_link("/proc/self/ns/net").map(|link| link.display().to_string()).unwrap_or_default();
+    let user = rustix::process::geteuid().as_raw();
+    format!("{boot} {network} {user}")
+}
+
+/// What the machine calls itself.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// The caches that a processor uses, in ascending order of level. Empty where the kernel does not describe them.
 pub fn caches_of(processor: u32) -> Vec<Cache> {
     let folder = format!("/sys/devices/system/cpu/cpu{processor}");

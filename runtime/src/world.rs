@@ -10,7 +10,7 @@ use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start};
-use crate::bootstrap::{Dialer, Launcher, Node, NodeOptions, tcp};
+use crate::bootstrap::{Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, tcp};
 use crate::config::Config;
 use crate::error::InitError;
 use crate::group::Group;
@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     pub(crate) heap: Mutex<Option<Arc<Heap>>>,
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
-    launcher: Option<Arc<Launcher>>,
+    rendezvous: Option<Arc<dyn Rendezvous>>,
     finalized: AtomicBool,
 }
 
@@ -56,27 +56,52 @@ pub struct World {
 /// # Errors
 /// [`InitError`]: what is wrong with the configuration, the launcher or this node.
 pub fn init() -> Result<World, InitError> {
+    once(|_| match Launcher::find()? {
+        Some((launcher, start)) => Ok((Some(launcher as Arc<dyn Rendezvous>), start)),
+        None => Ok((None, alone()?)),
+    })
+}
+
+/// Makes the ranks of a job that something else has started, an MPI program for instance, into a world with the same
+/// ranks. Collective over all of them. Which of them share a node is found out; `LONGARM_NODES` cuts the ranks of a
+/// machine into several.
+///
+/// # Errors
+/// As [`init`], and [`InitError::Exchange`].
+pub fn init_inside(job: Arc<dyn Exchange>) -> Result<World, InitError> {
+    once(|config| {
+        let (exchanged, start) = Exchanged::meet(job, config)?;
+        Ok((Some(exchanged as Arc<dyn Rendezvous>), start))
+    })
+}
+
+/// Whether `longarm run` has started this process.
+pub fn is_launched() -> bool {
+    std::env::var_os(crate::bootstrap::control::CONTROL_FD_VARIABLE).is_some()
+}
+
+/// Where the ranks meet, and what the job looks like.
+type Found = (Option<Arc<dyn Rendezvous>>, Start);
+
+fn once(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
     if INITIALISED.swap(true, Ordering::AcqRel) {
         return Err(InitError::Twice);
     }
-    let world = join();
+    let world = join(find);
     if world.is_err() {
         INITIALISED.store(false, Ordering::Release);
     }
     world
 }
 
-fn join() -> Result<World, InitError> {
+fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
     let mut config = Config::from_environment()?;
-    for warning in config.warnings() {
-        eprintln!("longarm: {warning}");
+    let (rendezvous, start) = find(&mut config)?;
+    if start.rank == 0 {
+        // Once is enough: the ranks share their environment.
+        config.warnings().iter().for_each(|warning| eprintln!("longarm: {warning}"));
     }
     log_to_stderr(&config);
-    let found = Launcher::find()?;
-    let (launcher, start) = match found {
-        Some((launcher, start)) => (Some(launcher), start),
-        None => (None, alone()?),
-    };
     config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
     longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
     let nodes: Vec<NodeId> = start.node_of_rank.iter().map(|node| NodeId(*node)).collect();
@@ -89,36 +114,24 @@ fn join() -> Result<World, InitError> {
         secret: secret.clone(),
         layout: &layout,
         config: &config,
-        launcher: launcher.as_ref(),
+        rendezvous: rendezvous.as_ref(),
         processors: &start.processors,
     })?;
     let deadline = Duration::from_secs(config.connect_timeout_s);
-    let dialer = Dialer { netmod: tcp(&config), launcher: launcher.clone(), secret, identity, deadline };
-    let failures = Arc::new(Failures::new());
+    let dialer = Dialer { netmod: tcp(&config), rendezvous: rendezvous.clone(), secret, identity, deadline };
     let client = Client::new(ClientOptions {
         layout,
         segment: Arc::clone(&node.segment),
         dial: Box::new(dialer),
         assist: node.assist(),
-        failures: Arc::clone(&failures),
+        failures: Arc::new(Failures::new()),
         spin_us: config.spin_us,
         eager_bytes: config.eager_bytes as usize,
         send_ring_bytes: config.send_ring_bytes as usize,
     });
     let client = Arc::new(client.map_err(InitError::Launcher)?);
-    if let Some(launcher) = &launcher {
-        let hearing = Arc::downgrade(&client);
-        let tell_server = node.death_listener();
-        let segment = Arc::clone(&node.segment);
-        launcher.watch_deaths(move |rank, how| {
-            // The stripe locks that it held, first: the server may be the one that waits for them.
-            segment.release_of_dead(Rank(rank));
-            failures.note(Death { rank: Rank(rank), how: how.to_owned() });
-            if let Some(client) = hearing.upgrade() {
-                client.on_death(Rank(rank), how);
-            }
-            tell_server(Rank(rank));
-        });
+    if let Some(rendezvous) = &rendezvous {
+        rendezvous.watch_deaths(death_listener(&client, &node));
     }
     let handlers = Handlers::new(&client);
     let inner = Arc::new(Inner {
@@ -130,12 +143,29 @@ fn join() -> Result<World, InitError> {
         handlers,
         heap: Mutex::new(None),
         lists: Mutex::default(),
-        launcher,
+        rendezvous,
         finalized: AtomicBool::new(false),
     });
     let world = World { group: Group::world(&inner), inner };
     world.group.sync_collective()?;
     Ok(world)
+}
+
+/// What is done when a rank has died.
+fn death_listener(client: &Arc<Client>, node: &Node) -> OnDeath {
+    let hearing = Arc::downgrade(client);
+    let failures = Arc::clone(client.failures());
+    let tell_server = node.death_listener();
+    let segment = Arc::clone(&node.segment);
+    Arc::new(move |rank, how| {
+        // The stripe locks that it held, first: the server may be the one that waits for them.
+        segment.release_of_dead(Rank(rank));
+        failures.note(Death { rank: Rank(rank), how: how.to_owned() });
+        if let Some(client) = hearing.upgrade() {
+            client.on_death(Rank(rank), how);
+        }
+        tell_server(Rank(rank));
+    })
 }
 
 /// Shows the warnings of longarm's threads, which have nobody to return an error to. A program that has set up
@@ -258,9 +288,9 @@ impl World {
     /// What the last quiet and barrier said; the world is left all the same.
     pub fn finalize(self) -> Result<(), crate::CollectiveError> {
         let outcome = self.group.barrier_collective();
-        self.inner.depart(|launcher| match &outcome {
-            Ok(()) => launcher.leave(self.traffic()),
-            Err(error) => launcher.abort(&format!("its last barrier failed: {error}"), 1),
+        self.inner.depart(|rendezvous| match &outcome {
+            Ok(()) => rendezvous.leave(self.traffic()),
+            Err(error) => rendezvous.abort(&format!("its last barrier failed: {error}"), 1),
         });
         outcome
     }
@@ -285,13 +315,20 @@ impl Inner {
         all.filter(|peer| peer.kinds.iter().any(|kind| kind.operations > 0)).collect()
     }
 
+    pub(crate) fn abort(&self, reason: &str, status: i32) {
+        match &self.rendezvous {
+            Some(rendezvous) => rendezvous.abort(reason, status),
+            None => eprintln!("longarm: the job ends: {reason}"),
+        }
+    }
+
     /// Says farewell and ends the threads of longarm.
-    fn depart(&self, farewell: impl FnOnce(&Launcher)) {
+    fn depart(&self, farewell: impl FnOnce(&dyn Rendezvous)) {
         if self.finalized.swap(true, Ordering::AcqRel) {
             return;
         }
-        if let Some(launcher) = &self.launcher {
-            farewell(launcher);
+        if let Some(rendezvous) = &self.rendezvous {
+            farewell(&**rendezvous);
         }
         self.handlers.stop(&self.client);
         self.client.close();
@@ -308,9 +345,9 @@ impl Drop for Inner {
         }
         // The others may wait for this rank, and would for ever: the job ends, and says why.
         let panicking = std::thread::panicking();
-        self.depart(|launcher| match panicking {
-            true => launcher.abort("it panicked", 101),
-            false => launcher.abort("it left its world without finalize, perhaps by returning an error", 1),
+        self.depart(|rendezvous| match panicking {
+            true => rendezvous.abort("it panicked", 101),
+            false => rendezvous.abort("it left its world without finalize, perhaps by returning an error", 1),
         });
     }
 }

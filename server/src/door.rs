@@ -60,7 +60,10 @@ pub enum DoorRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum DoorReply {
     /// The descriptor comes beside this packet.
-    Here,
+    Here {
+        /// Where every rank of this node maps it. `None`: anywhere.
+        address: Option<u64>,
+    },
     /// The window is no longer served.
     Gone,
     /// It cannot be done; the number is a [`Refusal`] on the wire, and the system's error where there was one.
@@ -68,6 +71,15 @@ pub enum DoorReply {
         /// Why, as text.
         reason: String,
     },
+}
+
+/// What the door hands out.
+#[derive(Debug)]
+pub struct Handed {
+    /// Memory of this node.
+    pub file: OwnedFd,
+    /// Where every rank of this node maps it. `None`: anywhere.
+    pub address: Option<u64>,
 }
 
 /// Why a call at the door failed.
@@ -112,8 +124,8 @@ impl Door {
         Ok(Door { socket })
     }
 
-    /// Asks and waits for the answer; the descriptor is there for [`DoorReply::Here`].
-    pub fn call(&self, request: &DoorRequest) -> Result<Option<OwnedFd>, DoorError> {
+    /// Asks and waits for the answer; something is handed out for [`DoorReply::Here`].
+    pub fn call(&self, request: &DoorRequest) -> Result<Option<Handed>, DoorError> {
         let packet = serde_json::to_vec(request).map_err(|_| DoorError::Garbled)?;
         if packet.len() > PACKET_BYTES_MAX {
             return Err(DoorError::Refused { reason: "the window has too many parts on one node".into() });
@@ -124,7 +136,7 @@ impl Door {
             return Err(DoorError::Unreachable { errno: Errno::CONNRESET });
         }
         match serde_json::from_slice(&bytes).map_err(|_| DoorError::Garbled)? {
-            DoorReply::Here => Ok(Some(descriptor.ok_or(DoorError::Garbled)?)),
+            DoorReply::Here { address } => Ok(Some(Handed { file: descriptor.ok_or(DoorError::Garbled)?, address })),
             DoorReply::Gone => Ok(None),
             DoorReply::Refused { reason } => Err(DoorError::Refused { reason }),
         }

@@ -14,6 +14,7 @@
 //! table, hold more than a bounded amount of memory for a connection, or end the process because of a peer.
 #![forbid(unsafe_code)]
 
+mod address;
 mod connection;
 pub mod door;
 mod engine;

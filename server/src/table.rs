@@ -8,6 +8,8 @@ use longarm_netmod::flow::{RunSource, RunTarget};
 use longarm_proto::{AccessKey, Generation, Rank, Refusal, Run, WindowId, WindowRef};
 use longarm_shm::{NodeWindow, Window};
 
+use crate::address::AddressSpace;
+
 /// This node's parts of one window: the memory, and whose part is which.
 #[derive(Debug)]
 pub struct WindowParts {
@@ -29,6 +31,8 @@ struct Entry {
     generation: Generation,
     key: AccessKey,
     parts: Arc<WindowParts>,
+    /// Where the ranks of this node map it, if there was room.
+    address: Option<u64>,
 }
 
 /// The windows of this node by identity.
@@ -38,6 +42,7 @@ struct Entry {
 pub struct Windows {
     live: HashMap<WindowId, Entry>,
     freed: HashMap<WindowId, Generation>,
+    addresses: AddressSpace,
 }
 
 impl Windows {
@@ -47,23 +52,29 @@ impl Windows {
             return false;
         }
         self.freed.remove(&window);
-        self.live.insert(window, Entry { generation, key, parts: Arc::new(parts) });
+        let address = self.addresses.take(parts.memory.bytes());
+        self.live.insert(window, Entry { generation, key, parts: Arc::new(parts), address });
         true
     }
 
-    /// The parts of a live window.
-    pub fn get(&self, window: WindowId, generation: Generation) -> Result<&Arc<WindowParts>, Refusal> {
+    /// The parts of a live window, and where the ranks of this node map them: no address if it has no bytes or there was
+    /// no room for it.
+    pub fn get(&self, window: WindowId, generation: Generation) -> Result<(&Arc<WindowParts>, Option<u64>), Refusal> {
         match self.live.get(&window) {
-            Some(entry) if entry.generation == generation => Ok(&entry.parts),
+            Some(entry) if entry.generation == generation => Ok((&entry.parts, entry.address)),
             Some(_) => Err(Refusal::FreedWindow),
             None if self.freed.contains_key(&window) => Err(Refusal::FreedWindow),
             None => Err(Refusal::UnknownWindow),
         }
     }
 
-    /// Stops to serve a window. Requests in progress keep its memory until they end.
+    /// Stops to serve a window. Requests in progress keep its memory until they end, which is mapped elsewhere.
     pub fn remove(&mut self, window: WindowId, generation: Generation) -> Result<(), Refusal> {
-        self.get(window, generation)?;
+        let (parts, address) = self.get(window, generation)?;
+        let bytes = parts.memory.bytes();
+        if let Some(address) = address {
+            self.addresses.give_back(address, bytes);
+        }
         self.live.remove(&window);
         self.freed.insert(window, generation);
         Ok(())

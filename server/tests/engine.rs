@@ -75,8 +75,8 @@ fn over(netmod: Box<dyn Netmod>, play: &(impl Fn(&Outside) + Sync)) {
             let parts = vec![(0, PARTS[0]), (1, PARTS[1])];
             let door = Door::connect(&door_name(job, NODE)).unwrap();
             let create = DoorRequest::Create { window: WINDOW, generation: 3, key: KEY, parts: parts.clone() };
-            let file = door.call(&create).unwrap().unwrap();
-            let memory = NodeWindow::attach(file, &PARTS).unwrap();
+            let handed = door.call(&create).unwrap().unwrap();
+            let memory = NodeWindow::attach(handed.file, &PARTS).unwrap();
             // One that was there, for requests that come too late.
             door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts }).unwrap();
             door.call(&DoorRequest::Free { window: 8, generation: 1 }).unwrap();
@@ -492,5 +492,33 @@ fn mail_for_a_rank_that_does_not_read_holds_up_its_sender_alone() {
         }
         assert_eq!(heard, due);
         assert_eq!(sending.join().unwrap(), Ok(()));
+    });
+}
+
+#[test]
+fn every_window_has_addresses_of_its_own_and_all_ranks_are_told_the_same() {
+    over_each_network(|outside| {
+        let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
+        let create = |window, bytes| {
+            let request = DoorRequest::Create { window, generation: 1, key: KEY, parts: vec![(0, bytes), (1, bytes)] };
+            door.call(&request).unwrap().unwrap()
+        };
+        let bytes = 100 << 20;
+        let mut starts: Vec<u64> = (20..40).map(|window| create(window, bytes).address.unwrap()).collect();
+        let visitor = Door::connect(&door_name(outside.job, NODE)).unwrap();
+        for (window, start) in (20..).zip(&starts) {
+            let attach = DoorRequest::Attach { window, generation: 1 };
+            assert_eq!(visitor.call(&attach).unwrap().unwrap().address, Some(*start));
+        }
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|pair| pair[0] + 2 * bytes < pair[1]), "{starts:x?}");
+        assert_eq!(create(40, 0).address, None, "nothing has no address");
+        // What is freed is room again: all of it together would not fit.
+        for _ in 0..40 {
+            let window = create(41, 1 << 39);
+            assert!(window.address.is_some());
+            door.call(&DoorRequest::Free { window: 41, generation: 1 }).unwrap();
+        }
+        assert!(door.call(&DoorRequest::Free { window: 41, generation: 1 }).is_err());
     });
 }

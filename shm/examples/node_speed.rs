@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use longarm_memory::Region;
+use longarm_memory::{Grid, Region, Step};
 use longarm_proto::{AccumulateOp, ElementType, JobId, Kernel, Rank, Rmw, RmwOp, RmwWidth, Scale};
 use longarm_shm::{CellHead, CounterKind, NodeSegment, NodeWindow, Producer};
 
@@ -24,6 +24,31 @@ fn best_ns(calls: u32, mut call: impl FnMut()) -> f64 {
 
 fn line(name: &str, nanoseconds: f64, plain: f64) {
     println!("{name:<36} {nanoseconds:>12.1} ns {plain:>12.1} ns plain, ratio {:.2}", plain / nanoseconds);
+}
+
+/// Sums of rows that are 1 KiB apart in the window.
+fn rows(node: &NodeSegment, memory: &NodeWindow) {
+    const ROWS: usize = 1024;
+    let (window, stripes) = (memory.part(0), node.stripes());
+    let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).expect("a sum");
+    for row_bytes in [8, 64, 256] {
+        let source = vec![1.0_f64; ROWS * row_bytes / 8];
+        let source_bytes: Vec<u8> = source.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let mut target = vec![1.0_f64; ROWS * 1024 / 8];
+        let plain = best_ns(5, || {
+            let (target, source) = (black_box(&mut target[..]), black_box(&source[..]));
+            for (target, source) in target.chunks_exact_mut(1024 / 8).zip(source.chunks_exact(row_bytes / 8)) {
+                target.iter_mut().zip(source).for_each(|(target, source)| *target += source);
+            }
+        });
+        let ours = best_ns(5, || {
+            let mut grid = Grid::new(row_bytes, 0, 0);
+            assert!(grid.repeat(Step { count: ROWS, target_stride: 1024, source_stride: row_bytes as isize }));
+            let mut accumulator = window.accumulator((kernel, Scale::from(1.0_f64)), stripes, Rank(0));
+            accumulator.grid(&grid, Region::from_slice(black_box(&source_bytes))).expect("inside the window");
+        });
+        line(&format!("a row of {row_bytes} bytes"), ours / ROWS as f64, plain / ROWS as f64);
+    }
 }
 
 fn main() {
@@ -49,6 +74,7 @@ fn main() {
             line(&format!("{name}, {bytes} bytes"), ours, plain);
         }
     }
+    rows(&node, &memory);
     let source = vec![1u8; 1 << 16];
     let kernel = Kernel::new(ElementType::I64, AccumulateOp::Sum).expect("a sum");
     let ours = best_ns(20, || {
@@ -70,6 +96,7 @@ fn main() {
     let rmw = best_ns(100_000, || {
         let _ = black_box(black_box(window).rmw(black_box(64), black_box(add)));
     });
+    let lock = best_ns(100_000, || drop(black_box(&stripes).lock(black_box(7), Rank(0))));
     let counters = node.counters(0);
     let count = best_ns(100_000, || counters.add(black_box(Rank(1)), CounterKind::Put, 8, true));
     let message = best_ns(20_000, || {
@@ -81,6 +108,7 @@ fn main() {
         ("put of 8 bytes", put),
         ("get of 8 bytes", get),
         ("fetch and add", rmw),
+        ("stripe lock, taken and freed", lock),
         ("counting", count),
         ("push and pop of 8 bytes", message),
     ] {

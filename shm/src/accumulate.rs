@@ -2,9 +2,14 @@
 //!
 //! ```text
 //!   aligned integers    one CPU atomic an element, so that accumulates and read-modify-writes of a word mix
-//!   all others          for each block of 4 KiB: take its stripe lock, then for each chunk of the block
-//!                       copy in target and source, combine in private memory, copy out; free the lock
+//!   all others          for each block of 16 KiB: take its stripe lock, combine, free the lock
+//!                         floating-point sums    in place, see `longarm_memory::add`
+//!                         other combinations     chunk by chunk: copy in target and source, combine in private
+//!                                                memory, copy out
 //! ```
+//!
+//! An [`Accumulator`] takes runs one after the other: what to do with them is decided before the first, and a lock is kept
+//! while they stay in its block.
 //!
 //! Elements that straddle two blocks belong to the block of their first byte, so that everybody takes the same lock for
 //! the same element, wherever his range begins. All who update one place have to take its elements for the same type
@@ -14,17 +19,17 @@
 //!
 //! It orders nothing (Relaxed): quiet and barrier do, or a read-modify-write after it.
 //!
-//! If a process dies in it, any of its elements may have been updated, none of them twice; under the stripe lock that
-//! it held, one chunk may be torn, see `stripe`.
+//! If a process dies in it, any of its elements may have been updated, none of them twice; what it was writing under the
+//! stripe lock that it held may be torn, see `stripe`.
 
 use std::mem::MaybeUninit;
 
-use longarm_memory::{Region, RegionMut};
+use longarm_memory::{Adder, Grid, Region, RegionMut};
 use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Scale};
 
-use crate::stripe::{BLOCK_BITS, Stripes};
+use crate::stripe::{BLOCK_BITS, StripeGuard, Stripes};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::window::OutsideWindow;
+use crate::window::{OutsideWindow, Window};
 
 /// Why nothing was accumulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,28 +48,206 @@ pub enum AccumulateError {
     },
 }
 
-/// Where an accumulate goes, and by whom.
-pub(crate) struct Place<'a> {
-    /// The bytes to update, as many as the source has.
-    pub target: RegionMut<'a>,
-    /// Where they start in the memfd, in bytes.
-    pub start: u64,
-    pub stripes: Stripes<'a>,
-    pub who: Rank,
+/// Combines a run of the target with one of the source, both equally long and whole elements.
+/// The scale is lent: copying one that was just made would stall the processor.
+type Combine = fn(RegionMut<'_>, Region<'_>, &Scale);
+
+/// What is done with a run.
+#[derive(Clone, Copy)]
+enum How {
+    /// A floating-point sum in place, under stripe locks.
+    Sum(Adder),
+    /// Under stripe locks.
+    Locked(Combine),
+    /// By atomics where elements are aligned, else under stripe locks.
+    Integer { atomic: Combine, locked: Combine },
 }
 
-/// Combines `source` into `place`. Both have the same length, a multiple of the element's size.
-pub(crate) fn accumulate(place: &Place<'_>, kernel: Kernel, scale: Scale, source: Region<'_>) {
-    assert_eq!(place.target.len(), source.len(), "the caller cuts the target to the source");
-    match kernel.element() {
-        ElementType::F32 => float::<f32>(place, kernel.op(), scale, source),
-        ElementType::F64 => float::<f64>(place, kernel.op(), scale, source),
-        ElementType::C32 => complex::<f32>(place, kernel.op(), scale, source),
-        ElementType::C64 => complex::<f64>(place, kernel.op(), scale, source),
-        ElementType::I32 => integer::<i32>(place, kernel.op(), scale, source),
-        ElementType::I64 => integer::<i64>(place, kernel.op(), scale, source),
-        ElementType::U32 => integer::<u32>(place, kernel.op(), scale, source),
-        ElementType::U64 => integer::<u64>(place, kernel.op(), scale, source),
+/// A stripe lock that is kept from one run to the next.
+struct Held<'a> {
+    block: u64,
+    /// For how many bytes more: whoever waits gets his turn, however often runs come back to the same block.
+    bytes_left: usize,
+    guard: StripeGuard<'a>,
+}
+
+/// One kind of accumulate to one window, for any number of runs. What it holds is free when it is dropped.
+pub struct Accumulator<'a> {
+    window: Window<'a>,
+    stripes: Stripes<'a>,
+    who: Rank,
+    how: How,
+    scale: Scale,
+    element_bytes: usize,
+    held: Option<Held<'a>>,
+}
+
+const BLOCK_BYTES: usize = 1 << BLOCK_BITS;
+
+impl<'a> Accumulator<'a> {
+    #[inline]
+    pub(crate) fn new(
+        window: Window<'a>,
+        (kernel, scale): (Kernel, Scale),
+        stripes: Stripes<'a>,
+        who: Rank,
+    ) -> Accumulator<'a> {
+        let element_bytes = kernel.element().bytes();
+        Accumulator { window, stripes, who, how: how(kernel, &scale), scale, element_bytes, held: None }
+    }
+
+    /// Combines the elements of `source` with those from `offset` on, each one atomically.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are not all inside, or are not whole elements. Nothing was touched.
+    #[inline]
+    pub fn run(&mut self, offset: u64, source: Region<'_>) -> Result<(), AccumulateError> {
+        let target = self.window.region_mut(offset, source.len() as u64)?;
+        self.check_whole(source.len())?;
+        self.combine(self.window.place_bytes() + offset, target, source);
+        Ok(())
+    }
+
+    /// Combines every run of the source with its run of the window, in order, each element atomically.
+    ///
+    /// # Errors
+    ///
+    /// If the runs are not whole elements. Nothing was touched.
+    ///
+    /// # Panics
+    ///
+    /// If a run is outside of the window or of the source. Nothing was touched.
+    pub fn grid(&mut self, grid: &Grid, source: Region<'_>) -> Result<(), AccumulateError> {
+        self.check_whole(grid.run_bytes())?;
+        let (whole, place) = (self.window.whole(), self.window.place_bytes());
+        grid.for_each(whole, source, |target, source| {
+            let offset = target.as_ptr().addr() - whole.as_ptr().addr();
+            self.combine(place + offset as u64, target, source);
+        });
+        Ok(())
+    }
+
+    #[inline]
+    fn check_whole(&self, bytes: usize) -> Result<(), AccumulateError> {
+        // The size of an element is a power of two. A division would take longer than the rest of a small accumulate.
+        if bytes & (self.element_bytes - 1) == 0 {
+            return Ok(());
+        }
+        Err(AccumulateError::PartOfAnElement { bytes: bytes as u64, element_bytes: self.element_bytes as u64 })
+    }
+
+    /// One run, whose first byte is at `start` in the memfd.
+    #[inline]
+    fn combine(&mut self, start: u64, target: RegionMut<'_>, source: Region<'_>) {
+        let bytes = source.len();
+        if bytes == 0 {
+            return;
+        }
+        if let How::Integer { atomic, .. } = self.how
+            && start & (self.element_bytes as u64 - 1) == 0
+        {
+            // The target is as aligned as its place in the memfd, which is mapped at a page.
+            return atomic(target, source, &self.scale);
+        }
+        let block = start >> BLOCK_BITS;
+        if (start + (bytes - self.element_bytes) as u64) >> BLOCK_BITS == block {
+            self.hold(block, bytes);
+            self.how.locked(target, source, &self.scale);
+        } else {
+            self.block_by_block(start, target, source);
+        }
+    }
+
+    fn block_by_block(&mut self, start: u64, target: RegionMut<'_>, source: Region<'_>) {
+        let bytes = source.len();
+        let mut done = 0;
+        while done < bytes {
+            let first = start + done as u64;
+            let block = first >> BLOCK_BITS;
+            // At most a block, so the cast loses nothing. An element whose first byte is in it is in it.
+            let to_end = (((block + 1) << BLOCK_BITS) - first) as usize;
+            let count = (bytes - done).min(to_end.next_multiple_of(self.element_bytes));
+            self.hold(block, count);
+            self.how.locked(target.slice(done, count), source.slice(done, count), &self.scale);
+            done += count;
+        }
+    }
+
+    /// Holds the lock of a block, and no other one.
+    #[inline]
+    fn hold(&mut self, block: u64, bytes: usize) {
+        if let Some(held) = &mut self.held
+            && held.block == block
+            && held.bytes_left >= bytes
+        {
+            held.bytes_left -= bytes;
+            return;
+        }
+        self.release();
+        // An element may reach over the end of its block.
+        let bytes_left = (BLOCK_BYTES + self.element_bytes).saturating_sub(bytes);
+        self.held = Some(Held { block, bytes_left, guard: self.stripes.lock(block, self.who) });
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        if let Some(Held { guard, .. }) = self.held.take() {
+            drop(guard);
+        }
+    }
+}
+
+impl How {
+    /// What is done under the stripe lock of the run.
+    #[inline]
+    fn locked(&self, target: RegionMut<'_>, source: Region<'_>, scale: &Scale) {
+        match self {
+            How::Sum(adder) => adder.add(target, source),
+            How::Locked(combine) | How::Integer { locked: combine, .. } => combine(target, source, scale),
+        }
+    }
+}
+
+/// One run, the frequent case: what [`Accumulator::run`] does, with nothing to keep for the next one.
+pub(crate) fn accumulate_run(
+    window: &Window<'_>,
+    offset: u64,
+    (kernel, scale): (Kernel, &Scale),
+    source: Region<'_>,
+    (stripes, who): (&Stripes<'_>, Rank),
+) -> Result<(), AccumulateError> {
+    let (bytes, element_bytes) = (source.len(), kernel.element().bytes());
+    let target = window.region_mut(offset, bytes as u64)?;
+    let start = window.place_bytes() + offset;
+    let block = start >> BLOCK_BITS;
+    let whole = bytes > 0 && bytes & (element_bytes - 1) == 0;
+    if whole && !kernel.element().is_integer() && (start + (bytes - element_bytes) as u64) >> BLOCK_BITS == block {
+        let how = how(kernel, scale);
+        let guard = stripes.lock(block, who);
+        how.locked(target, source, scale);
+        drop(guard);
+        return Ok(());
+    }
+    Accumulator::new(*window, (kernel, *scale), *stripes, who).run(offset, source)
+}
+
+/// What a kernel does with a run.
+#[inline(always)]
+fn how(kernel: Kernel, scale: &Scale) -> How {
+    match (kernel.element(), kernel.op()) {
+        (ElementType::F64, AccumulateOp::Sum) => How::Sum(Adder::f64(f64::of_scale(scale, 0))),
+        (ElementType::F32, AccumulateOp::Sum) => How::Sum(Adder::f32(f32::of_scale(scale, 0))),
+        (ElementType::C64, AccumulateOp::Sum) => How::Sum(Adder::c64([0, 1].map(|part| f64::of_scale(scale, part)))),
+        (ElementType::C32, AccumulateOp::Sum) => How::Sum(Adder::c32([0, 1].map(|part| f32::of_scale(scale, part)))),
+        (ElementType::F64, op) => float::<f64>(op),
+        (ElementType::F32, op) => float::<f32>(op),
+        (ElementType::C64, op) => complex::<f64>(op),
+        (ElementType::C32, op) => complex::<f32>(op),
+        (ElementType::I32, op) => integer::<i32>(op),
+        (ElementType::I64, op) => integer::<i64>(op),
+        (ElementType::U32, op) => integer::<u32>(op),
+        (ElementType::U64, op) => integer::<u64>(op),
     }
 }
 
@@ -113,52 +296,40 @@ macro_rules! elements {
 }
 elements! { i32 i64 u32 u64 f32 f64 [f32; 2] [f64; 2] }
 
-/// Combines under stripe locks, with the widest vectors that this processor has.
+/// Combines in private memory, with the widest vectors that this processor has.
 ///
 /// Wide loads right behind narrow stores stall the processor, so the loops have to be as wide as the copies are.
-fn under_stripes<T: Element>(place: &Place<'_>, source: Region<'_>, combine: impl Fn(&mut [T], &[T])) {
+fn in_private<T: Element>(target: RegionMut<'_>, source: Region<'_>, combine: impl Fn(&mut [T], &[T])) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has the instructions.
-        unsafe { block_by_block_avx2(place, source, combine) };
+        unsafe { chunk_by_chunk_avx2(target, source, combine) };
         return;
     }
-    block_by_block(place, source, combine);
+    chunk_by_chunk(target, source, combine);
 }
 
-/// As `block_by_block`, which becomes a part of it, compiled for wider vectors. Not for fused multiply-add: the result
+/// As `chunk_by_chunk`, which becomes a part of it, compiled for wider vectors. Not for fused multiply-add: the result
 /// is the same on every machine.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn block_by_block_avx2<T: Element>(place: &Place<'_>, source: Region<'_>, combine: impl Fn(&mut [T], &[T])) {
-    block_by_block(place, source, combine);
+fn chunk_by_chunk_avx2<T: Element>(target: RegionMut<'_>, source: Region<'_>, combine: impl Fn(&mut [T], &[T])) {
+    chunk_by_chunk(target, source, combine);
 }
 
-/// For each block: take its lock, and combine chunk by chunk.
 #[inline(always)]
-fn block_by_block<T: Element>(place: &Place<'_>, source: Region<'_>, combine: impl Fn(&mut [T], &[T])) {
-    let size = size_of::<T>();
-    let bytes = source.len();
+fn chunk_by_chunk<T: Element>(target: RegionMut<'_>, source: Region<'_>, combine: impl Fn(&mut [T], &[T])) {
     let (mut targets, mut sources) = (Chunk::new(), Chunk::new());
     let mut done = 0;
-    while done < bytes {
-        let first = place.start + done as u64;
-        let block = first >> BLOCK_BITS;
-        // At most a block, so the cast loses nothing. An element whose first byte is in it is in it.
-        let to_end = (((block + 1) << BLOCK_BITS) - first) as usize;
-        let end = bytes.min(done + to_end.next_multiple_of(size));
-        let guard = place.stripes.lock(block, place.who);
-        while done < end {
-            let count = CHUNK_BYTES.min(end - done);
-            let target = place.target.slice(done, count);
-            let private: &mut [T] = targets.fill(target.as_region());
-            combine(private, sources.fill(source.slice(done, count)));
-            // SAFETY: the bytes of a slice of elements that lives on; nobody writes it during the copy.
-            let private = unsafe { Region::from_raw(private.as_ptr().cast(), count) };
-            target.copy_from(private);
-            done += count;
-        }
-        drop(guard);
+    while done < source.len() {
+        let count = CHUNK_BYTES.min(source.len() - done);
+        let target = target.slice(done, count);
+        let private: &mut [T] = targets.fill(target.as_region());
+        combine(private, sources.fill(source.slice(done, count)));
+        // SAFETY: the bytes of a slice of elements that lives on; nobody writes it during the copy.
+        let private = unsafe { Region::from_raw(private.as_ptr().cast(), count) };
+        target.copy_from(private);
+        done += count;
     }
 }
 
@@ -173,13 +344,9 @@ fn each<T: Element>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T]) {
 }
 
 /// A real floating-point number.
-trait Float:
-    Element + std::ops::Add<Output = Self> + std::ops::Sub<Output = Self> + std::ops::Mul<Output = Self> + PartialEq
-{
-    const ONE: Self;
-    const ZERO: Self;
+trait Float: Element {
     /// The value at an index of a scale.
-    fn of_scale(scale: Scale, index: usize) -> Self;
+    fn of_scale(scale: &Scale, index: usize) -> Self;
     /// The smaller one; a NaN loses.
     fn minimum(self, other: Self) -> Self;
     /// The larger one; a NaN loses.
@@ -189,9 +356,8 @@ trait Float:
 macro_rules! floats {
     ($($float:ty)+) => {$(
         impl Float for $float {
-            const ONE: Self = 1.0;
-            const ZERO: Self = 0.0;
-            fn of_scale(scale: Scale, index: usize) -> Self {
+            #[inline(always)]
+            fn of_scale(scale: &Scale, index: usize) -> Self {
                 <$float>::from_le_bytes(part_of(scale, index))
             }
             #[inline(always)]
@@ -208,62 +374,34 @@ macro_rules! floats {
 floats! { f32 f64 }
 
 /// The bytes of the value at an index of a scale.
-fn part_of<const BYTES: usize>(scale: Scale, index: usize) -> [u8; BYTES] {
+#[inline(always)]
+fn part_of<const BYTES: usize>(scale: &Scale, index: usize) -> [u8; BYTES] {
     std::array::from_fn(|byte| scale.0[index * BYTES + byte])
 }
 
-fn float<T: Float>(place: &Place<'_>, op: AccumulateOp, scale: Scale, source: Region<'_>) {
-    match op {
-        AccumulateOp::Sum => {
-            let scale = T::of_scale(scale, 0);
-            if scale == T::ONE {
-                under_stripes(place, source, each(|target: T, source| target + source));
-            } else {
-                under_stripes(place, source, each(|target: T, source| target + scale * source));
-            }
-        }
-        AccumulateOp::Min => under_stripes(place, source, each(T::minimum)),
-        AccumulateOp::Max => under_stripes(place, source, each(T::maximum)),
-        AccumulateOp::Replace => under_stripes(place, source, each(|_: T, source| source)),
-        AccumulateOp::And | AccumulateOp::Or | AccumulateOp::Xor => {
-            unreachable!("a kernel has no bitwise operations on floating-point numbers")
-        }
-    }
+fn float<T: Float>(op: AccumulateOp) -> How {
+    How::Locked(match op {
+        AccumulateOp::Min => |target, source, _| in_private(target, source, each(T::minimum)),
+        AccumulateOp::Max => |target, source, _| in_private(target, source, each(T::maximum)),
+        AccumulateOp::Replace => replace,
+        _ => unreachable!("sums are elsewhere, and a kernel has no bitwise operations on floating-point numbers"),
+    })
 }
 
-fn complex<T: Float>(place: &Place<'_>, op: AccumulateOp, scale: Scale, source: Region<'_>)
-where
-    [T; 2]: Element,
-{
-    match op {
-        AccumulateOp::Sum => {
-            let (real, imaginary) = (T::of_scale(scale, 0), T::of_scale(scale, 1));
-            if real == T::ONE && imaginary == T::ZERO {
-                under_stripes(
-                    place,
-                    source,
-                    each(|target: [T; 2], source| [target[0] + source[0], target[1] + source[1]]),
-                );
-            } else {
-                let combine = |target: [T; 2], source: [T; 2]| {
-                    [
-                        target[0] + (real * source[0] - imaginary * source[1]),
-                        target[1] + (real * source[1] + imaginary * source[0]),
-                    ]
-                };
-                under_stripes(place, source, each(combine));
-            }
-        }
-        AccumulateOp::Replace => under_stripes(place, source, each(|_: [T; 2], source| source)),
-        _ => unreachable!("a kernel of complex numbers is a sum or a replace"),
-    }
+fn complex<T: Float>(op: AccumulateOp) -> How {
+    assert_eq!(op, AccumulateOp::Replace, "sums are elsewhere, and a kernel of complex numbers is nothing else");
+    How::Locked(replace)
+}
+
+fn replace(target: RegionMut<'_>, source: Region<'_>, _: &Scale) {
+    target.copy_from(source);
 }
 
 /// An integer, which one CPU atomic can update.
 trait Integer:
     Element + Ord + std::ops::BitAnd<Output = Self> + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self>
 {
-    fn of_scale(scale: Scale) -> Self;
+    fn of_scale(scale: &Scale) -> Self;
     fn add(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
     /// Combines one aligned word by one atomic of the CPU, or a loop of compare-and-swaps where it has none.
@@ -278,7 +416,7 @@ trait Integer:
 macro_rules! integers {
     ($($integer:ty, $atomic:ty, $word:ty;)+) => {$(
         impl Integer for $integer {
-            fn of_scale(scale: Scale) -> Self {
+            fn of_scale(scale: &Scale) -> Self {
                 <$integer>::from_le_bytes(part_of(scale, 0))
             }
             #[inline(always)]
@@ -349,32 +487,43 @@ fn change<W: AtomicWord>(word: &W, new: impl Fn(W::Value) -> W::Value) {
     }
 }
 
-fn integer<T: Integer>(place: &Place<'_>, op: AccumulateOp, scale: Scale, source: Region<'_>) {
-    let scale = T::of_scale(scale);
-    if place.start.is_multiple_of(size_of::<T>() as u64) {
-        // The target is as aligned as its place in the memfd, which is mapped at a page.
-        return match op {
-            AccumulateOp::Sum => atomically(place, op, source, |source: T| scale.multiply(source)),
-            _ => atomically(place, op, source, |source: T| source),
+fn integer<T: Integer>(op: AccumulateOp) -> How {
+    /// Both ways of one operation. It is a constant in each, so that no loop asks which it is.
+    macro_rules! both {
+        ($op:ident, $combine:expr) => {
+            How::Integer {
+                atomic: |target, source, _| atomically::<T>(target, source, AccumulateOp::$op, |source| source),
+                locked: |target, source, _| in_private::<T>(target, source, each($combine)),
+            }
         };
     }
     match op {
-        AccumulateOp::Sum => under_stripes(place, source, each(|target: T, source| target.add(scale.multiply(source)))),
-        AccumulateOp::Min => under_stripes(place, source, each(|target: T, source| target.min(source))),
-        AccumulateOp::Max => under_stripes(place, source, each(|target: T, source| target.max(source))),
-        AccumulateOp::And => under_stripes(place, source, each(|target: T, source| target & source)),
-        AccumulateOp::Or => under_stripes(place, source, each(|target: T, source| target | source)),
-        AccumulateOp::Xor => under_stripes(place, source, each(|target: T, source| target ^ source)),
-        AccumulateOp::Replace => under_stripes(place, source, each(|_: T, source| source)),
+        AccumulateOp::Sum => How::Integer {
+            atomic: |target, source, scale| {
+                let scale = T::of_scale(scale);
+                atomically::<T>(target, source, AccumulateOp::Sum, |source| scale.multiply(source));
+            },
+            locked: |target, source, scale| {
+                let scale = T::of_scale(scale);
+                in_private::<T>(target, source, each(|target: T, source| target.add(scale.multiply(source))));
+            },
+        },
+        AccumulateOp::Min => both!(Min, |target: T, source| target.min(source)),
+        AccumulateOp::Max => both!(Max, |target: T, source| target.max(source)),
+        AccumulateOp::And => both!(And, |target: T, source| target & source),
+        AccumulateOp::Or => both!(Or, |target: T, source| target | source),
+        AccumulateOp::Xor => both!(Xor, |target: T, source| target ^ source),
+        AccumulateOp::Replace => both!(Replace, |_: T, source| source),
     }
 }
 
 /// Combines aligned words, one atomic each.
-#[inline]
-fn atomically<T: Integer>(place: &Place<'_>, op: AccumulateOp, source: Region<'_>, prepare: impl Fn(T) -> T) {
-    let words = place.target.as_mut_ptr().cast::<T>();
+#[inline(always)]
+fn atomically<T: Integer>(target: RegionMut<'_>, source: Region<'_>, op: AccumulateOp, prepare: impl Fn(T) -> T) {
+    let words = target.as_mut_ptr().cast::<T>();
     assert!(words.is_aligned(), "an aligned place of a memfd is mapped at an aligned address");
     let bytes = source.len();
+    assert_eq!(target.len(), bytes, "the caller cuts the target to the source");
     let mut sources = Chunk::new();
     let mut done = 0;
     while done < bytes {
@@ -382,8 +531,8 @@ fn atomically<T: Integer>(place: &Place<'_>, op: AccumulateOp, source: Region<'_
         let first = words.wrapping_add(done / size_of::<T>());
         let private: &[T] = sources.fill(source.slice(done, count));
         for (index, &value) in private.iter().enumerate() {
-            // SAFETY: `done / size + index` is less than the source's elements, which are as many as the target's, and
-            // the target is aligned (asserted) and mapped as long as `place` borrows it.
+            // SAFETY: `done / size + index` is less than the source's elements, which are as many as the target's
+            // (asserted), and the target is aligned (asserted) and a region, so it is mapped.
             unsafe { T::combine_atomic(first.wrapping_add(index), op, prepare(value)) };
         }
         done += count;

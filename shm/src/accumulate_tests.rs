@@ -1,6 +1,7 @@
 use super::*;
 use crate::stripe::{STRIPE_COUNT, StripeWord};
 use crate::window::Window;
+use longarm_memory::Step;
 use longarm_proto::{Rmw, RmwOp, RmwWidth};
 
 fn words() -> Vec<StripeWord> {
@@ -18,6 +19,9 @@ impl Memory {
         memory
     }
 }
+
+/// Where the windows of these tests start in their memfd: a block ends with their first page.
+const PLACE_BYTES: u64 = 5 * BLOCK_BYTES as u64 - 4096;
 
 fn pattern(index: usize) -> u8 {
     (index * 167 + index / 97 + 13) as u8
@@ -128,7 +132,7 @@ fn check(kernel: Kernel, scale: Scale, offset: usize, count: usize, source_shift
         expected[at..at + size].copy_from_slice(&result);
     }
     let words = words();
-    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), 16 * 4096);
+    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
     let stripes = Stripes::new(&words);
     window.accumulate(offset as u64, kernel, scale, Region::from_slice(source), &stripes, Rank(3)).unwrap();
     assert!(memory.0[..] == expected[..], "{kernel:?} {scale:?} at {offset}, {count} elements, shift {source_shift}");
@@ -155,6 +159,72 @@ fn every_kernel_at_every_alignment_and_length_gives_the_naive_answer() {
             }
         }
     }
+}
+
+#[test]
+fn a_grid_of_runs_is_combined_like_its_runs_one_by_one() {
+    let size_steps = if cfg!(miri) { 2 } else { 6 };
+    for kernel in kernels() {
+        let size = kernel.element().bytes();
+        let scale = scales(kernel.element())[usize::from(kernel.op() == AccumulateOp::Sum)];
+        for (run, shift) in (0..size_steps).flat_map(|step| [(1 << step, 0), ((1 << step) + 1, 3)]) {
+            let (run_bytes, offset) = (run * size, 64 + shift);
+            // Rows that go over the end of a block, in three levels, one of them backwards at the source.
+            let steps = [
+                Step { count: 3, target_stride: (run_bytes + size) as isize, source_stride: run_bytes as isize },
+                Step { count: 2, target_stride: 2000, source_stride: -3 * run_bytes as isize },
+                Step { count: 2, target_stride: 4090 / size as isize * size as isize, source_stride: 0 },
+            ];
+            let source: Vec<u8> = (0..run * 9).flat_map(|index| value_bytes(kernel.element(), index * 5 + 2)).collect();
+            let source_offset = 3 * run_bytes;
+            let mut results = [false, true].map(|_| Memory::new());
+            for (by_grid, memory) in [false, true].into_iter().zip(&mut results) {
+                let words = words();
+                let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
+                let stripes = Stripes::new(&words);
+                let mut accumulator = window.accumulator((kernel, scale), stripes, Rank(3));
+                if by_grid {
+                    let mut grid = Grid::new(run_bytes, offset, source_offset);
+                    assert!(steps.iter().all(|&step| grid.repeat(step)));
+                    accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
+                } else {
+                    let all = (0..2)
+                        .flat_map(|high| (0..2).flat_map(move |middle| (0..3).map(move |low| [low, middle, high])));
+                    for indices in all {
+                        let at = |stride: fn(&Step) -> isize| {
+                            steps.iter().zip(indices).map(|(step, index)| stride(step) * index).sum::<isize>()
+                        };
+                        let to = (offset as isize + at(|step| step.target_stride)) as u64;
+                        let from = (source_offset as isize + at(|step| step.source_stride)) as usize;
+                        accumulator.run(to, Region::from_slice(&source).slice(from, run_bytes)).unwrap();
+                    }
+                }
+                drop(accumulator);
+                assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
+            }
+            assert!(results[0].0 == results[1].0, "{kernel:?}, runs of {run_bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn one_lock_is_held_while_runs_stay_in_a_block_but_not_for_ever() {
+    let words = words();
+    let stripes = Stripes::new(&words);
+    let mut memory = Memory::new();
+    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
+    let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap();
+    let mut accumulator = window.accumulator((kernel, Scale::one(ElementType::F64)), stripes, Rank(3));
+    let source = [0; 2048];
+    let mut bytes_left = BLOCK_BYTES + 8;
+    for round in 0..40 {
+        accumulator.run(round % 3 * 8, Region::from_slice(&source)).unwrap();
+        bytes_left = if bytes_left >= 2048 { bytes_left } else { BLOCK_BYTES + 8 } - 2048;
+        assert_eq!(accumulator.held.as_ref().map(|held| held.bytes_left), Some(bytes_left));
+    }
+    accumulator.run(2 * 4096, Region::from_slice(&source)).unwrap();
+    drop(accumulator);
+    assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
 }
 
 #[test]
@@ -197,7 +267,7 @@ fn what_is_outside_or_half_an_element_is_refused_and_untouched() {
 #[test]
 fn threads_that_add_to_the_same_elements_lose_nothing() {
     let rounds = if cfg!(miri) { 3 } else { 300 };
-    // 1 and 4093 misalign the elements, so that some straddle two blocks.
+    // 1, 4093 and 5 misalign the elements, so that some straddle two blocks.
     for (element, offset) in
         [(ElementType::F64, 0), (ElementType::F64, 4093), (ElementType::C32, 1), (ElementType::I64, 5)]
     {
@@ -206,7 +276,7 @@ fn threads_that_add_to_the_same_elements_lose_nothing() {
         let mut memory = Box::new(Memory([0; 3 * 4096]));
         let words = words();
         let stripes = Stripes::new(&words);
-        let window = Window::from_region(RegionMut::from_slice(&mut memory.0), 0);
+        let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
         let one = match element {
             ElementType::F64 => 1_f64.to_le_bytes().to_vec(),
             ElementType::I64 => 1_i64.to_le_bytes().to_vec(),

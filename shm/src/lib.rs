@@ -34,6 +34,8 @@ pub mod counters;
 #[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]
+mod mapping;
+#[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]
 pub mod window;
@@ -43,7 +45,7 @@ pub use stripe::{STRIPE_COUNT, Stripes};
 
 #[cfg(not(loom))]
 pub use self::{
-    accumulate::AccumulateError,
+    accumulate::{AccumulateError, Accumulator},
     amo::AmoError,
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead},
     counters::{CounterKind, Counters, OwnCounters},

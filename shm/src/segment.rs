@@ -10,11 +10,12 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use longarm_memory::{Region, RegionMut};
-use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::mapping::Mapping;
 
 /// Why a segment could not be made or attached.
 #[derive(Debug, thiserror::Error)]
@@ -96,11 +97,13 @@ pub struct OutsideSegment {
 pub(crate) unsafe trait Shared: Sync {}
 
 /// A sealed memfd, mapped into this process.
+/// A process that attaches one keeps no descriptor of it.
 #[derive(Debug)]
 pub struct Segment {
-    file: OwnedFd,
+    /// The maker keeps it, to hand it out. Others have the mapping, which needs no descriptor.
+    file: Option<OwnedFd>,
     /// `None` for 0 bytes, which cannot be mapped.
-    map: Option<MmapRaw>,
+    map: Option<Mapping>,
     bytes: u64,
 }
 
@@ -118,7 +121,8 @@ impl Segment {
             .map_err(|error| SegmentError::Create(error.into()))?;
         rustix::fs::ftruncate(&file, bytes).map_err(|error| SegmentError::Resize { bytes, source: error.into() })?;
         rustix::fs::fcntl_add_seals(&file, SEALS).map_err(|error| SegmentError::Seal(error.into()))?;
-        Segment::map(file, bytes)
+        let map = Segment::map(file.as_fd(), bytes, None)?;
+        Ok(Segment { file: Some(file), map, bytes })
     }
 
     /// Maps a segment that another process made.
@@ -128,37 +132,55 @@ impl Segment {
     /// [`SegmentError::NotSealed`] and [`SegmentError::Inspect`] if it is not what [`Segment::create`] makes; otherwise
     /// what the system refuses.
     pub fn attach(file: OwnedFd) -> Result<Segment, SegmentError> {
+        Segment::attach_at(file, None)
+    }
+
+    /// [`Segment::attach`] at an address, a multiple of a page, if the segment fits there without being in the way of
+    /// anything; else anywhere.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::attach`].
+    pub fn attach_at(file: OwnedFd, address: Option<u64>) -> Result<Segment, SegmentError> {
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|error| SegmentError::Inspect(error.into()))?;
         if !seals.contains(SEALS) {
             return Err(SegmentError::NotSealed);
         }
         let status = rustix::fs::fstat(&file).map_err(|error| SegmentError::Inspect(error.into()))?;
         let bytes = u64::try_from(status.st_size).map_err(|_| SegmentError::TooLarge)?;
-        Segment::map(file, bytes)
+        let map = Segment::map(file.as_fd(), bytes, address)?;
+        Ok(Segment { file: None, map, bytes })
     }
 
-    fn map(file: OwnedFd, bytes: u64) -> Result<Segment, SegmentError> {
+    fn map(file: BorrowedFd<'_>, bytes: u64, address: Option<u64>) -> Result<Option<Mapping>, SegmentError> {
         let length = usize::try_from(bytes).map_err(|_| SegmentError::TooLarge)?;
         if length > isize::MAX as usize {
             return Err(SegmentError::TooLarge);
         }
-        let map = if length == 0 {
-            None
-        } else {
-            let map = MmapOptions::new().len(length).no_reserve_swap().map_raw(file.as_raw_fd());
-            Some(map.map_err(|source| SegmentError::Map { bytes, source })?)
-        };
-        Ok(Segment { file, map, bytes })
+        if length == 0 {
+            return Ok(None);
+        }
+        let map = Mapping::new(file, length, address);
+        Ok(Some(map.map_err(|source| SegmentError::Map { bytes, source })?))
     }
 
     /// The descriptor, to hand to another process of this node.
+    ///
+    /// # Panics
+    ///
+    /// If this process has attached the segment: only its maker hands it out.
     pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.file.as_ref().expect("the maker of a segment hands it out").as_fd()
     }
 
     /// Its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether it is mapped at this address in this process. A segment of 0 bytes is nowhere.
+    pub fn is_at(&self, address: u64) -> bool {
+        self.map.as_ref().is_some_and(|map| map.start().addr() as u64 == address)
     }
 
     /// Some of its bytes, for reading.
@@ -189,7 +211,7 @@ impl Segment {
     /// Where the mapping starts; a pointer that must not be used if there is none.
     #[inline]
     pub(crate) fn start(&self) -> *mut u8 {
-        self.map.as_ref().map_or(std::ptr::without_provenance_mut(PAGE_BYTES as usize), MmapRaw::as_mut_ptr)
+        self.map.as_ref().map_or(std::ptr::without_provenance_mut(PAGE_BYTES as usize), Mapping::start)
     }
 
     /// Atomics that lie in the segment.
@@ -239,6 +261,44 @@ mod tests {
         assert_eq!(&out, b"3456");
     }
 
+    /// Where no other test of this process maps anything.
+    const ADDRESS: u64 = 0x2100_0000_0000;
+
+    #[test]
+    fn a_segment_is_mapped_where_it_is_wanted_until_it_is_dropped() {
+        let made = Segment::create("longarm-test", 10_000).unwrap();
+        for _ in 0..2 {
+            let there = Segment::attach_at(duplicate(&made), Some(ADDRESS)).unwrap();
+            assert!(there.is_at(ADDRESS) && !there.is_at(ADDRESS + 4096) && !made.is_at(ADDRESS));
+            assert_eq!(there.region(77, 0).unwrap().as_ptr().addr() as u64, ADDRESS + 77);
+        }
+        made.region_mut(0, 3).unwrap().copy_from_slice(b"abc");
+        let there = Segment::attach_at(duplicate(&made), Some(ADDRESS)).unwrap();
+        let mut out = [0; 3];
+        there.region(0, 3).unwrap().copy_to_slice(&mut out);
+        assert_eq!(&out, b"abc");
+    }
+
+    #[test]
+    fn a_range_that_is_taken_or_does_not_exist_is_left_alone_and_the_segment_is_mapped_elsewhere() {
+        let taken = ADDRESS + (1 << 30);
+        let [first, second] = [(); 2].map(|()| Segment::create("longarm-test", 3 * 4096).unwrap());
+        let there = Segment::attach_at(duplicate(&first), Some(taken)).unwrap();
+        there.region_mut(0, 5).unwrap().copy_from_slice(b"first");
+        // The whole of it is taken, its end, no page of it can be mapped at all, and a page is not where pages are.
+        for wanted in [taken, taken - 2 * 4096, 1 << 63, taken + (1 << 20) + 1] {
+            let elsewhere = Segment::attach_at(duplicate(&second), Some(wanted)).unwrap();
+            assert!(!elsewhere.is_at(wanted));
+            elsewhere.region_mut(0, 6).unwrap().copy_from_slice(b"second");
+        }
+        let mut out = [0; 5];
+        there.region(0, 5).unwrap().copy_to_slice(&mut out);
+        assert!(there.is_at(taken) && &out == b"first");
+        let mut out = [0; 6];
+        second.region(0, 6).unwrap().copy_to_slice(&mut out);
+        assert_eq!(&out, b"second");
+    }
+
     #[test]
     fn bytes_outside_are_refused_also_when_their_end_wraps_around() {
         let segment = Segment::create("longarm-test", 100).unwrap();
@@ -256,7 +316,8 @@ mod tests {
         let segment = Segment::create("longarm-test", 0).unwrap();
         assert!(segment.region(0, 0).unwrap().is_empty());
         assert!(segment.region(0, 1).is_err());
-        assert_eq!(Segment::attach(duplicate(&segment)).unwrap().bytes(), 0);
+        let there = Segment::attach_at(duplicate(&segment), Some(ADDRESS + (2 << 30))).unwrap();
+        assert!(there.bytes() == 0 && !there.is_at(ADDRESS + (2 << 30)));
     }
 
     #[test]

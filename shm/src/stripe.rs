@@ -1,16 +1,16 @@
 //! Stripe locks: what makes an accumulate of elements that no CPU instruction can update atomic.
 //!
-//! A window's memory is cut into blocks of 4 KiB. The block of an element's first byte says which of 1024 locks guards
+//! A window's memory is cut into blocks of 16 KiB. The block of an element's first byte says which of 1024 locks guards
 //! it; several blocks, of several windows too, may share one lock. A holder keeps a lock for one block and never takes
 //! a second one meanwhile, so there is no order to keep and no deadlock.
 //!
 //! A lock word is 0 or the holder's rank + 1. A waiter spins a bounded number of times, then yields the processor to
-//! the holder, which is never asleep: it is copying at most 4 KiB.
+//! the holder, which is never asleep: it is combining some 16 KiB.
 //!
 //! PAIR stripe: the compare-and-swap that takes a lock (Acquire) and the store that frees it (Release). What the last
 //! holder wrote into the block is seen by the next one.
 //!
-//! If a holder dies, the lock stays taken and one chunk of its block is torn: a part of it may be old, a part new.
+//! If a holder dies, the lock stays taken and what it was writing may be torn: a part of it old, a part new.
 //! [`Stripes::release_of_dead`] frees its locks; whoever waited goes on.
 
 use longarm_proto::Rank;
@@ -23,7 +23,7 @@ const STRIPE_BITS: u32 = 10;
 
 /// Bytes of a block as a power of two: what one stripe lock is held for.
 #[cfg_attr(loom, expect(dead_code, reason = "only accumulate cuts memory into blocks"))]
-pub(crate) const BLOCK_BITS: u32 = 12;
+pub(crate) const BLOCK_BITS: u32 = 14;
 
 /// One lock on a cache line of its own. All zeros is a free one.
 #[repr(C, align(64))]
@@ -52,13 +52,13 @@ impl<'a> Stripes<'a> {
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If their number is no power of two.
     pub fn new(words: &'a [StripeWord]) -> Self {
-        assert!(!words.is_empty(), "at least one stripe lock is needed");
+        assert!(words.len().is_power_of_two(), "stripe locks are a power of two in number");
         Stripes { words }
     }
 
-    /// Takes the lock that guards `block` (bytes from the start of the memfd, divided by 4 KiB) for `who`, the rank
+    /// Takes the lock that guards `block` (bytes from the start of the memfd, divided by 16 KiB) for `who`, the rank
     /// whose process makes this call.
     #[inline]
     pub fn lock(&self, block: u64, who: Rank) -> StripeGuard<'a> {
@@ -115,11 +115,11 @@ impl Drop for StripeGuard<'_> {
 }
 
 /// Spreads neighbouring blocks, and the equal blocks of windows that start alike, by a multiplication (Fibonacci
-/// hashing, as Knuth has it).
+/// hashing, as Knuth has it). The count is a power of two: a division would take longer than the lock.
 #[inline]
 fn stripe_of(block: u64, stripe_count: usize) -> usize {
     let hash = block.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - STRIPE_BITS);
-    hash as usize % stripe_count
+    hash as usize & (stripe_count - 1)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,14 +6,14 @@
 pub(crate) use std::{hint::spin_loop, thread::yield_now};
 
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 // The model checker has to be told that a spinning thread waits for another one, or it spins forever.
 #[cfg(loom)]
 pub(crate) use loom::{thread::yield_now as spin_loop, thread::yield_now};
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// How many times a loop looks at a word that another rank is about to change before it yields or gives up.
 ///

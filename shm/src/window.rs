@@ -20,7 +20,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{Kernel, Rank, Rmw, Scale};
 
-use crate::accumulate::{self, AccumulateError};
+use crate::accumulate::{AccumulateError, Accumulator, accumulate_run};
 use crate::amo::{self, AmoError};
 use crate::segment::{Mapped, Segment, SegmentError, page_aligned};
 use crate::stripe::Stripes;
@@ -68,8 +68,18 @@ impl NodeWindow {
     ///
     /// As [`Segment::attach`], and [`SegmentError::WrongSize`] if it was made from other sizes.
     pub fn attach(file: OwnedFd, part_bytes: &[u64]) -> Result<Self, SegmentError> {
+        NodeWindow::attach_at(file, part_bytes, None)
+    }
+
+    /// [`NodeWindow::attach`] at the address that the ranks of the node have agreed on, if nothing else is there in this
+    /// process; else anywhere. [`NodeWindow::is_at`] tells.
+    ///
+    /// # Errors
+    ///
+    /// As [`NodeWindow::attach`].
+    pub fn attach_at(file: OwnedFd, part_bytes: &[u64], address: Option<u64>) -> Result<Self, SegmentError> {
         let (parts, expected) = place(part_bytes)?;
-        let segment = Segment::attach(file)?;
+        let segment = Segment::attach_at(file, address)?;
         if segment.bytes() != expected {
             return Err(SegmentError::WrongSize { expected, found: segment.bytes() });
         }
@@ -79,6 +89,17 @@ impl NodeWindow {
     /// The descriptor, to hand to another process of this node.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.segment.file()
+    }
+
+    /// The size of all parts together, each up to the end of its last page.
+    pub fn bytes(&self) -> u64 {
+        self.segment.bytes()
+    }
+
+    /// Whether part 0 starts at this address in this process, and so every part where it is in all processes that say
+    /// the same. A window without bytes is nowhere.
+    pub fn is_at(&self, address: u64) -> bool {
+        self.segment.is_at(address)
     }
 
     /// How many parts there are: one for each rank of the node.
@@ -154,6 +175,12 @@ impl<'a> Window<'a> {
         self.bytes
     }
 
+    /// Where its first byte is mapped in this process. A part without bytes has an address all the same.
+    #[inline]
+    pub fn start_pointer(&self) -> *mut u8 {
+        self.base
+    }
+
     /// Some of its bytes, for reading.
     ///
     /// # Errors
@@ -179,6 +206,13 @@ impl<'a> Window<'a> {
         // SAFETY: the bytes are inside the window, checked above, which is mapped for 'a; nobody makes references to
         // its bytes.
         Ok(unsafe { RegionMut::from_raw(start, bytes as usize) })
+    }
+
+    /// All of its bytes.
+    #[inline]
+    pub fn whole(&self) -> RegionMut<'a> {
+        // SAFETY: the window is mapped for 'a; nobody makes references to its bytes. The cast loses nothing.
+        unsafe { RegionMut::from_raw(self.base, self.bytes as usize) }
     }
 
     /// Does a read-modify-write and returns the old value, zero-extended from 4 bytes where the width is 4.
@@ -240,24 +274,31 @@ impl<'a> Window<'a> {
     /// # Errors
     ///
     /// If the bytes are not all inside, or are not whole elements. Nothing was touched.
+    #[inline]
     pub fn accumulate(
         &self,
         offset: u64,
         kernel: Kernel,
         scale: Scale,
         source: Region<'_>,
-        stripes: &Stripes<'_>,
+        stripes: &Stripes<'a>,
         who: Rank,
     ) -> Result<(), AccumulateError> {
-        let element_bytes = kernel.element().bytes() as u64;
-        let bytes = source.len() as u64;
-        let target = self.region_mut(offset, bytes)?;
-        if !bytes.is_multiple_of(element_bytes) {
-            return Err(AccumulateError::PartOfAnElement { bytes, element_bytes });
-        }
-        let place = accumulate::Place { target, start: self.start + offset, stripes: *stripes, who };
-        accumulate::accumulate(&place, kernel, scale, source);
-        Ok(())
+        accumulate_run(self, offset, (kernel, &scale), source, (stripes, who))
+    }
+
+    /// The same accumulate for any number of runs: cheaper for each of them than [`Window::accumulate`].
+    ///
+    /// `who` is the rank whose process makes this call, `stripes` are its node's.
+    #[inline]
+    pub fn accumulator(&self, operator: (Kernel, Scale), stripes: Stripes<'a>, who: Rank) -> Accumulator<'a> {
+        Accumulator::new(*self, operator, stripes, who)
+    }
+
+    /// Where it starts in the memfd, in bytes: what stripe locks are chosen by.
+    #[inline]
+    pub(crate) fn place_bytes(&self) -> u64 {
+        self.start
     }
 
     /// The address of an aligned word inside the window.

@@ -37,13 +37,17 @@ impl Node {
     }
 
     fn attach() -> Node {
+        Node::attach_at(None)
+    }
+
+    fn attach_at(address: Option<u64>) -> Node {
         let open = |name: &str| -> OwnedFd {
             let path = std::env::var(name).unwrap();
             std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap().into()
         };
         Node {
             node: NodeSegment::attach(open(NODE)).unwrap(),
-            window: NodeWindow::attach(open(WINDOW), &PART_BYTES).unwrap(),
+            window: NodeWindow::attach_at(open(WINDOW), &PART_BYTES, address).unwrap(),
         }
     }
 
@@ -136,6 +140,15 @@ fn ones() -> Vec<u8> {
 #[test]
 fn the_other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
+    if role == "agree" {
+        let here = Node::attach_at(Some(ADDRESS));
+        assert!(here.window.is_at(ADDRESS));
+        let address = here.window.part(1).load_u64(0).unwrap();
+        assert_eq!(address, word_address(&here.window));
+        let add = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: address + 8, compare: 0 };
+        assert_eq!(here.window.part(1).rmw(8, add), Ok(0));
+        return;
+    }
     let here = Node::attach();
     match role.as_str() {
         "push" => {
@@ -190,6 +203,32 @@ fn the_other_process() {
 
 const ECHOES: u64 = 500;
 const ROUNDS: usize = 20;
+/// Where both processes map a window.
+const ADDRESS: u64 = 0x2200_0000_0000;
+
+/// The window a second time, as the process of the server's host maps it.
+fn agreed(here: &Node) -> NodeWindow {
+    let file = here.window.file().try_clone_to_owned().unwrap();
+    NodeWindow::attach_at(file, &PART_BYTES, Some(ADDRESS)).unwrap()
+}
+
+/// The address of the first word of part 1.
+fn word_address(window: &NodeWindow) -> u64 {
+    window.part(1).start_pointer().addr() as u64
+}
+
+#[test]
+fn two_processes_see_each_others_stores_at_the_same_address() {
+    let here = Node::create();
+    let mine = agreed(&here);
+    assert!(mine.is_at(ADDRESS) && !here.window.is_at(ADDRESS));
+    assert_eq!(word_address(&mine), ADDRESS + PART_BYTES[0]);
+    let swap = |operand| Rmw { op: RmwOp::Swap, width: RmwWidth::W64, operand, compare: 0 };
+    mine.part(1).rmw(0, swap(word_address(&mine))).unwrap();
+    here.start("agree").finish();
+    // The other has found the address of the word in the word, and left the next one's in the next.
+    assert_eq!(mine.part(1).load_u64(8), Ok(word_address(&mine) + 8));
+}
 
 #[test]
 fn two_processes_that_sleep_between_messages_always_wake_each_other() {

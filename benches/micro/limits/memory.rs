@@ -12,7 +12,7 @@ use memmap2::MmapMut;
 
 use crate::Failure;
 use crate::line::{Key, LIMIT, Line};
-use crate::micro::rank::ops::{BYTES, NB_WINDOW_BYTES, PITCH_BYTES, ROW_BYTES, ROWS, nb_window};
+use crate::micro::rank::ops::{ACCUMULATE_BYTES, BYTES, NB_WINDOW_BYTES, PITCH_BYTES, ROW_BYTES, ROWS, nb_window};
 use crate::micro::sample::{Effort, Sample};
 use crate::micro::{buffer, processors};
 
@@ -53,7 +53,8 @@ pub(crate) fn measure(effort: Effort, emit: &mut (dyn FnMut(Line) + Send)) -> Re
     }
     tell("puts_1024x64", ROWS * ROW_BYTES, 1, both.rows(effort, true)?);
     tell("gets_1024x64", ROWS * ROW_BYTES, 1, both.rows(effort, false)?);
-    for bytes in [8, 8 << 10, 1 << 20] {
+    tell("accs_1024x64", ROWS * ROW_BYTES, 1, accumulate_rows(effort)?);
+    for bytes in ACCUMULATE_BYTES {
         tell("acc", bytes, 1, accumulate(effort, bytes)?);
     }
     atomics(effort, &mut tell)?;
@@ -121,6 +122,23 @@ fn accumulate(effort: Effort, bytes: usize) -> Result<Sample, Failure> {
         for _ in 0..count {
             for (to, from) in black_box(&mut target).iter_mut().zip(black_box(&source)) {
                 *to += *from;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The same, of rows that are one pitch apart in the target.
+fn accumulate_rows(effort: Effort) -> Result<Sample, Failure> {
+    const PITCH: usize = PITCH_BYTES / 8;
+    const ROW: usize = ROW_BYTES / 8;
+    let source = vec![1.0_f64; ROWS * ROW];
+    let mut target = vec![0.0_f64; ROWS * PITCH];
+    effort.measure(|count| {
+        for _ in 0..count {
+            let rows = black_box(&mut target).chunks_exact_mut(PITCH).zip(black_box(&source).chunks_exact(ROW));
+            for (to, from) in rows {
+                to[..ROW].iter_mut().zip(from).for_each(|(to, from)| *to += *from);
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::micro::sample::Sample;
 /// Payloads of put and get.
 pub(crate) const BYTES: [usize; 5] = [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20];
 /// Payloads of accumulate.
-const ACCUMULATE_BYTES: [usize; 3] = [8, 8 << 10, 1 << 20];
+pub(crate) const ACCUMULATE_BYTES: [usize; 4] = [8, 8 << 10, 64 << 10, 1 << 20];
 /// Memory of the target, and of the origin: enough for the largest window of nonblocking operations.
 pub(crate) const NB_WINDOW_BYTES: usize = 16 << 20;
 /// The strided patch: rows of contiguous bytes, at the target one pitch apart.

@@ -40,6 +40,14 @@ pub enum ShapeError {
         /// How far in front.
         bytes_before: u64,
     },
+    /// An accumulate is about whole elements.
+    #[error("a run has {run_bytes} bytes, which is no whole number of elements of {element_bytes}")]
+    PartOfAnElement {
+        /// Bytes of the run.
+        run_bytes: u64,
+        /// Bytes of an element.
+        element_bytes: u64,
+    },
 }
 
 /// Runs of `run_bytes` at regular distances: level 0 varies fastest.

@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::OnDeath;
+use super::Rendezvous;
 use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
 use crate::error::InitError;
-
-/// What is called with a rank that died and how.
-type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;
 
 #[derive(Default)]
 struct Heard {
@@ -60,54 +59,6 @@ impl Launcher {
         Ok(Some((launcher, start)))
     }
 
-    /// From now on `on_death` hears of every death, those before included.
-    pub(crate) fn watch_deaths(&self, on_death: impl Fn(u32, &str) + Send + Sync + 'static) {
-        let mut heard = self.heard.lock();
-        for (rank, how) in &heard.died {
-            on_death(*rank, how);
-        }
-        heard.on_death = Some(Arc::new(on_death));
-    }
-
-    /// Tells how this rank's node is reached.
-    pub(crate) fn publish(&self, card: NodeCard) -> Result<(), InitError> {
-        self.say(&FromRank::Publish { card })
-    }
-
-    /// The card of a node, as soon as it is known. A death meanwhile is an error: its host may be the one.
-    pub(crate) fn card(&self, node: u32) -> Result<NodeCard, InitError> {
-        let mut heard = self.heard.lock();
-        if let Some(card) = heard.cards.get(&node) {
-            return Ok(card.clone());
-        }
-        self.say(&FromRank::Fetch { node })?;
-        loop {
-            if let Some(card) = heard.cards.get(&node) {
-                return Ok(card.clone());
-            }
-            if let Some((rank, how)) = heard.died.first() {
-                return Err(InitError::Died { rank: *rank, how: how.clone() });
-            }
-            self.changed.wait(&mut heard);
-        }
-    }
-
-    /// Says that this rank ends well, and waits until all do, or one has died.
-    pub(crate) fn leave(&self, traffic: Vec<PeerTraffic>) {
-        if self.say(&FromRank::Leave { traffic }).is_err() {
-            return;
-        }
-        let mut heard = self.heard.lock();
-        while !heard.goodbye && heard.died.is_empty() {
-            self.changed.wait(&mut heard);
-        }
-    }
-
-    /// Ends the job: this rank cannot go on.
-    pub(crate) fn abort(&self, reason: &str, status: i32) {
-        let _ = self.say(&FromRank::Abort { reason: reason.to_owned(), status });
-    }
-
     fn say(&self, message: &FromRank) -> Result<(), InitError> {
         let mut line = serde_json::to_vec(message).map_err(|_| InitError::LauncherGarbled)?;
         line.push(b'\n');
@@ -142,6 +93,51 @@ impl Launcher {
             }
             self.changed.notify_all();
         }
+    }
+}
+
+impl Rendezvous for Launcher {
+    fn watch_deaths(&self, on_death: OnDeath) {
+        let mut heard = self.heard.lock();
+        for (rank, how) in &heard.died {
+            on_death(*rank, how);
+        }
+        heard.on_death = Some(on_death);
+    }
+
+    fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError> {
+        card.map_or(Ok(()), |card| self.say(&FromRank::Publish { card }))
+    }
+
+    fn card(&self, node: u32) -> Result<NodeCard, InitError> {
+        let mut heard = self.heard.lock();
+        if let Some(card) = heard.cards.get(&node) {
+            return Ok(card.clone());
+        }
+        self.say(&FromRank::Fetch { node })?;
+        loop {
+            if let Some(card) = heard.cards.get(&node) {
+                return Ok(card.clone());
+            }
+            if let Some((rank, how)) = heard.died.first() {
+                return Err(InitError::Died { rank: *rank, how: how.clone() });
+            }
+            self.changed.wait(&mut heard);
+        }
+    }
+
+    fn leave(&self, traffic: Vec<PeerTraffic>) {
+        if self.say(&FromRank::Leave { traffic }).is_err() {
+            return;
+        }
+        let mut heard = self.heard.lock();
+        while !heard.goodbye && heard.died.is_empty() {
+            self.changed.wait(&mut heard);
+        }
+    }
+
+    fn abort(&self, reason: &str, status: i32) {
+        let _ = self.say(&FromRank::Abort { reason: reason.to_owned(), status });
     }
 }
 

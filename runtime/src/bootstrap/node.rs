@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use longarm_client::{Assist, AssistTurn, Dial, Layout, LostHow};
 use longarm_netmod::{DialError, Link, Netmod, Tcp, TcpOptions, connect_authenticated};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
-use longarm_server::door::{Door, DoorError, DoorRequest, door_name};
+use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
 
-use super::Launcher;
+use super::Rendezvous;
 use super::control::NodeCard;
 use crate::config::Config;
 use crate::error::InitError;
@@ -25,7 +25,7 @@ pub(crate) struct NodeOptions<'a> {
     pub(crate) secret: Secret,
     pub(crate) layout: &'a Layout,
     pub(crate) config: &'a Config,
-    pub(crate) launcher: Option<&'a Arc<Launcher>>,
+    pub(crate) rendezvous: Option<&'a Arc<dyn Rendezvous>>,
     /// The processors of the job: the server's thread may use all of them, whatever this rank is bound to.
     pub(crate) processors: &'a [u32],
 }
@@ -47,11 +47,18 @@ impl Node {
     /// Hosts the node's server if this rank is its lowest, else finds it.
     pub(crate) fn join(options: &NodeOptions<'_>) -> Result<Node, InitError> {
         let layout = options.layout;
-        if layout.server_host(layout.my_node()) == layout.me() { host(options) } else { visit(options) }
+        if layout.server_host(layout.my_node()) == layout.me() {
+            let (node, card) = host(options)?;
+            options.rendezvous.map_or(Ok(()), |rendezvous| rendezvous.publish(Some(card)))?;
+            return Ok(node);
+        }
+        let rendezvous = options.rendezvous.expect("a world of one hosts its own node");
+        rendezvous.publish(None)?;
+        visit(options, &rendezvous.card(layout.my_node().0)?)
     }
 
     /// Asks at the node's door.
-    pub(crate) fn ask(&self, request: &DoorRequest) -> Result<Option<std::os::fd::OwnedFd>, DoorError> {
+    pub(crate) fn ask(&self, request: &DoorRequest) -> Result<Option<Handed>, DoorError> {
         let mut door = self.door.lock();
         if door.is_none() {
             *door = Some(Door::connect(&self.door_name)?);
@@ -87,7 +94,7 @@ impl Node {
     }
 }
 
-fn host(options: &NodeOptions<'_>) -> Result<Node, InitError> {
+fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
     let layout = options.layout;
     let node = layout.my_node();
     let ranks = layout.ranks_of(node);
@@ -110,12 +117,9 @@ fn host(options: &NodeOptions<'_>) -> Result<Node, InitError> {
     })?;
     let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
     let thread = start_thread(&server, options.processors)?;
-    if let Some(launcher) = options.launcher {
-        let server_pid = std::process::id();
-        launcher.publish(NodeCard { node: node.0, server_pid, address, door: door.clone() })?;
-    }
+    let card = NodeCard { node: node.0, server_pid: std::process::id(), address, door: door.clone() };
     let hosted = Some(Hosted { server, thread: Mutex::new(Some(thread)) });
-    Ok(Node { segment, door_name: door, door: Mutex::new(None), hosted })
+    Ok((Node { segment, door_name: door, door: Mutex::new(None), hosted }, card))
 }
 
 fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread::JoinHandle<()>, InitError> {
@@ -137,14 +141,11 @@ fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread:
         .map_err(InitError::Thread)
 }
 
-fn visit(options: &NodeOptions<'_>) -> Result<Node, InitError> {
-    let node = options.layout.my_node();
-    let launcher = options.launcher.expect("a world of one hosts its own node");
-    let card = launcher.card(node.0)?;
+fn visit(options: &NodeOptions<'_>, card: &NodeCard) -> Result<Node, InitError> {
     let door = Door::connect(&card.door)?;
-    let descriptor = door.call(&DoorRequest::NodeSegment { job: options.job.0 })?.ok_or(DoorError::Garbled)?;
-    let segment = Arc::new(NodeSegment::attach(descriptor)?);
-    Ok(Node { segment, door_name: card.door, door: Mutex::new(Some(door)), hosted: None })
+    let handed = door.call(&DoorRequest::NodeSegment { job: options.job.0 })?.ok_or(DoorError::Garbled)?;
+    let segment = Arc::new(NodeSegment::attach(handed.file)?);
+    Ok(Node { segment, door_name: card.door.clone(), door: Mutex::new(Some(door)), hosted: None })
 }
 
 struct ServerHere(Arc<Server>);
@@ -168,10 +169,10 @@ impl AssistTurn for Turn<'_> {
     }
 }
 
-/// Opens connections to the servers of other nodes: asks the launcher for the address, then proves itself.
+/// Opens connections to the servers of other nodes: asks for the address, then proves itself.
 pub(crate) struct Dialer {
     pub(crate) netmod: Tcp,
-    pub(crate) launcher: Option<Arc<Launcher>>,
+    pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
     pub(crate) secret: Secret,
     pub(crate) identity: Identity,
     /// Of this process's own server: there is nobody to ask in a world of one.
@@ -181,8 +182,8 @@ pub(crate) struct Dialer {
 impl Dial for Dialer {
     fn dial(&self, node: NodeId) -> Result<Box<dyn Link>, LostHow> {
         let unreachable = |reason: String| LostHow::Unreachable(reason);
-        let launcher = self.launcher.as_ref().ok_or_else(|| unreachable("a world of one has one node".into()))?;
-        let card = launcher.card(node.0).map_err(|error| unreachable(error.to_string()))?;
+        let rendezvous = self.rendezvous.as_ref().ok_or_else(|| unreachable("a world of one has one node".into()))?;
+        let card = rendezvous.card(node.0).map_err(|error| unreachable(error.to_string()))?;
         let until = Instant::now() + self.deadline;
         let mut pause = Duration::from_millis(1);
         loop {

@@ -107,10 +107,46 @@ impl Claim {
     }
 }
 
+/// What the rounds of an agreement carry besides the claims, so that little data needs no rounds of its own.
+pub(crate) enum Load {
+    /// Nothing.
+    Empty,
+    /// The bytes of one member, on their way to all; `None` where they have not arrived yet.
+    OfOne(Option<Vec<u8>>),
+    /// Equally many bytes of every member: those of this one, of the one before it, and so on around.
+    OfAll(Vec<u8>),
+}
+
+impl Load {
+    /// Adds what the member `distance` places ahead has to hear.
+    fn append_to(&self, body: &mut Vec<u8>, distance: u32, size: u32) {
+        match self {
+            Load::Empty | Load::OfOne(None) => {}
+            Load::OfOne(Some(bytes)) => body.extend_from_slice(bytes),
+            Load::OfAll(pieces) => {
+                // Before this round there are pieces of `distance` members; near the end not all are missing there.
+                let piece_bytes = pieces.len() / distance as usize;
+                let wanted = piece_bytes * distance.min(size - distance) as usize;
+                body.extend_from_slice(&pieces[..wanted]);
+            }
+        }
+    }
+
+    /// Takes what was heard. With a member that called something else it makes no sense, and is not used then.
+    fn take(&mut self, heard: &[u8]) {
+        match self {
+            Load::OfOne(bytes @ None) if !heard.is_empty() => *bytes = Some(heard.to_vec()),
+            Load::OfAll(pieces) => pieces.extend_from_slice(heard),
+            Load::Empty | Load::OfOne(_) => {}
+        }
+    }
+}
+
 impl Call<'_> {
     /// Dissemination (Hensgen, Finkel, Manber): in round k every member tells the one 2^k places ahead the smallest
-    /// and the largest signature it has heard of. After the last round all know those of the whole group.
-    pub(crate) fn agree(&mut self, mine: Signature) -> Result<(), CollectiveError> {
+    /// and the largest signature it has heard of. After the last round all know those of the whole group, and have
+    /// the whole load.
+    pub(crate) fn agree(&mut self, mine: Signature, load: &mut Load) -> Result<(), CollectiveError> {
         let me = self.member(self.me());
         let (mut least, mut most) = (Claim(mine, me), Claim(mine, me));
         let mut distance = 1;
@@ -120,14 +156,16 @@ impl Call<'_> {
                 claim.0.encode(&mut body);
                 body.extend_from_slice(&claim.1.0.to_le_bytes());
             }
+            load.append_to(&mut body, distance, self.size());
             self.send((self.me() + distance) % self.size(), &body)?;
             let heard = self.receive((self.me() + self.size() - distance) % self.size())?;
-            let claims = heard
-                .split_at_checked(CLAIM_BYTES)
-                .and_then(|(first, second)| Some((Claim::decode(first)?, Claim::decode(second)?)));
+            let (claims, heard) = heard.split_at_checked(2 * CLAIM_BYTES).unwrap_or_default();
+            let (low, high) = claims.split_at_checked(CLAIM_BYTES).unwrap_or_default();
+            let claims = Claim::decode(low).zip(Claim::decode(high));
             let (low, high) = claims.expect("the first messages of every collective are claims");
             least = least.min(low);
             most = most.max(high);
+            load.take(heard);
             distance *= 2;
             self.next_step();
         }

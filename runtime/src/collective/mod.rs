@@ -2,10 +2,12 @@
 //!
 //! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
 //! whether all have called the same thing with matching arguments. If not, all get the same error and no data has
-//! moved. The agreement is also the meeting of sync and barrier.
+//! moved. The agreement is also the meeting of sync and barrier. Little data travels with it and needs no further
+//! rounds.
 
 mod agree;
 mod data;
+mod light;
 
 use longarm_client::mail::Slot;
 use longarm_proto::{ElementType, Rank};
@@ -13,12 +15,14 @@ use zerocopy::IntoBytes;
 
 pub use agree::Signature;
 
+pub(crate) use agree::Load;
+
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
 
 /// A longer body goes in several letters, which arrive in order.
-const LETTER_BYTES_MAX: usize = 256 << 20;
+pub(crate) const LETTER_BYTES_MAX: usize = 256 << 20;
 
 /// One collective call in progress.
 pub(crate) struct Call<'a> {
@@ -103,6 +107,9 @@ impl Group {
     pub fn broadcast_collective<T: Element>(&self, root: u32, elements: &mut [T]) -> Result<(), CollectiveError> {
         self.check_place("root", root)?;
         let signature = Signature::of::<T>("broadcast", root, elements.len());
+        if self.is_light_for_one(size_of_val(elements)) {
+            return self.broadcast_light(signature, root, elements.as_mut_bytes());
+        }
         self.run(signature, |call| call.broadcast(root, elements.as_mut_bytes()))
     }
 
@@ -120,6 +127,13 @@ impl Group {
         self.check_place("root", root)?;
         check_reduction::<T>(reduction, self.size())?;
         let signature = Signature::reduction::<T>("reduce", root, elements.len(), reduction);
+        if self.is_light_for_all(size_of_val(elements)) {
+            let pieces = self.gather_light(signature, elements.as_bytes())?;
+            if self.rank() == root {
+                self.combine_light(&pieces, root, reduction, elements);
+            }
+            return Ok(());
+        }
         self.run(signature, |call| call.reduce(root, reduction, elements))
     }
 
@@ -135,6 +149,11 @@ impl Group {
     ) -> Result<(), CollectiveError> {
         check_reduction::<T>(reduction, self.size())?;
         let signature = Signature::reduction::<T>("allreduce", 0, elements.len(), reduction);
+        if self.is_light_for_all(size_of_val(elements)) {
+            let pieces = self.gather_light(signature, elements.as_bytes())?;
+            self.combine_light(&pieces, 0, reduction, elements);
+            return Ok(());
+        }
         self.run(signature, |call| {
             call.reduce(0, reduction, elements)?;
             call.next_step();
@@ -148,6 +167,9 @@ impl Group {
     /// As [`Group::sync_collective`].
     pub fn allgather_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<T>, CollectiveError> {
         let signature = Signature::of::<T>("allgather", 0, elements.len());
+        if self.is_light_for_all(size_of_val(elements)) {
+            return Ok(from_bytes(&self.gather_light(signature, elements.as_bytes())?));
+        }
         let all = self.run(signature, |call| call.allgather(elements.as_bytes()))?;
         Ok(all.iter().flat_map(|body| from_bytes(body)).collect())
     }

@@ -1,11 +1,11 @@
 //! Making and freeing windows, collectively.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use longarm_client::{AttachError, ClientWindow, WindowIdentity};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
-use longarm_server::door::{DoorError, DoorRequest};
-use longarm_shm::NodeWindow;
+use longarm_server::door::{DoorError, DoorRequest, Handed};
+use longarm_shm::{NodeWindow, SegmentError};
 use parking_lot::Mutex;
 
 use super::{Shared, Window};
@@ -129,9 +129,13 @@ impl Group {
         let request = DoorRequest::Create { window: window.0, generation: generation.0, key: key.0, parts: here };
         let rank = layout.me();
         let failed = |reason: String| WindowError::OutOfMemory { rank, reason };
-        let file = self.inner.node.ask(&request).map_err(|error| failed(error.to_string()))?;
-        let file = file.ok_or_else(|| failed("no descriptor came".into()))?;
-        NodeWindow::attach(file, &part_bytes).map(Some).map_err(|error| failed(error.to_string()))
+        let handed = self.inner.node.ask(&request).map_err(|error| failed(error.to_string()))?;
+        let handed = handed.ok_or_else(|| failed("no descriptor came".into()))?;
+        map(handed, &part_bytes).map(Some).map_err(|error| {
+            // The server has it, and nobody will have a handle by which to free it.
+            let _ = self.inner.node.ask(&DoorRequest::Free { window: window.0, generation: generation.0 });
+            failed(error.to_string())
+        })
     }
 
     /// Some node has failed: what this rank has made is taken back.
@@ -153,7 +157,7 @@ impl Group {
         }
     }
 
-    fn known(&self, identity: WindowIdentity, members: &[(Rank, u64)], made: Option<NodeWindow>) -> Shared {
+    pub(crate) fn known(&self, identity: WindowIdentity, members: &[(Rank, u64)], made: Option<NodeWindow>) -> Shared {
         let layout = self.inner.client.layout();
         let mut here: Vec<(Rank, u64)> =
             members.iter().copied().filter(|(rank, _)| layout.node_of(*rank) == layout.my_node()).collect();
@@ -168,12 +172,12 @@ impl Group {
             let refused = |reason: &dyn std::fmt::Display| AttachError::Refused(reason.to_string());
             let inner = inner.upgrade().ok_or_else(|| refused(&"the world is finalized"))?;
             let request = DoorRequest::Attach { window: identity.window.0, generation: identity.generation.0 };
-            let file = inner.node.ask(&request).map_err(|error| match error {
+            let handed = inner.node.ask(&request).map_err(|error| match error {
                 DoorError::Unreachable { .. } => AttachError::Unreachable(error.to_string()),
                 error => refused(&error),
             })?;
-            let file = file.ok_or_else(|| refused(&"no descriptor came"))?;
-            NodeWindow::attach(file, &part_bytes).map_err(|error| refused(&error))
+            let handed = handed.ok_or_else(|| refused(&"no descriptor came"))?;
+            map(handed, &part_bytes).map_err(|error| refused(&error))
         };
         let client = Arc::new(ClientWindow::new(layout, identity, members, attach));
         Shared { client, inner: Arc::clone(&self.inner), group: self.clone() }
@@ -217,6 +221,24 @@ impl<T: Element> Window<T> {
     pub fn free_collective(&self) -> Result<(), WindowError> {
         self.shared.group.free(&self.shared.client)
     }
+}
+
+/// Maps a window of this node where its ranks have agreed to, or anywhere where that cannot be.
+fn map(handed: Handed, part_bytes: &[u64]) -> Result<NodeWindow, SegmentError> {
+    static WARNED: Once = Once::new();
+    let Handed { file, address } = handed;
+    let memory = NodeWindow::attach_at(file, part_bytes, address)?;
+    if memory.bytes() > 0 && !address.is_some_and(|address| memory.is_at(address)) {
+        WARNED.call_once(|| {
+            tracing::warn!(
+                bytes = memory.bytes(),
+                address = address.map(|address| format!("{address:#x}")),
+                "a window is not mapped where the other ranks of this node map it: calls work as ever, but a program \
+                 that uses the addresses of its neighbours directly must not"
+            );
+        });
+    }
+    Ok(memory)
 }
 
 fn proposal(body: &[u8]) -> Proposal {

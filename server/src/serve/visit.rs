@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use longarm_proto::{JobId, Refusal};
+use longarm_proto::{Generation, JobId, Refusal, WindowId};
 use longarm_shm::{NodeSegment, NodeWindow};
 
 use super::Shared;
@@ -13,15 +13,20 @@ use crate::table::WindowParts;
 /// An answer and the memory whose descriptor goes with it.
 pub(crate) enum Opened {
     Segment(Arc<NodeSegment>),
-    Window(Arc<WindowParts>),
+    /// With the address at which the ranks map it.
+    Window(Arc<WindowParts>, Option<u64>),
     Plain(DoorReply),
 }
 
 impl Opened {
     pub(crate) fn answer(&self, visitor: BorrowedFd<'_>) -> Result<(), DoorError> {
         match self {
-            Opened::Segment(segment) => door::answer(visitor, &DoorReply::Here, Some(segment.file().as_fd())),
-            Opened::Window(parts) => door::answer(visitor, &DoorReply::Here, Some(parts.memory.file().as_fd())),
+            Opened::Segment(segment) => {
+                door::answer(visitor, &DoorReply::Here { address: None }, Some(segment.file().as_fd()))
+            }
+            Opened::Window(parts, address) => {
+                door::answer(visitor, &DoorReply::Here { address: *address }, Some(parts.memory.file().as_fd()))
+            }
             Opened::Plain(reply) => door::answer(visitor, reply, None),
         }
     }
@@ -40,10 +45,7 @@ impl Shared {
             }
             DoorRequest::Attach { window, generation } => {
                 let (window, generation) = door::identity(*window, *generation);
-                match self.windows.get(window, generation) {
-                    Ok(parts) => Opened::Window(Arc::clone(parts)),
-                    Err(refusal) => Opened::Plain(door::refused(refusal)),
-                }
+                self.hand_out(window, generation)
             }
             DoorRequest::Free { window, generation } => {
                 let (window, generation) = door::identity(*window, *generation);
@@ -58,12 +60,7 @@ impl Shared {
         }
     }
 
-    fn create(
-        &mut self,
-        (window, generation): (longarm_proto::WindowId, longarm_proto::Generation),
-        key: u64,
-        parts: &[(u32, u64)],
-    ) -> Opened {
+    fn create(&mut self, (window, generation): (WindowId, Generation), key: u64, parts: &[(u32, u64)]) -> Opened {
         let Some((key, ranks, part_bytes)) = door::parts_of(key, parts) else {
             return Opened::Plain(door::refused(Refusal::NotSupported));
         };
@@ -79,7 +76,13 @@ impl Shared {
         if !self.windows.insert(window, generation, key, WindowParts { memory, ranks }) {
             return Opened::Plain(DoorReply::Refused { reason: "a window of this identity exists".into() });
         }
-        let parts = self.windows.get(window, generation).expect("inserted just now");
-        Opened::Window(Arc::clone(parts))
+        self.hand_out(window, generation)
+    }
+
+    fn hand_out(&self, window: WindowId, generation: Generation) -> Opened {
+        match self.windows.get(window, generation) {
+            Ok((parts, address)) => Opened::Window(Arc::clone(parts), address),
+            Err(refusal) => Opened::Plain(door::refused(refusal)),
+        }
     }
 }

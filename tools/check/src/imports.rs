@@ -3,7 +3,7 @@
 use crate::rules::{Finding, Rule};
 
 /// Which crates of this tree each one may import. Those of one row never meet: who is above joins them.
-const MAY_IMPORT: [(&str, &[&str]); 10] = [
+const MAY_IMPORT: [(&str, &[&str]); 13] = [
     ("longarm-memory", &[]),
     ("longarm-proto", &[]),
     ("longarm-shm", &["longarm-memory", "longarm-proto"]),
@@ -18,7 +18,10 @@ const MAY_IMPORT: [(&str, &[&str]); 10] = [
     ("longarm-launch", &["longarm"]),
     // The instructions of the codec alone are counted, which nothing above shows.
     ("longarm-benches", &["longarm", "longarm-proto"]),
+    ("longarm-mpi", &[]),
+    ("longarm-armci", &["longarm", "longarm-mpi"]),
     ("longarm-check", &[]),
+    ("longarm-suite", &[]),
 ];
 
 /// What the tests alone of a crate may import besides.

@@ -61,7 +61,7 @@ pub struct RunArguments {
     /// How many ranks to start
     #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
     pub ranks: u32,
-    /// Over how many nodes to spread them, in blocks as even as possible
+    /// Over how many nodes to spread them, in blocks as even as possible; else LONGARM_NODES says it, else it is one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes: Option<u32>,
     /// How many ranks a node has

@@ -129,6 +129,7 @@ fn all_jobs() -> Vec<Job> {
         job("impossible_shapes_are_refused", traps::impossible, EVERY),
         job("a_freed_window_refuses_everything", windows::freed, EVERY),
         job("windows_come_and_go", windows::reuse, USUAL),
+        job("ranks_of_a_node_map_windows_at_the_same_addresses", windows::addresses, EVERY),
         job("too_large_a_window_is_an_error_on_all_ranks", windows::too_large, EVERY),
         job("sparse_windows_take_no_memory", windows::sparse, USUAL),
         job("more_than_four_gibibytes_go_in_one_call", large::transfers, PAIR),

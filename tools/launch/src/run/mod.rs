@@ -134,7 +134,10 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
     }
     let filter = tracing_subscriber::EnvFilter::new(config.log.as_deref().unwrap_or("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
-    let plan = Plan::new(arguments.ranks, arguments.nodes, arguments.ppn)?;
+    // The variable is for jobs of any launcher; what stands on the command line wins.
+    let cut = (arguments.ppn.is_none() && config.is_set("LONGARM_NODES"))
+        .then(|| config.nodes.min(arguments.ranks.into()) as u32);
+    let plan = Plan::new(arguments.ranks, arguments.nodes.or(cut), arguments.ppn)?;
     let path = plan::find_program(program(arguments), std::env::var_os("PATH"))?;
     let descriptors = raise_descriptors(plan.ranks())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -184,3 +184,36 @@ pub fn sparse(world: &World) {
     barrier(world);
     windows.iter().for_each(|window| window.free_collective().expect("it is freed"));
 }
+
+/// The ranks of a node map a window at the same address, also while they still hold windows that were freed.
+pub fn addresses(world: &World) {
+    let mut old = Vec::new();
+    for round in 0..10_usize {
+        // One part has no bytes in some rounds, and the parts differ in size.
+        let bytes = (world.rank() as usize + round) % 5 * 3_000_000;
+        let window = world.allocate_collective::<u8>(bytes).expect("a window");
+        let seen: Vec<u64> = ranks(world)
+            .map(|rank| window.pointer_at(rank).expect("a part").map_or(0, |part| part.addr() as u64))
+            .collect();
+        let all = world.allgather_collective(&seen).expect("what all see");
+        for (rank, theirs) in ranks(world).zip(all.chunks(seen.len())) {
+            let same_node = world.node_of(rank) == Some(world.node());
+            assert_eq!(seen[rank as usize] != 0, same_node, "round {round}, rank {rank}");
+            if same_node && all_bytes(world, &window) > 0 {
+                assert_same(theirs, &seen, format_args!("round {round}, rank {rank}"));
+            }
+        }
+        barrier(world);
+        if round % 3 != 0 {
+            window.free_collective().expect("it is freed");
+        }
+        old.push(window);
+    }
+    barrier(world);
+}
+
+/// Bytes of all parts on this node.
+fn all_bytes(world: &World, window: &longarm::Window<u8>) -> usize {
+    let here = ranks(world).filter(|rank| world.node_of(*rank) == Some(world.node()));
+    here.filter_map(|rank| window.len_at(rank)).sum()
+}

@@ -1,0 +1,109 @@
+//! Adding floating-point numbers to memory that others may write: target += scale × source.
+//!
+//! ```text
+//!   Adder::f64(2.5)            picks the loop once: by type, by whether there is a scale, by the processor
+//!      │
+//!      └─ add(target, source)  as often as there are runs: loads and stores in inline assembly, numbers in registers
+//! ```
+//!
+//! A product is rounded before it is added (no fused multiply-add), so the sums are the same on every machine. A scale of
+//! one multiplies nothing.
+//!
+//! It refuses to make sums atomic: callers hold a lock. As in `copy` the compiler assumes nothing about the bytes, so a
+//! process that breaks that rule loses sums and nothing else.
+
+use crate::region::{Region, RegionMut, assert_same_length};
+
+/// A factor. Of a real one the imaginary part is not looked at; those of f32 fit in an f64 without rounding.
+#[derive(Clone, Copy, Debug)]
+struct Factor {
+    real: f64,
+    imaginary: f64,
+}
+
+/// What a loop does with each pair of elements.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    SumF32,
+    SumF64,
+    ScaledF32,
+    ScaledF64,
+    ComplexF32,
+    ComplexF64,
+}
+
+/// Adds `bytes` bytes of elements. A plain function, so that it can be picked once and called for each run.
+type AddFn = unsafe fn(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor);
+
+/// Adds scaled numbers of one type.
+#[derive(Clone, Copy, Debug)]
+pub struct Adder {
+    run: AddFn,
+    factor: Factor,
+    element_bytes: usize,
+}
+
+impl Adder {
+    /// target += scale × source.
+    #[inline]
+    pub fn f32(scale: f32) -> Adder {
+        let factor = Factor { real: scale.into(), imaginary: 0.0 };
+        Adder::new(if scale == 1.0 { Kind::SumF32 } else { Kind::ScaledF32 }, factor, 4)
+    }
+
+    /// target += scale × source.
+    #[inline]
+    pub fn f64(scale: f64) -> Adder {
+        let factor = Factor { real: scale, imaginary: 0.0 };
+        Adder::new(if scale == 1.0 { Kind::SumF64 } else { Kind::ScaledF64 }, factor, 8)
+    }
+
+    /// target += scale × source, of pairs of a real and an imaginary part.
+    #[inline]
+    pub fn c32([real, imaginary]: [f32; 2]) -> Adder {
+        let one = real == 1.0 && imaginary == 0.0;
+        let factor = Factor { real: real.into(), imaginary: imaginary.into() };
+        Adder::new(if one { Kind::SumF32 } else { Kind::ComplexF32 }, factor, 8)
+    }
+
+    /// target += scale × source, of pairs of a real and an imaginary part.
+    #[inline]
+    pub fn c64([real, imaginary]: [f64; 2]) -> Adder {
+        let one = real == 1.0 && imaginary == 0.0;
+        let factor = Factor { real, imaginary };
+        Adder::new(if one { Kind::SumF64 } else { Kind::ComplexF64 }, factor, 16)
+    }
+
+    #[inline]
+    fn new(kind: Kind, factor: Factor, element_bytes: usize) -> Adder {
+        Adder { run: machine::pick(kind), factor, element_bytes }
+    }
+
+    /// Adds all elements of `source` to those of `target`, in no order. Where the two overlap in another way than
+    /// completely, which sums are read again is not said.
+    ///
+    /// # Panics
+    ///
+    /// If the lengths differ or are not whole elements.
+    #[inline]
+    pub fn add(&self, target: RegionMut<'_>, source: Region<'_>) {
+        let bytes = source.len();
+        assert_same_length(target.len(), bytes);
+        assert!(bytes & (self.element_bytes - 1) == 0, "{bytes} bytes are not whole elements");
+        // SAFETY: both sides are valid for their length by the contract of regions, the lengths are equal and whole
+        // elements (asserted), and `pick` gave a loop that this processor has the instructions for.
+        unsafe { (self.run)(target.as_mut_ptr(), source.as_ptr(), bytes, &self.factor) };
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[path = "add_x86_64.rs"]
+mod machine;
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[path = "add_plain.rs"]
+mod machine;
+
+#[cfg(test)]
+#[path = "add_tests.rs"]
+mod tests;

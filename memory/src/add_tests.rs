@@ -1,0 +1,147 @@
+use super::*;
+
+/// Numbers whose sums and products are rounded, so that another order of operations shows.
+fn number(index: usize) -> f64 {
+    (index as f64 * 0.37 - 5.0) * if index.is_multiple_of(3) { 1e3 } else { 0.1 }
+}
+
+/// Kinds, the adder that makes them, and the plain answer for one element.
+struct Case {
+    kind: Kind,
+    adder: Adder,
+    plain: fn(&[f64; 2], &[f64; 2]) -> [f64; 2],
+    floats: usize,
+    float_bytes: usize,
+}
+
+const REAL: f64 = -1.7;
+const IMAGINARY: f64 = 0.3;
+
+fn cases() -> Vec<Case> {
+    let (real_32, imaginary_32) = (REAL as f32, IMAGINARY as f32);
+    let case = |kind, adder, plain, floats, float_bytes| Case { kind, adder, plain, floats, float_bytes };
+    vec![
+        case(Kind::SumF64, Adder::f64(1.0), |to, from| [to[0] + from[0], 0.0], 1, 8),
+        case(Kind::ScaledF64, Adder::f64(REAL), |to, from| [to[0] + REAL * from[0], 0.0], 1, 8),
+        case(Kind::SumF64, Adder::c64([1.0, 0.0]), |to, from| [to[0] + from[0], to[1] + from[1]], 2, 8),
+        case(
+            Kind::ComplexF64,
+            Adder::c64([REAL, IMAGINARY]),
+            |to, from| [to[0] + (REAL * from[0] - IMAGINARY * from[1]), to[1] + (REAL * from[1] + IMAGINARY * from[0])],
+            2,
+            8,
+        ),
+        case(Kind::SumF32, Adder::f32(1.0), |to, from| single(to, from, |to, from| [to[0] + from[0], 0.0]), 1, 4),
+        case(
+            Kind::ScaledF32,
+            Adder::f32(real_32),
+            |to, from| single(to, from, |to, from| [to[0] + REAL as f32 * from[0], 0.0]),
+            1,
+            4,
+        ),
+        case(
+            Kind::SumF32,
+            Adder::c32([1.0, 0.0]),
+            |to, from| single(to, from, |to, from| [to[0] + from[0], to[1] + from[1]]),
+            2,
+            4,
+        ),
+        case(
+            Kind::ComplexF32,
+            Adder::c32([real_32, imaginary_32]),
+            |to, from| {
+                single(to, from, |to, from| {
+                    let (real, imaginary) = (REAL as f32, IMAGINARY as f32);
+                    [to[0] + (real * from[0] - imaginary * from[1]), to[1] + (real * from[1] + imaginary * from[0])]
+                })
+            },
+            2,
+            4,
+        ),
+    ]
+}
+
+fn single(to: &[f64; 2], from: &[f64; 2], add: fn([f32; 2], [f32; 2]) -> [f32; 2]) -> [f64; 2] {
+    add(to.map(|part| part as f32), from.map(|part| part as f32)).map(f64::from)
+}
+
+/// The elements' parts, whichever their size, as f64.
+fn parts(bytes: &[u8], float_bytes: usize) -> [f64; 2] {
+    let mut parts = [0.0; 2];
+    for (part, bytes) in parts.iter_mut().zip(bytes.chunks_exact(float_bytes)) {
+        *part = match float_bytes {
+            4 => f64::from(f32::from_ne_bytes(bytes.try_into().unwrap())),
+            _ => f64::from_ne_bytes(bytes.try_into().unwrap()),
+        };
+    }
+    parts
+}
+
+fn bytes_of(number: f64, float_bytes: usize) -> Vec<u8> {
+    if float_bytes == 4 { (number as f32).to_ne_bytes().to_vec() } else { number.to_ne_bytes().to_vec() }
+}
+
+fn check(case: &Case, adder: Adder, count: usize, (to, from): (usize, usize)) {
+    const MARGIN: usize = 48;
+    let element_bytes = case.floats * case.float_bytes;
+    let bytes = count * element_bytes;
+    let mut target = vec![0xA5; bytes + 2 * MARGIN];
+    let mut source = vec![0x5A; bytes + 2 * MARGIN];
+    for index in 0..count * case.floats {
+        let at = index * case.float_bytes;
+        target[to + at..][..case.float_bytes].copy_from_slice(&bytes_of(number(index * 7 + 1), case.float_bytes));
+        source[from + at..][..case.float_bytes].copy_from_slice(&bytes_of(number(index * 5 + 2), case.float_bytes));
+    }
+    let mut expected = target.clone();
+    for index in 0..count {
+        let at = index * element_bytes;
+        let [old, new] = [&target[to + at..], &source[from + at..]].map(|side| &side[..element_bytes]);
+        let sums = (case.plain)(&parts(old, case.float_bytes), &parts(new, case.float_bytes));
+        let sums = sums[..case.floats].iter().flat_map(|&sum| bytes_of(sum, case.float_bytes));
+        sums.zip(&mut expected[to + at..]).for_each(|(byte, place)| *place = byte);
+    }
+    let there = RegionMut::from_slice(&mut target).slice(to, bytes);
+    adder.add(there, Region::from_slice(&source).slice(from, bytes));
+    assert!(target == expected, "{:?}, {count} elements from {from} to {to}", case.kind);
+}
+
+#[test]
+fn every_type_length_and_alignment_gives_the_plain_sum_and_touches_nothing_else() {
+    let step = if cfg!(miri) { 61 } else { 1 };
+    for case in cases() {
+        for count in (0..=300).step_by(step) {
+            for shifts in [(0, 0), (8, 0), (4, 16), (16, 8), (24, 12), (1, 3), (31, 32)] {
+                check(&case, case.adder, count, shifts);
+            }
+        }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[test]
+fn processors_without_wide_vectors_get_the_same_sums() {
+    for case in cases() {
+        for count in 0..=300 {
+            let adder = Adder { run: machine::pick_sse(case.kind), ..case.adder };
+            for shifts in [(0, 0), (8, 4), (5, 0)] {
+                check(&case, adder, count, shifts);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_source_that_is_the_target_is_added_to_itself() {
+    let mut numbers: Vec<u8> = (0..100).flat_map(|index| number(index).to_ne_bytes()).collect();
+    let region = RegionMut::from_slice(&mut numbers);
+    Adder::f64(2.0).add(region, region.as_region());
+    let expected: Vec<u8> = (0..100).flat_map(|index| (number(index) + 2.0 * number(index)).to_ne_bytes()).collect();
+    assert!(numbers == expected);
+}
+
+#[test]
+#[should_panic(expected = "not whole elements")]
+fn a_part_of_an_element_panics() {
+    let (mut target, source) = ([0; 12], [0; 12]);
+    Adder::f64(1.0).add(RegionMut::from_slice(&mut target), Region::from_slice(&source));
+}

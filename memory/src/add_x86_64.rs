@@ -1,0 +1,257 @@
+//! The sums for x86_64: moves in inline assembly, arithmetic between registers. See the parent module.
+//!
+//! The target is aligned to a vector first where its elements allow it, then four vectors go at a time, then one, then
+//! ever smaller pieces. Unused places of a small piece are zero; what is computed there is not stored.
+
+use std::arch::x86_64::*;
+
+use super::{AddFn, Factor, Kind};
+use crate::vector::{load, store};
+
+/// Shorter ones are not worth aligning.
+const ALIGNED_BYTES_MIN: usize = 256;
+
+pub(super) fn pick(kind: Kind) -> AddFn {
+    if is_x86_feature_detected!("avx") {
+        match kind {
+            Kind::SumF32 => avx::sum_f32,
+            Kind::SumF64 => avx::sum_f64,
+            Kind::ScaledF32 => avx::scaled_f32,
+            Kind::ScaledF64 => avx::scaled_f64,
+            Kind::ComplexF32 => avx::complex_f32,
+            Kind::ComplexF64 => avx::complex_f64,
+        }
+    } else {
+        pick_sse(kind)
+    }
+}
+
+/// Where a walk stands on both sides, and how many bytes are left.
+struct Position {
+    dst: *mut u8,
+    src: *const u8,
+    left: usize,
+}
+
+impl Position {
+    #[inline(always)]
+    fn advance(&mut self, bytes: usize) {
+        self.dst = self.dst.wrapping_add(bytes);
+        self.src = self.src.wrapping_add(bytes);
+        self.left -= bytes;
+    }
+}
+
+/// The walk through both sides, for one kind of vector.
+macro_rules! walk {
+    ($name:ident, $feature:literal, $wide:ty, $wide_register:ident, $narrow:ty,
+     [$b1:literal $b2:literal $b3:literal $b4:literal], $move:literal, $move_8:literal, $move_4:literal) => {
+        /// # Safety
+        ///
+        /// Both sides are valid for `bytes` bytes, which are a multiple of `ELEMENT`.
+        #[target_feature(enable = $feature)]
+        #[inline]
+        unsafe fn $name<const ELEMENT: usize>(
+            dst: *mut u8,
+            src: *const u8,
+            bytes: usize,
+            wide: impl Fn($wide, $wide) -> $wide,
+            narrow: impl Fn($narrow, $narrow) -> $narrow,
+        ) {
+            let mut at = Position { dst, src, left: bytes };
+            macro_rules! one {
+                ($kind:ty, $register:ident, $text:literal, $combine:ident, $piece:literal) => {{
+                    let target = load!($kind, $register, $text, at.dst, 0);
+                    let source = load!($kind, $register, $text, at.src, 0);
+                    store!($register, $text, at.dst, 0, $combine(target, source));
+                    at.advance($piece);
+                }};
+            }
+            if at.left >= ALIGNED_BYTES_MIN {
+                if ELEMENT <= 4 && at.dst.addr() & 4 != 0 {
+                    one!($narrow, xmm_reg, $move_4, narrow, 4);
+                }
+                if ELEMENT <= 8 && at.dst.addr() & 8 != 0 {
+                    one!($narrow, xmm_reg, $move_8, narrow, 8);
+                }
+                if at.dst.addr() & 16 != 0 {
+                    one!($narrow, xmm_reg, $move, narrow, 16);
+                }
+            }
+            while at.left >= $b4 {
+                let mut targets = [
+                    load!($wide, $wide_register, $move, at.dst, 0),
+                    load!($wide, $wide_register, $move, at.dst, $b1),
+                    load!($wide, $wide_register, $move, at.dst, $b2),
+                    load!($wide, $wide_register, $move, at.dst, $b3),
+                ];
+                let sources = [
+                    load!($wide, $wide_register, $move, at.src, 0),
+                    load!($wide, $wide_register, $move, at.src, $b1),
+                    load!($wide, $wide_register, $move, at.src, $b2),
+                    load!($wide, $wide_register, $move, at.src, $b3),
+                ];
+                targets[0] = wide(targets[0], sources[0]);
+                targets[1] = wide(targets[1], sources[1]);
+                targets[2] = wide(targets[2], sources[2]);
+                targets[3] = wide(targets[3], sources[3]);
+                store!($wide_register, $move, at.dst, 0, targets[0]);
+                store!($wide_register, $move, at.dst, $b1, targets[1]);
+                store!($wide_register, $move, at.dst, $b2, targets[2]);
+                store!($wide_register, $move, at.dst, $b3, targets[3]);
+                at.advance($b4);
+            }
+            while at.left >= $b1 {
+                one!($wide, $wide_register, $move, wide, $b1);
+            }
+            if at.left >= 16 {
+                one!($narrow, xmm_reg, $move, narrow, 16);
+            }
+            if ELEMENT <= 8 && at.left >= 8 {
+                one!($narrow, xmm_reg, $move_8, narrow, 8);
+            }
+            if ELEMENT <= 4 && at.left >= 4 {
+                one!($narrow, xmm_reg, $move_4, narrow, 4);
+            }
+            debug_assert_eq!(at.left, 0);
+        }
+    };
+}
+
+/// The three sums of one type, for one walk.
+macro_rules! sums {
+    ($walk:ident, $feature:literal, $bytes:literal, $pair_bytes:literal, [$sum:ident $scaled:ident $complex:ident],
+     $fill:ident, $widen:ident, [$add:ident $multiply:ident $swap:ident],
+     [$narrow_add:ident $narrow_multiply:ident $narrow_swap:ident]) => {
+        /// # Safety
+        ///
+        /// As for the walk.
+        #[target_feature(enable = $feature)]
+        pub(super) unsafe fn $sum(dst: *mut u8, src: *const u8, bytes: usize, _: &Factor) {
+            let (wide, narrow) = (|to, from| $add(to, from), |to, from| $narrow_add(to, from));
+            // SAFETY: the caller's promise, passed on.
+            unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) }
+        }
+
+        /// # Safety
+        ///
+        /// As for the walk.
+        #[target_feature(enable = $feature)]
+        pub(super) unsafe fn $scaled(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor) {
+            let scale = $fill(factor.real, factor.real);
+            let wide_scale = $widen(scale);
+            let wide = |to, from| $add(to, $multiply(wide_scale, from));
+            let narrow = |to, from| $narrow_add(to, $narrow_multiply(scale, from));
+            // SAFETY: the caller's promise, passed on.
+            unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) }
+        }
+
+        /// # Safety
+        ///
+        /// As for the walk.
+        #[target_feature(enable = $feature)]
+        pub(super) unsafe fn $complex(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor) {
+            let scale = $fill(factor.real, factor.real);
+            let crossed = $fill(-factor.imaginary, factor.imaginary);
+            let (wide_scale, wide_crossed) = ($widen(scale), $widen(crossed));
+            let wide = |to, from| {
+                let product = $add($multiply(wide_scale, from), $multiply(wide_crossed, $swap(from)));
+                $add(to, product)
+            };
+            let narrow = |to, from| {
+                let product = $narrow_add($narrow_multiply(scale, from), $narrow_multiply(crossed, $narrow_swap(from)));
+                $narrow_add(to, product)
+            };
+            // SAFETY: the caller's promise, passed on.
+            unsafe { $walk::<$pair_bytes>(dst, src, bytes, wide, narrow) }
+        }
+    };
+}
+
+/// The two numbers in turns.
+#[target_feature(enable = "sse2")]
+#[inline]
+fn fill_f32(first: f64, second: f64) -> __m128 {
+    let (first, second) = (first as f32, second as f32);
+    _mm_set_ps(second, first, second, first)
+}
+
+/// As [`fill_f32`].
+#[target_feature(enable = "sse2")]
+#[inline]
+fn fill_f64(first: f64, second: f64) -> __m128d {
+    _mm_set_pd(second, first)
+}
+
+/// Real and imaginary parts, exchanged.
+#[target_feature(enable = "sse2")]
+#[inline]
+fn swap_f32(pairs: __m128) -> __m128 {
+    _mm_shuffle_ps::<0b10_11_00_01>(pairs, pairs)
+}
+
+/// As [`swap_f32`].
+#[target_feature(enable = "sse2")]
+#[inline]
+fn swap_f64(pair: __m128d) -> __m128d {
+    _mm_shuffle_pd::<0b01>(pair, pair)
+}
+
+mod avx {
+    use super::*;
+
+    walk!(walk_f32, "avx", __m256, ymm_reg, __m128, [32 64 96 128], "vmovups", "vmovq", "vmovd");
+    walk!(walk_f64, "avx", __m256d, ymm_reg, __m128d, [32 64 96 128], "vmovupd", "vmovq", "vmovd");
+    sums!(walk_f32, "avx", 4, 8, [sum_f32 scaled_f32 complex_f32], fill_f32, widen_f32,
+        [_mm256_add_ps _mm256_mul_ps wide_swap_f32], [_mm_add_ps _mm_mul_ps swap_f32]);
+    sums!(walk_f64, "avx", 8, 16, [sum_f64 scaled_f64 complex_f64], fill_f64, widen_f64,
+        [_mm256_add_pd _mm256_mul_pd wide_swap_f64], [_mm_add_pd _mm_mul_pd swap_f64]);
+
+    #[target_feature(enable = "avx")]
+    #[inline]
+    fn widen_f32(half: __m128) -> __m256 {
+        _mm256_set_m128(half, half)
+    }
+
+    #[target_feature(enable = "avx")]
+    #[inline]
+    fn widen_f64(half: __m128d) -> __m256d {
+        _mm256_set_m128d(half, half)
+    }
+
+    #[target_feature(enable = "avx")]
+    #[inline]
+    fn wide_swap_f32(pairs: __m256) -> __m256 {
+        _mm256_permute_ps::<0b10_11_00_01>(pairs)
+    }
+
+    #[target_feature(enable = "avx")]
+    #[inline]
+    fn wide_swap_f64(pairs: __m256d) -> __m256d {
+        _mm256_permute_pd::<0b0101>(pairs)
+    }
+}
+
+mod sse {
+    use super::*;
+    use std::convert::identity;
+
+    walk!(walk_f32, "sse2", __m128, xmm_reg, __m128, [16 32 48 64], "movups", "movq", "movd");
+    walk!(walk_f64, "sse2", __m128d, xmm_reg, __m128d, [16 32 48 64], "movupd", "movq", "movd");
+    sums!(walk_f32, "sse2", 4, 8, [sum_f32 scaled_f32 complex_f32], fill_f32, identity,
+        [_mm_add_ps _mm_mul_ps swap_f32], [_mm_add_ps _mm_mul_ps swap_f32]);
+    sums!(walk_f64, "sse2", 8, 16, [sum_f64 scaled_f64 complex_f64], fill_f64, identity,
+        [_mm_add_pd _mm_mul_pd swap_f64], [_mm_add_pd _mm_mul_pd swap_f64]);
+}
+
+/// The loops for processors without AVX.
+pub(super) fn pick_sse(kind: Kind) -> AddFn {
+    match kind {
+        Kind::SumF32 => sse::sum_f32,
+        Kind::SumF64 => sse::sum_f64,
+        Kind::ScaledF32 => sse::scaled_f32,
+        Kind::ScaledF64 => sse::scaled_f64,
+        Kind::ComplexF32 => sse::complex_f32,
+        Kind::ComplexF64 => sse::complex_f64,
+    }
+}

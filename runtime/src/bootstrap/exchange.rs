@@ -1,0 +1,186 @@
+//! Starting inside a job that something else has started: an MPI program, most of all.
+//!
+//! All that is asked of it is an all-gather over the ranks, used twice at start and once at the end:
+//!
+//! 1. every rank says on which machine it runs and brings random numbers; rank 0's are the job's number and secret,
+//!    and everybody computes the same layout;
+//! 2. the first rank of each node tells how its server is reached;
+//! 3. at the end the ranks meet, so that no server stops while somebody needs it.
+//!
+//! Deaths are watched by whoever started the job, who ends it.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::control::{CONTROL_VERSION, NodeCard, PeerTraffic, Start};
+use super::{OnDeath, Rendezvous};
+use crate::config::Config;
+use crate::error::InitError;
+use crate::topology;
+
+/// A job that already exists, seen from one of its ranks.
+///
+/// The calls are made by [`init_inside`](crate::init_inside) and by [`World::finalize`](crate::World::finalize), on
+/// the thread that calls these.
+pub trait Exchange: Send + Sync {
+    /// This process's rank, from 0.
+    fn rank(&self) -> u32;
+
+    /// How many ranks the job has.
+    fn size(&self) -> u32;
+
+    /// Every rank gives some bytes and gets those of all, by rank. Collective.
+    ///
+    /// # Errors
+    /// What went wrong, for people.
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String>;
+
+    /// Ends the whole job, this process included if that is how it is done.
+    fn abort(&self, status: i32);
+}
+
+/// What every rank says of itself first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Hello {
+    version: u32,
+    machine: String,
+    host_name: String,
+    processors: Vec<u32>,
+    random: Vec<u8>,
+    nodes: u64,
+}
+
+/// Bytes of the job's number and secret.
+const RANDOM_BYTES: usize = 40;
+
+/// See the module.
+pub(crate) struct Exchanged {
+    exchange: Arc<dyn Exchange>,
+    cards: OnceLock<HashMap<u32, NodeCard>>,
+}
+
+impl Exchanged {
+    /// The first round: who is where.
+    pub(crate) fn meet(exchange: Arc<dyn Exchange>, config: &mut Config) -> Result<(Arc<Exchanged>, Start), InitError> {
+        let mut random = vec![0; RANDOM_BYTES];
+        getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
+        let hello = Hello {
+            version: CONTROL_VERSION,
+            machine: topology::machine_name(),
+            host_name: topology::host_name(),
+            processors: topology::processors_allowed(),
+            random,
+            nodes: config.nodes,
+        };
+        let hellos: Vec<Hello> = all_say(&*exchange, &hello)?;
+        if let Some(rank) = hellos.iter().position(|other| other.version != CONTROL_VERSION) {
+            return Err(InitError::MixedReleases { rank: rank as u32 });
+        }
+        let machines: Vec<&str> = hellos.iter().map(|hello| hello.machine.as_str()).collect();
+        let node_of_rank = cut(&machines, hellos[0].nodes.max(1) as usize);
+        let here: Vec<&Hello> = hellos.iter().filter(|other| other.machine == hello.machine).collect();
+        let mut processors: Vec<u32> = here.iter().flat_map(|hello| hello.processors.iter().copied()).collect();
+        processors.sort_unstable();
+        processors.dedup();
+        if here.len() < hellos.len() && !config.is_set("LONGARM_INTERFACE") {
+            let address = address_towards_others().ok_or(InitError::NoInterface)?;
+            config.settle_interface(address);
+        }
+        let (job, secret) = hellos[0].random.split_first_chunk().ok_or(InitError::LauncherGarbled)?;
+        let start = Start {
+            version: CONTROL_VERSION,
+            job: u64::from_le_bytes(*job),
+            secret: secret.iter().map(|byte| format!("{byte:02x}")).collect(),
+            rank: exchange.rank(),
+            node_of_rank,
+            ranks_on_machine: here.len() as u32,
+            processors,
+            stats: false,
+        };
+        Ok((Arc::new(Exchanged { exchange, cards: OnceLock::new() }), start))
+    }
+}
+
+impl Rendezvous for Exchanged {
+    fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError> {
+        let cards: Vec<Option<NodeCard>> = all_say(&*self.exchange, &card)?;
+        let cards = cards.into_iter().flatten().map(|card| (card.node, card)).collect();
+        self.cards.set(cards).map_err(|_| InitError::Twice)
+    }
+
+    fn card(&self, node: u32) -> Result<NodeCard, InitError> {
+        let cards = self.cards.get().ok_or(InitError::LauncherGarbled)?;
+        cards.get(&node).cloned().ok_or(InitError::LauncherGarbled)
+    }
+
+    fn watch_deaths(&self, _on_death: OnDeath) {}
+
+    fn leave(&self, _traffic: Vec<PeerTraffic>) {
+        if let Err(reason) = self.exchange.allgather(&[]) {
+            tracing::warn!(reason, "the last meeting failed; a server may have stopped before all had left");
+        }
+    }
+
+    fn abort(&self, reason: &str, status: i32) {
+        eprintln!("longarm: rank {} ends the job: {reason}", self.exchange.rank());
+        self.exchange.abort(status);
+    }
+}
+
+/// One round: what every rank says, by rank.
+fn all_say<T: Serialize + for<'a> Deserialize<'a>>(exchange: &dyn Exchange, mine: &T) -> Result<Vec<T>, InitError> {
+    let mine = serde_json::to_vec(mine).map_err(|_| InitError::LauncherGarbled)?;
+    let all = exchange.allgather(&mine).map_err(|reason| InitError::Exchange { reason })?;
+    if all.len() != exchange.size() as usize {
+        return Err(InitError::LauncherGarbled);
+    }
+    let all = all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(|_| InitError::LauncherGarbled));
+    all.collect()
+}
+
+/// The node of every rank: the ranks of one machine are cut into `nodes` blocks, as even as possible, or into as many
+/// as there are ranks. Nodes are numbered in the order of their lowest ranks.
+fn cut(machines: &[&str], nodes: usize) -> Vec<u32> {
+    let mut ranks_of: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (rank, machine) in machines.iter().enumerate() {
+        ranks_of.entry(machine).or_default().push(rank);
+    }
+    let mut block_of_rank = vec![("", 0); machines.len()];
+    for (machine, ranks) in &ranks_of {
+        let blocks = nodes.min(ranks.len());
+        for (place, rank) in ranks.iter().enumerate() {
+            block_of_rank[*rank] = (*machine, place * blocks / ranks.len());
+        }
+    }
+    let mut numbers = HashMap::new();
+    let number = |block| {
+        let next = numbers.len() as u32;
+        *numbers.entry(block).or_insert(next)
+    };
+    block_of_rank.into_iter().map(number).collect()
+}
+
+/// The address from which this machine reaches others. Nothing is sent: the kernel only looks up the way.
+fn address_towards_others() -> Option<IpAddr> {
+    // An address of the block for documentation: the default way leads there.
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("203.0.113.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_loopback() && !address.is_unspecified())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn the_ranks_of_each_machine_are_cut_into_even_blocks() {
+        assert_eq!(cut(&["a"; 5], 2), [0, 0, 0, 1, 1]);
+        assert_eq!(cut(&["a"; 4], 1), [0, 0, 0, 0]);
+        assert_eq!(cut(&["a"; 2], 7), [0, 1]);
+        assert_eq!(cut(&["a", "b", "a", "b"], 1), [0, 1, 0, 1]);
+        assert_eq!(cut(&["a", "b", "a", "b"], 2), [0, 1, 2, 3]);
+    }
+}

@@ -1,0 +1,108 @@
+//! Collectives on little data: all of it travels with the agreement, in as many rounds as a barrier has.
+//!
+//! Whether data is little depends on what all members agree on, so all take the same way, or hear of a mismatch.
+
+use longarm_shm::CELL_PAYLOAD_BYTES;
+
+use super::{Load, Signature, from_bytes};
+use crate::element::{Number, Reduction};
+use crate::error::CollectiveError;
+use crate::group::Group;
+
+/// Bytes of one member that are little. With the claims they fit into one cell.
+const ONE_BYTES_MAX: usize = CELL_PAYLOAD_BYTES / 2;
+/// Bytes of all members together that are little. The last round, which is the longest, carries half of them.
+const ALL_BYTES_MAX: usize = CELL_PAYLOAD_BYTES;
+
+impl Group {
+    pub(super) fn is_light_for_one(&self, bytes: usize) -> bool {
+        (1..=ONE_BYTES_MAX).contains(&bytes)
+    }
+
+    pub(super) fn is_light_for_all(&self, bytes: usize) -> bool {
+        (1..=ALL_BYTES_MAX / self.size() as usize).contains(&bytes)
+    }
+
+    /// The bytes of the root get to all.
+    pub(super) fn broadcast_light(
+        &self,
+        signature: Signature,
+        root: u32,
+        bytes: &mut [u8],
+    ) -> Result<(), CollectiveError> {
+        let is_root = self.rank() == root;
+        let mut load = Load::OfOne(is_root.then(|| bytes.to_vec()));
+        self.run_loaded(signature, &mut load, |_| Ok(()))?;
+        if let Load::OfOne(Some(heard)) = &load
+            && !is_root
+        {
+            bytes.copy_from_slice(heard);
+        }
+        Ok(())
+    }
+
+    /// The bytes of all members, in the order of their places.
+    pub(super) fn gather_light(&self, signature: Signature, bytes: &[u8]) -> Result<Vec<u8>, CollectiveError> {
+        let mut load = Load::OfAll(bytes.to_vec());
+        self.run_loaded(signature, &mut load, |_| Ok(()))?;
+        let Load::OfAll(around) = load else { unreachable!("a load stays of its kind") };
+        // They lie in the order of places going down from this member's.
+        let (size, me) = (self.size() as usize, self.rank() as usize);
+        let mut pieces = Vec::with_capacity(around.len());
+        for place in 0..size {
+            let at = (me + size - place) % size * bytes.len();
+            pieces.extend_from_slice(&around[at..at + bytes.len()]);
+        }
+        Ok(pieces)
+    }
+
+    /// Combines what [`Group::gather_light`] gave, as a reduction to the root does.
+    pub(super) fn combine_light<T: Number>(&self, pieces: &[u8], root: u32, reduction: Reduction, elements: &mut [T]) {
+        let mut all: Vec<T> = from_bytes(pieces);
+        all.rotate_left(root as usize * elements.len());
+        combine(&mut all, elements.len(), reduction);
+        elements.copy_from_slice(&all[..elements.len()]);
+    }
+}
+
+/// Combines pieces of `count` elements into the first, in the order of the binomial tree by which large ones are
+/// reduced: the same bits come out.
+fn combine<T: Number>(all: &mut [T], count: usize, reduction: Reduction) {
+    let pieces = all.len() / count;
+    let mut distance = 1;
+    while distance < pieces {
+        for left in (0..pieces - distance).step_by(2 * distance) {
+            let (before, behind) = all.split_at_mut((left + distance) * count);
+            for (mine, theirs) in before[left * count..].iter_mut().zip(&behind[..count]) {
+                *mine = mine.combine(*theirs, reduction).expect("checked before the call");
+            }
+        }
+        distance *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What member `place` of the tree has after combining what its children sent: those 1, 2, 4 and so on places
+    /// behind it, as long as its own bit of the distance is not set.
+    fn by_tree(values: &[f64], place: usize) -> f64 {
+        let distances = std::iter::successors(Some(1), |distance| Some(distance * 2));
+        let children = distances.take_while(|distance| *distance < values.len() && place & distance == 0);
+        let present = children.map(|distance| place + distance).filter(|child| *child < values.len());
+        present.fold(values[place], |sum, child| sum + by_tree(values, child))
+    }
+
+    #[test]
+    fn little_data_is_combined_in_the_order_of_the_tree() {
+        for size in 1..=40 {
+            // Sums of these depend on the order in their last bits.
+            let values: Vec<f64> = (0..size).map(|place| 10_f64.powi(place * 7 % 31 - 15) / 3.0).collect();
+            let mut all: Vec<f64> = values.iter().flat_map(|value| [*value, 1.0, -*value]).collect();
+            combine(&mut all, 3, Reduction::Sum);
+            let expected = by_tree(&values, 0);
+            assert_eq!(all[..3], [expected, f64::from(size), -expected], "{size} members");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What the C interfaces build on: bytes and pointers in place of elements and slices.
+//!
+//! A C program hands out addresses, so its windows are made of bytes, its buffers are regions of memory that it vouches
+//! for, and its nonblocking operations are completions that it waits for by number. Everything here is what
+//! [`Window`] does with types, without them.
+//!
+//! Rust programs do not need this module.
+
+mod clock;
+mod letters;
+
+use std::sync::Arc;
+
+pub use longarm_client::{Completion, Lender, OriginBytes, OriginBytesMut, Shapes};
+pub use longarm_memory::{Region, RegionMut};
+pub use longarm_proto::{
+    AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rmw, RmwOp, RmwWidth, Run, Scale, Shape, ShapeError,
+    Strided,
+};
+pub use longarm_shm::CounterKind;
+/// Atomics, for the state of an interface.
+pub use longarm_shm::sync;
+
+pub use clock::elapsed_s;
+
+use longarm_client::{Client, WindowIdentity};
+use longarm_proto::{AccessKey, Generation, Rank, WindowId};
+
+use crate::error::{Operation, RmwError, TransferError, WindowError};
+use crate::window::Window;
+use crate::world::World;
+
+/// What an accumulate does.
+pub type Operator = (Kernel, Scale);
+
+impl Window<u8> {
+    #[inline]
+    fn client(&self) -> &Arc<Client> {
+        &self.shared.inner.client
+    }
+
+    /// Where the part of a rank is mapped in this process. `None` if it is on another node.
+    ///
+    /// # Errors
+    /// [`TransferError`]: there is no such part, or it cannot be mapped.
+    pub fn pointer_at(&self, rank: u32) -> Result<Option<*mut u8>, TransferError> {
+        let window = &self.shared.client;
+        if window.bytes_of(Rank(rank)).is_none() {
+            let (operation, ranks) = (Operation::Get, self.client().layout().rank_count());
+            return Err(TransferError::NoSuchRank { operation, rank: Rank(rank), ranks });
+        }
+        Ok(window.part_here(Operation::Get, Rank(rank))?.map(|part| part.start_pointer()))
+    }
+
+    /// [`Window::put`] of bytes that a C program vouches for.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    #[inline]
+    pub fn put_bytes(&self, rank: u32, offset: u64, source: OriginBytes<'_>) -> Result<(), TransferError> {
+        self.client().put(&self.shared.client, Rank(rank), offset, source)
+    }
+
+    /// Whether operations may go to the mapped memory of a window without further questions: nobody has died.
+    #[inline]
+    pub fn is_undisturbed(&self) -> bool {
+        !self.client().failures().any()
+    }
+
+    /// Counts an operation that the caller did itself on mapped memory.
+    #[inline]
+    pub fn count(&self, rank: u32, kind: CounterKind, bytes: u64) {
+        self.client().count(Rank(rank), kind, bytes);
+    }
+
+    /// [`Window::get`] into bytes that a C program vouches for.
+    ///
+    /// # Errors
+    /// As [`Window::get`].
+    #[inline]
+    pub fn get_bytes(&self, rank: u32, offset: u64, target: OriginBytesMut<'_>) -> Result<(), TransferError> {
+        self.client().get(&self.shared.client, Rank(rank), offset, target)
+    }
+
+    /// [`Window::put`] of any shape. The source reaches to the end of the origin's shape.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    pub fn put_shapes(&self, rank: u32, shapes: Shapes, source: OriginBytes<'_>) -> Result<(), TransferError> {
+        self.client().put_shaped(&self.shared.client, Rank(rank), shapes, source)
+    }
+
+    /// [`Window::get`] of any shape.
+    ///
+    /// # Errors
+    /// As [`Window::get`].
+    pub fn get_shapes(&self, rank: u32, shapes: Shapes, target: OriginBytesMut<'_>) -> Result<(), TransferError> {
+        self.client().get_shaped(&self.shared.client, Rank(rank), shapes, target)
+    }
+
+    /// [`Window::accumulate`] of one run.
+    ///
+    /// # Errors
+    /// As [`Window::accumulate`].
+    #[inline]
+    pub fn accumulate_bytes(
+        &self,
+        rank: u32,
+        offset: u64,
+        operator: Operator,
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        self.client().accumulate_run(&self.shared.client, Rank(rank), offset, operator, source)
+    }
+
+    /// [`Window::accumulate`] of any shape.
+    ///
+    /// # Errors
+    /// As [`Window::accumulate`].
+    pub fn accumulate_shapes(
+        &self,
+        rank: u32,
+        shapes: Shapes,
+        operator: Operator,
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        self.client().accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
+    }
+
+    /// Starts [`Window::put_shapes`] under the lender's completion.
+    ///
+    /// # Errors
+    /// What is known now, as [`Window::put`]; the rest comes with the completion.
+    pub fn start_put_shapes(&self, rank: u32, shapes: Shapes, source: &Lender<'_>) -> Result<(), TransferError> {
+        self.client().start_put(&self.shared.client, Rank(rank), shapes, source)
+    }
+
+    /// Starts [`Window::get_shapes`] under the lender's completion.
+    ///
+    /// # Errors
+    /// As [`Window::start_put_shapes`].
+    pub fn start_get_shapes(&self, rank: u32, shapes: Shapes, target: &Lender<'_>) -> Result<(), TransferError> {
+        self.client().start_get(&self.shared.client, Rank(rank), shapes, target)
+    }
+
+    /// Starts [`Window::accumulate_shapes`] under the lender's completion.
+    ///
+    /// # Errors
+    /// As [`Window::start_put_shapes`].
+    pub fn start_accumulate_shapes(
+        &self,
+        rank: u32,
+        shapes: Shapes,
+        operator: Operator,
+        source: &Lender<'_>,
+    ) -> Result<(), TransferError> {
+        self.client().start_accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
+    }
+
+    /// One read-modify-write; the old value, zero-extended.
+    ///
+    /// # Errors
+    /// [`RmwError`].
+    #[inline]
+    pub fn rmw_bytes(&self, rank: u32, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
+        self.client().rmw(&self.shared.client, Rank(rank), offset, rmw)
+    }
+}
+
+impl<T> Window<T> {
+    /// Whether two names mean the same window.
+    pub fn is_same<U>(&self, other: &Window<U>) -> bool {
+        Arc::ptr_eq(&self.shared.client, &other.shared.client)
+    }
+}
+
+/// Words of a window's description.
+pub const DESCRIPTION_WORDS: usize = 4;
+
+impl Window<u8> {
+    /// What [`World::adopt`] has to know of a window with one part, made by [`World::allocate_alone`].
+    pub fn describe(&self) -> [u64; DESCRIPTION_WORDS] {
+        let identity = self.shared.client.identity();
+        let owner = self.shared.group.world_rank(0).unwrap_or_default();
+        let bytes = self.len_at(owner).unwrap_or_default() as u64;
+        [identity.window.0, u64::from(identity.generation.0), identity.key.0, bytes]
+    }
+}
+
+impl World {
+    /// A window with a part at this rank alone, made without asking anybody. `ARMCI_Memget`.
+    ///
+    /// # Errors
+    /// As [`Group::allocate_collective`](crate::Group::allocate_collective).
+    pub fn allocate_alone(&self, bytes: usize) -> Result<Window<u8>, WindowError> {
+        let alone = self.subgroup_collective(&[self.rank()])?;
+        alone.allocate_collective(bytes)
+    }
+
+    /// The window that another rank has made by [`World::allocate_alone`], from its description. `ARMCI_Memat`.
+    pub fn adopt(&self, owner: u32, description: [u64; DESCRIPTION_WORDS]) -> Window<u8> {
+        let [window, generation, key, bytes] = description;
+        let identity =
+            WindowIdentity { window: WindowId(window), generation: Generation(generation as u32), key: AccessKey(key) };
+        let shared = self.group().known(identity, &[(Rank(owner), bytes)], None);
+        Window::from_shared(Arc::new(shared))
+    }
+
+    /// Waits for operations towards a rank that were started under a completion.
+    ///
+    /// # Errors
+    /// The first of their failures.
+    pub fn wait_for_completion(
+        &self,
+        operation: Operation,
+        rank: u32,
+        completion: &Completion,
+    ) -> Result<(), TransferError> {
+        let client = &self.inner.client;
+        if !completion.is_complete() {
+            client.wait_completion(completion);
+        }
+        completion.failure().map_or(Ok(()), |outcome| Err(client.explain(outcome, operation, Rank(rank))))
+    }
+
+    /// Moves what can be moved, without waiting. `ARMCIX_Progress`.
+    pub fn progress(&self) {
+        self.inner.client.poll_progress();
+    }
+
+    /// Whether the memory of a rank's windows is mapped here.
+    pub fn shares_memory_with(&self, rank: u32) -> bool {
+        self.node_of(rank) == Some(self.node())
+    }
+
+    /// Ends the whole job with this status, after a line that says why. Under a launcher that kills the ranks the call
+    /// may not return.
+    pub fn abort(&self, reason: &str, status: i32) {
+        self.inner.abort(reason, status);
+    }
+}

@@ -1,0 +1,57 @@
+//! Messages with tags between two ranks, as `armci_msg_snd` and `armci_msg_rcv` have them.
+
+use longarm_client::mail::Slot;
+use longarm_client::{Lost, LostHow, Operation};
+use longarm_proto::Rank;
+
+use crate::collective::LETTER_BYTES_MAX;
+use crate::error::TransferError;
+use crate::world::World;
+
+/// The group under which messages with tags travel. No group has this number.
+const TAGGED: u64 = (1 << 63) - 1;
+
+fn slot(tag: u64) -> Slot {
+    Slot { group: TAGGED, sequence: tag, step: 0 }
+}
+
+impl World {
+    /// Sends a message. On return the body may be reused; the message waits at its target until it is received.
+    /// Messages of one sender and tag arrive in order. `armci_msg_snd`.
+    ///
+    /// # Errors
+    /// [`TransferError`]: the target does not exist or is lost.
+    pub fn send_tagged(&self, rank: u32, tag: u64, body: &[u8]) -> Result<(), TransferError> {
+        let pieces = body.chunks(LETTER_BYTES_MAX).chain(body.is_empty().then_some(body));
+        for piece in pieces {
+            self.inner.client.send_letter(Rank(rank), slot(tag), body.len() as u64, piece)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a message with this tag from a rank, or from any, and says from whom it came. `armci_msg_rcv`,
+    /// `armci_msg_rcvany`.
+    ///
+    /// # Errors
+    /// The sender is dead; with `None`, any rank is.
+    pub fn receive_tagged(&self, from: Option<u32>, tag: u64) -> Result<(u32, Vec<u8>), Lost> {
+        let client = &self.inner.client;
+        let dead = || {
+            let death = match from {
+                Some(rank) => client.failures().of(Rank(rank)),
+                None => client.failures().first(),
+            }?;
+            let (node, how) = (client.layout().node_of(death.rank), LostHow::Died(death.how));
+            Some(Lost { rank: death.rank, node, operation: Operation::Message, how })
+        };
+        let (source, letter) = match from {
+            Some(rank) => (Rank(rank), client.receive_letter(Rank(rank), slot(tag), &dead)?),
+            None => client.receive_letter_from_any(slot(tag), &dead)?,
+        };
+        let mut body = letter.body;
+        while (body.len() as u64) < letter.total_bytes {
+            body.extend_from_slice(&client.receive_letter(source, slot(tag), &dead)?.body);
+        }
+        Ok((source.0, body))
+    }
+}

@@ -1,0 +1,162 @@
+//! Which addresses the ranks of this node map windows at.
+//!
+//! A C program hands the address of its memory to its neighbours on the node, who read and write there as if it were
+//! theirs. So each window gets a range of addresses of its own, out of a region that processes leave free, and each
+//! rank maps the window there. The server's own mapping is anywhere: its process is that of a rank, which needs the
+//! range itself.
+//!
+//! A range is given out again when the window is freed, and then as late as can be: a rank may keep the mapping of a
+//! freed window for a while, and there the next window of this range would have to go elsewhere.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Ranges start at multiples of this: a large page, which is a multiple of every size of a page.
+const GRAIN_BYTES: u64 = 2 << 20;
+
+/// Between where programs and their heaps are mapped and where libraries and stacks are: `docs/src/decisions`, 0010.
+#[cfg(target_arch = "x86_64")]
+const REGION: Range<u64> = 0x1800_0000_0000..0x2a00_0000_0000;
+#[cfg(not(target_arch = "x86_64"))]
+const REGION: Range<u64> = 0x2c00_0000_0000..0x3e00_0000_0000;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct AddressSpace {
+    /// What is free: start and bytes. No two ranges touch.
+    free: BTreeMap<u64, u64>,
+    /// Where the range that was given last ends.
+    next: u64,
+}
+
+impl Default for AddressSpace {
+    fn default() -> Self {
+        AddressSpace::new(REGION)
+    }
+}
+
+impl AddressSpace {
+    /// All of this region is free; it starts and ends at multiples of [`GRAIN_BYTES`].
+    fn new(region: Range<u64>) -> AddressSpace {
+        assert!(region.start.is_multiple_of(GRAIN_BYTES) && region.end.is_multiple_of(GRAIN_BYTES));
+        AddressSpace { free: BTreeMap::from([(region.start, region.end - region.start)]), next: region.start }
+    }
+
+    /// Addresses for a window of this size. `None` if it has no bytes, or if there are not so many free in a row.
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
+        let taken_bytes = whole_grains(bytes).filter(|_| bytes > 0)?;
+        let address = self.find(self.next, taken_bytes).or_else(|| self.find(0, taken_bytes))?;
+        let (start, free_bytes) = self.free.range(..=address).next_back().map(|(&start, &bytes)| (start, bytes))?;
+        self.free.remove(&start);
+        let end = address + taken_bytes;
+        for (rest, rest_bytes) in [(start, address - start), (end, start + free_bytes - end)] {
+            if rest_bytes > 0 {
+                self.free.insert(rest, rest_bytes);
+            }
+        }
+        self.next = end;
+        Some(address)
+    }
+
+    /// What was taken for a window of this size is free again.
+    pub(crate) fn give_back(&mut self, address: u64, bytes: u64) {
+        let mut start = address;
+        let mut free_bytes = whole_grains(bytes).expect("it was taken");
+        if let Some((&before, &before_bytes)) = self.free.range(..address).next_back() {
+            assert!(before + before_bytes <= address, "a range is given back once");
+            if before + before_bytes == address {
+                self.free.remove(&before);
+                start = before;
+                free_bytes += before_bytes;
+            }
+        }
+        if let Some(after_bytes) = self.free.remove(&(start + free_bytes)) {
+            free_bytes += after_bytes;
+        }
+        self.free.insert(start, free_bytes);
+    }
+
+    /// The first place not before `from` with so many free addresses in a row.
+    fn find(&self, from: u64, bytes: u64) -> Option<u64> {
+        self.free.iter().find_map(|(&start, &free_bytes)| {
+            let at = start.max(from);
+            (start + free_bytes).checked_sub(at).filter(|left| *left >= bytes).map(|_| at)
+        })
+    }
+}
+
+/// What a window takes: whole grains, and at least one byte more than it has, so that the address behind its last byte
+/// is not the first of another window.
+fn whole_grains(bytes: u64) -> Option<u64> {
+    (bytes / GRAIN_BYTES).checked_add(1)?.checked_mul(GRAIN_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const START: u64 = 64 * GRAIN_BYTES;
+    const GRAINS: u64 = 16;
+
+    fn small() -> AddressSpace {
+        AddressSpace::new(START..START + GRAINS * GRAIN_BYTES)
+    }
+
+    #[test]
+    fn a_freed_range_is_used_again_after_all_others() {
+        let mut space = small();
+        let first = space.take(1).unwrap();
+        space.give_back(first, 1);
+        let others: Vec<u64> = (1..GRAINS).map(|_| space.take(4096).unwrap()).collect();
+        assert!(!others.contains(&first));
+        assert_eq!(space.take(1), Some(first));
+        assert_eq!(space.take(1), None);
+        space.give_back(others[3], 4096);
+        assert_eq!(space.take(1), Some(others[3]));
+    }
+
+    #[test]
+    fn nothing_and_too_much_have_no_address() {
+        let mut space = small();
+        for bytes in [0, GRAINS * GRAIN_BYTES, u64::MAX - GRAIN_BYTES, u64::MAX] {
+            assert_eq!(space.take(bytes), None);
+        }
+        assert_eq!(space.take(GRAINS * GRAIN_BYTES - 1), Some(START));
+    }
+
+    #[test]
+    fn the_whole_region_can_be_given_out() {
+        let mut space = AddressSpace::default();
+        assert_eq!(space.take(REGION.end - REGION.start - 1), Some(REGION.start));
+        assert_eq!(space.take(1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_never_overlap_and_what_is_given_back_can_be_taken_again(
+            steps in prop::collection::vec((any::<bool>(), 1..6 * GRAIN_BYTES, any::<prop::sample::Index>()), 1..200)
+        ) {
+            let mut space = small();
+            let mut taken: Vec<(u64, u64)> = Vec::new();
+            for (take, bytes, which) in steps {
+                if take {
+                    let Some(address) = space.take(bytes) else { continue };
+                    prop_assert!(address.is_multiple_of(GRAIN_BYTES) && address >= START);
+                    prop_assert!(address + bytes < START + GRAINS * GRAIN_BYTES);
+                    for &(other, other_bytes) in &taken {
+                        prop_assert!(address + bytes < other || other + other_bytes < address);
+                    }
+                    taken.push((address, bytes));
+                } else if !taken.is_empty() {
+                    let (address, bytes) = taken.swap_remove(which.index(taken.len()));
+                    space.give_back(address, bytes);
+                }
+            }
+            for (address, bytes) in taken {
+                space.give_back(address, bytes);
+            }
+            prop_assert_eq!(space.free, small().free);
+        }
+    }
+}

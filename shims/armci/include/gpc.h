@@ -1,0 +1,2 @@
+/* ARMCI's global procedure calls, which stand in armci.h. */
+#include "armci.h"

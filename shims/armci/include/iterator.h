@@ -1,0 +1,2 @@
+/* The stride iterator of ARMCI, which stands in armci.h. */
+#include "armci.h"

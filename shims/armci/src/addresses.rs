@@ -1,0 +1,201 @@
+//! Which window is behind an address of another process.
+//!
+//! An ARMCI program names remote memory by its address in the owner's process. Every process tells the others where its
+//! part of a window is mapped, once, when the window is made; from then on a lookup is local:
+//!
+//! ```text
+//!   recent     the last four parts that this thread has used, plain words: what a put on the node looks at
+//!   tables     all parts, sorted by address, for each process
+//! ```
+//!
+//! What a thread remembers is kept alive by the thread itself (`OWNERS`) and is used only while the table is in the
+//! state in which it was found, which the epoch tells.
+
+use std::cell::{Cell, RefCell};
+
+use longarm::Window;
+use longarm::face::sync::{AtomicU64, Ordering};
+use parking_lot::RwLock;
+
+/// Parts that each thread remembers.
+const REMEMBERED: usize = 4;
+
+/// The parts of all windows, by rank and address.
+pub(crate) struct Addresses {
+    /// Tells the tables of a process apart, and how often this one has lost an entry.
+    epoch: AtomicU64,
+    ranks: Box<[RwLock<Vec<Part>>]>,
+}
+
+#[derive(Clone)]
+struct Part {
+    start: usize,
+    bytes: u64,
+    window: Window<u8>,
+}
+
+/// A part that this thread has used.
+#[derive(Clone, Copy)]
+struct Recent {
+    epoch: u64,
+    rank: u32,
+    start: usize,
+    bytes: u64,
+    /// Where it is mapped here; null if it is on another node.
+    base: *mut u8,
+    /// Kept alive by the place of the same number in `OWNERS`.
+    window: *const Window<u8>,
+}
+
+const NOTHING: Recent =
+    Recent { epoch: 0, rank: 0, start: 0, bytes: 0, base: std::ptr::null_mut(), window: std::ptr::null() };
+
+thread_local! {
+    // Plain words without a destructor: found without asking whether they are initialised.
+    static RECENT: [Cell<Recent>; REMEMBERED] = const { [const { Cell::new(NOTHING) }; REMEMBERED] };
+    static OWNERS: RefCell<Owners> = const { RefCell::new(Owners([const { None }; REMEMBERED])) };
+}
+
+/// The windows that `RECENT` points to. When a thread ends they go, and what pointed to them first.
+struct Owners([Option<Box<Window<u8>>>; REMEMBERED]);
+
+impl Drop for Owners {
+    fn drop(&mut self) {
+        let _ = RECENT.try_with(|recent| recent.iter().for_each(|known| known.set(NOTHING)));
+    }
+}
+
+/// Never the same for two states of any table of this process, and never that of [`NOTHING`].
+static EPOCHS: AtomicU64 = AtomicU64::new(1);
+
+fn next_epoch() -> u64 {
+    EPOCHS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Bytes of a part that is mapped here, for a call that neither waits nor looks up another address.
+pub(crate) struct Direct<'a> {
+    /// Where the address is mapped.
+    pub(crate) start: *mut u8,
+    /// Bytes from the start of the part to the address.
+    pub(crate) offset: u64,
+    pub(crate) window: &'a Window<u8>,
+}
+
+impl Addresses {
+    /// Without any window.
+    pub(crate) fn new(ranks: u32) -> Addresses {
+        let ranks = (0..ranks).map(|_| RwLock::new(Vec::new())).collect();
+        Addresses { epoch: AtomicU64::new(next_epoch()), ranks }
+    }
+
+    /// The part of a rank starts at this address. Parts without bytes are not kept.
+    pub(crate) fn insert(&self, rank: u32, start: usize, window: &Window<u8>) {
+        let Some(bytes) = window.len_at(rank).filter(|bytes| *bytes > 0) else { return };
+        let mut parts = self.ranks[rank as usize].write();
+        let at = parts.partition_point(|part| part.start < start);
+        parts.insert(at, Part { start, bytes: bytes as u64, window: window.clone() });
+    }
+
+    /// The part of a rank that starts at this address is gone; gives its window.
+    pub(crate) fn remove(&self, rank: u32, start: usize) -> Option<Window<u8>> {
+        let mut parts = self.ranks.get(rank as usize)?.write();
+        let at = parts.binary_search_by_key(&start, |part| part.start).ok()?;
+        let part = parts.remove(at);
+        // Under the lock: who looks it up after this sees the new epoch first.
+        self.epoch.store(next_epoch(), Ordering::Release);
+        drop(parts);
+        forget_recent();
+        Some(part.window)
+    }
+
+    /// The bytes, if this thread has used their part before, it is mapped here, and they are inside.
+    ///
+    /// # Safety
+    /// The window of the result is not used after this thread has looked up another address or removed a part: the
+    /// caller neither does so nor waits, because handlers of messages run while a thread waits.
+    #[inline(always)]
+    pub(crate) unsafe fn direct<'a>(&self, rank: u32, address: usize, bytes: usize) -> Option<Direct<'a>> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let recent: *const [Cell<Recent>; REMEMBERED] = RECENT.with(std::ptr::from_ref);
+        // SAFETY: the place of a living thread lives as long as its thread, which is running this.
+        let recent = unsafe { &*recent };
+        for known in recent {
+            let known = known.get();
+            let offset = address.wrapping_sub(known.start) as u64;
+            let inside = offset < known.bytes && bytes as u64 <= known.bytes - offset;
+            if inside && known.rank == rank && known.epoch == epoch {
+                if known.base.is_null() {
+                    return None;
+                }
+                // SAFETY: the box in `OWNERS` keeps the window, and only this thread takes it out: by a lookup that
+                // misses or by a removal, which this function's contract excludes while the result is used.
+                let window = unsafe { &*known.window };
+                return Some(Direct { start: known.base.wrapping_add(offset as usize), offset, window });
+            }
+        }
+        None
+    }
+
+    /// The window behind an address, and the bytes from the start of the part to it. From now on this thread remembers
+    /// the part.
+    pub(crate) fn find(&self, rank: u32, address: usize) -> Option<(Window<u8>, u64)> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let parts = self.ranks.get(rank as usize)?.read();
+        let at = parts.partition_point(|part| part.start <= address).checked_sub(1)?;
+        let part = parts[at].clone();
+        drop(parts);
+        let offset = (address - part.start) as u64;
+        if offset >= part.bytes {
+            return None;
+        }
+        remember(epoch, rank, &part);
+        Some((part.window, offset))
+    }
+
+    /// The part of a rank that is nearest to an address, for messages: its start and size.
+    pub(crate) fn nearest(&self, rank: u32, address: usize) -> Option<(usize, u64)> {
+        let parts = self.ranks.get(rank as usize)?.read();
+        let distance = |part: &&Part| match address {
+            before if before < part.start => part.start - before,
+            behind => behind - part.start.saturating_add(part.bytes as usize).min(behind),
+        };
+        parts.iter().min_by_key(distance).map(|part| (part.start, part.bytes))
+    }
+}
+
+/// Puts a part in front of those that this thread remembers.
+fn remember(epoch: u64, rank: u32, part: &Part) {
+    // A thread that is ending remembers nothing.
+    let _ = OWNERS.try_with(|owners| {
+        let Ok(mut owners) = owners.try_borrow_mut() else { return };
+        RECENT.with(|recent| {
+            let is_it = |known: &Recent| known.epoch == epoch && known.rank == rank && known.start == part.start;
+            if recent.iter().any(|known| is_it(&known.get())) {
+                return;
+            }
+            // A part that cannot be mapped is not reached directly.
+            let base = part.window.pointer_at(rank).ok().flatten().unwrap_or(std::ptr::null_mut());
+            recent.iter().rev().zip(recent.iter().rev().skip(1)).for_each(|(to, from)| to.set(from.get()));
+            owners.0.rotate_right(1);
+            let window = Box::new(part.window.clone());
+            recent[0].set(Recent {
+                epoch,
+                rank,
+                start: part.start,
+                bytes: part.bytes,
+                base,
+                window: &raw const *window,
+            });
+            owners.0[0] = Some(window);
+        });
+    });
+}
+
+fn forget_recent() {
+    RECENT.with(|recent| recent.iter().for_each(|known| known.set(NOTHING)));
+    let _ = OWNERS.try_with(|owners| {
+        if let Ok(mut owners) = owners.try_borrow_mut() {
+            owners.0 = [const { None }; REMEMBERED];
+        }
+    });
+}

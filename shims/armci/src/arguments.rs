@@ -1,0 +1,208 @@
+//! What C gives, as what longarm takes: pointers as bytes, strides and counts as shapes, codes as operations.
+
+use std::ffi::{c_int, c_void};
+
+use longarm::face::{
+    AccumulateOp, ElementType, Kernel, LEVELS_MAX, Level, OriginBytes, OriginBytesMut, Region, RegionMut, Run, Scale,
+    Shape, Strided,
+};
+
+use crate::boundary::{BAD_LEVELS, Done, Fault, NEGATIVE_COUNT, NULL_POINTER, NULL_STRIDES};
+
+/// Stride levels of the classic interface.
+pub(crate) const STRIDE_LEVELS_MAX: c_int = 8;
+const _: () = assert!(STRIDE_LEVELS_MAX as usize <= LEVELS_MAX);
+
+/// A count that C gives as a signed number.
+#[inline(always)]
+pub(crate) fn length(count: c_int) -> Done<u64> {
+    u64::try_from(count).map_err(|_| Fault::Code(NEGATIVE_COUNT))
+}
+
+#[inline(always)]
+pub(crate) fn not_null<T>(pointer: *const T) -> Done {
+    if pointer.is_null() { Err(Fault::Code(NULL_POINTER)) } else { Ok(()) }
+}
+
+/// One side of a strided transfer.
+#[derive(Clone, Copy)]
+pub(crate) struct Side {
+    pub(crate) start: *const c_void,
+    pub(crate) strides: *const c_int,
+}
+
+/// Counts of a strided transfer, checked: bytes of a run first, then how often at each level.
+pub(crate) struct Counts {
+    counts: [u64; LEVELS_MAX + 1],
+    levels: usize,
+    total_bytes: u64,
+}
+
+impl Counts {
+    /// # Safety
+    /// `count` is readable for `levels + 1` numbers if it is not null and `levels` is not negative.
+    #[inline]
+    pub(crate) unsafe fn new(count: *const c_int, levels: c_int) -> Done<Counts> {
+        not_null(count)?;
+        if !(0..=STRIDE_LEVELS_MAX).contains(&levels) {
+            return Err(Fault::Code(BAD_LEVELS));
+        }
+        let levels = levels as usize;
+        let mut counts = Counts { counts: [0; LEVELS_MAX + 1], levels, total_bytes: 1 };
+        for level in 0..=levels {
+            // SAFETY: within `levels + 1` numbers, which are readable by this function's contract.
+            let number = unsafe { count.wrapping_add(level).read_unaligned() };
+            counts.counts[level] = length(number)?;
+            counts.total_bytes = counts.total_bytes.saturating_mul(counts.counts[level]);
+        }
+        Ok(counts)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.total_bytes == 0
+    }
+
+    /// The shape with these counts and a side's strides.
+    ///
+    /// # Safety
+    /// `strides` is readable for as many numbers as there are levels, if it is not null.
+    #[inline]
+    pub(crate) unsafe fn shape(&self, offset: u64, strides: *const c_int) -> Done<Shape> {
+        if self.levels == 0 {
+            return Ok(Shape::Contiguous(Run { offset, bytes: self.counts[0] }));
+        }
+        if strides.is_null() {
+            return Err(Fault::Code(NULL_STRIDES));
+        }
+        let mut levels = [Level { count: 0, stride: 0 }; LEVELS_MAX];
+        for (place, level) in levels[..self.levels].iter_mut().enumerate() {
+            // SAFETY: within the numbers that are readable by this function's contract.
+            let stride = unsafe { strides.wrapping_add(place).read_unaligned() };
+            *level = Level { count: self.counts[place + 1], stride: i64::from(stride) };
+        }
+        let strided = Strided::new(offset, self.counts[0], &levels[..self.levels]).map_err(Fault::fatal)?;
+        Ok(Shape::Strided(strided).collapsed())
+    }
+
+    /// How far the lowest byte of a side lies before its start: more than 0 with negative strides.
+    ///
+    /// # Safety
+    /// As [`Counts::shape`].
+    pub(crate) unsafe fn bytes_before(&self, strides: *const c_int) -> Done<u64> {
+        if self.levels > 0 && strides.is_null() {
+            return Err(Fault::Code(NULL_STRIDES));
+        }
+        let mut before = 0;
+        for place in 0..self.levels {
+            // SAFETY: within the numbers that are readable by this function's contract.
+            let stride = unsafe { strides.wrapping_add(place).read_unaligned() };
+            if stride < 0 {
+                before += u64::from(stride.unsigned_abs()) * self.counts[place + 1].saturating_sub(1);
+            }
+        }
+        Ok(before)
+    }
+}
+
+/// The local side of a transfer: where its bytes start, how far they reach, and its shape from there.
+pub(crate) struct Origin {
+    start: *mut u8,
+    bytes: usize,
+    pub(crate) shape: Shape,
+}
+
+impl Origin {
+    /// # Safety
+    /// `side.strides` as [`Counts::shape`].
+    #[inline]
+    pub(crate) unsafe fn new(counts: &Counts, side: Side) -> Done<Origin> {
+        // SAFETY: this function's own contract.
+        let before = unsafe { counts.bytes_before(side.strides) }?;
+        // SAFETY: this function's own contract.
+        let shape = unsafe { counts.shape(before, side.strides) }?;
+        let start = side.start.cast::<u8>().cast_mut().wrapping_sub(before as usize);
+        Ok(Origin { start, bytes: shape.end() as usize, shape })
+    }
+
+    /// Runs anywhere in memory: `shape` counts from `start`.
+    pub(crate) fn of_runs(start: *const u8, shape: Shape) -> Origin {
+        Origin { start: start.cast_mut(), bytes: shape.end() as usize, shape }
+    }
+
+    /// Where offset 0 of the shape is.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// # Safety
+    /// The bytes of the shape are readable while the result is used.
+    #[inline]
+    pub(crate) unsafe fn source<'a>(&self) -> OriginBytes<'a> {
+        // SAFETY: only bytes of the shape are read, and this function's contract says that they are readable.
+        unsafe { OriginBytes::from_raw(self.start, self.bytes) }
+    }
+
+    /// # Safety
+    /// The bytes of the shape are writable while the result is used, and nobody has a reference to them.
+    #[inline]
+    pub(crate) unsafe fn target<'a>(&self) -> OriginBytesMut<'a> {
+        // SAFETY: only bytes of the shape are written, and this function's contract says that they are writable.
+        unsafe { OriginBytesMut::from_raw(self.start, self.bytes) }
+    }
+
+    /// # Safety
+    /// As [`Origin::source`] or [`Origin::target`], whichever way the bytes go.
+    pub(crate) unsafe fn region<'a>(&self) -> RegionMut<'a> {
+        // SAFETY: only bytes of the shape are used, and this function's contract covers them.
+        unsafe { RegionMut::from_raw(self.start, self.bytes) }
+    }
+}
+
+/// Bytes from a pointer, to read.
+///
+/// # Safety
+/// They are readable while the result is used.
+pub(crate) unsafe fn readable<'a>(start: *const c_void, bytes: usize) -> Region<'a> {
+    // SAFETY: this function's own contract.
+    unsafe { Region::from_raw(start.cast(), bytes) }
+}
+
+/// Bytes from a pointer, to write.
+///
+/// # Safety
+/// They are writable while the result is used, and nobody has a reference to them.
+pub(crate) unsafe fn writable<'a>(start: *mut c_void, bytes: usize) -> RegionMut<'a> {
+    // SAFETY: this function's own contract.
+    unsafe { RegionMut::from_raw(start.cast(), bytes) }
+}
+
+const ACC_INT: c_int = 37;
+const ACC_DOUBLE: c_int = 38;
+const ACC_FLOAT: c_int = 39;
+const ACC_COMPLEX: c_int = 40;
+const ACC_DOUBLE_COMPLEX: c_int = 41;
+const ACC_LONG: c_int = 42;
+
+/// What an accumulate code and its scale mean.
+///
+/// # Safety
+/// `scale` is readable for one element of the type, if it is not null.
+#[inline]
+pub(crate) unsafe fn operator(code: c_int, scale: *const c_void) -> Done<(Kernel, Scale)> {
+    not_null(scale)?;
+    let element = match code {
+        ACC_INT => ElementType::I32,
+        ACC_LONG => ElementType::I64,
+        ACC_FLOAT => ElementType::F32,
+        ACC_DOUBLE => ElementType::F64,
+        ACC_COMPLEX => ElementType::C32,
+        ACC_DOUBLE_COMPLEX => ElementType::C64,
+        code => return Err(Fault::fatal(format!("there is no accumulate operation {code}"))),
+    };
+    let mut bytes = [0; 16];
+    // SAFETY: one element of the type is readable by this function's contract, and 16 bytes hold the longest.
+    unsafe { std::ptr::copy_nonoverlapping(scale.cast::<u8>(), bytes.as_mut_ptr(), element.bytes()) };
+    let kernel = Kernel::new(element, AccumulateOp::Sum).expect("every type has a sum");
+    Ok((kernel, Scale(bytes)))
+}

@@ -1,0 +1,117 @@
+//! Handles of nonblocking transfers.
+//!
+//! A handle in C memory holds a number, 0 when it names nothing. What the number names stands here, so that a handle
+//! may be copied, forgotten or waited for twice: an unknown number names nothing.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use longarm::Operation;
+use longarm::face::Completion;
+use longarm::face::sync::{AtomicU64, Ordering};
+use parking_lot::Mutex;
+
+use crate::boundary::Done;
+use crate::job::Job;
+
+/// `armci_hdl_t`.
+#[repr(C)]
+pub struct CHandle {
+    number: u64,
+    reserved: [u64; 3],
+}
+
+const _: () = assert!(size_of::<CHandle>() == 32);
+
+/// One transfer on its way.
+#[derive(Clone)]
+pub(crate) struct Pending {
+    pub(crate) operation: Operation,
+    pub(crate) rank: u32,
+    pub(crate) completion: Arc<Completion>,
+}
+
+/// See the module.
+pub(crate) struct Handles {
+    next: AtomicU64,
+    named: Mutex<HashMap<u64, Vec<Pending>>>,
+    implicit: Mutex<Vec<Pending>>,
+}
+
+/// From so many implicit transfers on, those that are complete are forgotten before one more is kept.
+const IMPLICIT_TIDY: usize = 256;
+/// The same for handles, whenever their table is full.
+const NAMED_TIDY: usize = 1024;
+
+/// Numbers begin anywhere, so that what lies in memory that nobody has initialised is hardly ever one.
+fn first_number() -> u64 {
+    RandomState::new().build_hasher().finish() | 1
+}
+
+impl Handles {
+    pub(crate) fn new() -> Handles {
+        Handles { next: AtomicU64::new(first_number()), named: Mutex::default(), implicit: Mutex::default() }
+    }
+
+    /// Keeps a transfer under a handle, besides those that it names already.
+    ///
+    /// # Safety
+    /// `handle` is null or points to a handle that nobody else uses meanwhile.
+    pub(crate) unsafe fn keep(&self, handle: *mut CHandle, pending: Pending) {
+        // SAFETY: this function's own contract.
+        let Some(handle) = (unsafe { handle.as_mut() }) else {
+            let mut implicit = self.implicit.lock();
+            if implicit.len() >= IMPLICIT_TIDY {
+                implicit.retain(|pending| !pending.completion.is_complete() || pending.completion.failure().is_some());
+            }
+            implicit.push(pending);
+            return;
+        };
+        let mut named = self.named.lock();
+        if let Some(transfers) = named.get_mut(&handle.number) {
+            transfers.push(pending);
+            return;
+        }
+        if named.len() >= NAMED_TIDY && named.len() == named.capacity() {
+            // Handles that were emptied without a wait leave their numbers here.
+            named.retain(|_, transfers| transfers.iter().any(|pending| !pending.completion.is_complete()));
+        }
+        handle.number = self.next.fetch_add(1, Ordering::Relaxed).max(1);
+        named.insert(handle.number, vec![pending]);
+    }
+
+    /// What a handle names.
+    pub(crate) fn of(&self, handle: &CHandle) -> Vec<Pending> {
+        self.named.lock().get(&handle.number).cloned().unwrap_or_default()
+    }
+
+    /// From now on the handle names nothing. Its transfers are complete.
+    pub(crate) fn forget(&self, handle: &mut CHandle) {
+        self.named.lock().remove(&std::mem::take(&mut handle.number));
+    }
+
+    /// The implicit transfers, of one rank or of all.
+    pub(crate) fn implicit(&self, rank: Option<u32>) -> Vec<Pending> {
+        let implicit = self.implicit.lock();
+        let asked = implicit.iter().filter(|pending| rank.is_none_or(|rank| pending.rank == rank));
+        asked.cloned().collect()
+    }
+
+    /// Forgets the implicit transfers that are complete, of one rank or of all: they were waited for.
+    pub(crate) fn forget_implicit(&self, rank: Option<u32>) {
+        let asked = |pending: &Pending| rank.is_none_or(|rank| pending.rank == rank);
+        self.implicit.lock().retain(|pending| !(asked(pending) && pending.completion.is_complete()));
+    }
+}
+
+/// Waits for all of them, and gives the first failure.
+pub(crate) fn wait_for(job: &Job, transfers: &[Pending]) -> Done {
+    let waited = transfers.iter().map(|pending| {
+        let Pending { operation, rank, completion } = pending;
+        job.world.wait_for_completion(*operation, *rank, completion)
+    });
+    let outcomes: Vec<_> = waited.collect();
+    outcomes.into_iter().collect::<Result<(), _>>()?;
+    Ok(())
+}

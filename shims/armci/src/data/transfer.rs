@@ -1,0 +1,271 @@
+//! One transfer, whatever it does and whatever its shape: the path of all calls but the shortest.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use longarm::face::{Completion, CounterKind, Lender, Operator, OriginBytes, OriginBytesMut, RegionMut, Shapes};
+use longarm::{Operation, TransferError, Window};
+
+use super::handles::{CHandle, Pending};
+use crate::addresses::Direct;
+use crate::arguments::{Counts, Origin, Side, not_null, readable, writable};
+use crate::boundary::Done;
+use crate::job::Job;
+
+/// What a transfer does.
+#[derive(Clone, Copy)]
+pub(crate) enum Doing {
+    Put,
+    Get,
+    Accumulate(Operator),
+}
+
+impl Doing {
+    pub(crate) fn operation(self) -> Operation {
+        match self {
+            Doing::Put => Operation::Put,
+            Doing::Get => Operation::Get,
+            Doing::Accumulate(_) => Operation::Accumulate,
+        }
+    }
+}
+
+/// How a transfer ends: before the call returns, or later under a handle (null: an implicit one).
+#[derive(Clone, Copy)]
+pub(crate) enum Ending {
+    Blocking,
+    Under(*mut CHandle),
+}
+
+/// A strided call's arguments.
+pub(crate) struct Strided {
+    pub(crate) local: Side,
+    pub(crate) remote: Side,
+    pub(crate) count: *const c_int,
+    pub(crate) levels: c_int,
+    pub(crate) proc: c_int,
+}
+
+/// Does a strided call.
+///
+/// # Safety
+/// The pointers of `arguments` are as ARMCI's interface wants them: arrays as long as `levels` says; the local bytes
+/// readable or writable until the transfer has ended, and nobody has a reference to them if they are written.
+#[inline]
+pub(crate) unsafe fn strided(job: &Job, doing: Doing, ending: Ending, arguments: &Strided) -> Done {
+    not_null(arguments.local.start)?;
+    not_null(arguments.remote.start)?;
+    // SAFETY: this function's own contract.
+    let counts = unsafe { Counts::new(arguments.count, arguments.levels) }?;
+    let rank = job.rank(arguments.proc)?;
+    if counts.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: this function's own contract.
+    let origin = unsafe { Origin::new(&counts, arguments.local) }?;
+    job.at(rank, arguments.remote.start, |window, offset| {
+        // SAFETY: this function's own contract.
+        let target = match unsafe { counts.shape(offset, arguments.remote.strides) } {
+            Ok(target) => target,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let shapes = Shapes { target, origin: origin.shape.clone() };
+        // SAFETY: this function's own contract.
+        unsafe { run(job, window, (doing, ending), rank, shapes, &origin) }.map(Ok)
+    })?
+}
+
+/// Does one transfer with one window.
+///
+/// # Safety
+/// The bytes of the origin's shape are as the transfer needs them until it has ended, as for [`strided`]. A handle is
+/// null or writable.
+pub(crate) unsafe fn run(
+    job: &Job,
+    window: &Window<u8>,
+    (doing, ending): (Doing, Ending),
+    rank: u32,
+    shapes: Shapes,
+    origin: &Origin,
+) -> Result<(), TransferError> {
+    match ending {
+        Ending::Under(handle) if !job.world.shares_memory_with(rank) => {
+            // SAFETY: this function's own contract.
+            unsafe { start(job, window, (doing, handle), rank, shapes, origin) }
+        }
+        // What goes through memory is done when the call returns, handle or not.
+        _ => match doing {
+            // SAFETY: this function's own contract: the bytes are readable.
+            Doing::Put => window.put_shapes(rank, shapes, unsafe { origin.source() }),
+            // SAFETY: this function's own contract: the bytes are writable and nobody refers to them.
+            Doing::Get => window.get_shapes(rank, shapes, unsafe { origin.target() }),
+            // SAFETY: this function's own contract: the bytes are readable.
+            Doing::Accumulate(operator) => window.accumulate_shapes(rank, shapes, operator, unsafe { origin.source() }),
+        },
+    }
+}
+
+/// Starts one transfer to another node.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn start(
+    job: &Job,
+    window: &Window<u8>,
+    (doing, handle): (Doing, *mut CHandle),
+    rank: u32,
+    shapes: Shapes,
+    origin: &Origin,
+) -> Result<(), TransferError> {
+    let completion = Arc::new(Completion::new());
+    // SAFETY: this function's own contract: the bytes are as the transfer needs them until it has ended.
+    let region = unsafe { origin.region() };
+    // SAFETY: as above, until the completion is complete, which is what ends the transfer.
+    let lender = unsafe { Lender::vouched(region, &completion) };
+    let started = match doing {
+        Doing::Put => window.start_put_shapes(rank, shapes, &lender),
+        Doing::Get => window.start_get_shapes(rank, shapes, &lender),
+        Doing::Accumulate(operator) => window.start_accumulate_shapes(rank, shapes, operator, &lender),
+    };
+    completion.part_done();
+    if started.is_ok() && completion.is_complete() {
+        return job.world.wait_for_completion(doing.operation(), rank, &completion);
+    }
+    // Even a transfer that failed to start may have started in part: its handle is waited for as any other.
+    let pending = Pending { operation: doing.operation(), rank, completion };
+    // SAFETY: this function's own contract: the handle is null or writable.
+    unsafe { job.handles.keep(handle, pending) };
+    started
+}
+
+/// Does one contiguous transfer that blocks: the shortest way.
+///
+/// # Safety
+/// `bytes` bytes at `local` are readable, or writable and not referred to, whichever way they go.
+#[inline(always)]
+pub(crate) unsafe fn contiguous(
+    job: &Job,
+    doing: Doing,
+    local: *const c_void,
+    remote: *const c_void,
+    (bytes, proc): (c_int, c_int),
+) -> Done {
+    if local.is_null() || remote.is_null() || bytes <= 0 {
+        return nothing_to_do(job, local, remote, bytes, proc);
+    }
+    let rank = job.rank(proc)?;
+    let bytes = bytes as usize;
+    // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
+    if let Some(direct) = unsafe { job.addresses.direct(rank, remote.addr(), bytes) } {
+        // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
+        if unsafe { on_node(doing, local, &direct, (bytes, rank)) }? {
+            return Ok(());
+        }
+    }
+    // SAFETY: this function's own contract.
+    unsafe { contiguous_long(job, doing, local, remote, (bytes, rank)) }
+}
+
+/// A contiguous transfer on mapped memory; false if it was not done and has to go the long way.
+///
+/// # Safety
+/// As [`contiguous`], and `bytes` bytes are mapped at `direct`.
+#[inline(always)]
+unsafe fn on_node(
+    doing: Doing,
+    local: *const c_void,
+    direct: &Direct<'_>,
+    (bytes, rank): (usize, u32),
+) -> Result<bool, TransferError> {
+    if !direct.window.is_undisturbed() {
+        return Ok(false);
+    }
+    // SAFETY: mapped for as long as the window lives, which is longer than this call.
+    let remote = unsafe { RegionMut::from_raw(direct.start, bytes) };
+    match doing {
+        Doing::Put => {
+            // SAFETY: this function's own contract.
+            remote.copy_from(unsafe { readable(local, bytes) });
+            direct.window.count(rank, CounterKind::Put, bytes as u64);
+        }
+        Doing::Get => {
+            // SAFETY: this function's own contract.
+            unsafe { writable(local.cast_mut(), bytes) }.copy_from(remote.as_region());
+            direct.window.count(rank, CounterKind::Get, bytes as u64);
+        }
+        Doing::Accumulate(operator) => {
+            // SAFETY: this function's own contract.
+            let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
+            direct.window.accumulate_bytes(rank, direct.offset, operator, source)?;
+        }
+    }
+    Ok(true)
+}
+
+/// A contiguous transfer through the tables.
+///
+/// # Safety
+/// As [`contiguous`].
+#[inline(never)]
+unsafe fn contiguous_long(
+    job: &Job,
+    doing: Doing,
+    local: *const c_void,
+    remote: *const c_void,
+    (bytes, rank): (usize, u32),
+) -> Done {
+    job.at(rank, remote, |window, offset| match doing {
+        Doing::Put => {
+            // SAFETY: this function's own contract.
+            let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
+            window.put_bytes(rank, offset, source)
+        }
+        Doing::Get => {
+            // SAFETY: this function's own contract.
+            let target = unsafe { OriginBytesMut::from_raw(local.cast_mut().cast(), bytes) };
+            window.get_bytes(rank, offset, target)
+        }
+        Doing::Accumulate(operator) => {
+            // SAFETY: this function's own contract.
+            let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
+            window.accumulate_bytes(rank, offset, operator, source)
+        }
+    })
+}
+
+/// What is wrong with the arguments of a contiguous call, or nothing if it is about no bytes.
+#[cold]
+fn nothing_to_do(job: &Job, local: *const c_void, remote: *const c_void, bytes: c_int, proc: c_int) -> Done {
+    not_null(local)?;
+    not_null(remote)?;
+    crate::arguments::length(bytes)?;
+    job.rank(proc).map(drop)
+}
+
+/// A contiguous transfer under a handle.
+///
+/// # Safety
+/// As [`contiguous`], until the transfer has ended; the handle is null or writable.
+pub(crate) unsafe fn contiguous_under(
+    job: &Job,
+    doing: Doing,
+    handle: *mut CHandle,
+    (local, remote): (*const c_void, *const c_void),
+    (bytes, proc): (c_int, c_int),
+) -> Done {
+    let rank = job.rank(proc)?;
+    if job.world.shares_memory_with(rank) {
+        // SAFETY: this function's own contract.
+        return unsafe { contiguous(job, doing, local, remote, (bytes, proc)) };
+    }
+    let none = std::ptr::null();
+    let arguments = Strided {
+        local: Side { start: local, strides: none },
+        remote: Side { start: remote, strides: none },
+        count: &raw const bytes,
+        levels: 0,
+        proc,
+    };
+    // SAFETY: one count for no levels, and this function's own contract.
+    unsafe { strided(job, doing, Ending::Under(handle), &arguments) }
+}

@@ -1,0 +1,305 @@
+//! Segments: memory of every process of a group that all of them may name by its owner's address.
+//!
+//! A segment is a window of longarm. Its parts have the same address in all processes of a node, so an address that the
+//! owner tells can be followed by its neighbours too.
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+
+use longarm::{Group, Window};
+use parking_lot::Mutex;
+
+use crate::arguments::not_null;
+use crate::boundary::{Done, FAILED, Fault, call, call_or_end};
+use crate::groups;
+use crate::job::Job;
+
+/// Where each process has its part of a segment; no entry for parts without bytes.
+struct Segment {
+    window: Window<u8>,
+    parts: Vec<(u32, usize)>,
+}
+
+/// All segments that calls have made in this process.
+pub(crate) struct Segments(Mutex<Vec<Segment>>);
+
+impl Segments {
+    pub(crate) fn new() -> Segments {
+        Segments(Mutex::new(Vec::new()))
+    }
+
+    /// Forgets all that were not freed, when the job ends: their memory goes with the server.
+    pub(crate) fn forget(&self, job: &Job) {
+        for segment in std::mem::take(&mut *self.0.lock()) {
+            for (rank, start) in segment.parts {
+                job.addresses.remove(rank, start);
+            }
+        }
+    }
+}
+
+/// Makes a segment over a group. `table` gets the address of every member's part.
+///
+/// # Safety
+/// `table` is writable for as many pointers as the group has members.
+unsafe fn allocate(job: &Job, group: &Group, table: *mut *mut c_void, bytes: c_long) -> Done {
+    not_null(table)?;
+    let bytes = usize::try_from(bytes).map_err(|_| Fault::fatal(format!("a segment of {bytes} bytes")))?;
+    let window = match group.allocate_collective::<u8>(bytes) {
+        Ok(window) => window,
+        Err(longarm::WindowError::Collective(error)) => return Err(error.into()),
+        Err(error) => {
+            // Every member gets the same error, so all go on with the code.
+            eprintln!("longarm: rank {}: no segment of {bytes} bytes: {error}", job.world.rank());
+            return Err(Fault::Code(FAILED));
+        }
+    };
+    let mine = window.pointer_at(job.world.rank())?.map_or(0, |start| start.expose_provenance());
+    let starts = group.allgather_collective(&[mine as u64])?;
+    let mut parts = Vec::with_capacity(starts.len());
+    for (place, (rank, start)) in group.members().into_iter().zip(starts).enumerate() {
+        let start = if window.len_at(rank) == Some(0) { 0 } else { start as usize };
+        if start != 0 {
+            job.addresses.insert(rank, start, &window);
+            parts.push((rank, start));
+        }
+        // SAFETY: one of the members' places, which are writable by this function's contract.
+        unsafe { table.wrapping_add(place).write(std::ptr::with_exposed_provenance_mut(start)) };
+    }
+    let me = job.world.rank();
+    for &(rank, start) in parts.iter().filter(|(rank, _)| *rank != me && job.world.shares_memory_with(*rank)) {
+        if window.pointer_at(rank)?.map(|here| here.addr()) != Some(start) {
+            job.cannot_follow_neighbours();
+        }
+    }
+    if parts.is_empty() {
+        // Nobody can name it again.
+        return Ok(window.free_collective()?);
+    }
+    job.segments.0.lock().push(Segment { window, parts });
+    Ok(())
+}
+
+/// Frees the segment whose part of this process starts at `start`; null where this process has none.
+fn free(job: &Job, group: &Group, start: *const c_void) -> Done {
+    job.world.quiet()?;
+    let starts = group.allgather_collective(&[start.addr() as u64])?;
+    let named = group.members().into_iter().zip(starts).find(|(_, start)| *start != 0);
+    let Some((rank, start)) = named else { return Ok(()) };
+    let mut segments = job.segments.0.lock();
+    let found = segments.iter().position(|segment| segment.parts.contains(&(rank, start as usize)));
+    let Some(found) = found else {
+        return Err(Fault::fatal(format!("address {start:#x} of process {rank} is not the start of a segment")));
+    };
+    let segment = segments.swap_remove(found);
+    drop(segments);
+    for (rank, start) in segment.parts {
+        job.addresses.remove(rank, start);
+    }
+    Ok(segment.window.free_collective()?)
+}
+
+/// Makes a segment with `bytes` bytes here, over the default group. Collective.
+///
+/// # Safety
+/// `ptr_arr` is writable for a pointer to each process of the group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PARMCI_Malloc(ptr_arr: *mut *mut c_void, bytes: c_long) -> c_int {
+    // SAFETY: this function's own contract.
+    call("ARMCI_Malloc", |job| unsafe { allocate(job, &job.groups.default(), ptr_arr, bytes) })
+}
+
+/// `ARMCI_Malloc`; the kind of memory is up to longarm.
+///
+/// # Safety
+/// As `ARMCI_Malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Malloc_memdev(
+    ptr_arr: *mut *mut c_void,
+    bytes: c_long,
+    _device: *const c_char,
+) -> c_int {
+    // SAFETY: this function's own contract.
+    call("ARMCI_Malloc_memdev", |job| unsafe { allocate(job, &job.groups.default(), ptr_arr, bytes) })
+}
+
+/// `ARMCI_Malloc` over a group.
+///
+/// # Safety
+/// As `ARMCI_Malloc`; `group` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Malloc_group(ptr_arr: *mut *mut c_void, bytes: c_long, group: *mut c_int) -> c_int {
+    call("ARMCI_Malloc_group", |job| {
+        // SAFETY: this function's own contract.
+        let group = job.groups.get(unsafe { groups::number(group) }?)?;
+        // SAFETY: this function's own contract.
+        unsafe { allocate(job, &group, ptr_arr, bytes) }
+    })
+}
+
+/// `ARMCI_Malloc_group`; the kind of memory is up to longarm.
+///
+/// # Safety
+/// As `ARMCI_Malloc_group`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Malloc_group_memdev(
+    ptr_arr: *mut *mut c_void,
+    bytes: c_long,
+    group: *mut c_int,
+    _device: *const c_char,
+) -> c_int {
+    call("ARMCI_Malloc_group_memdev", |job| {
+        // SAFETY: this function's own contract.
+        let group = job.groups.get(unsafe { groups::number(group) }?)?;
+        // SAFETY: this function's own contract.
+        unsafe { allocate(job, &group, ptr_arr, bytes) }
+    })
+}
+
+/// Frees a segment of the default group. Collective; a process without a part passes null.
+#[unsafe(no_mangle)]
+pub extern "C" fn PARMCI_Free(ptr: *mut c_void) -> c_int {
+    call("ARMCI_Free", |job| free(job, &job.groups.default(), ptr))
+}
+
+/// `ARMCI_Free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ARMCI_Free_memdev(ptr: *mut c_void) -> c_int {
+    call("ARMCI_Free_memdev", |job| free(job, &job.groups.default(), ptr))
+}
+
+/// Frees a segment of a group.
+///
+/// # Safety
+/// `group` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Free_group(ptr: *mut c_void, group: *mut c_int) -> c_int {
+    call("ARMCI_Free_group", |job| {
+        // SAFETY: this function's own contract.
+        let group = job.groups.get(unsafe { groups::number(group) }?)?;
+        free(job, &group, ptr)
+    })
+}
+
+/// Memory of this process alone, for buffers of transfers; null if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn PARMCI_Malloc_local(bytes: c_long) -> *mut c_void {
+    let Ok(bytes) = usize::try_from(bytes) else { return std::ptr::null_mut() };
+    /// A line of the cache.
+    const ALIGNMENT: usize = 64;
+    let Some(whole) = bytes.max(1).checked_next_multiple_of(ALIGNMENT) else { return std::ptr::null_mut() };
+    // SAFETY: the alignment is a power of two and the size a multiple of it.
+    unsafe { libc::aligned_alloc(ALIGNMENT, whole) }
+}
+
+/// Frees memory of `ARMCI_Malloc_local`.
+///
+/// # Safety
+/// `ptr` is null or comes from `ARMCI_Malloc_local` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PARMCI_Free_local(ptr: *mut c_void) -> c_int {
+    // SAFETY: this function's own contract.
+    unsafe { libc::free(ptr) };
+    0
+}
+
+/// How many numbers a description has room for in C.
+const DESCRIPTION_MAX: usize = 128;
+
+/// `armci_meminfo_t`: a segment that one process has made alone.
+#[repr(C)]
+pub struct MemInfo {
+    armci_addr: *mut c_char,
+    addr: *mut c_char,
+    size: usize,
+    cpid: c_int,
+    description: [c_long; DESCRIPTION_MAX],
+}
+
+/// Makes a segment without asking anybody. Its description goes to others as plain bytes, who call `ARMCI_Memat`.
+///
+/// # Safety
+/// `meminfo` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PARMCI_Memget(bytes: usize, meminfo: *mut MemInfo, memflg: c_int) {
+    call_or_end("ARMCI_Memget", |job| {
+        not_null(meminfo)?;
+        if bytes == 0 || memflg != 0 {
+            return Err(Fault::fatal(format!("{bytes} bytes with flag {memflg}: bytes are positive, the flag is 0")));
+        }
+        let me = job.world.rank();
+        let window = job.world.allocate_alone(bytes)?;
+        let start = window.pointer_at(me)?.ok_or_else(|| Fault::fatal("the segment is not mapped here"))?;
+        job.addresses.insert(me, start.expose_provenance(), &window);
+        let mut description = [0; DESCRIPTION_MAX];
+        for (place, word) in description.iter_mut().zip(window.describe()) {
+            *place = word.cast_signed();
+        }
+        let (armci_addr, addr) = (start.cast(), start.cast());
+        let made = MemInfo { armci_addr, addr, size: bytes, cpid: me as c_int, description };
+        // SAFETY: not null, and this function's own contract.
+        unsafe { meminfo.write(made) };
+        Ok(())
+    });
+}
+
+/// Makes a segment of another process known here. The address that is given back is the owner's, plus `offset`.
+///
+/// # Safety
+/// `meminfo` is readable and holds what `ARMCI_Memget` wrote at its owner.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PARMCI_Memat(meminfo: *mut MemInfo, offset: c_long) -> *mut c_void {
+    call_or_end("ARMCI_Memat", |job| {
+        not_null(meminfo)?;
+        // SAFETY: not null, and this function's own contract.
+        let info = unsafe { &*meminfo };
+        let start = info.armci_addr;
+        let rank = job.rank(info.cpid)?;
+        let known = job.addresses.find(rank, start.addr()).is_some();
+        if !known {
+            let words = std::array::from_fn(|place| info.description[place].cast_unsigned());
+            let window = job.world.adopt(rank, words);
+            // Neighbours follow the address too, so it has to be mapped here.
+            window.pointer_at(rank)?;
+            job.addresses.insert(rank, start.addr(), &window);
+        }
+        Ok(start.wrapping_byte_offset(offset as isize).cast())
+    })
+}
+
+/// Forgets a segment of another process.
+///
+/// # Safety
+/// As [`PARMCI_Memat`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Memdt(meminfo: *mut MemInfo, _offset: c_long) {
+    call_or_end("ARMCI_Memdt", |job| {
+        not_null(meminfo)?;
+        // SAFETY: not null, and this function's own contract.
+        let info = unsafe { &*meminfo };
+        let rank = job.rank(info.cpid)?;
+        if rank != job.world.rank() {
+            job.addresses.remove(rank, info.armci_addr.addr());
+        }
+        Ok(())
+    });
+}
+
+/// Frees a segment of `ARMCI_Memget` at its owner, and forgets it elsewhere.
+///
+/// # Safety
+/// As [`PARMCI_Memat`], and `meminfo` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PARMCI_Memctl(meminfo: *mut MemInfo) {
+    call_or_end("ARMCI_Memctl", |job| {
+        not_null(meminfo)?;
+        // SAFETY: not null, and this function's own contract.
+        let info = unsafe { &mut *meminfo };
+        let rank = job.rank(info.cpid)?;
+        let window = job.addresses.remove(rank, info.armci_addr.addr());
+        if let Some(window) = window.filter(|_| rank == job.world.rank()) {
+            window.free_collective()?;
+        }
+        (info.addr, info.armci_addr) = (std::ptr::null_mut(), std::ptr::null_mut());
+        Ok(())
+    });
+}

@@ -1,0 +1,88 @@
+//! One C program, compiled one way, once, when it is first needed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::library::{here, library, succeed};
+
+/// A language, and which of the libraries is linked.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    /// The oldest C that has what programs need, with the archive.
+    C99Static,
+    /// A new C, with the shared library.
+    C17Shared,
+    /// C++, with the shared library.
+    Cxx17Shared,
+}
+
+/// Nothing may even be warned about.
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+
+impl Way {
+    pub(crate) const ALL: [Way; 3] = [Way::C99Static, Way::C17Shared, Way::Cxx17Shared];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Way::C99Static => "c99_static",
+            Way::C17Shared => "c17_shared",
+            Way::Cxx17Shared => "cxx17_shared",
+        }
+    }
+
+    fn compiler(self) -> Command {
+        let (program, arguments): (&str, &[&str]) = match self {
+            Way::C99Static => ("cc", &["-std=c99"]),
+            Way::C17Shared => ("cc", &["-std=c17"]),
+            Way::Cxx17Shared => ("c++", &["-x", "c++", "-std=c++17"]),
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).args(WARNINGS).args(["-O1", "-g"]);
+        command
+    }
+}
+
+/// See the module.
+pub(crate) struct Compiled {
+    name: &'static str,
+    way: Way,
+    path: OnceLock<Result<PathBuf, String>>,
+}
+
+/// Where the programs are.
+pub(crate) fn sources() -> PathBuf {
+    here().join("tests/c")
+}
+
+impl Compiled {
+    pub(crate) fn new(name: &'static str, way: Way) -> Compiled {
+        Compiled { name, way, path: OnceLock::new() }
+    }
+
+    /// The program, compiled by now.
+    pub(crate) fn path(&self) -> Result<&Path, String> {
+        let compiled = self.path.get_or_init(|| self.compile());
+        compiled.as_ref().map(PathBuf::as_path).map_err(String::clone)
+    }
+
+    fn compile(&self) -> Result<PathBuf, String> {
+        let library = library("armci-c-programs")?;
+        let program = library.join(format!("{}_{}", self.name, self.way.name()));
+        let mut command = self.way.compiler();
+        command.arg("-I").arg(here().join("include")).arg(sources().join(format!("{}.c", self.name)));
+        // What is linked is no C++ source.
+        command.args(["-x", "none", "-o"]).arg(&program);
+        match self.way {
+            Way::C99Static => {
+                command.arg(library.join("libarmci.a")).args(["-lgcc_s", "-lpthread", "-lm", "-ldl"]);
+            }
+            Way::C17Shared | Way::Cxx17Shared => {
+                command.arg(library.join("libarmci.so")).arg(format!("-Wl,-rpath,{}", library.display()));
+                command.arg("-lpthread");
+            }
+        }
+        succeed(&mut command)?;
+        Ok(program)
+    }
+}

@@ -1,0 +1,151 @@
+//! Where the symbols of an MPI are in this process, and which ABI they have.
+//!
+//! First the scope that a program's own symbols bind in: a tool that wraps MPI stands in front there, and is meant to.
+//! Then each loaded library whose name begins with `libmpi`, because a library that was loaded for a plug-in alone is
+//! not in that scope. Nothing is loaded that is not loaded already, unless [`Scope::load`] is asked to.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr::NonNull;
+
+use crate::Abi;
+
+/// A place to look symbols up in.
+pub(crate) struct Scope(*mut c_void);
+
+impl Scope {
+    /// The scope of the whole program.
+    const PROGRAM: Scope = Scope(libc::RTLD_DEFAULT);
+
+    /// The library of this path with all it depends on, if it is loaded already.
+    ///
+    /// Stays loaded from now on, for the functions found in it stay in use.
+    fn loaded(path: &CStr) -> Option<Scope> {
+        // SAFETY: the path is a C string, and RTLD_NOLOAD runs no library's initialisers.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY | libc::RTLD_NODELETE) };
+        (!handle.is_null()).then_some(Scope(handle))
+    }
+
+    /// Loads the first of these libraries that there is, for the whole process and for good.
+    pub(crate) fn load(names: &[&CStr]) -> bool {
+        let flags = libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
+        // SAFETY: the name is a C string, and an MPI's initialisers are made to run in any process that loads it.
+        names.iter().any(|name| !unsafe { libc::dlopen(name.as_ptr(), flags) }.is_null())
+    }
+
+    /// The address of a symbol.
+    pub(crate) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the name is a C string; the handle is RTLD_DEFAULT or came from dlopen and is never closed.
+        NonNull::new(unsafe { libc::dlsym(self.0, name.as_ptr()) })
+    }
+}
+
+/// All scopes that may have an MPI, in the order of preference.
+pub(crate) fn scopes() -> Vec<Scope> {
+    if let Some(address) = Scope::PROGRAM.symbol(c"MPI_Init") {
+        // Holds the library: a plug-in that brought it may be unloaded. The executable itself needs no holding.
+        let _ = file_of(address).and_then(|path| Scope::loaded(&path));
+    }
+    let apart = loaded_files().into_iter().filter(|path| is_mpi_library(path)).filter_map(|path| Scope::loaded(&path));
+    std::iter::once(Scope::PROGRAM).chain(apart).collect()
+}
+
+/// Which ABI the MPI in this scope has. `None` if there is no MPI.
+pub(crate) fn abi(scope: &Scope) -> Option<Abi> {
+    let init = scope.symbol(c"MPI_Init")?;
+    scope.symbol(c"MPI_Initialized")?;
+    if let Some(version) = scope.symbol(c"MPI_Abi_get_version") {
+        if standard_version(version) > 0 {
+            return Some(Abi::Standard);
+        }
+    } else if file_of(init).is_some_and(|path| file_name(&path).starts_with(b"libmpi_abi.")) {
+        return Some(Abi::Standard);
+    }
+    // Open MPI's handles are the addresses of such objects, so it cannot be without them.
+    Some(if scope.symbol(c"ompi_mpi_comm_world").is_some() { Abi::OpenMpi } else { Abi::Mpich })
+}
+
+/// The major version of the standard's ABI, -1 of a library of that MPI which has another ABI.
+fn standard_version(function: NonNull<c_void>) -> c_int {
+    // SAFETY: the address is that of MPI_Abi_get_version, whose prototype has no handles and is the same in every ABI.
+    let function = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int>(function.as_ptr())
+    };
+    let (mut major, mut minor): (c_int, c_int) = (-1, -1);
+    // SAFETY: both numbers are writable, and this function may be called before MPI is initialised.
+    let code = unsafe { function(&raw mut major, &raw mut minor) };
+    if code == crate::calls::SUCCESS { major } else { -1 }
+}
+
+/// The file of the library that has this address.
+fn file_of(address: NonNull<c_void>) -> Option<CString> {
+    // SAFETY: Dl_info is pointers alone, for which zero is a value.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is writable; any address may be asked for.
+    let known = unsafe { libc::dladdr(address.as_ptr(), &raw mut found) };
+    if known == 0 || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader keeps this C string as long as the library is loaded, and it is copied at once.
+    Some(unsafe { CStr::from_ptr(found.dli_fname) }.to_owned())
+}
+
+/// The files of all loaded libraries, in the order in which they were loaded.
+fn loaded_files() -> Vec<CString> {
+    /// # Safety
+    /// `information` is what `dl_iterate_phdr` gives, `files` the list that it was given.
+    unsafe extern "C" fn take(information: *mut libc::dl_phdr_info, _bytes: usize, files: *mut c_void) -> c_int {
+        // SAFETY: the loader gives a description that stays during this call.
+        let name = unsafe { (*information).dlpi_name };
+        if !name.is_null() {
+            // SAFETY: the loader's names are C strings.
+            let name = unsafe { CStr::from_ptr(name) };
+            // SAFETY: this is the list below, which nobody else touches until `dl_iterate_phdr` returns.
+            let files = unsafe { &mut *files.cast::<Vec<CString>>() };
+            files.push(name.to_owned());
+        }
+        0
+    }
+    let mut files: Vec<CString> = Vec::new();
+    // SAFETY: `take` gets the list that it expects, and returns before the list goes.
+    unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut files).cast()) };
+    files
+}
+
+/// Whether a file's name is one that MPI libraries have: libmpi.so.12, libmpi.so.40, libmpich.so.12, libmpi_abi.so.1,
+/// libmpi_cray.so.12 and so on.
+fn is_mpi_library(path: &CStr) -> bool {
+    file_name(path).starts_with(b"libmpi")
+}
+
+fn file_name(path: &CStr) -> &[u8] {
+    path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_libraries_of_the_process_are_listed_and_their_symbols_found() {
+        let files = loaded_files();
+        let libc = files.iter().find(|path| file_name(path).starts_with(b"libc.so")).expect("libc is loaded");
+        let address = Scope::loaded(libc).and_then(|scope| scope.symbol(c"write")).expect("libc has write");
+        assert_eq!(file_of(address).as_deref().map(file_name), Some(file_name(libc)));
+    }
+
+    #[test]
+    fn a_library_that_is_not_loaded_stays_so() {
+        assert!(Scope::loaded(c"libmpi.so.40").is_none());
+        assert!(Scope::loaded(c"libmpich.so.12").is_none());
+    }
+
+    #[test]
+    fn libraries_of_mpi_are_told_by_their_names() {
+        for path in [c"/usr/lib/libmpi.so.40", c"libmpich.so.12", c"a/libmpi_abi.so.1", c"libmpi_gnu_123.so.12"] {
+            assert!(is_mpi_library(path), "{path:?}");
+        }
+        for path in [c"", c"/usr/lib/libmp.so", c"/opt/libmpi/libc.so.6", c"/opt/libmpi/"] {
+            assert!(!is_mpi_library(path), "{path:?}");
+        }
+    }
+}

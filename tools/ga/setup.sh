@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Installs what building and running Global Arrays needs and this machine does not have: setup.sh [mpich|openmpi]...
+#
+# Without an argument: for MPICH. Does nothing, and says nothing, when all is there.
+set -euo pipefail
+
+say() { printf 'setup: %s\n' "$*"; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        say "not root, and there is no sudo: please run as root: $*" >&2
+        exit 1
+    fi
+}
+
+packages=()
+# Takes a command, and the Debian packages that hold it.
+needs() {
+    command -v "$1" >/dev/null || packages+=("${@:2}")
+}
+
+needs gcc gcc libc6-dev
+needs g++ g++
+needs make make
+needs gfortran gfortran
+needs autoreconf autoconf automake
+needs automake automake
+needs libtoolize libtool
+needs m4 m4
+needs perl perl
+needs python3 python3 python3-venv
+[ $# -gt 0 ] || set -- mpich
+for mpi in "$@"; do
+    case $mpi in
+    mpich)
+        needs mpiexec.mpich mpich
+        needs mpicc.mpich libmpich-dev
+        ;;
+    openmpi)
+        needs mpirun.openmpi openmpi-bin
+        needs mpicc.openmpi libopenmpi-dev
+        ;;
+    armci-mpi)
+        # Only the comparison of speeds asks for it.
+        [ -f /usr/include/armci.h ] || packages+=(libarmci-mpi-dev)
+        ;;
+    *)
+        say "there is nothing known of \"$mpi\": say mpich, openmpi or armci-mpi" >&2
+        exit 2
+        ;;
+    esac
+done
+
+if [ ${#packages[@]} -gt 0 ]; then
+    if ! command -v apt-get >/dev/null; then
+        say "there is no apt-get here: please install what these packages of Debian hold: ${packages[*]}" >&2
+        exit 1
+    fi
+    say "installing by apt-get: ${packages[*]}"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi

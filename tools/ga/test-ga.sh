@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Builds Global Arrays on longarm and runs its tests, then those of the classic ARMCI:
+#
+#   test-ga.sh [mpich|openmpi] [--quick]
+#
+# --quick runs the programs that end soon, on fewer ranks. Everything fetched and built stays in LONGARM_TEST_GA_CACHE, or in
+# the folder ga of cargo's target folder, and is not made again.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+
+say() { printf 'test-ga: %s\n' "$*"; }
+
+mpi=mpich
+quick=
+for argument in "$@"; do
+    case $argument in
+    mpich | openmpi) mpi=$argument ;;
+    --quick) quick=yes ;;
+    *)
+        say "usage: test-ga.sh [mpich|openmpi] [--quick]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
+cache=${LONGARM_TEST_GA_CACHE:-$target/ga}
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+prefix=$cache/prefix
+build=$cache/$mpi-longarm
+tools/ga/setup.sh "$mpi"
+tools/ga/fetch.sh "$cache/source"
+make install PREFIX="$prefix"
+tools/ga/build.sh "$cache/source" "$build" "$mpi" longarm "$prefix"
+cargo build --locked --release -p longarm-suite
+suite=$target/release/longarm-suite
+
+options=(run --build "$build" --mpi "$mpi" --limit-seconds 180)
+if [ -n "$quick" ]; then
+    options+=(--quick --ranks 2,3 --nodes 1,2)
+else
+    options+=(--ranks 2,3,4,5 --nodes 1,2)
+fi
+
+outcomes=()
+failed=0
+# Runs one list: the name of its outcome, the list, then options of its own.
+suite() {
+    local name=$1 list=$2
+    shift 2
+    say "$name"
+    local page=$cache/$mpi-$name
+    if ! "$suite" "${options[@]}" --list "$root/tools/ga/$list" --logs "$cache/logs-$mpi-$name" \
+        --markdown "$page.md" --json "$page.json" "$@"; then
+        failed=1
+    fi
+    outcomes+=("$name: $(head -n 1 "$page.md")")
+}
+
+suite ga ga.list
+suite classic classic.list
+# The classic programs need no MPI: then longarm's own launcher starts them.
+suite classic-longarm-run classic.list --launcher longarm --longarm "$prefix/bin/longarm"
+
+printf '\n'
+for outcome in "${outcomes[@]}"; do
+    say "$outcome"
+done
+say "the tables are in $cache/$mpi-*.md, the output of every run in $cache/logs-$mpi-*"
+exit "$failed"
