@@ -10,6 +10,8 @@ Examples:
       Every program of the list on 2 to 5 ranks, on one node and cut into two.
   longarm-suite run --build ga/mpich-longarm --list tools/ga/ga.list --only test --ranks 4 --logs out
       One program, its output kept in out/.
+  longarm-suite run --build ga/mpich-longarm --list tools/ga/ga.list --hosts 198.51.100.1,198.51.100.2 --agent tools/ga/at-host.sh
+      The same on two hosts; here those that tools/ga/hosts.sh makes up.
   longarm-suite run --build ga/mpich-mpi-pr --list tools/ga/ga.list --ranks 2 --extra-ranks 1
       The same programs on ComEx MPI-PR, which takes a rank for itself.
 
@@ -47,6 +49,17 @@ pub enum Mpi {
     Openmpi,
 }
 
+/// On which hosts, where it is not this one.
+#[derive(Args, Clone, Debug, Default)]
+pub struct HostArguments {
+    /// Cut the ranks over these hosts, as mpiexec of MPICH is to call them; itself it is started on the first
+    #[arg(long, value_name = "HOST,..", value_delimiter = ',', requires = "agent")]
+    pub hosts: Vec<String>,
+    /// What starts a command on a host, in place of ssh
+    #[arg(long, value_name = "FILE", requires = "hosts")]
+    pub agent: Option<PathBuf>,
+}
+
 /// Arguments of `longarm-suite run`.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
@@ -68,12 +81,15 @@ pub struct Arguments {
     /// Numbers of ranks
     #[arg(long, value_name = "P,..", value_delimiter = ',', default_value = "2,3,4,5", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Vec<u32>,
-    /// Numbers of nodes into which the ranks are cut
-    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Numbers of nodes into which the ranks are cut; with --hosts, one node a host
+    #[arg(long, conflicts_with = "hosts", value_name = "N,..", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes: Vec<u32>,
-    /// Ranks to start besides, for a runtime that takes some for itself
+    /// Ranks to start besides on each host, for a runtime that takes some for itself
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub extra_ranks: u32,
+    /// On which hosts.
+    #[command(flatten)]
+    pub hosts: HostArguments,
     /// Only programs of these names
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     pub only: Vec<String>,
@@ -100,13 +116,16 @@ pub struct Arguments {
 /// Arguments of `longarm-suite speed`.
 #[derive(Args, Clone, Debug)]
 pub struct SpeedArguments {
-    /// A runtime and the folder of its build, as NAME=DIR, or NAME=DIR:K where it takes K ranks for itself; the first
-    /// is compared with the others
+    /// A runtime and the folder of its build, as NAME=DIR, or NAME=DIR:K where it takes K ranks of each host for itself;
+    /// the first is compared with the others
     #[arg(long, value_name = "NAME=DIR", required = true)]
     pub runtime: Vec<String>,
     /// Which MPI starts them
     #[arg(long, value_enum, default_value_t = Mpi::Mpich)]
     pub mpi: Mpi,
+    /// On which hosts.
+    #[command(flatten)]
+    pub hosts: HostArguments,
     /// How often everything is run; the best counts
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::cli::{Arguments, Launcher, Mpi};
+use crate::cli::{Arguments, HostArguments, Launcher, Mpi};
 
 /// A command of some launcher, up to the number of ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +12,13 @@ pub struct Start {
     options: Vec<OsString>,
     kind: Launcher,
     extra_ranks: u32,
+    hosts: Vec<String>,
+    /// What starts a command on a host; where there are hosts.
+    agent: PathBuf,
 }
 
 /// What Open MPI wants to be told on a machine with fewer processors than ranks, and as root. Every waiting rank yields.
-const OPENMPI_OPTIONS: [&str; 9] = [
+const OPENMPI_OPTIONS: [&str; 10] = [
     "--allow-run-as-root",
     "--oversubscribe",
     "--bind-to",
@@ -25,35 +28,53 @@ const OPENMPI_OPTIONS: [&str; 9] = [
     "1",
     "--mca",
     "btl_base_warn_component_unused",
+    "0",
 ];
 
 impl Start {
     /// Finds the launcher that is asked for.
     pub fn new(arguments: &Arguments) -> Result<Start, String> {
-        let (names, mut options): (&[&str], Vec<OsString>) = match (arguments.launcher, arguments.mpi) {
+        let (names, options): (&[&str], Vec<OsString>) = match (arguments.launcher, arguments.mpi) {
             (Launcher::Longarm, _) => (&[], vec!["run".into()]),
             (Launcher::Mpi, Mpi::Mpich) => (&["mpiexec.mpich", "mpiexec.hydra", "mpiexec"], Vec::new()),
             (Launcher::Mpi, Mpi::Openmpi) => {
                 (&["mpirun.openmpi", "mpirun"], OPENMPI_OPTIONS.iter().map(OsString::from).collect())
             }
         };
-        if !names.is_empty() && arguments.mpi == Mpi::Openmpi {
-            options.push("0".into());
-        }
         let command = if names.is_empty() {
             arguments.longarm.clone()
         } else {
             let found = names.iter().find_map(|name| in_path(name));
             found.ok_or_else(|| format!("none of {} is in PATH: run tools/ga/setup.sh", names.join(", ")))?
         };
-        Ok(Start { command, options, kind: arguments.launcher, extra_ranks: arguments.extra_ranks })
+        let HostArguments { hosts, agent } = arguments.hosts.clone();
+        if !hosts.is_empty() && (arguments.launcher, arguments.mpi) != (Launcher::Mpi, Mpi::Mpich) {
+            return Err("--hosts is for the mpiexec of MPICH".to_owned());
+        }
+        let agent = agent.map(|agent| absolute(&agent)).transpose()?.unwrap_or_default();
+        Ok(Start { command, options, kind: arguments.launcher, extra_ranks: arguments.extra_ranks, hosts, agent })
+    }
+
+    /// Into how many nodes the ranks are cut by standing on several hosts, if they do.
+    pub fn hosts(&self) -> Option<u32> {
+        (!self.hosts.is_empty()).then_some(self.hosts.len() as u32)
     }
 
     /// The words of the command that runs `program` on so many ranks and nodes.
     pub fn words(&self, program: &Path, ranks: u32, nodes: u32) -> Vec<OsString> {
-        let mut words: Vec<OsString> = vec![self.command.clone().into()];
+        let mut words: Vec<OsString> = Vec::new();
+        let mut all_ranks = ranks + self.extra_ranks;
+        if let Some(hosts) = self.hosts() {
+            all_ranks = ranks + self.extra_ranks * hosts;
+            words.extend([self.agent.clone().into(), self.hosts[0].clone().into(), self.command.clone().into()]);
+            words.extend(["-launcher".into(), "ssh".into(), "-launcher-exec".into(), self.agent.clone().into()]);
+            words.extend(["-hosts".into(), self.hosts.join(",").into()]);
+            words.extend(["-ppn".into(), all_ranks.div_ceil(hosts).to_string().into()]);
+        } else {
+            words.push(self.command.clone().into());
+        }
         words.extend(self.options.iter().cloned());
-        words.extend(["-n".into(), (ranks + self.extra_ranks).to_string().into()]);
+        words.extend(["-n".into(), all_ranks.to_string().into()]);
         // Elsewhere LONGARM_NODES says it.
         if self.kind == Launcher::Longarm {
             words.extend(["--nodes".into(), nodes.to_string().into(), "--".into()]);
@@ -64,11 +85,20 @@ impl Start {
 
     /// What is added to the environment: into how many nodes the library itself cuts the ranks.
     pub fn environment(&self, nodes: u32) -> Vec<(&'static str, String)> {
+        if self.hosts().is_some() {
+            // Debian's MPICH would look for faster networks than there are between hosts that are made up.
+            return vec![("UCX_TLS", "tcp,self,sysv,posix".to_owned())];
+        }
         if self.kind == Launcher::Longarm || nodes == 1 {
             return Vec::new();
         }
         vec![("LONGARM_NODES", nodes.to_string())]
     }
+}
+
+/// A path that holds wherever the command runs.
+pub fn absolute(path: &Path) -> Result<PathBuf, String> {
+    path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Words before a command that make the kernel end it when this program ends first, by a signal or by Ctrl-C: the
@@ -90,7 +120,8 @@ mod tests {
     use super::*;
 
     fn start(kind: Launcher, extra_ranks: u32) -> Start {
-        Start { command: "launch".into(), options: vec!["first".into()], kind, extra_ranks }
+        let options = vec!["first".into()];
+        Start { command: "launch".into(), options, kind, extra_ranks, hosts: Vec::new(), agent: PathBuf::new() }
     }
 
     #[test]
@@ -106,6 +137,17 @@ mod tests {
         let start = start(Launcher::Longarm, 0);
         assert_eq!(start.words(Path::new("p"), 4, 2), ["launch", "first", "-n", "4", "--nodes", "2", "--", "p"]);
         assert!(start.environment(2).is_empty());
+    }
+
+    #[test]
+    fn on_hosts_the_launcher_starts_on_the_first_and_gives_each_as_many() {
+        let hosts = vec!["x".to_owned(), "y".to_owned()];
+        let start = Start { hosts, agent: "go".into(), ..start(Launcher::Mpi, 1) };
+        let words = start.words(Path::new("p"), 3, 2);
+        let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        let text = "go x launch -launcher ssh -launcher-exec go -hosts x,y -ppn 3 first -n 5 p";
+        assert_eq!(words.join(" "), text);
+        assert!(start.environment(2).iter().all(|(name, _)| *name != "LONGARM_NODES"));
     }
 
     #[test]

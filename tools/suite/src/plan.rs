@@ -59,8 +59,10 @@ fn steps_of<'a>(program: &'a Program, arguments: &Arguments) -> Vec<Step<'a>> {
     {
         counts.extend(list);
     }
+    let on_hosts = [arguments.hosts.hosts.len() as u32];
+    let node_counts = if on_hosts == [0] { &arguments.nodes[..] } else { &on_hosts };
     for ranks in counts {
-        for &nodes in &arguments.nodes {
+        for &nodes in node_counts {
             // Not a run at all: so many nodes would stay empty.
             if nodes > ranks {
                 continue;

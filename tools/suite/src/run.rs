@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::cli::Arguments;
-use crate::launcher::{self, Start};
+use crate::launcher::{self, Start, absolute};
 use crate::leftovers::{self, MARK};
 use crate::list::Program;
 use crate::report::Outcome;
@@ -31,7 +31,6 @@ pub struct Runner {
 impl Runner {
     /// Finds the launcher and the folders.
     pub fn new(arguments: &Arguments) -> Result<Runner, String> {
-        let absolute = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
         let build = absolute(&arguments.build)?;
         let logs = arguments.logs.clone().unwrap_or_else(|| build.join(format!(".suite-{}", std::process::id())));
         fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
@@ -43,6 +42,11 @@ impl Runner {
             keeps_logs: arguments.logs.is_some(),
             limit: Duration::from_secs(arguments.limit_seconds),
         })
+    }
+
+    /// Into how many nodes the ranks are cut by standing on several hosts, if they do.
+    pub fn hosts(&self) -> Option<u32> {
+        self.start.hosts()
     }
 
     /// Runs a program once. An error is one of this machine or this command line, not of the program.

@@ -17,7 +17,7 @@ const PROGRAMS: [(&str, u32); 5] = [
     ("perf armci/testing label=armci-perf limit=300", 2),
     ("perf_rmw armci limit=300", 2),
     ("ngatest global/testing limit=300", 2),
-    ("test global/testing limit=300", 2),
+    ("test global/testing limit=300 allow=\"SHOULD FAIL\" allow=\"failure\"", 2),
     ("perf global/testing label=ga-perf limit=300", 4),
 ];
 
@@ -124,6 +124,7 @@ fn runtime(text: &str, arguments: &SpeedArguments) -> Result<Runtime, String> {
         ranks: vec![2],
         nodes: vec![1],
         extra_ranks,
+        hosts: arguments.hosts.clone(),
         only: Vec::new(),
         quick: false,
         limit_seconds: 120,
@@ -143,11 +144,12 @@ fn measure_one(
     logs: &Path,
     figures: &mut Figures,
 ) -> Result<String, String> {
-    let outcome = runtime.runner.run(program, ranks, 1)?;
+    let nodes = runtime.runner.hosts().unwrap_or(1);
+    let outcome = runtime.runner.run(program, ranks, nodes)?;
     if outcome.verdict != Verdict::Passed {
         return Ok(outcome.verdict.to_string());
     }
-    let log = logs.join(&runtime.name).join(format!("{}-{ranks}x1.log", program.name));
+    let log = logs.join(&runtime.name).join(format!("{}-{ranks}x{nodes}.log", program.name));
     let text = fs::read_to_string(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     for (row, figure) in match program.name.as_str() {
         "armci-perf" => perf_figures(&text),

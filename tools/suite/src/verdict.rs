@@ -113,8 +113,10 @@ pub fn judge(program: &Program, ranks: u32, ending: Ending, output: &str) -> Ver
                 return Verdict::OwnFault(program.fault.clone());
             }
         }
-        // It ended itself: what comes after its own words is its launcher's.
-        Ending::Status(_) if errors.next().is_some_and(is_own) => return Verdict::OwnFault(program.fault.clone()),
+        // It ended itself: what comes after its own words is its launcher's. From 128 on the status is a signal's.
+        Ending::Status(status) if status < 128 && errors.next().is_some_and(is_own) => {
+            return Verdict::OwnFault(program.fault.clone());
+        }
         _ => return Verdict::Ended(ending),
     }
     match program.prints.iter().find(|text| !output.contains(text.as_str())) {
