@@ -2,7 +2,7 @@
 # Installs what building longarm needs and this machine does not have. Does nothing, and says nothing, when all is there.
 #
 # Needed: a Rust toolchain with rustfmt and clippy; a C compiler with its headers, which links every program and
-# assembles the hash function; a C++ compiler for the tests of the C headers.
+# assembles the hash function. With the argument `tests` also a C++ compiler, for the tests of the C headers.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -45,8 +45,9 @@ if ! command -v cargo >/dev/null; then
 fi
 
 can_link || apt_install gcc libc6-dev
-# The headers of libarmci are tested as C++ too.
-command -v c++ >/dev/null || apt_install g++
+if [ "${1:-}" = tests ]; then
+    command -v c++ >/dev/null || apt_install g++
+fi
 
 for component in fmt clippy; do
     cargo "$component" --version >/dev/null 2>&1 && continue

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longarm_memory::Grid;
 use longarm_proto::{Kernel, Rank, Run, Scale};
 use longarm_shm::CounterKind;
 
@@ -40,6 +41,25 @@ impl Client {
         self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, region, Some(source))?;
         self.leave_to_helper(rank);
         Ok(())
+    }
+
+    /// [`Client::accumulate`] of a grid of `bytes` bytes, which is inside the part of a rank of this node. False: it has to
+    /// go the long way, which also knows what is wrong; nothing was touched.
+    pub fn accumulate_grid(
+        &self,
+        window: &ClientWindow,
+        rank: Rank,
+        (grid, bytes): (&Grid, u64),
+        operator: (Kernel, Scale),
+        source: OriginBytes<'_>,
+    ) -> bool {
+        let Some(part) = window.mapped_part(rank).filter(|_| !self.failures.any()) else { return false };
+        let mut accumulator = part.accumulator(operator, self.segment.stripes(), self.layout.me());
+        if accumulator.grid(grid, source.region()).is_err() {
+            return false;
+        }
+        self.count(rank, CounterKind::Accumulate, bytes);
+        true
     }
 
     /// [`Client::accumulate`] of one run.

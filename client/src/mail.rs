@@ -44,6 +44,8 @@ pub struct Letter {
     pub total_bytes: u64,
     /// The data, or a piece of it.
     pub body: Vec<u8>,
+    /// How many letters had come to this rank before.
+    arrival: u64,
 }
 
 /// An active message as it arrives.
@@ -81,6 +83,8 @@ pub struct Mail {
 struct Inbox {
     partial: HashMap<u32, Vec<u8>>,
     letters: HashMap<(Slot, Rank), VecDeque<Letter>>,
+    /// How many letters have come so far.
+    arrived: u64,
 }
 
 const COLLECTIVE: u8 = 1;
@@ -133,8 +137,7 @@ impl Client {
         body: &[u8],
     ) -> Result<(), TransferError> {
         if to == self.layout.me() {
-            let letter = Letter { total_bytes, body: body.to_vec() };
-            self.mail.inbox.lock().letters.entry((slot, to)).or_default().push_back(letter);
+            self.mail.inbox.lock().keep_letter((slot, to), total_bytes, body);
             // Another thread of this rank may sleep until it comes.
             self.my_bell().ring();
             return Ok(());
@@ -172,7 +175,8 @@ impl Client {
         })
     }
 
-    /// Waits for a message with this slot from anybody, and says from whom it came. A death in `group` ends the wait.
+    /// Waits for a message with this slot from anybody, takes the one that has been here longest, and says from whom it
+    /// came. A death in `group` ends the wait.
     pub fn receive_letter_from_any(
         self: &Arc<Self>,
         slot: Slot,
@@ -181,8 +185,9 @@ impl Client {
         self.wait_for(Drive::Memory, || {
             // Found and taken under one lock: another thread may look for the same.
             let mut inbox = self.mail.inbox.lock();
-            let sources = inbox.letters.keys().filter(|(other, _)| *other == slot);
-            let taken = sources.map(|(_, source)| *source).min().and_then(|source| {
+            let queues = inbox.letters.iter().filter(|((other, _), _)| *other == slot);
+            let oldest = queues.min_by_key(|(_, letters)| letters.front().map(|letter| letter.arrival));
+            let taken = oldest.map(|((_, source), _)| *source).and_then(|source| {
                 let letters = inbox.letters.get_mut(&(slot, source))?;
                 let letter = letters.pop_front()?;
                 if letters.is_empty() {
@@ -421,6 +426,12 @@ impl Client {
 }
 
 impl Inbox {
+    fn keep_letter(&mut self, place: (Slot, Rank), total_bytes: u64, body: &[u8]) {
+        let letter = Letter { total_bytes, body: body.to_vec(), arrival: self.arrived };
+        self.arrived += 1;
+        self.letters.entry(place).or_default().push_back(letter);
+    }
+
     /// Puts a whole message where it belongs; active messages are given back.
     fn sort(&mut self, source: Rank, message: &[u8]) -> Option<ActiveMessage> {
         let sorted = self.try_sort(source, message);
@@ -436,8 +447,7 @@ impl Inbox {
         match head.u8()? {
             COLLECTIVE => {
                 let slot = Slot { group: head.u64()?, sequence: head.u64()?, step: head.u32()? };
-                let letter = Letter { total_bytes: head.u64()?, body: body.to_vec() };
-                self.letters.entry((slot, source)).or_default().push_back(letter);
+                self.keep_letter((slot, source), head.u64()?, body);
                 Some(None)
             }
             kind @ (ACTIVE | ACTIVE_REPLY) => {

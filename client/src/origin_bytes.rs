@@ -168,7 +168,8 @@ impl<'a> Lent<'a> {
     }
 }
 
-/// Memory of the origin and the right to queue it: made by [`Lent`] or [`OriginBuffer`] only.
+/// Memory of the origin and the right to queue it: made by [`Lent`] or [`OriginBuffer`], or by whoever vouches
+/// for it ([`Lender::vouched`]).
 pub struct Lender<'l> {
     region: RegionMut<'l>,
     completion: &'l Arc<Completion>,
@@ -193,7 +194,7 @@ impl<'l> Lender<'l> {
     pub(crate) fn hold(&self) -> Held {
         self.completion.add_part();
         // SAFETY: borrowed memory: `lend` does not return before the completion is complete, and a `Held` is let
-        // go of before its part is done. Owned memory: the `Held` keeps its owner.
+        // go of before its part is done. Owned memory: the `Held` keeps its owner. Memory of `vouched`: its contract.
         let region = unsafe { RegionMut::from_raw(self.region.as_mut_ptr(), self.region.len()) };
         Held { region, completion: Arc::clone(self.completion), _owner: self.owner.clone() }
     }

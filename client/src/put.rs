@@ -103,7 +103,6 @@ impl Client {
         shapes: Shapes,
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        Self::check_elements(writing, rank, &shapes)?;
         if window.is_here(rank) {
             return self.write_here(writing, (window, rank), &shapes, source.region());
         }
@@ -160,6 +159,7 @@ impl Client {
         if window.is_here(rank) {
             return self.write_here(writing, (window, rank), &shapes, source);
         }
+        Self::check_elements(writing, rank, &shapes)?;
         let operation = writing.operation();
         let bytes = shapes.check(operation, window, rank, source.len() as u64)?;
         if bytes == 0 && !matches!(writing, Writing::Signal(_)) {

@@ -284,9 +284,10 @@ impl Client {
     }
 
     fn sleep_on_links<R>(&self, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
-        let waker = MY_WAKER.with(Clone::clone);
+        // None where a thread that is ending has given it back already, as in what a program does at its exit.
+        let waker = MY_WAKER.try_with(Clone::clone).ok().flatten();
         let Some(waker) = waker else {
-            std::thread::yield_now(); // No descriptor left to sleep on: look on.
+            std::thread::yield_now(); // No descriptor to sleep on: look on.
             return None;
         };
         self.sleepers.enter(&waker);

@@ -1,5 +1,6 @@
 //! What a rank knows of a window: who has a part, how large it is, and where this node's parts are mapped.
 
+use std::io;
 use std::sync::OnceLock;
 
 use longarm_proto::{AccessKey, Generation, NodeId, Rank, Run, WindowId, WindowRef};
@@ -92,6 +93,19 @@ impl ClientWindow {
     /// From now on every operation is refused. False if it was freed before.
     pub fn mark_freed(&self) -> bool {
         !self.freed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Gives the memory of this node's parts back to the system, though others may have it mapped for a while yet. For
+    /// a freed window, by the rank that had it made.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. The memory then goes with the last mapping.
+    pub fn give_back(&self) -> io::Result<()> {
+        match self.memory.get_or_init(|| (self.attach)()) {
+            Ok(memory) => memory.give_back(),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Whether the window was freed.

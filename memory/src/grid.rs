@@ -81,6 +81,13 @@ impl Grid {
         true
     }
 
+    /// The same grid, so many bytes from the start of the target's region.
+    #[must_use]
+    #[inline]
+    pub fn at_target(&self, target_offset: usize) -> Grid {
+        Grid { target_offset, ..*self }
+    }
+
     /// The same pairs of runs with target and source exchanged.
     #[must_use]
     pub fn reversed(&self) -> Grid {

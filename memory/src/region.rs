@@ -56,9 +56,9 @@ impl<'a> Region<'a> {
     ///
     /// # Safety
     ///
-    /// For all of `'a` the bytes are mapped and readable, and whoever writes them does it through a [`RegionMut`],
-    /// by atomics, in another process or in the kernel: never through a plain Rust reference. If `len` is 0, any
-    /// pointer will do.
+    /// For all of `'a` those of the bytes that are copied are mapped and readable, and whoever writes them does it
+    /// through a [`RegionMut`], by atomics, in another process or in the kernel: never through a plain Rust reference.
+    /// Between the runs of a patch nothing needs to be mapped. If `len` is 0, any pointer will do.
     #[inline]
     pub const unsafe fn from_raw(ptr: *const u8, len: usize) -> Self {
         Region { start: ptr, bytes: len, lifetime: PhantomData }
@@ -119,9 +119,9 @@ impl<'a> RegionMut<'a> {
     ///
     /// # Safety
     ///
-    /// For all of `'a` the bytes are mapped, readable and writable, and whoever else touches them does it through a
-    /// region, by atomics, in another process or in the kernel: never through a plain Rust reference. If `len` is 0,
-    /// any pointer will do.
+    /// For all of `'a` those of the bytes that are copied are mapped, readable and writable, and whoever else touches
+    /// them does it through a region, by atomics, in another process or in the kernel: never through a plain Rust
+    /// reference. Between the runs of a patch nothing needs to be mapped. If `len` is 0, any pointer will do.
     #[inline]
     pub const unsafe fn from_raw(ptr: *mut u8, len: usize) -> Self {
         RegionMut { start: ptr, bytes: len, lifetime: PhantomData }

@@ -33,6 +33,10 @@ pub enum InitError {
     /// The launcher said something that is no message.
     #[error("the launcher said something that is not a message")]
     LauncherGarbled,
+    /// What the ranks of a job told each other at the start cannot be read: they run different releases, or the exchange
+    /// mixed something up.
+    #[error("what the other ranks said at the start cannot be read; do all of them run the same release of longarm?")]
+    ExchangeGarbled,
     /// A rank died before the world was complete.
     #[error("rank {rank} {how} before the world was complete")]
     Died {

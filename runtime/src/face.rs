@@ -12,7 +12,7 @@ mod letters;
 use std::sync::Arc;
 
 pub use longarm_client::{Completion, Lender, OriginBytes, OriginBytesMut, Shapes};
-pub use longarm_memory::{Region, RegionMut};
+pub use longarm_memory::{Grid, Region, RegionMut, Step};
 pub use longarm_proto::{
     AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rmw, RmwOp, RmwWidth, Run, Scale, Shape, ShapeError,
     Strided,
@@ -23,10 +23,10 @@ pub use longarm_shm::sync;
 
 pub use clock::elapsed_s;
 
-use longarm_client::{Client, WindowIdentity};
-use longarm_proto::{AccessKey, Generation, Rank, WindowId};
+use longarm_client::Client;
+use longarm_proto::Rank;
 
-use crate::error::{Operation, RmwError, TransferError, WindowError};
+use crate::error::{Operation, RmwError, TransferError};
 use crate::window::Window;
 use crate::world::World;
 
@@ -113,6 +113,12 @@ impl Window<u8> {
         self.client().accumulate_run(&self.shared.client, Rank(rank), offset, operator, source)
     }
 
+    /// [`Window::accumulate`] of a grid of `bytes` bytes inside the part of a rank of this node. False: it has to go the
+    /// long way, by [`Window::accumulate_shapes`], which also knows what is wrong; nothing was touched.
+    pub fn accumulate_grid(&self, rank: u32, grid: (&Grid, u64), operator: Operator, source: OriginBytes<'_>) -> bool {
+        self.client().accumulate_grid(&self.shared.client, Rank(rank), grid, operator, source)
+    }
+
     /// [`Window::accumulate`] of any shape.
     ///
     /// # Errors
@@ -174,38 +180,7 @@ impl<T> Window<T> {
     }
 }
 
-/// Words of a window's description.
-pub const DESCRIPTION_WORDS: usize = 4;
-
-impl Window<u8> {
-    /// What [`World::adopt`] has to know of a window with one part, made by [`World::allocate_alone`].
-    pub fn describe(&self) -> [u64; DESCRIPTION_WORDS] {
-        let identity = self.shared.client.identity();
-        let owner = self.shared.group.world_rank(0).unwrap_or_default();
-        let bytes = self.len_at(owner).unwrap_or_default() as u64;
-        [identity.window.0, u64::from(identity.generation.0), identity.key.0, bytes]
-    }
-}
-
 impl World {
-    /// A window with a part at this rank alone, made without asking anybody. `ARMCI_Memget`.
-    ///
-    /// # Errors
-    /// As [`Group::allocate_collective`](crate::Group::allocate_collective).
-    pub fn allocate_alone(&self, bytes: usize) -> Result<Window<u8>, WindowError> {
-        let alone = self.subgroup_collective(&[self.rank()])?;
-        alone.allocate_collective(bytes)
-    }
-
-    /// The window that another rank has made by [`World::allocate_alone`], from its description. `ARMCI_Memat`.
-    pub fn adopt(&self, owner: u32, description: [u64; DESCRIPTION_WORDS]) -> Window<u8> {
-        let [window, generation, key, bytes] = description;
-        let identity =
-            WindowIdentity { window: WindowId(window), generation: Generation(generation as u32), key: AccessKey(key) };
-        let shared = self.group().known(identity, &[(Rank(owner), bytes)], None);
-        Window::from_shared(Arc::new(shared))
-    }
-
     /// Waits for operations towards a rank that were started under a completion.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ pub fn init() -> Result<World, InitError> {
 /// machine into several.
 ///
 /// # Errors
-/// As [`init`], and [`InitError::Exchange`].
+/// As [`init`], and [`InitError::Exchange`]. Others may be waiting for this rank then, so end the job.
 pub fn init_inside(job: Arc<dyn Exchange>) -> Result<World, InitError> {
     once(|config| {
         let (exchanged, start) = Exchanged::meet(job, config)?;

@@ -11,6 +11,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use longarm_proto::JobId;
+
 /// Ranges start at multiples of this: a large page, which is a multiple of every size of a page.
 const GRAIN_BYTES: u64 = 2 << 20;
 
@@ -29,13 +31,14 @@ pub(crate) struct AddressSpace {
     next: u64,
 }
 
-impl Default for AddressSpace {
-    fn default() -> Self {
-        AddressSpace::new(REGION)
-    }
-}
-
 impl AddressSpace {
+    /// All of the region is free. Jobs begin at different places, for processes may be in one after the other, and keep
+    /// mappings of the job before.
+    pub(crate) fn of_job(job: JobId) -> AddressSpace {
+        let grains = (REGION.end - REGION.start) / GRAIN_BYTES;
+        AddressSpace { next: REGION.start + job.0 % grains * GRAIN_BYTES, ..AddressSpace::new(REGION) }
+    }
+
     /// All of this region is free; it starts and ends at multiples of [`GRAIN_BYTES`].
     fn new(region: Range<u64>) -> AddressSpace {
         assert!(region.start.is_multiple_of(GRAIN_BYTES) && region.end.is_multiple_of(GRAIN_BYTES));
@@ -126,8 +129,16 @@ mod tests {
     }
 
     #[test]
+    fn two_jobs_begin_at_different_addresses() {
+        let first = |job| AddressSpace::of_job(JobId(job)).take(1).unwrap();
+        assert_eq!(first(0), REGION.start);
+        assert_eq!(first(3), REGION.start + 3 * GRAIN_BYTES);
+        assert!(REGION.contains(&first(u64::MAX)));
+    }
+
+    #[test]
     fn the_whole_region_can_be_given_out() {
-        let mut space = AddressSpace::default();
+        let mut space = AddressSpace::of_job(JobId(17));
         assert_eq!(space.take(REGION.end - REGION.start - 1), Some(REGION.start));
         assert_eq!(space.take(1), None);
     }

@@ -127,7 +127,7 @@ impl Engine {
         let local_of_rank = options.ranks.iter().zip(0..).map(|(rank, local)| (*rank, local)).collect();
         Ok(Engine {
             shared: Shared {
-                windows: Windows::default(),
+                windows: Windows::of_job(options.job),
                 node: options.segment,
                 local_of_rank,
                 locks: Locks::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::{RunSource, RunTarget};
-use longarm_proto::{AccessKey, Generation, Rank, Refusal, Run, WindowId, WindowRef};
+use longarm_proto::{AccessKey, Generation, JobId, Rank, Refusal, Run, WindowId, WindowRef};
 use longarm_shm::{NodeWindow, Window};
 
 use crate::address::AddressSpace;
@@ -38,7 +38,6 @@ struct Entry {
 /// The windows of this node by identity.
 ///
 /// A freed window leaves only the generation behind, so that a late request is told the truth.
-#[derive(Default)]
 pub struct Windows {
     live: HashMap<WindowId, Entry>,
     freed: HashMap<WindowId, Generation>,
@@ -46,6 +45,11 @@ pub struct Windows {
 }
 
 impl Windows {
+    /// None yet.
+    pub fn of_job(job: JobId) -> Windows {
+        Windows { live: HashMap::new(), freed: HashMap::new(), addresses: AddressSpace::of_job(job) }
+    }
+
     /// Starts to serve a window. False if one of this identity is served already.
     pub fn insert(&mut self, window: WindowId, generation: Generation, key: AccessKey, parts: WindowParts) -> bool {
         if self.live.contains_key(&window) {

@@ -66,7 +66,8 @@ enum How {
 /// A stripe lock that is kept from one run to the next.
 struct Held<'a> {
     block: u64,
-    /// For how many bytes more: whoever waits gets his turn, however often runs come back to the same block.
+    /// For how many bytes more: however often runs come back to the same block, it is let go of now and then, so that
+    /// whoever waits can take it.
     bytes_left: usize,
     guard: StripeGuard<'a>,
 }

@@ -38,8 +38,9 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The first eight bytes: "longarmN", little-endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"longarmN");
-/// Goes up whenever anything in this crate's shared structures moves.
-const VERSION: u32 = 1;
+/// Goes up whenever anything in this crate's shared structures moves, or two ranks would come to hold different stripe
+/// locks for one element.
+const VERSION: u32 = 2;
 /// Ranks of one node at most. Far above what a machine runs, and small enough that cells have 32-bit numbers.
 pub const LOCAL_RANKS_MAX: u32 = 4096;
 

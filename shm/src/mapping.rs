@@ -69,8 +69,9 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if let Owner::Agreed { bytes } = self.owner {
-            // SAFETY: `agreed` mapped these bytes, only this unmaps them, and whoever has a pointer into them holds
-            // a borrow of the segment that owns this mapping.
+            // SAFETY: `agreed` mapped these bytes, only this unmaps them, and whoever uses a region of them holds a
+            // borrow of the segment that owns this mapping. A bare pointer, as C programs get, is worth nothing once
+            // the segment is freed, and its users know that.
             let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), bytes) };
             debug_assert!(unmapped.is_ok(), "a whole mapping can be taken down");
         }

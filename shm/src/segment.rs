@@ -183,6 +183,21 @@ impl Segment {
         self.map.as_ref().is_some_and(|map| map.start().addr() as u64 == address)
     }
 
+    /// Gives all pages back to the system, whoever else has it mapped: it is zeros again, and takes no memory until it
+    /// is touched. For a segment that nobody needs any more.
+    ///
+    /// # Errors
+    ///
+    /// What the system refuses. The pages then go with the last mapping.
+    pub fn give_back(&self) -> io::Result<()> {
+        let Some(map) = &self.map else { return Ok(()) };
+        // SAFETY: the mapping has so many bytes and lives as long as `self`. Nobody has references to bytes of it except
+        // to atomics, and to those the zeros are a store of another process.
+        let given_back =
+            unsafe { rustix::mm::madvise(map.start().cast(), self.bytes as usize, rustix::mm::Advice::LinuxRemove) };
+        Ok(given_back?)
+    }
+
     /// Some of its bytes, for reading.
     ///
     /// # Errors
@@ -326,6 +341,18 @@ mod tests {
         segment.region_mut((4 << 30) - 8, 8).unwrap().copy_from_slice(&7u64.to_ne_bytes());
         let blocks = rustix::fs::fstat(segment.file()).unwrap().st_blocks;
         assert!(blocks * 512 <= 2 << 20, "{blocks} blocks of 512 bytes exist");
+    }
+
+    #[test]
+    fn a_segment_that_is_given_back_takes_no_memory_and_is_zeros_in_every_mapping() {
+        let made = Segment::create("longarm-test", 1 << 20).unwrap();
+        let there = Segment::attach(duplicate(&made)).unwrap();
+        made.region_mut(0, 1 << 20).unwrap().copy_from_slice(&vec![7; 1 << 20]);
+        there.give_back().unwrap();
+        assert_eq!(rustix::fs::fstat(made.file()).unwrap().st_blocks, 0);
+        let mut bytes = [1; 8];
+        made.region(4096, 8).unwrap().copy_to_slice(&mut bytes);
+        assert_eq!(bytes, [0; 8]);
     }
 
     #[test]

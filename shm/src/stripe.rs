@@ -5,7 +5,7 @@
 //! a second one meanwhile, so there is no order to keep and no deadlock.
 //!
 //! A lock word is 0 or the holder's rank + 1. A waiter spins a bounded number of times, then yields the processor to
-//! the holder, which is never asleep: it is combining some 16 KiB.
+//! the holder, which is combining some 16 KiB. The holder waits for nothing but pages that it touches for the first time.
 //!
 //! PAIR stripe: the compare-and-swap that takes a lock (Acquire) and the store that frees it (Release). What the last
 //! holder wrote into the block is seen by the next one.

@@ -14,6 +14,7 @@
 //! If a process dies in a copy, any part of the bytes may have arrived. Atomics on words are done or not done. An
 //! accumulate may have updated any of its elements; see `stripe` for the one under the lock.
 
+use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -94,6 +95,15 @@ impl NodeWindow {
     /// The size of all parts together, each up to the end of its last page.
     pub fn bytes(&self) -> u64 {
         self.segment.bytes()
+    }
+
+    /// Gives the memory of all parts back to the system, whoever else has them mapped: [`Segment::give_back`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn give_back(&self) -> io::Result<()> {
+        self.segment.give_back()
     }
 
     /// Whether part 0 starts at this address in this process, and so every part where it is in all processes that say

@@ -47,7 +47,6 @@ pub trait Exchange: Send + Sync {
 struct Hello {
     version: u32,
     machine: String,
-    host_name: String,
     processors: Vec<u32>,
     random: Vec<u8>,
     nodes: u64,
@@ -70,7 +69,6 @@ impl Exchanged {
         let hello = Hello {
             version: CONTROL_VERSION,
             machine: topology::machine_name(),
-            host_name: topology::host_name(),
             processors: topology::processors_allowed(),
             random,
             nodes: config.nodes,
@@ -89,7 +87,7 @@ impl Exchanged {
             let address = address_towards_others().ok_or(InitError::NoInterface)?;
             config.settle_interface(address);
         }
-        let (job, secret) = hellos[0].random.split_first_chunk().ok_or(InitError::LauncherGarbled)?;
+        let (job, secret) = hellos[0].random.split_first_chunk().ok_or(InitError::ExchangeGarbled)?;
         let start = Start {
             version: CONTROL_VERSION,
             job: u64::from_le_bytes(*job),
@@ -112,8 +110,8 @@ impl Rendezvous for Exchanged {
     }
 
     fn card(&self, node: u32) -> Result<NodeCard, InitError> {
-        let cards = self.cards.get().ok_or(InitError::LauncherGarbled)?;
-        cards.get(&node).cloned().ok_or(InitError::LauncherGarbled)
+        let cards = self.cards.get().ok_or(InitError::ExchangeGarbled)?;
+        cards.get(&node).cloned().ok_or(InitError::ExchangeGarbled)
     }
 
     fn watch_deaths(&self, _on_death: OnDeath) {}
@@ -132,12 +130,12 @@ impl Rendezvous for Exchanged {
 
 /// One round: what every rank says, by rank.
 fn all_say<T: Serialize + for<'a> Deserialize<'a>>(exchange: &dyn Exchange, mine: &T) -> Result<Vec<T>, InitError> {
-    let mine = serde_json::to_vec(mine).map_err(|_| InitError::LauncherGarbled)?;
+    let mine = serde_json::to_vec(mine).map_err(|_| InitError::ExchangeGarbled)?;
     let all = exchange.allgather(&mine).map_err(|reason| InitError::Exchange { reason })?;
     if all.len() != exchange.size() as usize {
-        return Err(InitError::LauncherGarbled);
+        return Err(InitError::ExchangeGarbled);
     }
-    let all = all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(|_| InitError::LauncherGarbled));
+    let all = all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(|_| InitError::ExchangeGarbled));
     all.collect()
 }
 

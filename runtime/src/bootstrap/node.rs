@@ -10,6 +10,7 @@ use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit};
 
 use super::Rendezvous;
 use super::control::NodeCard;
@@ -94,7 +95,20 @@ impl Node {
     }
 }
 
+/// The server keeps a descriptor for every window of its node, and one for every connection. Their usual limit is low and
+/// meant to be raised by who needs more.
+fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current.is_some() && limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, ..limit };
+        if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
+            tracing::debug!(%error, "the limit on open files stays as it is");
+        }
+    }
+}
+
 fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
+    raise_descriptor_limit();
     let layout = options.layout;
     let node = layout.my_node();
     let ranks = layout.ranks_of(node);

@@ -17,7 +17,8 @@ fn slot(tag: u64) -> Slot {
 
 impl World {
     /// Sends a message. On return the body may be reused; the message waits at its target until it is received.
-    /// Messages of one sender and tag arrive in order. `armci_msg_snd`.
+    /// Messages of one sender and tag arrive in order; of those above 256 MiB, which travel in pieces, one thread at a
+    /// time may send with a tag and one may receive. `armci_msg_snd`.
     ///
     /// # Errors
     /// [`TransferError`]: the target does not exist or is lost.
@@ -33,12 +34,14 @@ impl World {
     /// `armci_msg_rcvany`.
     ///
     /// # Errors
-    /// The sender is dead; with `None`, any rank is.
+    /// The sender is dead, or the rank that hosts this node's server; with `None`, any rank is.
     pub fn receive_tagged(&self, from: Option<u32>, tag: u64) -> Result<(u32, Vec<u8>), Lost> {
         let client = &self.inner.client;
         let dead = || {
+            // Mail of other nodes comes through this node's server.
+            let host = client.layout().server_host(client.layout().my_node());
             let death = match from {
-                Some(rank) => client.failures().of(Rank(rank)),
+                Some(rank) => client.failures().of(Rank(rank)).or_else(|| client.failures().of(host)),
                 None => client.failures().first(),
             }?;
             let (node, how) = (client.layout().node_of(death.rank), LostHow::Died(death.how));

@@ -196,6 +196,10 @@ impl Group {
         let first_here =
             self.shared.members.iter().filter(|rank| layout.node_of(**rank) == layout.my_node()).min().copied();
         let freed = if first_here == Some(layout.me()) {
+            // Other threads and ranks may keep the mapping for a while, which then costs only addresses.
+            if let Err(error) = window.give_back() {
+                tracing::debug!(%error, "the memory of a freed window goes with its last mapping");
+            }
             let request = DoorRequest::Free { window: number.0, generation: generation.0 };
             self.inner.node.ask(&request).map(drop).map_err(|error| WindowError::Door { reason: error.to_string() })
         } else {

@@ -2,7 +2,8 @@
  *
  * A process reads, writes and updates segments of others, whatever these do. A segment is made by all processes of a
  * group together (ARMCI_Malloc) and named by its address in its owner's process, which is the same address in every
- * process of the owner's node. Processes are numbered from 0; a number is always one of the whole job.
+ * process of the owner's node. Processes are numbered from 0; a number is one of
+ * the whole job, unless the call says that it counts in a group.
  *
  * Completion. A blocking put or accumulate returns when its source may be reused, a get when the bytes are here.
  * ARMCI_Fence makes what was issued towards a process visible there. Blocking calls of one process to one target take
@@ -46,7 +47,7 @@ int ARMCI_Init(void);                          /* joins the job; collective; aga
 int ARMCI_Init_args(int *argc, char ***argv);  /* the same; the arguments stay as they are */
 int ARMCI_Init_thread(int required);           /* the same; every thread level is there */
 int ARMCI_Initialized(void);                   /* 1 between init and finalize */
-void ARMCI_Finalize(void);                     /* as often as init: the last one ends ARMCI; collective */
+void ARMCI_Finalize(void);                     /* ends ARMCI, however often init was called; again: no effect; collective */
 void ARMCI_Cleanup(void);                      /* nothing: no segment has a name that could stay behind */
 void ARMCI_Error(const char *msg, int code);   /* ends the whole job with a message */
 
@@ -139,9 +140,9 @@ int ARMCI_PutS_flag(void *src_ptr, int src_stride_arr[], void *dst_ptr, int dst_
 int ARMCI_PutS_flag_dir(void *src_ptr, int src_stride_arr[], void *dst_ptr, int dst_stride_arr[], int count[],
                         int stride_levels, int *flag, int val, int proc);
 
-/* Notices: counted, and behind what was put before. Both give the number of the notice. */
-int armci_notify(int proc);
-int armci_notify_wait(int proc, int *pval);
+/* Notices: counted, and behind what was put before. */
+int armci_notify(int proc);                 /* the number of the notice */
+int armci_notify_wait(int proc, int *pval); /* how many have come; *pval: how many were waited for, with this one */
 
 void ARMCI_Copy(void *src, void *dst, int n); /* bytes of this process */
 #define ARMCI_Put1(src, dst, bytes, proc) (memcpy((dst), (src), (size_t)(bytes)), 0)
@@ -211,8 +212,9 @@ void ARMCI_Barrier(void); /* ARMCI_AllFence everywhere, then the default group m
 
 /* ---- Groups and nodes ---- */
 
-void ARMCI_Group_create(int n, int *pid_list, ARMCI_Group *group_out); /* of the default group; collective over them */
-/* The same of another group. Members are numbered in the order of the list. */
+/* The list holds numbers in the default group, and in its order the members are numbered. Collective over them. */
+void ARMCI_Group_create(int n, int *pid_list, ARMCI_Group *group_out);
+/* The same with numbers in another group. */
 void ARMCI_Group_create_child(int n, int *pid_list, ARMCI_Group *group_out, ARMCI_Group *group_parent);
 void ARMCI_Group_free(ARMCI_Group *group);                 /* not the group of all */
 int ARMCI_Group_rank(ARMCI_Group *group, int *rank);       /* -1 if this process is not in it */

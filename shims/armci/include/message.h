@@ -1,7 +1,7 @@
 /* Messages and collectives of ARMCI on longarm, for programs without a message library of their own.
  *
- * Those without a group mean the default group. A scope says which of its members take part. They work from
- * armci_msg_init on. All members of a collective call make it in the same order; a buffer may be reused on return.
+ * Those without a group mean the default group. A scope says which of its members take part. The first call
+ * joins the job, where ARMCI_Init or armci_msg_init has not. All members of a collective call make it in the same order; a buffer may be reused on return.
  */
 #ifndef LONGARM_MESSAGE_H
 #define LONGARM_MESSAGE_H
@@ -52,7 +52,8 @@ void armci_msg_sel_scope(int scope, void *x, int n, char *op, int type, int cont
 void armci_exchange_address(void *ptr_ar[], int n); /* each process fills in its own place */
 void armci_msg_bintree(int scope, int *Root, int *Up, int *Left, int *Right); /* -1 where there is none */
 
-/* A message is told by its tag and sender. Sending waits for nobody. One that does not fit ends the job. */
+/* A message is told by its tag and sender. Sending waits only where the node's cells for messages are full, until
+ * the receiver makes a call. One that does not fit ends the job. */
 void armci_msg_snd(int tag, void *buffer, int len, int to);
 void armci_msg_rcv(int tag, void *buffer, int buflen, int *msglen, int from);
 int armci_msg_rcvany(int tag, void *buffer, int buflen, int *msglen); /* who sent it */

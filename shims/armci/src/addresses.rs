@@ -8,6 +8,9 @@
 //!   tables     all parts, sorted by address, for each process
 //! ```
 //!
+//! PAIR epoch: the store after a part was removed (Release) and the loads before a lookup (Acquire). Who sees the new epoch
+//! no longer finds the part, and uses nothing that was remembered before.
+//!
 //! What a thread remembers is kept alive by the thread itself (`OWNERS`) and is used only while the table is in the
 //! state in which it was found, which the epoch tells.
 
@@ -27,11 +30,21 @@ pub(crate) struct Addresses {
     ranks: Box<[RwLock<Vec<Part>>]>,
 }
 
+/// Whether a part is one that messages speak of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// A segment that the program has asked for.
+    InMessages,
+    /// Nothing that it knows of.
+    Never,
+}
+
 #[derive(Clone)]
 struct Part {
     start: usize,
     bytes: u64,
     window: Window<u8>,
+    shown: Shown,
 }
 
 /// A part that this thread has used.
@@ -41,7 +54,7 @@ struct Recent {
     rank: u32,
     start: usize,
     bytes: u64,
-    /// Where it is mapped here; null if it is on another node.
+    /// Where it is mapped here; null if it is on another node, or could not be mapped.
     base: *mut u8,
     /// Kept alive by the place of the same number in `OWNERS`.
     window: *const Window<u8>,
@@ -89,11 +102,11 @@ impl Addresses {
     }
 
     /// The part of a rank starts at this address. Parts without bytes are not kept.
-    pub(crate) fn insert(&self, rank: u32, start: usize, window: &Window<u8>) {
+    pub(crate) fn insert(&self, rank: u32, start: usize, window: &Window<u8>, shown: Shown) {
         let Some(bytes) = window.len_at(rank).filter(|bytes| *bytes > 0) else { return };
         let mut parts = self.ranks[rank as usize].write();
         let at = parts.partition_point(|part| part.start < start);
-        parts.insert(at, Part { start, bytes: bytes as u64, window: window.clone() });
+        parts.insert(at, Part { start, bytes: bytes as u64, window: window.clone(), shown });
     }
 
     /// The part of a rank that starts at this address is gone; gives its window.
@@ -101,7 +114,7 @@ impl Addresses {
         let mut parts = self.ranks.get(rank as usize)?.write();
         let at = parts.binary_search_by_key(&start, |part| part.start).ok()?;
         let part = parts.remove(at);
-        // Under the lock: who looks it up after this sees the new epoch first.
+        // PAIR epoch. Under the lock: who looks it up after this sees the new epoch first.
         self.epoch.store(next_epoch(), Ordering::Release);
         drop(parts);
         forget_recent();
@@ -115,6 +128,7 @@ impl Addresses {
     /// caller neither does so nor waits, because handlers of messages run while a thread waits.
     #[inline(always)]
     pub(crate) unsafe fn direct<'a>(&self, rank: u32, address: usize, bytes: usize) -> Option<Direct<'a>> {
+        // PAIR epoch.
         let epoch = self.epoch.load(Ordering::Acquire);
         let recent: *const [Cell<Recent>; REMEMBERED] = RECENT.with(std::ptr::from_ref);
         // SAFETY: the place of a living thread lives as long as its thread, which is running this.
@@ -139,6 +153,7 @@ impl Addresses {
     /// The window behind an address, and the bytes from the start of the part to it. From now on this thread remembers
     /// the part.
     pub(crate) fn find(&self, rank: u32, address: usize) -> Option<(Window<u8>, u64)> {
+        // PAIR epoch. Before the lookup: a removal in between makes what is remembered worthless.
         let epoch = self.epoch.load(Ordering::Acquire);
         let parts = self.ranks.get(rank as usize)?.read();
         let at = parts.partition_point(|part| part.start <= address).checked_sub(1)?;
@@ -159,7 +174,8 @@ impl Addresses {
             before if before < part.start => part.start - before,
             behind => behind - part.start.saturating_add(part.bytes as usize).min(behind),
         };
-        parts.iter().min_by_key(distance).map(|part| (part.start, part.bytes))
+        let shown = parts.iter().filter(|part| part.shown == Shown::InMessages);
+        shown.min_by_key(distance).map(|part| (part.start, part.bytes))
     }
 }
 

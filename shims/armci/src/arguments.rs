@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use longarm::face::{
-    AccumulateOp, ElementType, Kernel, LEVELS_MAX, Level, OriginBytes, OriginBytesMut, Region, RegionMut, Run, Scale,
-    Shape, Strided,
+    AccumulateOp, ElementType, Grid, Kernel, LEVELS_MAX, Level, OriginBytes, OriginBytesMut, Region, RegionMut, Run,
+    Scale, Shape, Step, Strided,
 };
 
 use crate::boundary::{BAD_LEVELS, Done, Fault, NEGATIVE_COUNT, NULL_POINTER, NULL_STRIDES};
@@ -85,6 +85,68 @@ impl Counts {
         Ok(Shape::Strided(strided).collapsed())
     }
 
+    /// The bytes, if both sides are one run. Most patches of one row or column are, and need no more.
+    ///
+    /// # Safety
+    /// As [`Counts::shape`], for both sides.
+    #[inline]
+    pub(crate) unsafe fn run_bytes(&self, one: *const c_int, other: *const c_int) -> Option<usize> {
+        let mut run_bytes = self.counts[0];
+        for place in 0..self.levels {
+            let count = self.counts[place + 1];
+            if count == 1 {
+                continue;
+            }
+            for strides in [one, other] {
+                if strides.is_null() {
+                    return None;
+                }
+                // SAFETY: within the numbers that are readable by this function's contract.
+                let stride = unsafe { strides.wrapping_add(place).read_unaligned() };
+                if i64::from(stride).cast_unsigned() != run_bytes {
+                    return None;
+                }
+            }
+            run_bytes *= count;
+        }
+        // NULL strides are an error whatever the counts are.
+        let is_known = self.levels == 0 || !(one.is_null() || other.is_null());
+        usize::try_from(run_bytes).ok().filter(|_| is_known)
+    }
+
+    /// The patch as a grid from one side to the other, if no stride is negative.
+    ///
+    /// # Safety
+    /// As [`Counts::shape`], for both sides.
+    #[inline]
+    pub(crate) unsafe fn patch(&self, to: *const c_int, from: *const c_int) -> Option<Patch> {
+        let run_bytes = usize::try_from(self.counts[0]).ok()?;
+        let mut patch = Patch {
+            grid: Grid::new(run_bytes, 0, 0),
+            bytes: self.total_bytes,
+            to_bytes: run_bytes,
+            from_bytes: run_bytes,
+        };
+        if self.levels > 0 && (to.is_null() || from.is_null()) {
+            return None;
+        }
+        for place in 0..self.levels {
+            // SAFETY: within the numbers that are readable by this function's contract.
+            let target_stride = unsafe { to.wrapping_add(place).read_unaligned() };
+            // SAFETY: as above.
+            let source_stride = unsafe { from.wrapping_add(place).read_unaligned() };
+            let count = usize::try_from(self.counts[place + 1]).ok()?;
+            let reach = |stride: c_int| usize::try_from(stride).ok()?.checked_mul(count - 1);
+            patch.to_bytes = patch.to_bytes.checked_add(reach(target_stride)?)?;
+            patch.from_bytes = patch.from_bytes.checked_add(reach(source_stride)?)?;
+            let step = Step { count, target_stride: target_stride as isize, source_stride: source_stride as isize };
+            if !patch.grid.repeat(step) {
+                return None;
+            }
+        }
+        Some(patch)
+    }
+
     /// How far the lowest byte of a side lies before its start: more than 0 with negative strides.
     ///
     /// # Safety
@@ -103,6 +165,16 @@ impl Counts {
         }
         Ok(before)
     }
+}
+
+/// A strided transfer through memory.
+pub(crate) struct Patch {
+    pub(crate) grid: Grid,
+    /// Bytes that are moved.
+    pub(crate) bytes: u64,
+    /// From the first byte of each side to behind its last one.
+    pub(crate) to_bytes: usize,
+    pub(crate) from_bytes: usize,
 }
 
 /// The local side of a transfer: where its bytes start, how far they reach, and its shape from there.

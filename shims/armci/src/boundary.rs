@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::fmt::Display;
 
+use longarm::face::sync::{AtomicBool, Ordering};
 use longarm::{CollectiveError, Lost, MessageError, MutexError, RmwError, TransferError, WaitError, WindowError};
 
 use crate::job::{self, Job};
@@ -107,8 +108,17 @@ pub(crate) fn end(name: &'static str, text: &str) -> ! {
     end_with_status(&format!("{name}: {text}"), 1)
 }
 
+/// A flag alone.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is ending the job, so that what it does at its exit is not to leave in good order.
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(Ordering::Relaxed)
+}
+
 /// Ends the whole job with a line and an exit status.
 pub(crate) fn end_with_status(line: &str, status: i32) -> ! {
+    ENDING.store(true, Ordering::Relaxed);
     match job::any() {
         Some(job) => job.world.abort(line, status),
         None => crate::join::end_before_joining(line, status),

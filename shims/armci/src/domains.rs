@@ -23,7 +23,10 @@ pub extern "C" fn armci_domain_nprocs(_domain: c_int, id: c_int) -> c_int {
     call_or_end("armci_domain_nprocs", |job| {
         // A negative number means the caller's own node.
         let id = if id < 0 { job.world.node() as c_int } else { id };
-        Ok(ranks_of(job, id).len() as c_int)
+        match ranks_of(job, id).len() {
+            0 => Err(Fault::fatal(format!("there is no node {id}"))),
+            count => Ok(count as c_int),
+        }
     })
 }
 

@@ -9,17 +9,18 @@
 //! Functions run one at a time on a thread of their own, whatever the process computes, so they may lock and transfer
 //! as any other code. One thing they cannot do is to call a function of their own process and wait for it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, mpsc};
 
+use longarm::Message;
 use longarm::face::sync::{AtomicU64, Ordering};
-use longarm::{Message, Mutexes};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::arguments::not_null;
 use crate::boundary::{Done, Fault, call, call_or_end, end};
 use crate::job::Job;
+use crate::mutexes::Set;
 
 /// A function as programs register it. It gets the call's header and data, and gives back a header and data with the
 /// sizes that they have.
@@ -102,11 +103,7 @@ struct Calls {
     job: &'static Job,
     functions: Mutex<[Option<CFunction>; FUNCTIONS_MAX]>,
     /// One at every process.
-    mutexes: Mutexes,
-    /// Those that a thread of this process has or waits for. A mutex is held by a process, so between its threads this
-    /// stands in front.
-    gates: Mutex<HashSet<u32>>,
-    opened: Condvar,
+    mutexes: Set,
     next_tag: AtomicU64,
     /// Calls that are waited for later.
     open: Mutex<HashMap<u64, Answer>>,
@@ -128,9 +125,7 @@ fn prepare(job: &'static Job) -> Done<Arc<Calls>> {
     let made = Arc::new(Calls {
         job,
         functions: Mutex::new([None; FUNCTIONS_MAX]),
-        mutexes: job.world.mutexes_collective(1)?,
-        gates: Mutex::default(),
-        opened: Condvar::new(),
+        mutexes: Set::make(job.world.group(), 1)?,
         next_tag: AtomicU64::new(FIRST_TAG),
         open: Mutex::default(),
     });
@@ -144,7 +139,7 @@ fn prepare(job: &'static Job) -> Done<Arc<Calls>> {
         let Some(call) = Call::decode(message) else {
             end("ARMCI_Gpc_exec", &format!("process {} has sent what is no call", message.source()))
         };
-        // The thread ends with the job; what comes after that is nobody's.
+        // The thread receives as long as this handler is there.
         let _ = sender.send(call);
     })?;
     Ok(made)
@@ -335,52 +330,19 @@ pub extern "C" fn ARMCI_Gpc_translate(ptr: *mut c_void, _proc: c_int, _from: c_i
 /// Takes the mutex of a process that its functions share with everybody.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_Gpc_lock(proc: c_int) {
-    call_or_end("ARMCI_Gpc_lock", |job| {
-        let (calls, rank) = (calls(job)?, job.rank(proc)?);
-        let mut gates = calls.gates.lock();
-        while gates.contains(&rank) {
-            calls.opened.wait(&mut gates);
-        }
-        gates.insert(rank);
-        drop(gates);
-        calls.mutexes.lock(rank, 0)?.keep();
-        Ok(())
-    });
+    call_or_end("ARMCI_Gpc_lock", |job| calls(job)?.mutexes.lock(0, proc));
 }
 
 /// Takes it if it is free. 1 if it was, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_Gpc_trylock(proc: c_int) -> c_int {
-    call_or_end("ARMCI_Gpc_trylock", |job| {
-        let (calls, rank) = (calls(job)?, job.rank(proc)?);
-        if !calls.gates.lock().insert(rank) {
-            return Ok(0);
-        }
-        match calls.mutexes.try_lock(rank, 0)? {
-            Some(guard) => {
-                guard.keep();
-                Ok(1)
-            }
-            None => {
-                calls.gates.lock().remove(&rank);
-                calls.opened.notify_all();
-                Ok(0)
-            }
-        }
-    })
+    call_or_end("ARMCI_Gpc_trylock", |job| Ok(c_int::from(calls(job)?.mutexes.try_lock(0, proc)?)))
 }
 
 /// Gives it back. What was put before is visible to whoever takes it next.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_Gpc_unlock(proc: c_int) {
-    call_or_end("ARMCI_Gpc_unlock", |job| {
-        let (calls, rank) = (calls(job)?, job.rank(proc)?);
-        job.world.quiet()?;
-        calls.mutexes.unlock(rank, 0)?;
-        calls.gates.lock().remove(&rank);
-        calls.opened.notify_all();
-        Ok(())
-    });
+    call_or_end("ARMCI_Gpc_unlock", |job| calls(job)?.mutexes.unlock(job, 0, proc));
 }
 
 /// Runs a function at a process. Without a handle the answer is there on return, else after `ARMCI_Gpc_wait`.

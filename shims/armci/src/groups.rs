@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use longarm::face::sync::{AtomicU32, Ordering};
+use longarm::face::sync::{AtomicU32, AtomicU64, Ordering};
 use longarm::{Group, World};
 use longarm_mpi::Communicator;
 use parking_lot::RwLock;
@@ -20,6 +20,9 @@ const NOT_MEMBER: c_int = -1;
 struct Entry {
     group: Group,
     communicator: Option<Communicator>,
+    /// How many groups this process had made before. Two groups with common members have been made in the same order by
+    /// all of these, which the numbers, used again after a group is freed, do not tell.
+    made: u64,
 }
 
 /// What stands behind a number.
@@ -31,16 +34,22 @@ enum Kept {
     Foreign(Vec<u32>),
 }
 
-/// The groups of this process.
+/// The groups of this process. The number of the default one is a number alone, and needs no order: the group behind it is
+/// found under the lock.
 pub(crate) struct Groups {
     entries: RwLock<Vec<Option<Kept>>>,
     default: AtomicU32,
+    made: AtomicU64,
 }
 
 impl Groups {
     pub(crate) fn new(world: &World) -> Groups {
-        let everybody = Entry { group: world.group().clone(), communicator: None };
-        Groups { entries: RwLock::new(vec![Some(Kept::Member(everybody))]), default: AtomicU32::new(0) }
+        let everybody = Entry { group: world.group().clone(), communicator: None, made: 0 };
+        Groups {
+            entries: RwLock::new(vec![Some(Kept::Member(everybody))]),
+            default: AtomicU32::new(0),
+            made: AtomicU64::new(1),
+        }
     }
 
     /// A group by its number.
@@ -55,7 +64,7 @@ impl Groups {
     }
 
     pub(crate) fn default_number(&self) -> c_int {
-        self.default.load(Ordering::Acquire) as c_int
+        self.default.load(Ordering::Relaxed) as c_int
     }
 
     fn entry(&self, number: c_int) -> Done<Entry> {
@@ -84,16 +93,23 @@ impl Groups {
 
     /// Calls without a group mean all processes again.
     pub(crate) fn reset_default(&self) {
-        self.default.store(0, Ordering::Release);
+        self.default.store(0, Ordering::Relaxed);
     }
 
-    /// Gives all communicators back, when the job ends.
+    /// Gives all communicators back, when the job ends. Freeing one is collective, so in the order in which they were
+    /// made.
     pub(crate) fn free_communicators(&self, job: &Job) {
-        for kept in self.entries.write().iter_mut().flatten() {
-            if let Kept::Member(entry) = kept {
-                free_communicator(job, entry.communicator.take());
-            }
-        }
+        let mut entries = self.entries.write();
+        let mut members: Vec<&mut Entry> = entries
+            .iter_mut()
+            .flatten()
+            .filter_map(|kept| match kept {
+                Kept::Member(entry) => Some(entry),
+                Kept::Foreign(_) => None,
+            })
+            .collect();
+        members.sort_by_key(|entry| entry.made);
+        members.into_iter().for_each(|entry| free_communicator(job, entry.communicator.take()));
     }
 }
 
@@ -127,7 +143,7 @@ pub(crate) unsafe fn give(place: *mut c_int, value: c_int) -> Done {
     Ok(())
 }
 
-/// Numbers of a group, with a communicator if there is MPI: collective over its members.
+/// Gives a group its number, and a communicator if there is MPI. Collective over its members.
 fn enter(job: &Job, group: Group) -> Done<c_int> {
     // Collective calls are made by one thread of each process, so no two of these meet.
     let tag = 0x6c61;
@@ -135,7 +151,8 @@ fn enter(job: &Job, group: Group) -> Done<c_int> {
         Some(side) => Some(side.mpi.create_group(side.everybody, &group.members(), tag).map_err(Fault::fatal)?),
         None => None,
     };
-    Ok(job.groups.insert(Kept::Member(Entry { group, communicator })))
+    let made = job.groups.made.fetch_add(1, Ordering::Relaxed);
+    Ok(job.groups.insert(Kept::Member(Entry { group, communicator, made })))
 }
 
 /// # Safety
@@ -204,7 +221,7 @@ pub unsafe extern "C" fn ARMCI_Group_free(group: *mut c_int) {
         }
         job.groups.kept(number)?;
         if job.groups.default_number() == number {
-            job.groups.default.store(0, Ordering::Release);
+            job.groups.default.store(0, Ordering::Relaxed);
         }
         let kept = job.groups.entries.write()[number as usize].take();
         if let Some(Kept::Member(entry)) = kept {
@@ -261,7 +278,7 @@ pub unsafe extern "C" fn ARMCI_Group_set_default(group: *mut c_int) {
         // SAFETY: this function's own contract.
         let number = unsafe { number(group) }?;
         job.groups.get(number)?;
-        job.groups.default.store(number as u32, Ordering::Release);
+        job.groups.default.store(number as u32, Ordering::Relaxed);
         Ok(())
     });
 }
@@ -359,7 +376,7 @@ pub unsafe extern "C" fn armci_group_comm(group: *mut c_int) -> usize {
         let side =
             side.ok_or_else(|| Fault::fatal("there is no MPI in this process that knows all processes of the job"))?;
         match job.groups.kept(number)? {
-            Kept::Member(entry) => Ok(entry.communicator.unwrap_or(side.everybody)),
+            Kept::Member(entry) => Ok(entry.communicator.unwrap_or(side.for_program)),
             Kept::Foreign(_) => Ok(side.mpi.null()),
         }
     });

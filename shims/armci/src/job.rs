@@ -2,6 +2,10 @@
 //!
 //! One [`Job`] at a time, behind one pointer, so that a put finds it with one load. Jobs are never freed: a thread may
 //! still look at one while another finalizes it.
+//!
+//! PAIR job-set: the store of the pointer (Release) and its loads (Acquire). Who sees the pointer sees the job.
+//!
+//! The phase, and whether a process is present, are flags alone: what they open and close stands behind locks of its own.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,6 +13,7 @@ use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use longarm::{RmwError, TransferError, Window, World};
 
 use crate::addresses::Addresses;
+use crate::alone::Pools;
 use crate::boundary::{BAD_RANK, Done, Fault};
 use crate::data::handles::Handles;
 use crate::groups::Groups;
@@ -35,6 +40,7 @@ pub(crate) struct Job {
     pub(crate) mpi: Option<MpiSide>,
     pub(crate) addresses: Addresses,
     pub(crate) segments: Segments,
+    pub(crate) pools: Pools,
     pub(crate) groups: Groups,
     pub(crate) handles: Handles,
     pub(crate) mutexes: MutexSet,
@@ -42,8 +48,6 @@ pub(crate) struct Job {
     phase: AtomicU32,
     /// Whether every segment so far has the same address in all processes of this node.
     together: AtomicBool,
-    /// Inits without their finalizes.
-    begun: AtomicU32,
     /// Whether this process still takes part in the job.
     present: AtomicBool,
 }
@@ -68,8 +72,8 @@ pub(crate) fn any() -> Option<&'static Job> {
 /// Where this process stands; `Joined` where there is no job yet.
 pub(crate) fn phase() -> Phase {
     match any().map(|job| job.phase.load(Ordering::Relaxed)) {
-        Some(2) => Phase::Active,
-        Some(3) => Phase::Finished,
+        Some(phase) if phase == Phase::Active as u32 => Phase::Active,
+        Some(phase) if phase == Phase::Finished as u32 => Phase::Finished,
         _ => Phase::Joined,
     }
 }
@@ -89,13 +93,13 @@ impl Job {
         Job {
             addresses: Addresses::new(world.size()),
             segments: Segments::new(),
+            pools: Pools::new(),
             groups: Groups::new(&world),
             handles: Handles::new(),
             mutexes: MutexSet::new(),
             notices: Notices::new(world.size()),
             phase: AtomicU32::new(Phase::Joined as u32),
             together: AtomicBool::new(true),
-            begun: AtomicU32::new(0),
             present: AtomicBool::new(true),
             mpi,
             world,
@@ -103,27 +107,17 @@ impl Job {
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
-        self.phase.store(phase as u32, Ordering::Release);
-    }
-
-    /// One more init; gives how many there were.
-    pub(crate) fn begin(&self) -> u32 {
-        self.begun.fetch_add(1, Ordering::AcqRel)
-    }
-
-    /// One finalize; gives how many are still due.
-    pub(crate) fn finish(&self) -> u32 {
-        self.begun.fetch_sub(1, Ordering::AcqRel) - 1
+        self.phase.store(phase as u32, Ordering::Relaxed);
     }
 
     /// Whether this process still takes part.
     pub(crate) fn is_present(&self) -> bool {
-        self.present.load(Ordering::Acquire)
+        self.present.load(Ordering::Relaxed)
     }
 
     /// From now on it does not; true the first time.
     pub(crate) fn end_presence(&self) -> bool {
-        self.present.swap(false, Ordering::AcqRel)
+        self.present.swap(false, Ordering::Relaxed)
     }
 
     /// A process number as C gives it.
@@ -202,3 +196,8 @@ impl Job {
         Fault::fatal(format!("address {address:p} is in no segment of process {rank}; {nearest}"))
     }
 }
+
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Job>();
+};

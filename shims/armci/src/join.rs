@@ -6,7 +6,7 @@ use longarm::bootstrap::Exchange;
 use longarm_mpi::{Communicator, Mpi};
 use parking_lot::Mutex;
 
-use crate::boundary::{Done, Fault};
+use crate::boundary::{self, Done, Fault};
 use crate::job::{self, Job, Phase};
 
 /// The MPI of this process and our own communicator of all ranks.
@@ -14,6 +14,8 @@ pub(crate) struct MpiSide {
     pub(crate) mpi: &'static Mpi,
     /// A duplicate, so that no message of ours meets one of the program's.
     pub(crate) everybody: Communicator,
+    /// Another one, for the program itself: what it gets as the communicator of the group of all.
+    pub(crate) for_program: Communicator,
 }
 
 /// What has to happen once, or in one thread at a time.
@@ -22,7 +24,7 @@ struct Joining {
     owns_mpi: bool,
     /// `armci_msg_init` was called: the job lasts until `armci_msg_finalize`.
     by_messages: bool,
-    /// The end of the process leaves the job; see [`leave_at_exit`].
+    /// The end of the process leaves the job, and MPI if it is ours; see [`leave_at_exit`].
     exit_hook: bool,
 }
 
@@ -45,14 +47,34 @@ pub(crate) fn joined_for_messages() -> Done<&'static Job> {
 
 /// The same over an MPI communicator that the program names.
 pub(crate) fn joined_over(communicator: Option<usize>) -> Done<&'static Job> {
-    if let Some(job) = present() {
-        return Ok(job);
+    let job = match present() {
+        Some(job) => job,
+        None => {
+            let mut joining = JOINING.lock();
+            match present() {
+                Some(job) => job,
+                None => return join(&mut joining, communicator),
+            }
+        }
+    };
+    check_same(job, communicator)?;
+    Ok(job)
+}
+
+/// A job that was joined before, by a message, has to have the processes of the communicator that the program names now.
+fn check_same(job: &Job, communicator: Option<usize>) -> Done {
+    // Without MPI's processes a communicator says nothing.
+    let (Some(side), Some(handle)) = (&job.mpi, communicator) else { return Ok(()) };
+    let named = side.mpi.from_c(handle);
+    let (size, rank) = (side.mpi.size(named).map_err(Fault::fatal)?, side.mpi.rank(named).map_err(Fault::fatal)?);
+    if (size, rank) != (job.world.size(), job.world.rank()) {
+        return Err(Fault::fatal(format!(
+            "this process is {rank} of {size} in the communicator, but the job was joined before as {} of {}; call ARMCI_Init_mpi_comm before any other call of ARMCI",
+            job.world.rank(),
+            job.world.size()
+        )));
     }
-    let mut joining = JOINING.lock();
-    match present() {
-        Some(job) => Ok(job),
-        None => join(&mut joining, communicator),
-    }
+    Ok(())
 }
 
 /// The job, unless it has ended for good.
@@ -81,11 +103,27 @@ fn join(joining: &mut Joining, communicator: Option<usize>) -> Done<&'static Job
         mpi.init_thread_multiple().map_err(Fault::fatal)?;
         joining.owns_mpi = true;
     }
+    if joining.owns_mpi {
+        check_told(mpi)?;
+    }
     let over = communicator.map_or(mpi.world(), |handle| mpi.from_c(handle));
     let everybody = mpi.duplicate(over).map_err(Fault::fatal)?;
+    let for_program = mpi.duplicate_for_program(over).map_err(Fault::fatal)?;
     let (rank, size) = (mpi.rank(everybody).map_err(Fault::fatal)?, mpi.size(everybody).map_err(Fault::fatal)?);
     let world = longarm::init_inside(Arc::new(ByMpi { mpi, everybody, rank, size })).map_err(Fault::fatal)?;
-    Ok(job::set(Job::new(world, Some(MpiSide { mpi, everybody }))))
+    Ok(job::set(Job::new(world, Some(MpiSide { mpi, everybody, for_program }))))
+}
+
+/// An MPI that does not understand the process manager takes each process for a job of its own, and says nothing.
+fn check_told(mpi: &Mpi) -> Done {
+    let size = mpi.size(mpi.world()).map_err(Fault::fatal)?;
+    match told_by_manager() {
+        Some((_, told)) if told > 1 && size == 1 => Err(Fault::fatal(format!(
+            "the process manager has started {told} processes, but {} sees one; use the mpiexec of the MPI that the program was built with",
+            mpi.library()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// An MPI program as a job to join.
@@ -133,32 +171,35 @@ pub(crate) fn leave(job: &'static Job) -> Done {
     job.enter(Phase::Finished);
     barrier?;
     let mut joining = JOINING.lock();
-    if joining.by_messages {
-        return Ok(());
+    // A launcher's job cannot be joined twice, and MPI not be initialised twice: what this library began itself stays
+    // until armci_msg_finalize or the end of the process, for ARMCI_Init may come again.
+    if job.mpi.is_none() || joining.owns_mpi {
+        leave_at_exit(&mut joining);
     }
-    match &job.mpi {
-        Some(_) => end(job, &mut joining),
-        // A launcher's job cannot be joined twice, so it stays until the process ends: ARMCI_Init may come again.
-        None => {
-            leave_at_exit(&mut joining);
-            Ok(())
-        }
+    if job.mpi.is_some() && !joining.by_messages {
+        end(job, &mut joining)?;
     }
+    Ok(())
 }
 
 /// `armci_msg_finalize`.
 pub(crate) fn leave_messages() -> Done {
     let mut joining = JOINING.lock();
-    let owned = std::mem::take(&mut joining.owns_mpi);
     joining.by_messages = false;
     if let Some(job) = present() {
         job.enter(Phase::Finished);
         end(job, &mut joining)?;
     }
-    if let Some(mpi) = Mpi::find().filter(|mpi| owned && !mpi.is_finalized()) {
-        mpi.finalize().map_err(Fault::fatal)?;
+    finalize_own_mpi(&mut joining)
+}
+
+/// Finalizes MPI, if this library has initialised it.
+fn finalize_own_mpi(joining: &mut Joining) -> Done {
+    let owned = std::mem::take(&mut joining.owns_mpi);
+    match Mpi::find().filter(|mpi| owned && !mpi.is_finalized()) {
+        Some(mpi) => mpi.finalize().map_err(Fault::fatal),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Leaves the job for good.
@@ -172,6 +213,7 @@ fn end(job: &'static Job, _one_at_a_time: &mut Joining) -> Done {
     if let Some(side) = &job.mpi
         && !side.mpi.is_finalized()
     {
+        side.mpi.free(side.for_program).map_err(Fault::fatal)?;
         side.mpi.free(side.everybody).map_err(Fault::fatal)?;
     }
     Ok(())
@@ -179,11 +221,18 @@ fn end(job: &'static Job, _one_at_a_time: &mut Joining) -> Done {
 
 fn leave_at_exit(joining: &mut Joining) {
     extern "C" fn at_exit() {
-        if let Some(job) = present().filter(|_| job::phase() == Phase::Finished)
-            && job.end_presence()
-        {
-            // Nobody is left to be told: the launcher sees how this rank ends.
-            let _ = job.world.clone().finalize();
+        if boundary::is_ending() {
+            return;
+        }
+        let mut joining = JOINING.lock();
+        // Nobody is left to be told what goes wrong: the launcher sees how this rank ends.
+        let is_over = job::phase() == Phase::Finished;
+        let is_possible = |job: &&Job| job.mpi.as_ref().is_none_or(|side| !side.mpi.is_finalized());
+        if let Some(job) = present().filter(|_| is_over).filter(is_possible) {
+            let _ = end(job, &mut joining);
+        }
+        if is_over {
+            let _ = finalize_own_mpi(&mut joining);
         }
     }
     if !joining.exit_hook {
@@ -205,15 +254,27 @@ pub(crate) fn told_rank_and_size() -> Option<(u32, u32)> {
     if let Some(job) = job::any() {
         return Some((job.world.rank(), job.world.size()));
     }
-    let variable = |name: &str| std::env::var(name).ok()?.parse().ok();
     if longarm::is_launched() {
         return variable("LONGARM_RANK").zip(variable("LONGARM_SIZE"));
     }
     let mpi = Mpi::find().filter(|mpi| mpi.is_initialized() && !mpi.is_finalized());
     let asked = mpi.and_then(|mpi| Some((mpi.rank(mpi.world()).ok()?, mpi.size(mpi.world()).ok()?)));
-    // What MPI's process managers tell before MPI is initialised.
-    let told = [("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")];
-    asked.or_else(|| told.iter().find_map(|(rank, size)| variable(rank).zip(variable(size))))
+    asked.or_else(told_by_manager)
+}
+
+/// What MPI's process managers tell a process before MPI is initialised.
+fn told_by_manager() -> Option<(u32, u32)> {
+    let told = [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("PMI_ID", "PMI_SIZE"),
+        ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+    ];
+    told.iter().find_map(|(rank, size)| variable(rank).zip(variable(size)))
+}
+
+fn variable(name: &str) -> Option<u32> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 /// Ends the job of a process that has not joined it.

@@ -6,7 +6,7 @@
 //!
 //! The headers in `include/` are the contract. The functions here only translate: what C gives as pointers, counts and
 //! codes becomes a window, a shape and bytes. What ARMCI remembers from call to call (the groups by number, handles,
-//! the mutex set, addresses) stands in `job`.
+//! the mutex set, addresses) stands behind `job`; what does not is named in decision 0012.
 //!
 //! Return codes are the classic ones for wrong arguments. What no code exists for, an address in no segment above all,
 //! ends the job with one line that names the rank, the call and the address.
@@ -16,6 +16,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod addresses;
+pub mod alone;
 mod arguments;
 mod boundary;
 mod job;

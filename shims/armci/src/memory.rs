@@ -1,15 +1,16 @@
 //! Segments: memory of every process of a group that all of them may name by its owner's address.
 //!
 //! A segment is a window of longarm. Its parts have the same address in all processes of a node, so an address that the
-//! owner tells can be followed by its neighbours too.
+//! owner tells can be followed by its neighbours too. Segments that one process makes alone are in `alone`.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
 use longarm::{Group, Window};
 use parking_lot::Mutex;
 
+use crate::addresses::Shown;
 use crate::arguments::not_null;
-use crate::boundary::{Done, FAILED, Fault, call, call_or_end};
+use crate::boundary::{Done, FAILED, Fault, call};
 use crate::groups;
 use crate::job::Job;
 
@@ -37,6 +38,32 @@ impl Segments {
     }
 }
 
+/// Tells all members where each one's part of a window is, and looks whether addresses mean the same everywhere on this
+/// node. Collective over the group. Gives the ranks that have bytes, with their addresses.
+pub(crate) fn place(job: &Job, group: &Group, window: &Window<u8>, shown: Shown) -> Done<Vec<(u32, usize)>> {
+    let members = group.members();
+    let is_here = |rank: u32| job.world.shares_memory_with(rank);
+    let address = |rank| Ok::<u64, Fault>(window.pointer_at(rank)?.map_or(0, |start| start.expose_provenance() as u64));
+    // The parts of a node lie behind one another, so where the first one is tells of them all.
+    let first_here = members.iter().copied().find(|rank| is_here(*rank)).unwrap_or(job.world.rank());
+    let told = group.allgather_collective(&[address(job.world.rank())?, address(first_here)?])?;
+    let mut parts = Vec::with_capacity(members.len());
+    let mut firsts = Vec::new();
+    for (rank, told) in members.into_iter().zip(told.chunks(2)) {
+        if is_here(rank) {
+            firsts.push(told[1]);
+        }
+        if window.len_at(rank) != Some(0) {
+            job.addresses.insert(rank, told[0] as usize, window, shown);
+            parts.push((rank, told[0] as usize));
+        }
+    }
+    if firsts.iter().any(|first| *first != firsts[0]) {
+        job.cannot_follow_neighbours();
+    }
+    Ok(parts)
+}
+
 /// Makes a segment over a group. `table` gets the address of every member's part.
 ///
 /// # Safety
@@ -53,23 +80,11 @@ unsafe fn allocate(job: &Job, group: &Group, table: *mut *mut c_void, bytes: c_l
             return Err(Fault::Code(FAILED));
         }
     };
-    let mine = window.pointer_at(job.world.rank())?.map_or(0, |start| start.expose_provenance());
-    let starts = group.allgather_collective(&[mine as u64])?;
-    let mut parts = Vec::with_capacity(starts.len());
-    for (place, (rank, start)) in group.members().into_iter().zip(starts).enumerate() {
-        let start = if window.len_at(rank) == Some(0) { 0 } else { start as usize };
-        if start != 0 {
-            job.addresses.insert(rank, start, &window);
-            parts.push((rank, start));
-        }
+    let parts = place(job, group, &window, Shown::InMessages)?;
+    for (place, rank) in group.members().into_iter().enumerate() {
+        let start = parts.iter().find(|(other, _)| *other == rank).map_or(0, |(_, start)| *start);
         // SAFETY: one of the members' places, which are writable by this function's contract.
         unsafe { table.wrapping_add(place).write(std::ptr::with_exposed_provenance_mut(start)) };
-    }
-    let me = job.world.rank();
-    for &(rank, start) in parts.iter().filter(|(rank, _)| *rank != me && job.world.shares_memory_with(*rank)) {
-        if window.pointer_at(rank)?.map(|here| here.addr()) != Some(start) {
-            job.cannot_follow_neighbours();
-        }
     }
     if parts.is_empty() {
         // Nobody can name it again.
@@ -200,106 +215,4 @@ pub unsafe extern "C" fn PARMCI_Free_local(ptr: *mut c_void) -> c_int {
     // SAFETY: this function's own contract.
     unsafe { libc::free(ptr) };
     0
-}
-
-/// How many numbers a description has room for in C.
-const DESCRIPTION_MAX: usize = 128;
-
-/// `armci_meminfo_t`: a segment that one process has made alone.
-#[repr(C)]
-pub struct MemInfo {
-    armci_addr: *mut c_char,
-    addr: *mut c_char,
-    size: usize,
-    cpid: c_int,
-    description: [c_long; DESCRIPTION_MAX],
-}
-
-/// Makes a segment without asking anybody. Its description goes to others as plain bytes, who call `ARMCI_Memat`.
-///
-/// # Safety
-/// `meminfo` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_Memget(bytes: usize, meminfo: *mut MemInfo, memflg: c_int) {
-    call_or_end("ARMCI_Memget", |job| {
-        not_null(meminfo)?;
-        if bytes == 0 || memflg != 0 {
-            return Err(Fault::fatal(format!("{bytes} bytes with flag {memflg}: bytes are positive, the flag is 0")));
-        }
-        let me = job.world.rank();
-        let window = job.world.allocate_alone(bytes)?;
-        let start = window.pointer_at(me)?.ok_or_else(|| Fault::fatal("the segment is not mapped here"))?;
-        job.addresses.insert(me, start.expose_provenance(), &window);
-        let mut description = [0; DESCRIPTION_MAX];
-        for (place, word) in description.iter_mut().zip(window.describe()) {
-            *place = word.cast_signed();
-        }
-        let (armci_addr, addr) = (start.cast(), start.cast());
-        let made = MemInfo { armci_addr, addr, size: bytes, cpid: me as c_int, description };
-        // SAFETY: not null, and this function's own contract.
-        unsafe { meminfo.write(made) };
-        Ok(())
-    });
-}
-
-/// Makes a segment of another process known here. The address that is given back is the owner's, plus `offset`.
-///
-/// # Safety
-/// `meminfo` is readable and holds what `ARMCI_Memget` wrote at its owner.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_Memat(meminfo: *mut MemInfo, offset: c_long) -> *mut c_void {
-    call_or_end("ARMCI_Memat", |job| {
-        not_null(meminfo)?;
-        // SAFETY: not null, and this function's own contract.
-        let info = unsafe { &*meminfo };
-        let start = info.armci_addr;
-        let rank = job.rank(info.cpid)?;
-        let known = job.addresses.find(rank, start.addr()).is_some();
-        if !known {
-            let words = std::array::from_fn(|place| info.description[place].cast_unsigned());
-            let window = job.world.adopt(rank, words);
-            // Neighbours follow the address too, so it has to be mapped here.
-            window.pointer_at(rank)?;
-            job.addresses.insert(rank, start.addr(), &window);
-        }
-        Ok(start.wrapping_byte_offset(offset as isize).cast())
-    })
-}
-
-/// Forgets a segment of another process.
-///
-/// # Safety
-/// As [`PARMCI_Memat`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ARMCI_Memdt(meminfo: *mut MemInfo, _offset: c_long) {
-    call_or_end("ARMCI_Memdt", |job| {
-        not_null(meminfo)?;
-        // SAFETY: not null, and this function's own contract.
-        let info = unsafe { &*meminfo };
-        let rank = job.rank(info.cpid)?;
-        if rank != job.world.rank() {
-            job.addresses.remove(rank, info.armci_addr.addr());
-        }
-        Ok(())
-    });
-}
-
-/// Frees a segment of `ARMCI_Memget` at its owner, and forgets it elsewhere.
-///
-/// # Safety
-/// As [`PARMCI_Memat`], and `meminfo` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_Memctl(meminfo: *mut MemInfo) {
-    call_or_end("ARMCI_Memctl", |job| {
-        not_null(meminfo)?;
-        // SAFETY: not null, and this function's own contract.
-        let info = unsafe { &mut *meminfo };
-        let rank = job.rank(info.cpid)?;
-        let window = job.addresses.remove(rank, info.armci_addr.addr());
-        if let Some(window) = window.filter(|_| rank == job.world.rank()) {
-            window.free_collective()?;
-        }
-        (info.addr, info.armci_addr) = (std::ptr::null_mut(), std::ptr::null_mut());
-        Ok(())
-    });
 }

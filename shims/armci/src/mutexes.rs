@@ -18,9 +18,8 @@ use crate::job::Job;
 
 /// Mutexes that one process may own.
 const COUNT_MAX: c_int = 32768;
-/// What creating and destroying answer when they cannot.
-const NEGATIVE: c_int = -1;
-const TOO_MANY: c_int = -2;
+/// What creating answers to a number that is negative or too large.
+const BAD_COUNT: c_int = -1;
 
 /// The set of the job, and those of handles.
 pub(crate) struct MutexSet {
@@ -30,7 +29,7 @@ pub(crate) struct MutexSet {
 }
 
 /// Some mutexes with their gates.
-struct Set {
+pub(crate) struct Set {
     mutexes: Mutexes,
     group: Group,
     /// Which thread of this process holds a mutex, by process and number.
@@ -60,8 +59,8 @@ impl MutexSet {
 }
 
 impl Set {
-    fn make(group: &Group, count: c_int) -> Done<Set> {
-        let count = u64::try_from(count).map_err(|_| Fault::Code(NEGATIVE))?;
+    pub(crate) fn make(group: &Group, count: c_int) -> Done<Set> {
+        let count = u64::try_from(count).map_err(|_| Fault::Code(BAD_COUNT))?;
         let mutexes = group.mutexes_collective(count)?;
         Ok(Set { mutexes, group: group.clone(), gates: Mutex::default(), opened: Condvar::new() })
     }
@@ -74,7 +73,7 @@ impl Set {
         Ok((host, number))
     }
 
-    fn lock(&self, number: c_int, proc: c_int) -> Done {
+    pub(crate) fn lock(&self, number: c_int, proc: c_int) -> Done {
         let place = self.place(number, proc)?;
         let me = std::thread::current().id();
         let mut gates = self.gates.lock();
@@ -101,7 +100,7 @@ impl Set {
         }
     }
 
-    fn try_lock(&self, number: c_int, proc: c_int) -> Done<bool> {
+    pub(crate) fn try_lock(&self, number: c_int, proc: c_int) -> Done<bool> {
         let place = self.place(number, proc)?;
         let mut gates = self.gates.lock();
         if gates.contains_key(&place) {
@@ -114,8 +113,10 @@ impl Set {
         Ok(true)
     }
 
-    fn unlock(&self, number: c_int, proc: c_int) -> Done {
+    /// What this process has put before is visible to whoever takes the mutex next.
+    pub(crate) fn unlock(&self, job: &Job, number: c_int, proc: c_int) -> Done {
         let place = self.place(number, proc)?;
+        job.world.quiet()?;
         let unlocked = self.mutexes.unlock(place.0, place.1);
         self.open(place);
         Ok(unlocked?)
@@ -131,11 +132,8 @@ impl Set {
 #[unsafe(no_mangle)]
 pub extern "C" fn PARMCI_Create_mutexes(num: c_int) -> c_int {
     call("ARMCI_Create_mutexes", |job| {
-        if num < 0 {
-            return Err(Fault::Code(NEGATIVE));
-        }
-        if num > COUNT_MAX {
-            return Err(Fault::Code(TOO_MANY));
+        if !(0..=COUNT_MAX).contains(&num) {
+            return Err(Fault::Code(BAD_COUNT));
         }
         if job.mutexes.whole.read().is_some() {
             return Err(Fault::fatal("there are mutexes already; ARMCI_Destroy_mutexes frees them"));
@@ -166,11 +164,7 @@ pub extern "C" fn PARMCI_Lock(mutex: c_int, proc: c_int) {
 /// Gives a mutex back. What this process has put before is visible to whoever takes it next.
 #[unsafe(no_mangle)]
 pub extern "C" fn PARMCI_Unlock(mutex: c_int, proc: c_int) {
-    call_or_end("ARMCI_Unlock", |job| {
-        let set = job.mutexes.whole()?;
-        job.world.quiet()?;
-        set.unlock(mutex, proc)
-    });
+    call_or_end("ARMCI_Unlock", |job| job.mutexes.whole()?.unlock(job, mutex, proc));
 }
 
 /// Makes mutexes of a group. Collective over it. Null if there can be none.
@@ -217,14 +211,5 @@ pub extern "C" fn ARMCIX_Trylock_hdl(handle: *mut c_void, mutex: c_int, proc: c_
 /// Gives a mutex of a handle back, as `ARMCI_Unlock`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCIX_Unlock_hdl(handle: *mut c_void, mutex: c_int, proc: c_int) {
-    call_or_end("ARMCIX_Unlock_hdl", |job| {
-        let set = job.mutexes.of_handle(handle)?;
-        job.world.quiet()?;
-        set.unlock(mutex, proc)
-    });
+    call_or_end("ARMCIX_Unlock_hdl", |job| job.mutexes.of_handle(handle)?.unlock(job, mutex, proc));
 }
-
-const _: fn() = || {
-    fn is_shared<T: Send + Sync>() {}
-    is_shared::<Job>();
-};

@@ -2,6 +2,9 @@
 //!
 //! A weak name has to be made where the linker can see that it is weak, which Rust has no words for: each is a jump.
 
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the weak names ARMCI_* are written for x86_64 and aarch64 only");
+
 macro_rules! weak_names {
     ($($weak:literal => $strong:literal,)+) => {$(
         #[cfg(target_arch = "x86_64")]

@@ -36,10 +36,9 @@ impl Notices {
 
     /// Frees the counters. Collective.
     pub(crate) fn free(&self) -> Done {
-        match self.window.write().take() {
-            Some(window) => Ok(window.free_collective()?),
-            None => Ok(()),
-        }
+        // Not under the lock: while this process waits for the others, its handlers may still ask for the window.
+        let window = self.window.write().take();
+        window.map_or(Ok(()), |window| Ok(window.free_collective()?))
     }
 
     fn window(&self) -> Done<Window<u64>> {
@@ -60,8 +59,8 @@ pub extern "C" fn parmci_notify(proc: c_int) -> c_int {
     })
 }
 
-/// Waits for the next notice of a process. `*pval` gets how many have been waited for, this one included; so does the
-/// caller.
+/// Waits for the next notice of a process. `*pval` gets how many have been waited for, this one included. Gives how many
+/// have come by now.
 ///
 /// # Safety
 /// `pval` is null or writable.
@@ -70,11 +69,11 @@ pub unsafe extern "C" fn parmci_notify_wait(proc: c_int, pval: *mut c_int) -> c_
     call_or_end("armci_notify_wait", |job| {
         let rank = job.rank(proc)?;
         let number = job.notices.awaited[rank as usize].fetch_add(1, Ordering::Relaxed) + 1;
-        job.notices.window()?.wait_until(rank as usize, Compare::GreaterOrEqual, number)?;
+        let come = job.notices.window()?.wait_until(rank as usize, Compare::GreaterOrEqual, number)?;
         if !pval.is_null() {
             // SAFETY: not null, and this function's own contract.
             unsafe { pval.write(number as c_int) };
         }
-        Ok(number as c_int)
+        Ok(come as c_int)
     })
 }

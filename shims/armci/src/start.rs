@@ -12,15 +12,16 @@ use crate::join;
 /// Held over init and finalize.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Joins the job if need be, and opens it for calls. Collective. Inits and finalizes nest.
+/// Joins the job if need be, and opens it for calls. Collective. Between init and finalize it does nothing.
 fn init(name: &'static str, communicator: Option<usize>) -> c_int {
     // A second thread's init returns when the first one's is done.
     let _one_at_a_time = STARTING.lock();
     let outcome = join::joined_over(communicator).and_then(|job| {
-        if job.begin() > 0 {
+        if job::active().is_some() {
             return Ok(());
         }
         job.notices.prepare(job)?;
+        job.pools.prepare(job)?;
         job.enter(Phase::Active);
         Ok(job.world.sync_collective()?)
     });
@@ -66,13 +67,14 @@ pub extern "C" fn PARMCI_Initialized() -> c_int {
     c_int::from(job::active().is_some())
 }
 
-/// Completes everything, meets the others and ends ARMCI, when called as often as init was. Collective. More often does
+/// Completes everything, meets the others and ends ARMCI, however often init was called. Collective. Once more does
 /// nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn PARMCI_Finalize() {
     let _one_at_a_time = STARTING.lock();
-    let Some(job) = job::active().filter(|job| job.finish() == 0) else { return };
-    if let Err(fault) = job.notices.free().and_then(|()| join::leave(job)) {
+    let Some(job) = job::active() else { return };
+    let freed = job.notices.free().and_then(|()| job.pools.free(job));
+    if let Err(fault) = freed.and_then(|()| join::leave(job)) {
         end_with("ARMCI_Finalize", fault);
     }
 }
@@ -166,7 +168,8 @@ pub extern "C" fn PARMCI_Barrier() {
 }
 
 /// Direct loads and stores of a segment follow. Segments of longarm may be read and written at any time between
-/// synchronisations, so this is a memory fence.
+/// synchronisations, so this is a memory fence: in both directions, for stores before it and loads behind it too, which
+/// only a sequentially consistent one keeps in order.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_Access_begin(_ptr: *mut std::ffi::c_void) {
     longarm::face::sync::fence(longarm::face::sync::Ordering::SeqCst);

@@ -32,25 +32,29 @@ fn main() {
         }
         for (processes, nodes) in LAYOUTS {
             let name = format!("a_job_of_{}_works::{processes}_processes_on_{nodes}_nodes", mpi.name);
-            trials.push(Trial::test(name, move || works(mpi, processes, nodes)));
+            trials.push(Trial::test(name, move || works(mpi, "job", processes, nodes)));
         }
+        let name = format!("a_program_may_leave_{}_to_the_library", mpi.name);
+        trials.push(Trial::test(name, move || works(mpi, "without_init", 3, 2)));
         let name = format!("a_bad_address_ends_a_job_of_{}_with_one_line", mpi.name);
         trials.push(Trial::test(name, move || ends(mpi)));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn run(mpi: &Installed, (processes, nodes): (u32, u32), arguments: &[&str]) -> Result<Output, Failed> {
+fn run(mpi: &Installed, source: &str, (processes, nodes): (u32, u32), arguments: &[&str]) -> Result<Output, Failed> {
     let library = library::library("armci-inside-mpi")?;
     let here = library::here();
     let folder = tempfile::tempdir()?;
-    let program = folder.path().join("job");
+    let program = folder.path().join(source);
     let compiled = Command::new(format!("mpicc.{}", mpi.name))
         .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(here.join("include"))
-        .arg(here.join("tests/mpi/job.c"))
+        .arg(here.join("tests/mpi").join(format!("{source}.c")))
         .arg("-o")
         .arg(&program)
+        // One that calls no function of MPI is linked with it all the same.
+        .arg("-Wl,--no-as-needed")
         .arg(library.join("libarmci.so"))
         .arg(format!("-Wl,-rpath,{}", library.display()))
         .output()?;
@@ -69,8 +73,8 @@ fn run(mpi: &Installed, (processes, nodes): (u32, u32), arguments: &[&str]) -> R
     Ok(ran)
 }
 
-fn works(mpi: &Installed, processes: u32, nodes: u32) -> Result<(), Failed> {
-    let ran = run(mpi, (processes, nodes), &[])?;
+fn works(mpi: &Installed, source: &str, processes: u32, nodes: u32) -> Result<(), Failed> {
+    let ran = run(mpi, source, (processes, nodes), &[])?;
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     if !ran.status.success() || !said.contains(&format!("ok {processes} processes")) {
         return Err(format!("{}\n{said}{}", ran.status, String::from_utf8_lossy(&ran.stderr)).into());
@@ -79,7 +83,7 @@ fn works(mpi: &Installed, processes: u32, nodes: u32) -> Result<(), Failed> {
 }
 
 fn ends(mpi: &Installed) -> Result<(), Failed> {
-    let ran = run(mpi, (4, 2), &["2"])?;
+    let ran = run(mpi, "job", (4, 2), &["2"])?;
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("is in no segment")).collect();
     if ran.status.success() {

@@ -21,8 +21,9 @@
 //! # Threads
 //!
 //! A program may use MPI below `MPI_THREAD_MULTIPLE`. So every call happens on the thread that calls this crate, and
-//! longarm calls it in `ARMCI_Init`, in the creation of groups and at the end of the job only. These are calls that the
-//! program makes itself, from a thread where it may call MPI. No thread of longarm's own ever does.
+//! longarm calls it where it joins and leaves the job, in the creation of groups, and to ask for rank and size before there
+//! is a job. These are calls that the program makes itself, from a thread where it may call MPI. No thread of longarm's own
+//! ever does, but for the abort that ends the job.
 //!
 //! # Errors
 //!
@@ -267,6 +268,16 @@ impl Mpi {
     pub fn duplicate(&self, communicator: Communicator) -> Result<Communicator, MpiError> {
         self.check_running("MPI_Comm_dup")?;
         on_table!(self, calls => calls.duplicate(handle(communicator)).map(wrap))
+    }
+
+    /// A duplicate of a communicator to give to the program: with the error handler of the original. Collective over its
+    /// ranks.
+    ///
+    /// # Errors
+    /// MPI does not run, or what it returns.
+    pub fn duplicate_for_program(&self, communicator: Communicator) -> Result<Communicator, MpiError> {
+        self.check_running("MPI_Comm_dup")?;
+        on_table!(self, calls => calls.plain_duplicate(handle(communicator)).map(wrap))
     }
 
     /// Frees a communicator that was made here. Collective over its ranks. [`Mpi::null`] is nothing to free.

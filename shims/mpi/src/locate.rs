@@ -4,7 +4,7 @@
 //! Then each loaded library whose name begins with `libmpi`, because a library that was loaded for a plug-in alone is
 //! not in that scope. Nothing is loaded that is not loaded already, unless [`Scope::load`] is asked to.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
 use crate::Abi;
@@ -49,7 +49,11 @@ pub(crate) fn scopes() -> Vec<Scope> {
     std::iter::once(Scope::PROGRAM).chain(apart).collect()
 }
 
-/// Which ABI the MPI in this scope has. `None` if there is no MPI.
+/// What libraries with MPICH's ABI say of themselves: one of these words stands in it.
+const MPICH_FAMILY: [&str; 4] = ["MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation"];
+
+/// Which ABI the MPI in this scope has. `None` if there is no MPI, or none whose handles and constants are known: calls
+/// with those of another one do anything.
 pub(crate) fn abi(scope: &Scope) -> Option<Abi> {
     let init = scope.symbol(c"MPI_Init")?;
     scope.symbol(c"MPI_Initialized")?;
@@ -58,10 +62,28 @@ pub(crate) fn abi(scope: &Scope) -> Option<Abi> {
             return Some(Abi::Standard);
         }
     } else if file_of(init).is_some_and(|path| file_name(&path).starts_with(b"libmpi_abi.")) {
-        return Some(Abi::Standard);
+        // From before the standard, when the constants were others.
+        return None;
     }
     // Open MPI's handles are the addresses of such objects, so it cannot be without them.
-    Some(if scope.symbol(c"ompi_mpi_comm_world").is_some() { Abi::OpenMpi } else { Abi::Mpich })
+    if scope.symbol(c"ompi_mpi_comm_world").is_some() {
+        return Some(Abi::OpenMpi);
+    }
+    // Those from before MPI 3 say nothing of themselves; then MPICH was the only other one.
+    let said = scope.symbol(c"MPI_Get_library_version").map(library_version);
+    said.is_none_or(|said| MPICH_FAMILY.iter().any(|name| said.contains(name))).then_some(Abi::Mpich)
+}
+
+/// What an MPI says of itself.
+fn library_version(function: NonNull<c_void>) -> String {
+    // SAFETY: the address is that of MPI_Get_library_version, whose prototype has no handles and is the same in every ABI.
+    let function = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int>(function.as_ptr())
+    };
+    crate::calls::read_text(|text, bytes| {
+        // SAFETY: `read_text` gives room for the longest text, and MPI may be asked this at any time.
+        unsafe { function(text, bytes) }
+    })
 }
 
 /// The major version of the standard's ABI, -1 of a library of that MPI which has another ABI.

@@ -71,11 +71,17 @@ impl<H: Handle> Calls<H> {
         Ok(size.unsigned_abs())
     }
 
-    /// A duplicate whose errors are returned.
-    pub(crate) fn duplicate(&self, communicator: H) -> Result<H, MpiError> {
+    /// A duplicate, which has the error handler of the original.
+    pub(crate) fn plain_duplicate(&self, communicator: H) -> Result<H, MpiError> {
         let mut duplicate = H::BLANK;
         // SAFETY: MPI runs and the communicator is alive, see the module's head; `duplicate` is writable.
         unsafe { self.comm_dup(communicator, &raw mut duplicate) }?;
+        Ok(duplicate)
+    }
+
+    /// A duplicate whose errors are returned.
+    pub(crate) fn duplicate(&self, communicator: H) -> Result<H, MpiError> {
+        let duplicate = self.plain_duplicate(communicator)?;
         // SAFETY: the duplicate was just made, and the handler is one of MPI's own.
         unsafe { self.comm_set_errhandler(duplicate, self.constants.errors_return) }?;
         Ok(duplicate)

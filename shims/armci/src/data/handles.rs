@@ -32,6 +32,13 @@ pub(crate) struct Pending {
     pub(crate) completion: Arc<Completion>,
 }
 
+impl Pending {
+    /// Whether a wait has something to wait for, or a failure to tell.
+    fn is_worth_keeping(&self) -> bool {
+        !self.completion.is_complete() || self.completion.failure().is_some()
+    }
+}
+
 /// See the module.
 pub(crate) struct Handles {
     next: AtomicU64,
@@ -63,7 +70,7 @@ impl Handles {
         let Some(handle) = (unsafe { handle.as_mut() }) else {
             let mut implicit = self.implicit.lock();
             if implicit.len() >= IMPLICIT_TIDY {
-                implicit.retain(|pending| !pending.completion.is_complete() || pending.completion.failure().is_some());
+                implicit.retain(Pending::is_worth_keeping);
             }
             implicit.push(pending);
             return;
@@ -75,7 +82,7 @@ impl Handles {
         }
         if named.len() >= NAMED_TIDY && named.len() == named.capacity() {
             // Handles that were emptied without a wait leave their numbers here.
-            named.retain(|_, transfers| transfers.iter().any(|pending| !pending.completion.is_complete()));
+            named.retain(|_, transfers| transfers.iter().any(Pending::is_worth_keeping));
         }
         handle.number = self.next.fetch_add(1, Ordering::Relaxed).max(1);
         named.insert(handle.number, vec![pending]);
@@ -96,6 +103,12 @@ impl Handles {
         let implicit = self.implicit.lock();
         let asked = implicit.iter().filter(|pending| rank.is_none_or(|rank| pending.rank == rank));
         asked.cloned().collect()
+    }
+
+    /// The transfers under handles, of one rank or of all. Their handles go on naming them.
+    pub(crate) fn explicit(&self, rank: Option<u32>) -> Vec<Pending> {
+        let named = self.named.lock();
+        named.values().flatten().filter(|pending| rank.is_none_or(|rank| pending.rank == rank)).cloned().collect()
     }
 
     /// Forgets the implicit transfers that are complete, of one rank or of all: they were waited for.

@@ -9,7 +9,7 @@ use longarm::{Operation, TransferError, Window};
 use super::handles::{CHandle, Pending};
 use crate::addresses::Direct;
 use crate::arguments::{Counts, Origin, Side, not_null, readable, writable};
-use crate::boundary::Done;
+use crate::boundary::{Done, Fault};
 use crate::job::Job;
 
 /// What a transfer does.
@@ -62,17 +62,84 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing, ending: Ending, arguments:
         return Ok(());
     }
     // SAFETY: this function's own contract.
+    if unsafe { strided_on_node(job, doing, rank, &counts, arguments) }? {
+        return Ok(());
+    }
+    // SAFETY: this function's own contract.
     let origin = unsafe { Origin::new(&counts, arguments.local) }?;
     job.at(rank, arguments.remote.start, |window, offset| {
         // SAFETY: this function's own contract.
         let target = match unsafe { counts.shape(offset, arguments.remote.strides) } {
             Ok(target) => target,
-            Err(fault) => return Ok(Err(fault)),
+            Err(Fault::Fatal(text)) => {
+                let address = arguments.remote.start;
+                return Ok(Err(Fault::fatal(format!("address {address:p} of process {rank}: {text}"))));
+            }
+            Err(code) => return Ok(Err(code)),
         };
         let shapes = Shapes { target, origin: origin.shape.clone() };
         // SAFETY: this function's own contract.
         unsafe { run(job, window, (doing, ending), rank, shapes, &origin) }.map(Ok)
     })?
+}
+
+/// A strided transfer on mapped memory that this thread has used before; false if it was not done and has to go the long
+/// way. The counts are not empty.
+///
+/// # Safety
+/// As [`strided`].
+#[inline]
+unsafe fn strided_on_node(
+    job: &Job,
+    doing: Doing,
+    rank: u32,
+    counts: &Counts,
+    arguments: &Strided,
+) -> Result<bool, TransferError> {
+    let Strided { local, remote, .. } = arguments;
+    // SAFETY: this function's own contract.
+    if let Some(bytes) = unsafe { counts.run_bytes(local.strides, remote.strides) } {
+        // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
+        return match unsafe { job.addresses.direct(rank, remote.start.addr(), bytes) } {
+            // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
+            Some(direct) => unsafe { on_node(doing, local.start, &direct, (bytes, rank)) },
+            None => Ok(false),
+        };
+    }
+    let (to, from) = match doing {
+        Doing::Get => (local, remote),
+        Doing::Put | Doing::Accumulate(_) => (remote, local),
+    };
+    // SAFETY: this function's own contract.
+    let Some(patch) = (unsafe { counts.patch(to.strides, from.strides) }) else { return Ok(false) };
+    let (local_bytes, remote_bytes) = match doing {
+        Doing::Get => (patch.to_bytes, patch.from_bytes),
+        Doing::Put | Doing::Accumulate(_) => (patch.from_bytes, patch.to_bytes),
+    };
+    // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
+    let direct = unsafe { job.addresses.direct(rank, remote.start.addr(), remote_bytes) };
+    let Some(direct) = direct.filter(|direct| direct.window.is_undisturbed()) else { return Ok(false) };
+    // SAFETY: mapped for as long as the window lives, which is longer than this call.
+    let there = unsafe { RegionMut::from_raw(direct.start, remote_bytes) };
+    match doing {
+        Doing::Put => {
+            // SAFETY: this function's own contract: the bytes of the patch are readable.
+            patch.grid.copy(there, unsafe { readable(local.start, local_bytes) });
+            direct.window.count(rank, CounterKind::Put, patch.bytes);
+        }
+        Doing::Get => {
+            // SAFETY: this function's own contract: the bytes of the patch are writable.
+            patch.grid.copy(unsafe { writable(local.start.cast_mut(), local_bytes) }, there.as_region());
+            direct.window.count(rank, CounterKind::Get, patch.bytes);
+        }
+        Doing::Accumulate(operator) => {
+            // SAFETY: this function's own contract: the bytes of the patch are readable.
+            let source = OriginBytes::from_region(unsafe { readable(local.start, local_bytes) });
+            let grid = patch.grid.at_target(direct.offset as usize);
+            return Ok(direct.window.accumulate_grid(rank, (&grid, patch.bytes), operator, source));
+        }
+    }
+    Ok(true)
 }
 
 /// Does one transfer with one window.

@@ -25,138 +25,60 @@ fn get_value<T: Default + Copy>(name: &'static str, remote: *mut c_void, proc: c
     })
 }
 
-/// Writes one value.
-///
-/// # Safety
-/// The address is in no segment that is freed before the call returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_PutValueInt(src: c_int, dst: *mut c_void, proc: c_int) -> c_int {
-    put_value("ARMCI_PutValueInt", &src, dst, proc)
+macro_rules! put_values {
+    ($($name:ident $number:ty, $said:literal;)+) => {$(
+        /// Writes one value.
+        ///
+        /// # Safety
+        /// The address is in no segment that is freed before the call returns.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(src: $number, dst: *mut c_void, proc: c_int) -> c_int {
+            put_value($said, &src, dst, proc)
+        }
+    )+};
+}
+put_values! {
+    PARMCI_PutValueInt c_int, "ARMCI_PutValueInt";
+    PARMCI_PutValueLong c_long, "ARMCI_PutValueLong";
+    PARMCI_PutValueFloat c_float, "ARMCI_PutValueFloat";
+    PARMCI_PutValueDouble c_double, "ARMCI_PutValueDouble";
 }
 
-/// Starts writing one value; it is copied, so nothing is lent.
-///
-/// # Safety
-/// As the blocking call; `nb_handle` is null or points to a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_NbPutValueInt(
-    src: c_int,
-    dst: *mut c_void,
-    proc: c_int,
-    nb_handle: *mut CHandle,
-) -> c_int {
-    // The transfer is complete when the call returns, which is what an unused handle says.
-    let _ = nb_handle;
-    put_value("ARMCI_NbPutValueInt", &src, dst, proc)
+macro_rules! nb_put_values {
+    ($($name:ident $number:ty, $said:literal;)+) => {$(
+        /// Starts writing one value; it is copied, so nothing is lent. The transfer is complete when the call returns,
+        /// which is what an unused handle says.
+        ///
+        /// # Safety
+        /// As the blocking call.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(src: $number, dst: *mut c_void, proc: c_int, _nb_handle: *mut CHandle) -> c_int {
+            put_value($said, &src, dst, proc)
+        }
+    )+};
+}
+nb_put_values! {
+    PARMCI_NbPutValueInt c_int, "ARMCI_NbPutValueInt";
+    PARMCI_NbPutValueLong c_long, "ARMCI_NbPutValueLong";
+    PARMCI_NbPutValueFloat c_float, "ARMCI_NbPutValueFloat";
+    PARMCI_NbPutValueDouble c_double, "ARMCI_NbPutValueDouble";
 }
 
-/// Reads one value.
-///
-/// # Safety
-/// The address is in no segment that is freed before the call returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_GetValueInt(src: *mut c_void, proc: c_int) -> c_int {
-    get_value("ARMCI_GetValueInt", src, proc)
+macro_rules! get_values {
+    ($($name:ident $number:ty, $said:literal;)+) => {$(
+        /// Reads one value.
+        ///
+        /// # Safety
+        /// The address is in no segment that is freed before the call returns.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(src: *mut c_void, proc: c_int) -> $number {
+            get_value($said, src, proc)
+        }
+    )+};
 }
-
-/// Writes one value.
-///
-/// # Safety
-/// The address is in no segment that is freed before the call returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_PutValueLong(src: c_long, dst: *mut c_void, proc: c_int) -> c_int {
-    put_value("ARMCI_PutValueLong", &src, dst, proc)
-}
-
-/// Starts writing one value; it is copied, so nothing is lent.
-///
-/// # Safety
-/// As the blocking call; `nb_handle` is null or points to a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_NbPutValueLong(
-    src: c_long,
-    dst: *mut c_void,
-    proc: c_int,
-    nb_handle: *mut CHandle,
-) -> c_int {
-    // The transfer is complete when the call returns, which is what an unused handle says.
-    let _ = nb_handle;
-    put_value("ARMCI_NbPutValueLong", &src, dst, proc)
-}
-
-/// Reads one value.
-///
-/// # Safety
-/// The address is in no segment that is freed before the call returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_GetValueLong(src: *mut c_void, proc: c_int) -> c_long {
-    get_value("ARMCI_GetValueLong", src, proc)
-}
-
-/// Writes one value.
-///
-/// # Safety
-/// The address is in no segment that is freed before the call returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_PutValueFloat(src: c_float, dst: *mut c_void, proc: c_int) -> c_int {
-    put_value("ARMCI_PutValueFloat", &src, dst, proc)
-}
-
-/// Starts writing one value; it is copied, so nothing is lent.
-///
-/// # Safety
-/// As the blocking call; `nb_handle` is null or points to a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_NbPutValueFloat(
-    src: c_float,
-    dst: *mut c_void,
-    proc: c_int,
-    nb_handle: *mut CHandle,
-) -> c_int {
-    // The transfer is complete when the call returns, which is what an unused handle says.
-    let _ = nb_handle;
-    put_value("ARMCI_NbPutValueFloat", &src, dst, proc)
-}
-
-/// Reads one value.
-///
-/// # Safety
-/// The address is in no segment that is freed before the call returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_GetValueFloat(src: *mut c_void, proc: c_int) -> c_float {
-    get_value("ARMCI_GetValueFloat", src, proc)
-}
-
-/// Writes one value.
-///
-/// # Safety
-/// The address is in no segment that is freed before the call returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_PutValueDouble(src: c_double, dst: *mut c_void, proc: c_int) -> c_int {
-    put_value("ARMCI_PutValueDouble", &src, dst, proc)
-}
-
-/// Starts writing one value; it is copied, so nothing is lent.
-///
-/// # Safety
-/// As the blocking call; `nb_handle` is null or points to a handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_NbPutValueDouble(
-    src: c_double,
-    dst: *mut c_void,
-    proc: c_int,
-    nb_handle: *mut CHandle,
-) -> c_int {
-    // The transfer is complete when the call returns, which is what an unused handle says.
-    let _ = nb_handle;
-    put_value("ARMCI_NbPutValueDouble", &src, dst, proc)
-}
-
-/// Reads one value.
-///
-/// # Safety
-/// The address is in no segment that is freed before the call returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PARMCI_GetValueDouble(src: *mut c_void, proc: c_int) -> c_double {
-    get_value("ARMCI_GetValueDouble", src, proc)
+get_values! {
+    PARMCI_GetValueInt c_int, "ARMCI_GetValueInt";
+    PARMCI_GetValueLong c_long, "ARMCI_GetValueLong";
+    PARMCI_GetValueFloat c_float, "ARMCI_GetValueFloat";
+    PARMCI_GetValueDouble c_double, "ARMCI_GetValueDouble";
 }

@@ -47,19 +47,25 @@ pub unsafe extern "C" fn PARMCI_Test(handle: *mut CHandle) -> c_int {
     })
 }
 
-/// Waits for all implicit transfers.
+/// Waits for all transfers: those under handles too, as programs written for ComEx expect. These may still be waited
+/// for by their handles, which tell what has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn PARMCI_WaitAll() -> c_int {
-    call("ARMCI_WaitAll", |job| wait_implicit(job, None))
+    call("ARMCI_WaitAll", |job| wait_for_all(job, None))
 }
 
-/// Waits for the implicit transfers with one process.
+/// Waits for all transfers with one process, as [`PARMCI_WaitAll`] does.
 #[unsafe(no_mangle)]
 pub extern "C" fn PARMCI_WaitProc(proc: c_int) -> c_int {
     call("ARMCI_WaitProc", |job| {
         let rank = job.rank(proc)?;
-        wait_implicit(job, Some(rank))
+        wait_for_all(job, Some(rank))
     })
+}
+
+fn wait_for_all(job: &Job, rank: Option<u32>) -> Done {
+    let explicit = wait_for(job, &job.handles.explicit(rank));
+    wait_implicit(job, rank).and(explicit)
 }
 
 /// Waits for implicit transfers. Other threads that wait for them do so too: they are forgotten when they are complete.

@@ -56,6 +56,20 @@ static void accumulate_outside(void)
     ARMCI_Acc(ARMCI_ACC_DBL, &one, memory, memory, 8, 0);
 }
 
+static void part_of_an_element(void)
+{
+    double one = 1;
+    armci_hdl_t handle;
+    ARMCI_INIT_HANDLE(&handle);
+    ARMCI_NbAcc(ARMCI_ACC_DBL, &one, memory, parts[0], 12, 0, &handle);
+}
+
+static void a_patch_before_the_start(void)
+{
+    int dense[1] = {8}, back[1] = {-16}, count[2] = {8, 3};
+    ARMCI_PutS(memory, dense, parts[0], back, count, 1, 0);
+}
+
 static void no_such_accumulate(void)
 {
     double one = 1;
@@ -138,6 +152,11 @@ static void no_such_function(void)
 static void node_of_nobody(void)
 {
     armci_domain_id(ARMCI_DOMAIN_SMP, ranks);
+}
+
+static void no_such_node(void)
+{
+    armci_domain_nprocs(ARMCI_DOMAIN_SMP, 17);
 }
 
 static void iterator_past_the_end(void)
@@ -281,6 +300,7 @@ typedef struct {
 static const deed_t deeds[] = {
     BY_LAST(outside), BY_LAST(past_the_end), BY_LAST(before_the_start), BY_LAST(a_patch_past_the_end),
     BY_LAST(a_list_outside), BY_LAST(nonblocking_outside), BY_LAST(accumulate_outside), BY_LAST(no_such_accumulate),
+    BY_LAST(part_of_an_element), BY_LAST(a_patch_before_the_start), BY_LAST(no_such_node),
     BY_LAST(rmw_outside), BY_LAST(no_such_rmw), BY_LAST(fence_of_nobody), BY_LAST(value_of_nobody),
     BY_LAST(value_outside), BY_LAST(flag_outside), BY_LAST(lock_without_mutexes), BY_LAST(destroy_without_mutexes),
     BY_LAST(message_that_does_not_fit), BY_LAST(message_to_nobody), BY_LAST(no_such_group),

@@ -76,7 +76,7 @@ static void notices(void)
         }
         for (int step = 0; step < ranks; step++) {
             int origin = (me + ranks - step) % ranks, count = -1;
-            CHECK_EQUAL(armci_notify_wait(origin, &count), round);
+            CHECK(armci_notify_wait(origin, &count) >= round);
             CHECK_EQUAL(count, round);
             char *place = at(data[me], (long)origin * (BYTES / RANKS_MAX));
             CHECK(is_filled(place, (unsigned)(round * 100 + origin), (size_t)(BYTES / RANKS_MAX - round)));
@@ -89,7 +89,9 @@ static void notices(void)
     }
     for (int more = 1; more <= 5; more++) {
         int count = 0;
-        CHECK_EQUAL(armci_notify_wait(previous_rank(), &count), ROUNDS + more);
+        int come = armci_notify_wait(previous_rank(), &count);
+        CHECK(come >= ROUNDS + more && come <= ROUNDS + 5);
+        CHECK_EQUAL(count, ROUNDS + more);
     }
 }
 

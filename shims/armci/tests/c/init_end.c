@@ -1,4 +1,4 @@
-/* Who this is before init, init and finalize that nest, and a second life after the first. */
+/* Who this is before init, init more than once, one finalize for all, and a second life after the first. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -29,13 +29,9 @@ int main(int argc, char **argv)
     CHECK_EQUAL(armci_msg_me(), me);
     CHECK_EQUAL(armci_msg_nproc(), ranks);
 
-    /* Inits nest. */
+    /* Once more does nothing, and is not counted. */
     CHECK_EQUAL(ARMCI_Init(), 0);
     CHECK_EQUAL(ARMCI_Init(), 0);
-    ARMCI_Finalize();
-    CHECK_EQUAL(ARMCI_Initialized(), 1);
-    ARMCI_Finalize();
-    CHECK_EQUAL(ARMCI_Initialized(), 1);
 
     double before = armci_timer();
     void *parts[RANKS_MAX];
@@ -50,7 +46,7 @@ int main(int argc, char **argv)
     CHECK_EQUAL(ARMCI_Initialized(), 0);
 
 #ifndef WITH_MPI
-    /* One more than there were inits does nothing. */
+    /* Once more does nothing. */
     ARMCI_Finalize();
     int most = me;
     armci_msg_igop(&most, 1, OPERATION("max"));

@@ -210,6 +210,37 @@ static void one_process_makes_a_segment_alone(void)
     }
 }
 
+/* As Global Arrays' pointer arrays do it: the owner keeps a header of its own in front, tells others the address behind
+ * it, and those on other nodes use that at once. */
+static void addresses_alone_are_enough(void)
+{
+    enum { HEADER_BYTES = sizeof(armci_meminfo_t), PIECES = 20 };
+    armci_meminfo_t infos[PIECES], told;
+    int next = next_rank(), round;
+    for (round = 0; round < 3; round++) {
+        for (int piece = 0; piece < PIECES; piece++) {
+            ARMCI_Memget(HEADER_BYTES + 64 * (size_t)(piece + 1), &infos[piece], 0);
+            memset(infos[piece].addr, 0, infos[piece].size);
+        }
+        told = infos[7];
+        told.armci_addr += HEADER_BYTES;
+        told.addr += HEADER_BYTES;
+        armci_meminfo_t there;
+        armci_msg_snd(70, &told, sizeof told, previous_rank());
+        armci_msg_rcv(70, &there, sizeof there, NULL, next);
+        CHECK_EQUAL(ARMCI_PutValueLong(900 + me, there.armci_addr, next), 0);
+        CHECK_EQUAL(ARMCI_PutValueLong(800 + me, (char *)ARMCI_Memat(&there, 8), next), 0);
+        settle();
+        CHECK_EQUAL(((long *)(void *)told.addr)[0], 900 + previous_rank());
+        CHECK_EQUAL(((long *)(void *)told.addr)[1], 800 + previous_rank());
+        armci_msg_barrier();
+        for (int piece = 0; piece < PIECES; piece++) {
+            ARMCI_Memctl(&infos[piece]);
+            CHECK(infos[piece].armci_addr == NULL);
+        }
+    }
+}
+
 static void neighbours_can_follow_addresses(void)
 {
     void *parts[RANKS_MAX];
@@ -244,6 +275,7 @@ int main(int argc, char **argv)
 #ifndef WITH_MPI
     named_kinds_of_memory_are_memory();
     one_process_makes_a_segment_alone();
+    addresses_alone_are_enough();
     neighbours_can_follow_addresses();
     CHECK(ARMCI_Uses_shm() == 0 || ARMCI_Uses_shm() == 1);
 #endif

@@ -92,6 +92,29 @@ static void messages_of_anybody(void)
     armci_msg_barrier();
 }
 
+/* Of messages from several, the one that came first is taken first. */
+static void nobody_is_passed_over(void)
+{
+    int value = me, from = -1;
+    if (ranks < 3 || !ARMCI_Same_node(0) || !ARMCI_Same_node(1) || !ARMCI_Same_node(2)) {
+        return;
+    }
+    if (me == 2) {
+        armci_msg_snd(12, &value, sizeof value, 0);
+        armci_msg_snd(13, &value, sizeof value, 1);
+    } else if (me == 1) {
+        armci_msg_rcv(13, &value, sizeof value, NULL, 2);
+        armci_msg_snd(12, &value, sizeof value, 0);
+        armci_msg_snd(14, &value, sizeof value, 0);
+    } else if (me == 0) {
+        armci_msg_rcv(14, &value, sizeof value, NULL, 1);
+        from = armci_msg_rcvany(12, &value, sizeof value, NULL);
+        CHECK_EQUAL(from, 2);
+        from = armci_msg_rcvany(12, &value, sizeof value, NULL);
+        CHECK_EQUAL(from, 1);
+    }
+}
+
 static void broadcasts(char *buffer)
 {
     for (int which = 0; which < LENGTHS; which++) {
@@ -282,6 +305,7 @@ int main(int argc, char **argv)
     messages_go_round(out, in);
     tags_are_told_apart();
     messages_of_anybody();
+    nobody_is_passed_over();
     broadcasts(in);
     selections();
     addresses_are_exchanged();

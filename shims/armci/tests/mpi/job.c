@@ -51,10 +51,16 @@ static void groups(void) {
     int i, size = 0, rank = -2, members, communicator_rank, communicator_size;
     ARMCI_Group group, world;
     MPI_Comm communicator;
+    MPI_Errhandler handler;
     for (i = 0; i < count; i += 2) evens[size++] = i;
     ARMCI_Group_get_world(&world);
-    MPI_Comm_size(armci_group_comm(&world), &communicator_size);
+    communicator = armci_group_comm(&world);
+    MPI_Comm_size(communicator, &communicator_size);
     CHECK(communicator_size == count);
+    /* The program's own way to take errors is that of every communicator it gets. */
+    MPI_Comm_get_errhandler(communicator, &handler);
+    CHECK(handler == MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
     if (me % 2 == 0) {
         ARMCI_Group_create(size, evens, &group);
         ARMCI_Group_size(&group, &members);
