@@ -95,6 +95,13 @@ impl ClientWindow {
         !self.freed.swap(true, Ordering::AcqRel)
     }
 
+    /// Leaves this node's parts out of a core dump of this process.
+    pub fn leave_out_of_dumps(&self) {
+        if let Ok(memory) = self.memory.get_or_init(|| (self.attach)()) {
+            memory.leave_out_of_dumps();
+        }
+    }
+
     /// Gives the memory of this node's parts back to the system, though others may have it mapped for a while yet. For
     /// a freed window, by the rank that had it made.
     ///

@@ -52,6 +52,12 @@ impl Window<u8> {
         Ok(window.part_here(Operation::Get, Rank(rank))?.map(|part| part.start_pointer()))
     }
 
+    /// Leaves the parts of this node out of a core dump of this process: for large ones that are hardly used, all of which a
+    /// dump would touch.
+    pub fn leave_out_of_dumps(&self) {
+        self.shared.client.leave_out_of_dumps();
+    }
+
     /// [`Window::put`] of bytes that a C program vouches for.
     ///
     /// # Errors

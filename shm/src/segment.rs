@@ -183,6 +183,15 @@ impl Segment {
         self.map.as_ref().is_some_and(|map| map.start().addr() as u64 == address)
     }
 
+    /// Leaves this mapping out of a core dump, which would touch every page of it to write it down. What the system refuses
+    /// is left as it is.
+    pub fn leave_out_of_dumps(&self) {
+        let Some(map) = &self.map else { return };
+        // SAFETY: the mapping has so many bytes and lives as long as `self`; the advice changes nothing in it.
+        let _ =
+            unsafe { rustix::mm::madvise(map.start().cast(), self.bytes as usize, rustix::mm::Advice::LinuxDontDump) };
+    }
+
     /// Gives all pages back to the system, whoever else has it mapped: it is zeros again, and takes no memory until it
     /// is touched. For a segment that nobody needs any more.
     ///
@@ -341,6 +350,20 @@ mod tests {
         segment.region_mut((4 << 30) - 8, 8).unwrap().copy_from_slice(&7u64.to_ne_bytes());
         let blocks = rustix::fs::fstat(segment.file()).unwrap().st_blocks;
         assert!(blocks * 512 <= 2 << 20, "{blocks} blocks of 512 bytes exist");
+    }
+
+    #[test]
+    fn a_mapping_can_be_left_out_of_core_dumps() {
+        /// What the kernel says of the mapping that starts here.
+        fn flags(segment: &Segment) -> String {
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let (_, from_here) = maps.split_once(&format!("{:x}-", segment.start().addr())).expect("it is mapped");
+            from_here.lines().find(|line| line.starts_with("VmFlags:")).expect("every mapping has flags").to_owned()
+        }
+        let segment = Segment::create("longarm-test", 1 << 20).unwrap();
+        assert!(!flags(&segment).contains(" dd"));
+        segment.leave_out_of_dumps();
+        assert!(flags(&segment).contains(" dd"));
     }
 
     #[test]

@@ -60,7 +60,10 @@ impl NodeWindow {
     /// As [`Segment::create`].
     pub fn create(name: &str, part_bytes: &[u64]) -> Result<Self, SegmentError> {
         let (parts, total_bytes) = place(part_bytes)?;
-        Ok(NodeWindow { segment: Segment::create(name, total_bytes)?, parts })
+        let segment = Segment::create(name, total_bytes)?;
+        // The ranks have mappings of their own, which are dumped.
+        segment.leave_out_of_dumps();
+        Ok(NodeWindow { segment, parts })
     }
 
     /// Maps what another process made from the same `part_bytes`.
@@ -95,6 +98,11 @@ impl NodeWindow {
     /// The size of all parts together, each up to the end of its last page.
     pub fn bytes(&self) -> u64 {
         self.segment.bytes()
+    }
+
+    /// Leaves this mapping out of a core dump: [`Segment::leave_out_of_dumps`].
+    pub fn leave_out_of_dumps(&self) {
+        self.segment.leave_out_of_dumps();
     }
 
     /// Gives the memory of all parts back to the system, whoever else has them mapped: [`Segment::give_back`].

@@ -51,6 +51,7 @@ impl Pools {
             Err(_) => return Ok(()),
         };
         let parts = memory::place(job, job.world.group(), &window, Shown::Never)?;
+        window.leave_out_of_dumps();
         let start = parts[job.world.rank() as usize].1;
         *self.0.lock() = Some(Pool { window, parts, start, pieces: RangeAllocator::new(0..bytes) });
         Ok(())

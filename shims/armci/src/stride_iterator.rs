@@ -1,4 +1,4 @@
-//! The stride iterator: the segments of a strided patch, one after the other, for programs that walk patches
+//! The stride iterator: the runs of a strided patch, one after the other, for programs that walk patches
 //! themselves. Its state stands in C memory, as the header shows it.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -28,7 +28,7 @@ impl CStrideInfo {
         usize::try_from(self.stride_levels).unwrap_or(0).min(LEVELS)
     }
 
-    /// Bytes from the start of the patch to the current segment.
+    /// Bytes from the start of the patch to the current run.
     fn offset(&self) -> i64 {
         let steps = self.itr.iter().zip(&self.stride_arr).take(self.levels());
         steps.map(|(index, stride)| i64::from(*index) * i64::from(*stride)).sum()
@@ -40,7 +40,7 @@ impl CStrideInfo {
 
     fn next(&mut self) -> Done {
         if !self.has_more() {
-            return Err(Fault::fatal(format!("there is no segment behind the last of {}", self.size)));
+            return Err(Fault::fatal(format!("there is no run behind the last of {}", self.size)));
         }
         self.pos += 1;
         let levels = self.levels();
@@ -85,7 +85,7 @@ unsafe fn read_counts(from: *const c_int, out: &mut [c_int]) -> Done {
     Ok(())
 }
 
-/// Starts at the first segment of a patch.
+/// Starts at the first run of a patch.
 ///
 /// # Safety
 /// `sinfo` is writable, `stride_arr` readable for `stride_levels` numbers and `seg_count` for one more.
@@ -117,9 +117,9 @@ pub unsafe extern "C" fn armci_stride_info_init(
         unsafe { read_counts(stride_arr, &mut info.stride_arr[..levels]) }?;
         // SAFETY: this function's own contract.
         unsafe { read_counts(seg_count, &mut info.seg_count[..=levels]) }?;
-        let segments = info.seg_count[1..=levels].iter().try_fold(1, |size: c_int, count| size.checked_mul(*count));
+        let runs = info.seg_count[1..=levels].iter().try_fold(1, |size: c_int, count| size.checked_mul(*count));
         let is_counted = info.seg_count[1..=levels].iter().all(|count| *count > 0);
-        info.size = segments.filter(|_| is_counted).ok_or_else(|| {
+        info.size = runs.filter(|_| is_counted).ok_or_else(|| {
             Fault::fatal(format!("the counts {:?} make no number of segments", &info.seg_count[1..=levels]))
         })?;
         // SAFETY: not null, and this function's own contract.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn armci_stride_info_init(
 #[unsafe(no_mangle)]
 pub extern "C" fn armci_stride_info_destroy(_sinfo: *mut CStrideInfo) {}
 
-/// How many segments there are.
+/// How many runs there are.
 ///
 /// # Safety
 /// `sinfo` was initialised and is used by nobody else meanwhile.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn armci_stride_info_size(sinfo: *mut CStrideInfo) -> c_in
     unsafe { with("armci_stride_info_size", sinfo, |info| Ok(info.size)) }
 }
 
-/// How many segments there are, by its other name.
+/// How many runs there are, by its other name.
 ///
 /// # Safety
 /// As [`armci_stride_info_size`].
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn armci_stride_info_count(sinfo: *mut CStrideInfo) -> c_i
     unsafe { with("armci_stride_info_count", sinfo, |info| Ok(info.size)) }
 }
 
-/// Which segment is the current one, from 0.
+/// Which run is the current one, from 0.
 ///
 /// # Safety
 /// As [`armci_stride_info_size`].
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn armci_stride_info_pos(sinfo: *mut CStrideInfo) -> c_int
     unsafe { with("armci_stride_info_pos", sinfo, |info| Ok(info.pos)) }
 }
 
-/// Goes on to the next segment.
+/// Goes on to the next run.
 ///
 /// # Safety
 /// As [`armci_stride_info_size`].
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn armci_stride_info_next(sinfo: *mut CStrideInfo) {
     unsafe { with("armci_stride_info_next", sinfo, CStrideInfo::next) }
 }
 
-/// Where the current segment is.
+/// Where the current run is.
 ///
 /// # Safety
 /// As [`armci_stride_info_size`].
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn armci_stride_info_seg_ptr(sinfo: *mut CStrideInfo) -> *
     }
 }
 
-/// Bytes of a segment.
+/// Bytes of a run.
 ///
 /// # Safety
 /// As [`armci_stride_info_size`].
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn armci_stride_info_seg_size(sinfo: *mut CStrideInfo) -> 
     unsafe { with("armci_stride_info_seg_size", sinfo, |info| Ok(info.seg_count[0])) }
 }
 
-/// Bytes from the start of the patch to the current segment.
+/// Bytes from the start of the patch to the current run.
 ///
 /// # Safety
 /// As [`armci_stride_info_size`].
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn armci_stride_info_seg_off(sinfo: *mut CStrideInfo) -> c
     unsafe { with("armci_stride_info_seg_off", sinfo, |info| Ok(info.offset() as c_int)) }
 }
 
-/// Not 0 until the last segment was left.
+/// Not 0 until the last run was left.
 ///
 /// # Safety
 /// As [`armci_stride_info_size`].
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// The offsets of all segments, in the order in which the iterator gives them.
+    /// The offsets of all runs, in the order in which the iterator gives them.
     fn offsets(strides: &[c_int], counts: &[c_int]) -> Vec<i64> {
         let mut state = MaybeUninit::<CStrideInfo>::uninit();
         let (levels, pointer) = (strides.len() as c_int, state.as_mut_ptr());
@@ -244,7 +244,7 @@ mod tests {
             assert!(info.next().is_ok());
         }
         assert_eq!(found.len(), info.size as usize);
-        assert!(info.next().is_err(), "nothing is behind the last segment");
+        assert!(info.next().is_err(), "nothing is behind the last run");
         found
     }
 

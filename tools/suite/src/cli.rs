@@ -126,6 +126,9 @@ pub struct SpeedArguments {
     /// On which hosts.
     #[command(flatten)]
     pub hosts: HostArguments,
+    /// Only these of armci-perf, perf_rmw, ngatest, test, ga-perf
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = ["armci-perf", "perf_rmw", "ngatest", "test", "ga-perf"])]
+    pub only: Vec<String>,
     /// How often everything is run; the best counts
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,

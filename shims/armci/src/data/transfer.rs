@@ -1,4 +1,4 @@
-//! One transfer, whatever it does and whatever its shape: the path of all calls but the shortest.
+//! One transfer, whatever it does and whatever its shape: the path of all calls, the shortest way first where there is one.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing, ending: Ending, arguments:
         return Ok(());
     }
     // SAFETY: this function's own contract.
-    if unsafe { strided_on_node(job, doing, rank, &counts, arguments) }? {
+    if unsafe { strided_through_memory(job, doing, rank, &counts, arguments) }? {
         return Ok(());
     }
     // SAFETY: this function's own contract.
@@ -89,7 +89,7 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing, ending: Ending, arguments:
 /// # Safety
 /// As [`strided`].
 #[inline]
-unsafe fn strided_on_node(
+unsafe fn strided_through_memory(
     job: &Job,
     doing: Doing,
     rank: u32,
@@ -102,7 +102,7 @@ unsafe fn strided_on_node(
         // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
         return match unsafe { job.addresses.direct(rank, remote.start.addr(), bytes) } {
             // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
-            Some(direct) => unsafe { on_node(doing, local.start, &direct, (bytes, rank)) },
+            Some(direct) => unsafe { through_memory(doing, local.start, &direct, (bytes, rank)) },
             None => Ok(false),
         };
     }
@@ -225,7 +225,7 @@ pub(crate) unsafe fn contiguous(
     // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
     if let Some(direct) = unsafe { job.addresses.direct(rank, remote.addr(), bytes) } {
         // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
-        if unsafe { on_node(doing, local, &direct, (bytes, rank)) }? {
+        if unsafe { through_memory(doing, local, &direct, (bytes, rank)) }? {
             return Ok(());
         }
     }
@@ -238,7 +238,7 @@ pub(crate) unsafe fn contiguous(
 /// # Safety
 /// As [`contiguous`], and `bytes` bytes are mapped at `direct`.
 #[inline(always)]
-unsafe fn on_node(
+unsafe fn through_memory(
     doing: Doing,
     local: *const c_void,
     direct: &Direct<'_>,
