@@ -5,28 +5,7 @@
 # assembles the hash function. With the argument `tests` also a C++ compiler, for the tests of the C headers.
 set -euo pipefail
 
-say() { printf 'setup: %s\n' "$*"; }
-
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
-    else
-        say "not root, and there is no sudo: please run as root: $*" >&2
-        exit 1
-    fi
-}
-
-apt_install() {
-    if ! command -v apt-get >/dev/null; then
-        say "there is no apt-get here: please install what these packages of Debian hold: $*" >&2
-        exit 1
-    fi
-    say "installing by apt-get: $*"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
-}
+. "$(dirname "$0")/apt.sh"
 
 # Whether a C program can be compiled and linked: the compiler alone does not do without the headers.
 can_link() {

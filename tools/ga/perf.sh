@@ -19,11 +19,7 @@ mpich | openmpi) ;;
     ;;
 esac
 
-target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
-cache=${LONGARM_TEST_GA_CACHE:-$target/ga}
-mkdir -p "$cache"
-cache=$(cd "$cache" && pwd)
-prefix=$cache/prefix
+. tools/ga/folders.sh
 
 tools/ga/setup.sh "$mpi" armci-mpi
 tools/ga/fetch.sh "$cache/source"

@@ -4,18 +4,7 @@
 # Without an argument: for MPICH. Does nothing, and says nothing, when all is there.
 set -euo pipefail
 
-say() { printf 'setup: %s\n' "$*"; }
-
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
-    else
-        say "not root, and there is no sudo: please run as root: $*" >&2
-        exit 1
-    fi
-}
+. "$(dirname "$0")/../apt.sh"
 
 packages=()
 # Takes a command, and the Debian packages that hold it.
@@ -56,11 +45,5 @@ for mpi in "$@"; do
 done
 
 if [ ${#packages[@]} -gt 0 ]; then
-    if ! command -v apt-get >/dev/null; then
-        say "there is no apt-get here: please install what these packages of Debian hold: ${packages[*]}" >&2
-        exit 1
-    fi
-    say "installing by apt-get: ${packages[*]}"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+    apt_install "${packages[@]}"
 fi

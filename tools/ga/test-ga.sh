@@ -24,11 +24,7 @@ for argument in "$@"; do
     esac
 done
 
-target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
-cache=${LONGARM_TEST_GA_CACHE:-$target/ga}
-mkdir -p "$cache"
-cache=$(cd "$cache" && pwd)
-prefix=$cache/prefix
+. tools/ga/folders.sh
 build=$cache/$mpi-longarm
 tools/ga/setup.sh "$mpi"
 tools/ga/fetch.sh "$cache/source"
