@@ -14,6 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use longarm_memory::{Region, RegionMut};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::process::Resource;
 
 use crate::mapping::Mapping;
 
@@ -119,6 +121,10 @@ impl Segment {
     pub fn create(name: &str, bytes: u64) -> Result<Segment, SegmentError> {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|error| SegmentError::Create(error.into()))?;
+        // Beyond this limit the system would not only refuse, but end the process by a signal.
+        if rustix::process::getrlimit(Resource::Fsize).current.is_some_and(|limit| bytes > limit) {
+            return Err(SegmentError::Resize { bytes, source: Errno::FBIG.into() });
+        }
         rustix::fs::ftruncate(&file, bytes).map_err(|error| SegmentError::Resize { bytes, source: error.into() })?;
         rustix::fs::fcntl_add_seals(&file, SEALS).map_err(|error| SegmentError::Seal(error.into()))?;
         let map = Segment::map(file.as_fd(), bytes, None)?;

@@ -2,7 +2,8 @@
 # Runs a command on one of the hosts of tools/ga/hosts.sh: at-host.sh [OPTION]... 198.51.100.1|198.51.100.2 COMMAND...
 #
 # Stands in for ssh where mpiexec starts its helpers on other hosts, so the options of ssh are passed over, and the words
-# of the command are joined and read by a shell. Each host has a network and a host name of its own.
+# of the command are joined and read by a shell. Each host has a network, a host name and shared memory of
+# System V of its own.
 set -euo pipefail
 
 while [[ ${1:-} == -* ]]; do
@@ -20,4 +21,4 @@ case ${1:-} in
     ;;
 esac
 shift
-exec ip netns exec "longarm-$name" unshare --uts bash -c 'hostname "$1"; shift; exec bash -c "$*"' at-host "host-$name" "$@"
+exec ip netns exec "longarm-$name" unshare --uts --ipc bash -c 'hostname "$1"; shift; exec bash -c "$*"' at-host "host-$name" "$@"

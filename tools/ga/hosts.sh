@@ -21,6 +21,8 @@ up)
     for name in "${NAMES[@]}"; do
         ip netns add "longarm-$name" 2>/dev/null || fail "no network namespace can be made: that needs root, and that hosts.sh down was run"
     done
+    # What was made of them is taken away again if the rest cannot be.
+    trap '"$0" down' ERR
     ip link add lga netns longarm-a type veth peer name lgb netns longarm-b
     number=1
     for name in "${NAMES[@]}"; do

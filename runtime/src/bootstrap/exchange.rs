@@ -11,7 +11,11 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FileType;
 
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +128,26 @@ impl Rendezvous for Exchanged {
 
     fn abort(&self, reason: &str, status: i32) {
         eprintln!("longarm: rank {} ends the job: {reason}", self.exchange.rank());
+        let_output_be_read(OUTPUT_GRACE);
         self.exchange.abort(status);
+    }
+}
+
+/// How long a launcher may take to read what this process has said, before it is told to end the job.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+
+/// Waits until nothing is left unread in the pipes behind this process's output. Launchers of MPI end a job without reading
+/// the rest, which is where the reason for the end stands.
+fn let_output_be_read(grace: Duration) {
+    let until = Instant::now() + grace;
+    let (out, error) = (std::io::stdout(), std::io::stderr());
+    for output in [out.as_fd(), error.as_fd()] {
+        // Of anything else the number of bytes means something else.
+        let is_pipe =
+            rustix::fs::fstat(output).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        while is_pipe && Instant::now() < until && rustix::io::ioctl_fionread(output).is_ok_and(|bytes| bytes > 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -171,7 +194,7 @@ fn address_towards_others() -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::cut;
+    use super::*;
 
     #[test]
     fn the_ranks_of_each_machine_are_cut_into_even_blocks() {

@@ -73,6 +73,8 @@ impl Launcher {
                 Err(_) if self.heard.lock().goodbye => return,
                 Err(_) => {
                     eprintln!("longarm: the launcher is gone, this rank ends");
+                    // At once: what the program does at its exit may wait for others, and nobody tells of their end now.
+                    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
                     std::process::exit(1);
                 }
             };

@@ -2,7 +2,7 @@
 //!
 //! Every process has a pool, made by all together at the start, so that everybody knows the addresses of everybody's
 //! pool for good. A segment is a piece of its owner's pool: nothing has to be told, attached or forgotten, from another
-//! node neither. Memory that no segment has touched does not exist.
+//! node neither. Memory that no segment has touched does not exist, and the pages of a freed one go back to the system.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ops::Range;
@@ -20,6 +20,8 @@ use crate::memory;
 /// Bytes of addresses of each process's pool, and of the pools of a node.
 const POOL_BYTES: usize = 16 << 30;
 const NODE_BYTES: usize = 1 << 40;
+/// The smallest pages there are. Of larger ones the system refuses to give back parts, which then stay.
+const PAGE_BYTES: usize = 4096;
 /// Pieces start at multiples of this: a line of the cache.
 const ALIGNMENT: usize = 64;
 
@@ -72,7 +74,8 @@ impl Pools {
     fn take(&self, bytes: usize) -> Done<usize> {
         let mut pool = self.0.lock();
         let pool = pool.as_mut().ok_or_else(|| Fault::fatal("the system gave no addresses for it at ARMCI_Init"))?;
-        let none = || Fault::fatal(format!("no room for {bytes} bytes: a process has {POOL_BYTES} for such segments"));
+        let pool_bytes = pool.pieces.initial_range().end;
+        let none = || Fault::fatal(format!("no room for {bytes} bytes: a process has {pool_bytes} for such segments"));
         let whole = bytes.checked_next_multiple_of(ALIGNMENT).ok_or_else(none)?;
         let piece = pool.pieces.allocate_range(whole).map_err(|_| none())?;
         Ok(pool.start + piece.start)
@@ -89,6 +92,18 @@ impl Pools {
             is_taken.then_some((pool, piece))
         });
         let (pool, piece) = known.ok_or_else(|| Fault::fatal(format!("{bytes} bytes at {start:#x} are no segment")))?;
+        // The pages that are all of this piece. The first and the last one may be others' too.
+        let first = start.next_multiple_of(PAGE_BYTES);
+        let end = (start + bytes) / PAGE_BYTES * PAGE_BYTES;
+        if let Some(whole) = end.checked_sub(first).filter(|whole| *whole > 0) {
+            let pages = std::ptr::with_exposed_provenance_mut(first);
+            // SAFETY: the pages are mapped as a part of the pool, which lives as long as its window in `pool`, and nobody
+            // has a use for their bytes any more.
+            let given_back = unsafe { libc::madvise(pages, whole, libc::MADV_REMOVE) };
+            if given_back != 0 {
+                tracing::debug!("the pages of a freed segment stay until ARMCI_Finalize");
+            }
+        }
         pool.pieces.free_range(piece);
         Ok(())
     }

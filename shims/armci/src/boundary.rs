@@ -111,6 +111,11 @@ pub(crate) fn end(name: &'static str, text: &str) -> ! {
 /// A flag alone.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
+/// From now on this process is ending the job.
+pub(crate) fn note_ending() {
+    ENDING.store(true, Ordering::Relaxed);
+}
+
 /// Whether this process is ending the job, so that what it does at its exit is not to leave in good order.
 pub(crate) fn is_ending() -> bool {
     ENDING.load(Ordering::Relaxed)
@@ -118,7 +123,7 @@ pub(crate) fn is_ending() -> bool {
 
 /// Ends the whole job with a line and an exit status.
 pub(crate) fn end_with_status(line: &str, status: i32) -> ! {
-    ENDING.store(true, Ordering::Relaxed);
+    note_ending();
     match job::any() {
         Some(job) => job.world.abort(line, status),
         None => crate::join::end_before_joining(line, status),

@@ -20,7 +20,7 @@ pub(crate) struct MpiSide {
 
 /// What has to happen once, or in one thread at a time.
 struct Joining {
-    /// `armci_msg_init` has initialised MPI, so `armci_msg_finalize` finalizes it.
+    /// Joining has initialised MPI, so `armci_msg_finalize` or the end of the process finalizes it.
     owns_mpi: bool,
     /// `armci_msg_init` was called: the job lasts until `armci_msg_finalize`.
     by_messages: bool,
@@ -151,6 +151,7 @@ impl Exchange for ByMpi {
     }
 
     fn abort(&self, status: i32) {
+        boundary::note_ending();
         if !self.mpi.is_finalized() {
             self.mpi.abort(self.mpi.world(), status);
         }
@@ -171,7 +172,7 @@ pub(crate) fn leave(job: &'static Job) -> Done {
     job.enter(Phase::Finished);
     barrier?;
     let mut joining = JOINING.lock();
-    // A launcher's job cannot be joined twice, and MPI not be initialised twice: what this library began itself stays
+    // A launcher's job cannot be joined twice, and MPI not be initialised twice: the former, and MPI where it is ours, stay
     // until armci_msg_finalize or the end of the process, for ARMCI_Init may come again.
     if job.mpi.is_none() || joining.owns_mpi {
         leave_at_exit(&mut joining);
@@ -221,10 +222,8 @@ fn end(job: &'static Job, _one_at_a_time: &mut Joining) -> Done {
 
 fn leave_at_exit(joining: &mut Joining) {
     extern "C" fn at_exit() {
-        if boundary::is_ending() {
-            return;
-        }
-        let mut joining = JOINING.lock();
+        // Whoever holds the lock is leaving, or has come to its end in the middle of that.
+        let Some(mut joining) = JOINING.try_lock().filter(|_| !boundary::is_ending()) else { return };
         // Nobody is left to be told what goes wrong: the launcher sees how this rank ends.
         let is_over = job::phase() == Phase::Finished;
         let is_possible = |job: &&Job| job.mpi.as_ref().is_none_or(|side| !side.mpi.is_finalized());

@@ -80,19 +80,33 @@ impl Start {
             words.extend(["--nodes".into(), nodes.to_string().into(), "--".into()]);
         }
         words.push(program.into());
+        if self.hosts().is_some() {
+            // What stands in for ssh has a shell read the words, as ssh does.
+            words.iter_mut().skip(2).for_each(quote);
+        }
         words
     }
 
     /// What is added to the environment: into how many nodes the library itself cuts the ranks.
     pub fn environment(&self, nodes: u32) -> Vec<(&'static str, String)> {
         if self.hosts().is_some() {
-            // Debian's MPICH would look for faster networks than there are between hosts that are made up.
-            return vec![("UCX_TLS", "tcp,self,sysv,posix".to_owned())];
+            // Debian's MPICH would look for faster networks than there are, and take hosts that are made up on one machine
+            // for neighbours.
+            return vec![("UCX_TLS", "tcp,self".to_owned())];
         }
         if self.kind == Launcher::Longarm || nodes == 1 {
             return Vec::new();
         }
         vec![("LONGARM_NODES", nodes.to_string())]
+    }
+}
+
+/// Makes a word one that a shell reads as it is.
+fn quote(word: &mut OsString) {
+    let text = word.to_string_lossy();
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "/-_.,:=+".contains(character);
+    if text.is_empty() || !text.chars().all(is_plain) {
+        *word = format!("'{}'", text.replace('\'', "'\\''")).into();
     }
 }
 
@@ -143,9 +157,9 @@ mod tests {
     fn on_hosts_the_launcher_starts_on_the_first_and_gives_each_as_many() {
         let hosts = vec!["x".to_owned(), "y".to_owned()];
         let start = Start { hosts, agent: "go".into(), ..start(Launcher::Mpi, 1) };
-        let words = start.words(Path::new("p"), 3, 2);
+        let words = start.words(Path::new("p 1"), 3, 2);
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
-        let text = "go x launch -launcher ssh -launcher-exec go -hosts x,y -ppn 3 first -n 5 p";
+        let text = "go x launch -launcher ssh -launcher-exec go -hosts x,y -ppn 3 first -n 5 'p 1'";
         assert_eq!(words.join(" "), text);
         assert!(start.environment(2).iter().all(|(name, _)| *name != "LONGARM_NODES"));
     }

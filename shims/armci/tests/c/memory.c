@@ -241,6 +241,21 @@ static void addresses_alone_are_enough(void)
     }
 }
 
+/* What is freed goes back to the system: memory that comes again is zeros, as when it came first. */
+static void freed_pieces_take_no_memory(void)
+{
+    enum { LARGE_BYTES = 8 << 20, PAGE = 4096 };
+    for (int round = 0; round < 3; round++) {
+        armci_meminfo_t info;
+        ARMCI_Memget(LARGE_BYTES, &info, 0);
+        for (long place = PAGE; place < LARGE_BYTES - PAGE; place += PAGE) {
+            CHECK_EQUAL(info.addr[place], 0);
+        }
+        memset(info.addr, 0xff, LARGE_BYTES);
+        ARMCI_Memctl(&info);
+    }
+}
+
 static void neighbours_can_follow_addresses(void)
 {
     void *parts[RANKS_MAX];
@@ -276,6 +291,7 @@ int main(int argc, char **argv)
     named_kinds_of_memory_are_memory();
     one_process_makes_a_segment_alone();
     addresses_alone_are_enough();
+    freed_pieces_take_no_memory();
     neighbours_can_follow_addresses();
     CHECK(ARMCI_Uses_shm() == 0 || ARMCI_Uses_shm() == 1);
 #endif
