@@ -37,6 +37,10 @@ up)
         : >"/etc/netns/longarm-$name/resolv.conf"
         number=$((number + 1))
     done
+    # An address counts for nothing until its host has made sure that nobody else has it.
+    for name in "${NAMES[@]}"; do
+        until [ -z "$(ip -n "longarm-$name" addr show tentative)" ]; do sleep 0.1; done
+    done
     ;;
 down)
     for name in "${NAMES[@]}"; do

@@ -45,7 +45,7 @@ if [ "$mpi" != mpich ]; then
     printf 'perf: between hosts: left out, which is measured with mpich\n'
 elif tools/ga/hosts.sh up; then
     trap 'tools/ga/hosts.sh down' EXIT
-    measure hosts --hosts 198.51.100.1,198.51.100.2 --agent tools/ga/at-host.sh --only armci-perf,perf_rmw,test
+    measure hosts --hosts 198.51.100.1,198.51.100.2 --agent tools/ga/at-host.sh --only armci-perf
 else
     printf 'perf: between hosts: left out, no hosts can be made up here\n'
 fi
