@@ -87,7 +87,8 @@ fn join(joining: &mut Joining, communicator: Option<usize>) -> Done<&'static Job
         let world = longarm::init().map_err(Fault::fatal)?;
         return Ok(job::set(Job::new(world, None)));
     }
-    let Some(mpi) = Mpi::find_or_load().filter(|mpi| mpi.is_initialized() || mpi.started_by_mpi()) else {
+    let Some(mpi) = Mpi::find_or_load().filter(|mpi| mpi.is_initialized() || longarm_mpi::started_by_process_manager())
+    else {
         if longarm_mpi::started_by_process_manager() {
             return Err(Fault::fatal(
                 "a process manager of MPI started this process, but there is no MPI in it; link the program with that MPI, or start it with longarm run",

@@ -11,8 +11,8 @@ const MARKS: [&[&str]; 5] = [
     &["OMPI_COMM_WORLD_RANK"],        // Open MPI's mpirun.
 ];
 
-/// Whether the environment is that of a process which `mpiexec`, `srun --mpi=...` or the like started. For those who
-/// want to know before there is an MPI; see [`crate::Mpi::started_by_mpi`].
+/// Whether the environment is that of a process which `mpiexec`, `srun --mpi=...` or the like started. Then
+/// initialising MPI gives the job's ranks.
 pub fn started_by_process_manager() -> bool {
     is_marked(|name| std::env::var_os(name).is_some())
 }

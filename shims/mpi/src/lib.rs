@@ -346,11 +346,6 @@ impl Mpi {
         std::process::exit(status)
     }
 
-    /// Whether a process manager of MPI started this process, so that initialising MPI gives the job's ranks.
-    pub fn started_by_mpi(&self) -> bool {
-        started_by_process_manager()
-    }
-
     fn is_running(&self) -> bool {
         self.is_initialized() && !self.is_finalized()
     }

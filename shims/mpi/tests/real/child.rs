@@ -47,7 +47,7 @@ fn play(abi: &str, library: &str, how: &str, part: &str) -> Checked {
         _ => Abi::Standard,
     };
     check!(mpi.abi(), expected);
-    check!(mpi.started_by_mpi(), true);
+    check!(longarm_mpi::started_by_process_manager(), true);
     check!(mpi.library().is_empty(), false);
     check!(mpi.is_initialized(), false);
     check!(mpi.rank(mpi.world()), Err(MpiError::NotRunning { call: "MPI_Comm_rank" }));
