@@ -59,6 +59,9 @@ impl Helper {
 impl Client {
     /// Call after a nonblocking operation was queued and is not finished: the helper takes over.
     pub(crate) fn hand_to_helper(self: &Arc<Self>) {
+        if self.time.is_simulated() {
+            return;
+        }
         self.helper.thread.get_or_init(|| {
             let client = Arc::downgrade(self);
             std::thread::Builder::new()

@@ -30,6 +30,7 @@ mod rmw;
 mod route;
 mod shapes;
 mod signal;
+mod time;
 mod wait;
 mod window;
 
@@ -43,4 +44,5 @@ pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, 
 pub use route::{Assist, AssistTurn, Client, ClientOptions, Dial};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
+pub use time::{RestOn, Time};
 pub use window::{AttachError, ClientWindow, WindowIdentity};

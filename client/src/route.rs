@@ -14,6 +14,7 @@ use crate::failures::{Death, Failures};
 use crate::helper::Helper;
 use crate::layout::Layout;
 use crate::mail::Mail;
+use crate::time::Time;
 use crate::wait::Sleepers;
 use crate::window::ClientWindow;
 
@@ -56,6 +57,8 @@ pub struct ClientOptions {
     pub eager_bytes: usize,
     /// Bytes that are copied and wait to be sent, at most, for each connection.
     pub send_ring_bytes: usize,
+    /// The time, and how to wait.
+    pub time: Arc<dyn Time>,
 }
 
 /// See the module.
@@ -75,6 +78,7 @@ pub struct Client {
     pub(crate) spin_us: u64,
     pub(crate) eager_bytes: usize,
     send_ring_bytes: usize,
+    pub(crate) time: Arc<dyn Time>,
     main_thread: std::thread::ThreadId,
 }
 
@@ -111,6 +115,7 @@ impl Client {
             spin_us: options.spin_us,
             eager_bytes: options.eager_bytes,
             send_ring_bytes: options.send_ring_bytes,
+            time: options.time,
             main_thread: std::thread::current().id(),
         })
     }

@@ -17,6 +17,7 @@ use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Driven, Endpoint};
 use crate::error::{Lost, LostHow, Operation};
 use crate::route::{AssistTurn, Client};
+use crate::time::RestOn;
 
 /// Looks without progress before the clock is read for the first time.
 const LOOKS_BEFORE_CLOCK: u32 = 16;
@@ -273,10 +274,11 @@ impl Client {
                     self.my_bell().ring(); // For the thread that runs active messages.
                 }
                 let timeout = (!matches!(drive, Drive::Memory)).then(|| pace.nap());
+                let rest_on = if matches!(drive, Drive::Stores) { RestOn::Windows } else { RestOn::Mail };
                 let mut result = None;
                 bell.sleep_unless(seen, timeout, || {
                     result = check();
-                    result.is_some()
+                    result.is_some() || self.time.rest(rest_on, timeout)
                 });
                 result
             }
@@ -284,6 +286,13 @@ impl Client {
     }
 
     fn sleep_on_links<R>(&self, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
+        if self.time.is_simulated() {
+            let result = check();
+            if result.is_none() {
+                self.time.rest(RestOn::Links, Some(pace.nap()));
+            }
+            return result;
+        }
         // None where a thread that is ending has given it back already, as in what a program does at its exit.
         let waker = MY_WAKER.try_with(Clone::clone).ok().flatten();
         let Some(waker) = waker else {

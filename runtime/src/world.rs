@@ -1,9 +1,9 @@
 //! The world: from init to finalize.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use longarm_client::{Client, ClientOptions, Death, Failures, Layout, TransferError};
+use longarm_client::{Client, ClientOptions, Death, Failures, Layout, Time, TransferError};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
@@ -83,6 +83,15 @@ pub fn is_launched() -> bool {
 /// Where the ranks meet, and what the job looks like.
 type Found = (Option<Arc<dyn Rendezvous>>, Start);
 
+/// The time of the system, from when the world was made.
+struct SystemTime(Instant);
+
+impl Time for SystemTime {
+    fn now_ms(&self) -> u64 {
+        self.0.elapsed().as_millis() as u64
+    }
+}
+
 fn once(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
     if INITIALISED.swap(true, Ordering::AcqRel) {
         return Err(InitError::Twice);
@@ -128,6 +137,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         spin_us: config.spin_us,
         eager_bytes: config.eager_bytes as usize,
         send_ring_bytes: config.send_ring_bytes as usize,
+        time: Arc::new(SystemTime(Instant::now())),
     });
     let client = Arc::new(client.map_err(InitError::Launcher)?);
     if let Some(rendezvous) = &rendezvous {
