@@ -95,6 +95,11 @@ impl Replies {
         self.0.is_empty()
     }
 
+    /// Bytes that wait to be sent, those not counted that wait in a window.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.0.buffered_bytes()
+    }
+
     fn has_room(&self) -> bool {
         self.0.buffered_bytes() < REPLIES_BYTES_MAX && !self.0.has_stream()
     }

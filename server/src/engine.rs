@@ -40,6 +40,21 @@ pub struct EngineOptions {
     pub handshake_timeout_ms: u64,
 }
 
+/// What an engine has open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    /// Connections that have proven themselves.
+    pub connections: usize,
+    /// Connections that have not.
+    pub half_open: usize,
+    /// Windows that are served.
+    pub windows: usize,
+    /// Those who wait for a mutex.
+    pub waiters: usize,
+    /// Bytes of replies that wait to be sent, at the connection that has most.
+    pub reply_bytes_max: usize,
+}
+
 /// Why an engine could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -167,6 +182,18 @@ impl Engine {
         }
         let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && self.dead.is_empty();
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
+    }
+
+    /// What is open now: for whoever looks whether everything was freed.
+    pub fn census(&self) -> Census {
+        let buffered = self.peers.iter().map(|(_, peer)| peer.connection.replies.buffered_bytes()).max();
+        Census {
+            connections: self.peers.len(),
+            half_open: self.half_open.len(),
+            windows: self.shared.windows.len(),
+            waiters: self.shared.locks.waiters(),
+            reply_bytes_max: buffered.unwrap_or(0),
+        }
     }
 
     /// A rank of the job died. If it was one of this node, its mail is thrown away from now on: in its inbox it would
