@@ -159,7 +159,7 @@ impl Target {
 
 fn reply(to: &mut Pipe, id: RequestId, body: ReplyBody, data: &[u8]) {
     let mut bytes = [0; REPLY_BYTES];
-    ReplyHeader { id, body }.encode(&mut bytes);
+    ReplyHeader { id, body, received_bytes: 0 }.encode(&mut bytes);
     to.sent.extend(bytes);
     to.sent.extend(data);
 }
@@ -199,6 +199,7 @@ impl Origin {
             }
             Reply::Value { token, value } => (Some(token), RequestId(0), Answer::Value(value)),
             Reply::Granted(token) => (Some(token), RequestId(0), Answer::Granted),
+            Reply::Alive => return true,
             Reply::Refused { token, id, refusal, .. } => (token, id, Answer::Refused(refusal)),
         };
         self.answers.push((token, id, answer));
@@ -292,7 +293,7 @@ proptest! {
         for (id, body) in replies {
             let before = initiator.outstanding();
             match initiator.handle_reply(&reply_bytes(id, body)) {
-                Ok(Reply::Refused { token: None, .. }) | Err(_) => prop_assert_eq!(initiator.outstanding(), before),
+                Ok(Reply::Refused { token: None, .. } | Reply::Alive) | Err(_) => prop_assert_eq!(initiator.outstanding(), before),
                 Ok(_) => {
                     answered += 1;
                     prop_assert_eq!(initiator.outstanding(), before - 1);
@@ -305,7 +306,7 @@ proptest! {
 
 fn reply_bytes(id: u64, body: ReplyBody) -> [u8; REPLY_BYTES] {
     let mut bytes = [0; REPLY_BYTES];
-    ReplyHeader { id: RequestId(id), body }.encode(&mut bytes);
+    ReplyHeader { id: RequestId(id), body, received_bytes: 0 }.encode(&mut bytes);
     bytes
 }
 

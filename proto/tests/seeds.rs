@@ -55,7 +55,7 @@ fn reply_seeds() -> Seeds {
     let replies = |replies: &[(u64, ReplyBody)]| {
         let encode = |&(id, body): &(u64, ReplyBody)| {
             let mut bytes = [0; REPLY_BYTES];
-            ReplyHeader { id: RequestId(id), body }.encode(&mut bytes);
+            ReplyHeader { id: RequestId(id), body, received_bytes: 0 }.encode(&mut bytes);
             bytes
         };
         replies.iter().flat_map(encode).collect::<Vec<u8>>()
@@ -75,11 +75,13 @@ fn reply_seeds() -> Seeds {
 fn handshake_seeds() -> Seeds {
     let secret = Secret([0x5a; 32]);
     let me = Identity { job: JobId(1), rank: Rank(2), node: NodeId(3) };
-    let (mut initiator, hello) = InitiatorHandshake::start(&secret, me, NodeId(4), [1; 32]);
+    let (mut initiator, hello) =
+        InitiatorHandshake::start(&secret, me, NodeId(4), fuzz::HANDSHAKE_SESSION, false, [1; 32]);
     let (responder, challenge) =
-        ResponderHandshake::start(&secret, JobId(1), NodeId(4), [2; 32], &hello).expect("both are of one job");
+        ResponderHandshake::start(&secret, JobId(1), NodeId(4), false, [2; 32], &hello).expect("both are of one job");
     let proof = initiator.handle_challenge(&challenge).expect("the challenge is the responder's");
-    let (_, welcome) = responder.handle_proof(&proof).expect("the proof is the initiator's");
+    responder.handle_proof(&proof).expect("the proof is the initiator's");
+    let welcome = responder.welcome(longarm_proto::Reception::Fresh);
     let exchange = [&hello[..], &challenge, &proof, &welcome].concat();
     let mut wrong_proof = exchange.clone();
     wrong_proof[HELLO_BYTES + CHALLENGE_BYTES] ^= 1;

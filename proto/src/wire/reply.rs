@@ -20,6 +20,8 @@ wire_enum! {
         Granted = 4,
         /// It was not done.
         Refused = 5,
+        /// Nothing is answered; the responder lives.
+        Alive = 6,
     }
 }
 
@@ -86,6 +88,9 @@ pub enum ReplyBody {
     Value(u64),
     /// Lock: it is ours now.
     Granted,
+    /// No answer: the responder cannot take up the next request for now, but lives. Its number is that of the last
+    /// request taken up.
+    Alive,
     /// Any request: it was not done.
     Refused {
         /// Why.
@@ -104,6 +109,7 @@ impl ReplyBody {
             ReplyBody::Data { .. } => ReplyKind::Data,
             ReplyBody::Value(_) => ReplyKind::Value,
             ReplyBody::Granted => ReplyKind::Granted,
+            ReplyBody::Alive => ReplyKind::Alive,
             ReplyBody::Refused { .. } => ReplyKind::Refused,
         }
     }
@@ -116,6 +122,8 @@ pub struct ReplyHeader {
     pub id: RequestId,
     /// What the answer is.
     pub body: ReplyBody,
+    /// Bytes of requests that the responder had received since the session began. It never asks for them again.
+    pub received_bytes: u64,
 }
 
 impl ReplyHeader {
@@ -125,7 +133,7 @@ impl ReplyHeader {
         bytes[0] = self.body.kind().to_wire();
         put_u64(bytes, 8, self.id.0);
         let value = match self.body {
-            ReplyBody::Done | ReplyBody::Granted => 0,
+            ReplyBody::Done | ReplyBody::Granted | ReplyBody::Alive => 0,
             ReplyBody::Data { bytes } => bytes,
             ReplyBody::Value(value) => value,
             ReplyBody::Refused { refusal, detail } => {
@@ -134,6 +142,7 @@ impl ReplyHeader {
             }
         };
         put_u64(bytes, 16, value);
+        put_u64(bytes, 24, self.received_bytes);
     }
 
     /// Reads a reply.
@@ -144,12 +153,16 @@ impl ReplyHeader {
         let kind = ReplyKind::from_wire(bytes[0]).ok_or(Violation::UnknownReply { found: bytes[0] })?;
         let refusal = bytes[1];
         let value = u64_at(bytes, 16);
-        // The bytes between kind and id, and the last word.
-        let mut spare = (u64_at(bytes, 0) >> 16) | u64_at(bytes, 24);
+        // The bytes between kind and id.
+        let mut spare = u64_at(bytes, 0) >> 16;
         let body = match kind {
-            ReplyKind::Done | ReplyKind::Granted => {
+            ReplyKind::Done | ReplyKind::Granted | ReplyKind::Alive => {
                 spare |= value;
-                if kind == ReplyKind::Done { ReplyBody::Done } else { ReplyBody::Granted }
+                match kind {
+                    ReplyKind::Done => ReplyBody::Done,
+                    ReplyKind::Granted => ReplyBody::Granted,
+                    _ => ReplyBody::Alive,
+                }
             }
             ReplyKind::Data => ReplyBody::Data { bytes: value },
             ReplyKind::Value => ReplyBody::Value(value),
@@ -164,6 +177,6 @@ impl ReplyHeader {
         if spare != 0 {
             return Err(Violation::ReplySpare { kind, found: spare });
         }
-        Ok(ReplyHeader { id: RequestId(u64_at(bytes, 8)), body })
+        Ok(ReplyHeader { id: RequestId(u64_at(bytes, 8)), body, received_bytes: u64_at(bytes, 24) })
     }
 }

@@ -99,6 +99,10 @@ impl Launcher {
 }
 
 impl Rendezvous for Launcher {
+    fn tells_deaths(&self) -> bool {
+        true
+    }
+
     fn watch_deaths(&self, on_death: OnDeath) {
         let mut heard = self.heard.lock();
         for (rank, how) in &heard.died {

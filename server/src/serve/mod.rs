@@ -72,6 +72,7 @@ pub(crate) fn begin(
             replies.send(asker.id, ReplyBody::Done);
             Ok(None)
         }
+        Request::Report { .. } | Request::Leave => unreachable!("the connection's own business"),
         Request::Lock { target, offset } => {
             if atomic::lock(shared, asker, target, offset)? {
                 replies.send(asker.id, ReplyBody::Granted);
