@@ -354,8 +354,12 @@ impl State {
         match reply {
             Reply::Data { token: Token::Data { target, cursor }, .. } => self.landing = Some((target, cursor)),
             Reply::Data { token: Token::Part(_), .. } => unreachable!("gets are issued with a place for their data"),
-            Reply::Done(token) | Reply::Granted(token) => {
+            Reply::Done(token) => {
                 token.completion().part_done();
+                driven.completed = true;
+            }
+            Reply::Granted { token, inherited } => {
+                token.completion().part_done_with(inherited.into());
                 driven.completed = true;
             }
             Reply::Value { token, value } => {

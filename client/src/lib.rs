@@ -38,7 +38,7 @@ pub use endpoint::Endpoint;
 pub use error::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use failures::{Death, Failures};
 pub use layout::Layout;
-pub use lock::MutexHome;
+pub use lock::{MutexHome, Taken};
 pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
 pub use route::{Assist, AssistTurn, Client, ClientOptions, Dial};
 pub use shapes::Shapes;

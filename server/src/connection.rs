@@ -58,6 +58,8 @@ pub(crate) enum Ended {
     Link(#[from] LinkError),
     #[error("it broke the protocol: {0}")]
     Violation(#[from] Violation),
+    #[error("its rank is dead and its connection did not end")]
+    Dead,
 }
 
 /// What a turn came to.

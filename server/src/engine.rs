@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_netmod::{Doorman, DoormanStep, Interest, LinkError, Listener, Poller, Ready};
-use longarm_proto::{JobId, NodeId, Rank, Refusal, ReplyBody, Secret};
+use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped};
 use slab::Slab;
 
@@ -165,13 +165,15 @@ impl Engine {
         if self.stalled > 0 {
             return Some(1);
         }
-        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && self.dead.is_empty();
+        let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling();
+        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
     }
 
-    /// A rank of the job died. If it was one of this node, its mail is thrown away from now on: in its inbox it would
-    /// keep the cells that others need.
+    /// A rank of the job died. Its mutexes go to others, see `inherit`. If it was one of this node, its mail is thrown
+    /// away from now on: in its inbox it would keep the cells that others need.
     pub fn note_death(&mut self, rank: Rank) {
+        self.shared.note_death(rank);
         if let Some(local) = self.shared.local_of_rank.get(&rank)
             && !self.dead.contains(local)
         {
@@ -203,6 +205,7 @@ impl Engine {
         if self.stalled > 0 || self.unannounced {
             progress |= self.turn_unannounced(now_ms);
         }
+        progress |= self.settle_deaths(now_ms);
         progress |= self.deliver_grants();
         if now_ms >= self.look_after_ms {
             progress |= self.look_after(now_ms);
@@ -218,6 +221,23 @@ impl Engine {
             }
         }
         progress
+    }
+
+    /// Hands on the mutexes of those dead ranks from whom nothing comes any more.
+    fn settle_deaths(&mut self, now_ms: u64) -> bool {
+        if !self.shared.locks.deaths.is_settling() {
+            return false;
+        }
+        let peers = &self.peers;
+        let connected = |rank| peers.iter().any(|(_, peer)| peer.connection.peer.rank == rank);
+        let gone = self.shared.locks.deaths.settle(now_ms, connected);
+        let of_gone = |peer: &Peer| gone.contains(&peer.connection.peer.rank);
+        let cut: Vec<usize> = self.peers.iter().filter(|(_, peer)| of_gone(peer)).map(|(number, _)| number).collect();
+        cut.into_iter().for_each(|number| self.end_peer(number, &Ended::Dead));
+        if !gone.is_empty() {
+            self.shared.hand_on_mutexes();
+        }
+        !gone.is_empty()
     }
 
     /// Now and then: turns away who has not proven himself in time, and listens again after a pause.
@@ -320,9 +340,15 @@ impl Engine {
     fn deliver_grants(&mut self) -> bool {
         let mut progress = false;
         loop {
-            let granted = self.shared.locks.next_grant().map(|asker| (asker, ReplyBody::Granted));
-            let gone = ReplyBody::Refused { refusal: Refusal::FreedWindow, detail: 0 };
-            let next = granted.or_else(|| self.shared.locks.next_orphan().map(|asker| (asker, gone)));
+            let locks = &mut self.shared.locks;
+            let granted = locks.next_grant().map(|grant| {
+                let answer = ReplyBody::Granted { inherited: grant.inherited };
+                (grant.waiter, answer)
+            });
+            let next = granted.or_else(|| {
+                let (asker, (refusal, detail)) = locks.next_orphan()?;
+                Some((asker, ReplyBody::Refused { refusal, detail }))
+            });
             let Some((asker, answer)) = next else { break };
             progress = true;
             if let Some(peer) = self.peers.get_mut(asker.connection) {
@@ -421,6 +447,9 @@ impl Engine {
             }
             DoormanStep::Admitted { link, identity } => {
                 self.half_open.remove(number);
+                if self.shared.locks.deaths.is_dead(identity.rank) {
+                    return true; // Dropping closes: what it held may be another's by now.
+                }
                 let entry = self.peers.vacant_entry();
                 let token = CONNECTION | entry.key() as u64;
                 if let Some(descriptor) = link.descriptor()

@@ -82,10 +82,13 @@ pub enum ReplyBody {
         /// How many.
         bytes: u64,
     },
-    /// Read-modify-write: the old value. Try for a lock: 1 or 0.
+    /// Read-modify-write: the old value. Try for a lock: 0 if it was not taken, else 1, or 2 if it was inherited.
     Value(u64),
     /// Lock: it is ours now.
-    Granted,
+    Granted {
+        /// The holder before died with it.
+        inherited: bool,
+    },
     /// Any request: it was not done.
     Refused {
         /// Why.
@@ -103,7 +106,7 @@ impl ReplyBody {
             ReplyBody::Done => ReplyKind::Done,
             ReplyBody::Data { .. } => ReplyKind::Data,
             ReplyBody::Value(_) => ReplyKind::Value,
-            ReplyBody::Granted => ReplyKind::Granted,
+            ReplyBody::Granted { .. } => ReplyKind::Granted,
             ReplyBody::Refused { .. } => ReplyKind::Refused,
         }
     }
@@ -125,7 +128,8 @@ impl ReplyHeader {
         bytes[0] = self.body.kind().to_wire();
         put_u64(bytes, 8, self.id.0);
         let value = match self.body {
-            ReplyBody::Done | ReplyBody::Granted => 0,
+            ReplyBody::Done => 0,
+            ReplyBody::Granted { inherited } => u64::from(inherited),
             ReplyBody::Data { bytes } => bytes,
             ReplyBody::Value(value) => value,
             ReplyBody::Refused { refusal, detail } => {
@@ -147,9 +151,13 @@ impl ReplyHeader {
         // The bytes between kind and id, and the last word.
         let mut spare = (u64_at(bytes, 0) >> 16) | u64_at(bytes, 24);
         let body = match kind {
-            ReplyKind::Done | ReplyKind::Granted => {
+            ReplyKind::Done => {
                 spare |= value;
-                if kind == ReplyKind::Done { ReplyBody::Done } else { ReplyBody::Granted }
+                ReplyBody::Done
+            }
+            ReplyKind::Granted => {
+                spare |= value & !1;
+                ReplyBody::Granted { inherited: value & 1 != 0 }
             }
             ReplyKind::Data => ReplyBody::Data { bytes: value },
             ReplyKind::Value => ReplyBody::Value(value),
