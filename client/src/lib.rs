@@ -41,7 +41,7 @@ pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use failures::{Death, Failures};
 pub use layout::Layout;
-pub use lock::MutexHome;
+pub use lock::{MutexHome, Taken};
 pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
 pub use route::{Assist, AssistTurn, Client, ClientOptions};
 pub use shapes::Shapes;

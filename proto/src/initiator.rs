@@ -25,7 +25,7 @@ pub enum Reply<T> {
         /// How many bytes follow: as many as were asked for.
         bytes: u64,
     },
-    /// The old value of a read-modify-write, or 1 or 0 for a try of a lock.
+    /// The old value of a read-modify-write; for a try of a lock 0, 1 or 2, see [`ReplyBody::Value`].
     Value {
         /// Who asked.
         token: T,
@@ -33,7 +33,12 @@ pub enum Reply<T> {
         value: u64,
     },
     /// The mutex is ours.
-    Granted(T),
+    Granted {
+        /// Who asked.
+        token: T,
+        /// The holder before died with it.
+        inherited: bool,
+    },
     /// Nothing is answered; the responder lives.
     Alive,
     /// A request was not done.
@@ -161,13 +166,14 @@ impl<T> Initiator<T> {
 
     /// The reply to a lock.
     fn handle_late(&mut self, id: RequestId, body: ReplyBody) -> Result<Reply<T>, Violation> {
-        if !matches!(body, ReplyBody::Granted | ReplyBody::Refused { .. }) {
+        if !matches!(body, ReplyBody::Granted { .. } | ReplyBody::Refused { .. }) {
             return Err(Violation::UnexpectedReply { id, request: RequestKind::Lock, reply: body.kind() });
         }
         let token = self.locks.remove(&id).expect("the caller found it");
         Ok(match body {
             ReplyBody::Refused { refusal, detail } => Reply::Refused { token: Some(token), id, refusal, detail },
-            _ => Reply::Granted(token),
+            ReplyBody::Granted { inherited } => Reply::Granted { token, inherited },
+            _ => unreachable!("anything else was turned away above"),
         })
     }
 
@@ -178,7 +184,7 @@ impl<T> Initiator<T> {
             (_, ReplyBody::Refused { .. })
             | (RequestKind::Quiet | RequestKind::Report | RequestKind::Unlock, ReplyBody::Done)
             | (RequestKind::Rmw, ReplyBody::Value(_)) => {}
-            (RequestKind::TryLock, ReplyBody::Value(found)) if found > 1 => {
+            (RequestKind::TryLock, ReplyBody::Value(found)) if found > 2 => {
                 return Err(Violation::TryLockValue { id, found });
             }
             (RequestKind::TryLock, ReplyBody::Value(_)) => {}
@@ -193,7 +199,7 @@ impl<T> Initiator<T> {
             ReplyBody::Done => Reply::Done(token),
             ReplyBody::Data { bytes } => Reply::Data { token, bytes },
             ReplyBody::Value(value) => Reply::Value { token, value },
-            ReplyBody::Granted => unreachable!("only a lock is granted"),
+            ReplyBody::Granted { .. } => unreachable!("only a lock is granted"),
             ReplyBody::Alive => unreachable!("taken in before"),
             ReplyBody::Refused { refusal, detail } => Reply::Refused { token: Some(token), id, refusal, detail },
         })

@@ -61,10 +61,12 @@ fn reply_seeds() -> Seeds {
         replies.iter().flat_map(encode).collect::<Vec<u8>>()
     };
     let refused = ReplyBody::Refused { refusal: Refusal::OutsideWindow, detail: 4096 };
-    let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted);
+    let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted { inherited: false });
     let (value, done) = (ReplyBody::Value(1), ReplyBody::Done);
+    let (inherited, taken) = (ReplyBody::Granted { inherited: true }, ReplyBody::Value(2));
     Seeds::from([
         ("in_order", replies(&[(2, data), (3, value), (4, granted), (5, value), (6, done), (7, done)])),
+        ("inherited", replies(&[(2, data), (3, value), (5, taken), (4, inherited), (6, done), (7, done)])),
         ("late_lock", replies(&[(2, data), (1, refused), (3, value), (5, value), (6, done), (7, done), (4, granted)])),
         ("all_refused", replies(&[(4, refused), (2, refused), (3, refused), (5, refused), (6, refused), (7, refused)])),
         ("overtaking", replies(&[(7, done), (2, data), (2, data), (8, done)])),

@@ -231,7 +231,7 @@ fn replies_that_mean_nothing_are_refused_by_name() {
     let unknown = Refusal::ALL.len() as u8 + 1;
     assert_eq!(reply(refused, 1, unknown), Err(Violation::UnknownRefusal { found: unknown }));
     for at in (1..8).chain(16..24) {
-        let found = reply(ReplyBody::Granted, at, 1);
+        let found = reply(ReplyBody::Granted { inherited: true }, at, 2);
         assert!(matches!(found, Err(Violation::ReplySpare { kind: ReplyKind::Granted, .. })), "byte {at}: {found:?}");
     }
     for at in 1..8 {

@@ -65,6 +65,8 @@ pub(crate) enum Ended {
     Violation(#[from] Violation),
     #[error("it has left")]
     Left,
+    #[error("its rank is dead and its connection did not end")]
+    Dead,
 }
 
 /// What a turn came to.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_netmod::{Admission, Doorman, DoormanStep, Interest, Link, LinkError, Listener, Poller, Ready};
-use longarm_proto::{JobId, NodeId, Rank, Refusal, ReplyBody, Secret};
+use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped};
 use slab::Slab;
 
@@ -110,8 +110,6 @@ pub struct Engine {
     /// Peers without a link, who may call again.
     lost: Vec<usize>,
     now_ms: u64,
-    /// Ranks of the job that died: they do not call again.
-    gone: Vec<Rank>,
     /// Local numbers of the ranks that died.
     dead: Vec<u32>,
     job: JobId,
@@ -163,7 +161,6 @@ impl Engine {
             stalled: 0,
             lost: Vec::new(),
             now_ms: 0,
-            gone: Vec::new(),
             dead: Vec::new(),
             job: options.job,
             node: options.node,
@@ -187,20 +184,19 @@ impl Engine {
         if self.stalled > 0 {
             return Some(1);
         }
-        let nothing_to_look_after =
-            self.half_open.is_empty() && !self.listening_paused && self.dead.is_empty() && self.lost.is_empty();
+        let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling() && self.lost.is_empty();
+        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
     }
 
-    /// A rank of the job died. Its sessions end, those with a link when what it sent has been taken in. If it was one of
-    /// this node, its mail is thrown away from now on: in its inbox it would keep the cells that others need.
+    /// A rank of the job died. Its sessions end, those with a link when what it sent has been taken in; its mutexes go to
+    /// others, see `inherit`. If it was one of this node, its mail is thrown away from now on: in its inbox it would keep
+    /// the cells that others need.
     pub fn note_death(&mut self, rank: Rank) {
-        if !self.gone.contains(&rank) {
-            self.gone.push(rank);
-            for number in self.lost.clone() {
-                if self.peers[number].connection.peer.rank == rank {
-                    self.forget(number);
-                }
+        self.shared.note_death(rank);
+        for number in self.lost.clone() {
+            if self.peers[number].connection.peer.rank == rank {
+                self.forget(number);
             }
         }
         if let Some(local) = self.shared.local_of_rank.get(&rank)
@@ -235,6 +231,7 @@ impl Engine {
         if self.stalled > 0 || self.unannounced {
             progress |= self.turn_unannounced(now_ms);
         }
+        progress |= self.settle_deaths(now_ms);
         progress |= self.deliver_grants();
         if now_ms >= self.look_after_ms {
             progress |= self.look_after(now_ms);
@@ -250,6 +247,23 @@ impl Engine {
             }
         }
         progress
+    }
+
+    /// Hands on the mutexes of those dead ranks from whom nothing comes any more.
+    fn settle_deaths(&mut self, now_ms: u64) -> bool {
+        if !self.shared.locks.deaths.is_settling() {
+            return false;
+        }
+        let peers = &self.peers;
+        let connected = |rank| peers.iter().any(|(_, peer)| peer.connection.peer.rank == rank);
+        let gone = self.shared.locks.deaths.settle(now_ms, connected);
+        let of_gone = |peer: &Peer| gone.contains(&peer.connection.peer.rank);
+        let cut: Vec<usize> = self.peers.iter().filter(|(_, peer)| of_gone(peer)).map(|(number, _)| number).collect();
+        cut.into_iter().for_each(|number| self.end_peer(number, &Ended::Dead));
+        if !gone.is_empty() {
+            self.shared.hand_on_mutexes();
+        }
+        !gone.is_empty()
     }
 
     /// Now and then: turns away who has not proven himself in time, and listens again after a pause.
@@ -357,9 +371,15 @@ impl Engine {
     fn deliver_grants(&mut self) -> bool {
         let mut progress = false;
         loop {
-            let granted = self.shared.locks.next_grant().map(|asker| (asker, ReplyBody::Granted));
-            let gone = ReplyBody::Refused { refusal: Refusal::FreedWindow, detail: 0 };
-            let next = granted.or_else(|| self.shared.locks.next_orphan().map(|asker| (asker, gone)));
+            let locks = &mut self.shared.locks;
+            let granted = locks.next_grant().map(|grant| {
+                let answer = ReplyBody::Granted { inherited: grant.inherited };
+                (grant.waiter, answer)
+            });
+            let next = granted.or_else(|| {
+                let (asker, (refusal, detail)) = locks.next_orphan()?;
+                Some((asker, ReplyBody::Refused { refusal, detail }))
+            });
             let Some((asker, answer)) = next else { break };
             progress = true;
             if let Some(peer) = self.peers.get_mut(asker.connection) {

@@ -276,8 +276,12 @@ impl State {
             }
             Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),
             Reply::Done(Token::Report) => self.reports.due -= 1,
-            Reply::Done(token) | Reply::Granted(token) => {
+            Reply::Done(token) => {
                 end(&token, |completion| completion.part_done());
+                driven.completed = true;
+            }
+            Reply::Granted { token, inherited } => {
+                end(&token, |completion| completion.part_done_with(inherited.into()));
                 driven.completed = true;
             }
             Reply::Value { token, value } => {

@@ -89,8 +89,8 @@ pub fn reply_decode(data: &[u8]) {
             assert_eq!(&again, bytes);
         }
         let token = match initiator.handle_reply(bytes) {
-            Ok(Reply::Done(token) | Reply::Granted(token)) => token,
-            Ok(Reply::Data { token, .. } | Reply::Value { token, .. }) => token,
+            Ok(Reply::Done(token)) => token,
+            Ok(Reply::Data { token, .. } | Reply::Value { token, .. } | Reply::Granted { token, .. }) => token,
             Ok(Reply::Refused { token: Some(token), .. }) => token,
             Ok(Reply::Refused { token: None, .. } | Reply::Alive) | Err(_) => continue,
         };

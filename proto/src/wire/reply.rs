@@ -84,10 +84,13 @@ pub enum ReplyBody {
         /// How many.
         bytes: u64,
     },
-    /// Read-modify-write: the old value. Try for a lock: 1 or 0.
+    /// Read-modify-write: the old value. Try for a lock: 0 if it was not taken, else 1, or 2 if it was inherited.
     Value(u64),
     /// Lock: it is ours now.
-    Granted,
+    Granted {
+        /// The holder before died with it.
+        inherited: bool,
+    },
     /// No answer: the responder cannot take up the next request for now, but lives. Its number is that of the last
     /// request taken up.
     Alive,
@@ -108,7 +111,7 @@ impl ReplyBody {
             ReplyBody::Done => ReplyKind::Done,
             ReplyBody::Data { .. } => ReplyKind::Data,
             ReplyBody::Value(_) => ReplyKind::Value,
-            ReplyBody::Granted => ReplyKind::Granted,
+            ReplyBody::Granted { .. } => ReplyKind::Granted,
             ReplyBody::Alive => ReplyKind::Alive,
             ReplyBody::Refused { .. } => ReplyKind::Refused,
         }
@@ -133,7 +136,8 @@ impl ReplyHeader {
         bytes[0] = self.body.kind().to_wire();
         put_u64(bytes, 8, self.id.0);
         let value = match self.body {
-            ReplyBody::Done | ReplyBody::Granted | ReplyBody::Alive => 0,
+            ReplyBody::Done | ReplyBody::Alive => 0,
+            ReplyBody::Granted { inherited } => u64::from(inherited),
             ReplyBody::Data { bytes } => bytes,
             ReplyBody::Value(value) => value,
             ReplyBody::Refused { refusal, detail } => {
@@ -156,13 +160,13 @@ impl ReplyHeader {
         // The bytes between kind and id.
         let mut spare = u64_at(bytes, 0) >> 16;
         let body = match kind {
-            ReplyKind::Done | ReplyKind::Granted | ReplyKind::Alive => {
+            ReplyKind::Done | ReplyKind::Alive => {
                 spare |= value;
-                match kind {
-                    ReplyKind::Done => ReplyBody::Done,
-                    ReplyKind::Granted => ReplyBody::Granted,
-                    _ => ReplyBody::Alive,
-                }
+                if kind == ReplyKind::Done { ReplyBody::Done } else { ReplyBody::Alive }
+            }
+            ReplyKind::Granted => {
+                spare |= value & !1;
+                ReplyBody::Granted { inherited: value & 1 != 0 }
             }
             ReplyKind::Data => ReplyBody::Data { bytes: value },
             ReplyKind::Value => ReplyBody::Value(value),

@@ -163,7 +163,7 @@ pub fn reply_body() -> impl Strategy<Value = ReplyBody> {
         Just(ReplyBody::Done),
         any::<u64>().prop_map(|bytes| ReplyBody::Data { bytes }),
         any::<u64>().prop_map(ReplyBody::Value),
-        Just(ReplyBody::Granted),
+        any::<bool>().prop_map(|inherited| ReplyBody::Granted { inherited }),
         Just(ReplyBody::Alive),
         (prop::sample::select(Refusal::ALL.to_vec()), any::<u64>())
             .prop_map(|(refusal, detail)| ReplyBody::Refused { refusal, detail }),

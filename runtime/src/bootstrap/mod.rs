@@ -23,7 +23,7 @@ pub(crate) trait Rendezvous: Send + Sync {
     /// The card of this rank's node, if this rank hosts its server. Every rank calls it once, before [`Self::card`].
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError>;
 
-    /// The card of a node, as soon as it is known. A death meanwhile is an error: its host may be the one.
+    /// The card of a node, as soon as it is known. The death of its host meanwhile is an error.
     fn card(&self, node: u32) -> Result<NodeCard, InitError>;
 
     /// Whether deaths anywhere in the job are told. If not, a server that refuses connections counts as dead.

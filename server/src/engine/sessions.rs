@@ -45,16 +45,17 @@ impl Engine {
     pub(super) fn end_peer(&mut self, number: usize, ended: &Ended) {
         let Some(peer) = self.peers.get(number) else { return };
         let rank = peer.connection.peer.rank;
+        let is_dead = self.shared.locks.deaths.is_dead(rank);
         match (ended, peer.connection.link()) {
             (Ended::Left, _) => tracing::debug!(rank = rank.0, "a rank closed its connection"),
-            (ended, Some(link)) if !self.gone.contains(&rank) => {
+            (ended, Some(link)) if !is_dead => {
                 let peer_name = link.peer_name();
                 tracing::info!(rank = rank.0, peer_name, node = self.node.0, "connection ended: {ended}");
             }
             _ => {}
         }
         self.lose_link(number);
-        if matches!(ended, Ended::Link(_)) && !self.gone.contains(&rank) {
+        if matches!(ended, Ended::Link(_)) && !is_dead {
             return;
         }
         if let Ended::Violation(violation) = ended {
@@ -87,7 +88,7 @@ impl Engine {
 
     /// What comes of the session that a proven peer wants to carry on. `None`: the call is too old, or its rank is dead.
     pub(super) fn receive_session(&mut self, identity: Identity, session: Session) -> Option<Reception> {
-        if self.gone.contains(&identity.rank) {
+        if self.shared.locks.deaths.is_dead(identity.rank) {
             return None;
         }
         let Some(number) = self.find_session(identity.rank, session.number) else {
