@@ -253,6 +253,9 @@ impl Client {
                     if driven.completed {
                         self.sleepers.completed();
                     }
+                    if !request.has_reply() {
+                        self.leave_unacknowledged();
+                    }
                     return Ok(());
                 }
                 Err(rejected) => match rejected.how.clone() {

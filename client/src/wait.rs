@@ -4,6 +4,7 @@
 //! through memory. In both cases a thread that looks for longer than a moment also drives this process's server,
 //! if there is one (the rule is: whoever waits, works).
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,9 @@ const ASSIST_AFTER: Duration = Duration::from_micros(10);
 const NAP: Duration = Duration::from_micros(200);
 /// The same, after many naps in vain.
 const NAP_MAX: Duration = Duration::from_millis(5);
+
+/// How long a sleep lasts at most while a server is being called.
+pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 
 /// What a waiting thread drives, and therefore what it sleeps on.
 #[derive(Clone, Copy)]
@@ -155,6 +159,21 @@ impl Pace {
     fn nap(&mut self) -> Duration {
         self.naps = (self.naps + 1).min(16);
         (NAP * self.naps).min(NAP_MAX)
+    }
+}
+
+/// An endpoint that is slept on.
+pub(crate) struct Watched {
+    /// Without a link it has to be driven again soon.
+    pub(crate) is_up: bool,
+    pub(crate) descriptor: Option<Arc<OwnedFd>>,
+    flags: PollFlags,
+}
+
+impl Watched {
+    /// What to poll, if there is something.
+    pub(crate) fn poll(&self) -> Option<PollFd<'_>> {
+        self.descriptor.as_ref().map(|descriptor| PollFd::new(&**descriptor, self.flags))
     }
 }
 
@@ -289,7 +308,8 @@ impl Client {
         if self.time.is_simulated() {
             let result = check();
             if result.is_none() {
-                self.time.rest(RestOn::Links, Some(pace.nap()));
+                let nap = if self.is_calling() { pace.nap().min(CALL_NAP) } else { pace.nap() };
+                self.time.rest(RestOn::Links, Some(nap));
             }
             return result;
         }
@@ -304,19 +324,14 @@ impl Client {
         let mut rung = true;
         if result.is_none() {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-            let mut all = true;
-            for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_busy()) {
-                let mut flags = PollFlags::IN;
-                flags.set(PollFlags::OUT, endpoint.wants_write());
-                match endpoint.descriptor() {
-                    Some(descriptor) => events.push(PollFd::from_borrowed_fd(descriptor, flags)),
-                    None => all = false,
-                }
-            }
-            if all {
+            let watched = self.watched();
+            events.extend(watched.iter().filter_map(Watched::poll));
+            if watched.iter().all(|watched| watched.descriptor.is_some() || !watched.is_up) {
                 // Mail rings a bell in memory, which wakes nobody here: who has none to expect sleeps for good. An
                 // interrupted sleep is a short one.
                 let nap = (self.layout.rank_count() > 1).then(|| pace.nap());
+                let calling = watched.iter().any(|watched| !watched.is_up);
+                let nap = if calling { Some(nap.map_or(CALL_NAP, |nap| nap.min(CALL_NAP))) } else { nap };
                 let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
                 let _ = rustix::event::poll(&mut events, nap.as_ref());
                 rung = !events[0].revents().is_empty();
@@ -326,6 +341,18 @@ impl Client {
         }
         self.sleepers.leave(&waker, rung);
         result
+    }
+
+    /// The busy endpoints, as a sleeper sees them.
+    pub(crate) fn watched(&self) -> Vec<Watched> {
+        let busy = self.open_endpoints().filter(|endpoint| endpoint.is_busy());
+        busy.map(|endpoint| {
+            let (is_up, descriptor) = (endpoint.is_up(), endpoint.descriptor());
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, endpoint.wants_write());
+            Watched { is_up, descriptor, flags }
+        })
+        .collect()
     }
 
     /// Waits for an operation over one endpoint.
@@ -346,6 +373,25 @@ impl Client {
     /// Moves what can be moved without waiting: for tests of completion.
     pub fn poll_progress(&self) {
         self.drive_busy();
+    }
+
+    /// Whether something is in progress towards a server to which there is no connection now: it is called, which takes
+    /// driving often.
+    pub fn is_calling(&self) -> bool {
+        self.open_endpoints().any(|endpoint| endpoint.is_busy() && !endpoint.is_up())
+    }
+
+    /// Looks after what was sent and has not been acknowledged, although nobody waits. Often enough to notice a broken
+    /// connection in time; the helper thread does it where time is real.
+    pub fn tend(&self) -> bool {
+        let mut tended = false;
+        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_unacknowledged()) {
+            tended = true;
+            if endpoint.tend().is_some_and(|driven| driven.completed) {
+                self.sleepers.completed();
+            }
+        }
+        tended
     }
 
     /// The error of a completion that failed because a connection ended or the server refused.

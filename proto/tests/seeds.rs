@@ -55,16 +55,18 @@ fn reply_seeds() -> Seeds {
     let replies = |replies: &[(u64, ReplyBody)]| {
         let encode = |&(id, body): &(u64, ReplyBody)| {
             let mut bytes = [0; REPLY_BYTES];
-            ReplyHeader { id: RequestId(id), body }.encode(&mut bytes);
+            ReplyHeader { id: RequestId(id), body, received_bytes: 0 }.encode(&mut bytes);
             bytes
         };
         replies.iter().flat_map(encode).collect::<Vec<u8>>()
     };
     let refused = ReplyBody::Refused { refusal: Refusal::OutsideWindow, detail: 4096 };
-    let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted);
+    let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted { inherited: false });
     let (value, done) = (ReplyBody::Value(1), ReplyBody::Done);
+    let (inherited, taken) = (ReplyBody::Granted { inherited: true }, ReplyBody::Value(2));
     Seeds::from([
         ("in_order", replies(&[(2, data), (3, value), (4, granted), (5, value), (6, done), (7, done)])),
+        ("inherited", replies(&[(2, data), (3, value), (5, taken), (4, inherited), (6, done), (7, done)])),
         ("late_lock", replies(&[(2, data), (1, refused), (3, value), (5, value), (6, done), (7, done), (4, granted)])),
         ("all_refused", replies(&[(4, refused), (2, refused), (3, refused), (5, refused), (6, refused), (7, refused)])),
         ("overtaking", replies(&[(7, done), (2, data), (2, data), (8, done)])),
@@ -75,11 +77,13 @@ fn reply_seeds() -> Seeds {
 fn handshake_seeds() -> Seeds {
     let secret = Secret([0x5a; 32]);
     let me = Identity { job: JobId(1), rank: Rank(2), node: NodeId(3) };
-    let (mut initiator, hello) = InitiatorHandshake::start(&secret, me, NodeId(4), [1; 32]);
+    let (mut initiator, hello) =
+        InitiatorHandshake::start(&secret, me, NodeId(4), fuzz::HANDSHAKE_SESSION, false, [1; 32]);
     let (responder, challenge) =
-        ResponderHandshake::start(&secret, JobId(1), NodeId(4), [2; 32], &hello).expect("both are of one job");
+        ResponderHandshake::start(&secret, JobId(1), NodeId(4), false, [2; 32], &hello).expect("both are of one job");
     let proof = initiator.handle_challenge(&challenge).expect("the challenge is the responder's");
-    let (_, welcome) = responder.handle_proof(&proof).expect("the proof is the initiator's");
+    responder.handle_proof(&proof).expect("the proof is the initiator's");
+    let welcome = responder.welcome(longarm_proto::Reception::Fresh);
     let exchange = [&hello[..], &challenge, &proof, &welcome].concat();
     let mut wrong_proof = exchange.clone();
     wrong_proof[HELLO_BYTES + CHALLENGE_BYTES] ^= 1;

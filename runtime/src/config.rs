@@ -47,6 +47,12 @@ pub struct Config {
     pub nontemporal_bytes: u64,
     /// How long to try to reach a node.
     pub connect_timeout_s: u64,
+    /// How long a connection that broke may take to be made anew. 0: it is lost at once.
+    pub reconnect_s: u64,
+    /// How long a server that is waited for may be silent before its connection counts as broken.
+    pub silence_ms: u64,
+    /// Whether what is sent between nodes is encrypted.
+    pub encrypt: bool,
     /// How many connections without a finished handshake a server keeps.
     pub half_open_max: u64,
     /// How long a handshake may take.
@@ -147,7 +153,7 @@ const SPIN: usize = 4;
 const NONTEMPORAL: usize = 5;
 
 /// The table.
-const VARIABLES: [Variable; 13] = [
+const VARIABLES: [Variable; 15] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -199,6 +205,18 @@ const VARIABLES: [Variable; 13] = [
         unit: "seconds",
         meaning: "how long to try to reach a node",
         slot: Slot::Number { field: |config| &mut config.connect_timeout_s, min: 1, max: 3600 },
+    },
+    Variable {
+        name: "LONGARM_RECONNECT_S",
+        unit: "seconds",
+        meaning: "how long a connection that broke may take to be made anew before its node counts as lost; 0: at once",
+        slot: Slot::Number { field: |config| &mut config.reconnect_s, min: 0, max: 86_400 },
+    },
+    Variable {
+        name: "LONGARM_SILENCE_MS",
+        unit: "milliseconds",
+        meaning: "how long a node that is waited for may be silent before its connection counts as broken",
+        slot: Slot::Number { field: |config| &mut config.silence_ms, min: 50, max: 3_600_000 },
     },
     Variable {
         name: "LONGARM_HALF_OPEN_MAX",
@@ -264,6 +282,9 @@ impl Default for Config {
             spin_us: SPIN_US,
             nontemporal_bytes: NONTEMPORAL_BYTES,
             connect_timeout_s: 10,
+            reconnect_s: 10,
+            silence_ms: 1000,
+            encrypt: false,
             half_open_max: 64,
             handshake_timeout_ms: 2000,
             heap_bytes: GIB,

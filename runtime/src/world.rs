@@ -1,16 +1,15 @@
 //! The world: from init to finalize.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use longarm_client::{Client, ClientOptions, Death, Failures, Layout, Time, TransferError};
+use longarm_client::{Client, ClientOptions, Death, EndpointOptions, Failures, Layout, TransferError};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start};
-use crate::bootstrap::{Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, tcp};
+use crate::bootstrap::{Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, tcp};
 use crate::config::Config;
 use crate::error::InitError;
 use crate::group::Group;
@@ -83,15 +82,6 @@ pub fn is_launched() -> bool {
 /// Where the ranks meet, and what the job looks like.
 type Found = (Option<Arc<dyn Rendezvous>>, Start);
 
-/// The time of the system, from when the world was made.
-struct SystemTime(Instant);
-
-impl Time for SystemTime {
-    fn now_ms(&self) -> u64 {
-        self.0.elapsed().as_millis() as u64
-    }
-}
-
 fn once(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
     if INITIALISED.swap(true, Ordering::AcqRel) {
         return Err(InitError::Twice);
@@ -126,18 +116,23 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         rendezvous: rendezvous.as_ref(),
         processors: &start.processors,
     })?;
-    let deadline = Duration::from_secs(config.connect_timeout_s);
-    let dialer = Dialer { netmod: tcp(&config), rendezvous: rendezvous.clone(), secret, identity, deadline };
+    let sealed = config.encrypt;
+    let dialer = Dialer { netmod: tcp(&config), rendezvous: rendezvous.clone(), secret, identity, sealed };
     let client = Client::new(ClientOptions {
         layout,
         segment: Arc::clone(&node.segment),
-        dial: Box::new(dialer),
+        dial: Arc::new(dialer),
+        time: Arc::new(Clock::start()),
         assist: node.assist(),
         failures: Arc::new(Failures::new()),
         spin_us: config.spin_us,
         eager_bytes: config.eager_bytes as usize,
-        send_ring_bytes: config.send_ring_bytes as usize,
-        time: Arc::new(SystemTime(Instant::now())),
+        endpoint: EndpointOptions {
+            buffered_bytes_max: config.send_ring_bytes as usize,
+            connect_ms: config.connect_timeout_s * 1000,
+            reconnect_ms: config.reconnect_s * 1000,
+            silence_ms: config.silence_ms,
+        },
     });
     let client = Arc::new(client.map_err(InitError::Launcher)?);
     if let Some(rendezvous) = &rendezvous {

@@ -89,10 +89,10 @@ pub fn reply_decode(data: &[u8]) {
             assert_eq!(&again, bytes);
         }
         let token = match initiator.handle_reply(bytes) {
-            Ok(Reply::Done(token) | Reply::Granted(token)) => token,
-            Ok(Reply::Data { token, .. } | Reply::Value { token, .. }) => token,
+            Ok(Reply::Done(token)) => token,
+            Ok(Reply::Data { token, .. } | Reply::Value { token, .. } | Reply::Granted { token, .. }) => token,
             Ok(Reply::Refused { token: Some(token), .. }) => token,
-            Ok(Reply::Refused { token: None, .. }) | Err(_) => continue,
+            Ok(Reply::Refused { token: None, .. } | Reply::Alive) | Err(_) => continue,
         };
         let at = waiting.iter().position(|&waits| waits == token).expect("each token comes back once");
         waiting.remove(at);
@@ -100,14 +100,17 @@ pub fn reply_decode(data: &[u8]) {
     assert_eq!(initiator.drain(), waiting);
 }
 
+/// The session of the handshake's seeds.
+pub const HANDSHAKE_SESSION: Session = Session { number: 5, attempt: 1, is_known: false, received_bytes: 0 };
+
 /// Takes the bytes for the messages of a peer who does not know the secret: nobody gets in.
 pub fn handshake(data: &[u8]) {
     let secret = Secret([0x5a; 32]);
     let me = Identity { job: JobId(1), rank: Rank(2), node: NodeId(3) };
     let peer = NodeId(4);
-    let (mut initiator, own_hello) = InitiatorHandshake::start(&secret, me, peer, [1; 32]);
+    let (mut initiator, own_hello) = InitiatorHandshake::start(&secret, me, peer, HANDSHAKE_SESSION, false, [1; 32]);
     let Some((hello, rest)) = data.split_first_chunk::<HELLO_BYTES>() else { return };
-    let started = ResponderHandshake::start(&secret, me.job, peer, [2; 32], hello);
+    let started = ResponderHandshake::start(&secret, me.job, peer, false, [2; 32], hello);
     let Some((challenge, rest)) = rest.split_first_chunk::<CHALLENGE_BYTES>() else { return };
     let answered = initiator.handle_challenge(challenge);
     let Some((proof, rest)) = rest.split_first_chunk::<PROOF_BYTES>() else { return };
@@ -119,7 +122,8 @@ pub fn handshake(data: &[u8]) {
     }
     let Some(welcome) = rest.first_chunk::<WELCOME_BYTES>() else { return };
     if answered.is_ok() && initiator.check_welcome(welcome).is_ok() {
-        let own = ResponderHandshake::start(&secret, me.job, peer, [2; 32], &own_hello).expect("our hello is sound");
+        let own =
+            ResponderHandshake::start(&secret, me.job, peer, false, [2; 32], &own_hello).expect("our hello is sound");
         assert_eq!(challenge, &own.1);
     }
 }

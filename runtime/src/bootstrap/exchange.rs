@@ -118,6 +118,10 @@ impl Rendezvous for Exchanged {
         cards.get(&node).cloned().ok_or(InitError::ExchangeGarbled)
     }
 
+    fn tells_deaths(&self) -> bool {
+        false
+    }
+
     fn watch_deaths(&self, _on_death: OnDeath) {}
 
     fn leave(&self, _traffic: Vec<PeerTraffic>) {

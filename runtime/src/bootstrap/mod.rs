@@ -13,7 +13,7 @@ use crate::error::InitError;
 pub use exchange::Exchange;
 pub(crate) use exchange::Exchanged;
 pub(crate) use launcher::Launcher;
-pub(crate) use node::{Dialer, Node, NodeOptions, tcp};
+pub(crate) use node::{Clock, Dialer, Node, NodeOptions, tcp};
 
 /// What is called with a rank that died and how.
 pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;
@@ -23,8 +23,11 @@ pub(crate) trait Rendezvous: Send + Sync {
     /// The card of this rank's node, if this rank hosts its server. Every rank calls it once, before [`Self::card`].
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError>;
 
-    /// The card of a node, as soon as it is known. A death meanwhile is an error: its host may be the one.
+    /// The card of a node, as soon as it is known. The death of its host meanwhile is an error.
     fn card(&self, node: u32) -> Result<NodeCard, InitError>;
+
+    /// Whether deaths anywhere in the job are told. If not, a server that refuses connections counts as dead.
+    fn tells_deaths(&self) -> bool;
 
     /// From now on `on_death` hears of every death, those before included.
     fn watch_deaths(&self, on_death: OnDeath);

@@ -8,13 +8,14 @@
 mod faults {
     pub mod arguments;
     pub mod deaths;
+    pub mod heirs;
     pub mod outside;
     pub mod strangers;
 }
 
 use std::process::ExitCode;
 
-use faults::{arguments, deaths, strangers};
+use faults::{arguments, deaths, heirs, strangers};
 use libtest_mimic::Arguments;
 
 /// What the ranks of a job play.
@@ -28,13 +29,15 @@ fn main() -> ExitCode {
         let world = longarm::init().expect("the launcher makes a world");
         match body.as_str() {
             "death" => deaths::body(world, &parameters),
+            "heirs" => heirs::body(world, &parameters),
             "work" => strangers::body(world, &parameters),
             "arguments" => arguments::body(world),
             other => panic!("{other} is nothing to play"),
         }
         return ExitCode::SUCCESS;
     }
-    let trials = deaths::trials().into_iter().chain(strangers::trials()).chain(arguments::trials()).collect();
+    let trials = [deaths::trials(), heirs::trials(), strangers::trials(), arguments::trials()];
+    let trials = trials.into_iter().flatten().collect();
     // One job at a time: each uses all processors.
     let options = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&options, trials).exit_code()

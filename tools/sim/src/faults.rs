@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{Link, LinkError};
-use longarm_proto::{CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Secret, WELCOME_BYTES};
+use longarm_proto::{CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Secret, Session, WELCOME_BYTES};
 
 use crate::book;
 use crate::dice::Dice;
@@ -47,12 +47,16 @@ pub struct Faults {
     breaking: Vec<Fault>,
     /// How many faults that break something may still happen.
     breaks_left: u32,
+    /// How many ranks may still be killed.
+    kills_left: u32,
     strangers: Vec<Stranger>,
     later: Vec<Later>,
     /// Mean time between two faults.
     pace_ns: u64,
 }
 
+/// How long what was sent may take over a connection that broke and was made anew.
+const RESUME_NS: u64 = 20_000_000_000;
 /// The number of the event that stands for the next fault.
 const NEXT: u32 = u32::MAX;
 
@@ -70,13 +74,14 @@ impl Faults {
             () if plan.resumes => 1000,
             () => dice.below(2) as u32,
         };
-        let pace_ns = 2_000_000 / u64::from(1 + plan.ranks / 16);
+        let pace_ns = 300_000 / u64::from(1 + plan.ranks / 64);
         let faults = Faults {
             shape: Rc::clone(shape),
-            dice,
             mild,
             breaking,
             breaks_left,
+            kills_left: dice.below(2) as u32,
+            dice,
             strangers: Vec::new(),
             later: Vec::new(),
             pace_ns: pace_ns.max(20_000),
@@ -94,18 +99,29 @@ impl Faults {
         }
         let pause_ns = self.dice.between(self.pace_ns / 2, 3 * self.pace_ns / 2);
         network::with(|network| network.after(pause_ns, Event::Fault(NEXT)));
-        let breaks = self.breaks_left > 0 && (self.mild.is_empty() || self.dice.one_in(12));
+        let often = if self.shape.plan.resumes { 3 } else { 12 };
+        let breaks = self.breaks_left > 0 && (self.mild.is_empty() || self.dice.one_in(often));
         let kinds = if breaks { &self.breaking } else { &self.mild };
         if kinds.is_empty() {
             return;
         }
         let fault = *self.dice.pick(kinds);
+        let kills = matches!(fault, Fault::KillRank | Fault::KillServer);
+        if kills {
+            let Some(left) = self.kills_left.checked_sub(1) else { return };
+            self.kills_left = left;
+        }
         let Some(who) = self.inject(fault, scheduler) else { return };
         if breaks {
             self.breaks_left -= 1;
-            job::note_broken();
-            if let Who::Link(link, _) = who
-                && !self.shape.plan.resumes
+            if self.shape.plan.resumes {
+                // Nobody is told of anything until the connection is there again.
+                job::note_pause(RESUME_NS);
+            } else {
+                job::note_broken();
+            }
+            if !self.shape.plan.resumes
+                && let Who::Link(link, _) = who
                 && let [Owner::Rank(rank), _] = network::with(|network| network.owners(link))
             {
                 let after_ns = self.duration_ns();
@@ -141,7 +157,7 @@ impl Faults {
             Fault::PauseServer => self.pause_server(),
             Fault::ClockJump => {
                 let node = self.dice.below(self.shape.nodes().into()) as u32;
-                let jump_ms = 1 << self.dice.below(16);
+                let jump_ms = 1 << self.dice.below(13);
                 job::with_node(node, |node| node.clock_offset_ms += jump_ms);
                 job::schedule_turn(node, 1);
                 Some(Who::Server(node))
@@ -267,7 +283,9 @@ impl Faults {
         let called = network::with(|network| network.call(Owner::Stranger(number), node)).ok()?;
         let secret = if kind == Fault::ForgedPeer { Secret([0x17; 32]) } else { SECRET.clone() };
         let identity = Identity { job: job::id(), rank: Rank(rank), node: NodeId(self.shape.node_of(rank)) };
-        let (handshake, hello) = InitiatorHandshake::start(&secret, identity, NodeId(node), nonce_of(&mut self.dice));
+        let session = Session { number: self.dice.roll(), attempt: 1, is_known: false, received_bytes: 0 };
+        let nonce = nonce_of(&mut self.dice);
+        let (handshake, hello) = InitiatorHandshake::start(&secret, identity, NodeId(node), session, false, nonce);
         let mut link = SimLink::new(network::current(), called, 0);
         if kind != Fault::SilentPeer {
             let _ = link.send(&[Region::from_slice(&hello)]);

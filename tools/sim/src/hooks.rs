@@ -3,10 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use longarm_client::{Dial, LostHow, RestOn, Time};
+use longarm_client::{Dial, DialStep, Dialing, LostHow, RestOn, Time};
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Link, LinkError, Listener};
-use longarm_proto::{CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Secret, WELCOME_BYTES};
+use longarm_netmod::{Caller, CallerStep, DialError, Introduction, Link, LinkError, Listener};
+use longarm_proto::{Identity, NodeId, Secret, Session};
+use longarm_shm::sync::{AtomicU64, Ordering};
 
 use crate::dice::Dice;
 use crate::fiber::{self, Step};
@@ -108,10 +109,7 @@ impl Time for SimTime {
     }
 }
 
-/// How often a call that broke is made again.
-const CALLS_MAX: u32 = 40;
-
-/// Opens connections for a simulated rank.
+/// Calls servers for a simulated rank.
 pub struct SimDial {
     /// Which run it is of.
     pub run: u64,
@@ -120,42 +118,45 @@ pub struct SimDial {
     /// Who calls.
     pub identity: Identity,
     /// For nonces: no two calls have the same.
-    pub dice: longarm_shm::sync::AtomicU64,
+    pub dice: AtomicU64,
 }
 
 impl Dial for SimDial {
-    fn dial(&self, node: NodeId) -> Result<Box<dyn Link>, LostHow> {
-        let mut pause_ns = 1_000_000;
-        for _ in 0..CALLS_MAX {
-            match self.call(node) {
-                Ok(link) => return Ok(link),
-                Err(LinkError::Refused) => break,
-                // A server that too many call at once hangs up on some.
-                Err(_) => fiber::pause(Step::Compute(pause_ns)),
-            }
-            pause_ns = (2 * pause_ns).min(50_000_000);
-        }
-        Err(LostHow::Unreachable(format!("node {node} does not answer")))
+    fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
+        let called = network::with(|network| network.call(Owner::Rank(self.identity.rank.0), node.0));
+        let number = self.dice.fetch_add(1, Ordering::Relaxed);
+        let nonce = nonce_of(&mut Dice::of(number, 3, self.identity.rank.0.into()));
+        let (secret, me) = (&self.secret, self.identity);
+        let introduction = Introduction { secret, me, peer: node, session, sealed: false, nonce };
+        let caller = called.map(|number| {
+            let link = Box::new(SimLink::new(self.run, number, 0));
+            Caller::new(link, &introduction)
+        });
+        Ok(Box::new(Call { caller: Some(caller) }))
     }
 }
 
-impl SimDial {
-    fn call(&self, node: NodeId) -> Result<Box<dyn Link>, LinkError> {
-        let number = network::with(|network| network.call(Owner::Rank(self.identity.rank.0), node.0))?;
-        let mut link = SimLink::new(self.run, number, 0);
-        let (mut handshake, hello) = InitiatorHandshake::start(&self.secret, self.identity, node, self.nonce());
-        send_all(&mut link, &hello)?;
-        let challenge = receive_all::<CHALLENGE_BYTES>(&mut link)?;
-        let proof = handshake.handle_challenge(&challenge).map_err(|_| LinkError::Reset)?;
-        send_all(&mut link, &proof)?;
-        let welcome = receive_all::<WELCOME_BYTES>(&mut link)?;
-        handshake.check_welcome(&welcome).map_err(|_| LinkError::Reset)?;
-        Ok(Box::new(link))
-    }
+/// A call on its way.
+struct Call {
+    /// `None` once it was decided.
+    caller: Option<Result<Caller, LinkError>>,
+}
 
-    fn nonce(&self) -> [u8; 32] {
-        let number = self.dice.fetch_add(1, longarm_shm::sync::Ordering::Relaxed);
-        nonce_of(&mut Dice::of(number, 3, self.identity.rank.0.into()))
+impl Dialing for Call {
+    fn poll(&mut self) -> DialStep {
+        let failed = |error: &DialError| DialStep::Failed { reason: error.to_string(), may_pass: error.may_pass() };
+        let mut caller = match self.caller.take().expect("a call that was decided is not asked again") {
+            Ok(caller) => caller,
+            Err(error) => return failed(&DialError::Connect(error)),
+        };
+        match caller.poll() {
+            CallerStep::Pending => {
+                self.caller = Some(Ok(caller));
+                DialStep::Pending
+            }
+            CallerStep::Failed(error) => failed(&error),
+            CallerStep::Proven { link, reception } => DialStep::Up { link, reception },
+        }
     }
 }
 
@@ -164,27 +165,4 @@ pub fn nonce_of(dice: &mut Dice) -> [u8; 32] {
     let mut nonce = [0; 32];
     nonce.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&dice.roll().to_le_bytes()));
     nonce
-}
-
-fn send_all(link: &mut SimLink, bytes: &[u8]) -> Result<(), LinkError> {
-    let mut sent = 0;
-    while sent < bytes.len() {
-        match link.send(&[Region::from_slice(&bytes[sent..])])? {
-            0 => fiber::pause(Step::Rest(RestOn::Links, None)),
-            more => sent += more,
-        }
-    }
-    Ok(())
-}
-
-fn receive_all<const BYTES: usize>(link: &mut SimLink) -> Result<[u8; BYTES], LinkError> {
-    let mut bytes = [0; BYTES];
-    let mut got = 0;
-    while got < BYTES {
-        match link.receive(&[RegionMut::from_slice(&mut bytes[got..])])? {
-            0 => fiber::pause(Step::Rest(RestOn::Links, None)),
-            more => got += more,
-        }
-    }
-    Ok(bytes)
 }

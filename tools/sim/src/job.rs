@@ -24,6 +24,8 @@ pub const SECRET: Secret = Secret([0x5e; 32]);
 const HALF_OPEN_MAX: usize = 256;
 /// How long one may take to prove itself.
 const HANDSHAKE_TIMEOUT_MS: u64 = 5_000;
+/// How long a session without a connection is kept. Longer than a clock jumps.
+const SESSION_KEEP_MS: u64 = 60_000;
 /// Turns of an engine in which it takes in a visitor and answers him.
 const DOOR_TURNS: usize = 4;
 
@@ -123,6 +125,8 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
         door: name.clone(),
         half_open_max: HALF_OPEN_MAX,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
+        session_keep_ms: SESSION_KEEP_MS,
+        sealed: false,
     });
     let engine = Some(engine.map_err(|error| error.to_string())?);
     let door = Some(Door::connect(&name).map_err(|error| error.to_string())?);

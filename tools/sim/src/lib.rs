@@ -37,4 +37,4 @@ pub mod shrink;
 pub mod trace;
 
 /// Whether connections that break are taken up again, and operations go on.
-pub const RESUMES: bool = false;
+pub const RESUMES: bool = true;

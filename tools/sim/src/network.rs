@@ -41,6 +41,8 @@ pub enum Event {
     Wake(u32, u32),
     /// What a rank has in progress is looked after while it does something else.
     Help(u32),
+    /// What a rank has sent and nobody has acknowledged is looked after.
+    Tend(u32),
     /// A fault of the plan happens.
     Fault(u32),
     /// A rank that is dead is heard of everywhere.

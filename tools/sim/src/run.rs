@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use longarm_proto::UNREPORTED_REPLY_BYTES_MAX;
+
 use crate::book::{self, Kind, Violation};
 use crate::fault::FAULTS;
 use crate::job::{self, Job};
@@ -12,8 +14,9 @@ use crate::trace::Who;
 
 /// Events that the report of a failure shows.
 const SHOWN: usize = 40;
-/// Bytes of replies that wait at one connection at most: the server's bound, and one reply and its bytes on top.
-const REPLY_BYTES_MAX: usize = (256 << 10) + (16 << 10) + 64;
+/// Bytes of replies that are kept for one connection at most: those that were not reported, those that wait to be sent,
+/// and one reply and its bytes on top.
+const REPLY_BYTES_MAX: usize = UNREPORTED_REPLY_BYTES_MAX + (256 << 10) + (16 << 10) + 64;
 
 /// Something that cannot be, and what led to it.
 #[derive(Clone, Debug)]

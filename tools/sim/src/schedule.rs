@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm_client::mail::ActiveMessage;
-use longarm_client::{Client, ClientOptions, Death, Failures, Layout, RestOn};
+use longarm_client::{Client, ClientOptions, Death, EndpointOptions, Failures, Layout, RestOn};
 use longarm_proto::{Identity, Rank};
 use longarm_shm::sync::AtomicU64;
 
@@ -22,7 +22,17 @@ use crate::program;
 use crate::trace::{What, Who};
 
 /// Simulated time in which nothing but sleeps has ended: nobody will ever go on.
-const STUCK_NS: u64 = 2_000_000_000;
+const STUCK_NS: u64 = 8_000_000_000;
+/// How long a first connection may take.
+const CONNECT_MS: u64 = 5_000;
+/// How long a connection that broke may take to be made anew.
+const RECONNECT_MS: u64 = 5_000;
+/// How long a server may be silent before its connection counts as broken.
+const SILENCE_MS: u64 = 200;
+/// How often what was sent and not acknowledged is looked after, as the helper thread does it.
+const TEND_NS: u64 = 40_000_000;
+/// How often a server to which there is no connection is called, while its rank does something else.
+const CALL_NS: u64 = 1_000_000;
 /// Events after which a run is taken for one that never ends: so many, and so many more for each operation.
 const EVENTS_MAX: u64 = 500_000;
 const EVENTS_PER_OPERATION_MAX: u64 = 100;
@@ -75,7 +85,10 @@ impl Scheduler {
             (0..shape.plan.ranks).map(|rank| make_rank(job, &layout.of(Rank(rank)))).collect::<Result<_, _>>()?;
         let mut dice = Dice::of(shape.plan.seed, 50, 0);
         for rank in 0..shape.plan.ranks {
-            network::with(|network| network.after(dice.below(5_000), Event::Wake(rank, 0)));
+            network::with(|network| {
+                network.after(dice.below(5_000), Event::Wake(rank, 0));
+                network.after(dice.below(TEND_NS), Event::Tend(rank));
+            });
         }
         let faults = Some(Faults::new(&shape));
         let running = shape.plan.ranks;
@@ -94,7 +107,7 @@ impl Scheduler {
             };
             self.handle(event);
             if network::now_ns().saturating_sub(self.useful_ns) > STUCK_NS {
-                self.report_stuck("nothing has happened for 2 s but sleeps");
+                self.report_stuck("nothing has happened for 8 s but sleeps");
                 return;
             }
             if network::with(|network| network.trace.count()) > events_max {
@@ -121,6 +134,7 @@ impl Scheduler {
             Event::Wake(rank, ticket) => self.wake(rank, ticket),
             Event::Turn(node) => self.turn(node),
             Event::Help(rank) => self.help(rank),
+            Event::Tend(rank) => self.tend(rank),
             Event::Arrive(pipe) => {
                 let (news, of_rank) = network::with(|network| {
                     let ends = [network.reader(pipe), network.writer(pipe)];
@@ -209,7 +223,27 @@ impl Scheduler {
             return;
         }
         state.client.poll_progress();
+        if state.client.is_calling() {
+            state.help_due = true;
+            network::with(|network| network.after(CALL_NS, Event::Help(rank)));
+        }
         self.hear_bells(self.shape.node_of(rank));
+    }
+
+    /// What a rank has sent and nobody has acknowledged is looked after now and then.
+    fn tend(&mut self, rank: u32) {
+        let Some(state) = self.ranks.get_mut(rank as usize) else { return };
+        if state.dead || state.fiber.is_none() {
+            return;
+        }
+        network::with(|network| network.after(TEND_NS, Event::Tend(rank)));
+        if state.paused_until_ns > network::now_ns() {
+            return;
+        }
+        state.client.tend();
+        if state.client.is_calling() && !std::mem::replace(&mut state.help_due, true) {
+            network::with(|network| network.after(CALL_NS, Event::Help(rank)));
+        }
     }
 
     fn resume(&mut self, rank: u32) {
@@ -340,6 +374,7 @@ impl Scheduler {
         }
         self.deaths += 1;
         job::note_broken();
+        book::with(|book| book.bury(rank));
         network::with(|network| network.kill(Owner::Rank(rank)));
         if self.shape.ranks_of(node).start == rank {
             network::with(|network| network.kill(Owner::Server(node)));
@@ -443,12 +478,17 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
     let client = Client::new(ClientOptions {
         layout: layout.clone(),
         segment: job::with_node(layout.my_node().0, |node| Arc::clone(&node.segment)),
-        dial: Box::new(dial),
+        dial: Arc::new(dial),
         assist: None,
         failures: Arc::new(Failures::new()),
         spin_us: 0,
         eager_bytes: 1 << dice.between(6, 13),
-        send_ring_bytes: 1 << dice.between(10, 16),
+        endpoint: EndpointOptions {
+            buffered_bytes_max: 1 << dice.between(10, 16),
+            connect_ms: CONNECT_MS,
+            reconnect_ms: if job.shape.plan.resumes { RECONNECT_MS } else { 0 },
+            silence_ms: SILENCE_MS,
+        },
         time: Arc::new(SimTime),
     });
     let client = Arc::new(client.map_err(|error| error.to_string())?);

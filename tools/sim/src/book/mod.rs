@@ -185,6 +185,11 @@ impl Book {
         self.ended[rank as usize]
     }
 
+    /// A rank is dead: what it held is another's.
+    pub fn bury(&mut self, rank: u32) {
+        self.mutexes.iter_mut().for_each(|mutex| mutex.bury(rank));
+    }
+
     /// A rank comes to a barrier.
     pub fn enter_barrier(&mut self, number: u64) {
         if self.entered.len() <= number as usize {

@@ -90,20 +90,20 @@ impl Program {
             let taken = taken.map_err(|error| self.failed(Kind::TryLock, host, &error))?;
             let fine = book::with(|book| book.mutex(host, number).tried(me, taken));
             fine.map_err(|what| self.violated(Kind::TryLock, host, &what))?;
-            book::finish(me, Kind::TryLock, u64::from(taken));
-            if !taken {
+            book::finish(me, Kind::TryLock, u64::from(taken.is_some()));
+            if taken.is_none() {
                 return Ok(2);
             }
         } else {
             book::start(me, Kind::Lock, host, number);
             let now_ns = network::now_ns();
             book::with(|book| book.mutex(host, number).ask(me, now_ns));
-            if let Err(error) = client.lock(&home, host, number) {
+            let taken = client.lock(&home, host, number).map_err(|error| {
                 book::with(|book| book.mutex(host, number).give_up(me));
-                return Err(self.failed(Kind::Lock, host, &error));
-            }
+                self.failed(Kind::Lock, host, &error)
+            })?;
             let slack_ns = job::slack_ns();
-            let fine = book::with(|book| book.mutex(host, number).got(me, slack_ns));
+            let fine = book::with(|book| book.mutex(host, number).got(me, taken, slack_ns));
             fine.map_err(|what| self.violated(Kind::Lock, host, &what))?;
             book::finish(me, Kind::Lock, 0);
         }
@@ -112,6 +112,7 @@ impl Program {
         let fine = book::with(|book| book.mutex(host, number).release(me));
         fine.map_err(|what| self.violated(Kind::Unlock, host, &what))?;
         client.unlock(&home, host, number).map_err(|error| self.failed(Kind::Unlock, host, &error))?;
+        book::with(|book| book.mutex(host, number).released(me));
         book::finish(me, Kind::Unlock, 0);
         Ok(5)
     }
