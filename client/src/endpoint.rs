@@ -91,6 +91,8 @@ pub struct Endpoint {
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// There is a link.
     up: AtomicBool,
+    /// There was one once, which may have broken at once.
+    welcomed: AtomicBool,
     /// Something was sent that the server has not acknowledged.
     unacknowledged: AtomicBool,
     broken: OnceLock<LostHow>,
@@ -131,6 +133,7 @@ impl Endpoint {
             options,
             descriptor: Mutex::new(None),
             up: AtomicBool::new(false),
+            welcomed: AtomicBool::new(false),
             unacknowledged: AtomicBool::new(false),
             broken: OnceLock::new(),
             unconfirmed: AtomicBool::new(false),
@@ -164,6 +167,11 @@ impl Endpoint {
     /// Whether there is a connection now. Without one, whoever waits drives the endpoint often: calls are made so.
     pub(crate) fn is_up(&self) -> bool {
         self.up.load(Ordering::Acquire)
+    }
+
+    /// Whether there was ever a connection.
+    pub(crate) fn was_welcomed(&self) -> bool {
+        self.welcomed.load(Ordering::Acquire)
     }
 
     /// Whether something was sent of which it is not known that it arrived.
@@ -257,6 +265,7 @@ impl Endpoint {
             let descriptor = state.way.link().and_then(|link| link.descriptor()?.try_clone_to_owned().ok());
             *self.descriptor.lock() = descriptor.map(Arc::new);
             self.up.store(is_up, Ordering::Release);
+            self.welcomed.store(state.way.is_known(), Ordering::Release);
         }
         let driven = match turned {
             Ok(driven) => driven,

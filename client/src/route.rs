@@ -204,8 +204,10 @@ impl Client {
                 Endpoint::new(node, host, dial, time, self.endpoint_options)
             })
         };
-        // Who asks first hears at once if nobody answers.
-        self.wait_for(Drive::Endpoint(endpoint), || (endpoint.is_up() || endpoint.broken().is_some()).then_some(()));
+        // Who asks first hears at once if nobody answers. A connection that broke as soon as it was there is made anew
+        // when something is sent.
+        let is_decided = || endpoint.was_welcomed() || endpoint.broken().is_some();
+        self.wait_for(Drive::Endpoint(endpoint), || is_decided().then_some(()));
         Ok(endpoint)
     }
 

@@ -265,7 +265,11 @@ impl Network {
         let latency_ns = pipes[0].latency_ns;
         let owners = [caller, Owner::Server(node)];
         self.links.push(LinkState { owners, node, pipes, dice, broken: [false; 2], closed: [false; 2] });
-        self.note(What::Call, Who::Link(number, 0), u64::from(node));
+        let caller = match caller {
+            Owner::Rank(rank) => rank,
+            Owner::Server(_) | Owner::Stranger(_) => u32::MAX,
+        };
+        self.note(What::Call, Who::Link(number, 0), u64::from(caller) << 32 | u64::from(node));
         self.after(latency_ns, Event::Call(number));
         Ok(number)
     }

@@ -97,7 +97,7 @@ fn failure(shape: &Shape) -> Option<Failure> {
                 network::Owner::Server(node) => nodes.contains(&node),
                 network::Owner::Stranger(_) => false,
             });
-            ends[0] && ends[1]
+            ends[0] && (ends[1] || nodes.len() < 2)
         };
         network.trace.last(SHOWN, |who| match who {
             Who::Rank(rank) => violation.ranks.contains(&rank),

@@ -183,7 +183,7 @@ impl Scheduler {
 
     fn tell_rank(&mut self, rank: u32) {
         let Some(state) = self.ranks.get_mut(rank as usize) else { return };
-        if state.dead || state.fiber.is_none() {
+        if state.dead {
             return;
         }
         if let Some((RestOn::Links, _)) = state.resting {
@@ -213,7 +213,7 @@ impl Scheduler {
     fn help(&mut self, rank: u32) {
         let Some(state) = self.ranks.get_mut(rank as usize) else { return };
         state.help_due = false;
-        if state.dead || state.fiber.is_none() {
+        if state.dead {
             return;
         }
         if state.paused_until_ns > network::now_ns() {
@@ -233,7 +233,8 @@ impl Scheduler {
     /// What a rank has sent and nobody has acknowledged is looked after now and then.
     fn tend(&mut self, rank: u32) {
         let Some(state) = self.ranks.get_mut(rank as usize) else { return };
-        if state.dead || state.fiber.is_none() {
+        // Also of one whose program has ended: its process stays until what it has sent has arrived.
+        if state.dead {
             return;
         }
         network::with(|network| network.after(TEND_NS, Event::Tend(rank)));
@@ -424,9 +425,9 @@ impl Scheduler {
                 waiting.push((rank, format!("rank {rank} waits in {} at rank {target}, on {on:?}", kind.name())));
             }
         }
-        // Whoever waits for all others says little.
-        waiting.sort_by_key(|(_, text)| text.contains(" in barrier"));
-        let ranks: Vec<u32> = waiting.iter().take(4).map(|(rank, _)| *rank).collect();
+        // Whoever waits for all others says little, and whoever waits for a server says most.
+        waiting.sort_by_key(|(_, text)| (!text.ends_with("Some(Links)"), text.contains(" in barrier")));
+        let ranks: Vec<u32> = waiting.iter().take(2).map(|(rank, _)| *rank).collect();
         let lines: Vec<String> = waiting.into_iter().take(8).map(|(_, text)| text).collect();
         book::violate(&ranks, format!("{why}; {}", lines.join("; ")));
     }

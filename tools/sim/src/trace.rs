@@ -123,8 +123,9 @@ impl Trace {
 
     /// The last `most` events that concern somebody.
     pub fn last(&self, most: usize, concerns: impl Fn(Who) -> bool) -> Vec<String> {
-        let mut lines: Vec<String> =
-            self.kept.iter().rev().filter(|entry| concerns(entry.who)).take(most).map(Entry::to_string).collect();
+        let shown =
+            |entry: &&Entry| !matches!(entry.what, What::Fault | What::Rest | What::Resume) && concerns(entry.who);
+        let mut lines: Vec<String> = self.kept.iter().rev().filter(shown).take(most).map(Entry::to_string).collect();
         lines.reverse();
         lines
     }

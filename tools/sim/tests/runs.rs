@@ -46,8 +46,19 @@ fn without_a_broken_connection_every_operation_succeeds() {
 }
 
 #[test]
+fn connections_that_break_at_any_moment_lose_nothing_and_keep_nobody_waiting() {
+    // Among them: a first connection that breaks as soon as it is there, as with seed 6 of 16 ranks.
+    let faults = "drop,half-open,truncate,restart-link".parse().unwrap();
+    for seed in 0..60 {
+        let outcome = expect_well(plan(seed, 6, 100, faults));
+        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+    }
+    expect_well(plan(6, 16, 400, FaultSet::all()));
+}
+
+#[test]
 fn some_runs_together_meet_every_operation_and_every_fault() {
-    let many = run_many(plan(1, 16, 400, FaultSet::all()), Until::Seeds(120), None, &|_, _, _| {}).unwrap();
+    let many = run_many(plan(1, 16, 400, FaultSet::all()), Until::Seeds(60), None, &|_, _, _| {}).unwrap();
     assert!(many.failed.is_none(), "{:#?}", many.failed);
     let json: serde_json::Value = serde_json::from_str(&many.report.json(1)).unwrap();
     for kind in Kind::ALL {
