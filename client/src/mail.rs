@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::completion::Completion;
 use crate::endpoint::Payload;
-use crate::error::{Lost, LostHow, Operation, TransferError};
+use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
 use crate::route::Client;
 use crate::wait::Drive;
@@ -293,19 +293,17 @@ impl Client {
             // While no cell is free our own inbox is drained, so that two ranks that send to each other go on.
             self.wait_for(Drive::Cells, || match self.segment.try_push(Producer::Local(me), local, head, &payload) {
                 Ok(()) => Some(Ok(())),
-                // The inbox of a dead rank of this node may keep all our cells for ever.
-                Err(_) => self.alive(operation, to).err().or_else(|| self.death_here(operation)).map(Err),
+                // The inbox of a dead rank keeps our cells until the server has emptied it, so that one has to live.
+                Err(_) => self.alive(operation, to).err().or_else(|| self.death_of_host(operation)).map(Err),
             })?;
             (prefix, body) = (&[], rest);
         }
         Ok(())
     }
 
-    /// The first rank of this node that died, as an error.
-    fn death_here(&self, operation: Operation) -> Option<Lost> {
-        let node = self.layout.my_node();
-        let death = self.failures.among(self.layout.ranks_of(node).iter().copied())?;
-        Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
+    /// The death of the rank that hosts this node's server, as an error.
+    fn death_of_host(&self, operation: Operation) -> Option<Lost> {
+        self.alive(operation, self.layout.server_host(self.layout.my_node())).err()
     }
 
     /// Takes everything out of the inbox but runs nothing, for a thread that is in the middle of sending. The thread

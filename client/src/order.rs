@@ -11,7 +11,7 @@ use longarm_shm::sync::{Ordering, fence};
 
 use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Token};
-use crate::error::{Operation, TransferError};
+use crate::error::{LostHow, Operation, TransferError};
 use crate::route::Client;
 
 impl Client {
@@ -39,8 +39,14 @@ impl Client {
         if self.open_endpoints().next().is_none() {
             return Ok(());
         }
-        let endpoints: Vec<&Endpoint> = self.open_endpoints().collect();
-        self.quiet_endpoints(&endpoints)
+        // What was issued towards a dead node is lost, and said to be once. Nothing else depends on that node.
+        let (gone, there): (Vec<&Endpoint>, Vec<&Endpoint>) =
+            self.open_endpoints().partition(|endpoint| self.failures.of(endpoint.host()).is_some());
+        let mut result = self.quiet_endpoints(&there);
+        for endpoint in gone.into_iter().filter(|endpoint| endpoint.take_unconfirmed()) {
+            result = result.and(Err(self.lost(Operation::Quiet, endpoint, LostHow::Closed).into()));
+        }
+        result
     }
 
     /// Operations issued after it towards a rank take effect after those issued before it. `shmem_fence`.
@@ -52,19 +58,22 @@ impl Client {
 
     fn quiet_endpoints(self: &Arc<Self>, endpoints: &[&Endpoint]) -> Result<(), TransferError> {
         let mut asked = Vec::new();
+        let mut result: Result<(), TransferError> = Ok(());
         for endpoint in endpoints {
             if !endpoint.is_unconfirmed() && !endpoint.is_busy() {
                 if let Some(how) = endpoint.broken() {
-                    return Err(self.lost(Operation::Quiet, endpoint, how.clone()).into());
+                    result = result.and(Err(self.lost(Operation::Quiet, endpoint, how.clone()).into()));
                 }
                 continue;
             }
             let completion = Arc::new(Completion::new());
             let token = Token::Part(Arc::clone(&completion));
-            self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, true)?;
-            asked.push((*endpoint, completion));
+            match self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, true) {
+                Ok(()) => asked.push((*endpoint, completion)),
+                // The other nodes are asked all the same.
+                Err(lost) => result = result.and(Err(lost.into())),
+            }
         }
-        let mut result = Ok(());
         for (endpoint, completion) in asked {
             self.wait_complete(endpoint, &completion);
             let outcome = self.failure(&completion, Operation::Quiet, endpoint.host());

@@ -211,10 +211,11 @@ impl Client {
         self.lost_host(operation, endpoint.host(), how)
     }
 
-    /// The error for a server that does not answer. Any death explains it: who survives one leaves, and takes the
-    /// server that it hosts along.
+    /// The error for a server that does not answer. Where a death ends the job any of them explains it: who survives one
+    /// leaves, and takes the server that it hosts along.
     pub(crate) fn lost_host(&self, operation: Operation, host: Rank, how: LostHow) -> Lost {
-        let (rank, how) = match self.failures.of(host).or_else(|| self.failures.first()) {
+        let first = || self.failures.first().filter(|_| !self.failures.survivors_go_on());
+        let (rank, how) = match self.failures.of(host).or_else(first) {
             Some(Death { rank, how }) => (rank, LostHow::Died(how)),
             None => (host, how),
         };

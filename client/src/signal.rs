@@ -139,9 +139,9 @@ impl Client {
         })
     }
 
-    /// The first rank of the world that died, as an error.
+    /// The first death of a rank of the world that was not acknowledged, as an error.
     pub(crate) fn first_death(&self, operation: Operation) -> Option<Lost> {
-        let death = self.failures.first()?;
+        let death = self.failures.first_unacknowledged()?;
         let node = self.layout.node_of(death.rank);
         Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_client::{Client, ClientOptions, Death, Failures, Layout, TransferError};
+use longarm_client::{Client, ClientOptions, Failures, Layout, TransferError};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start};
 use crate::bootstrap::{Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, tcp};
 use crate::config::Config;
-use crate::error::InitError;
+use crate::error::{CollectiveError, InitError};
 use crate::group::Group;
 use crate::heap::Heap;
 use crate::message::Handlers;
@@ -33,6 +33,18 @@ pub(crate) struct Inner {
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
     finalized: AtomicBool,
+}
+
+/// The end of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Death {
+    /// The rank.
+    pub rank: u32,
+    /// Its node.
+    pub node: u32,
+    /// How it ended, as the rest of a sentence that begins with the rank: "was killed by signal 9 (SIGKILL)".
+    pub how: String,
 }
 
 /// This rank's place in the job. Cheap to clone; every clone is the same world.
@@ -124,7 +136,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         segment: Arc::clone(&node.segment),
         dial: Box::new(dialer),
         assist: node.assist(),
-        failures: Arc::new(Failures::new()),
+        failures: Arc::new(Failures::new(start.survivors_go_on)),
         spin_us: config.spin_us,
         eager_bytes: config.eager_bytes as usize,
         send_ring_bytes: config.send_ring_bytes as usize,
@@ -160,7 +172,7 @@ fn death_listener(client: &Arc<Client>, node: &Node) -> OnDeath {
     Arc::new(move |rank, how| {
         // The stripe locks that it held, first: the server may be the one that waits for them.
         segment.release_of_dead(Rank(rank));
-        failures.note(Death { rank: Rank(rank), how: how.to_owned() });
+        failures.note(longarm_client::Death { rank: Rank(rank), how: how.to_owned() });
         if let Some(client) = hearing.upgrade() {
             client.on_death(Rank(rank), how);
         }
@@ -192,6 +204,7 @@ fn alone() -> Result<Start, InitError> {
         ranks_on_machine: 1,
         processors: crate::topology::processors_allowed(),
         stats: false,
+        survivors_go_on: false,
     })
 }
 
@@ -265,11 +278,21 @@ impl World {
         self.inner.client.fence();
     }
 
-    /// The ranks that are known to have died, each with how it ended.
-    pub fn dead_ranks(&self) -> Vec<(u32, String)> {
-        let failures = self.inner.client.failures();
-        let ranks = (0..self.size()).map(Rank);
-        ranks.filter_map(|rank| failures.of(rank)).map(|death| (death.rank.0, death.how)).collect()
+    /// The ranks that are known to have died, in the order in which that became known.
+    pub fn deaths(&self) -> Vec<Death> {
+        self.inner.client.failures().all().into_iter().map(|death| self.death(death)).collect()
+    }
+
+    /// Says that the program knows of the deaths so far, and which these are. From now on they end no wait that cannot
+    /// know whether it depends on a dead rank, such as [`Window::wait_until`](crate::Window::wait_until); later ones do. A
+    /// call that needs a dead rank fails as before. `MPIX_Comm_failure_ack`.
+    pub fn acknowledge_deaths(&self) -> Vec<Death> {
+        self.inner.client.failures().acknowledge().into_iter().map(|death| self.death(death)).collect()
+    }
+
+    fn death(&self, death: longarm_client::Death) -> Death {
+        let node = self.inner.client.layout().node_of(death.rank).0;
+        Death { rank: death.rank.0, node, how: death.how }
     }
 
     /// What this rank has done so far with every peer it had to do with.
@@ -277,7 +300,8 @@ impl World {
         self.inner.traffic()
     }
 
-    /// Leaves the job: completes what was issued, meets the others and ends the threads of longarm. Collective.
+    /// Leaves the job: completes what was issued, meets the others and ends the threads of longarm. Collective. After
+    /// deaths that do not end the job (`LONGARM_ON_FAILURE=continue`) the survivors meet.
     ///
     /// A world that is dropped without it, because the program returns an error or panics, ends the whole job: the
     /// other ranks may wait for this one, and would for ever.
@@ -286,13 +310,23 @@ impl World {
     ///
     /// # Errors
     /// What the last quiet and barrier said; the world is left all the same.
-    pub fn finalize(self) -> Result<(), crate::CollectiveError> {
-        let outcome = self.group.barrier_collective();
+    pub fn finalize(self) -> Result<(), CollectiveError> {
+        let failures = self.inner.client.failures();
+        let mut outcome = self.group.barrier_collective();
+        if failures.survivors_go_on() && outcome.as_ref().is_err_and(|error| error.lost().is_some()) {
+            // Those who live meet at the launcher, who lets them go together.
+            outcome = self.quiet().map_err(CollectiveError::from);
+        }
         self.inner.depart(|rendezvous| match &outcome {
-            Ok(()) => rendezvous.leave(self.traffic()),
-            Err(error) => rendezvous.abort(&format!("its last barrier failed: {error}"), 1),
+            Err(error) if !failures.survivors_go_on() || error.lost().is_none() => {
+                rendezvous.abort(&format!("its last barrier failed: {error}"), 1);
+            }
+            _ => rendezvous.leave(self.traffic()),
         });
-        outcome
+        // By now this rank has heard of every death. What they have cost was said at the calls that lost it.
+        let lost = outcome.as_ref().err().and_then(CollectiveError::lost);
+        let is_death = lost.is_some_and(|lost| failures.survivors_go_on() && failures.of(lost.rank).is_some());
+        if is_death { Ok(()) } else { outcome }
     }
 }
 

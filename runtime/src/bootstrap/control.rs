@@ -6,9 +6,10 @@
 //! 1. the rank sends [`FromRank::Join`], the launcher answers with [`ToRank::Start`];
 //! 2. the first rank of each node sends [`FromRank::Publish`] with its node's [`NodeCard`];
 //!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known;
-//! 3. when a rank dies, every other gets [`ToRank::Died`];
+//! 3. when a rank dies, every other gets [`ToRank::Died`], also for those that the launcher ends with it because it hosts
+//!    the server of their node;
 //! 4. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
-//!    which comes when every rank that joined has left.
+//!    which comes when every rank that joined has left or died.
 //!
 //! A rank whose socket closes has lost its launcher and ends itself.
 
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Names the environment variable with the number of the descriptor to the launcher.
 pub const CONTROL_FD_VARIABLE: &str = "LONGARM_CONTROL_FD";
 /// Version of these messages. Both sides have to agree.
-pub const CONTROL_VERSION: u32 = 1;
+pub const CONTROL_VERSION: u32 = 2;
 
 /// A line from a rank to the launcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +94,8 @@ pub struct Start {
     pub processors: Vec<u32>,
     /// Whether the launcher prints statistics at the end.
     pub stats: bool,
+    /// Whether the others go on when a rank dies. Otherwise the launcher ends them.
+    pub survivors_go_on: bool,
 }
 
 /// How the server of a node is reached. One per node, whatever the number of ranks.

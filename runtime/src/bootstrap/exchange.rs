@@ -101,6 +101,8 @@ impl Exchanged {
             ranks_on_machine: here.len() as u32,
             processors,
             stats: false,
+            // Whoever started the job ends it at a death, whatever is wanted here.
+            survivors_go_on: false,
         };
         Ok((Arc::new(Exchanged { exchange, cards: OnceLock::new() }), start))
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -27,6 +27,8 @@ struct Heard {
 /// See the module.
 pub(crate) struct Launcher {
     writer: Mutex<UnixStream>,
+    /// What it said at the start.
+    start: OnceLock<Start>,
     heard: Mutex<Heard>,
     changed: Condvar,
 }
@@ -42,6 +44,7 @@ impl Launcher {
         let mut reader = BufReader::new(stream.try_clone().map_err(InitError::Launcher)?);
         let launcher = Arc::new(Launcher {
             writer: Mutex::new(stream),
+            start: OnceLock::new(),
             heard: Mutex::new(Heard::default()),
             changed: Condvar::new(),
         });
@@ -51,6 +54,7 @@ impl Launcher {
             ToRank::Start(start) => return Err(InitError::LauncherVersion { found: start.version }),
             _ => return Err(InitError::LauncherGarbled),
         };
+        let start = launcher.start.get_or_init(|| start).clone();
         let listener = Arc::clone(&launcher);
         std::thread::Builder::new()
             .name("longarm-control".into())
@@ -63,6 +67,12 @@ impl Launcher {
         let mut line = serde_json::to_vec(message).map_err(|_| InitError::LauncherGarbled)?;
         line.push(b'\n');
         self.writer.lock().write_all(&line).map_err(InitError::Launcher)
+    }
+
+    /// The rank that hosts the server of a node, and tells how it is reached.
+    fn host_of(&self, node: u32) -> Option<u32> {
+        let nodes = &self.start.get()?.node_of_rank;
+        nodes.iter().position(|own| *own == node).map(|rank| rank as u32)
     }
 
     fn listen(&self, mut reader: BufReader<UnixStream>) {
@@ -121,7 +131,8 @@ impl Rendezvous for Launcher {
             if let Some(card) = heard.cards.get(&node) {
                 return Ok(card.clone());
             }
-            if let Some((rank, how)) = heard.died.first() {
+            let host = self.host_of(node);
+            if let Some((rank, how)) = heard.died.iter().find(|(rank, _)| Some(*rank) == host) {
                 return Err(InitError::Died { rank: *rank, how: how.clone() });
             }
             self.changed.wait(&mut heard);
@@ -132,8 +143,9 @@ impl Rendezvous for Launcher {
         if self.say(&FromRank::Leave { traffic }).is_err() {
             return;
         }
+        let survivors_go_on = self.start.get().is_some_and(|start| start.survivors_go_on);
         let mut heard = self.heard.lock();
-        while !heard.goodbye && heard.died.is_empty() {
+        while !heard.goodbye && (survivors_go_on || heard.died.is_empty()) {
             self.changed.wait(&mut heard);
         }
     }

@@ -23,13 +23,13 @@ pub(crate) trait Rendezvous: Send + Sync {
     /// The card of this rank's node, if this rank hosts its server. Every rank calls it once, before [`Self::card`].
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError>;
 
-    /// The card of a node, as soon as it is known. A death meanwhile is an error: its host may be the one.
+    /// The card of a node, as soon as it is known. The death of its host meanwhile is an error.
     fn card(&self, node: u32) -> Result<NodeCard, InitError>;
 
     /// From now on `on_death` hears of every death, those before included.
     fn watch_deaths(&self, on_death: OnDeath);
 
-    /// Says that this rank ends well, and waits until all do, or one has died.
+    /// Says that this rank ends well, and waits until all have left or died, or one has died where that ends the job.
     fn leave(&self, traffic: Vec<PeerTraffic>);
 
     /// Ends the job: this rank cannot go on.

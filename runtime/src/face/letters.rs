@@ -34,7 +34,8 @@ impl World {
     /// `armci_msg_rcvany`.
     ///
     /// # Errors
-    /// The sender is dead, or the rank that hosts this node's server; with `None`, any rank is.
+    /// The sender is dead, or the rank that hosts this node's server; with `None`, any rank is whose death was not
+    /// acknowledged.
     pub fn receive_tagged(&self, from: Option<u32>, tag: u64) -> Result<(u32, Vec<u8>), Lost> {
         let client = &self.inner.client;
         let dead = || {
@@ -42,7 +43,7 @@ impl World {
             let host = client.layout().server_host(client.layout().my_node());
             let death = match from {
                 Some(rank) => client.failures().of(Rank(rank)).or_else(|| client.failures().of(host)),
-                None => client.failures().first(),
+                None => client.failures().first_unacknowledged(),
             }?;
             let (node, how) = (client.layout().node_of(death.rank), LostHow::Died(death.how));
             Some(Lost { rank: death.rank, node, operation: Operation::Message, how })

@@ -150,7 +150,7 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
         guardian: guardian.pipe(),
         descriptors,
     };
-    let ended = runtime.block_on(supervise::supervise(arguments, plan, &template));
+    let ended = runtime.block_on(supervise::supervise(arguments, &config, plan, &template));
     drop(template);
     guardian.dismiss();
     // Nothing that is left needs to be waited for.

@@ -148,7 +148,7 @@ pub fn body(world: World, parameters: &str) {
             });
         }
     });
-    while world.dead_ranks().is_empty() {
+    while world.deaths().is_empty() {
         std::thread::yield_now();
     }
     for (name, call) in NEXT {
@@ -161,7 +161,8 @@ pub fn body(world: World, parameters: &str) {
     }
 }
 
-fn die(way: &str) -> ! {
+/// Ends this process.
+pub fn die(way: &str) -> ! {
     match way {
         "exits" => std::process::exit(3),
         "panics" => panic!("this is the end of the victim"),
@@ -179,7 +180,7 @@ fn die(way: &str) -> ! {
 }
 
 /// Status of the launcher, and what others are told.
-fn traces_of(way: &str) -> (i32, &'static str) {
+pub fn traces_of(way: &str) -> (i32, &'static str) {
     match way {
         "exits" => (3, "exited with status 3"),
         "panics" => (101, "aborted: it panicked"),
