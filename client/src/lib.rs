@@ -31,6 +31,7 @@ mod route;
 mod shapes;
 mod signal;
 mod wait;
+mod waits;
 mod window;
 
 pub use completion::{Completion, Outcome};
@@ -43,4 +44,5 @@ pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, 
 pub use route::{Assist, AssistTurn, Client, ClientOptions, Dial};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
+pub use waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom};
 pub use window::{AttachError, ClientWindow, WindowIdentity};

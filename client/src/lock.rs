@@ -13,6 +13,7 @@ use crate::endpoint::{Payload, Token};
 use crate::error::{MutexError, Operation};
 use crate::route::{Client, Route};
 use crate::wait::Drive;
+use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.
@@ -118,7 +119,11 @@ impl Client {
         let token = Token::Part(Arc::clone(&completion));
         self.issue(operation, endpoint, request, Some(token), Payload::None, true)?;
         // The holder may be anybody: a death ends the wait.
-        let dead = self.wait_for(Drive::Endpoint(endpoint), || {
+        let awaited = match operation {
+            Operation::Lock => Awaited::holder(operation, host),
+            _ => Awaited::rank(operation, host),
+        };
+        let dead = self.wait_for(Drive::Endpoint(endpoint), awaited, || {
             if completion.is_complete() { Some(None) } else { self.first_death(operation).map(Some) }
         });
         if let Some(lost) = dead {

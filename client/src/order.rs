@@ -13,6 +13,7 @@ use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Token};
 use crate::error::{LostHow, Operation, TransferError};
 use crate::route::Client;
+use crate::waits::Awaited;
 
 impl Client {
     /// Everything this rank has issued towards `rank` is visible there on return. `ARMCI_Fence`, `shmem_pe_quiet`.
@@ -75,7 +76,7 @@ impl Client {
             }
         }
         for (endpoint, completion) in asked {
-            self.wait_complete(endpoint, &completion);
+            self.wait_complete(endpoint, Awaited::rank(Operation::Quiet, endpoint.host()), &completion);
             let outcome = self.failure(&completion, Operation::Quiet, endpoint.host());
             let refused = endpoint.take_refused().map(|(refusal, detail)| TransferError::Refused {
                 operation: Operation::Quiet,

@@ -15,6 +15,7 @@ use crate::helper::Helper;
 use crate::layout::Layout;
 use crate::mail::Mail;
 use crate::wait::Sleepers;
+use crate::waits::Waits;
 use crate::window::ClientWindow;
 
 /// Opens the connection to a node's server, proven on both sides. Called once a node, when it is first needed.
@@ -72,6 +73,7 @@ pub struct Client {
     pub(crate) mail: Mail,
     pub(crate) sleepers: Sleepers,
     pub(crate) helper: Helper,
+    pub(crate) waits: Waits,
     pub(crate) spin_us: u64,
     pub(crate) eager_bytes: usize,
     send_ring_bytes: usize,
@@ -108,6 +110,7 @@ impl Client {
             failures: options.failures,
             sleepers: Sleepers::new(),
             helper: Helper::new()?,
+            waits: Waits::default(),
             spin_us: options.spin_us,
             eager_bytes: options.eager_bytes,
             send_ring_bytes: options.send_ring_bytes,

@@ -10,6 +10,7 @@ use crate::put::Writing;
 use crate::route::{Client, Route};
 use crate::shapes::Shapes;
 use crate::wait::Drive;
+use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// The usual comparisons of a wait. `SHMEM_CMP_EQ` and its like.
@@ -132,7 +133,7 @@ impl Client {
     /// Waits until `check` gives something; it looks at words of this rank's memory by [`Client::load_word`].
     /// Signals and read-modify-writes wake the sleeper at once, plain puts within a moment.
     pub fn wait_words<R>(&self, mut check: impl FnMut() -> Result<Option<R>, WaitError>) -> Result<R, WaitError> {
-        self.wait_for(Drive::Stores, || match check() {
+        self.wait_for(Drive::Stores, Awaited::anyone(Operation::Wait), || match check() {
             Ok(Some(result)) => Some(Ok(result)),
             Ok(None) => self.first_death(Operation::Wait).map(|lost| Err(lost.into())),
             Err(error) => Some(Err(error)),

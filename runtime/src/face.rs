@@ -23,7 +23,7 @@ pub use longarm_shm::sync;
 
 pub use clock::elapsed_s;
 
-use longarm_client::Client;
+use longarm_client::{Awaited, Client};
 use longarm_proto::Rank;
 
 use crate::error::{Operation, RmwError, TransferError};
@@ -199,7 +199,7 @@ impl World {
     ) -> Result<(), TransferError> {
         let client = &self.inner.client;
         if !completion.is_complete() {
-            client.wait_completion(completion);
+            client.wait_completion(Awaited::rank(operation, Rank(rank)), completion);
         }
         completion.failure().map_or(Ok(()), |outcome| Err(client.explain(outcome, operation, Rank(rank))))
     }

@@ -9,7 +9,7 @@ use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
-use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start};
+use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
 use crate::bootstrap::{Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, tcp};
 use crate::config::Config;
 use crate::error::{CollectiveError, InitError};
@@ -144,6 +144,9 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
     let client = Arc::new(client.map_err(InitError::Launcher)?);
     if let Some(rendezvous) = &rendezvous {
         rendezvous.watch_deaths(death_listener(&client, &node));
+        let waiting = Arc::downgrade(&client);
+        rendezvous
+            .answer_inquiries(Arc::new(move || waiting.upgrade().map(|client| waits_of(&client)).unwrap_or_default()));
     }
     let handlers = Handlers::new(&client);
     let inner = Arc::new(Inner {
@@ -178,6 +181,20 @@ fn death_listener(client: &Arc<Client>, node: &Node) -> OnDeath {
         }
         tell_server(Rank(rank));
     })
+}
+
+/// Who waits in a call of this process, for the launcher.
+fn waits_of(client: &Client) -> Vec<Wait> {
+    let told = client.waits().into_iter().map(|wait| Wait {
+        call: wait.awaited.call.to_string(),
+        whom: match wait.awaited.whom {
+            longarm_client::Whom::Rank(rank) => Whom::Rank(rank.0),
+            longarm_client::Whom::Holder(host) => Whom::HolderAt(host.0),
+            longarm_client::Whom::Anyone => Whom::Anyone,
+        },
+        waited_ms: wait.waited.as_millis() as u64,
+    });
+    told.collect()
 }
 
 /// Shows the warnings of longarm's threads, which have nobody to return an error to. A program that has set up

@@ -8,7 +8,8 @@
 //!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known;
 //! 3. when a rank dies, every other gets [`ToRank::Died`], also for those that the launcher ends with it because it hosts
 //!    the server of their node;
-//! 4. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
+//! 4. the launcher may ask at any time who waits in a call ([`ToRank::Inquire`]);
+//! 5. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
 //!    which comes when every rank that joined has left or died.
 //!
 //! A rank whose socket closes has lost its launcher and ends itself.
@@ -47,6 +48,13 @@ pub enum FromRank {
         /// What the launcher should exit with.
         status: i32,
     },
+    /// Answer to [`ToRank::Inquire`].
+    Waits {
+        /// The number of the inquiry.
+        inquiry: u64,
+        /// The threads of the rank that wait in a call, those that have waited longest first.
+        waits: Vec<Wait>,
+    },
     /// The rank has finalized and counted this.
     Leave {
         /// Traffic with every peer that had any.
@@ -70,6 +78,11 @@ pub enum ToRank {
         rank: u32,
         /// How: "exited with status 3", "killed by signal 9 (SIGKILL)".
         how: String,
+    },
+    /// Asks who waits in a call; answered by [`FromRank::Waits`] at once, whatever the rank does.
+    Inquire {
+        /// Comes back with the answer.
+        inquiry: u64,
     },
     /// The job ends: exit without waiting for others.
     Goodbye,
@@ -109,6 +122,29 @@ pub struct NodeCard {
     pub address: String,
     /// Abstract unix socket of the node's door, without the leading zero byte.
     pub door: String,
+}
+
+/// A thread that waits in a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// The call: "get", "lock", "barrier".
+    pub call: String,
+    /// Who can end the wait.
+    pub whom: Whom,
+    /// For how long it has waited.
+    pub waited_ms: u64,
+}
+
+/// Who can end a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whom {
+    /// This rank: the target, the host of the server that is to answer, the member whose letter is missing.
+    Rank(u32),
+    /// Whoever holds a mutex of this rank.
+    HolderAt(u32),
+    /// Any rank; nobody there knows which.
+    Anyone,
 }
 
 /// What one rank did with one peer.

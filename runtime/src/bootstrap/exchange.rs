@@ -20,7 +20,7 @@ use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
 use super::control::{CONTROL_VERSION, NodeCard, PeerTraffic, Start};
-use super::{OnDeath, Rendezvous};
+use super::{OnDeath, OnInquiry, Rendezvous};
 use crate::config::Config;
 use crate::error::InitError;
 use crate::topology;
@@ -121,6 +121,9 @@ impl Rendezvous for Exchanged {
     }
 
     fn watch_deaths(&self, _on_death: OnDeath) {}
+
+    /// Nobody asks.
+    fn answer_inquiries(&self, _on_inquiry: OnInquiry) {}
 
     fn leave(&self, _traffic: Vec<PeerTraffic>) {
         if let Err(reason) = self.exchange.allgather(&[]) {

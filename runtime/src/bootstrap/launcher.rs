@@ -1,6 +1,7 @@
 //! A rank's side of the conversation with its launcher.
 //!
-//! One thread reads: it notes deaths, hands cards to those who asked, and ends the process when the launcher is gone.
+//! One thread reads: it notes deaths, hands cards to those who asked, tells the launcher who waits in a call, and ends the
+//! process when the launcher is gone.
 //! A process that nobody launched has no launcher and is a world of one.
 
 use std::collections::HashMap;
@@ -11,9 +12,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::OnDeath;
-use super::Rendezvous;
 use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
+use super::{OnDeath, OnInquiry, Rendezvous};
 use crate::error::InitError;
 
 #[derive(Default)]
@@ -22,6 +22,7 @@ struct Heard {
     goodbye: bool,
     died: Vec<(u32, String)>,
     on_death: Option<OnDeath>,
+    on_inquiry: Option<OnInquiry>,
 }
 
 /// See the module.
@@ -100,6 +101,15 @@ impl Launcher {
                         parking_lot::MutexGuard::unlocked(&mut heard, || on_death(rank, &how));
                     }
                 }
+                ToRank::Inquire { inquiry } => {
+                    // Without a world yet this rank waits in no call of it.
+                    let on_inquiry = heard.on_inquiry.clone();
+                    parking_lot::MutexGuard::unlocked(&mut heard, || {
+                        let waits = on_inquiry.map(|on_inquiry| on_inquiry()).unwrap_or_default();
+                        // A launcher that is gone is noticed by the next read.
+                        let _ = self.say(&FromRank::Waits { inquiry, waits });
+                    });
+                }
                 ToRank::Goodbye => heard.goodbye = true,
                 ToRank::Start(_) => tracing::warn!("the launcher started this rank twice"),
             }
@@ -115,6 +125,10 @@ impl Rendezvous for Launcher {
             on_death(*rank, how);
         }
         heard.on_death = Some(on_death);
+    }
+
+    fn answer_inquiries(&self, on_inquiry: OnInquiry) {
+        self.heard.lock().on_inquiry = Some(on_inquiry);
     }
 
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError> {

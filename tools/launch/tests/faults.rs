@@ -9,13 +9,14 @@ mod faults {
     pub mod arguments;
     pub mod deaths;
     pub mod outside;
+    pub mod standstill;
     pub mod strangers;
     pub mod survivors;
 }
 
 use std::process::ExitCode;
 
-use faults::{arguments, deaths, strangers, survivors};
+use faults::{arguments, deaths, standstill, strangers, survivors};
 use libtest_mimic::Arguments;
 
 /// What the ranks of a job play.
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         let world = longarm::init().expect("the launcher makes a world");
         match body.as_str() {
             "death" => deaths::body(world, &parameters),
+            "standstill" => standstill::body(world),
             "survivors" => survivors::body(world, &parameters),
             "work" => strangers::body(world, &parameters),
             "arguments" => arguments::body(world),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     }
     let mut trials = deaths::trials();
     trials.extend(survivors::trials());
+    trials.extend(standstill::trials());
     trials.extend(strangers::trials());
     trials.extend(arguments::trials());
     // One job at a time: each uses all processors.

@@ -526,8 +526,14 @@ impl PlayedRank {
     }
 }
 
+/// The next message, other than the watchdog's.
 fn hear(replies: &mut BufReader<UnixStream>) -> ToRank {
-    let mut line = String::new();
-    replies.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    loop {
+        let mut line = String::new();
+        replies.read_line(&mut line).unwrap();
+        match serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")) {
+            ToRank::Inquire { .. } => {}
+            message => return message,
+        }
+    }
 }

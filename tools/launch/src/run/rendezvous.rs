@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
+use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
 
 use super::plan::Plan;
 
@@ -133,6 +133,19 @@ enum Stage {
     Ended,
 }
 
+/// Where a rank stands, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It has not joined.
+    Outside,
+    /// It is part of the job.
+    Inside,
+    /// It has left, and waits for the others.
+    Finished,
+    /// It has failed, or its process is gone.
+    Ended,
+}
+
 #[derive(Debug)]
 struct RankState {
     stage: Stage,
@@ -154,6 +167,8 @@ pub struct Rendezvous {
     /// Who waits for the card of each node.
     waiting: Vec<Vec<u32>>,
     messages: VecDeque<(u32, ToRank)>,
+    /// Answers to inquiries: the rank, the inquiry, and who waits there.
+    waits: VecDeque<(u32, u64, Vec<Wait>)>,
     /// Who failed and how, in this order, for those who join later: the first is the cause of the others.
     failures: Vec<(u32, String)>,
     started: Option<Instant>,
@@ -175,6 +190,7 @@ impl Rendezvous {
             cards: vec![None; plan.nodes as usize],
             waiting: vec![Vec::new(); plan.nodes as usize],
             messages: VecDeque::new(),
+            waits: VecDeque::new(),
             failures: Vec::new(),
             started: None,
             left: None,
@@ -226,6 +242,34 @@ impl Rendezvous {
         self.messages.pop_front()
     }
 
+    /// The ranks that are part of the job and answer inquiries.
+    pub fn present(&self) -> Vec<u32> {
+        let ranks = 0..self.plan.ranks();
+        ranks.filter(|rank| matches!(self.place(*rank), Place::Inside | Place::Finished)).collect()
+    }
+
+    /// Where a rank stands.
+    pub fn place(&self, rank: u32) -> Place {
+        let state = &self.ranks[rank as usize];
+        match state.stage {
+            _ if state.failed => Place::Ended,
+            Stage::Silent => Place::Outside,
+            Stage::Joined => Place::Inside,
+            Stage::Left => Place::Finished,
+            Stage::Ended => Place::Ended,
+        }
+    }
+
+    /// Asks ranks who waits in a call there. The answers come with [`Rendezvous::poll_waits`].
+    pub fn inquire(&mut self, ranks: &[u32], inquiry: u64) {
+        self.messages.extend(ranks.iter().map(|rank| (*rank, ToRank::Inquire { inquiry })));
+    }
+
+    /// The next answer to an inquiry: the rank, the inquiry, and who waits there. `None` when there is none left.
+    pub fn poll_waits(&mut self) -> Option<(u32, u64, Vec<Wait>)> {
+        self.waits.pop_front()
+    }
+
     /// From the first start to the last leave.
     pub fn time_in_job(&self) -> Duration {
         match (self.started, self.left) {
@@ -252,6 +296,10 @@ impl Rendezvous {
             }
             (FromRank::Publish { card }, Stage::Joined) => self.handle_publish(rank, card).map(|()| None),
             (FromRank::Fetch { node }, Stage::Joined) => self.handle_fetch(rank, node).map(|()| None),
+            (FromRank::Waits { inquiry, waits }, Stage::Joined | Stage::Left) => {
+                self.waits.push_back((rank, inquiry, waits));
+                Ok(None)
+            }
             (FromRank::Leave { traffic }, Stage::Joined) => {
                 self.ranks[rank as usize].stage = Stage::Left;
                 self.ranks[rank as usize].traffic = traffic;
@@ -602,6 +650,25 @@ mod tests {
         assert!(pair.drain().iter().all(|(_, message)| *message != ToRank::Goodbye), "rank 2 may still need rank 0");
         pair.leave(2);
         assert_eq!(pair.drain(), [(0, ToRank::Goodbye), (2, ToRank::Goodbye)]);
+    }
+
+    #[test]
+    fn those_who_are_part_of_the_job_are_asked_what_they_wait_for_and_answer() {
+        let mut pair = Pair::new(4, 1);
+        (0..3).for_each(|rank| assert_eq!(pair.join(rank), None));
+        pair.leave(1);
+        pair.drain();
+        assert_eq!(pair.rendezvous.present(), [0, 1, 2]);
+        let places = [0, 1, 2, 3].map(|rank| pair.rendezvous.place(rank));
+        assert_eq!(places, [Place::Inside, Place::Finished, Place::Inside, Place::Outside]);
+        pair.rendezvous.inquire(&[0, 1], 7);
+        assert_eq!(pair.drain(), [0, 1].map(|rank| (rank, ToRank::Inquire { inquiry: 7 })));
+        assert_eq!(pair.say(0, &FromRank::Waits { inquiry: 7, waits: vec![] }), None);
+        assert_eq!(pair.rendezvous.poll_waits(), Some((0, 7, vec![])));
+        assert_eq!(pair.rendezvous.poll_waits(), None);
+        pair.end(2, HowEnded::Killed(9));
+        assert_eq!((pair.rendezvous.place(2), pair.rendezvous.present()), (Place::Ended, vec![0, 1]));
+        assert!(pair.say(3, &FromRank::Waits { inquiry: 7, waits: vec![] }).is_some(), "it has not joined");
     }
 
     #[test]

@@ -12,19 +12,23 @@ use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::SignalKind;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::child::{self, Place, Started, Template};
 use super::ending::{self, Action, Cause, Ending};
 use super::output::{self, Console, Sink};
 use super::plan::Plan;
+use super::questions::{self, Question};
 use super::rendezvous::{Failure, Job, Rendezvous, signal_name};
 use super::watch::{Event, RankEvent, send_messages, watch_rank};
+use super::watchdog::Watchdog;
 use super::{RunError, While};
 use crate::cli::{Bind, RunArguments};
 use crate::stats::{self, Outcome};
 use crate::units;
+
+mod inquiry;
 
 /// How many events may wait for the loop.
 const EVENTS_MAX: usize = 1024;
@@ -43,6 +47,13 @@ struct Supervisor<'a> {
     failure: Option<Failure>,
     events: mpsc::Receiver<RankEvent>,
     signals: mpsc::Receiver<i32>,
+    /// What `longarm ps` wants to know; `None` where it cannot reach us.
+    questions: Option<mpsc::Receiver<Question>>,
+    /// Who waits for the answers of the ranks.
+    askers: Vec<oneshot::Sender<String>>,
+    watchdog: Watchdog,
+    /// When the job was started.
+    since: Instant,
     outputs: JoinSet<()>,
     outputs_end: watch::Sender<bool>,
     /// When `--timeout` ends the job.
@@ -80,6 +91,9 @@ pub async fn supervise(
         survivors_go_on,
     };
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
+    let questions = questions::listen();
+    let questions = questions.inspect_err(|error| tracing::warn!(%error, "longarm ps will not find this job")).ok();
+    let since = Instant::now();
     let mut supervisor = Supervisor {
         arguments,
         console,
@@ -90,6 +104,10 @@ pub async fn supervise(
         failure: None,
         events,
         signals,
+        questions,
+        askers: Vec::new(),
+        watchdog: Watchdog::new(config.watchdog_s, since),
+        since,
         outputs: JoinSet::new(),
         outputs_end: watch::Sender::new(false),
         timeout: arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
@@ -160,12 +178,18 @@ impl Supervisor<'_> {
     async fn listen(&mut self) {
         while self.ranks.iter().any(|rank| !rank.has_ended) {
             let condemned = self.condemned.iter().map(|(_, deadline)| *deadline).min();
-            let deadline = [self.ending.deadline(), self.timeout, condemned].into_iter().flatten().min();
+            let deadlines = [self.ending.deadline(), self.timeout, condemned, self.watchdog.deadline()];
+            let deadline = deadlines.into_iter().flatten().min();
             let action = tokio::select! {
                 Some((rank, event)) = self.events.recv() => self.handle_event(rank, event),
                 Some(signal) = self.signals.recv() => self.handle_signal(signal),
+                Some(question) = next_question(&mut self.questions) => {
+                    self.handle_question(question, Instant::now());
+                    Action::Wait
+                }
                 () = wait_until(deadline) => self.handle_time(Instant::now()),
             };
+            self.look_at_answers(Instant::now());
             while let Some((rank, message)) = self.rendezvous.poll_message() {
                 // A rank that has ended needs no message.
                 let _ = self.ranks[rank as usize].messages.send(message);
@@ -190,6 +214,7 @@ impl Supervisor<'_> {
             Event::Ended(how) => {
                 tracing::debug!(rank, %how, "ended");
                 self.ranks[rank as usize].has_ended = true;
+                self.watchdog.handle_end(rank);
                 self.rendezvous.handle_end(rank, how)
             }
         };
@@ -260,6 +285,9 @@ impl Supervisor<'_> {
                     .say(&format!("the job did not finish within {seconds} s: {unfinished} still running; ending it"));
             }
             return action;
+        }
+        if self.watchdog.is_due(now) {
+            self.ask_ranks(now);
         }
         for (rank, _) in self.condemned.extract_if(.., |(_, deadline)| *deadline <= now).collect::<Vec<_>>() {
             self.signal(rank, Signal::KILL);
@@ -374,6 +402,14 @@ fn random<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(bytes)
+}
+
+/// Never, where nobody can ask.
+async fn next_question(questions: &mut Option<mpsc::Receiver<Question>>) -> Option<Question> {
+    match questions {
+        Some(questions) => questions.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn wait_until(deadline: Option<Instant>) {
