@@ -143,7 +143,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
     });
     let client = Arc::new(client.map_err(InitError::Launcher)?);
     if let Some(rendezvous) = &rendezvous {
-        rendezvous.watch_deaths(death_listener(&client, &node));
+        rendezvous.watch_deaths(death_listener(&client, &node, rendezvous.explains_deaths()));
         let waiting = Arc::downgrade(&client);
         rendezvous
             .answer_inquiries(Arc::new(move || waiting.upgrade().map(|client| waits_of(&client)).unwrap_or_default()));
@@ -167,12 +167,16 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
 }
 
 /// What is done when a rank has died.
-fn death_listener(client: &Arc<Client>, node: &Node) -> OnDeath {
+fn death_listener(client: &Arc<Client>, node: &Node, explains_deaths: bool) -> OnDeath {
     let hearing = Arc::downgrade(client);
     let failures = Arc::clone(client.failures());
     let tell_server = node.death_listener();
     let segment = Arc::clone(&node.segment);
     Arc::new(move |rank, how| {
+        if !explains_deaths && segment.is_job_ending() {
+            // A rank has said why the job ends. Who is gone since then is no news, and would hide the reason.
+            return;
+        }
         // The stripe locks that it held, first: the server may be the one that waits for them.
         segment.release_of_dead(Rank(rank));
         failures.note(longarm_client::Death { rank: Rank(rank), how: how.to_owned() });
@@ -336,6 +340,7 @@ impl World {
         }
         self.inner.depart(|rendezvous| match &outcome {
             Err(error) if !failures.survivors_go_on() || error.lost().is_none() => {
+                self.inner.client.segment().note_job_ends();
                 rendezvous.abort(&format!("its last barrier failed: {error}"), 1);
             }
             _ => rendezvous.leave(self.traffic()),
@@ -367,6 +372,7 @@ impl Inner {
     }
 
     pub(crate) fn abort(&self, reason: &str, status: i32) {
+        self.client.segment().note_job_ends();
         match &self.rendezvous {
             Some(rendezvous) => rendezvous.abort(reason, status),
             None => eprintln!("longarm: the job ends: {reason}"),
@@ -396,6 +402,7 @@ impl Drop for Inner {
         }
         // The others may wait for this rank, and would for ever: the job ends, and says why.
         let panicking = std::thread::panicking();
+        self.client.segment().note_job_ends();
         self.depart(|rendezvous| match panicking {
             true => rendezvous.abort("it panicked", 101),
             false => rendezvous.abort("it left its world without finalize, perhaps by returning an error", 1),

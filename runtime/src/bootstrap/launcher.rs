@@ -127,6 +127,10 @@ impl Rendezvous for Launcher {
         heard.on_death = Some(on_death);
     }
 
+    fn explains_deaths(&self) -> bool {
+        true
+    }
+
     fn answer_inquiries(&self, on_inquiry: OnInquiry) {
         self.heard.lock().on_inquiry = Some(on_inquiry);
     }

@@ -3,6 +3,7 @@
 pub mod control;
 mod exchange;
 mod launcher;
+mod neighbours;
 mod node;
 
 use std::sync::Arc;
@@ -31,6 +32,9 @@ pub(crate) trait Rendezvous: Send + Sync {
 
     /// From now on `on_death` hears of every death, those before included.
     fn watch_deaths(&self, on_death: OnDeath);
+
+    /// Whether it says how a rank ended, also of one that has ended the job itself.
+    fn explains_deaths(&self) -> bool;
 
     /// From now on `on_inquiry` answers whoever asks what this rank waits for.
     fn answer_inquiries(&self, on_inquiry: OnInquiry);

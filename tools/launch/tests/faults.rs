@@ -8,6 +8,7 @@
 mod faults {
     pub mod arguments;
     pub mod deaths;
+    pub mod neighbours;
     pub mod outside;
     pub mod standstill;
     pub mod strangers;
@@ -16,7 +17,7 @@ mod faults {
 
 use std::process::ExitCode;
 
-use faults::{arguments, deaths, standstill, strangers, survivors};
+use faults::{arguments, deaths, neighbours, standstill, strangers, survivors};
 use libtest_mimic::Arguments;
 
 /// What the ranks of a job play.
@@ -27,6 +28,10 @@ const PARAMETERS: &str = "LONGARM_TEST_PARAMETERS";
 fn main() -> ExitCode {
     if let Ok(body) = std::env::var(BODY) {
         let parameters = std::env::var(PARAMETERS).unwrap_or_default();
+        if body == "neighbours" {
+            neighbours::body(&parameters);
+            return ExitCode::SUCCESS;
+        }
         let world = longarm::init().expect("the launcher makes a world");
         match body.as_str() {
             "death" => deaths::body(world, &parameters),
@@ -40,6 +45,7 @@ fn main() -> ExitCode {
     }
     let mut trials = deaths::trials();
     trials.extend(survivors::trials());
+    trials.extend(neighbours::trials());
     trials.extend(standstill::trials());
     trials.extend(strangers::trials());
     trials.extend(arguments::trials());
