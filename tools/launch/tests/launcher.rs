@@ -194,6 +194,17 @@ fn where_survivors_go_on_the_first_failure_gives_the_status_and_the_others_end_b
 }
 
 #[test]
+fn where_survivors_go_on_a_rank_that_has_given_up_is_ended_though_it_would_stay() {
+    let mut command = play("run -n 3 --nodes 3", "abort");
+    command.env("LONGARM_ON_FAILURE", "continue");
+    let (status, stdout, stderr) = end(command);
+    assert_eq!(status, 42);
+    assert!(stderr.contains(") aborted: the input is wrong; the others go on"), "{stderr}");
+    let told = ["0 rank 1 aborted: the input is wrong", "2 rank 1 aborted: the input is wrong"];
+    assert_eq!(lines_after(&stdout, "died "), told);
+}
+
+#[test]
 fn a_program_that_cannot_be_executed_has_the_statuses_of_a_shell() {
     let (status, _, stderr) = end(longarm("run -n 2 no-such-program-anywhere"));
     assert_eq!((status, stderr.as_str()), (127, "longarm: no-such-program-anywhere: program not found\n"));
