@@ -13,6 +13,8 @@
 //! PAIR made: the creator writes the header and the ends of the queues before it hands out the descriptor, a system call
 //! that orders them before everything the receiver does.
 //!
+//! PAIR job-ends: a rank that ends the job says so before anything by which its end could be noticed.
+//!
 //! If a process dies:
 //! - Cells that were on their way to it stay in its inbox. Another process empties it with [`NodeSegment::take_over`] and
 //!   [`NodeSegment::try_pop`], and so gives the cells back to their owners.
@@ -51,7 +53,8 @@ struct Header {
     version: AtomicU32,
     world_ranks: AtomicU32,
     local_ranks: AtomicU32,
-    reserved: [AtomicU32; 9],
+    is_job_ending: AtomicU32,
+    reserved: [AtomicU32; 8],
 }
 
 const _: () = assert!(size_of::<Header>() == 64);
@@ -245,6 +248,18 @@ impl NodeSegment {
     /// How many ranks the job has.
     pub fn world_ranks(&self) -> u32 {
         self.layout.world_ranks
+    }
+
+    /// A rank of this node ends the job: the others may see it and each other go, and need not look for a reason.
+    pub fn note_job_ends(&self) {
+        // PAIR job-ends.
+        self.segment.shared::<Header>(0, 1)[0].is_job_ending.store(1, Ordering::Release);
+    }
+
+    /// Whether a rank of this node has said that it ends the job.
+    pub fn is_job_ending(&self) -> bool {
+        // PAIR job-ends.
+        self.segment.shared::<Header>(0, 1)[0].is_job_ending.load(Ordering::Acquire) != 0
     }
 
     /// The doorbell of a local rank that is rung when mail has come.
