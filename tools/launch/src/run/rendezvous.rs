@@ -201,6 +201,10 @@ impl Rendezvous {
 
     /// A rank wrote a line, given without its end. Returns the failure that it reports or commits.
     pub fn handle_line(&mut self, rank: u32, line: &[u8], now: Instant) -> Option<Failure> {
+        if self.job.survivors_go_on && self.ranks[rank as usize].failed {
+            // The others take it for dead, and it is being ended.
+            return None;
+        }
         let message = serde_json::from_slice(line).map_err(|_| Violation::Malformed);
         match message.and_then(|message| self.handle_message(rank, message, now)) {
             Ok(failure) => failure,
@@ -631,6 +635,17 @@ mod tests {
         assert_eq!(pair.end(5, HowEnded::Killed(9)), None);
         assert_eq!(pair.drain(), [0, 1, 2].map(|rank| (rank, ToRank::Goodbye)));
         assert_eq!(pair.end(0, HowEnded::Exited(4)).map(|failure| failure.taken_along), Some(vec![]), "all have left");
+    }
+
+    #[test]
+    fn where_survivors_go_on_nothing_is_heard_of_a_rank_that_is_taken_for_dead() {
+        let mut pair = Pair::surviving(4, 2);
+        let now = pair.now;
+        assert!(pair.rendezvous.handle_line(2, b"nonsense", now).is_some());
+        pair.drain();
+        assert_eq!(pair.rendezvous.handle_line(2, b"nonsense", now), None, "said once");
+        let abort = FromRank::Abort { reason: "rank 2 is dead".to_owned(), status: 1 };
+        assert_eq!((pair.say(3, &abort), pair.drain()), (None, vec![]), "it was taken along");
     }
 
     #[test]
