@@ -362,11 +362,14 @@ impl Client {
         progress
     }
 
-    /// Closes the gap that a dead rank of this node left in our inbox. True if there was one.
+    /// Closes the gaps that dead ranks of this node left in our inbox. True if there were some.
     fn mend_inbox(&self, local: u32) -> bool {
-        let here = self.layout.ranks_of(self.layout.my_node()).iter();
-        let mut dead = here.filter(|rank| self.failures.of(**rank).is_some());
-        dead.any(|rank| self.segment.mend(local, Producer::Local(self.layout.local_of(*rank))))
+        let here = self.layout.ranks_of(self.layout.my_node());
+        let dead = |producer| match producer {
+            Producer::Local(local) => self.failures.of(here[local as usize]).is_some(),
+            Producer::Server => false,
+        };
+        self.failures.any() && self.segment.mend(local, dead)
     }
 
     fn enqueue_active(&self, message: Option<ActiveMessage>) {
