@@ -199,6 +199,11 @@ impl Endpoint {
         self.unconfirmed.load(Ordering::Acquire)
     }
 
+    /// Whether something was issued that no reply will ever confirm. True once: somebody has to be told.
+    pub(crate) fn take_unconfirmed(&self) -> bool {
+        self.unconfirmed.swap(false, Ordering::AcqRel)
+    }
+
     /// The first refusal since the last time.
     pub(crate) fn take_refused(&self) -> Option<(Refusal, u64)> {
         self.state.lock().refused.take()

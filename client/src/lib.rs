@@ -33,6 +33,7 @@ mod shapes;
 mod signal;
 mod time;
 mod wait;
+mod waits;
 mod window;
 
 pub use completion::{Completion, Outcome};
@@ -47,4 +48,5 @@ pub use route::{Assist, AssistTurn, Client, ClientOptions};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
 pub use time::{RestOn, Time};
+pub use waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom};
 pub use window::{AttachError, ClientWindow, WindowIdentity};

@@ -16,6 +16,7 @@ use crate::endpoint::{Payload, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
 use crate::route::{Client, Route};
 use crate::wait::Drive;
+use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.
@@ -135,7 +136,11 @@ impl Client {
         self.issue(operation, endpoint, request, Some(token), Payload::None, true)?;
         // Whoever holds it may die: the server gives it to another. Only the death of its host ends the wait, or the end
         // of the connection to its server.
-        let dead = self.wait_for(Drive::Endpoint(endpoint), || {
+        let awaited = match operation {
+            Operation::Lock => Awaited::holder(operation, host),
+            _ => Awaited::rank(operation, host),
+        };
+        let dead = self.wait_for(Drive::Endpoint(endpoint), awaited, || {
             if completion.is_complete() { Some(None) } else { self.alive(operation, host).err().map(Some) }
         });
         if let Some(lost) = dead {

@@ -17,6 +17,7 @@ use crate::layout::Layout;
 use crate::mail::Mail;
 use crate::time::Time;
 use crate::wait::{Drive, Sleepers};
+use crate::waits::{Awaited, Waits};
 use crate::window::ClientWindow;
 
 /// A server in this process, which a waiting thread may drive.
@@ -71,6 +72,7 @@ pub struct Client {
     pub(crate) mail: Mail,
     pub(crate) sleepers: Sleepers,
     pub(crate) helper: Helper,
+    pub(crate) waits: Waits,
     pub(crate) spin_us: u64,
     pub(crate) eager_bytes: usize,
     endpoint_options: EndpointOptions,
@@ -108,6 +110,7 @@ impl Client {
             failures: options.failures,
             sleepers: Sleepers::new(),
             helper: Helper::new()?,
+            waits: Waits::default(),
             spin_us: options.spin_us,
             eager_bytes: options.eager_bytes,
             endpoint_options: options.endpoint,
@@ -207,7 +210,7 @@ impl Client {
         // Who asks first hears at once if nobody answers. A connection that broke as soon as it was there is made anew
         // when something is sent.
         let is_decided = || endpoint.was_welcomed() || endpoint.broken().is_some();
-        self.wait_for(Drive::Endpoint(endpoint), || is_decided().then_some(()));
+        self.wait_for(Drive::Endpoint(endpoint), Awaited::rank(operation, host), || is_decided().then_some(()));
         Ok(endpoint)
     }
 
@@ -216,10 +219,11 @@ impl Client {
         self.lost_host(operation, endpoint.host(), how)
     }
 
-    /// The error for a server that does not answer. Any death explains it: who survives one leaves, and takes the
-    /// server that it hosts along.
+    /// The error for a server that does not answer. Where a death ends the job any of them explains it: who survives one
+    /// leaves, and takes the server that it hosts along.
     pub(crate) fn lost_host(&self, operation: Operation, host: Rank, how: LostHow) -> Lost {
-        let (rank, how) = match self.failures.of(host).or_else(|| self.failures.first()) {
+        let first = || self.failures.first().filter(|_| !self.failures.survivors_go_on());
+        let (rank, how) = match self.failures.of(host).or_else(first) {
             Some(Death { rank, how }) => (rank, LostHow::Died(how)),
             None => (host, how),
         };

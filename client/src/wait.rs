@@ -19,6 +19,7 @@ use crate::endpoint::{Driven, Endpoint};
 use crate::error::{Lost, LostHow, Operation};
 use crate::route::{AssistTurn, Client};
 use crate::time::RestOn;
+use crate::waits::{Awaited, Wait};
 
 /// Looks without progress before the clock is read for the first time.
 const LOOKS_BEFORE_CLOCK: u32 = 16;
@@ -179,18 +180,19 @@ impl Watched {
 
 impl Client {
     /// Waits until `check` gives something.
-    pub(crate) fn wait_for<R>(&self, drive: Drive<'_>, mut check: impl FnMut() -> Option<R>) -> R {
+    pub(crate) fn wait_for<R>(&self, drive: Drive<'_>, awaited: Awaited, mut check: impl FnMut() -> Option<R>) -> R {
         if let Some(result) = check() {
             return result;
         }
-        let result = self.wait_driving(drive, &mut check);
+        let result = self.wait_driving(drive, awaited, &mut check);
         // The helper stepped aside while this thread drove.
         self.wake_helper_if_busy();
         result
     }
 
-    fn wait_driving<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>) -> R {
+    fn wait_driving<R>(&self, drive: Drive<'_>, awaited: Awaited, check: &mut impl FnMut() -> Option<R>) -> R {
         let mut pace = Pace::new(self.spin_us);
+        let mut entered = None;
         let mut assistant: Option<Box<dyn AssistTurn + '_>> = None;
         let mut waiting = Some(self.helper.begin_wait());
         loop {
@@ -219,6 +221,7 @@ impl Client {
                 }
                 Next::Sleep => {
                     assistant = None;
+                    entered.get_or_insert_with(|| self.waits.enter(awaited));
                     pace.slept = true;
                     let in_memory = drive.is_in_memory();
                     if in_memory {
@@ -356,18 +359,23 @@ impl Client {
     }
 
     /// Waits for an operation over one endpoint.
-    pub(crate) fn wait_complete(&self, endpoint: &Endpoint, completion: &Completion) {
-        self.wait_for(Drive::Endpoint(endpoint), || completion.is_complete().then_some(()));
+    pub(crate) fn wait_complete(&self, endpoint: &Endpoint, awaited: Awaited, completion: &Completion) {
+        self.wait_for(Drive::Endpoint(endpoint), awaited, || completion.is_complete().then_some(()));
     }
 
     /// Waits for any operation of this process.
-    pub fn wait_completion(&self, completion: &Completion) {
-        self.wait_for(Drive::Endpoints, || completion.is_complete().then_some(()));
+    pub fn wait_completion(&self, awaited: Awaited, completion: &Completion) {
+        self.wait_for(Drive::Endpoints, awaited, || completion.is_complete().then_some(()));
     }
 
     /// Waits until `check` gives something, looking at all operations of this process.
     pub fn wait_any<R>(&self, check: impl FnMut() -> Option<R>) -> R {
-        self.wait_for(Drive::Endpoints, check)
+        self.wait_for(Drive::Endpoints, Awaited::anyone(Operation::Wait), check)
+    }
+
+    /// Who sleeps in a call of this process, those that have waited longest first.
+    pub fn waits(&self) -> Vec<Wait> {
+        self.waits.list()
     }
 
     /// Moves what can be moved without waiting: for tests of completion.

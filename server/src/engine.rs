@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use longarm_netmod::{Admission, Doorman, DoormanStep, Interest, Link, LinkError, Listener, Poller, Ready};
 use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
-use longarm_shm::{NodeSegment, Popped};
+use longarm_shm::{NodeSegment, Popped, Producer};
 use slab::Slab;
 
 use crate::connection::{Connection, Ended};
@@ -268,9 +268,16 @@ impl Engine {
 
     fn empty_inboxes_of_the_dead(&self) -> bool {
         let mut progress = false;
+        let node = &self.shared.node;
+        let dead = |producer| matches!(producer, Producer::Local(local) if self.dead.contains(&local));
         for local in &self.dead {
-            while let Popped::Taken = self.shared.node.try_pop(*local, &mut |_, _| {}) {
-                progress = true;
+            loop {
+                match node.try_pop(*local, &mut |_, _| {}) {
+                    Popped::Taken => progress = true,
+                    // It died, or another did, in the middle of something.
+                    Popped::Broken if node.take_over(*local) || node.mend(*local, dead) => progress = true,
+                    Popped::Empty | Popped::Broken => break,
+                }
             }
         }
         progress

@@ -1,6 +1,7 @@
 //! A rank's side of the conversation with its launcher.
 //!
-//! One thread reads: it notes deaths, hands cards to those who asked, and ends the process when the launcher is gone.
+//! One thread reads: it notes deaths, hands cards to those who asked, tells the launcher who waits in a call, and ends the
+//! process when the launcher is gone.
 //! A process that nobody launched has no launcher and is a world of one.
 
 use std::collections::HashMap;
@@ -11,9 +12,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::OnDeath;
-use super::Rendezvous;
 use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
+use super::{OnDeath, OnInquiry, Rendezvous};
 use crate::error::InitError;
 
 #[derive(Default)]
@@ -22,6 +22,7 @@ struct Heard {
     goodbye: bool,
     died: Vec<(u32, String)>,
     on_death: Option<OnDeath>,
+    on_inquiry: Option<OnInquiry>,
 }
 
 /// See the module.
@@ -100,6 +101,15 @@ impl Launcher {
                         parking_lot::MutexGuard::unlocked(&mut heard, || on_death(rank, &how));
                     }
                 }
+                ToRank::Inquire { inquiry } => {
+                    // Without a world yet this rank waits in no call of it.
+                    let on_inquiry = heard.on_inquiry.clone();
+                    parking_lot::MutexGuard::unlocked(&mut heard, || {
+                        let waits = on_inquiry.map(|on_inquiry| on_inquiry()).unwrap_or_default();
+                        // A launcher that is gone is noticed by the next read.
+                        let _ = self.say(&FromRank::Waits { inquiry, waits });
+                    });
+                }
                 ToRank::Goodbye => heard.goodbye = true,
                 ToRank::Start(_) => tracing::warn!("the launcher started this rank twice"),
             }
@@ -119,6 +129,14 @@ impl Rendezvous for Launcher {
             on_death(*rank, how);
         }
         heard.on_death = Some(on_death);
+    }
+
+    fn explains_deaths(&self) -> bool {
+        true
+    }
+
+    fn answer_inquiries(&self, on_inquiry: OnInquiry) {
+        self.heard.lock().on_inquiry = Some(on_inquiry);
     }
 
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError> {
@@ -147,8 +165,9 @@ impl Rendezvous for Launcher {
         if self.say(&FromRank::Leave { traffic }).is_err() {
             return;
         }
+        let survivors_go_on = self.start.get().is_some_and(|start| start.survivors_go_on);
         let mut heard = self.heard.lock();
-        while !heard.goodbye && heard.died.is_empty() {
+        while !heard.goodbye && (survivors_go_on || heard.died.is_empty()) {
             self.changed.wait(&mut heard);
         }
     }

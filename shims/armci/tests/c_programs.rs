@@ -1,7 +1,8 @@
 //! The C programs in `c/`: one for each family of calls, compiled three ways and run in every layout.
 //!
 //! Each program checks itself and says `ok` with its name at the end. `fatal` is different: what it does ends the job,
-//! and has to do so with one line that says who, which call and why. So is `heir`, one process of which dies.
+//! and has to do so with one line that says who, which call and why. So is `heir`, one process of which dies. In `survivors` a process dies,
+//! and the others end well.
 #![forbid(unsafe_code)]
 
 #[path = "c_programs/compiled.rs"]
@@ -12,6 +13,8 @@ mod fatal;
 mod heir;
 #[path = "support/library.rs"]
 mod library;
+#[path = "c_programs/survivors.rs"]
+mod survivors;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -20,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use compiled::{Compiled, Way};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// The families. Every file of `c/` but those that are included is one of these, `fatal` or `heir`.
+/// The families. Every file of `c/` but those that are included is one of these, `fatal`, `heir` or `survivors`.
 const PROGRAMS: [&str; 25] = [
     "accumulate",
     "aggregate",
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
     }
     trials.extend(fatal::trials());
     trials.extend(heir::trials());
+    trials.extend(survivors::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -109,7 +113,7 @@ fn every_file_is_run() -> Result<(), Failed> {
         }
     }
     found.sort();
-    let mut known: Vec<&str> = PROGRAMS.into_iter().chain(["fatal", "heir"]).collect();
+    let mut known: Vec<&str> = PROGRAMS.into_iter().chain(["fatal", "heir", "survivors"]).collect();
     known.sort();
     if found == known { Ok(()) } else { Err(format!("in the folder: {found:?}\nrun: {known:?}").into()) }
 }

@@ -481,7 +481,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
         segment: job::with_node(layout.my_node().0, |node| Arc::clone(&node.segment)),
         dial: Arc::new(dial),
         assist: None,
-        failures: Arc::new(Failures::new()),
+        failures: Arc::new(Failures::new(false)),
         spin_us: 0,
         eager_bytes: 1 << dice.between(6, 13),
         endpoint: EndpointOptions {

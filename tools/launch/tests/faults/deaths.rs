@@ -163,7 +163,7 @@ pub fn body(world: World, parameters: &str) {
             });
         }
     });
-    while world.dead_ranks().is_empty() {
+    while world.deaths().is_empty() {
         std::thread::yield_now();
     }
     for (name, call) in NEXT {
@@ -176,7 +176,8 @@ pub fn body(world: World, parameters: &str) {
     }
 }
 
-fn die(way: &str) -> ! {
+/// Ends this process.
+pub fn die(way: &str) -> ! {
     match way {
         "exits" => std::process::exit(3),
         "panics" => panic!("this is the end of the victim"),
@@ -194,7 +195,7 @@ fn die(way: &str) -> ! {
 }
 
 /// Status of the launcher, and what others are told.
-fn traces_of(way: &str) -> (i32, &'static str) {
+pub fn traces_of(way: &str) -> (i32, &'static str) {
     match way {
         "exits" => (3, "exited with status 3"),
         "panics" => (101, "aborted: it panicked"),

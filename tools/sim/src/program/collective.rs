@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm_client::mail::Slot;
-use longarm_client::{AttachError, Client, ClientWindow, Lost, LostHow, Operation, WindowIdentity};
+use longarm_client::{AttachError, Client, ClientWindow, Lost, LostHow, Operation, WaitingCall, WindowIdentity};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
 use longarm_server::door::{DoorError, DoorRequest};
 use longarm_shm::NodeWindow;
@@ -21,6 +21,9 @@ use crate::plan::MUTEXES;
 
 /// Nodes below each node in the tree of a barrier.
 const FAN_OUT: u32 = 4;
+
+/// What those are told who ask for whom everybody waits.
+pub(super) const CALL: WaitingCall = WaitingCall::Operation(Operation::Collective);
 
 /// What takes part in collectives.
 pub(crate) struct Starter {
@@ -43,7 +46,7 @@ impl Starter {
 
     fn receive(&self, from: u32, step: u32) -> Result<bool, Stop> {
         let slot = Slot { group: 1, sequence: self.barriers, step };
-        let got = self.client.receive_letter(Rank(from), slot, &|| self.death());
+        let got = self.client.receive_letter(Rank(from), slot, CALL, &|| self.death());
         let letter = got.map_err(|error| failed(self.rank, Kind::Barrier, Rank(from), &error))?;
         if letter.body.len() != 1 || letter.total_bytes != 1 {
             let what = format!("a letter of rank {from} to rank {} has {:?}", self.rank, letter.body);

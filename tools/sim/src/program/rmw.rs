@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_client::Completion;
+use longarm_client::{Awaited, Completion, Operation};
 use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth};
 
 use super::{Program, Stop};
@@ -48,9 +48,9 @@ impl Program {
             under_way.push((least, completion));
         }
         for (least, completion) in under_way {
-            self.client.wait_completion(&completion);
+            self.client.wait_completion(Awaited::rank(Operation::Rmw, target), &completion);
             if let Some(outcome) = completion.failure() {
-                let error = self.client.explain(outcome, longarm_client::Operation::Rmw, target);
+                let error = self.client.explain(outcome, Operation::Rmw, target);
                 return Err(self.failed(Kind::FetchAdd, target, &error));
             }
             let old = completion.value();

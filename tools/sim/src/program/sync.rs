@@ -181,7 +181,7 @@ impl Program {
                 let (node, how) = (client.layout().node_of(death.rank), LostHow::Died(death.how));
                 Some(Lost { rank: death.rank, node, operation: Operation::Collective, how })
             };
-            let got = self.client.receive_letter(caller, slot, &death);
+            let got = self.client.receive_letter(caller, slot, super::collective::CALL, &death);
             got.map_err(|error| self.failed(Kind::Barrier, caller, &error))?;
         }
         book::start(self.rank.0, Kind::Active, self.rank, 0);
