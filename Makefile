@@ -3,13 +3,15 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ga sanitize bench-ga lint bench docs install clean
+.PHONY: help setup demo test test-ga sanitize bench-ga lint soak bench docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 PREFIX ?= /usr/local
 DESTDIR ?=
 DEMO_OUTPUT ?= demo-output
+# How long make soak goes on.
+SECONDS ?= 600
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Which MPI Global Arrays is built with: mpich or openmpi.
 ifneq ($(origin MPI),command line)
@@ -47,6 +49,11 @@ bench-ga: setup ## Measure ARMCI's and Global Arrays' perf programs on longarm b
 
 lint: setup ## Only the checks of `make test` that run no tests
 	@tools/test.sh lint
+
+soak: setup ## Simulate jobs with faults from fresh seeds for SECONDS (600), up to 10000 ranks
+	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 16 --ops 400 --seconds $$(($(SECONDS) / 3))
+	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 1024 --seconds $$(($(SECONDS) / 3))
+	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 10000 --ops 100 --threads 1 --seconds $$(($(SECONDS) / 3))
 
 bench: setup ## Measure longarm beside what the machine allows
 	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches --bins

@@ -10,7 +10,7 @@
 //! engine stays the same over all its links: what waits for a mutex in its name is found again.
 
 use longarm_netmod::Link;
-use longarm_proto::{Identity, Rank, Reception, Session};
+use longarm_proto::{Identity, Mutation, Rank, Reception, Session, mutation};
 
 use super::{CONNECTION, Engine, Interest, Peer};
 use crate::connection::{Connection, Ended};
@@ -119,7 +119,11 @@ impl Engine {
             self.forget(number);
             return Some(Reception::Gone);
         }
-        Some(Reception::Resumed { received_bytes: peer.connection.received_bytes() })
+        let received_bytes = match peer.connection.received_bytes() {
+            bytes if mutation(Mutation::ResumeFromWrongByte) => bytes.saturating_sub(1),
+            bytes => bytes,
+        };
+        Some(Reception::Resumed { received_bytes })
     }
 
     fn find_session(&self, rank: Rank, session: u64) -> Option<usize> {
