@@ -156,6 +156,8 @@ impl State {
                     Beat::Ask => self.report(),
                     Beat::Silent => {
                         let silence_ms = endpoint.options.silence_ms;
+                        let (node, host) = (endpoint.node.0, endpoint.host.0);
+                        tracing::warn!(node, host, "a server is silent for {silence_ms} ms; it is called again");
                         self.lose_link(endpoint, format!("nothing was heard of the server for {silence_ms} ms"))?;
                     }
                 }
