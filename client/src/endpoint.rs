@@ -216,7 +216,7 @@ impl Endpoint {
         }
         if !state.has_room(request, self.options.buffered_bytes_max) {
             state.report_if_none_is_due();
-            self.note(&state);
+            self.note(&mut state);
             return Err(Box::new(Rejected { how: None, token, payload }));
         }
         // A message changes no window: quiet says nothing of it.
@@ -225,8 +225,13 @@ impl Endpoint {
         }
         state.report_if_due(request, self.options.buffered_bytes_max);
         state.begin(request, token, payload);
-        let driven = if flush { self.drive_locked(&mut state, false) } else { Driven::default() };
-        self.note(&state);
+        let driven = if flush {
+            let receive = state.should_receive(self.options.buffered_bytes_max);
+            self.drive_locked(&mut state, receive)
+        } else {
+            Driven::default()
+        };
+        self.note(&mut state);
         if matches!(request, Request::Quiet) {
             // After `busy` was set: a second thread's quiet looks at this mark first, then at `busy`.
             self.unconfirmed.store(false, Ordering::Release);
@@ -238,6 +243,12 @@ impl Endpoint {
     pub(crate) fn drive(&self) -> Option<Driven> {
         let mut state = self.state.try_lock()?;
         Some(self.drive_locked(&mut state, true))
+    }
+
+    /// Sends what the link takes now. `None`: another thread drives.
+    pub(crate) fn push(&self) -> Option<Driven> {
+        let mut state = self.state.try_lock()?;
+        Some(self.drive_locked(&mut state, false))
     }
 
     /// Looks after what was sent and not acknowledged although nobody waits: asks how far the server is, and notices
@@ -274,7 +285,10 @@ impl Endpoint {
         driven
     }
 
-    fn note(&self, state: &State) {
+    fn note(&self, state: &mut State) {
+        if std::mem::take(&mut state.confirmed) {
+            self.unconfirmed.store(false, Ordering::Release);
+        }
         self.wants_write.store(state.outgoing.can_send(), Ordering::Release);
         self.buffered_bytes.store(state.outgoing.buffered_bytes(), Ordering::Release);
         self.replies_full.store(state.reports.is_full(), Ordering::Release);
@@ -291,7 +305,7 @@ impl Endpoint {
         let mut state = self.state.lock();
         if self.broken.get().is_none() {
             self.fail(&mut state, how);
-            self.note(&state);
+            self.note(&mut state);
         }
     }
 

@@ -6,7 +6,7 @@ use longarm_memory::Region;
 use longarm_netmod::LinkError;
 use longarm_netmod::flow::{Incoming, Outgoing, RunSource};
 use longarm_proto::{
-    Cursor, EAGER_BYTES_MAX, Initiator, REPLY_BYTES, Reception, Refusal, Reply, Request, Run, Violation,
+    Cursor, EAGER_BYTES_MAX, Initiator, REPLY_BYTES, Reception, Refusal, Reply, Request, RequestId, Run, Violation,
 };
 
 use super::pulse::{Beat, Pulse};
@@ -33,9 +33,18 @@ pub(super) struct State {
     scratch: Vec<u8>,
     pub(super) reports: Reports,
     pulse: Pulse,
+    /// The last report that was begun.
+    last_report: RequestId,
+    /// Nothing is unconfirmed any more.
+    pub(super) confirmed: bool,
+    /// Requests that were sent while a report was due and much is kept.
+    looks: u32,
     /// The first refusal of a request without a reply; quiet brings it to light.
     pub(super) refused: Option<(Refusal, u64)>,
 }
+
+/// Every so many requests, who only sends looks for replies.
+const LOOK_EVERY: u32 = 16;
 
 /// Why a turn ended early.
 enum Broken {
@@ -68,6 +77,9 @@ impl State {
             scratch: Vec::new(),
             reports: Reports::default(),
             pulse: Pulse::default(),
+            last_report: RequestId(0),
+            confirmed: false,
+            looks: 0,
             refused: None,
         }
     }
@@ -97,12 +109,21 @@ impl State {
                 if cursor.remaining() == 0 {
                     finish(held);
                 } else {
+                    // Its memory is not given back before the server has it all: who waits for that asks.
+                    self.reports.streamed(cursor.remaining());
                     self.outgoing.stream(held, cursor);
-                    // Its memory is not given back before the server has it all.
-                    self.report();
                 }
             }
         }
+    }
+
+    /// Whether who only sends should look for what the server says of it now and then, so that what is kept stays small.
+    pub(super) fn should_receive(&mut self, buffered_bytes_max: usize) -> bool {
+        if self.reports.due == 0 || self.outgoing.buffered_bytes() < buffered_bytes_max / 4 {
+            return false;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        self.looks.is_multiple_of(LOOK_EVERY)
     }
 
     /// Tells how far we are, and asks the same.
@@ -112,7 +133,7 @@ impl State {
         let request = Request::Report { received_bytes };
         self.reports.asked(&request);
         self.scratch.clear();
-        self.initiator.begin(&request, Some(Token::Report), &mut self.scratch);
+        self.last_report = self.initiator.begin(&request, Some(Token::Report), &mut self.scratch);
         let scratch = &self.scratch;
         self.outgoing.write(|bytes| bytes.extend_from_slice(scratch));
     }
@@ -126,7 +147,8 @@ impl State {
 
     /// Before a request: either side may keep too much.
     pub(super) fn report_if_due(&mut self, request: &Request, buffered_bytes_max: usize) {
-        let keeps_much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 && self.reports.due == 0;
+        let keeps_much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 || self.reports.streams_much();
+        let keeps_much = keeps_much && self.reports.due == 0;
         let replies = request.has_reply() || is_large_get(request);
         if keeps_much || (replies && self.reports.is_due(self.incoming.received_bytes())) {
             self.report();
@@ -206,6 +228,9 @@ impl State {
 
     fn exchange(&mut self, receive: bool) -> Result<Driven, Broken> {
         let mut driven = Driven::default();
+        if receive && self.reports.owes_for_streams() {
+            self.report();
+        }
         if self.outgoing.can_send() {
             let link = self.way.link().expect("a turn begins with a link");
             if self.outgoing.flush(link)? {
@@ -277,7 +302,11 @@ impl State {
                 self.landing = Some((target, cursor));
             }
             Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),
-            Reply::Done(Token::Report) => self.reports.due -= 1,
+            Reply::Done(Token::Report) => {
+                self.reports.due -= 1;
+                // It was answered behind all others, as a quiet is.
+                self.confirmed = self.last_report == self.initiator.last() && self.refused.is_none();
+            }
             Reply::Done(token) => {
                 end(&token, |completion| completion.part_done());
                 driven.completed = true;
