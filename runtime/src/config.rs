@@ -137,6 +137,8 @@ enum Slot {
     Bytes { field: fn(&mut Config) -> &mut u64, min: u64, max: u64, zero: Option<&'static str> },
     /// A plain number within bounds.
     Number { field: fn(&mut Config) -> &mut u64, min: u64, max: u64 },
+    /// Yes or no.
+    Switch { field: fn(&mut Config) -> &mut bool },
     /// An address of this machine.
     Address,
     /// A filter of log lines.
@@ -153,7 +155,7 @@ const SPIN: usize = 4;
 const NONTEMPORAL: usize = 5;
 
 /// The table.
-const VARIABLES: [Variable; 15] = [
+const VARIABLES: [Variable; 16] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -217,6 +219,12 @@ const VARIABLES: [Variable; 15] = [
         unit: "milliseconds",
         meaning: "how long a node that is waited for may be silent before its connection counts as broken",
         slot: Slot::Number { field: |config| &mut config.silence_ms, min: 50, max: 3_600_000 },
+    },
+    Variable {
+        name: "LONGARM_ENCRYPT",
+        unit: "",
+        meaning: "whether what is sent over connections is encrypted; has to be the same for all",
+        slot: Slot::Switch { field: |config| &mut config.encrypt },
     },
     Variable {
         name: "LONGARM_HALF_OPEN_MAX",
@@ -409,6 +417,13 @@ impl Slot {
             Slot::Number { field, min, max } => {
                 *field(config) = value.parse().ok().filter(|number| (min..=max).contains(number))?;
             }
+            Slot::Switch { field } => {
+                *field(config) = match value {
+                    "1" | "yes" => true,
+                    "0" | "no" => false,
+                    _ => return None,
+                };
+            }
             Slot::Address => config.interface = value.parse().ok()?,
             Slot::Filter => config.log = Some(value.to_owned()),
         }
@@ -420,6 +435,7 @@ impl Slot {
         match *self {
             Slot::Bytes { field, .. } => show_bytes(*field(config)),
             Slot::Number { field, .. } => field(config).to_string(),
+            Slot::Switch { field } => if *field(config) { "yes" } else { "no" }.to_owned(),
             Slot::Address => config.interface.to_string(),
             Slot::Filter => config.log.clone().unwrap_or_else(|| "warn".to_owned()),
         }
@@ -433,6 +449,7 @@ impl Slot {
                 format!("bytes from {min} to {max}, with an optional suffix k, m, g or t{zero}")
             }
             Slot::Number { min, max, .. } => format!("a number from {min} to {max}"),
+            Slot::Switch { .. } => "yes (or 1) or no (or 0)".to_owned(),
             Slot::Address => "an IPv4 or IPv6 address".to_owned(),
             Slot::Filter => {
                 "a level (error, warn, info, debug, trace) or a filter such as longarm_server=trace".to_owned()
@@ -545,8 +562,18 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_takes_words_and_numbers_and_nothing_else() {
+        for (value, expected) in [("1", true), ("yes", true), ("0", false), ("no", false)] {
+            assert_eq!(read(&[("LONGARM_ENCRYPT", value)]).unwrap().encrypt, expected, "{value}");
+        }
+        for value in ["2", "true", "YES", "y"] {
+            assert!(read(&[("LONGARM_ENCRYPT", value)]).is_err(), "{value}");
+        }
+    }
+
+    #[test]
     fn every_shown_value_is_accepted_again_and_gives_the_same_configuration() {
-        let config = read(&[("LONGARM_LOG", "trace"), ("LONGARM_SPIN_US", "0")]).unwrap();
+        let config = read(&[("LONGARM_LOG", "trace"), ("LONGARM_SPIN_US", "0"), ("LONGARM_ENCRYPT", "1")]).unwrap();
         let entries = config.entries();
         let variables = entries.iter().map(|entry| (entry.name.into(), entry.value.clone().into()));
         let again = Config::from_variables(variables, &[]).unwrap();
@@ -567,6 +594,7 @@ mod tests {
             ("LONGARM_SPIN_US", "fast"),
             ("LONGARM_INTERFACE", "localhost"),
             ("LONGARM_HALF_OPEN_MAX", "0"),
+            ("LONGARM_ENCRYPT", "maybe"),
         ];
         for (name, value) in bad {
             let text = read(&[(name, value)]).unwrap_err().to_string();
