@@ -7,6 +7,7 @@
 
 mod faults {
     pub mod arguments;
+    pub mod crowd;
     pub mod deaths;
     pub mod outside;
     pub mod strangers;
@@ -14,7 +15,7 @@ mod faults {
 
 use std::process::ExitCode;
 
-use faults::{arguments, deaths, strangers};
+use faults::{arguments, crowd, deaths, strangers};
 use libtest_mimic::Arguments;
 
 /// What the ranks of a job play.
@@ -25,6 +26,9 @@ const PARAMETERS: &str = "LONGARM_TEST_PARAMETERS";
 fn main() -> ExitCode {
     if let Ok(body) = std::env::var(BODY) {
         let parameters = std::env::var(PARAMETERS).unwrap_or_default();
+        if body == "other user" {
+            return crowd::as_other_user(&parameters);
+        }
         let world = longarm::init().expect("the launcher makes a world");
         match body.as_str() {
             "death" => deaths::body(world, &parameters),
@@ -34,7 +38,12 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let trials = deaths::trials().into_iter().chain(strangers::trials()).chain(arguments::trials()).collect();
+    let trials = deaths::trials()
+        .into_iter()
+        .chain(strangers::trials())
+        .chain(crowd::trials())
+        .chain(arguments::trials())
+        .collect();
     // One job at a time: each uses all processors.
     let options = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&options, trials).exit_code()
