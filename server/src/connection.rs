@@ -213,10 +213,10 @@ impl Connection {
         self.input.forget_drained();
         loop {
             progress |= self.flush()?;
-            // The flush may have made room. No descriptor announces requests that have arrived already, and whoever
-            // drives may stop after any turn, so a turn leaves none behind that could be served.
+            // The flush may have made room. No descriptor announces requests that have arrived already, here or inside
+            // the link, and whoever drives may stop after any turn, so a turn leaves none behind that could be served.
             let mut served = false;
-            while self.replies.has_room() && self.step(shared, number)? {
+            while self.replies.has_room() && (self.step(shared, number)? || self.receive_held()?) {
                 served = true;
             }
             if !served {
@@ -307,6 +307,12 @@ impl Connection {
         }
         shared.ring(target);
         Ok(true)
+    }
+
+    /// Brings bytes in that wait inside the link, which are few. False: there are none, or they have to wait.
+    fn receive_held(&mut self) -> Result<bool, Ended> {
+        let holds = self.link.as_ref().is_some_and(|link| link.holds_bytes());
+        Ok(holds && self.wants_input() && self.receive()?)
     }
 
     /// Brings bytes in. False: nothing there now.

@@ -14,6 +14,8 @@
 //!
 //! A rank whose socket closes has lost its launcher and ends itself.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Names the environment variable with the number of the descriptor to the launcher.
@@ -88,8 +90,8 @@ pub enum ToRank {
     Goodbye,
 }
 
-/// Who this rank is and what the job looks like.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Who this rank is and what the job looks like. Its secret is never printed.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// [`CONTROL_VERSION`] of the launcher.
     pub version: u32,
@@ -109,6 +111,15 @@ pub struct Start {
     pub stats: bool,
     /// Whether the others go on when a rank dies. Otherwise the launcher ends them.
     pub survivors_go_on: bool,
+}
+
+impl fmt::Debug for Start {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Start { version, job, rank, node_of_rank, .. } = self;
+        let mut shown = formatter.debug_struct("Start");
+        shown.field("version", version).field("job", job).field("rank", rank).field("node_of_rank", node_of_rank);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// How the server of a node is reached. One per node, whatever the number of ranks.
@@ -163,4 +174,26 @@ pub struct KindTraffic {
     pub operations: u64,
     /// How many payload bytes.
     pub bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_shown_without_its_secret() {
+        let start = Start {
+            version: CONTROL_VERSION,
+            job: 7,
+            secret: "5ec2e7".to_owned(),
+            rank: 1,
+            node_of_rank: vec![0, 1],
+            ranks_on_machine: 2,
+            processors: vec![0],
+            stats: false,
+            survivors_go_on: false,
+        };
+        let shown = format!("{start:?}");
+        assert!(shown.contains("rank: 1") && !shown.contains("5ec2e7"), "{shown}");
+    }
 }

@@ -122,7 +122,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         job: options.job,
         secret: options.secret.clone(),
         node,
-        ranks: ranks.to_vec(),
+        node_of_rank: (0..layout.rank_count()).map(|rank| layout.node_of(Rank(rank))).collect(),
         segment: Arc::clone(&segment),
         listener,
         door: door.clone(),

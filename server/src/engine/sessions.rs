@@ -86,9 +86,11 @@ impl Engine {
         self.shared.locks.forget_connection(number);
     }
 
-    /// What comes of the session that a proven peer wants to carry on. `None`: the call is too old, or its rank is dead.
+    /// What comes of the session that a proven peer wants to carry on. `None`: the call is too old, its rank
+    /// is dead, or there is no such rank on the node that it names.
     pub(super) fn receive_session(&mut self, identity: Identity, session: Session) -> Option<Reception> {
-        if self.shared.locks.deaths.is_dead(identity.rank) {
+        let lives_there = self.node_of_rank.get(identity.rank.0 as usize) == Some(&identity.node);
+        if !lives_there || self.shared.locks.deaths.is_dead(identity.rank) {
             return None;
         }
         let Some(number) = self.find_session(identity.rank, session.number) else {
