@@ -207,9 +207,10 @@ impl Client {
                 Endpoint::new(node, host, dial, time, self.endpoint_options)
             })
         };
-        // Who asks first hears at once if nobody answers.
+        // Who asks first hears at once if nobody answers. Not `is_up`: the connection may break in the very moment it
+        // is made, and nobody makes it anew while nothing waits to be sent.
         self.wait_for(Drive::Endpoint(endpoint), Awaited::rank(operation, host), || {
-            (endpoint.is_up() || endpoint.broken().is_some()).then_some(())
+            (endpoint.is_known() || endpoint.broken().is_some()).then_some(())
         });
         Ok(endpoint)
     }
