@@ -271,6 +271,15 @@ impl Endpoint {
         Some(self.drive_locked(&mut state, true))
     }
 
+    /// Somebody waits for this node, and for no answer of it: notices that it is gone all the same.
+    pub(crate) fn ask(&self) -> Option<Driven> {
+        let mut state = self.state.try_lock()?;
+        if self.broken.get().is_none() {
+            state.ask_if_due(self.time.now_ms(), self.options.silence_ms);
+        }
+        Some(self.drive_locked(&mut state, true))
+    }
+
     fn drive_locked(&self, state: &mut State, receive: bool) -> Driven {
         if self.broken.get().is_some() {
             return Driven::default();

@@ -75,7 +75,7 @@ pub struct Client {
     pub(crate) waits: Waits,
     pub(crate) spin_us: u64,
     pub(crate) eager_bytes: usize,
-    endpoint_options: EndpointOptions,
+    pub(crate) endpoint_options: EndpointOptions,
     main_thread: std::thread::ThreadId,
 }
 

@@ -95,3 +95,34 @@ fn a_connection_that_broke_is_made_anew_as_soon_as_there_is_something_to_send() 
     endpoint.drive();
     assert!(endpoint.is_up() && endpoint.broken().is_none());
 }
+
+/// A time that the test moves.
+#[derive(Default)]
+struct Hands(std::sync::atomic::AtomicU64);
+
+impl Time for Hands {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn a_server_that_nobody_asks_anything_is_missed_if_somebody_waits_for_its_node() {
+    let hands = Arc::new(Hands::default());
+    let options = EndpointOptions { buffered_bytes_max: 1 << 20, connect_ms: 1000, reconnect_ms: 0, silence_ms: 1000 };
+    let server = Server(Mutex::new([Answer::Silent(Reception::Fresh)].into()));
+    let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::clone(&hands) as _, options);
+    endpoint.drive();
+    assert!(endpoint.is_up() && !endpoint.is_busy());
+    for _ in 0..300 {
+        hands.0.fetch_add(10, Ordering::Relaxed);
+        endpoint.drive();
+    }
+    assert!(endpoint.broken().is_none(), "nobody waits for it");
+    for _ in 0..300 {
+        hands.0.fetch_add(10, Ordering::Relaxed);
+        endpoint.ask();
+    }
+    let how = endpoint.broken().expect("it never answered").to_string();
+    assert!(how.contains("nothing was heard of the server for 1000 ms"), "{how}");
+}
