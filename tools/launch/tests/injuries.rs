@@ -4,13 +4,15 @@
 //!
 //! This program is the trials and the ranks. A trial rolls dice from its seed, which stands in its name:
 //! `cargo test -p longarm-launch --test injuries -- made_anew_17` repeats the injuries of that one. Where the threads of
-//! a job are when they happen no seed decides. `--seconds N` goes on with fresh seeds for so long.
+//! a job are when they happen no seed decides. `--seconds N` goes on with fresh seeds for so long, and `--detection N`
+//! measures over N jobs each how long it takes until somebody is told that something is wrong.
 #![forbid(unsafe_code)]
 
 mod injuries {
     pub mod blows;
     pub mod breaks;
     pub mod control;
+    pub mod detection;
     #[path = "../differential/dice.rs"]
     #[allow(dead_code, reason = "random programs roll more kinds of them")]
     pub mod dice;
@@ -27,6 +29,7 @@ use std::time::{Duration, Instant};
 use injuries::blows;
 use injuries::breaks::{self, Kind};
 use injuries::control::{self, GO_BETWEEN};
+use injuries::detection;
 use injuries::job::ORDERS;
 use injuries::work::{Orders, Outcome, Work};
 use injuries::{limits, links};
@@ -35,12 +38,13 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Kinds of trials of which there is one for each seed: name, how many every day, what.
 type Family = (&'static str, u64, fn(u64) -> Result<(), Failed>);
 
-const FAMILIES: [Family; 13] = [
+const FAMILIES: [Family; 14] = [
     ("broken_connections_are_made_anew", 130, |seed| breaks::run(Kind::Breaks, seed)),
     ("silent_connections_are_made_anew", 25, |seed| breaks::run(Kind::Stalls, seed)),
     ("servers_out_of_reach_are_called_again", 15, |seed| breaks::run(Kind::Restarts, seed)),
     ("bytes_that_come_one_by_one_are_enough", 15, |seed| breaks::run(Kind::Pieces, seed)),
     ("stopped_processes_are_waited_for", 10, blows::stop),
+    ("nodes_stopped_for_good_are_named", 3, blows::stop_for_good),
     ("killed_ranks_are_named_by_all", 10, blows::kill),
     ("ranks_killed_early_are_named_by_all", 4, blows::kill_early),
     ("killed_launchers_leave_nothing", 4, blows::kill_launcher),
@@ -55,19 +59,30 @@ fn main() -> ExitCode {
     if let Ok(orders) = std::env::var(ORDERS) {
         return be_rank(&orders);
     }
-    let mut seconds = None;
+    let (mut seconds, mut jobs, mut json) = (None, None, false);
     let mut rest = Vec::new();
     let mut arguments = std::env::args();
     while let Some(argument) = arguments.next() {
-        if argument == "--seconds" {
-            seconds = arguments.next().and_then(|seconds| seconds.parse().ok());
-            if seconds.is_none() {
-                eprintln!("--seconds takes a number");
-                return ExitCode::from(2);
+        let place = match argument.as_str() {
+            "--seconds" => &mut seconds,
+            "--detection" => &mut jobs,
+            "--json" => {
+                json = true;
+                continue;
             }
-        } else {
-            rest.push(argument);
+            _ => {
+                rest.push(argument);
+                continue;
+            }
+        };
+        *place = arguments.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
+        if place.is_none() {
+            eprintln!("{argument} takes a number");
+            return ExitCode::from(2);
         }
+    }
+    if let Some(jobs) = jobs {
+        return detection::show(jobs as usize, json);
     }
     let arguments = Arguments::from_iter(rest);
     if let Some(seconds) = seconds {
@@ -139,6 +154,9 @@ fn be_rank(orders: &str) -> ExitCode {
     };
     let me = world.rank();
     let result = (|| -> Outcome<String> {
+        if let Ok(call) = std::env::var(detection::WAIT_IN) {
+            detection::wait(&world, &call)?;
+        }
         let mut work = Work::begin(&world, orders)?;
         for round in 0..orders.rounds {
             println!("rank {me} begins round {round}");

@@ -7,6 +7,7 @@ use libtest_mimic::Failed;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::breaks::{self, Kind, expect_right};
+use super::detection;
 use super::dice::Dice;
 use super::job::{Ended, Job, Plan};
 use super::work::{Orders, Outcome};
@@ -140,6 +141,27 @@ pub fn kill_launcher(seed: u64) -> Result<(), Failed> {
     let ended = job.end()?;
     if ended.status != 128 + 9 || ended.stdout.contains("WRONG") {
         return Err(format!("{ended:?}").into());
+    }
+    Ok(())
+}
+
+/// A server's host stops for longer than a connection may take to be made anew: whoever waits for its node says so, also
+/// where it has not asked that node for anything.
+pub fn stop_for_good(seed: u64) -> Result<(), Failed> {
+    let call = ["rmw", "barrier", "word"][seed as usize % 3];
+    let variables = [("LONGARM_SILENCE_MS", "120"), ("LONGARM_RECONNECT_S", "1"), (detection::WAIT_IN, call)];
+    let variables = variables.map(|(name, value)| (name, value.to_owned())).to_vec();
+    let orders = Orders { seed, rounds: 0, bytes_max: 1 };
+    let plan = Plan { ranks: 2, nodes: 2, orders, variables, decide: None, wrapper: Vec::new() };
+    let mut job = Job::start(&plan)?;
+    let victim = job.process(1);
+    let (Some(victim), Some(_)) = (victim, job.until("ready")?) else { return Err("it ended early".into()) };
+    signal(victim, Signal::STOP)?;
+    let ended = job.end()?;
+    let named = "rank 1 (node 1) hosts the server of its node, and the connection to it failed: ";
+    let said = ended.stdout.lines().find(|line| line.starts_with("rank 0 says: ")).unwrap_or_default();
+    if ended.status != 3 || !said.contains(named) || !said.contains("could not be made anew within 1 s") {
+        return Err(format!("in {call}: {ended:?}").into());
     }
     Ok(())
 }

@@ -281,9 +281,6 @@ impl Job {
         if let Ok(standing) = Command::new(env!("CARGO_BIN_EXE_longarm")).args(["ps", &launcher]).output() {
             report.push_str(&String::from_utf8_lossy(&standing.stdout));
         }
-        if let Ok(sockets) = Command::new("ss").args(["-tnpi"]).output() {
-            report.push_str(&String::from_utf8_lossy(&sockets.stdout));
-        }
         let _ = write!(report, "stdout:\n{}stderr:\n{}", self.stdout, self.stderr);
         let numbers = all.iter().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw));
         for pid in numbers {
