@@ -9,6 +9,8 @@
 mod pulse;
 mod reports;
 mod state;
+#[cfg(test)]
+mod tests;
 mod way;
 
 use std::os::fd::OwnedFd;
@@ -91,6 +93,8 @@ pub struct Endpoint {
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// There is a link.
     up: AtomicBool,
+    /// There was one at some time.
+    known: AtomicBool,
     /// Something was sent that the server has not acknowledged.
     unacknowledged: AtomicBool,
     broken: OnceLock<LostHow>,
@@ -131,6 +135,7 @@ impl Endpoint {
             options,
             descriptor: Mutex::new(None),
             up: AtomicBool::new(false),
+            known: AtomicBool::new(false),
             unacknowledged: AtomicBool::new(false),
             broken: OnceLock::new(),
             unconfirmed: AtomicBool::new(false),
@@ -164,6 +169,11 @@ impl Endpoint {
     /// Whether there is a connection now. Without one, whoever waits drives the endpoint often: calls are made so.
     pub(crate) fn is_up(&self) -> bool {
         self.up.load(Ordering::Acquire)
+    }
+
+    /// Whether there has ever been a connection. One that broke at once is made anew when there is something to send.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Acquire)
     }
 
     /// Whether something was sent of which it is not known that it arrived.
@@ -261,6 +271,15 @@ impl Endpoint {
         Some(self.drive_locked(&mut state, true))
     }
 
+    /// Somebody waits for this node, and for no answer of it: notices that it is gone all the same.
+    pub(crate) fn ask(&self) -> Option<Driven> {
+        let mut state = self.state.try_lock()?;
+        if self.broken.get().is_none() {
+            state.ask_if_due(self.time.now_ms(), self.options.silence_ms);
+        }
+        Some(self.drive_locked(&mut state, true))
+    }
+
     fn drive_locked(&self, state: &mut State, receive: bool) -> Driven {
         if self.broken.get().is_some() {
             return Driven::default();
@@ -295,6 +314,7 @@ impl Endpoint {
         let unacknowledged = !state.outgoing.is_acknowledged();
         let alive = self.broken.get().is_none();
         self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
+        self.known.store(state.way.is_known(), Ordering::Release);
         let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
         let busy = !state.outgoing.is_sent() || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         self.busy.store(busy && alive, Ordering::Release);

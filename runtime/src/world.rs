@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, TransferError};
+use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, LostHow, TransferError};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
+use longarm_server::door::DoorError;
 use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
@@ -374,6 +375,19 @@ impl Inner {
             PeerTraffic { peer: peer.0, kinds: kinds.collect() }
         });
         all.filter(|peer| peer.kinds.iter().any(|kind| kind.operations > 0)).collect()
+    }
+
+    /// Who was lost, if an error at the door says that the server of this node is gone.
+    pub(crate) fn lost_at_door(&self, error: &DoorError) -> Option<(Rank, NodeId, LostHow)> {
+        let (layout, rendezvous) = (self.client.layout(), self.rendezvous.as_ref()?);
+        let node = layout.my_node();
+        if !error.is_hung_up() {
+            return None;
+        }
+        Some(match rendezvous.death_of_server(node.0) {
+            Some((rank, how)) => (Rank(rank), layout.node_of(Rank(rank)), LostHow::Died(how)),
+            None => (layout.server_host(node), node, LostHow::Unreachable(error.to_string())),
+        })
     }
 
     pub(crate) fn abort(&self, reason: &str, status: i32) {

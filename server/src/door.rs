@@ -110,6 +110,14 @@ pub enum DoorError {
     Garbled,
 }
 
+impl DoorError {
+    /// Whether the server's process has closed its end, or never had one.
+    pub fn is_hung_up(&self) -> bool {
+        let gone = [Errno::CONNRESET, Errno::PIPE, Errno::CONNREFUSED, Errno::NOTCONN];
+        matches!(self, DoorError::Unreachable { errno } if gone.contains(errno))
+    }
+}
+
 impl From<Errno> for DoorError {
     fn from(errno: Errno) -> DoorError {
         DoorError::Unreachable { errno }

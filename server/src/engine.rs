@@ -43,7 +43,7 @@ pub struct EngineOptions {
     pub half_open_max: usize,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
-    /// How long the session of a broken connection is kept for its peer to call again, in milliseconds.
+    /// How long a peer whose connection broke keeps its place in the queue of a mutex, in milliseconds.
     pub session_keep_ms: u64,
     /// What follows the handshake is encrypted.
     pub sealed: bool,

@@ -30,6 +30,8 @@ const WINDOW: u64 = 7;
 const HALF_OPEN_MAX: usize = 4;
 /// A handshake's time limit that no test reaches.
 const HANDSHAKE_TIMEOUT_MS: u64 = 1 << 40;
+/// Turns of the engine for which a place in the queue of a mutex is kept: each counts as a millisecond.
+const SESSION_KEEP_MS: u64 = 300;
 
 /// Everybody's jobs have different numbers, because tests of one process run at once.
 static JOBS: AtomicU64 = AtomicU64::new(0);
@@ -77,7 +79,7 @@ fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)
         door: door_name(job, NODE),
         half_open_max: HALF_OPEN_MAX,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
-        session_keep_ms: HANDSHAKE_TIMEOUT_MS,
+        session_keep_ms: SESSION_KEEP_MS,
         sealed,
     });
     let mut engine = engine.unwrap();
@@ -633,6 +635,32 @@ fn a_reply_that_got_lost_comes_again_and_nothing_is_done_twice() {
             assert_eq!(peer.reply(), Reply::Value { token: (), value: round });
         }
         assert_eq!(outside.memory.part(0).load_u64(256), Ok(20));
+    });
+}
+
+#[test]
+fn a_session_without_a_connection_lasts_unless_it_keeps_others_from_a_mutex() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        let lock = Request::Lock { target: target(0), offset: 64 };
+        friend.ask(&lock, &[]);
+        assert_eq!(friend.reply(), Reply::Granted { token: (), inherited: false });
+        let mut idle = outside.peer(4);
+        idle.ask(&fetch_add(8), &[]);
+        assert_eq!(idle.reply(), Reply::Value { token: (), value: 0 });
+        let mut waiting = outside.peer(6);
+        waiting.ask(&lock, &[]);
+        waiting.ask(&fetch_add(16), &[]);
+        assert_eq!(waiting.reply(), Reply::Value { token: (), value: 0 });
+        drop((idle.link, waiting.link));
+        // Each answer takes the engine a turn at least, and a look around every fifty.
+        for _ in 0..2 * SESSION_KEEP_MS {
+            assert_eq!(friend.quiet(), Ok(()));
+        }
+        let known = |session| Session { attempt: 2, is_known: true, received_bytes: REPLY_BYTES as u64, ..session };
+        let received_bytes = HEADER_BYTES as u64;
+        assert_eq!(outside.call(4, known(idle.session)).unwrap().1, Reception::Resumed { received_bytes });
+        assert_eq!(outside.call(6, known(waiting.session)).unwrap().1, Reception::Gone);
     });
 }
 

@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) confirmed: bool,
     /// Requests that were sent while a report was due and much is kept.
     looks: u32,
+    /// When the server was last asked on behalf of those who wait for its node.
+    asked_ms: u64,
     /// The first refusal of a request without a reply; quiet brings it to light.
     pub(super) refused: Option<(Refusal, u64)>,
 }
@@ -80,6 +82,7 @@ impl State {
             last_report: RequestId(0),
             confirmed: false,
             looks: 0,
+            asked_ms: 0,
             refused: None,
         }
     }
@@ -158,6 +161,14 @@ impl State {
     /// While nobody waits: what was sent some time ago should have arrived.
     pub(super) fn report_if_overdue(&mut self) {
         if self.initiator.outstanding() == 0 && !self.outgoing.is_acknowledged() {
+            self.report();
+        }
+    }
+
+    /// While somebody waits for this node without having asked it for anything: now and then it is asked whether it lives.
+    pub(super) fn ask_if_due(&mut self, now_ms: u64, silence_ms: u64) {
+        if self.initiator.outstanding() == 0 && self.way.is_known() && now_ms >= self.asked_ms + silence_ms / 4 {
+            self.asked_ms = now_ms;
             self.report();
         }
     }

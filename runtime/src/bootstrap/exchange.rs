@@ -134,6 +134,10 @@ impl Rendezvous for Exchanged {
         cards.get(&node).cloned().ok_or(InitError::ExchangeGarbled)
     }
 
+    fn death_of_server(&self, _node: u32) -> Option<(u32, String)> {
+        None
+    }
+
     fn tells_deaths(&self) -> bool {
         false
     }

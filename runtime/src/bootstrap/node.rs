@@ -17,7 +17,7 @@ use super::control::NodeCard;
 use crate::config::Config;
 use crate::error::InitError;
 
-/// How much longer than a rank calls again the server keeps what it would call for.
+/// How much longer than a rank calls again the server keeps its place in the queue of a mutex.
 const SESSION_SPARE_MS: u64 = 5000;
 
 /// What a node is made of.
@@ -55,7 +55,14 @@ impl Node {
         }
         let rendezvous = options.rendezvous.expect("a world of one hosts its own node");
         rendezvous.publish(None)?;
-        visit(options, &rendezvous.card(layout.my_node().0)?)
+        let node = layout.my_node().0;
+        visit(options, &rendezvous.card(node)?).map_err(|error| match error {
+            InitError::Door(error) if error.is_hung_up() => match rendezvous.death_of_server(node) {
+                Some((rank, how)) => InitError::Died { rank, how },
+                None => error.into(),
+            },
+            error => error,
+        })
     }
 
     /// Asks at the node's door.
