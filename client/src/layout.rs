@@ -1,14 +1,16 @@
 //! Which rank stands where. Fixed from init to finalize.
 
+use std::sync::Arc;
+
 use longarm_proto::{NodeId, Rank};
 
 /// The ranks of the world by node.
 #[derive(Clone, Debug)]
 pub struct Layout {
     me: Rank,
-    node_of_rank: Box<[NodeId]>,
-    local_of_rank: Box<[u32]>,
-    ranks_of_node: Box<[Box<[Rank]>]>,
+    node_of_rank: Arc<[NodeId]>,
+    local_of_rank: Arc<[u32]>,
+    ranks_of_node: Arc<[Box<[Rank]>]>,
 }
 
 impl Layout {
@@ -33,6 +35,15 @@ impl Layout {
             local_of_rank: local_of_rank.into(),
             ranks_of_node: ranks_of_node.into_iter().map(Vec::into_boxed_slice).collect(),
         }
+    }
+
+    /// The same for another rank. They share what they know.
+    ///
+    /// # Panics
+    /// If it is no rank of it.
+    pub fn of(&self, me: Rank) -> Layout {
+        assert!(self.contains(me), "rank {} of {}", me.0, self.rank_count());
+        Layout { me, ..self.clone() }
     }
 
     /// The rank of this process.

@@ -47,6 +47,6 @@ pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, 
 pub use route::{Assist, AssistTurn, Client, ClientOptions};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
-pub use time::Time;
+pub use time::{RestOn, Time};
 pub use waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom};
 pub use window::{AttachError, ClientWindow, WindowIdentity};

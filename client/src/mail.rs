@@ -21,6 +21,7 @@ use crate::endpoint::Payload;
 use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
 use crate::route::Client;
+use crate::time::RestOn;
 use crate::wait::Drive;
 use crate::waits::{Awaited, WaitingCall, Whom};
 
@@ -425,7 +426,7 @@ impl Client {
             return;
         }
         if !self.drain_mail() {
-            bell.sleep(seen, None);
+            bell.sleep_unless(seen, None, || self.time.rest(RestOn::Mail, None));
         }
     }
 }

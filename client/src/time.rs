@@ -1,18 +1,37 @@
-//! What a client needs to know of time: an argument, so that whole jobs can be simulated.
+//! What a client takes from outside: the time, and what its threads do where they would sleep.
+//!
+//! In a job it is the system's. A simulator of whole jobs puts its own in its place: time is a number there, and who
+//! would sleep lets others run.
+
+use std::time::Duration;
+
+/// What a thread that rests waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RestOn {
+    /// That a link can move bytes.
+    Links,
+    /// The bell that rings for mail.
+    Mail,
+    /// The bell that rings for windows.
+    Windows,
+}
 
 /// The time of a client, and what its threads do where they would sleep.
 pub trait Time: Send + Sync {
     /// Milliseconds since any fixed moment.
     fn now_ms(&self) -> u64;
 
-    /// Nothing is left to do for now. A simulator lets others run and says true; false: the thread sleeps as the system
-    /// has it.
-    fn rest(&self) -> bool {
+    /// Nothing is left to do for now; `timeout` is how long the thread would sleep at most, `None` for as long as it takes.
+    /// A simulator lets others run and says true; false: the thread sleeps as the system has it.
+    ///
+    /// Who rests on a bell is counted as its sleeper meanwhile.
+    fn rest(&self, on: RestOn, timeout: Option<Duration>) -> bool {
+        let _ = (on, timeout);
         false
     }
 
-    /// Whether time is simulated: no thread is started then, and whoever simulates drives what is in progress, by
-    /// [`crate::Client::poll_progress`].
+    /// Whether time is simulated: no thread is started then; whoever simulates drives what is in progress
+    /// ([`crate::Client::poll_progress`]).
     fn is_simulated(&self) -> bool {
         false
     }

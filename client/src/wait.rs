@@ -18,6 +18,7 @@ use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Driven, Endpoint};
 use crate::error::{Lost, LostHow, Operation};
 use crate::route::{AssistTurn, Client};
+use crate::time::RestOn;
 use crate::waits::{Awaited, Wait};
 
 /// Looks without progress before the clock is read for the first time.
@@ -277,7 +278,6 @@ impl Client {
 
     fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         match drive {
-            _ if self.time.rest() => check(),
             Drive::Endpoint(_) | Drive::Endpoints => self.sleep_on_links(check, pace),
             Drive::Memory | Drive::Stores | Drive::Cells => {
                 let me = self.layout.local_of(self.layout.me());
@@ -293,10 +293,11 @@ impl Client {
                     self.my_bell().ring(); // For the thread that runs active messages.
                 }
                 let timeout = (!matches!(drive, Drive::Memory)).then(|| pace.nap());
+                let rest_on = if matches!(drive, Drive::Stores) { RestOn::Windows } else { RestOn::Mail };
                 let mut result = None;
                 bell.sleep_unless(seen, timeout, || {
                     result = check();
-                    result.is_some()
+                    result.is_some() || self.time.rest(rest_on, timeout)
                 });
                 result
             }
@@ -304,6 +305,14 @@ impl Client {
     }
 
     fn sleep_on_links<R>(&self, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
+        if self.time.is_simulated() {
+            let result = check();
+            if result.is_none() {
+                let nap = if self.is_calling() { pace.nap().min(CALL_NAP) } else { pace.nap() };
+                self.time.rest(RestOn::Links, Some(nap));
+            }
+            return result;
+        }
         // None where a thread that is ending has given it back already, as in what a program does at its exit.
         let waker = MY_WAKER.try_with(Clone::clone).ok().flatten();
         let Some(waker) = waker else {
@@ -369,6 +378,12 @@ impl Client {
     /// Moves what can be moved without waiting: for tests of completion.
     pub fn poll_progress(&self) {
         self.drive_busy();
+    }
+
+    /// Whether something is in progress towards a server to which there is no connection now: it is called, which takes
+    /// driving often.
+    pub fn is_calling(&self) -> bool {
+        self.open_endpoints().any(|endpoint| endpoint.is_busy() && !endpoint.is_up())
     }
 
     /// Looks after what was sent and has not been acknowledged, although nobody waits, and after nodes from which

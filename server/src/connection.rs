@@ -108,6 +108,11 @@ impl Replies {
         self.outgoing.is_sent()
     }
 
+    /// Bytes that wait to be sent, those not counted that wait in a window.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.outgoing.buffered_bytes()
+    }
+
     fn has_room(&self) -> bool {
         self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX && !self.outgoing.has_unsent_stream()
     }

@@ -146,11 +146,22 @@ impl Door {
 
     /// Asks and waits for the answer; something is handed out for [`DoorReply::Here`].
     pub fn call(&self, request: &DoorRequest) -> Result<Option<Handed>, DoorError> {
+        self.ask(request)?;
+        self.answer()
+    }
+
+    /// The first half of [`Door::call`]: asks.
+    pub fn ask(&self, request: &DoorRequest) -> Result<(), DoorError> {
         let packet = serde_json::to_vec(request).map_err(|_| DoorError::Garbled)?;
         if packet.len() > PACKET_BYTES_MAX {
             return Err(DoorError::Refused { reason: "the window has too many parts on one node".into() });
         }
         rustix::io::retry_on_intr(|| rustix::net::send(&self.socket, &packet, SendFlags::NOSIGNAL))?;
+        Ok(())
+    }
+
+    /// The second half of [`Door::call`]: waits for the answer to what was asked.
+    pub fn answer(&self) -> Result<Option<Handed>, DoorError> {
         let (bytes, descriptor) = receive_packet(self.socket.as_fd(), RecvFlags::empty())?;
         if bytes.is_empty() {
             return Err(DoorError::Unreachable { errno: Errno::CONNRESET });

@@ -56,6 +56,21 @@ impl EngineOptions {
     }
 }
 
+/// What an engine has open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    /// Connections that have proven themselves.
+    pub connections: usize,
+    /// Connections that have not.
+    pub half_open: usize,
+    /// Windows that are served.
+    pub windows: usize,
+    /// Those who wait for a mutex.
+    pub waiters: usize,
+    /// Bytes of replies that wait to be sent, at the connection that has most.
+    pub reply_bytes_max: usize,
+}
+
 /// Why an engine could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -203,6 +218,18 @@ impl Engine {
         let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling() && self.lost.is_empty();
         let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
+    }
+
+    /// What is open now: for whoever looks whether everything was freed.
+    pub fn census(&self) -> Census {
+        let buffered = self.peers.iter().map(|(_, peer)| peer.connection.replies.buffered_bytes()).max();
+        Census {
+            connections: self.peers.len(),
+            half_open: self.half_open.len(),
+            windows: self.shared.windows.len(),
+            waiters: self.shared.locks.waiters(),
+            reply_bytes_max: buffered.unwrap_or(0),
+        }
     }
 
     /// A rank of the job died. Its sessions end, those with a link when what it sent has been taken in; its mutexes go to

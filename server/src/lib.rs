@@ -24,6 +24,6 @@ mod serve;
 mod table;
 mod thread;
 
-pub use engine::{Engine, EngineError, EngineOptions};
+pub use engine::{Census, Engine, EngineError, EngineOptions};
 pub use table::{WindowParts, Windows};
 pub use thread::{Assistant, Server};

@@ -31,6 +31,11 @@ impl Locks {
         result
     }
 
+    /// How many wait for a mutex, or are to be told that theirs has come or is gone.
+    pub(crate) fn waiters(&self) -> usize {
+        self.queues.values().map(MutexQueue::len).sum::<usize>() + self.granted.len() + self.orphaned.len()
+    }
+
     /// Notes that somebody's turn has come.
     pub(crate) fn grant(&mut self, grant: Grant<Asker>) {
         self.granted.push_back(grant);

@@ -1,0 +1,326 @@
+//! What goes wrong in a run, and when: one fault after the other, as dice choose from the kinds that are allowed.
+
+use std::rc::Rc;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{Link, LinkError};
+use longarm_proto::{CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Secret, Session, WELCOME_BYTES};
+
+use crate::book;
+use crate::dice::Dice;
+use crate::fault::Fault;
+use crate::hooks::{SimLink, nonce_of};
+use crate::job::{self, SECRET};
+use crate::network::{self, Event, Owner};
+use crate::plan::Shape;
+use crate::schedule::Scheduler;
+use crate::trace::{What, Who};
+
+/// Faults that are noted on links' ends later on: kinds that begin and end.
+#[derive(Clone, Copy)]
+enum Later {
+    /// A link's direction is read as usual again.
+    FastAgain(u32, usize),
+    /// A stranger hangs up.
+    HangUp(u32),
+    /// A rank that has lost a connection is ended: without resuming nobody else would ever tell those who wait for it.
+    Kill(u32),
+}
+
+/// Somebody who calls a server and is no rank of the job, or is one already.
+struct Stranger {
+    link: Option<SimLink>,
+    kind: Fault,
+    handshake: InitiatorHandshake,
+    /// What came so far.
+    input: Vec<u8>,
+    proven: bool,
+    node: u32,
+}
+
+/// See the module.
+pub struct Faults {
+    shape: Rc<Shape>,
+    dice: Dice,
+    /// Kinds that may happen at any time, those that break nothing first.
+    mild: Vec<Fault>,
+    breaking: Vec<Fault>,
+    /// How many faults that break something may still happen.
+    breaks_left: u32,
+    /// How many ranks may still be killed.
+    kills_left: u32,
+    strangers: Vec<Stranger>,
+    later: Vec<Later>,
+    /// Mean time between two faults.
+    pace_ns: u64,
+}
+
+/// How long what was sent may take over a connection that broke and was made anew.
+const RESUME_NS: u64 = 20_000_000_000;
+/// The number of the event that stands for the next fault.
+const NEXT: u32 = u32::MAX;
+
+impl Faults {
+    /// The faults of a run; the first one is on its way.
+    pub fn new(shape: &Rc<Shape>) -> Faults {
+        let plan = &shape.plan;
+        let mut dice = Dice::of(plan.seed, 60, 0);
+        // Those happen in the programs themselves.
+        let elsewhere = [Fault::StaleWindow, Fault::WrongKey, Fault::NoMemory];
+        let kinds: Vec<Fault> = plan.faults.iter().filter(|fault| !elsewhere.contains(fault)).collect();
+        let (breaking, mild): (Vec<Fault>, Vec<Fault>) = kinds.into_iter().partition(|fault| fault.breaks());
+        let breaks_left = match () {
+            () if breaking.is_empty() => 0,
+            () if plan.resumes => 1000,
+            () => dice.below(2) as u32,
+        };
+        let pace_ns = 300_000 / u64::from(1 + plan.ranks / 64);
+        let faults = Faults {
+            shape: Rc::clone(shape),
+            mild,
+            breaking,
+            breaks_left,
+            kills_left: dice.below(2) as u32,
+            dice,
+            strangers: Vec::new(),
+            later: Vec::new(),
+            pace_ns: pace_ns.max(20_000),
+        };
+        if !(faults.mild.is_empty() && faults.breaks_left == 0) {
+            network::with(|network| network.after(50_000, Event::Fault(NEXT)));
+        }
+        faults
+    }
+
+    /// A fault is due, or one that has begun ends.
+    pub fn happen(&mut self, number: u32, scheduler: &mut Scheduler) {
+        if number != NEXT {
+            return self.end(number, scheduler);
+        }
+        let pause_ns = self.dice.between(self.pace_ns / 2, 3 * self.pace_ns / 2);
+        network::with(|network| network.after(pause_ns, Event::Fault(NEXT)));
+        let often = if self.shape.plan.resumes { 3 } else { 12 };
+        let breaks = self.breaks_left > 0 && (self.mild.is_empty() || self.dice.one_in(often));
+        let kinds = if breaks { &self.breaking } else { &self.mild };
+        if kinds.is_empty() {
+            return;
+        }
+        let fault = *self.dice.pick(kinds);
+        let kills = matches!(fault, Fault::KillRank | Fault::KillServer);
+        if kills {
+            let Some(left) = self.kills_left.checked_sub(1) else { return };
+            self.kills_left = left;
+        }
+        let Some(who) = self.inject(fault, scheduler) else { return };
+        if breaks {
+            self.breaks_left -= 1;
+            if self.shape.plan.resumes {
+                // Nobody is told of anything until the connection is there again.
+                job::note_pause(RESUME_NS);
+            } else {
+                job::note_broken();
+            }
+            if !self.shape.plan.resumes
+                && let Who::Link(link, _) = who
+                && let [Owner::Rank(rank), _] = network::with(|network| network.owners(link))
+            {
+                let after_ns = self.duration_ns();
+                self.later(after_ns, Later::Kill(rank));
+            }
+        }
+        job::count_fault(fault);
+        network::with(|network| network.note(What::Fault, who, fault as u64));
+    }
+
+    fn end(&mut self, number: u32, scheduler: &mut Scheduler) {
+        match self.later[number as usize] {
+            Later::FastAgain(link, end) => network::with(|network| network.sip(link, end, None)),
+            Later::HangUp(stranger) => self.strangers[stranger as usize].link = None,
+            Later::Kill(rank) => scheduler.die(rank),
+        }
+    }
+
+    fn later(&mut self, after_ns: u64, later: Later) {
+        let number = self.later.len() as u32;
+        self.later.push(later);
+        network::with(|network| network.after(after_ns, Event::Fault(number)));
+    }
+
+    /// How long something lasts: short times are as likely as long ones.
+    fn duration_ns(&mut self) -> u64 {
+        10_000 << self.dice.below(11)
+    }
+
+    fn inject(&mut self, fault: Fault, scheduler: &mut Scheduler) -> Option<Who> {
+        match fault {
+            Fault::PauseRank => self.pause_rank(scheduler),
+            Fault::PauseServer => self.pause_server(),
+            Fault::ClockJump => {
+                let node = self.dice.below(self.shape.nodes().into()) as u32;
+                let jump_ms = 1 << self.dice.below(13);
+                job::with_node(node, |node| node.clock_offset_ms += jump_ms);
+                job::schedule_turn(node, 1);
+                Some(Who::Server(node))
+            }
+            Fault::KillRank => {
+                let rank = self.dice.below(self.shape.plan.ranks.into()) as u32;
+                let hosts = self.shape.ranks_of(self.shape.node_of(rank)).start == rank;
+                (!hosts).then(|| scheduler.die(rank))?;
+                Some(Who::Rank(rank))
+            }
+            Fault::KillServer => {
+                let node = self.dice.below(self.shape.nodes().into()) as u32;
+                scheduler.die(self.shape.ranks_of(node).start);
+                Some(Who::Server(node))
+            }
+            Fault::DuplicateConnect | Fault::ForgedPeer | Fault::SilentPeer => self.call_as_stranger(fault),
+            Fault::PartitionOneWay | Fault::PartitionTwoWay | Fault::RestartLink => self.between_nodes(fault),
+            _ => self.on_link(fault),
+        }
+    }
+
+    fn pause_rank(&mut self, scheduler: &mut Scheduler) -> Option<Who> {
+        let rank = self.dice.below(self.shape.plan.ranks.into()) as u32;
+        let pause_ns = self.duration_ns();
+        job::note_pause(pause_ns);
+        scheduler.ranks[rank as usize].paused_until_ns = network::now_ns() + pause_ns;
+        Some(Who::Rank(rank))
+    }
+
+    fn pause_server(&mut self) -> Option<Who> {
+        let node = self.dice.below(self.shape.nodes().into()) as u32;
+        let pause_ns = self.duration_ns();
+        job::note_pause(pause_ns);
+        job::with_node(node, |node| node.paused_until_ns = network::now_ns() + pause_ns);
+        Some(Who::Server(node))
+    }
+
+    /// A link that is whole, and one of its ends.
+    fn link(&mut self) -> Option<(u32, usize)> {
+        let links = network::with(|network| network.whole_links());
+        if links.is_empty() {
+            return None;
+        }
+        Some((*self.dice.pick(&links), self.dice.below(2) as usize))
+    }
+
+    fn on_link(&mut self, fault: Fault) -> Option<Who> {
+        let (link, end) = self.link()?;
+        let duration_ns = self.duration_ns();
+        let until_ns = network::now_ns() + duration_ns;
+        let bytes = 1 << self.dice.below(8);
+        let after = self.dice.below(3000) as usize;
+        network::with(|network| match fault {
+            Fault::Delay => network.hold(link, end, until_ns),
+            Fault::Reorder => {
+                // All links of the one at this end but this one are held back.
+                let owner = network.owners(link)[end];
+                for other in network.whole_links() {
+                    let ends = network.owners(other);
+                    if other != link && ends.contains(&owner) && other % 2 == 0 {
+                        network.hold(other, usize::from(ends[1] == owner), until_ns);
+                    }
+                }
+            }
+            Fault::Drop => network.break_link(link),
+            Fault::HalfOpen => network.break_half(link, end, 50 * duration_ns),
+            Fault::Truncate => network.break_after(link, end, after),
+            Fault::SlowReader => network.sip(link, end, Some(bytes)),
+            _ => {}
+        });
+        job::note_pause(duration_ns);
+        if fault == Fault::SlowReader {
+            job::note_pause(10_000_000);
+            self.later(duration_ns, Later::FastAgain(link, end));
+        }
+        Some(Who::Link(link, end as u8))
+    }
+
+    /// What happens to all links between two nodes, or to all of one node.
+    fn between_nodes(&mut self, fault: Fault) -> Option<Who> {
+        let (first, _) = self.link()?;
+        let duration_ns = self.duration_ns();
+        let until_ns = network::now_ns() + duration_ns;
+        job::note_pause(duration_ns);
+        let shape = Rc::clone(&self.shape);
+        let nodes_of = |ends: [Owner; 2]| {
+            ends.map(|owner| match owner {
+                Owner::Rank(rank) => shape.node_of(rank),
+                Owner::Server(node) => node,
+                Owner::Stranger(_) => u32::MAX,
+            })
+        };
+        network::with(|network| {
+            let [from, to] = nodes_of(network.owners(first));
+            for link in network.whole_links() {
+                let [caller, called] = nodes_of(network.owners(link));
+                if fault == Fault::RestartLink {
+                    if called == to || caller == to {
+                        network.break_link(link);
+                    }
+                    continue;
+                }
+                for end in [0, 1] {
+                    let (source, target) = if end == 0 { (caller, called) } else { (called, caller) };
+                    let both = fault == Fault::PartitionTwoWay && (source, target) == (to, from);
+                    if both || (source, target) == (from, to) {
+                        network.hold(link, end, until_ns);
+                    }
+                }
+            }
+        });
+        Some(Who::Link(first, 0))
+    }
+}
+
+/// Those who call without belonging there.
+impl Faults {
+    fn call_as_stranger(&mut self, kind: Fault) -> Option<Who> {
+        let (link, _) = self.link()?;
+        let ends = network::with(|network| network.owners(link));
+        let [Owner::Rank(rank), Owner::Server(node)] = ends else { return None };
+        let number = self.strangers.len() as u32;
+        let called = network::with(|network| network.call(Owner::Stranger(number), node)).ok()?;
+        let secret = if kind == Fault::ForgedPeer { Secret([0x17; 32]) } else { SECRET.clone() };
+        let identity = Identity { job: job::id(), rank: Rank(rank), node: NodeId(self.shape.node_of(rank)) };
+        let session = Session { number: self.dice.roll(), attempt: 1, is_known: false, received_bytes: 0 };
+        let nonce = nonce_of(&mut self.dice);
+        let (handshake, hello) = InitiatorHandshake::start(&secret, identity, NodeId(node), session, false, nonce);
+        let mut link = SimLink::new(network::current(), called, 0);
+        if kind != Fault::SilentPeer {
+            let _ = link.send(&[Region::from_slice(&hello)]);
+        }
+        let input = Vec::new();
+        self.strangers.push(Stranger { link: Some(link), kind, handshake, input, proven: false, node });
+        let stays_ns = self.duration_ns();
+        self.later(stays_ns, Later::HangUp(number));
+        Some(Who::Server(node))
+    }
+
+    /// A stranger's link has news.
+    pub fn turn_stranger(&mut self, number: u32) {
+        let stranger = &mut self.strangers[number as usize];
+        let Some(link) = &mut stranger.link else { return };
+        loop {
+            let mut bytes = [0; 64];
+            match link.receive(&[RegionMut::from_slice(&mut bytes)]) {
+                Ok(0) => break,
+                Ok(got) => stranger.input.extend_from_slice(&bytes[..got]),
+                Err(LinkError::Closed | LinkError::Reset) | Err(_) => {
+                    stranger.link = None;
+                    return;
+                }
+            }
+        }
+        if !stranger.proven && stranger.input.len() >= CHALLENGE_BYTES {
+            stranger.proven = true;
+            let challenge: [u8; CHALLENGE_BYTES] = stranger.input[..CHALLENGE_BYTES].try_into().expect("as long");
+            if let Ok(proof) = stranger.handshake.handle_challenge(&challenge) {
+                let _ = link.send(&[Region::from_slice(&proof)]);
+            }
+        }
+        if stranger.kind == Fault::ForgedPeer && stranger.input.len() >= CHALLENGE_BYTES + WELCOME_BYTES {
+            book::violate(&[], format!("server {} let somebody in who does not know the secret", stranger.node));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What the real client and server are given in place of the system: links, a listener, the time, and a way to dial.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use longarm_client::{Dial, DialStep, Dialing, LostHow, RestOn, Time};
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{Caller, CallerStep, DialError, Introduction, Link, LinkError, Listener};
+use longarm_proto::{Identity, NodeId, Secret, Session};
+use longarm_shm::sync::{AtomicU64, Ordering};
+
+use crate::dice::Dice;
+use crate::fiber::{self, Step};
+use crate::network::{self, Owner};
+
+/// One end of a simulated link.
+pub struct SimLink {
+    run: u64,
+    number: u32,
+    end: usize,
+    name: String,
+}
+
+impl SimLink {
+    /// An end of a link of this run.
+    pub fn new(run: u64, number: u32, end: usize) -> SimLink {
+        SimLink { run, number, end, name: format!("sim:{number}") }
+    }
+
+    /// The number of the link.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Link for SimLink {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        network::with(|network| network.send(self.number, self.end, regions))
+    }
+
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        network::with(|network| network.receive(self.number, self.end, regions))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn peer_name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for SimLink {
+    fn drop(&mut self) {
+        if network::is_current(self.run) {
+            network::with(|network| network.close(self.number, self.end));
+        }
+    }
+}
+
+/// Where a simulated server is reached.
+pub struct SimListener {
+    run: u64,
+    node: u32,
+    address: String,
+}
+
+impl SimListener {
+    /// The listener of a node.
+    pub fn new(run: u64, node: u32) -> SimListener {
+        SimListener { run, node, address: format!("sim:{node}") }
+    }
+}
+
+impl Listener for SimListener {
+    fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
+        let number = network::with(|network| network.accept(self.node));
+        Ok(number.map(|number| Box::new(SimLink::new(self.run, number, 1)) as Box<dyn Link>))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// The time of the run. Who rests lets the scheduler go on.
+pub struct SimTime;
+
+impl Time for SimTime {
+    fn now_ms(&self) -> u64 {
+        network::now_ns() / 1_000_000
+    }
+
+    fn rest(&self, on: RestOn, timeout: Option<Duration>) -> bool {
+        // Outside a fiber nobody waits for anything: whoever is there looks again, and goes.
+        if fiber::is_inside() {
+            fiber::pause(Step::Rest(on, timeout));
+        }
+        true
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+}
+
+/// Calls servers for a simulated rank.
+pub struct SimDial {
+    /// Which run it is of.
+    pub run: u64,
+    /// The job's secret.
+    pub secret: Secret,
+    /// Who calls.
+    pub identity: Identity,
+    /// For nonces: no two calls have the same.
+    pub dice: AtomicU64,
+}
+
+impl Dial for SimDial {
+    fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
+        let called = network::with(|network| network.call(Owner::Rank(self.identity.rank.0), node.0));
+        let number = self.dice.fetch_add(1, Ordering::Relaxed);
+        let nonce = nonce_of(&mut Dice::of(number, 3, self.identity.rank.0.into()));
+        let (secret, me) = (&self.secret, self.identity);
+        let introduction = Introduction { secret, me, peer: node, session, sealed: false, nonce };
+        let caller = called.map(|number| {
+            let link = Box::new(SimLink::new(self.run, number, 0));
+            Caller::new(link, &introduction)
+        });
+        Ok(Box::new(Call { caller: Some(caller) }))
+    }
+}
+
+/// A call on its way.
+struct Call {
+    /// `None` once it was decided.
+    caller: Option<Result<Caller, LinkError>>,
+}
+
+impl Dialing for Call {
+    fn poll(&mut self) -> DialStep {
+        let failed = |error: &DialError| DialStep::Failed { reason: error.to_string(), may_pass: error.may_pass() };
+        let mut caller = match self.caller.take().expect("a call that was decided is not asked again") {
+            Ok(caller) => caller,
+            Err(error) => return failed(&DialError::Connect(error)),
+        };
+        match caller.poll() {
+            CallerStep::Pending => {
+                self.caller = Some(Ok(caller));
+                DialStep::Pending
+            }
+            CallerStep::Failed(error) => failed(&error),
+            CallerStep::Proven { link, reception } => DialStep::Up { link, reception },
+        }
+    }
+}
+
+/// Numbers that nobody else has.
+pub fn nonce_of(dice: &mut Dice) -> [u8; 32] {
+    let mut nonce = [0; 32];
+    nonce.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&dice.roll().to_le_bytes()));
+    nonce
+}

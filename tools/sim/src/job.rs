@@ -1,0 +1,236 @@
+//! A job on this thread: its nodes with their real servers, and what all of its parts may ask for.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use longarm_client::{ClientWindow, WindowIdentity};
+use longarm_proto::{JobId, NodeId, Secret};
+use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
+use longarm_server::{Engine, EngineOptions};
+use longarm_shm::NodeSegment;
+use longarm_shm::sync::{AtomicU64, Ordering};
+
+use crate::dice::Dice;
+use crate::fault::{FAULTS, Fault};
+use crate::hooks::SimListener;
+use crate::network::{self, Event};
+use crate::plan::{Plan, Shape};
+
+/// What every connection of a simulated job proves.
+pub const SECRET: Secret = Secret([0x5e; 32]);
+/// Connections that have not proven themselves, at most.
+const HALF_OPEN_MAX: usize = 256;
+/// How long one may take to prove itself.
+const HANDSHAKE_TIMEOUT_MS: u64 = 5_000;
+/// How long a session without a connection is kept. Longer than a clock jumps.
+const SESSION_KEEP_MS: u64 = 60_000;
+/// Turns of an engine in which it takes in a visitor and answers him.
+const DOOR_TURNS: usize = 4;
+
+/// A node: its server, and what its ranks share.
+pub struct Node {
+    /// `None` once it was killed.
+    pub engine: Option<Engine>,
+    /// The shared segment.
+    pub segment: Arc<NodeSegment>,
+    door: Option<Door>,
+    /// It does nothing before.
+    pub paused_until_ns: u64,
+    /// It is busy until then.
+    pub busy_until_ns: u64,
+    /// How much its clock has jumped.
+    pub clock_offset_ms: u64,
+    /// When its next turn is due.
+    pub turn_at_ns: Option<u64>,
+}
+
+/// What happened to the job so far, apart from its operations.
+#[derive(Default)]
+struct State {
+    plan: Option<Plan>,
+    id: Option<JobId>,
+    /// A connection was broken or somebody is dead.
+    broken: bool,
+    pause_max_ns: u64,
+    faults: [u64; FAULTS],
+}
+
+thread_local! {
+    static NODES: RefCell<Vec<Node>> = const { RefCell::new(Vec::new()) };
+    static JOB: RefCell<Option<Rc<Job>>> = const { RefCell::new(None) };
+    static STATE: RefCell<State> = RefCell::new(State::default());
+}
+
+/// Every run of this process is a job of its own.
+static JOBS: AtomicU64 = AtomicU64::new(0);
+
+/// What the programs of all ranks share.
+pub struct Job {
+    /// Who stands where.
+    pub shape: Rc<Shape>,
+    /// What it is called.
+    pub id: JobId,
+    /// Which run of this thread it is.
+    pub run: u64,
+    windows: RefCell<HashMap<(u32, u64, u32), Arc<ClientWindow>>>,
+}
+
+impl Job {
+    /// Makes the nodes of a job on this thread.
+    pub fn begin(shape: Rc<Shape>, run: u64) -> Result<Rc<Job>, String> {
+        let number = JOBS.fetch_add(1, Ordering::Relaxed);
+        let id = JobId(u64::from(std::process::id()) << 32 | number);
+        STATE.with(|state| *state.borrow_mut() = State { plan: Some(shape.plan), id: Some(id), ..State::default() });
+        NODES.with(|nodes| nodes.borrow_mut().clear());
+        for node in 0..shape.nodes() {
+            let made = make_node(&shape, id, run, node)?;
+            NODES.with(|nodes| nodes.borrow_mut().push(made));
+        }
+        let job = Rc::new(Job { shape, id, run, windows: RefCell::default() });
+        JOB.with(|current| *current.borrow_mut() = Some(Rc::clone(&job)));
+        Ok(job)
+    }
+
+    /// A window as the ranks of a node know it, made by the first one who asks.
+    pub fn window(
+        &self,
+        node: u32,
+        identity: WindowIdentity,
+        make: impl FnOnce() -> ClientWindow,
+    ) -> Arc<ClientWindow> {
+        let key = (node, identity.window.0, identity.generation.0);
+        Arc::clone(self.windows.borrow_mut().entry(key).or_insert_with(|| Arc::new(make())))
+    }
+
+    /// Nobody of a node will ask for it any more.
+    pub fn forget_window(&self, node: u32, identity: WindowIdentity) {
+        self.windows.borrow_mut().remove(&(node, identity.window.0, identity.generation.0));
+    }
+}
+
+fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, String> {
+    let ranks = shape.ranks_of(node);
+    let segment = NodeSegment::create(id, shape.plan.ranks, ranks.len() as u32).map_err(|error| error.to_string())?;
+    let segment = Arc::new(segment);
+    let name = door_name(id, NodeId(node));
+    let engine = Engine::new(EngineOptions {
+        job: id,
+        secret: SECRET.clone(),
+        node: NodeId(node),
+        node_of_rank: shape.node_of_rank.clone(),
+        segment: Arc::clone(&segment),
+        listener: Some(Box::new(SimListener::new(run, node))),
+        door: name.clone(),
+        half_open_max: HALF_OPEN_MAX,
+        handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
+        session_keep_ms: SESSION_KEEP_MS,
+        sealed: false,
+    });
+    let engine = Some(engine.map_err(|error| error.to_string())?);
+    let door = Some(Door::connect(&name).map_err(|error| error.to_string())?);
+    Ok(Node { engine, segment, door, paused_until_ns: 0, busy_until_ns: 0, clock_offset_ms: 0, turn_at_ns: None })
+}
+
+/// Works on a node.
+#[inline]
+pub fn with_node<R>(node: u32, work: impl FnOnce(&mut Node) -> R) -> R {
+    NODES.with(|nodes| work(&mut nodes.borrow_mut()[node as usize]))
+}
+
+/// The job of this thread's run.
+pub fn current() -> Rc<Job> {
+    JOB.with(|job| job.borrow().clone()).expect("a run has begun")
+}
+
+/// All nodes go, their servers with them.
+pub fn end_nodes() {
+    JOB.with(|job| *job.borrow_mut() = None);
+    let nodes = NODES.with(|nodes| std::mem::take(&mut *nodes.borrow_mut()));
+    drop(nodes);
+}
+
+/// Asks at the door of a node, whose server answers at once.
+pub fn ask_door(node: u32, request: &DoorRequest) -> Result<Option<Handed>, DoorError> {
+    let answer = with_node(node, |node| {
+        let unreachable = || DoorError::Refused { reason: "the server is gone".into() };
+        let (Some(engine), Some(door)) = (&mut node.engine, &node.door) else { return Err(unreachable()) };
+        door.ask(request)?;
+        for _ in 0..DOOR_TURNS {
+            engine.turn(network::now_ns() / 1_000_000 + node.clock_offset_ms, true);
+        }
+        door.answer()
+    });
+    // In its turns it may have seen other things, too.
+    schedule_turn(node, 1);
+    answer
+}
+
+/// A node's server does a turn, in so many nanoseconds or as soon as it can.
+pub fn schedule_turn(node: u32, after_ns: u64) {
+    let now_ns = network::now_ns();
+    let due = with_node(node, |node| {
+        let at_ns = (now_ns + after_ns).max(node.busy_until_ns).max(node.paused_until_ns);
+        if node.engine.is_none() || node.turn_at_ns.is_some_and(|due_ns| due_ns <= at_ns) {
+            return None;
+        }
+        node.turn_at_ns = Some(at_ns);
+        Some(at_ns)
+    });
+    if let Some(at_ns) = due {
+        network::with(|network| network.at(at_ns, Event::Turn(node)));
+    }
+}
+
+/// What the job of this thread's run is called.
+pub fn id() -> JobId {
+    STATE.with(|state| state.borrow().id.expect("a run has begun"))
+}
+
+/// Whether an operation may fail because somebody is gone.
+pub fn may_lose() -> bool {
+    STATE.with(|state| state.borrow().broken)
+}
+
+/// A connection was broken, or somebody is dead.
+pub fn note_broken() {
+    STATE.with(|state| state.borrow_mut().broken = true);
+}
+
+/// Somebody does nothing for so long.
+pub fn note_pause(pause_ns: u64) {
+    STATE.with(|state| {
+        let mut state = state.borrow_mut();
+        state.pause_max_ns = state.pause_max_ns.max(pause_ns);
+    });
+}
+
+/// How far apart two requests have to be sent, so that they surely arrive in this order.
+pub fn slack_ns() -> u64 {
+    if may_lose() {
+        return u64::MAX / 2; // A request may be lost, or come when its connection is taken up again.
+    }
+    let delay_ns = network::with(|network| network.delay_max_ns);
+    STATE.with(|state| delay_ns + state.borrow().pause_max_ns) + 100_000
+}
+
+/// Counts a fault.
+pub fn count_fault(fault: Fault) {
+    STATE.with(|state| state.borrow_mut().faults[fault as usize] += 1);
+}
+
+/// How often each kind of fault has happened.
+pub fn faults() -> [u64; FAULTS] {
+    STATE.with(|state| state.borrow().faults)
+}
+
+/// Whether a node has no memory for a window.
+pub fn memory_fails(node: u32, number: u64, generation: u32) -> bool {
+    let Some(plan) = STATE.with(|state| state.borrow().plan) else { return false };
+    if number != 3 || !plan.faults.has(Fault::NoMemory) {
+        return false;
+    }
+    let mut dice = Dice::of(plan.seed, 40 ^ u64::from(generation) << 8, node.into());
+    dice.one_in(2 + u64::from(plan.ranks / 4))
+}

@@ -1,0 +1,40 @@
+//! Whole jobs of longarm in one thread, with everything that can go wrong, from a seed.
+//!
+//! ```text
+//!   program of a rank (its own stack) ── real Client ──┐
+//!   program of a rank                 ── real Client ──┤ SimLink    simulated network and time
+//!                                                      ├──────────  one heap of events, dice
+//!   server of a node                  ── real Engine ──┘
+//!              │                                 │
+//!              └── shared memory of the node ────┘      book: what was done, and whether it can be
+//! ```
+//!
+//! Client, server, protocol and shared memory are the ones that jobs run on. What is simulated is the network, the clock,
+//! and who runs when: one seed is one run, to the last byte. Ranks of a node share memory as they always do.
+//!
+//! - [`plan`]: what follows from the seed before anything happens. [`program`]: what a rank does.
+//! - [`network`], [`schedule`], [`hooks`], [`fiber`]: time, links and turns.
+//! - [`fault`], [`faults`]: what goes wrong. [`book`]: what must not.
+//! - [`run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
+#![forbid(unsafe_code)]
+
+pub mod book;
+pub mod cli;
+pub mod dice;
+pub mod fault;
+pub mod faults;
+pub mod fiber;
+pub mod hooks;
+pub mod job;
+pub mod many;
+pub mod network;
+pub mod plan;
+pub mod program;
+pub mod report;
+pub mod run;
+pub mod schedule;
+pub mod shrink;
+pub mod trace;
+
+/// Whether connections that break are taken up again, and operations go on.
+pub const RESUMES: bool = true;

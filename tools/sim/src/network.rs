@@ -1,0 +1,547 @@
+//! The simulated network and its clock: links with latency and bandwidth, a heap of what happens when.
+//!
+//! ```text
+//!   SimLink::send ──► pipe: under way ──(Arrive)──► pipe: arrived ──► SimLink::receive
+//!                        ▲                                                │
+//!                        └──────────────(Room)────────────────────────────┘
+//! ```
+//!
+//! A link is two pipes of bounded size. Bytes of one pipe arrive in order, those of different pipes in any order: each
+//! has a latency of its own, which jitters. Receives are cut at places that dice choose. Whoever is at an end is told
+//! when something has arrived, when there is room again, and when the link has ended.
+//!
+//! Each thread has one network, of the run that it is in. What a link or a clock of the run needs, it finds there.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::LinkError;
+
+use crate::dice::Dice;
+use crate::trace::{Trace, What, Who};
+
+/// What happens at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Event {
+    /// What is first under way in a pipe arrives.
+    Arrive(u32),
+    /// Who waits for room in a pipe may go on.
+    Room(u32),
+    /// A reader that was given less than there is looks again.
+    Again(u32),
+    /// The end of a pipe is seen by its reader.
+    End(u32),
+    /// A connection reaches the server that it calls.
+    Call(u32),
+    /// A server does a turn.
+    Turn(u32),
+    /// A rank's rest is over, if it still is the one with this number.
+    Wake(u32, u32),
+    /// What a rank has in progress is looked after while it does something else.
+    Help(u32),
+    /// What a rank has sent and nobody has acknowledged is looked after.
+    Tend(u32),
+    /// A fault of the plan happens.
+    Fault(u32),
+    /// A rank that is dead is heard of everywhere.
+    Heard(u32),
+}
+
+/// Who is at an end of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// A rank's client.
+    Rank(u32),
+    /// A node's server.
+    Server(u32),
+    /// Somebody of the fault plan.
+    Stranger(u32),
+}
+
+/// Somebody to be told that a link of his has news.
+pub type News = Owner;
+
+/// How fast things are.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    /// Latency of a link at least.
+    pub latency_ns_min: u64,
+    /// And at most, jitter not counted.
+    pub latency_ns_max: u64,
+    /// More latency for any piece, at most.
+    pub jitter_ns: u64,
+    /// Nanoseconds that 1024 bytes take.
+    pub kibibyte_ns: u64,
+    /// Bytes that a pipe holds: a power of two from this one on.
+    pub pipe_bytes_log2: (u64, u64),
+}
+
+impl Default for Speed {
+    fn default() -> Speed {
+        Speed {
+            latency_ns_min: 800,
+            latency_ns_max: 20_000,
+            jitter_ns: 3_000,
+            kibibyte_ns: 300,
+            pipe_bytes_log2: (11, 18),
+        }
+    }
+}
+
+struct Piece {
+    sent_ns: u64,
+    arrives_ns: u64,
+    bytes: usize,
+}
+
+/// One direction of a link.
+struct Pipe {
+    bytes: VecDeque<u8>,
+    /// How many of the bytes the reader may have.
+    arrived: usize,
+    under_way: VecDeque<Piece>,
+    capacity_bytes: usize,
+    latency_ns: u64,
+    last_arrival_ns: u64,
+    /// Nothing arrives before.
+    held_until_ns: u64,
+    /// Bytes that one receive gives at most, while the reader is slow.
+    sip_bytes: Option<usize>,
+    wants_room: bool,
+    /// The writer has closed its end.
+    writer_gone: bool,
+    /// The reader has seen that nothing more will come, and how.
+    ended: Option<LinkError>,
+    /// Bytes that may still be sent before the link breaks.
+    left_bytes: Option<usize>,
+}
+
+/// A connection between a rank (or a stranger) and a server.
+struct LinkState {
+    /// The ends: 0 called, 1 was called.
+    owners: [Owner; 2],
+    node: u32,
+    /// The pipe with the number of the end that writes into it.
+    pipes: [Pipe; 2],
+    dice: Dice,
+    /// Which ends know that it is broken.
+    broken: [bool; 2],
+    closed: [bool; 2],
+}
+
+/// See the module.
+pub struct Network {
+    /// Which run this is: links of an earlier one do nothing.
+    run: u64,
+    now_ns: u64,
+    sequence: u64,
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    links: Vec<LinkState>,
+    /// Calls that have reached a node and were not accepted.
+    backlogs: Vec<VecDeque<u32>>,
+    /// Nodes whose server is gone.
+    deaf: Vec<bool>,
+    /// All that happened.
+    pub trace: Trace,
+    speed: Speed,
+    dice: Dice,
+    scratch: Vec<u8>,
+    /// The longest that anything was under way.
+    pub delay_max_ns: u64,
+    /// Bytes that were sent.
+    pub sent_bytes: u64,
+}
+
+thread_local! {
+    static NETWORK: RefCell<Network> = RefCell::new(Network::new(0, 0, 0, Speed::default()));
+}
+
+/// Works on the network of this thread's run.
+#[inline]
+pub fn with<R>(work: impl FnOnce(&mut Network) -> R) -> R {
+    NETWORK.with(|network| work(&mut network.borrow_mut()))
+}
+
+/// The time of this thread's run.
+#[inline]
+pub fn now_ns() -> u64 {
+    with(|network| network.now_ns)
+}
+
+/// Begins a run on this thread.
+pub fn begin(seed: u64, nodes: u32, speed: Speed) -> u64 {
+    with(|network| {
+        let run = network.run + 1;
+        *network = Network::new(run, seed, nodes, speed);
+        run
+    })
+}
+
+impl Network {
+    fn new(run: u64, seed: u64, nodes: u32, speed: Speed) -> Network {
+        Network {
+            run,
+            now_ns: 0,
+            sequence: 0,
+            heap: BinaryHeap::new(),
+            links: Vec::new(),
+            backlogs: (0..nodes).map(|_| VecDeque::new()).collect(),
+            deaf: vec![false; nodes as usize],
+            trace: Trace::new(),
+            speed,
+            dice: Dice::of(seed, 1, 0),
+            scratch: Vec::new(),
+            delay_max_ns: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// Notes an event of now.
+    #[inline]
+    pub fn note(&mut self, what: What, who: Who, detail: u64) {
+        self.trace.note(self.now_ns, what, who, detail);
+    }
+
+    /// Something happens, so many nanoseconds from now.
+    #[inline]
+    pub fn after(&mut self, delay_ns: u64, event: Event) {
+        self.at(self.now_ns + delay_ns, event);
+    }
+
+    /// Something happens at a moment.
+    #[inline]
+    pub fn at(&mut self, at_ns: u64, event: Event) {
+        self.sequence += 1;
+        self.heap.push(Reverse((at_ns.max(self.now_ns), self.sequence, event)));
+    }
+
+    /// Goes on to what happens next.
+    #[inline]
+    pub fn advance(&mut self) -> Option<Event> {
+        let Reverse((at_ns, _, event)) = self.heap.pop()?;
+        self.now_ns = at_ns;
+        Some(event)
+    }
+
+    /// The time.
+    pub fn now(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// How many links were made.
+    pub fn link_count(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    /// The ends of links that nobody has closed.
+    pub fn open_ends(&self) -> usize {
+        self.links.iter().flat_map(|link| link.closed).filter(|closed| !closed).count()
+    }
+
+    /// A new connection to a node's server, which hears of it in a moment.
+    pub fn call(&mut self, caller: Owner, node: u32) -> Result<u32, LinkError> {
+        if self.deaf[node as usize] {
+            return Err(LinkError::Refused);
+        }
+        let number = self.links.len() as u32;
+        let Speed { latency_ns_min, latency_ns_max, pipe_bytes_log2: (least, most), .. } = self.speed;
+        let mut dice = Dice::of(self.dice.roll(), 2, number.into());
+        let pipes = [(); 2].map(|()| Pipe {
+            bytes: VecDeque::new(),
+            arrived: 0,
+            under_way: VecDeque::new(),
+            capacity_bytes: 1 << dice.between(least, most),
+            latency_ns: dice.between(latency_ns_min, latency_ns_max),
+            last_arrival_ns: 0,
+            held_until_ns: 0,
+            sip_bytes: None,
+            wants_room: false,
+            writer_gone: false,
+            ended: None,
+            left_bytes: None,
+        });
+        let latency_ns = pipes[0].latency_ns;
+        let owners = [caller, Owner::Server(node)];
+        self.links.push(LinkState { owners, node, pipes, dice, broken: [false; 2], closed: [false; 2] });
+        let caller = match caller {
+            Owner::Rank(rank) => rank,
+            Owner::Server(_) | Owner::Stranger(_) => u32::MAX,
+        };
+        self.note(What::Call, Who::Link(number, 0), u64::from(caller) << 32 | u64::from(node));
+        self.after(latency_ns, Event::Call(number));
+        Ok(number)
+    }
+
+    /// The call of a link reaches its server: who is to be told.
+    pub fn arrive_call(&mut self, link: u32) -> Option<News> {
+        let node = self.links[link as usize].node;
+        if self.deaf[node as usize] {
+            self.links[link as usize].closed[1] = true;
+            self.break_link(link);
+            return None;
+        }
+        self.backlogs[node as usize].push_back(link);
+        Some(Owner::Server(node))
+    }
+
+    /// The next call that has reached a node.
+    pub fn accept(&mut self, node: u32) -> Option<u32> {
+        self.backlogs[node as usize].pop_front()
+    }
+
+    /// Sends what there is room for.
+    pub fn send(&mut self, link: u32, end: usize, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        let now_ns = self.now_ns;
+        let state = &mut self.links[link as usize];
+        if state.broken[end] {
+            return Err(LinkError::Reset);
+        }
+        if state.broken[1 - end] {
+            // The other end knows that it is broken, and says so as soon as it hears from us.
+            let latency_ns = state.pipes[end].latency_ns + state.pipes[1 - end].latency_ns;
+            self.at(now_ns + latency_ns, Event::End((link << 1) | (1 - end as u32)));
+        }
+        let state = &mut self.links[link as usize];
+        let pipe = &mut state.pipes[end];
+        let offered: usize = regions.iter().map(|region| region.len()).sum();
+        if state.closed[1 - end] {
+            return Ok(offered); // Nobody reads it. The end is on its way to whoever sent this.
+        }
+        let mut part = offered.min(pipe.capacity_bytes - pipe.bytes.len().min(pipe.capacity_bytes));
+        if let Some(left) = &mut pipe.left_bytes {
+            part = part.min(*left);
+            *left -= part;
+        }
+        let breaks = pipe.left_bytes == Some(0);
+        let mut open = part;
+        for region in regions {
+            let bytes = open.min(region.len());
+            self.scratch.resize(bytes, 0);
+            region.slice(0, bytes).copy_to_slice(&mut self.scratch);
+            pipe.bytes.extend(&self.scratch);
+            open -= bytes;
+        }
+        pipe.wants_room = part < offered;
+        self.sent_bytes += part as u64;
+        if part > 0 {
+            let jitter_ns = state.dice.below(self.speed.jitter_ns + 1);
+            let transfer_ns = part as u64 * self.speed.kibibyte_ns / 1024;
+            let earliest = now_ns + pipe.latency_ns + jitter_ns + transfer_ns;
+            let arrives_ns = earliest.max(pipe.last_arrival_ns + transfer_ns).next_multiple_of(256);
+            pipe.last_arrival_ns = arrives_ns;
+            match pipe.under_way.back_mut() {
+                Some(last) if last.arrives_ns == arrives_ns => last.bytes += part,
+                _ => {
+                    pipe.under_way.push_back(Piece { sent_ns: now_ns, arrives_ns, bytes: part });
+                    self.at(arrives_ns, Event::Arrive(link << 1 | end as u32));
+                }
+            }
+            self.note(What::Send, Who::Link(link, end as u8), part as u64);
+        }
+        if breaks {
+            self.break_link(link);
+        }
+        Ok(part)
+    }
+
+    /// What is first under way in a pipe has arrived: who is to be told.
+    pub fn arrive(&mut self, pipe_number: u32) -> Option<News> {
+        let (link, end) = (pipe_number >> 1, (pipe_number & 1) as usize);
+        let now_ns = self.now_ns;
+        let pipe = &mut self.links[link as usize].pipes[end];
+        if pipe.held_until_ns > now_ns {
+            let held_until_ns = pipe.held_until_ns;
+            self.at(held_until_ns, Event::Arrive(pipe_number));
+            return None;
+        }
+        let piece = pipe.under_way.pop_front()?;
+        pipe.arrived += piece.bytes;
+        self.delay_max_ns = self.delay_max_ns.max(now_ns - piece.sent_ns);
+        self.note(What::Arrive, Who::Link(link, end as u8), piece.bytes as u64);
+        let state = &mut self.links[link as usize];
+        let pipe = &mut state.pipes[end];
+        if pipe.writer_gone && pipe.under_way.is_empty() {
+            pipe.ended.get_or_insert(LinkError::Closed);
+        }
+        Some(state.owners[1 - end])
+    }
+
+    /// Gives what has arrived, or a part of it.
+    pub fn receive(&mut self, link: u32, end: usize, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        let state = &mut self.links[link as usize];
+        let pipe = &mut state.pipes[1 - end];
+        let room: usize = regions.iter().map(|region| region.len()).sum();
+        if pipe.arrived == 0 && room > 0 {
+            if state.broken[end] {
+                return Err(LinkError::Reset);
+            }
+            return pipe.ended.map_or(Ok(0), Err);
+        }
+        let most = room.min(pipe.arrived);
+        let mut part = most;
+        // A cut at any place, now and then.
+        if most > 1 && state.dice.one_in(16) {
+            part = 1 + state.dice.below(most as u64 - 1) as usize;
+        }
+        if let Some(sip) = pipe.sip_bytes {
+            part = part.min(sip);
+        }
+        let mut open = part;
+        for region in regions {
+            let bytes = open.min(region.len());
+            let (first, second) = pipe.bytes.as_slices();
+            let from_first = bytes.min(first.len());
+            region.slice(0, from_first).copy_from_slice(&first[..from_first]);
+            region.slice(from_first, bytes - from_first).copy_from_slice(&second[..bytes - from_first]);
+            pipe.bytes.drain(..bytes);
+            open -= bytes;
+        }
+        pipe.arrived -= part;
+        if pipe.wants_room && part > 0 {
+            pipe.wants_room = false;
+            let latency_ns = pipe.latency_ns;
+            self.after(latency_ns, Event::Room(link << 1 | (1 - end as u32)));
+        }
+        let pipe = &self.links[link as usize].pipes[1 - end];
+        if part < most {
+            let pause_ns = if pipe.sip_bytes.is_some() { 20_000 } else { 500 };
+            self.after(pause_ns, Event::Again(link << 1 | (1 - end as u32)));
+        }
+        if part > 0 {
+            self.note(What::Receive, Who::Link(link, end as u8), part as u64);
+        }
+        Ok(part)
+    }
+
+    /// Who writes into a pipe.
+    pub fn writer(&self, pipe: u32) -> News {
+        self.links[(pipe >> 1) as usize].owners[(pipe & 1) as usize]
+    }
+
+    /// Who reads from a pipe.
+    pub fn reader(&self, pipe: u32) -> News {
+        self.links[(pipe >> 1) as usize].owners[1 - (pipe & 1) as usize]
+    }
+
+    /// One end closes: what was sent still arrives, and then the end.
+    pub fn close(&mut self, link: u32, end: usize) {
+        self.note(What::Close, Who::Link(link, end as u8), 0);
+        let state = &mut self.links[link as usize];
+        state.closed[end] = true;
+        let pipe = &mut state.pipes[end];
+        pipe.writer_gone = true;
+        if pipe.under_way.is_empty() {
+            let latency_ns = pipe.latency_ns;
+            self.after(latency_ns, Event::End(link << 1 | end as u32));
+        }
+    }
+
+    /// The end of a pipe has come to its reader: who is to be told. Marks the end as broken where the link is.
+    pub fn arrive_end(&mut self, pipe: u32) -> News {
+        let (link, writer) = (pipe >> 1, (pipe & 1) as usize);
+        let state = &mut self.links[link as usize];
+        let reader = 1 - writer;
+        if state.broken[writer] {
+            state.broken[reader] = true;
+        }
+        let pipe = &mut state.pipes[writer];
+        if pipe.writer_gone && pipe.under_way.is_empty() {
+            pipe.ended.get_or_insert(LinkError::Closed);
+        }
+        state.owners[reader]
+    }
+}
+
+/// What goes wrong.
+impl Network {
+    /// Breaks a link: of what is under way dice choose how much still arrives, then both ends see a reset.
+    pub fn break_link(&mut self, link: u32) {
+        for end in [0, 1] {
+            self.break_end(link, end);
+        }
+    }
+
+    /// Breaks a link for one end only. The other one finds out when it sends, or after a while.
+    pub fn break_half(&mut self, link: u32, end: usize, later_ns: u64) {
+        self.break_end(link, end);
+        self.after(later_ns, Event::End(link << 1 | end as u32));
+    }
+
+    fn break_end(&mut self, link: u32, end: usize) {
+        let state = &mut self.links[link as usize];
+        if std::mem::replace(&mut state.broken[end], true) {
+            return;
+        }
+        // What was under way to this end: any first part of it still arrives.
+        let pipe = &mut state.pipes[1 - end];
+        let open = pipe.bytes.len() - pipe.arrived;
+        let kept = if open == 0 { 0 } else { state.dice.below(open as u64 + 1) as usize };
+        pipe.arrived += kept;
+        pipe.bytes.truncate(pipe.arrived);
+        let lost = open - kept;
+        for piece in &mut pipe.under_way {
+            piece.bytes = 0;
+        }
+        self.note(What::Break, Who::Link(link, end as u8), lost as u64);
+        self.after(1, Event::End(link << 1 | (1 - end as u32)));
+    }
+
+    /// Breaks a link once so many more bytes were sent from an end.
+    pub fn break_after(&mut self, link: u32, end: usize, bytes: usize) {
+        self.links[link as usize].pipes[end].left_bytes = Some(bytes);
+    }
+
+    /// Nothing that an end sends arrives before a moment.
+    pub fn hold(&mut self, link: u32, end: usize, until_ns: u64) {
+        let held = &mut self.links[link as usize].pipes[end].held_until_ns;
+        *held = until_ns.max(*held);
+    }
+
+    /// What an end sends is read in sips of this size from now on, or as usual again.
+    pub fn sip(&mut self, link: u32, end: usize, bytes: Option<usize>) {
+        self.links[link as usize].pipes[end].sip_bytes = bytes;
+    }
+
+    /// All links that are whole, and who is at their ends.
+    pub fn whole_links(&self) -> Vec<u32> {
+        let whole = |link: &LinkState| link.broken == [false; 2] && link.closed == [false; 2];
+        (0..).zip(&self.links).filter(|(_, link)| whole(link)).map(|(number, _)| number).collect()
+    }
+
+    /// Who is at the ends of a link.
+    pub fn owners(&self, link: u32) -> [Owner; 2] {
+        self.links[link as usize].owners
+    }
+
+    /// Nobody reaches anybody any more, and all links break.
+    pub fn close_all(&mut self) {
+        self.deaf.fill(true);
+        for link in 0..self.links.len() as u32 {
+            self.break_link(link);
+        }
+    }
+
+    /// All links of somebody break, and if it is a server nobody reaches it any more.
+    pub fn kill(&mut self, who: Owner) {
+        if let Owner::Server(node) = who {
+            self.deaf[node as usize] = true;
+        }
+        for link in 0..self.links.len() as u32 {
+            if self.links[link as usize].owners.contains(&who) {
+                self.break_link(link);
+            }
+        }
+    }
+}
+
+/// The number of this thread's run.
+pub fn current() -> u64 {
+    with(|network| network.run)
+}
+
+/// Whether a number is that of this thread's run.
+pub fn is_current(run: u64) -> bool {
+    NETWORK.try_with(|network| network.try_borrow().is_ok_and(|network| network.run == run)).unwrap_or(false)
+}

@@ -1,0 +1,117 @@
+//! Read-modify-writes: one after the other, and some at once.
+
+use std::sync::Arc;
+
+use longarm_client::{Awaited, Completion, Operation};
+use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth};
+
+use super::{Program, Stop};
+use crate::book::{self, Kind};
+use crate::network;
+use crate::plan::{CHAINS, COUNTERS, Shape};
+
+/// Read-modify-writes that are on their way at once, at most.
+const AT_ONCE_MAX: u64 = 8;
+
+const fn rmw(op: RmwOp, operand: u64, compare: u64) -> Rmw {
+    Rmw { op, width: RmwWidth::W64, operand, compare }
+}
+
+impl Program {
+    pub(super) fn fetch_add(&mut self, target: Rank) -> Result<u32, Stop> {
+        let (half, number) = (self.half(), self.dice.below(COUNTERS));
+        let offset = Shape::counter_at(half, number);
+        let least = book::with(|book| book.counter(target, half, number).begin());
+        book::start(self.rank.0, Kind::FetchAdd, target, offset);
+        let old = self.client.rmw(&self.window, target, offset, rmw(RmwOp::FetchAdd, 1, 0));
+        let old = old.map_err(|error| self.failed(Kind::FetchAdd, target, &error))?;
+        let fine = book::with(|book| book.counter(target, half, number).end(least, old));
+        fine.map_err(|what| self.violated(Kind::FetchAdd, target, &format!("counter {number}: {what}")))?;
+        book::finish(self.rank.0, Kind::FetchAdd, old);
+        Ok(1)
+    }
+
+    /// Several fetch-and-adds on their way at once.
+    pub(super) fn fetch_adds(&mut self, target: Rank) -> Result<u32, Stop> {
+        let (half, number) = (self.half(), self.dice.below(COUNTERS));
+        let offset = Shape::counter_at(half, number);
+        let count = self.dice.between(2, AT_ONCE_MAX);
+        let mut under_way = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let least = book::with(|book| book.counter(target, half, number).begin());
+            book::start(self.rank.0, Kind::FetchAdd, target, offset);
+            let completion = Arc::new(Completion::new());
+            let add = rmw(RmwOp::FetchAdd, 1, 0);
+            let begun = self.client.start_rmw(&self.window, target, offset, add, &completion);
+            completion.part_done();
+            begun.map_err(|error| self.failed(Kind::FetchAdd, target, &error))?;
+            under_way.push((least, completion));
+        }
+        for (least, completion) in under_way {
+            self.client.wait_completion(Awaited::rank(Operation::Rmw, target), &completion);
+            if let Some(outcome) = completion.failure() {
+                let error = self.client.explain(outcome, Operation::Rmw, target);
+                return Err(self.failed(Kind::FetchAdd, target, &error));
+            }
+            let old = completion.value();
+            let fine = book::with(|book| book.counter(target, half, number).end(least, old));
+            fine.map_err(|what| self.violated(Kind::FetchAdd, target, &format!("counter {number}: {what}")))?;
+            book::finish(self.rank.0, Kind::FetchAdd, old);
+        }
+        Ok(count as u32)
+    }
+
+    pub(super) fn fetch(&mut self, target: Rank) -> Result<u32, Stop> {
+        let (half, number) = (self.half(), self.dice.below(COUNTERS));
+        let offset = Shape::counter_at(half, number);
+        let least = book::with(|book| book.counter(target, half, number).least());
+        book::start(self.rank.0, Kind::Fetch, target, offset);
+        let value = self.client.rmw(&self.window, target, offset, rmw(RmwOp::Fetch, 0, 0));
+        let value = value.map_err(|error| self.failed(Kind::Fetch, target, &error))?;
+        let fine = book::with(|book| book.counter(target, half, number).read(least, value));
+        fine.map_err(|what| self.violated(Kind::Fetch, target, &format!("counter {number}: {what}")))?;
+        book::finish(self.rank.0, Kind::Fetch, value);
+        Ok(1)
+    }
+
+    /// A value that nobody else stores.
+    fn fresh_value(&mut self) -> u64 {
+        self.stored += 1;
+        u64::from(self.rank.0 + 1) << 32 | self.stored
+    }
+
+    pub(super) fn swap(&mut self, target: Rank) -> Result<u32, Stop> {
+        let (half, number, value) = (self.half(), self.dice.below(CHAINS), self.fresh_value());
+        let offset = Shape::chain_at(half, number);
+        book::start(self.rank.0, Kind::Swap, target, offset);
+        let began = network::now_ns();
+        let old = self.client.rmw(&self.window, target, offset, rmw(RmwOp::Swap, value, 0)).map_err(|error| {
+            book::with(|book| book.chain(target, half, number).doubt(value));
+            self.failed(Kind::Swap, target, &error)
+        })?;
+        let ended = network::now_ns();
+        book::with(|book| book.chain(target, half, number).swapped(old, value, began, ended));
+        book::finish(self.rank.0, Kind::Swap, old);
+        Ok(1)
+    }
+
+    pub(super) fn compare_swap(&mut self, target: Rank) -> Result<u32, Stop> {
+        let (half, number, value) = (self.half(), self.dice.below(CHAINS), self.fresh_value());
+        let offset = Shape::chain_at(half, number);
+        let compare = book::with(|book| book.chain(target, half, number).latest);
+        book::start(self.rank.0, Kind::CompareSwap, target, offset);
+        let began = network::now_ns();
+        let swap = rmw(RmwOp::CompareSwap, value, compare);
+        let old = self.client.rmw(&self.window, target, offset, swap).map_err(|error| {
+            book::with(|book| book.chain(target, half, number).doubt(value));
+            self.failed(Kind::CompareSwap, target, &error)
+        })?;
+        let ended = network::now_ns();
+        book::with(|book| {
+            let chain = book.chain(target, half, number);
+            if old == compare { chain.swapped(old, value, began, ended) } else { chain.saw(old, began, ended) }
+        });
+        book::finish(self.rank.0, Kind::CompareSwap, old);
+        Ok(1)
+    }
+}

@@ -1,0 +1,71 @@
+//! Small runs of every kind. The large ones are `make test`'s step of their own.
+#![forbid(unsafe_code)]
+
+use longarm_sim::book::Kind;
+use longarm_sim::fault::{Fault, FaultSet};
+use longarm_sim::many::{Until, run_many};
+use longarm_sim::plan::Plan;
+use longarm_sim::run::{Outcome, run};
+
+fn plan(seed: u64, ranks: u32, ops: u32, faults: FaultSet) -> Plan {
+    Plan { seed, ranks, ops, faults, resumes: longarm_sim::RESUMES }
+}
+
+fn expect_well(plan: Plan) -> Outcome {
+    let outcome = run(plan, &mut || {}).expect("the job can be set up");
+    assert!(outcome.failure.is_none(), "{}: {:#?}", longarm_sim::shrink::command(&plan), outcome.failure);
+    outcome
+}
+
+#[test]
+fn one_seed_is_one_run_whatever_ran_before() {
+    for faults in [FaultSet::NONE, FaultSet::mild(), FaultSet::all()] {
+        let first = expect_well(plan(11, 24, 300, faults));
+        expect_well(plan(12, 9, 100, faults));
+        let again = expect_well(plan(11, 24, 300, faults));
+        assert_eq!((first.hash, first.events, first.counts), (again.hash, again.events, again.counts));
+        let other = expect_well(plan(13, 24, 300, faults));
+        assert_ne!(first.hash, other.hash);
+    }
+}
+
+#[test]
+fn a_world_of_one_and_of_two_go_well() {
+    for seed in 0..20 {
+        expect_well(plan(seed, 1, 200, FaultSet::mild()));
+        expect_well(plan(seed, 2, 200, FaultSet::mild()));
+    }
+}
+
+#[test]
+fn without_a_broken_connection_every_operation_succeeds() {
+    for seed in 0..20 {
+        let outcome = expect_well(plan(seed, 16, 300, FaultSet::mild()));
+        assert_eq!((outcome.lost, outcome.deaths), (0, 0));
+    }
+}
+
+#[test]
+fn connections_that_break_at_any_moment_lose_nothing_and_keep_nobody_waiting() {
+    // Among them: a first connection that breaks as soon as it is there, as with seed 6 of 16 ranks.
+    let faults = "drop,half-open,truncate,restart-link".parse().unwrap();
+    for seed in 0..60 {
+        let outcome = expect_well(plan(seed, 6, 100, faults));
+        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+    }
+    expect_well(plan(6, 16, 400, FaultSet::all()));
+}
+
+#[test]
+fn some_runs_together_meet_every_operation_and_every_fault() {
+    let many = run_many(plan(1, 16, 400, FaultSet::all()), Until::Seeds(60), None, &|_, _, _| {}).unwrap();
+    assert!(many.failed.is_none(), "{:#?}", many.failed);
+    let json: serde_json::Value = serde_json::from_str(&many.report.json(1)).unwrap();
+    for kind in Kind::ALL {
+        assert!(json["by_kind"][kind.name()].as_u64().unwrap_or(0) > 0, "{} never happened", kind.name());
+    }
+    for fault in FaultSet::all().iter() {
+        assert!(json["faults"][fault.name()].as_u64().unwrap_or(0) > 0, "{} never happened", fault.name());
+    }
+    assert!(FaultSet::all().iter().count() >= 16 && !FaultSet::all().has(Fault::BitFlip));
+}
