@@ -95,6 +95,11 @@ impl Replies {
         self.0.is_empty()
     }
 
+    /// Bytes that were copied and wait to be sent.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.0.buffered_bytes()
+    }
+
     fn has_room(&self) -> bool {
         self.0.buffered_bytes() < REPLIES_BYTES_MAX && !self.0.has_stream()
     }
