@@ -12,6 +12,8 @@ use crate::error::InitError;
 
 pub use exchange::Exchange;
 pub(crate) use exchange::Exchanged;
+#[doc(hidden)]
+pub use exchange::{cards_from_records, start_from_records};
 pub(crate) use launcher::Launcher;
 pub(crate) use node::{Dialer, Node, NodeOptions, tcp};
 
