@@ -25,7 +25,7 @@ memory_mib_max=1024
 export MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRESHOLD_=67108864 MALLOC_TOP_PAD_=16777216
 # What one target may keep in the committed corpus.
 kept_files_max=40
-kept_bytes_max=24576
+kept_bytes_max=20480
 
 if [ "$#" -gt 0 ]; then
     targets=("$@")
@@ -61,21 +61,23 @@ stat_of() {
     echo "${number:-0}"
 }
 
-# The smallest inputs that reach as much as all of them do, into the committed corpus, beside the seeds.
+# Of the inputs that together reach as much as all of them, an even selection by size into the committed corpus, beside
+# the seeds, which have names.
 keep() {
-    local target=$1 merged=$work/merged/$1 kept=tools/fuzz/corpus/$1 files=0 bytes=0 size
+    local target=$1 merged=$work/merged/$1 kept=tools/fuzz/corpus/$1 files bytes=0 place=0 every size input
     rm -rf "$merged"
     mkdir -p "$merged" "$kept"
-    "$programs/$target" -merge=1 -max_len=512 -rss_limit_mb="$memory_mib_max" "$merged" "$kept" "$work/corpus/$target" \
-        >"$work/$target.merge.log" 2>&1
-    find "$kept" -type f -name '[0-9a-f]*' -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
+    "$programs/$target" -merge=1 -set_cover_merge=1 -max_len=1024 -rss_limit_mb="$memory_mib_max" \
+        "$merged" "$kept" "$work/corpus/$target" >"$work/$target.merge.log" 2>&1
+    find "$kept" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
+    files=$(find "$merged" -type f | wc -l)
+    every=$(((files + kept_files_max - 1) / kept_files_max))
     while read -r size input; do
-        if [ "$files" -ge "$kept_files_max" ] || [ $((bytes + size)) -gt "$kept_bytes_max" ]; then
-            break
+        place=$((place + 1))
+        if [ $((place % every)) -eq 0 ] && [ $((bytes + size)) -le "$kept_bytes_max" ]; then
+            cp "$input" "$kept/$(sha1sum <"$input" | cut -c 1-40)"
+            bytes=$((bytes + size))
         fi
-        cp "$input" "$kept/$(sha1sum <"$input" | cut -c 1-40)"
-        files=$((files + 1))
-        bytes=$((bytes + size))
     done < <(find "$merged" -type f -printf '%s %p\n' | sort -n)
 }
 
@@ -92,7 +94,7 @@ for target in "${targets[@]}"; do
         folders+=("tools/fuzz/regressions/$target")
     fi
     printf '%s: %s s\n' "$target" "$seconds"
-    before=$(find "$artifacts" -type f | wc -l)
+    touch "$work/began"
     began=$SECONDS
     status=0
     "$programs/$target" -max_total_time="$seconds" -max_len="$input_bytes_max" -timeout="$input_seconds_max" \
@@ -101,8 +103,8 @@ for target in "${targets[@]}"; do
     took=$((SECONDS - began))
     executed=$(stat_of number_of_executed_units "$log")
     reached=$(sed -n 's/^#[0-9]*.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
-    found=$(($(find "$artifacts" -type f | wc -l) - before))
-    if [ "$status" -ne 0 ] && [ "$found" -eq 0 ]; then
+    found=0
+    if [ "$status" -ne 0 ]; then
         found=1
     fi
     total=$((total + executed))
@@ -111,7 +113,7 @@ for target in "${targets[@]}"; do
     if [ "$found" -gt 0 ]; then
         findings=$((findings + found))
         grep -E 'panicked at|ERROR: libFuzzer|ERROR: AddressSanitizer' -A 2 "$log" | head -n 8 || true
-        find "$artifacts" -type f -newer "$log" -o -type f -print | sort -u | while read -r input; do
+        find "$artifacts" -type f -newer "$work/began" | while read -r input; do
             printf 'found: %s\nagain: %s %s\n' "$input" "$programs/$target" "$input"
         done
     elif [ "${LONGARM_FUZZ_KEEP:-no}" = yes ]; then

@@ -8,7 +8,7 @@ use longarm_fuzz::{TARGETS, Target};
 use longarm_proto::{RequestId, Responder};
 
 /// Bytes of one target's corpus at most, so that it stays small enough to be read on every test run.
-const CORPUS_BYTES_MAX: usize = 64 << 10;
+const CORPUS_BYTES_MAX: usize = 26 << 10;
 /// Seeds up to this length are changed at every byte, longer ones at so many places.
 const CHANGED_PLACES_MAX: usize = 200;
 

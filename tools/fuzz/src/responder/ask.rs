@@ -119,7 +119,7 @@ fn shape(choices: &mut Choices<'_>, flaw: u8, unit: u64) -> Shape {
             let (offset, run_bytes) = (offset(choices, flaw), u64::from(choices.byte()) / unit * unit);
             let count = choices.byte() % 4;
             let level = |choices: &mut Choices<'_>| Level {
-                count: u64::from(choices.byte() % 32),
+                count: u64::from(choices.byte() % 8),
                 stride: i64::from(choices.short() as i16),
             };
             let levels: Vec<Level> = (0..count).map(|_| level(choices)).collect();

@@ -14,7 +14,7 @@ use crate::node::{Memory, NODE, Name, Node, PARTS, SECRET};
 use crate::wire::End;
 
 /// Bytes that one peer says in a play, at most.
-const SAID_BYTES_MAX: usize = 128 << 10;
+const SAID_BYTES_MAX: usize = 64 << 10;
 /// Bytes that one peer listens to, at most: a short request can ask for very many.
 const HEARD_BYTES_MAX: u64 = 512 << 10;
 
