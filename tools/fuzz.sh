@@ -44,6 +44,8 @@ if [ "$sanitizer" != none ]; then
     toolchain=(+nightly)
     coverage+=("-Zsanitizer=$sanitizer")
 fi
+# libFuzzer is written in C++.
+tools/setup.sh tests
 host=$(rustc -vV | sed -n 's/^host: //p')
 programs=$work/$sanitizer/$host/release
 
