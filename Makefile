@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ga bench-ga lint fuzz bench docs install clean
+.PHONY: help setup demo test test-ga sanitize bench-ga lint fuzz bench docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -39,6 +39,9 @@ test: setup ## Check format, lints, docs and rules, then run all tests and model
 
 test-ga: setup ## Build the real Global Arrays on longarm, and run its tests and ARMCI's own (MPI=mpich or openmpi)
 	tools/ga/test-ga.sh $(MPI)
+
+sanitize: setup ## Run the tests under the address and thread sanitizers and Miri, as far as the nightly toolchain has them
+	@tools/sanitize.sh
 
 bench-ga: setup ## Measure ARMCI's and Global Arrays' perf programs on longarm beside ComEx and ARMCI-MPI
 	tools/ga/perf.sh $(MPI)

@@ -1,21 +1,30 @@
-//! This rank's half of the conversation with one node: requests out, replies in, over one link.
+//! This rank's half of the conversation with one node: requests out, replies in, over one link after the other.
 //!
 //! Any thread may issue; one thread at a time drives. Who finds the endpoint taken waits on its own completion,
 //! which the driver brings about.
+//!
+//! A connection that breaks is made anew (`way`), and both sides go on where they were: everything that was sent is
+//! kept until the server has said that it has it. `reports` says when to ask for that, `pulse` whether it lives.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+mod pulse;
+mod reports;
+mod state;
+mod way;
+
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 use longarm_memory::Region;
-use longarm_netmod::flow::{Incoming, Outgoing};
-use longarm_netmod::{Link, LinkError};
-use longarm_proto::{Cursor, Initiator, NodeId, REPLY_BYTES, Rank, Refusal, Reply, Request, Violation};
+use longarm_proto::{Cursor, NodeId, Rank, Refusal, Request};
 use longarm_shm::sync::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::completion::{Completion, Outcome};
+use crate::dial::Dial;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
+use crate::time::Time;
+use state::State;
 
 /// What a reply does when it comes.
 #[allow(clippy::large_enum_variant, reason = "most tokens are those of gets, which have the large one")]
@@ -24,20 +33,25 @@ pub(crate) enum Token {
     Data { target: Held, cursor: Cursor },
     /// A part is done, perhaps with a value.
     Part(Arc<Completion>),
+    /// Nobody waits: the reply says how far the server is.
+    Report,
 }
 
 impl Token {
-    fn completion(&self) -> &Arc<Completion> {
+    fn completion(&self) -> Option<&Arc<Completion>> {
         match self {
-            Token::Data { target, .. } => target.completion(),
-            Token::Part(completion) => completion,
+            Token::Data { target, .. } => Some(target.completion()),
+            Token::Part(completion) => Some(completion),
+            Token::Report => None,
         }
     }
 
     fn fail(self, outcome: Outcome) {
-        let completion = Arc::clone(self.completion());
+        let completion = self.completion().map(Arc::clone);
         drop(self); // Lets go of the memory before the part is done.
-        completion.part_failed(outcome);
+        if let Some(completion) = completion {
+            completion.part_failed(outcome);
+        }
     }
 }
 
@@ -52,15 +66,17 @@ pub(crate) enum Payload<'a> {
     Headed(&'a [u8], Option<(Held, Cursor)>),
 }
 
-struct State {
-    link: Box<dyn Link>,
-    initiator: Initiator<Token>,
-    outgoing: Outgoing<Held>,
-    incoming: Incoming,
-    landing: Option<(Held, Cursor)>,
-    scratch: Vec<u8>,
-    /// The first refusal of a request without a reply; quiet brings it to light.
-    refused: Option<(Refusal, u64)>,
+/// The bounds of an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointOptions {
+    /// Bytes that are copied and wait to be sent, or to be acknowledged, at most.
+    pub buffered_bytes_max: usize,
+    /// How long the first connection may take.
+    pub connect_ms: u64,
+    /// How long a connection that broke may take to be made anew. 0: it is lost at once.
+    pub reconnect_ms: u64,
+    /// How long a server that is waited for may be silent before its connection counts as broken.
+    pub silence_ms: u64,
 }
 
 /// See the module.
@@ -68,8 +84,15 @@ pub struct Endpoint {
     node: NodeId,
     host: Rank,
     state: Mutex<State>,
+    dial: Arc<dyn Dial>,
+    time: Arc<dyn Time>,
+    options: EndpointOptions,
     /// The link's descriptor once more, to sleep on without the lock.
-    descriptor: Option<OwnedFd>,
+    descriptor: Mutex<Option<Arc<OwnedFd>>>,
+    /// There is a link.
+    up: AtomicBool,
+    /// Something was sent that the server has not acknowledged.
+    unacknowledged: AtomicBool,
     broken: OnceLock<LostHow>,
     /// Something was issued that no reply has confirmed: quiet has to ask.
     unconfirmed: AtomicBool,
@@ -78,7 +101,8 @@ pub struct Endpoint {
     /// Bytes wait to be sent.
     wants_write: AtomicBool,
     buffered_bytes: AtomicUsize,
-    buffered_bytes_max: usize,
+    /// As many replies are due as may be.
+    replies_full: AtomicBool,
 }
 
 /// What driving came to.
@@ -90,28 +114,30 @@ pub(crate) struct Driven {
 }
 
 impl Endpoint {
-    /// Around an established link. `buffered_bytes_max` bounds what is copied and waits to be sent.
-    pub fn new(node: NodeId, host: Rank, link: Box<dyn Link>, buffered_bytes_max: usize) -> Endpoint {
-        let descriptor = link.descriptor().and_then(|fd| fd.try_clone_to_owned().ok());
+    /// To the server of a node, which is called when it is first driven.
+    pub fn new(
+        node: NodeId,
+        host: Rank,
+        dial: Arc<dyn Dial>,
+        time: Arc<dyn Time>,
+        options: EndpointOptions,
+    ) -> Endpoint {
         Endpoint {
             node,
             host,
-            state: Mutex::new(State {
-                link,
-                initiator: Initiator::new(),
-                outgoing: Outgoing::new(),
-                incoming: Incoming::new(),
-                landing: None,
-                scratch: Vec::new(),
-                refused: None,
-            }),
-            descriptor,
+            state: Mutex::new(State::new()),
+            dial,
+            time,
+            options,
+            descriptor: Mutex::new(None),
+            up: AtomicBool::new(false),
+            unacknowledged: AtomicBool::new(false),
             broken: OnceLock::new(),
             unconfirmed: AtomicBool::new(false),
-            busy: AtomicBool::new(false),
+            busy: AtomicBool::new(true),
             wants_write: AtomicBool::new(false),
             buffered_bytes: AtomicUsize::new(0),
-            buffered_bytes_max,
+            replies_full: AtomicBool::new(false),
         }
     }
 
@@ -130,8 +156,19 @@ impl Endpoint {
         self.broken.get()
     }
 
-    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.descriptor.as_ref().map(AsFd::as_fd)
+    /// What to sleep on; `None` if the link has none, or if there is no link.
+    pub(crate) fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+        self.descriptor.lock().clone()
+    }
+
+    /// Whether there is a connection now. Without one, whoever waits drives the endpoint often: calls are made so.
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    /// Whether something was sent of which it is not known that it arrived.
+    pub(crate) fn is_unacknowledged(&self) -> bool {
+        self.unacknowledged.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -144,12 +181,19 @@ impl Endpoint {
 
     /// Whether another request would be taken, or refused for good.
     pub(crate) fn has_room(&self) -> bool {
-        self.buffered_bytes.load(Ordering::Acquire) < self.buffered_bytes_max || self.broken.get().is_some()
+        let full = self.buffered_bytes.load(Ordering::Acquire) >= self.options.buffered_bytes_max
+            || self.replies_full.load(Ordering::Acquire);
+        !full || self.broken.get().is_some()
     }
 
     /// Whether quiet has to ask.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.unconfirmed.load(Ordering::Acquire)
+    }
+
+    /// Whether something was issued that no reply will ever confirm. True once: somebody has to be told.
+    pub(crate) fn take_unconfirmed(&self) -> bool {
+        self.unconfirmed.swap(false, Ordering::AcqRel)
     }
 
     /// The first refusal since the last time.
@@ -170,31 +214,17 @@ impl Endpoint {
         if let Some(how) = self.broken.get() {
             return Err(Box::new(Rejected { how: Some(how.clone()), token, payload }));
         }
-        if state.outgoing.buffered_bytes() >= self.buffered_bytes_max {
+        if !state.has_room(request, self.options.buffered_bytes_max) {
+            state.report_if_none_is_due();
+            self.note(&state);
             return Err(Box::new(Rejected { how: None, token, payload }));
         }
-        let State { initiator, outgoing, scratch, .. } = &mut *state;
         // A message changes no window: quiet says nothing of it.
         if !request.has_reply() && !matches!(request, Request::Message { .. }) {
             self.unconfirmed.store(true, Ordering::Release);
         }
-        scratch.clear();
-        initiator.begin(request, token, scratch);
-        if let Payload::Headed(head, _) = &payload {
-            scratch.extend_from_slice(head);
-        }
-        outgoing.write(|bytes| bytes.extend_from_slice(scratch));
-        match payload {
-            Payload::None | Payload::Headed(_, None) => {}
-            Payload::Copied(bytes, cursor) => outgoing.copy(&Lasting(bytes), cursor),
-            Payload::Streamed(held, cursor) | Payload::Headed(_, Some((held, cursor))) => {
-                if cursor.remaining() == 0 {
-                    finish(held);
-                } else {
-                    outgoing.stream(held, cursor);
-                }
-            }
-        }
+        state.report_if_due(request, self.options.buffered_bytes_max);
+        state.begin(request, token, payload);
         let driven = if flush { self.drive_locked(&mut state, false) } else { Driven::default() };
         self.note(&state);
         if matches!(request, Request::Quiet) {
@@ -210,11 +240,30 @@ impl Endpoint {
         Some(self.drive_locked(&mut state, true))
     }
 
+    /// Looks after what was sent and not acknowledged although nobody waits: asks how far the server is, and notices
+    /// that the connection broke.
+    pub(crate) fn tend(&self) -> Option<Driven> {
+        let mut state = self.state.try_lock()?;
+        if self.broken.get().is_none() {
+            state.report_if_overdue();
+        }
+        Some(self.drive_locked(&mut state, true))
+    }
+
     fn drive_locked(&self, state: &mut State, receive: bool) -> Driven {
         if self.broken.get().is_some() {
             return Driven::default();
         }
-        let driven = match state.turn(receive) {
+        let was_up = self.is_up();
+        let turned = state.turn(self, receive);
+        let is_up = state.way.is_up();
+        if is_up != was_up || state.renewed {
+            state.renewed = false;
+            let descriptor = state.way.link().and_then(|link| link.descriptor()?.try_clone_to_owned().ok());
+            *self.descriptor.lock() = descriptor.map(Arc::new);
+            self.up.store(is_up, Ordering::Release);
+        }
+        let driven = match turned {
             Ok(driven) => driven,
             Err(how) => {
                 self.fail(state, how);
@@ -226,11 +275,15 @@ impl Endpoint {
     }
 
     fn note(&self, state: &State) {
-        let wants_write = !state.outgoing.is_empty();
-        self.wants_write.store(wants_write, Ordering::Release);
+        self.wants_write.store(state.outgoing.can_send(), Ordering::Release);
         self.buffered_bytes.store(state.outgoing.buffered_bytes(), Ordering::Release);
-        let busy = wants_write || state.initiator.outstanding() > 0 || state.landing.is_some();
-        self.busy.store(busy && self.broken.get().is_none(), Ordering::Release);
+        self.replies_full.store(state.reports.is_full(), Ordering::Release);
+        let unacknowledged = !state.outgoing.is_acknowledged();
+        let alive = self.broken.get().is_none();
+        self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
+        let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
+        let busy = !state.outgoing.is_sent() || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
+        self.busy.store(busy && alive, Ordering::Release);
     }
 
     /// Nothing goes through any more: everybody who waits is told.
@@ -240,6 +293,17 @@ impl Endpoint {
             self.fail(&mut state, how);
             self.note(&state);
         }
+    }
+
+    /// Ends the session in order, as far as that is possible without waiting.
+    pub(crate) fn leave(&self) {
+        let mut state = self.state.lock();
+        if self.broken.get().is_none() && state.way.is_up() {
+            state.begin(&Request::Leave, None, Payload::None);
+            self.drive_locked(&mut state, false);
+        }
+        drop(state);
+        self.give_up(LostHow::Finalized);
     }
 
     fn fail(&self, state: &mut State, how: LostHow) {
@@ -257,6 +321,7 @@ impl Endpoint {
         for token in state.initiator.drain() {
             token.fail(outcome.clone());
         }
+        state.way.close();
     }
 }
 
@@ -279,108 +344,4 @@ impl Rejected<'_> {
             Token::Data { target: held, cursor }.fail(outcome);
         }
     }
-}
-
-/// Lets go of memory, then ends its part.
-fn finish(held: Held) {
-    let completion = Arc::clone(held.completion());
-    drop(held);
-    completion.part_done();
-}
-
-/// Borrowed bytes as a source of runs.
-struct Lasting<'a>(Region<'a>);
-
-impl longarm_netmod::flow::RunSource for Lasting<'_> {
-    fn region(&self, run: longarm_proto::Run) -> Region<'_> {
-        self.0.slice(run.offset as usize, run.bytes as usize)
-    }
-}
-
-impl State {
-    fn turn(&mut self, receive: bool) -> Result<Driven, LostHow> {
-        let mut driven = Driven::default();
-        if !self.outgoing.is_empty() {
-            let mut completed = false;
-            let before = self.outgoing.buffered_bytes();
-            driven.progress |= self
-                .outgoing
-                .flush(&mut *self.link, |held| {
-                    completed = true;
-                    finish(held);
-                })
-                .map_err(lost)?;
-            // Room in the ring is waited for as a completion is.
-            driven.completed |= completed || self.outgoing.buffered_bytes() < before;
-        }
-        if !receive {
-            return Ok(driven);
-        }
-        loop {
-            while self.step(&mut driven)? {
-                driven.progress = true;
-            }
-            if driven.progress && self.incoming.is_drained() {
-                break;
-            }
-            let got = match &mut self.landing {
-                Some((target, cursor)) => self.incoming.receive_into(&mut *self.link, target, cursor),
-                None => self.incoming.receive(&mut *self.link),
-            };
-            if !got.map_err(lost)? {
-                break;
-            }
-            driven.progress = true;
-        }
-        self.incoming.forget_drained();
-        Ok(driven)
-    }
-
-    /// Uses what has arrived for one step. False: more has to arrive.
-    fn step(&mut self, driven: &mut Driven) -> Result<bool, LostHow> {
-        if let Some((target, cursor)) = &mut self.landing {
-            let before = cursor.remaining();
-            self.incoming.drain_into(target, cursor);
-            if cursor.remaining() > 0 {
-                return Ok(cursor.remaining() < before);
-            }
-            let (target, _) = self.landing.take().expect("there was one");
-            finish(target);
-            driven.completed = true;
-            return Ok(true);
-        }
-        let Some(bytes) = self.incoming.take_array::<REPLY_BYTES>() else { return Ok(false) };
-        let reply = self.initiator.handle_reply(bytes).map_err(|violation| broke_protocol(&violation))?;
-        match reply {
-            Reply::Data { token: Token::Data { target, cursor }, .. } => self.landing = Some((target, cursor)),
-            Reply::Data { token: Token::Part(_), .. } => unreachable!("gets are issued with a place for their data"),
-            Reply::Done(token) | Reply::Granted(token) => {
-                token.completion().part_done();
-                driven.completed = true;
-            }
-            Reply::Value { token, value } => {
-                token.completion().part_done_with(value);
-                driven.completed = true;
-            }
-            Reply::Refused { token: Some(token), refusal, detail, .. } => {
-                token.fail(Outcome::Refused { refusal, detail });
-                driven.completed = true;
-            }
-            Reply::Refused { token: None, refusal, detail, .. } => {
-                self.refused.get_or_insert((refusal, detail));
-            }
-        }
-        Ok(true)
-    }
-}
-
-fn lost(error: LinkError) -> LostHow {
-    match error {
-        LinkError::Closed => LostHow::Closed,
-        other => LostHow::Failed(other.to_string()),
-    }
-}
-
-fn broke_protocol(violation: &Violation) -> LostHow {
-    LostHow::Failed(format!("it broke the protocol: {violation}"))
 }

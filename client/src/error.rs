@@ -69,6 +69,9 @@ pub enum LostHow {
     /// The launcher saw the process end.
     #[error("{0}")]
     Died(String),
+    /// The server of its node knows it to be dead; how it died has not been heard here yet.
+    #[error("is dead, as the server of its node says")]
+    Gone,
     /// Its node's server, hosted by this rank, closed the connection.
     #[error("hosts the server of its node, which closed the connection")]
     Closed,

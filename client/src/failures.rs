@@ -1,4 +1,8 @@
 //! Who is known to be dead. Written by the thread that hears the launcher, read by everyone who waits.
+//!
+//! A wait for something that any rank may bring about cannot know whether it depends on a dead one: a death ends it. A
+//! program that goes on after a death has to be able to wait again, so it acknowledges the deaths that it knows of, and
+//! only later ones end such waits (as `MPIX_Comm_failure_ack` of ULFM).
 
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU32, Ordering};
@@ -14,16 +18,28 @@ pub struct Death {
 }
 
 /// The dead ranks of the world.
-#[derive(Default)]
 pub struct Failures {
     count: AtomicU32,
+    /// How many of the deaths, in the order in which they were noted, the program has acknowledged.
+    acknowledged: AtomicU32,
     deaths: RwLock<Vec<Death>>,
+    survivors_go_on: bool,
 }
 
 impl Failures {
-    /// Nobody is dead.
-    pub fn new() -> Failures {
-        Failures::default()
+    /// Nobody is dead. `survivors_go_on`: a death does not end the job.
+    pub fn new(survivors_go_on: bool) -> Failures {
+        Failures {
+            count: AtomicU32::new(0),
+            acknowledged: AtomicU32::new(0),
+            deaths: RwLock::default(),
+            survivors_go_on,
+        }
+    }
+
+    /// Whether the others go on after a death. If not, they leave, and each may seem to be the first that is gone.
+    pub fn survivors_go_on(&self) -> bool {
+        self.survivors_go_on
     }
 
     /// Notes a death. Whoever sleeps has to be woken by the caller afterwards.
@@ -67,5 +83,52 @@ impl Failures {
             return None;
         }
         self.deaths.read().first().cloned()
+    }
+
+    /// The first death that the program has not acknowledged.
+    pub fn first_unacknowledged(&self) -> Option<Death> {
+        if !self.any() {
+            return None;
+        }
+        let deaths = self.deaths.read();
+        deaths.get(self.acknowledged.load(Ordering::Relaxed) as usize).cloned()
+    }
+
+    /// All deaths so far, in the order in which they became known.
+    pub fn all(&self) -> Vec<Death> {
+        self.deaths.read().clone()
+    }
+
+    /// Acknowledges all deaths so far, and says which these are.
+    pub fn acknowledge(&self) -> Vec<Death> {
+        // Under the lock: a death that is noted meanwhile is either in the list or not acknowledged.
+        let deaths = self.deaths.write();
+        self.acknowledged.store(deaths.len() as u32, Ordering::Relaxed);
+        deaths.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn death(rank: u32) -> Death {
+        Death { rank: Rank(rank), how: format!("exited with status {rank}") }
+    }
+
+    #[test]
+    fn what_was_acknowledged_interrupts_no_more_and_what_comes_later_does() {
+        let failures = Failures::new(true);
+        assert_eq!((failures.first_unacknowledged(), failures.acknowledge()), (None, vec![]));
+        failures.note(death(3));
+        failures.note(death(1));
+        assert_eq!(failures.first_unacknowledged(), Some(death(3)));
+        assert_eq!(failures.acknowledge(), [death(3), death(1)]);
+        assert_eq!(failures.first_unacknowledged(), None);
+        failures.note(death(1));
+        assert_eq!(failures.first_unacknowledged(), None, "nobody dies twice");
+        failures.note(death(0));
+        assert_eq!(failures.first_unacknowledged(), Some(death(0)));
+        assert_eq!(failures.all(), [death(3), death(1), death(0)]);
     }
 }

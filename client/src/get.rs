@@ -50,7 +50,7 @@ impl Client {
         let started = lend(Arc::clone(&completion), |lent| {
             let started = self.start_read((window, rank), shapes, &lent.target(target), true);
             completion.part_done();
-            self.wait_toward(rank, &completion);
+            self.wait_toward(Operation::Get, rank, &completion);
             started
         });
         started?;

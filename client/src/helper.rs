@@ -1,15 +1,19 @@
 //! A small thread that drives transfers in progress while the application computes.
 //!
-//! It is started when a call leaves something unsent or unanswered, sleeps when nothing is in progress, and steps
-//! aside while a thread of the application waits in a call, because that thread drives.
+//! It is started when a call leaves something unsent or unanswered, and steps aside while a thread of the application
+//! waits in a call, because that thread drives. Now and then it looks after what was sent and not acknowledged, so that
+//! a broken connection is noticed although nobody waits for a reply. When there was nothing to look after for a while
+//! it sleeps until it is woken.
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use longarm_netmod::Waker;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering, fence};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::route::Client;
+use crate::wait::{CALL_NAP, Watched};
 
 pub(crate) struct Helper {
     waker: Waker,
@@ -18,6 +22,8 @@ pub(crate) struct Helper {
     /// It sleeps, or is about to, and looks at no other endpoint until it is woken. Swapped to false by whoever wakes
     /// it, so that a burst wakes it once.
     parked: AtomicBool,
+    /// It sleeps for good, or is about to: what is sent from now on would not be looked after.
+    retired: AtomicBool,
     stopping: AtomicBool,
     thread: OnceLock<std::thread::JoinHandle<()>>,
 }
@@ -37,6 +43,7 @@ impl Helper {
             waker: Waker::new()?,
             waiting: AtomicU32::new(0),
             parked: AtomicBool::new(false),
+            retired: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             thread: OnceLock::new(),
         })
@@ -59,6 +66,9 @@ impl Helper {
 impl Client {
     /// Call after a nonblocking operation was queued and is not finished: the helper takes over.
     pub(crate) fn hand_to_helper(self: &Arc<Self>) {
+        if self.time.is_simulated() {
+            return;
+        }
         self.helper.thread.get_or_init(|| {
             let client = Arc::downgrade(self);
             std::thread::Builder::new()
@@ -69,6 +79,16 @@ impl Client {
         self.helper.wake();
         // Threads that sleep on links watch those that were busy when they fell asleep: they look again.
         self.sleepers.completed();
+    }
+
+    /// Call after something was sent that no reply of its own will confirm: the helper looks after it now and then.
+    pub(crate) fn leave_unacknowledged(self: &Arc<Self>) {
+        // SeqCst fence: what was sent before it and the look here, against the helper's mark before and its look at the
+        // endpoints after. Less lets both miss each other, and a lost connection would go unnoticed.
+        fence(Ordering::SeqCst);
+        if self.helper.retired.load(Ordering::Relaxed) {
+            self.hand_to_helper();
+        }
     }
 
     /// Call when a thread stops to drive although something may be in progress.
@@ -85,7 +105,13 @@ impl Client {
     }
 }
 
+/// How often what was sent and not acknowledged is looked after.
+const TEND: Duration = Duration::from_millis(40);
+/// Looks in vain after which the helper sleeps for good.
+const IDLE_LOOKS: u32 = 25;
+
 fn run(client: &Weak<Client>) {
+    let mut idle_looks = 0;
     loop {
         let Some(client) = client.upgrade() else { return };
         if client.helper.stopping.load(Ordering::SeqCst) {
@@ -97,34 +123,38 @@ fn run(client: &Weak<Client>) {
             continue;
         }
         client.helper.parked.store(true, Ordering::SeqCst);
-        // SeqCst fence: `parked` before it and the look at the endpoints after, against `wake`'s endpoint that became
-        // busy before and its look at `parked` after. Also where some endpoints are watched: another one may start,
-        // or one of them may have more to send.
+        client.helper.retired.store(idle_looks >= IDLE_LOOKS, Ordering::SeqCst);
+        // SeqCst fence: `parked` and `retired` before it and the look at the endpoints after, against `wake`'s endpoint
+        // that became busy before and its look at `parked` after. Also where some endpoints are watched: another one
+        // may start, or one of them may have more to send.
         fence(Ordering::SeqCst);
         let work = idle
             && client.helper.waiting.load(Ordering::SeqCst) == 0
             && client.open_endpoints().any(|endpoint| endpoint.is_busy());
-        if !work {
-            sleep(&client, idle);
+        let unacknowledged = client.open_endpoints().any(|endpoint| endpoint.is_unacknowledged());
+        if unacknowledged || !idle {
+            idle_looks = 0;
+            client.helper.retired.store(false, Ordering::SeqCst);
         }
+        let woken = work || sleep(&client, idle, idle_looks < IDLE_LOOKS);
         client.helper.parked.store(false, Ordering::SeqCst);
+        if !woken {
+            // Nobody woke us, so it is time to look after what is left.
+            idle_looks = if client.tend() { 0 } else { idle_looks + 1 };
+        }
     }
 }
 
-fn sleep(client: &Client, idle: bool) {
+/// False: the time was over.
+fn sleep(client: &Client, idle: bool, tends: bool) -> bool {
+    let watched = if idle { Vec::new() } else { client.watched() };
     let mut events = vec![PollFd::from_borrowed_fd(client.helper.waker.descriptor(), PollFlags::IN)];
-    if !idle {
-        for endpoint in client.open_endpoints().filter(|endpoint| endpoint.is_busy()) {
-            let mut flags = PollFlags::IN;
-            flags.set(PollFlags::OUT, endpoint.wants_write());
-            if let Some(descriptor) = endpoint.descriptor() {
-                events.push(PollFd::from_borrowed_fd(descriptor, flags));
-            }
-        }
-    }
-    // Not longer than a moment while something is in progress: a link without a descriptor announces nothing.
-    let all = idle || events.len() > 1;
-    let timeout = (!all).then_some(rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000 });
-    let _ = rustix::event::poll(&mut events, timeout.as_ref());
+    events.extend(watched.iter().filter_map(Watched::poll));
+    // Not longer than a moment while something is in progress that no descriptor announces.
+    let unannounced = watched.iter().any(|watched| watched.descriptor.is_none());
+    let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(TEND) };
+    let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
+    let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);
     client.helper.waker.clear();
+    woken || unannounced
 }

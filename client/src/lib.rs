@@ -15,6 +15,7 @@
 
 mod accumulate;
 mod completion;
+mod dial;
 mod endpoint;
 mod error;
 mod failures;
@@ -30,17 +31,22 @@ mod rmw;
 mod route;
 mod shapes;
 mod signal;
+mod time;
 mod wait;
+mod waits;
 mod window;
 
 pub use completion::{Completion, Outcome};
-pub use endpoint::Endpoint;
+pub use dial::{Dial, DialStep, Dialing};
+pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use failures::{Death, Failures};
 pub use layout::Layout;
-pub use lock::MutexHome;
+pub use lock::{MutexHome, Taken};
 pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
-pub use route::{Assist, AssistTurn, Client, ClientOptions, Dial};
+pub use route::{Assist, AssistTurn, Client, ClientOptions};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
+pub use time::Time;
+pub use waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom};
 pub use window::{AttachError, ClientWindow, WindowIdentity};

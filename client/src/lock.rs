@@ -2,6 +2,9 @@
 //!
 //! A mutex is a word in its host's part of a window. On the host's node a free one is taken, and an uncontended one
 //! given back, by one compare-and-swap; everything else is the business of the node's server, which keeps the queue.
+//!
+//! When its holder dies, the server gives a mutex to whoever is next, and says so. When its host dies, the mutex is
+//! gone.
 
 use std::sync::Arc;
 
@@ -10,9 +13,10 @@ use longarm_shm::CounterKind;
 
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Token};
-use crate::error::{MutexError, Operation};
+use crate::error::{Lost, LostHow, MutexError, Operation};
 use crate::route::{Client, Route};
 use crate::wait::Drive;
+use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.
@@ -21,6 +25,14 @@ const MUTEX_BYTES: u64 = 64;
 /// The mutexes of a group: a window whose words are mutexes.
 pub struct MutexHome {
     window: Arc<ClientWindow>,
+}
+
+/// A mutex that this rank holds from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Taken {
+    /// The holder before died with it: what the mutex protects may be half changed.
+    pub previous_holder_died: bool,
 }
 
 impl MutexHome {
@@ -49,8 +61,8 @@ impl MutexHome {
 }
 
 impl Client {
-    /// Takes a mutex; waits until its turn has come. `ARMCI_Lock`.
-    pub fn lock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+    /// Takes a mutex; waits until its turn has come, whoever dies meanwhile except its host. `ARMCI_Lock`.
+    pub fn lock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<Taken, MutexError> {
         let offset = home.place(host, number)?;
         home.window.check(Operation::Lock, host, offset, offset + 4)?;
         let me = self.layout.me();
@@ -58,32 +70,37 @@ impl Client {
             match part.compare_exchange_u32(offset, 0, mutex_word(me)).expect("checked before") {
                 Ok(_) => {
                     self.count(host, CounterKind::Lock, 0);
-                    return Ok(());
+                    return Ok(Taken { previous_holder_died: false });
                 }
                 Err(word) if mutex_holder(word) == Some(me) => return Err(MutexError::HeldAlready { host, number }),
                 Err(_) => {}
             }
         }
         let request = Request::Lock { target: home.window.target(host), offset };
-        self.ask(Operation::Lock, (host, number), &request)?;
+        let inherited = self.ask(Operation::Lock, (host, number), &request)?;
         self.count(host, CounterKind::Lock, 0);
-        Ok(())
+        Ok(Taken { previous_holder_died: inherited != 0 })
     }
 
-    /// Takes a mutex if it is free and nobody waits for it. `ARMCIX_Trylock_hdl`.
-    pub fn try_lock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<bool, MutexError> {
+    /// Takes a mutex if nobody waits for it and it is free, or its holder is dead. `ARMCIX_Trylock_hdl`.
+    pub fn try_lock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<Option<Taken>, MutexError> {
         let offset = home.place(host, number)?;
         home.window.check(Operation::Lock, host, offset, offset + 4)?;
-        let taken = match self.route(&home.window, Operation::Lock, host)? {
-            Route::Direct(part) => {
-                let word = mutex_word(self.layout.me());
-                part.compare_exchange_u32(offset, 0, word).expect("checked before").is_ok()
+        let mut taken = None;
+        let mut asks = true;
+        if let Route::Direct(part) = self.route(&home.window, Operation::Lock, host)? {
+            let word = mutex_word(self.layout.me());
+            match part.compare_exchange_u32(offset, 0, word).expect("checked before") {
+                Ok(_) => (taken, asks) = (Some(Taken { previous_holder_died: false }), false),
+                // What a dead rank has left is the server's to give.
+                Err(word) => asks = mutex_holder(word).is_some_and(|holder| self.failures.of(holder).is_some()),
             }
-            Route::Served(_) => {
-                let request = Request::TryLock { target: home.window.target(host), offset };
-                self.ask(Operation::Lock, (host, number), &request)? != 0
-            }
-        };
+        }
+        if asks {
+            let request = Request::TryLock { target: home.window.target(host), offset };
+            let value = self.ask(Operation::Lock, (host, number), &request)?;
+            taken = (value != 0).then_some(Taken { previous_holder_died: value > 1 });
+        }
         self.count(host, CounterKind::Lock, 0);
         Ok(taken)
     }
@@ -117,14 +134,23 @@ impl Client {
         let completion = Arc::new(Completion::new());
         let token = Token::Part(Arc::clone(&completion));
         self.issue(operation, endpoint, request, Some(token), Payload::None, true)?;
-        // The holder may be anybody: a death ends the wait.
-        let dead = self.wait_for(Drive::Endpoint(endpoint), || {
-            if completion.is_complete() { Some(None) } else { self.first_death(operation).map(Some) }
+        // Whoever holds it may die: the server gives it to another. Only the death of its host ends the wait, or the end
+        // of the connection to its server.
+        let awaited = match operation {
+            Operation::Lock => Awaited::holder(operation, host),
+            _ => Awaited::rank(operation, host),
+        };
+        let dead = self.wait_for(Drive::Endpoint(endpoint), awaited, || {
+            if completion.is_complete() { Some(None) } else { self.alive(operation, host).err().map(Some) }
         });
         if let Some(lost) = dead {
             return Err(lost.into());
         }
         match completion.failure() {
+            Some(Outcome::Refused { refusal: Refusal::TargetLost, .. }) => {
+                let lost = Lost { rank: host, node: self.layout.node_of(host), operation, how: LostHow::Gone };
+                return Err(self.alive(operation, host).err().unwrap_or(lost).into());
+            }
             Some(Outcome::Refused { refusal: Refusal::NotHeld, .. }) => {
                 return Err(MutexError::NotHeld { host, number });
             }

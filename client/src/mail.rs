@@ -18,10 +18,11 @@ use parking_lot::Mutex;
 
 use crate::completion::Completion;
 use crate::endpoint::Payload;
-use crate::error::{Lost, LostHow, Operation, TransferError};
+use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
 use crate::route::Client;
 use crate::wait::Drive;
+use crate::waits::{Awaited, WaitingCall, Whom};
 
 /// Bytes of the longest head.
 pub const HEAD_BYTES_MAX: usize = 160;
@@ -153,14 +154,15 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for a message of a collective. A death among `group` ends the wait.
+    /// Waits in a call for a message of a collective. A death among `group` ends the wait.
     pub fn receive_letter(
         self: &Arc<Self>,
         from: Rank,
         slot: Slot,
+        call: WaitingCall,
         group: &dyn Fn() -> Option<Lost>,
     ) -> Result<Letter, Lost> {
-        self.wait_for(Drive::Memory, || {
+        self.wait_for(Drive::Memory, Awaited { call, whom: Whom::Rank(from) }, || {
             let mut inbox = self.mail.inbox.lock();
             if let Some(letters) = inbox.letters.get_mut(&(slot, from))
                 && let Some(letter) = letters.pop_front()
@@ -182,7 +184,7 @@ impl Client {
         slot: Slot,
         group: &dyn Fn() -> Option<Lost>,
     ) -> Result<(Rank, Letter), Lost> {
-        self.wait_for(Drive::Memory, || {
+        self.wait_for(Drive::Memory, Awaited::anyone(Operation::Message), || {
             // Found and taken under one lock: another thread may look for the same.
             let mut inbox = self.mail.inbox.lock();
             let queues = inbox.letters.iter().filter(|((other, _), _)| *other == slot);
@@ -271,7 +273,7 @@ impl Client {
             let payload = Payload::Headed(&prefix, Some((lent.source(OriginBytes::from(body)).hold(), cursor)));
             let issued = self.issue(operation, endpoint, &request, None, payload, true);
             completion.part_done();
-            self.wait_complete(endpoint, &completion);
+            self.wait_complete(endpoint, Awaited::rank(operation, to), &completion);
             issued
         });
         issued?;
@@ -291,21 +293,21 @@ impl Client {
             let head = CellHead { source: self.layout.me().0, bytes, message_bytes, ..CellHead::default() };
             let payload = [Region::from_slice(prefix), Region::from_slice(first)];
             // While no cell is free our own inbox is drained, so that two ranks that send to each other go on.
-            self.wait_for(Drive::Cells, || match self.segment.try_push(Producer::Local(me), local, head, &payload) {
-                Ok(()) => Some(Ok(())),
-                // The inbox of a dead rank of this node may keep all our cells for ever.
-                Err(_) => self.alive(operation, to).err().or_else(|| self.death_here(operation)).map(Err),
+            self.wait_for(Drive::Cells, Awaited::rank(operation, to), || {
+                match self.segment.try_push(Producer::Local(me), local, head, &payload) {
+                    Ok(()) => Some(Ok(())),
+                    // The inbox of a dead rank keeps our cells until the server has emptied it, so that one has to live.
+                    Err(_) => self.alive(operation, to).err().or_else(|| self.death_of_host(operation)).map(Err),
+                }
             })?;
             (prefix, body) = (&[], rest);
         }
         Ok(())
     }
 
-    /// The first rank of this node that died, as an error.
-    fn death_here(&self, operation: Operation) -> Option<Lost> {
-        let node = self.layout.my_node();
-        let death = self.failures.among(self.layout.ranks_of(node).iter().copied())?;
-        Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
+    /// The death of the rank that hosts this node's server, as an error.
+    fn death_of_host(&self, operation: Operation) -> Option<Lost> {
+        self.alive(operation, self.layout.server_host(self.layout.my_node())).err()
     }
 
     /// Takes everything out of the inbox but runs nothing, for a thread that is in the middle of sending. The thread
@@ -360,11 +362,14 @@ impl Client {
         progress
     }
 
-    /// Closes the gap that a dead rank of this node left in our inbox. True if there was one.
+    /// Closes the gaps that dead ranks of this node left in our inbox. True if there were some.
     fn mend_inbox(&self, local: u32) -> bool {
-        let here = self.layout.ranks_of(self.layout.my_node()).iter();
-        let mut dead = here.filter(|rank| self.failures.of(**rank).is_some());
-        dead.any(|rank| self.segment.mend(local, Producer::Local(self.layout.local_of(*rank))))
+        let here = self.layout.ranks_of(self.layout.my_node());
+        let dead = |producer| match producer {
+            Producer::Local(local) => self.failures.of(here[local as usize]).is_some(),
+            Producer::Server => false,
+        };
+        self.failures.any() && self.segment.mend(local, dead)
     }
 
     fn enqueue_active(&self, message: Option<ActiveMessage>) {

@@ -11,8 +11,9 @@ use longarm_shm::sync::{Ordering, fence};
 
 use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Token};
-use crate::error::{Operation, TransferError};
+use crate::error::{LostHow, Operation, TransferError};
 use crate::route::Client;
+use crate::waits::Awaited;
 
 impl Client {
     /// Everything this rank has issued towards `rank` is visible there on return. `ARMCI_Fence`, `shmem_pe_quiet`.
@@ -39,8 +40,14 @@ impl Client {
         if self.open_endpoints().next().is_none() {
             return Ok(());
         }
-        let endpoints: Vec<&Endpoint> = self.open_endpoints().collect();
-        self.quiet_endpoints(&endpoints)
+        // What was issued towards a dead node is lost, and said to be once. Nothing else depends on that node.
+        let (gone, there): (Vec<&Endpoint>, Vec<&Endpoint>) =
+            self.open_endpoints().partition(|endpoint| self.failures.of(endpoint.host()).is_some());
+        let mut result = self.quiet_endpoints(&there);
+        for endpoint in gone.into_iter().filter(|endpoint| endpoint.take_unconfirmed()) {
+            result = result.and(Err(self.lost(Operation::Quiet, endpoint, LostHow::Closed).into()));
+        }
+        result
     }
 
     /// Operations issued after it towards a rank take effect after those issued before it. `shmem_fence`.
@@ -52,21 +59,24 @@ impl Client {
 
     fn quiet_endpoints(self: &Arc<Self>, endpoints: &[&Endpoint]) -> Result<(), TransferError> {
         let mut asked = Vec::new();
+        let mut result: Result<(), TransferError> = Ok(());
         for endpoint in endpoints {
             if !endpoint.is_unconfirmed() && !endpoint.is_busy() {
                 if let Some(how) = endpoint.broken() {
-                    return Err(self.lost(Operation::Quiet, endpoint, how.clone()).into());
+                    result = result.and(Err(self.lost(Operation::Quiet, endpoint, how.clone()).into()));
                 }
                 continue;
             }
             let completion = Arc::new(Completion::new());
             let token = Token::Part(Arc::clone(&completion));
-            self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, true)?;
-            asked.push((*endpoint, completion));
+            match self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, true) {
+                Ok(()) => asked.push((*endpoint, completion)),
+                // The other nodes are asked all the same.
+                Err(lost) => result = result.and(Err(lost.into())),
+            }
         }
-        let mut result = Ok(());
         for (endpoint, completion) in asked {
-            self.wait_complete(endpoint, &completion);
+            self.wait_complete(endpoint, Awaited::rank(Operation::Quiet, endpoint.host()), &completion);
             let outcome = self.failure(&completion, Operation::Quiet, endpoint.host());
             let refused = endpoint.take_refused().map(|(refusal, detail)| TransferError::Refused {
                 operation: Operation::Quiet,

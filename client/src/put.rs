@@ -12,6 +12,7 @@ use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
 use crate::route::{Client, Route};
 use crate::shapes::{Shapes, Way};
+use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// What the target does with the bytes it gets.
@@ -116,7 +117,7 @@ impl Client {
             let lender = lent.source(source);
             let started = self.start_write(writing, (window, rank), shapes, source.region(), Some(&lender));
             completion.part_done();
-            self.wait_toward(rank, &completion);
+            self.wait_toward(writing.operation(), rank, &completion);
             started
         });
         started?;
@@ -124,13 +125,13 @@ impl Client {
     }
 
     /// Waits for an operation towards a rank.
-    pub(crate) fn wait_toward(&self, rank: Rank, completion: &Completion) {
+    pub(crate) fn wait_toward(&self, operation: Operation, rank: Rank, completion: &Completion) {
         if completion.is_complete() {
             return;
         }
         match self.endpoint_if_open(self.layout.node_of(rank)) {
-            Some(endpoint) => self.wait_complete(endpoint, completion),
-            None => self.wait_completion(completion),
+            Some(endpoint) => self.wait_complete(endpoint, Awaited::rank(operation, rank), completion),
+            None => self.wait_completion(Awaited::rank(operation, rank), completion),
         }
     }
 
@@ -253,6 +254,9 @@ impl Client {
                     if driven.completed {
                         self.sleepers.completed();
                     }
+                    if !request.has_reply() {
+                        self.leave_unacknowledged();
+                    }
                     return Ok(());
                 }
                 Err(rejected) => match rejected.how.clone() {
@@ -262,7 +266,9 @@ impl Client {
                     }
                     None => {
                         (token, payload) = (rejected.token, rejected.payload);
-                        self.wait_for(crate::wait::Drive::Endpoint(endpoint), || endpoint.has_room().then_some(()));
+                        let awaited = Awaited::rank(operation, endpoint.host());
+                        let drive = crate::wait::Drive::Endpoint(endpoint);
+                        self.wait_for(drive, awaited, || endpoint.has_room().then_some(()));
                     }
                 },
             }

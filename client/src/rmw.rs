@@ -33,7 +33,7 @@ impl Client {
         let completion = Arc::new(Completion::new());
         self.begin_rmw(window, rank, offset, rmw, &completion)?;
         completion.part_done();
-        self.wait_toward(rank, &completion);
+        self.wait_toward(Operation::Rmw, rank, &completion);
         self.failure(&completion, Operation::Rmw, rank)?;
         Ok(completion.value())
     }

@@ -8,20 +8,17 @@ use longarm_shm::sync::{AtomicBool, Ordering};
 use longarm_shm::{CounterKind, NodeSegment, OwnCounters, Window};
 use parking_lot::Mutex;
 
-use crate::endpoint::Endpoint;
+use crate::dial::Dial;
+use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::error::{Lost, LostHow, Operation, TransferError};
 use crate::failures::{Death, Failures};
 use crate::helper::Helper;
 use crate::layout::Layout;
 use crate::mail::Mail;
-use crate::wait::Sleepers;
+use crate::time::Time;
+use crate::wait::{Drive, Sleepers};
+use crate::waits::{Awaited, Waits};
 use crate::window::ClientWindow;
-
-/// Opens the connection to a node's server, proven on both sides. Called once a node, when it is first needed.
-pub trait Dial: Send + Sync {
-    /// The link, or why there is none.
-    fn dial(&self, node: NodeId) -> Result<Box<dyn longarm_netmod::Link>, LostHow>;
-}
 
 /// A server in this process, which a waiting thread may drive.
 pub trait Assist: Send + Sync {
@@ -45,7 +42,9 @@ pub struct ClientOptions {
     /// The node's shared segment.
     pub segment: Arc<NodeSegment>,
     /// Opens connections.
-    pub dial: Box<dyn Dial>,
+    pub dial: Arc<dyn Dial>,
+    /// The clock.
+    pub time: Arc<dyn Time>,
     /// The server of this node, if it is hosted by this process.
     pub assist: Option<Arc<dyn Assist>>,
     /// Who is known to be dead.
@@ -54,8 +53,8 @@ pub struct ClientOptions {
     pub spin_us: u64,
     /// Puts and accumulates up to this size are copied and need not wait for the link.
     pub eager_bytes: usize,
-    /// Bytes that are copied and wait to be sent, at most, for each connection.
-    pub send_ring_bytes: usize,
+    /// The bounds of each connection.
+    pub endpoint: EndpointOptions,
 }
 
 /// See the module.
@@ -66,15 +65,17 @@ pub struct Client {
     endpoints: Box<[OnceLock<Endpoint>]>,
     dialing: Mutex<()>,
     closed: AtomicBool,
-    dial: Box<dyn Dial>,
+    dial: Arc<dyn Dial>,
+    pub(crate) time: Arc<dyn Time>,
     pub(crate) assist: Option<Arc<dyn Assist>>,
     pub(crate) failures: Arc<Failures>,
     pub(crate) mail: Mail,
     pub(crate) sleepers: Sleepers,
     pub(crate) helper: Helper,
+    pub(crate) waits: Waits,
     pub(crate) spin_us: u64,
     pub(crate) eager_bytes: usize,
-    send_ring_bytes: usize,
+    endpoint_options: EndpointOptions,
     main_thread: std::thread::ThreadId,
 }
 
@@ -104,13 +105,15 @@ impl Client {
             layout: options.layout,
             segment: options.segment,
             dial: options.dial,
+            time: options.time,
             assist: options.assist,
             failures: options.failures,
             sleepers: Sleepers::new(),
             helper: Helper::new()?,
+            waits: Waits::default(),
             spin_us: options.spin_us,
             eager_bytes: options.eager_bytes,
-            send_ring_bytes: options.send_ring_bytes,
+            endpoint_options: options.endpoint,
             main_thread: std::thread::current().id(),
         })
     }
@@ -193,17 +196,22 @@ impl Client {
 
     #[cold]
     fn open(&self, operation: Operation, node: NodeId) -> Result<&Endpoint, Lost> {
-        let _one_at_a_time = self.dialing.lock();
-        let place = &self.endpoints[node.0 as usize];
-        if let Some(endpoint) = place.get() {
-            return Ok(endpoint);
-        }
         let host = self.layout.server_host(node);
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Lost { rank: host, node, operation, how: LostHow::Finalized });
-        }
-        let link = self.dial.dial(node).map_err(|how| self.lost_host(operation, host, how))?;
-        Ok(place.get_or_init(|| Endpoint::new(node, host, link, self.send_ring_bytes)))
+        let endpoint = {
+            let _nobody_closes = self.dialing.lock();
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Lost { rank: host, node, operation, how: LostHow::Finalized });
+            }
+            self.endpoints[node.0 as usize].get_or_init(|| {
+                let (dial, time) = (Arc::clone(&self.dial), Arc::clone(&self.time));
+                Endpoint::new(node, host, dial, time, self.endpoint_options)
+            })
+        };
+        // Who asks first hears at once if nobody answers.
+        self.wait_for(Drive::Endpoint(endpoint), Awaited::rank(operation, host), || {
+            (endpoint.is_up() || endpoint.broken().is_some()).then_some(())
+        });
+        Ok(endpoint)
     }
 
     /// The error for a connection that ended, with what is known of the rank at its other end.
@@ -211,10 +219,11 @@ impl Client {
         self.lost_host(operation, endpoint.host(), how)
     }
 
-    /// The error for a server that does not answer. Any death explains it: who survives one leaves, and takes the
-    /// server that it hosts along.
+    /// The error for a server that does not answer. Where a death ends the job any of them explains it: who survives one
+    /// leaves, and takes the server that it hosts along.
     pub(crate) fn lost_host(&self, operation: Operation, host: Rank, how: LostHow) -> Lost {
-        let (rank, how) = match self.failures.of(host).or_else(|| self.failures.first()) {
+        let first = || self.failures.first().filter(|_| !self.failures.survivors_go_on());
+        let (rank, how) = match self.failures.of(host).or_else(first) {
             Some(Death { rank, how }) => (rank, LostHow::Died(how)),
             None => (host, how),
         };
@@ -244,7 +253,7 @@ impl Client {
         let _nobody_opens = self.dialing.lock();
         self.closed.store(true, Ordering::Release);
         for endpoint in self.open_endpoints() {
-            endpoint.give_up(LostHow::Finalized);
+            endpoint.leave();
         }
         self.stop_helper();
         self.wake_all();

@@ -10,6 +10,7 @@ use crate::put::Writing;
 use crate::route::{Client, Route};
 use crate::shapes::Shapes;
 use crate::wait::Drive;
+use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// The usual comparisons of a wait. `SHMEM_CMP_EQ` and its like.
@@ -132,16 +133,16 @@ impl Client {
     /// Waits until `check` gives something; it looks at words of this rank's memory by [`Client::load_word`].
     /// Signals and read-modify-writes wake the sleeper at once, plain puts within a moment.
     pub fn wait_words<R>(&self, mut check: impl FnMut() -> Result<Option<R>, WaitError>) -> Result<R, WaitError> {
-        self.wait_for(Drive::Stores, || match check() {
+        self.wait_for(Drive::Stores, Awaited::anyone(Operation::Wait), || match check() {
             Ok(Some(result)) => Some(Ok(result)),
             Ok(None) => self.first_death(Operation::Wait).map(|lost| Err(lost.into())),
             Err(error) => Some(Err(error)),
         })
     }
 
-    /// The first rank of the world that died, as an error.
+    /// The first death of a rank of the world that was not acknowledged, as an error.
     pub(crate) fn first_death(&self, operation: Operation) -> Option<Lost> {
-        let death = self.failures.first()?;
+        let death = self.failures.first_unacknowledged()?;
         let node = self.layout.node_of(death.rank);
         Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
     }

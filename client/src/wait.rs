@@ -4,6 +4,7 @@
 //! through memory. In both cases a thread that looks for longer than a moment also drives this process's server,
 //! if there is one (the rule is: whoever waits, works).
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Driven, Endpoint};
 use crate::error::{Lost, LostHow, Operation};
 use crate::route::{AssistTurn, Client};
+use crate::waits::{Awaited, Wait};
 
 /// Looks without progress before the clock is read for the first time.
 const LOOKS_BEFORE_CLOCK: u32 = 16;
@@ -27,6 +29,9 @@ const ASSIST_AFTER: Duration = Duration::from_micros(10);
 const NAP: Duration = Duration::from_micros(200);
 /// The same, after many naps in vain.
 const NAP_MAX: Duration = Duration::from_millis(5);
+
+/// How long a sleep lasts at most while a server is being called.
+pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 
 /// What a waiting thread drives, and therefore what it sleeps on.
 #[derive(Clone, Copy)]
@@ -157,20 +162,36 @@ impl Pace {
     }
 }
 
+/// An endpoint that is slept on.
+pub(crate) struct Watched {
+    /// Without a link it has to be driven again soon.
+    pub(crate) is_up: bool,
+    pub(crate) descriptor: Option<Arc<OwnedFd>>,
+    flags: PollFlags,
+}
+
+impl Watched {
+    /// What to poll, if there is something.
+    pub(crate) fn poll(&self) -> Option<PollFd<'_>> {
+        self.descriptor.as_ref().map(|descriptor| PollFd::new(&**descriptor, self.flags))
+    }
+}
+
 impl Client {
     /// Waits until `check` gives something.
-    pub(crate) fn wait_for<R>(&self, drive: Drive<'_>, mut check: impl FnMut() -> Option<R>) -> R {
+    pub(crate) fn wait_for<R>(&self, drive: Drive<'_>, awaited: Awaited, mut check: impl FnMut() -> Option<R>) -> R {
         if let Some(result) = check() {
             return result;
         }
-        let result = self.wait_driving(drive, &mut check);
+        let result = self.wait_driving(drive, awaited, &mut check);
         // The helper stepped aside while this thread drove.
         self.wake_helper_if_busy();
         result
     }
 
-    fn wait_driving<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>) -> R {
+    fn wait_driving<R>(&self, drive: Drive<'_>, awaited: Awaited, check: &mut impl FnMut() -> Option<R>) -> R {
         let mut pace = Pace::new(self.spin_us);
+        let mut entered = None;
         let mut assistant: Option<Box<dyn AssistTurn + '_>> = None;
         let mut waiting = Some(self.helper.begin_wait());
         loop {
@@ -199,6 +220,7 @@ impl Client {
                 }
                 Next::Sleep => {
                     assistant = None;
+                    entered.get_or_insert_with(|| self.waits.enter(awaited));
                     pace.slept = true;
                     let in_memory = drive.is_in_memory();
                     if in_memory {
@@ -258,6 +280,7 @@ impl Client {
 
     fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         match drive {
+            _ if self.time.rest() => check(),
             Drive::Endpoint(_) | Drive::Endpoints => self.sleep_on_links(check, pace),
             Drive::Memory | Drive::Stores | Drive::Cells => {
                 let me = self.layout.local_of(self.layout.me());
@@ -295,19 +318,14 @@ impl Client {
         let mut rung = true;
         if result.is_none() {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-            let mut all = true;
-            for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_busy()) {
-                let mut flags = PollFlags::IN;
-                flags.set(PollFlags::OUT, endpoint.wants_write());
-                match endpoint.descriptor() {
-                    Some(descriptor) => events.push(PollFd::from_borrowed_fd(descriptor, flags)),
-                    None => all = false,
-                }
-            }
-            if all {
+            let watched = self.watched();
+            events.extend(watched.iter().filter_map(Watched::poll));
+            if watched.iter().all(|watched| watched.descriptor.is_some() || !watched.is_up) {
                 // Mail rings a bell in memory, which wakes nobody here: who has none to expect sleeps for good. An
                 // interrupted sleep is a short one.
                 let nap = (self.layout.rank_count() > 1).then(|| pace.nap());
+                let calling = watched.iter().any(|watched| !watched.is_up);
+                let nap = if calling { Some(nap.map_or(CALL_NAP, |nap| nap.min(CALL_NAP))) } else { nap };
                 let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
                 let _ = rustix::event::poll(&mut events, nap.as_ref());
                 rung = !events[0].revents().is_empty();
@@ -319,24 +337,54 @@ impl Client {
         result
     }
 
+    /// The busy endpoints, as a sleeper sees them.
+    pub(crate) fn watched(&self) -> Vec<Watched> {
+        let busy = self.open_endpoints().filter(|endpoint| endpoint.is_busy());
+        busy.map(|endpoint| {
+            let (is_up, descriptor) = (endpoint.is_up(), endpoint.descriptor());
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, endpoint.wants_write());
+            Watched { is_up, descriptor, flags }
+        })
+        .collect()
+    }
+
     /// Waits for an operation over one endpoint.
-    pub(crate) fn wait_complete(&self, endpoint: &Endpoint, completion: &Completion) {
-        self.wait_for(Drive::Endpoint(endpoint), || completion.is_complete().then_some(()));
+    pub(crate) fn wait_complete(&self, endpoint: &Endpoint, awaited: Awaited, completion: &Completion) {
+        self.wait_for(Drive::Endpoint(endpoint), awaited, || completion.is_complete().then_some(()));
     }
 
     /// Waits for any operation of this process.
-    pub fn wait_completion(&self, completion: &Completion) {
-        self.wait_for(Drive::Endpoints, || completion.is_complete().then_some(()));
+    pub fn wait_completion(&self, awaited: Awaited, completion: &Completion) {
+        self.wait_for(Drive::Endpoints, awaited, || completion.is_complete().then_some(()));
     }
 
     /// Waits until `check` gives something, looking at all operations of this process.
     pub fn wait_any<R>(&self, check: impl FnMut() -> Option<R>) -> R {
-        self.wait_for(Drive::Endpoints, check)
+        self.wait_for(Drive::Endpoints, Awaited::anyone(Operation::Wait), check)
+    }
+
+    /// Who sleeps in a call of this process, those that have waited longest first.
+    pub fn waits(&self) -> Vec<Wait> {
+        self.waits.list()
     }
 
     /// Moves what can be moved without waiting: for tests of completion.
     pub fn poll_progress(&self) {
         self.drive_busy();
+    }
+
+    /// Looks after what was sent and has not been acknowledged, although nobody waits. Often enough to notice a broken
+    /// connection in time; the helper thread does it where time is real.
+    pub fn tend(&self) -> bool {
+        let mut tended = false;
+        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_unacknowledged()) {
+            tended = true;
+            if endpoint.tend().is_some_and(|driven| driven.completed) {
+                self.sleepers.completed();
+            }
+        }
+        tended
     }
 
     /// The error of a completion that failed because a connection ended or the server refused.

@@ -1,9 +1,11 @@
 //! The listening half of "who may join": one half-open connection, driven by the server's loop.
 //!
 //! ```text
-//!  hello ──► challenge ──► proof ──► welcome ──► admitted
-//!    └───────────┴───────────┴──────────┴──────► refused: bad proof, broken link, or too slow
+//!  hello ──► challenge ──► proof ──► proven ──► welcome ──► admitted
+//!    └───────────┴───────────┴──────────┴──────────┴──────► refused: bad proof, broken link, or too slow
 //! ```
+//!
+//! Once the peer is proven, the owner looks up its session and says by [`Doorman::welcome`] what comes of it.
 //!
 //! The doorman never blocks and reads the handshake's bytes only: what the peer sends behind its proof stays in the
 //! link for the next reader. It says nothing to those it refuses; the link is closed, and the reason is for our log.
@@ -11,8 +13,8 @@
 use std::os::fd::BorrowedFd;
 
 use longarm_proto::{
-    CHALLENGE_BYTES, HELLO_BYTES, HandshakeError, Identity, JobId, NodeId, PROOF_BYTES, ResponderHandshake, Secret,
-    WELCOME_BYTES,
+    CHALLENGE_BYTES, HELLO_BYTES, HandshakeError, Identity, JobId, NodeId, PROOF_BYTES, Reception, ResponderHandshake,
+    Secret, Session, WELCOME_BYTES,
 };
 
 use crate::endpoint::{Link, LinkError};
@@ -40,22 +42,42 @@ pub enum DoormanStep {
     Pending,
     /// Not let in. The doorman is of no more use.
     Refused(AdmissionError),
-    /// Proven. The link stands right behind the handshake. The doorman is of no more use.
+    /// The peer has proven itself and waits for [`Doorman::welcome`]. Said once.
+    Proven {
+        /// Who it is.
+        identity: Identity,
+        /// Which session it wants to carry on.
+        session: Session,
+    },
+    /// Welcomed. The link stands right behind the handshake. The doorman is of no more use.
     Admitted {
         /// The connection.
         link: Box<dyn Link>,
         /// Who is at its other end.
         identity: Identity,
+        /// The session that it carries.
+        session: Session,
     },
+}
+
+/// What a doorman lets peers in by.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// What both know.
+    pub secret: Secret,
+    /// The job that peers have to belong to.
+    pub job: JobId,
+    /// The node that they have to call.
+    pub me: NodeId,
+    /// What follows the handshake is encrypted.
+    pub sealed: bool,
 }
 
 /// Guards one half-open connection until it is proven or refused.
 pub struct Doorman {
     /// `None` once the connection was admitted or refused.
     link: Option<Box<dyn Link>>,
-    secret: Secret,
-    job: JobId,
-    me: NodeId,
+    admission: Admission,
     nonce: [u8; 32],
     deadline_ms: u64,
     stage: Stage,
@@ -65,7 +87,8 @@ enum Stage {
     Hello(HandshakeIn<HELLO_BYTES>),
     Challenge(HandshakeOut<CHALLENGE_BYTES>, ResponderHandshake),
     Proof(HandshakeIn<PROOF_BYTES>, ResponderHandshake),
-    Welcome(HandshakeOut<WELCOME_BYTES>, Identity),
+    Proven(ResponderHandshake, (Identity, Session)),
+    Welcome(HandshakeOut<WELCOME_BYTES>, (Identity, Session)),
     Over,
 }
 
@@ -73,36 +96,39 @@ enum Stage {
 enum Progress {
     Next(Stage),
     Stuck(Stage),
-    Proven(Identity),
+    Proven((Identity, Session)),
+    Welcomed((Identity, Session)),
 }
 
 impl Doorman {
     /// Takes a fresh connection. `nonce` must be fresh randomness. `deadline_ms` stands on the same clock as the
     /// `now_ms` of [`Doorman::poll`].
-    pub fn new(
-        link: Box<dyn Link>,
-        secret: &Secret,
-        job: JobId,
-        me: NodeId,
-        nonce: [u8; 32],
-        deadline_ms: u64,
-    ) -> Self {
+    pub fn new(link: Box<dyn Link>, admission: &Admission, nonce: [u8; 32], deadline_ms: u64) -> Self {
         let stage = Stage::Hello(HandshakeIn::new());
-        Self { link: Some(link), secret: Secret(secret.0), job, me, nonce, deadline_ms, stage }
+        Self { link: Some(link), admission: admission.clone(), nonce, deadline_ms, stage }
     }
 
     /// Goes as far as the link allows now. Must not be called again after it has refused or admitted.
     pub fn poll(&mut self, now_ms: u64) -> DoormanStep {
         let mut link = self.link.take().expect("a doorman that has decided is not asked again");
-        match self.advance(&mut *link) {
-            Ok(Some(identity)) => DoormanStep::Admitted { link, identity },
-            Ok(None) if now_ms >= self.deadline_ms => DoormanStep::Refused(AdmissionError::TimedOut),
-            Ok(None) => {
-                self.link = Some(link);
-                DoormanStep::Pending
-            }
-            Err(error) => DoormanStep::Refused(error),
-        }
+        let step = match self.advance(&mut *link) {
+            Ok(Progress::Welcomed((identity, session))) => return DoormanStep::Admitted { link, identity, session },
+            Err(error) => return DoormanStep::Refused(error),
+            Ok(Progress::Proven((identity, session))) => DoormanStep::Proven { identity, session },
+            Ok(_) if now_ms >= self.deadline_ms => return DoormanStep::Refused(AdmissionError::TimedOut),
+            Ok(_) => DoormanStep::Pending,
+        };
+        self.link = Some(link);
+        step
+    }
+
+    /// Says what comes of the session of a peer that has just been proven. Poll again afterwards.
+    ///
+    /// # Panics
+    /// When the doorman has not said that the peer is proven.
+    pub fn welcome(&mut self, reception: Reception) {
+        let Stage::Proven(handshake, peer) = &self.stage else { panic!("only a proven peer is welcomed") };
+        self.stage = Stage::Welcome(HandshakeOut::new(handshake.welcome(reception)), *peer);
     }
 
     /// What to sleep on between polls, if the link has it.
@@ -115,7 +141,7 @@ impl Doorman {
         match self.stage {
             Stage::Hello(_) | Stage::Proof(..) => Interest::READABLE,
             Stage::Challenge(..) | Stage::Welcome(..) => Interest::WRITABLE,
-            Stage::Over => Interest::default(),
+            Stage::Proven(..) | Stage::Over => Interest::default(),
         }
     }
 
@@ -129,16 +155,21 @@ impl Doorman {
         self.link.as_ref().map_or("", |link| link.peer_name())
     }
 
-    fn advance(&mut self, link: &mut dyn Link) -> Result<Option<Identity>, AdmissionError> {
+    /// Until the peer has to move, or the owner, or it is over.
+    fn advance(&mut self, link: &mut dyn Link) -> Result<Progress, AdmissionError> {
         loop {
             let stage = std::mem::replace(&mut self.stage, Stage::Over);
             match self.step(stage, link)? {
+                Progress::Next(stage @ Stage::Proven(_, peer)) => {
+                    self.stage = stage;
+                    return Ok(Progress::Proven(peer));
+                }
                 Progress::Next(stage) => self.stage = stage,
                 Progress::Stuck(stage) => {
                     self.stage = stage;
-                    return Ok(None);
+                    return Ok(Progress::Stuck(Stage::Over));
                 }
-                Progress::Proven(identity) => return Ok(Some(identity)),
+                decided => return Ok(decided),
             }
         }
     }
@@ -148,8 +179,9 @@ impl Doorman {
             Stage::Hello(mut incoming) => match incoming.poll(link)? {
                 None => Progress::Stuck(Stage::Hello(incoming)),
                 Some(hello) => {
+                    let Admission { secret, job, me, sealed } = &self.admission;
                     let (handshake, challenge) =
-                        ResponderHandshake::start(&self.secret, self.job, self.me, self.nonce, &hello)?;
+                        ResponderHandshake::start(secret, *job, *me, *sealed, self.nonce, &hello)?;
                     Progress::Next(Stage::Challenge(HandshakeOut::new(challenge), handshake))
                 }
             },
@@ -160,13 +192,14 @@ impl Doorman {
             Stage::Proof(mut incoming, handshake) => match incoming.poll(link)? {
                 None => Progress::Stuck(Stage::Proof(incoming, handshake)),
                 Some(proof) => {
-                    let (identity, welcome) = handshake.handle_proof(&proof)?;
-                    Progress::Next(Stage::Welcome(HandshakeOut::new(welcome), identity))
+                    let peer = handshake.handle_proof(&proof)?;
+                    Progress::Next(Stage::Proven(handshake, peer))
                 }
             },
-            Stage::Welcome(mut outgoing, identity) => match outgoing.poll(link)? {
-                false => Progress::Stuck(Stage::Welcome(outgoing, identity)),
-                true => Progress::Proven(identity),
+            Stage::Proven(..) => Progress::Stuck(stage),
+            Stage::Welcome(mut outgoing, peer) => match outgoing.poll(link)? {
+                false => Progress::Stuck(Stage::Welcome(outgoing, peer)),
+                true => Progress::Welcomed(peer),
             },
             Stage::Over => unreachable!("a doorman that has decided is not asked again"),
         })

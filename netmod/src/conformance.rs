@@ -258,10 +258,25 @@ fn a_connection_to_nobody_is_an_error(netmod: &dyn Netmod) {
     let listener = listen(netmod);
     let address = listener.address().to_owned();
     drop(listener);
-    assert!(netmod.connect(&address).is_err(), "where a listener was, nobody answers");
+    let error = match netmod.connect(&address) {
+        Ok(mut link) => first_error_of_sends(&mut *link),
+        Err(error) => error,
+    };
+    assert_eq!(error, LinkError::Refused, "where a listener was, nobody answers");
     for text in ["", " ", "nonsense", "sim:", ":0", "12345", "host name:1"] {
         let error = netmod.connect(text).err();
         assert_eq!(error, Some(LinkError::BadAddress), "{text:?} is no address");
+    }
+}
+
+/// Sends until that fails, on a link that was never connected.
+fn first_error_of_sends(link: &mut dyn Link) -> LinkError {
+    loop {
+        match link.send(&[Region::from_slice(b"x")]) {
+            Ok(0) => wait(&[(link, PollFlags::OUT)]),
+            Ok(_) => panic!("nobody is there to send to"),
+            Err(error) => return error,
+        }
     }
 }
 

@@ -70,12 +70,14 @@ pub trait Netmod: Send + Sync {
     /// [`LinkError::System`].
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError>;
 
-    /// Connects to a [`Listener::address`] of the same network. May block, up to the netmod's own time limit. The
-    /// other side may have to be in its accept loop meanwhile, so one thread must not do both.
+    /// Begins to connect to a [`Listener::address`] of the same network, and returns at once. The link may still be on
+    /// its way: it takes and gives no bytes until it is there, its descriptor becomes writable then or when it failed,
+    /// and the first send says why it failed.
     ///
     /// # Errors
-    /// [`LinkError::BadAddress`] if the text is no address, [`LinkError::Refused`] if nobody listens there,
-    /// [`LinkError::TimedOut`] if nobody answered in time, else [`LinkError::System`].
+    /// [`LinkError::BadAddress`] if the text is no address, else what is known at once; as the first send of the link:
+    /// [`LinkError::Refused`] if nobody listens there, [`LinkError::TimedOut`] if the network knows of a time limit of
+    /// its own.
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError>;
 }
 

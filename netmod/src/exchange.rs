@@ -16,6 +16,11 @@ impl<const N: usize> HandshakeOut<N> {
         Self { bytes, sent_bytes: 0 }
     }
 
+    /// Whether anything was sent.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.sent_bytes > 0
+    }
+
     /// Sends what the link takes now. True once all of it is gone.
     pub(crate) fn poll(&mut self, link: &mut dyn Link) -> Result<bool, LinkError> {
         while self.sent_bytes < N {

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  origin                                               target
-//!  dial ──► Netmod::connect ──► Link ⇢ ⇢ ⇢ Link ◄── Listener::accept ──► accept::Doorman
+//!  Caller ──► Netmod::connect ──► Link ⇢ ⇢ Link ◄── Listener::accept ──► accept::Doorman
 //!                                │            │
 //!                             handshake    handshake        then the caller owns the link
 //! ```
 //!
-//! A [`Link`] moves bytes and knows nothing of what they mean; frames are `proto`'s. [`connect_authenticated`] and
+//! A [`Link`] moves bytes and knows nothing of what they mean; frames are `proto`'s. [`Caller`] and
 //! [`Doorman`] are the two ends of the only conversation this crate holds itself: the proof that both sides belong
 //! to the job. [`Poller`] and [`Waker`] are what a loop sleeps on.
 //!
@@ -26,9 +26,9 @@ mod poller;
 mod sim;
 mod tcp;
 
-pub use accept::{AdmissionError, Doorman, DoormanStep};
+pub use accept::{Admission, AdmissionError, Doorman, DoormanStep};
 pub use conformance::conformance;
-pub use dial::{DialError, connect_authenticated};
+pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 pub use poller::{Interest, Poller, Ready, Waker};
 pub use sim::Sim;

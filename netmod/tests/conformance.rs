@@ -1,12 +1,11 @@
 //! Every netmod of this crate passes the suite.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
-use std::time::Duration;
 
 use longarm_netmod::{Netmod, Sim, Tcp, TcpOptions, conformance};
 
 fn tcp(interface: IpAddr, socket_buffer_bytes: Option<usize>) -> Tcp {
-    Tcp::new(TcpOptions { interface: Some(interface), socket_buffer_bytes, connect_timeout: Duration::from_secs(60) })
+    Tcp::new(TcpOptions { interface: Some(interface), socket_buffer_bytes })
 }
 
 #[test]

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
-    AdmissionError, DialError, Doorman, DoormanStep, Interest, Link, LinkError, Listener, Netmod, Poller, Sim, Tcp,
-    TcpOptions, connect_authenticated,
+    Admission, AdmissionError, DialError, Doorman, DoormanStep, Interest, Introduction, Link, LinkError, Listener,
+    Netmod, Poller, Sim, Tcp, TcpOptions, connect_authenticated,
 };
-use longarm_proto::{HELLO_BYTES, Identity, JobId, NodeId, Rank, Secret};
+use longarm_proto::{HELLO_BYTES, Identity, JobId, NodeId, Rank, Reception, Secret, Session};
 
 const SECRET: Secret = Secret([7; 32]);
 const JOB: JobId = JobId(77);
 const CALLED: NodeId = NodeId(2);
 const CALLER: Identity = Identity { job: JOB, rank: Rank(5), node: NodeId(1) };
+const SESSION: Session = Session { number: 0x1234, attempt: 3, is_known: true, received_bytes: 99 };
+const RECEPTION: Reception = Reception::Resumed { received_bytes: 12_345 };
 /// Longer than any test takes: these tests are not about it.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -24,7 +26,18 @@ fn networks() -> Vec<Box<dyn Netmod>> {
 }
 
 fn dial(netmod: &dyn Netmod, address: &str, secret: &Secret, me: Identity) -> Result<Box<dyn Link>, DialError> {
-    connect_authenticated(netmod, address, secret, me, CALLED, [1; 32], PATIENCE)
+    connect_authenticated(netmod, address, &introduction(secret, me), PATIENCE).map(|(link, reception)| {
+        assert_eq!(reception, RECEPTION);
+        link
+    })
+}
+
+fn introduction(secret: &Secret, me: Identity) -> Introduction<'_> {
+    Introduction { secret, me, peer: CALLED, session: SESSION, sealed: false, nonce: [1; 32] }
+}
+
+fn admission() -> Admission {
+    Admission { secret: SECRET, job: JOB, me: CALLED, sealed: false }
 }
 
 fn accept(listener: &mut dyn Listener) -> Box<dyn Link> {
@@ -37,7 +50,7 @@ fn accept(listener: &mut dyn Listener) -> Box<dyn Link> {
 }
 
 fn doorman(link: Box<dyn Link>) -> Doorman {
-    Doorman::new(link, &SECRET, JOB, CALLED, [2; 32], 1000)
+    Doorman::new(link, &admission(), [2; 32], 1000)
 }
 
 fn decide(mut doorman: Doorman) -> Result<(Box<dyn Link>, Identity), AdmissionError> {
@@ -45,7 +58,14 @@ fn decide(mut doorman: Doorman) -> Result<(Box<dyn Link>, Identity), AdmissionEr
         match doorman.poll(0) {
             DoormanStep::Pending => thread::yield_now(),
             DoormanStep::Refused(error) => return Err(error),
-            DoormanStep::Admitted { link, identity } => return Ok((link, identity)),
+            DoormanStep::Proven { session, .. } => {
+                assert_eq!(session, SESSION);
+                doorman.welcome(RECEPTION);
+            }
+            DoormanStep::Admitted { link, identity, session } => {
+                assert_eq!(session, SESSION);
+                return Ok((link, identity));
+            }
         }
     }
 }
@@ -197,6 +217,11 @@ fn a_doorman_can_be_slept_on() {
                         let (doorman, token) = (&doormen[0], event.token);
                         poller.modify(doorman.descriptor().unwrap(), token, doorman.interest()).unwrap();
                     }
+                    DoormanStep::Proven { .. } => {
+                        doormen[0].welcome(RECEPTION);
+                        let doorman = &doormen[0];
+                        poller.modify(doorman.descriptor().unwrap(), event.token, doorman.interest()).unwrap();
+                    }
                     DoormanStep::Refused(error) => panic!("{error}"),
                     DoormanStep::Admitted { identity, .. } => break 'admitted identity,
                 }
@@ -212,7 +237,7 @@ fn a_server_that_never_answers_is_left_at_the_deadline() {
     for netmod in networks() {
         let listener = netmod.listen().unwrap();
         let short = Duration::from_millis(1);
-        let outcome = connect_authenticated(&*netmod, listener.address(), &SECRET, CALLER, CALLED, [1; 32], short);
+        let outcome = connect_authenticated(&*netmod, listener.address(), &introduction(&SECRET, CALLER), short);
         assert_eq!(outcome.err(), Some(DialError::TimedOut));
     }
 }
@@ -254,7 +279,8 @@ fn a_link_cut_anywhere_in_the_handshake_leaves_no_one_sided_admission_unnoticed(
 
 /// The caller's half, by hand, as the link was made by the test.
 fn run_caller(link: &mut dyn Link) -> Result<(), LinkError> {
-    let (mut handshake, hello) = longarm_proto::InitiatorHandshake::start(&SECRET, CALLER, CALLED, [1; 32]);
+    let (mut handshake, hello) =
+        longarm_proto::InitiatorHandshake::start(&SECRET, CALLER, CALLED, SESSION, false, [1; 32]);
     send_all(link, &hello)?;
     let mut challenge = [0; longarm_proto::CHALLENGE_BYTES];
     receive_all(link, &mut challenge)?;

@@ -2,14 +2,18 @@
 //!
 //! ```text
 //!   initiator                                           responder
-//!   hello: version, job, rank, node, peer node, nonce ──►
+//!   hello: version, job, rank, node, peer node, sealed, nonce, session ──►
 //!                            ◄── challenge: version, node, nonce
 //!   proof: MAC("initiator", hello, challenge) ─────────►
-//!                            ◄── welcome: MAC("responder", hello, challenge)
+//!                            ◄── welcome: MAC("responder", hello, challenge, reception), reception
 //! ```
 //!
+//! A **session** is the conversation of one rank with one node's server, over one connection after the other. The hello
+//! says which session goes on and how far its replies were received, the welcome how far its requests were; from
+//! there both sides send again what is missing. Only who has proven itself learns of it or changes it.
+//!
 //! The MAC is keyed BLAKE3 over a domain string with the role, then the two messages before it as they were sent:
-//! they hold the version, the job, both nodes, the rank and both nonces, all at fixed places. A fresh nonce on each
+//! they hold the version, the job, both nodes, the rank, the session and both nonces, all at fixed places. A fresh nonce on each
 //! side makes a recorded proof worthless, the roles keep a proof from being sent back to its maker, and the
 //! responder proves itself only to one who did. Everything here is a function of bytes; nonces are the caller's, and
 //! must be random and never used again. The connection itself is neither encrypted nor authenticated afterwards.
@@ -21,21 +25,25 @@ use std::fmt;
 use thiserror::Error;
 
 /// Bytes of the initiator's first message.
-pub const HELLO_BYTES: usize = 64;
+pub const HELLO_BYTES: usize = 96;
 /// Bytes of the responder's first message.
 pub const CHALLENGE_BYTES: usize = 48;
 /// Bytes of the initiator's proof.
 pub const PROOF_BYTES: usize = 32;
 /// Bytes of the responder's proof.
-pub const WELCOME_BYTES: usize = 32;
+pub const WELCOME_BYTES: usize = 48;
+/// Bytes of the welcome that its proof covers, behind the proof.
+const RECEPTION_BYTES: usize = WELCOME_BYTES - PROOF_BYTES;
 
 /// What a hello starts with, so that a stray connection is told apart from an old version.
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"LaHi");
 /// What a challenge starts with.
 const CHALLENGE_MAGIC: u32 = u32::from_le_bytes(*b"LaCh");
+/// Where a hello has its nonce.
+const NONCE: std::ops::Range<usize> = 32..64;
 /// Both strings are of one length, so that what follows stands at one place.
-const INITIATOR_DOMAIN: &[u8; 32] = b"longarm handshake v1 initiator \0";
-const RESPONDER_DOMAIN: &[u8; 32] = b"longarm handshake v1 responder \0";
+const INITIATOR_DOMAIN: &[u8; 32] = b"longarm handshake v2 initiator \0";
+const RESPONDER_DOMAIN: &[u8; 32] = b"longarm handshake v2 responder \0";
 
 /// What all processes of a job know and nobody else. Its bytes are never printed.
 #[derive(Clone)]
@@ -56,6 +64,33 @@ pub struct Identity {
     pub rank: Rank,
     /// Its node.
     pub node: NodeId,
+}
+
+/// Which conversation a connection carries on, and how far the caller has received it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Session {
+    /// Its number, random, chosen by the initiator at the first connection.
+    pub number: u64,
+    /// Which connection of the session this is, counted from 1. A responder takes none that is not newer than the last.
+    pub attempt: u32,
+    /// Whether a responder has welcomed it before. One that does not know it then has lost it.
+    pub is_known: bool,
+    /// Bytes of replies and data received so far.
+    pub received_bytes: u64,
+}
+
+/// What a responder makes of the session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reception {
+    /// It begins now.
+    Fresh,
+    /// It goes on.
+    Resumed {
+        /// Bytes of requests received so far.
+        received_bytes: u64,
+    },
+    /// It is not known: it ended, or its time was over. Nothing can be said of what was under way.
+    Gone,
 }
 
 /// Why a connection was not accepted. The connection is closed and nothing else was read from it.
@@ -100,6 +135,15 @@ pub enum HandshakeError {
     /// The peer sent our own nonce back.
     #[error("the peer sent our own nonce back")]
     ReflectedNonce,
+    /// One side wants what is sent to be encrypted, the other does not.
+    #[error("one side encrypts what it sends and the other does not; LONGARM_ENCRYPT has to be the same for all")]
+    Sealed,
+    /// The welcome says something that is no answer.
+    #[error("the peer's welcome says {found}, which is no answer")]
+    Reception {
+        /// What stands there.
+        found: u32,
+    },
     /// The peer does not know the secret, or something in between changed a message.
     #[error("the peer's proof of the job's secret is wrong")]
     WrongProof,
@@ -115,8 +159,16 @@ pub struct InitiatorHandshake {
 }
 
 impl InitiatorHandshake {
-    /// Starts a handshake with the server of node `peer`; the hello is to be sent.
-    pub fn start(secret: &Secret, me: Identity, peer: NodeId, nonce: [u8; 32]) -> (Self, [u8; HELLO_BYTES]) {
+    /// Starts a handshake with the server of node `peer`; the hello is to be sent. `sealed`: what follows the handshake
+    /// will be encrypted.
+    pub fn start(
+        secret: &Secret,
+        me: Identity,
+        peer: NodeId,
+        session: Session,
+        sealed: bool,
+        nonce: [u8; 32],
+    ) -> (Self, [u8; HELLO_BYTES]) {
         let mut hello = [0; HELLO_BYTES];
         put_u32(&mut hello, 0, HELLO_MAGIC);
         put_u32(&mut hello, 4, PROTOCOL_VERSION);
@@ -124,7 +176,12 @@ impl InitiatorHandshake {
         put_u32(&mut hello, 16, me.rank.0);
         put_u32(&mut hello, 20, me.node.0);
         put_u32(&mut hello, 24, peer.0);
-        hello[32..].copy_from_slice(&nonce);
+        put_u32(&mut hello, 28, u32::from(sealed));
+        hello[NONCE].copy_from_slice(&nonce);
+        put_u64(&mut hello, 64, session.number);
+        put_u64(&mut hello, 72, session.received_bytes);
+        put_u32(&mut hello, 80, session.attempt);
+        put_u32(&mut hello, 84, u32::from(session.is_known));
         (InitiatorHandshake { secret: secret.clone(), peer, hello, challenge: None }, hello)
     }
 
@@ -139,23 +196,32 @@ impl InitiatorHandshake {
             return Err(HandshakeError::OtherNode { expected: self.peer, found });
         }
         check_spare(u32_at(challenge, 12).into())?;
-        if challenge[16..] == self.hello[32..] {
+        if challenge[16..] == self.hello[NONCE] {
             return Err(HandshakeError::ReflectedNonce);
         }
         self.challenge = Some(*challenge);
-        Ok(*proof(&self.secret, INITIATOR_DOMAIN, &self.hello, challenge).as_bytes())
+        Ok(*proof(&self.secret, INITIATOR_DOMAIN, &self.hello, challenge, &[]).as_bytes())
     }
 
-    /// Takes the welcome. From here on both ends know each other.
+    /// Takes the welcome. From here on both ends know each other, and where the session goes on.
     ///
     /// # Errors
     /// When the responder does not know the secret.
     ///
     /// # Panics
     /// When no challenge was taken before.
-    pub fn check_welcome(&self, welcome: &[u8; WELCOME_BYTES]) -> Result<(), HandshakeError> {
+    pub fn check_welcome(&self, welcome: &[u8; WELCOME_BYTES]) -> Result<Reception, HandshakeError> {
         let challenge = self.challenge.as_ref().expect("a welcome is checked after the challenge was taken");
-        check_proof(&proof(&self.secret, RESPONDER_DOMAIN, &self.hello, challenge), welcome)
+        let (found, reception) = welcome.split_first_chunk::<PROOF_BYTES>().expect("it is longer");
+        check_proof(&proof(&self.secret, RESPONDER_DOMAIN, &self.hello, challenge, reception), found)?;
+        check_spare(u32_at(reception, 12).into())?;
+        let received_bytes = u64_at(reception, 0);
+        match u32_at(reception, 8) {
+            0 => Ok(Reception::Fresh),
+            1 => Ok(Reception::Resumed { received_bytes }),
+            2 => Ok(Reception::Gone),
+            found => Err(HandshakeError::Reception { found }),
+        }
     }
 }
 
@@ -169,12 +235,13 @@ impl fmt::Debug for InitiatorHandshake {
 pub struct ResponderHandshake {
     secret: Secret,
     peer: Identity,
+    session: Session,
     hello: [u8; HELLO_BYTES],
     challenge: [u8; CHALLENGE_BYTES],
 }
 
 impl ResponderHandshake {
-    /// Takes the hello of an initiator who wants node `me` of `job`; the challenge is to be sent.
+    /// Takes the hello of an initiator who wants node `me` of `job`; the challenge is to be sent. `sealed`: we encrypt.
     ///
     /// # Errors
     /// When the initiator wants another node or job, or does not speak our protocol.
@@ -182,6 +249,7 @@ impl ResponderHandshake {
         secret: &Secret,
         job: JobId,
         me: NodeId,
+        sealed: bool,
         nonce: [u8; 32],
         hello: &[u8; HELLO_BYTES],
     ) -> Result<(Self, [u8; CHALLENGE_BYTES]), HandshakeError> {
@@ -195,8 +263,20 @@ impl ResponderHandshake {
         if expected != me {
             return Err(HandshakeError::OtherNode { expected, found: me });
         }
-        check_spare(u32_at(hello, 28).into())?;
-        if hello[32..] == nonce {
+        let flags = u32_at(hello, 28);
+        check_spare((flags & !1).into())?;
+        if (flags == 1) != sealed {
+            return Err(HandshakeError::Sealed);
+        }
+        let known = u32_at(hello, 84);
+        check_spare(u64::from(known & !1) | u64_at(hello, 88))?;
+        let session = Session {
+            number: u64_at(hello, 64),
+            attempt: u32_at(hello, 80),
+            is_known: known == 1,
+            received_bytes: u64_at(hello, 72),
+        };
+        if hello[NONCE] == nonce {
             return Err(HandshakeError::ReflectedNonce);
         }
         let mut challenge = [0; CHALLENGE_BYTES];
@@ -204,17 +284,34 @@ impl ResponderHandshake {
         put_u32(&mut challenge, 4, PROTOCOL_VERSION);
         put_u32(&mut challenge, 8, me.0);
         challenge[16..].copy_from_slice(&nonce);
-        Ok((ResponderHandshake { secret: secret.clone(), peer, hello: *hello, challenge }, challenge))
+        Ok((ResponderHandshake { secret: secret.clone(), peer, session, hello: *hello, challenge }, challenge))
     }
 
-    /// Takes the proof. Only now the identity is known to be true; the welcome is to be sent.
+    /// Takes the proof. Only now the identity is known to be true, and what is said of the session. The caller looks the
+    /// session up and says what comes of it by [`ResponderHandshake::welcome`].
     ///
     /// # Errors
     /// When the initiator does not know the secret.
-    pub fn handle_proof(self, found: &[u8; PROOF_BYTES]) -> Result<(Identity, [u8; WELCOME_BYTES]), HandshakeError> {
-        check_proof(&proof(&self.secret, INITIATOR_DOMAIN, &self.hello, &self.challenge), found)?;
-        let welcome = proof(&self.secret, RESPONDER_DOMAIN, &self.hello, &self.challenge);
-        Ok((self.peer, *welcome.as_bytes()))
+    pub fn handle_proof(&self, found: &[u8; PROOF_BYTES]) -> Result<(Identity, Session), HandshakeError> {
+        check_proof(&proof(&self.secret, INITIATOR_DOMAIN, &self.hello, &self.challenge, &[]), found)?;
+        Ok((self.peer, self.session))
+    }
+
+    /// The welcome that is to be sent to one who has proven itself.
+    pub fn welcome(&self, reception: Reception) -> [u8; WELCOME_BYTES] {
+        let (received_bytes, kind) = match reception {
+            Reception::Fresh => (0, 0),
+            Reception::Resumed { received_bytes } => (received_bytes, 1),
+            Reception::Gone => (0, 2),
+        };
+        let mut said = [0; RECEPTION_BYTES];
+        put_u64(&mut said, 0, received_bytes);
+        put_u32(&mut said, 8, kind);
+        let mut welcome = [0; WELCOME_BYTES];
+        let proof = proof(&self.secret, RESPONDER_DOMAIN, &self.hello, &self.challenge, &said);
+        welcome[..PROOF_BYTES].copy_from_slice(proof.as_bytes());
+        welcome[PROOF_BYTES..].copy_from_slice(&said);
+        welcome
     }
 }
 
@@ -230,9 +327,10 @@ fn proof(
     domain: &[u8; 32],
     hello: &[u8; HELLO_BYTES],
     challenge: &[u8; CHALLENGE_BYTES],
+    reception: &[u8],
 ) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_keyed(&secret.0);
-    hasher.update(domain).update(hello).update(challenge);
+    hasher.update(domain).update(hello).update(challenge).update(reception);
     hasher.finalize()
 }
 

@@ -25,7 +25,7 @@ pub enum Reply<T> {
         /// How many bytes follow: as many as were asked for.
         bytes: u64,
     },
-    /// The old value of a read-modify-write, or 1 or 0 for a try of a lock.
+    /// The old value of a read-modify-write; for a try of a lock 0, 1 or 2, see [`ReplyBody::Value`].
     Value {
         /// Who asked.
         token: T,
@@ -33,7 +33,14 @@ pub enum Reply<T> {
         value: u64,
     },
     /// The mutex is ours.
-    Granted(T),
+    Granted {
+        /// Who asked.
+        token: T,
+        /// The holder before died with it.
+        inherited: bool,
+    },
+    /// Nothing is answered; the responder lives.
+    Alive,
     /// A request was not done.
     Refused {
         /// Who asked; `None` for a request that has no reply.
@@ -56,6 +63,8 @@ pub struct Initiator<T> {
     waiting: VecDeque<Waiting<T>>,
     /// Those whose replies come at any time.
     locks: BTreeMap<RequestId, T>,
+    /// Bytes of our requests that the responder has received, by its last reply.
+    acknowledged_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -70,7 +79,7 @@ struct Waiting<T> {
 impl<T> Initiator<T> {
     /// At the start of a connection, behind the handshake.
     pub fn new() -> Self {
-        Initiator { last: RequestId(0), waiting: VecDeque::new(), locks: BTreeMap::new() }
+        Initiator { last: RequestId(0), waiting: VecDeque::new(), locks: BTreeMap::new(), acknowledged_bytes: 0 }
     }
 
     /// Gives the request the next number and appends its header and descriptor to `out`.
@@ -100,10 +109,24 @@ impl<T> Initiator<T> {
     /// When the reply is unsound, or answers nothing that was asked. Nothing has changed then.
     pub fn handle_reply(&mut self, bytes: &[u8; REPLY_BYTES]) -> Result<Reply<T>, Violation> {
         let reply = ReplyHeader::decode(bytes)?;
-        let ReplyHeader { id, body } = reply;
+        let ReplyHeader { id, body, received_bytes } = reply;
+        if received_bytes < self.acknowledged_bytes {
+            let acknowledged = self.acknowledged_bytes;
+            return Err(Violation::AcknowledgedLess { found: received_bytes, before: acknowledged });
+        }
+        if body == ReplyBody::Alive && id <= self.last {
+            self.acknowledged_bytes = received_bytes;
+            return Ok(Reply::Alive);
+        }
         if id.0 == 0 || id > self.last {
             return Err(Violation::NotYetSent { found: id, last: self.last });
         }
+        let answered = self.handle_answer(id, body)?;
+        self.acknowledged_bytes = received_bytes;
+        Ok(answered)
+    }
+
+    fn handle_answer(&mut self, id: RequestId, body: ReplyBody) -> Result<Reply<T>, Violation> {
         if self.locks.contains_key(&id) {
             return self.handle_late(id, body);
         }
@@ -115,6 +138,11 @@ impl<T> Initiator<T> {
                 _ => Err(Violation::NothingWaits { id, reply: body.kind() }),
             },
         }
+    }
+
+    /// Bytes of requests that the responder has received since the session began, as far as its replies say.
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.acknowledged_bytes
     }
 
     /// Requests whose replies have not come yet.
@@ -138,13 +166,14 @@ impl<T> Initiator<T> {
 
     /// The reply to a lock.
     fn handle_late(&mut self, id: RequestId, body: ReplyBody) -> Result<Reply<T>, Violation> {
-        if !matches!(body, ReplyBody::Granted | ReplyBody::Refused { .. }) {
+        if !matches!(body, ReplyBody::Granted { .. } | ReplyBody::Refused { .. }) {
             return Err(Violation::UnexpectedReply { id, request: RequestKind::Lock, reply: body.kind() });
         }
         let token = self.locks.remove(&id).expect("the caller found it");
         Ok(match body {
             ReplyBody::Refused { refusal, detail } => Reply::Refused { token: Some(token), id, refusal, detail },
-            _ => Reply::Granted(token),
+            ReplyBody::Granted { inherited } => Reply::Granted { token, inherited },
+            _ => unreachable!("anything else was turned away above"),
         })
     }
 
@@ -153,9 +182,9 @@ impl<T> Initiator<T> {
         let Waiting { id, kind, data_bytes, .. } = self.waiting[0];
         match (kind, body) {
             (_, ReplyBody::Refused { .. })
-            | (RequestKind::Quiet | RequestKind::Unlock, ReplyBody::Done)
+            | (RequestKind::Quiet | RequestKind::Report | RequestKind::Unlock, ReplyBody::Done)
             | (RequestKind::Rmw, ReplyBody::Value(_)) => {}
-            (RequestKind::TryLock, ReplyBody::Value(found)) if found > 1 => {
+            (RequestKind::TryLock, ReplyBody::Value(found)) if found > 2 => {
                 return Err(Violation::TryLockValue { id, found });
             }
             (RequestKind::TryLock, ReplyBody::Value(_)) => {}
@@ -170,7 +199,8 @@ impl<T> Initiator<T> {
             ReplyBody::Done => Reply::Done(token),
             ReplyBody::Data { bytes } => Reply::Data { token, bytes },
             ReplyBody::Value(value) => Reply::Value { token, value },
-            ReplyBody::Granted => unreachable!("only a lock is granted"),
+            ReplyBody::Granted { .. } => unreachable!("only a lock is granted"),
+            ReplyBody::Alive => unreachable!("taken in before"),
             ReplyBody::Refused { refusal, detail } => Reply::Refused { token: Some(token), id, refusal, detail },
         })
     }

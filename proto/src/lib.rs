@@ -14,11 +14,12 @@
 //! - [`wire`]: the frames. Every decode checks every field before anybody acts on it.
 //! - [`initiator`], [`responder`]: the two ends of a conversation.
 //! - [`handshake`]: how both ends prove that they know the job's secret before the first frame.
-//! - [`mutex`]: the queue of a mutex, as the server keeps it. [`credit`]: for a network without flow control of its own;
+//! - [`mutex`]: the queue of a mutex, as the server keeps it. [`deaths`]: who may be inherited from. [`credit`]: for a network without flow control of its own;
 //!   nothing uses it yet.
 #![forbid(unsafe_code)]
 
 pub mod credit;
+pub mod deaths;
 pub mod handshake;
 pub mod ids;
 pub mod initiator;
@@ -30,6 +31,7 @@ pub mod shape;
 pub mod wire;
 
 pub use credit::*;
+pub use deaths::*;
 pub use handshake::*;
 pub use ids::*;
 pub use initiator::*;

@@ -1,7 +1,7 @@
 //! Everything that can grow, and how far. The compiler checks that the bounds fit together.
 
 /// The protocol's version. Both ends of a connection must have the same one, and prove it in the handshake.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Bytes of a request's fixed header: one cache line.
 pub const HEADER_BYTES: usize = 64;
@@ -12,6 +12,9 @@ pub const DESCRIPTOR_BYTES_MAX: usize = 4096;
 
 /// Payloads up to this many bytes are copied behind their header, so that the caller's buffer is free at once.
 pub const EAGER_BYTES_MAX: u64 = 16 * 1024;
+/// Bytes of replies, and of data that is copied behind them, that an initiator may ask for beyond those that it has
+/// reported as received. The responder keeps as many, in case they have to be sent again.
+pub const UNREPORTED_REPLY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one piece of a large transfer: large enough to fill a network, small enough to share it.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 

@@ -17,12 +17,14 @@
 //! compare-and-swap it has to make; the queue changes only when that has succeeded, by [`MutexQueue::commit`]:
 //!
 //! ```
-//! # use longarm_proto::{LockStep, MutexQueue, Rank};
+//! # use longarm_proto::{Deaths, Grant, LockStep, MutexQueue, Rank};
 //! # use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-//! fn serve_lock(queue: &mut MutexQueue<u64>, word: &AtomicU32, who: Rank, waiter: u64) -> Option<u64> {
+//! # let deaths = Deaths::new();
+//! # let serve_lock =
+//! |queue: &mut MutexQueue<u64>, word: &AtomicU32, who: Rank, waiter: u64| -> Option<Grant<u64>> {
 //!     let mut waiter = waiter;
 //!     loop {
-//!         match queue.lock(word.load(SeqCst), who, waiter) {
+//!         match queue.lock(word.load(SeqCst), who, waiter, &deaths) {
 //!             LockStep::Swap { from, to, step } => match word.compare_exchange(from, to, SeqCst, SeqCst) {
 //!                 Ok(_) => return queue.commit(step), // Tell this one that it holds the mutex.
 //!                 Err(_) => waiter = step.into_waiter().expect("a lock's step holds its waiter"),
@@ -32,13 +34,18 @@
 //!         }
 //!     }
 //! }
+//! # ;
 //! # let (mut queue, word) = (MutexQueue::new(), AtomicU32::new(0));
-//! # assert_eq!(serve_lock(&mut queue, &word, Rank(3), 30), Some(30));
+//! # assert_eq!(serve_lock(&mut queue, &word, Rank(3), 30), Some(Grant { waiter: 30, inherited: false }));
 //! # assert_eq!(serve_lock(&mut queue, &word, Rank(5), 50), None);
 //! ```
 //!
-//! A holder that died is unlocked in its name.
+//! A mutex whose holder is gone ([`Deaths`]) is **inherited**: by the first who waits ([`MutexQueue::inherit`]), or
+//! where nobody does by the first who asks. Its word keeps the dead holder's name until then, so that no rank of the
+//! node takes it without the server and the heir is told. One that is granted to a rank that dies before it hears of it
+//! is held by that rank like any other.
 
+use crate::deaths::Deaths;
 use crate::ids::Rank;
 use std::collections::VecDeque;
 
@@ -122,6 +129,8 @@ pub enum TryLockStep {
         from: u32,
         /// The new value.
         to: u32,
+        /// The holder before died with it.
+        inherited: bool,
     },
     /// It is held, or others have waited for longer.
     Busy,
@@ -129,18 +138,49 @@ pub enum TryLockStep {
     NotAMutex,
 }
 
+/// What becomes of a mutex whose holder may be gone.
+#[derive(Debug)]
+#[must_use]
+pub enum InheritStep<W> {
+    /// Compare-and-swap the word. Where that succeeds, [`MutexQueue::commit`] the step: what comes out of it holds the
+    /// mutex now. Where it fails, ask again with the new value.
+    Swap {
+        /// The value that was read.
+        from: u32,
+        /// The new value.
+        to: u32,
+        /// What is to be committed.
+        step: MutexStep<W>,
+    },
+    /// Nobody waits, or its holder is not gone.
+    Nothing,
+}
+
+/// Somebody's turn has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant<W> {
+    /// Who is to be told.
+    pub waiter: W,
+    /// The holder before died with the mutex: what it protects may be half changed.
+    pub inherited: bool,
+}
+
 /// A change of a queue that waits for the success of a compare-and-swap.
 #[derive(Debug)]
 #[must_use]
-pub struct MutexStep<W>(Change<W>);
+pub struct MutexStep<W> {
+    change: Change<W>,
+    /// The word named a holder that is gone.
+    inherited: bool,
+}
 
 #[derive(Debug)]
 enum Change<W> {
-    /// The mutex was free: its new holder.
+    /// The mutex was free or left: its new holder.
     Grant(W),
     /// The mutex was held and now says that somebody waits: the first one who does.
     Enqueue(Rank, W),
-    /// The mutex was free with others waiting: the new waiter goes behind them, the first of them holds it.
+    /// The mutex was free or left with others waiting: the new waiter goes behind them, the first of them holds it.
     EnqueueAndPass(Rank, W),
     /// The first waiter holds the mutex.
     Pass,
@@ -152,7 +192,7 @@ impl<W> MutexStep<W> {
     /// The waiter that was given to [`MutexQueue::lock`], after a compare-and-swap that failed. `None` for the
     /// step of an unlock.
     pub fn into_waiter(self) -> Option<W> {
-        match self.0 {
+        match self.change {
             Change::Grant(waiter) | Change::Enqueue(_, waiter) | Change::EnqueueAndPass(_, waiter) => Some(waiter),
             Change::Pass | Change::Free => None,
         }
@@ -166,25 +206,28 @@ impl<W> MutexQueue<W> {
     }
 
     /// `who` wants the mutex whose word was read as `word`.
-    pub fn lock(&mut self, word: u32, who: Rank, waiter: W) -> LockStep<W> {
+    pub fn lock(&mut self, word: u32, who: Rank, waiter: W, deaths: &Deaths) -> LockStep<W> {
         if word == CONTENDED {
             return LockStep::NotAMutex(waiter);
         }
-        if word & CONTENDED != 0 {
-            // Only we change a contended word, so it still is one: no swap is needed.
-            self.waiters.push_back((who, waiter));
-            return LockStep::Queued;
-        }
-        if word != 0 {
-            let step = MutexStep(Change::Enqueue(who, waiter));
+        let inherited = is_left(word, deaths);
+        if word != 0 && !inherited {
+            if word & CONTENDED != 0 {
+                // Only we change a contended word, so it still is one: no swap is needed.
+                self.waiters.push_back((who, waiter));
+                return LockStep::Queued;
+            }
+            let step = MutexStep { change: Change::Enqueue(who, waiter), inherited };
             return LockStep::Swap { from: word, to: word | CONTENDED, step };
         }
         let Some((first, _)) = self.waiters.front() else {
-            return LockStep::Swap { from: 0, to: mutex_word(who), step: MutexStep(Change::Grant(waiter)) };
+            let step = MutexStep { change: Change::Grant(waiter), inherited };
+            return LockStep::Swap { from: word, to: mutex_word(who), step };
         };
-        // Somebody stored 0 in a contended word, which is not ours to judge. Those who wait go on.
-        let to = mutex_word(*first) | CONTENDED;
-        LockStep::Swap { from: 0, to, step: MutexStep(Change::EnqueueAndPass(who, waiter)) }
+        // Those who wait go first: the holder is gone and nobody has said so yet, or somebody stored 0 in a contended
+        // word, which is not ours to judge.
+        let step = MutexStep { change: Change::EnqueueAndPass(who, waiter), inherited };
+        LockStep::Swap { from: word, to: mutex_word(*first) | CONTENDED, step }
     }
 
     /// `who` gives back the mutex whose word was read as `word`.
@@ -193,26 +236,45 @@ impl<W> MutexQueue<W> {
         if holder != Some(who) {
             return UnlockStep::NotHeld { holder };
         }
-        let Some((next, _)) = self.waiters.front() else {
-            return UnlockStep::Swap { from: word, to: 0, step: MutexStep(Change::Free) };
-        };
-        let contended = if self.waiters.len() > 1 { CONTENDED } else { 0 };
-        UnlockStep::Swap { from: word, to: mutex_word(*next) | contended, step: MutexStep(Change::Pass) }
+        match self.next_word() {
+            None => UnlockStep::Swap { from: word, to: 0, step: MutexStep { change: Change::Free, inherited: false } },
+            Some(to) => UnlockStep::Swap { from: word, to, step: MutexStep { change: Change::Pass, inherited: false } },
+        }
     }
 
-    /// `who` wants the mutex whose word was read as `word`, if it is free.
-    pub fn try_lock(&self, word: u32, who: Rank) -> TryLockStep {
-        match word {
-            0 if self.waiters.is_empty() => TryLockStep::Swap { from: 0, to: mutex_word(who) },
-            CONTENDED => TryLockStep::NotAMutex,
-            _ => TryLockStep::Busy,
+    /// `who` wants the mutex whose word was read as `word`, if it is free or its holder is gone.
+    pub fn try_lock(&self, word: u32, who: Rank, deaths: &Deaths) -> TryLockStep {
+        if word == CONTENDED {
+            return TryLockStep::NotAMutex;
         }
+        let inherited = is_left(word, deaths);
+        if self.waiters.is_empty() && (word == 0 || inherited) {
+            return TryLockStep::Swap { from: word, to: mutex_word(who), inherited };
+        }
+        TryLockStep::Busy
+    }
+
+    /// Hands the mutex whose word was read as `word` on to the first who waits, if its holder is gone.
+    pub fn inherit(&mut self, word: u32, deaths: &Deaths) -> InheritStep<W> {
+        match self.next_word() {
+            Some(to) if is_left(word, deaths) => {
+                InheritStep::Swap { from: word, to, step: MutexStep { change: Change::Pass, inherited: true } }
+            }
+            _ => InheritStep::Nothing,
+        }
+    }
+
+    /// The word once the first who waits holds the mutex; `None` if nobody does.
+    fn next_word(&self) -> Option<u32> {
+        let (next, _) = self.waiters.front()?;
+        Some(mutex_word(*next) | if self.waiters.len() > 1 { CONTENDED } else { 0 })
     }
 
     /// Makes the change of a step whose compare-and-swap has succeeded. Who comes out holds the mutex now, and is
     /// to be told. Nothing else is called on the queue between a step and its commit.
-    pub fn commit(&mut self, step: MutexStep<W>) -> Option<W> {
-        match step.0 {
+    pub fn commit(&mut self, step: MutexStep<W>) -> Option<Grant<W>> {
+        let MutexStep { change, inherited } = step;
+        let waiter = match change {
             Change::Grant(waiter) => Some(waiter),
             Change::Enqueue(who, waiter) => {
                 self.waiters.push_back((who, waiter));
@@ -227,7 +289,8 @@ impl<W> MutexQueue<W> {
                 Some(next)
             }
             Change::Free => None,
-        }
+        };
+        waiter.map(|waiter| Grant { waiter, inherited })
     }
 
     /// Whether nobody waits.
@@ -253,6 +316,11 @@ impl<W> MutexQueue<W> {
         }
         removed
     }
+}
+
+/// Whether the holder of this word is gone and has left the mutex to others.
+fn is_left(word: u32, deaths: &Deaths) -> bool {
+    mutex_holder(word).is_some_and(|holder| deaths.is_gone(holder))
 }
 
 impl<W> Default for MutexQueue<W> {

@@ -142,7 +142,7 @@ impl Target {
                 reply(to, id, ReplyBody::Value(old), &[]);
             }
             Request::Quiet => reply(to, id, ReplyBody::Done, &[]),
-            Request::Lock { .. } => self.late.push((id, ReplyBody::Granted)),
+            Request::Lock { .. } => self.late.push((id, ReplyBody::Granted { inherited: id.0.is_multiple_of(2) })),
             Request::Message { .. } => self.messages.push(payload.to_vec()),
             other => panic!("the test sends no {other:?}"),
         }
@@ -159,7 +159,7 @@ impl Target {
 
 fn reply(to: &mut Pipe, id: RequestId, body: ReplyBody, data: &[u8]) {
     let mut bytes = [0; REPLY_BYTES];
-    ReplyHeader { id, body }.encode(&mut bytes);
+    ReplyHeader { id, body, received_bytes: 0 }.encode(&mut bytes);
     to.sent.extend(bytes);
     to.sent.extend(data);
 }
@@ -178,7 +178,7 @@ enum Answer {
     Done,
     Data(Vec<u8>),
     Value(u64),
-    Granted,
+    Granted { inherited: bool },
     Refused(Refusal),
 }
 
@@ -198,7 +198,8 @@ impl Origin {
                 return true;
             }
             Reply::Value { token, value } => (Some(token), RequestId(0), Answer::Value(value)),
-            Reply::Granted(token) => (Some(token), RequestId(0), Answer::Granted),
+            Reply::Granted { token, inherited } => (Some(token), RequestId(0), Answer::Granted { inherited }),
+            Reply::Alive => return true,
             Reply::Refused { token, id, refusal, .. } => (token, id, Answer::Refused(refusal)),
         };
         self.answers.push((token, id, answer));
@@ -209,7 +210,7 @@ impl Origin {
 /// What has to come back, and what the window has to hold, from doing the wishes one after the other.
 fn expected(wishes: &[Wish]) -> (Vec<Option<Answer>>, Vec<u8>) {
     let mut window = vec![0; WINDOW_BYTES];
-    let answers = wishes.iter().map(|wish| match wish {
+    let answers = wishes.iter().zip(1_u64..).map(|(wish, id)| match wish {
         Wish::Put { offset, bytes } => {
             window[*offset as usize..*offset as usize + bytes.len()].copy_from_slice(bytes);
             None
@@ -225,7 +226,7 @@ fn expected(wishes: &[Wish]) -> (Vec<Option<Answer>>, Vec<u8>) {
             Some(Answer::Value(old))
         }
         Wish::Quiet => Some(Answer::Done),
-        Wish::Lock => Some(Answer::Granted),
+        Wish::Lock => Some(Answer::Granted { inherited: id.is_multiple_of(2) }),
         Wish::Message { .. } => None,
     });
     (answers.collect(), window)
@@ -292,7 +293,7 @@ proptest! {
         for (id, body) in replies {
             let before = initiator.outstanding();
             match initiator.handle_reply(&reply_bytes(id, body)) {
-                Ok(Reply::Refused { token: None, .. }) | Err(_) => prop_assert_eq!(initiator.outstanding(), before),
+                Ok(Reply::Refused { token: None, .. } | Reply::Alive) | Err(_) => prop_assert_eq!(initiator.outstanding(), before),
                 Ok(_) => {
                     answered += 1;
                     prop_assert_eq!(initiator.outstanding(), before - 1);
@@ -305,7 +306,7 @@ proptest! {
 
 fn reply_bytes(id: u64, body: ReplyBody) -> [u8; REPLY_BYTES] {
     let mut bytes = [0; REPLY_BYTES];
-    ReplyHeader { id: RequestId(id), body }.encode(&mut bytes);
+    ReplyHeader { id: RequestId(id), body, received_bytes: 0 }.encode(&mut bytes);
     bytes
 }
 
@@ -322,6 +323,8 @@ fn started() -> (Initiator<u64>, Vec<u8>) {
     (initiator, out)
 }
 
+const GRANTED: ReplyBody = ReplyBody::Granted { inherited: false };
+
 #[test]
 fn a_reply_that_answers_nothing_is_a_violation_and_changes_nothing() {
     let (mut initiator, _) = started();
@@ -333,7 +336,7 @@ fn a_reply_that_answers_nothing_is_a_violation_and_changes_nothing() {
         (1, ReplyBody::Done, Violation::NothingWaits { id: id(1), reply: ReplyKind::Done }),
         (5, ReplyBody::Done, Violation::ReplyOrder { expected: id(2), found: id(5) }),
         (2, ReplyBody::Done, Violation::UnexpectedReply { id: id(2), request: get, reply: ReplyKind::Done }),
-        (2, ReplyBody::Granted, Violation::UnexpectedReply { id: id(2), request: get, reply: ReplyKind::Granted }),
+        (2, GRANTED, Violation::UnexpectedReply { id: id(2), request: get, reply: ReplyKind::Granted }),
         (2, ReplyBody::Data { bytes: 7 }, Violation::DataBytes { id: id(2), expected: 8, found: 7 }),
         (
             3,
@@ -352,9 +355,9 @@ fn a_reply_that_answers_nothing_is_a_violation_and_changes_nothing() {
     assert_eq!(initiator.handle_reply(&reply_bytes(1, refused)), Ok(silent));
     let known = Reply::Refused { token: Some(2), id: id(2), refusal, detail: 9 };
     assert_eq!(initiator.handle_reply(&reply_bytes(2, refused)), Ok(known));
-    let value = Violation::TryLockValue { id: id(4), found: 2 };
-    assert_eq!(initiator.handle_reply(&reply_bytes(4, ReplyBody::Value(2))), Err(value));
-    assert_eq!(initiator.handle_reply(&reply_bytes(4, ReplyBody::Value(1))), Ok(Reply::Value { token: 4, value: 1 }));
+    let value = Violation::TryLockValue { id: id(4), found: 3 };
+    assert_eq!(initiator.handle_reply(&reply_bytes(4, ReplyBody::Value(3))), Err(value));
+    assert_eq!(initiator.handle_reply(&reply_bytes(4, ReplyBody::Value(2))), Ok(Reply::Value { token: 4, value: 2 }));
     let again = Violation::NothingWaits { id: id(4), reply: ReplyKind::Value };
     assert_eq!(initiator.handle_reply(&reply_bytes(4, ReplyBody::Value(1))), Err(again));
 }
@@ -366,9 +369,10 @@ fn a_lock_is_granted_after_later_replies_and_only_once() {
     assert!(initiator.handle_reply(&reply_bytes(4, ReplyBody::Value(0))).is_ok());
     assert_eq!(initiator.handle_reply(&reply_bytes(5, ReplyBody::Done)), Ok(Reply::Done(5)));
     assert_eq!(initiator.outstanding(), 1);
-    assert_eq!(initiator.handle_reply(&reply_bytes(3, ReplyBody::Granted)), Ok(Reply::Granted(3)));
+    let granted = Reply::Granted { token: 3, inherited: false };
+    assert_eq!(initiator.handle_reply(&reply_bytes(3, GRANTED)), Ok(granted));
     let again = Violation::NothingWaits { id: RequestId(3), reply: ReplyKind::Granted };
-    assert_eq!(initiator.handle_reply(&reply_bytes(3, ReplyBody::Granted)), Err(again));
+    assert_eq!(initiator.handle_reply(&reply_bytes(3, GRANTED)), Err(again));
 }
 
 #[test]

@@ -47,6 +47,12 @@ pub struct Config {
     pub nontemporal_bytes: u64,
     /// How long to try to reach a node.
     pub connect_timeout_s: u64,
+    /// How long a connection that broke may take to be made anew. 0: it is lost at once.
+    pub reconnect_s: u64,
+    /// How long a server that is waited for may be silent before its connection counts as broken.
+    pub silence_ms: u64,
+    /// Whether what is sent between nodes is encrypted.
+    pub encrypt: bool,
     /// How many connections without a finished handshake a server keeps.
     pub half_open_max: u64,
     /// How long a handshake may take.
@@ -57,10 +63,24 @@ pub struct Config {
     pub window_bytes_max: u64,
     /// Into how many nodes the ranks of each machine are cut. 1: they share memory.
     pub nodes: u64,
+    /// What the launcher does when a rank dies.
+    pub on_failure: OnFailure,
+    /// After how long in one call a rank is reported as waiting. 0: never.
+    pub watchdog_s: u64,
     /// What to log, as a filter of the `tracing` crates. `None`: warnings only.
     pub log: Option<String>,
     origins: [Origin; VARIABLES.len()],
     warnings: Vec<UnknownVariable>,
+}
+
+/// What happens to the others when a rank dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// They are ended too.
+    Abort,
+    /// They go on without it.
+    Continue,
 }
 
 /// Where a value came from.
@@ -133,6 +153,8 @@ enum Slot {
     Number { field: fn(&mut Config) -> &mut u64, min: u64, max: u64 },
     /// An address of this machine.
     Address,
+    /// What a death leads to.
+    Policy,
     /// A filter of log lines.
     Filter,
 }
@@ -147,7 +169,7 @@ const SPIN: usize = 4;
 const NONTEMPORAL: usize = 5;
 
 /// The table.
-const VARIABLES: [Variable; 13] = [
+const VARIABLES: [Variable; 17] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -201,6 +223,18 @@ const VARIABLES: [Variable; 13] = [
         slot: Slot::Number { field: |config| &mut config.connect_timeout_s, min: 1, max: 3600 },
     },
     Variable {
+        name: "LONGARM_RECONNECT_S",
+        unit: "seconds",
+        meaning: "how long a connection that broke may take to be made anew before its node counts as lost; 0: at once",
+        slot: Slot::Number { field: |config| &mut config.reconnect_s, min: 0, max: 86_400 },
+    },
+    Variable {
+        name: "LONGARM_SILENCE_MS",
+        unit: "milliseconds",
+        meaning: "how long a node that is waited for may be silent before its connection counts as broken",
+        slot: Slot::Number { field: |config| &mut config.silence_ms, min: 50, max: 3_600_000 },
+    },
+    Variable {
         name: "LONGARM_HALF_OPEN_MAX",
         unit: "connections",
         meaning: "how many connections without a finished handshake a server keeps",
@@ -236,6 +270,18 @@ const VARIABLES: [Variable; 13] = [
         slot: Slot::Number { field: |config| &mut config.nodes, min: 1, max: 1 << 20 },
     },
     Variable {
+        name: "LONGARM_ON_FAILURE",
+        unit: "",
+        meaning: "what longarm run does with the other ranks when one dies",
+        slot: Slot::Policy,
+    },
+    Variable {
+        name: "LONGARM_WATCHDOG_S",
+        unit: "seconds",
+        meaning: "after how long in one call a rank is reported as waiting; 0 for never",
+        slot: Slot::Number { field: |config| &mut config.watchdog_s, min: 0, max: 86400 },
+    },
+    Variable {
         name: "LONGARM_LOG",
         unit: "",
         meaning: "what to log, such as \"debug\" or \"longarm_server=trace\"",
@@ -264,11 +310,16 @@ impl Default for Config {
             spin_us: SPIN_US,
             nontemporal_bytes: NONTEMPORAL_BYTES,
             connect_timeout_s: 10,
+            reconnect_s: 10,
+            silence_ms: 1000,
+            encrypt: false,
             half_open_max: 64,
             handshake_timeout_ms: 2000,
             heap_bytes: GIB,
             window_bytes_max: 1 << 46,
             nodes: 1,
+            on_failure: OnFailure::Abort,
+            watchdog_s: 10,
             log: None,
             origins: [Origin::Default; VARIABLES.len()],
             warnings: Vec::new(),
@@ -389,6 +440,13 @@ impl Slot {
                 *field(config) = value.parse().ok().filter(|number| (min..=max).contains(number))?;
             }
             Slot::Address => config.interface = value.parse().ok()?,
+            Slot::Policy => {
+                config.on_failure = match value {
+                    "abort" => OnFailure::Abort,
+                    "continue" => OnFailure::Continue,
+                    _ => return None,
+                }
+            }
             Slot::Filter => config.log = Some(value.to_owned()),
         }
         Some(())
@@ -400,6 +458,7 @@ impl Slot {
             Slot::Bytes { field, .. } => show_bytes(*field(config)),
             Slot::Number { field, .. } => field(config).to_string(),
             Slot::Address => config.interface.to_string(),
+            Slot::Policy => config.on_failure.to_string(),
             Slot::Filter => config.log.clone().unwrap_or_else(|| "warn".to_owned()),
         }
     }
@@ -413,10 +472,20 @@ impl Slot {
             }
             Slot::Number { min, max, .. } => format!("a number from {min} to {max}"),
             Slot::Address => "an IPv4 or IPv6 address".to_owned(),
+            Slot::Policy => "abort (they are ended) or continue (they go on)".to_owned(),
             Slot::Filter => {
                 "a level (error, warn, info, debug, trace) or a filter such as longarm_server=trace".to_owned()
             }
         }
+    }
+}
+
+impl fmt::Display for OnFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            OnFailure::Abort => "abort",
+            OnFailure::Continue => "continue",
+        })
     }
 }
 
@@ -526,7 +595,8 @@ mod tests {
 
     #[test]
     fn every_shown_value_is_accepted_again_and_gives_the_same_configuration() {
-        let config = read(&[("LONGARM_LOG", "trace"), ("LONGARM_SPIN_US", "0")]).unwrap();
+        let variables = [("LONGARM_LOG", "trace"), ("LONGARM_SPIN_US", "0"), ("LONGARM_ON_FAILURE", "continue")];
+        let config = read(&variables).unwrap();
         let entries = config.entries();
         let variables = entries.iter().map(|entry| (entry.name.into(), entry.value.clone().into()));
         let again = Config::from_variables(variables, &[]).unwrap();
@@ -547,6 +617,7 @@ mod tests {
             ("LONGARM_SPIN_US", "fast"),
             ("LONGARM_INTERFACE", "localhost"),
             ("LONGARM_HALF_OPEN_MAX", "0"),
+            ("LONGARM_ON_FAILURE", "ignore"),
         ];
         for (name, value) in bad {
             let text = read(&[(name, value)]).unwrap_err().to_string();

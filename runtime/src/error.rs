@@ -129,6 +129,16 @@ pub enum CollectiveError {
     Lost(#[from] Lost),
 }
 
+impl CollectiveError {
+    /// Who is gone, if that is the reason.
+    pub(crate) fn lost(&self) -> Option<&Lost> {
+        match self {
+            CollectiveError::Lost(lost) | CollectiveError::Transfer(TransferError::Lost(lost)) => Some(lost),
+            _ => None,
+        }
+    }
+}
+
 /// Why a window could not be allocated or freed. Every member of the group gets an error.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]

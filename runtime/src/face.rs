@@ -23,10 +23,10 @@ pub use longarm_shm::sync;
 
 pub use clock::elapsed_s;
 
-use longarm_client::Client;
+use longarm_client::{Awaited, Client};
 use longarm_proto::Rank;
 
-use crate::error::{Operation, RmwError, TransferError};
+use crate::error::{CollectiveError, Operation, RmwError, TransferError};
 use crate::window::Window;
 use crate::world::World;
 
@@ -199,9 +199,27 @@ impl World {
     ) -> Result<(), TransferError> {
         let client = &self.inner.client;
         if !completion.is_complete() {
-            client.wait_completion(completion);
+            client.wait_completion(Awaited::rank(operation, Rank(rank)), completion);
         }
         completion.failure().map_or(Ok(()), |outcome| Err(client.explain(outcome, operation, Rank(rank))))
+    }
+
+    /// Whether a death leaves the others alive (`LONGARM_ON_FAILURE=continue`).
+    pub fn survivors_go_on(&self) -> bool {
+        self.inner.client.failures().survivors_go_on()
+    }
+
+    /// A barrier after which the program finalizes. Where survivors go on it is one among them, and meets the dead as
+    /// little as [`World::finalize`] does.
+    ///
+    /// # Errors
+    /// As [`Group::barrier_collective`](crate::Group::barrier_collective).
+    pub fn barrier_before_finalize(&self) -> Result<(), CollectiveError> {
+        match self.barrier_collective() {
+            // What was lost other than by a death is said by `finalize`.
+            Err(error) if self.survivors_go_on() && error.lost().is_some() => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Moves what can be moved, without waiting. `ARMCIX_Progress`.

@@ -143,7 +143,7 @@ impl Group {
         body: impl FnOnce(&mut Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
-        let mut call = Call::new(self, Slot { group: self.shared.id, sequence, step: 0 });
+        let mut call = Call::new(self, Slot { group: self.shared.id, sequence, step: 0 }, &signature);
         call.agree(signature, load)?;
         body(&mut call)
     }

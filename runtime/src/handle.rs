@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use longarm_client::{Client, Completion, Operation, TransferError};
+use longarm_client::{Awaited, Client, Completion, Operation, TransferError};
 use longarm_proto::Rank;
 
 /// Makes what an operation brings out of its completion.
@@ -53,7 +53,7 @@ impl<R> Handle<R> {
     /// # Errors
     /// [`TransferError::Lost`] if the target is gone, [`TransferError::Refused`] if its server said no.
     pub fn wait(mut self) -> Result<R, TransferError> {
-        self.client.wait_completion(&self.completion);
+        self.client.wait_completion(Awaited::rank(self.operation, self.rank), &self.completion);
         self.finish()
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_client::{MutexError, MutexHome};
+use longarm_client::{MutexError, MutexHome, Taken};
 use longarm_proto::Rank;
 
 use crate::error::WindowError;
@@ -35,6 +35,7 @@ pub struct MutexGuard<'a> {
     host: u32,
     number: u64,
     held: bool,
+    previous_holder_died: bool,
 }
 
 impl Group {
@@ -51,22 +52,27 @@ impl Group {
 }
 
 impl Mutexes {
-    /// Takes a mutex, waiting until it is this rank's turn. `ARMCI_Lock`.
+    /// Takes a mutex, waiting until it is this rank's turn. If its holder dies meanwhile the mutex goes to whoever has
+    /// waited for longest; see [`MutexGuard::previous_holder_died`]. `ARMCI_Lock`.
     ///
     /// # Errors
-    /// [`MutexError`]: there is no such mutex, this rank holds it already, the host is lost.
+    /// [`MutexError`]: there is no such mutex, this rank holds it already, the host or the server of its node is lost.
     pub fn lock(&self, host: u32, number: u64) -> Result<MutexGuard<'_>, MutexError> {
-        self.shared.inner.client.lock(&self.home, Rank(host), number)?;
-        Ok(MutexGuard { mutexes: self, host, number, held: true })
+        let taken = self.shared.inner.client.lock(&self.home, Rank(host), number)?;
+        Ok(self.guard((host, number), taken))
     }
 
-    /// Takes a mutex if it is free and nobody waits for it.
+    fn guard(&self, (host, number): (u32, u64), taken: Taken) -> MutexGuard<'_> {
+        MutexGuard { mutexes: self, host, number, held: true, previous_holder_died: taken.previous_holder_died }
+    }
+
+    /// Takes a mutex if nobody waits for it and it is free, or its holder is known to be dead.
     ///
     /// # Errors
     /// As [`Mutexes::lock`].
     pub fn try_lock(&self, host: u32, number: u64) -> Result<Option<MutexGuard<'_>>, MutexError> {
         let taken = self.shared.inner.client.try_lock(&self.home, Rank(host), number)?;
-        Ok(taken.then(|| MutexGuard { mutexes: self, host, number, held: true }))
+        Ok(taken.map(|taken| self.guard((host, number), taken)))
     }
 
     /// Unlocks a mutex without its guard, for callers that could not keep one. `ARMCI_Unlock`.
@@ -87,6 +93,30 @@ impl Mutexes {
 }
 
 impl MutexGuard<'_> {
+    /// Whether the rank that held the mutex before died with it. What the mutex protects may then be half changed, and
+    /// is this rank's to set right; whoever takes the mutex next is not told again. As `EOWNERDEAD` of POSIX.
+    ///
+    /// What the dead rank had completed is visible, and on the mutex's node all that had reached it.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let balances = world.allocate_collective::<i64>(2)?; // Their sum is 0 whenever the mutex is free.
+    /// let mutexes = world.mutexes_collective(1)?;
+    /// let guard = mutexes.lock(0, 0)?;
+    /// if guard.previous_holder_died() {
+    ///     let first = balances.get_one(0, 0)?;
+    ///     balances.put_one(0, 1, -first)?;
+    /// }
+    /// // ... move an amount from one to the other ...
+    /// world.quiet()?;
+    /// guard.unlock()?;
+    /// # world.finalize()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn previous_holder_died(&self) -> bool {
+        self.previous_holder_died
+    }
+
     /// Unlocks, and says if that failed.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use longarm_client::{Completion, Lent, Operation, OriginBytes, OriginBytesMut, Shapes, TransferError, lend};
+use longarm_client::{Awaited, Completion, Lent, Operation, OriginBytes, OriginBytesMut, Shapes, TransferError, lend};
 use longarm_proto::Rank;
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
@@ -50,7 +50,7 @@ impl World {
             // A panic of the body may not end the borrows before the operations let go of them.
             let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
             completion.part_done();
-            client.wait_completion(&completion);
+            client.wait_completion(Awaited::anyone(Operation::Quiet), &completion);
             let rank = scope.got_from.into_inner().unwrap_or(client.layout().me());
             (result, scope.failed.into_inner(), rank)
         });

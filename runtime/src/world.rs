@@ -1,18 +1,17 @@
 //! The world: from init to finalize.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use longarm_client::{Client, ClientOptions, Death, Failures, Layout, TransferError};
+use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, TransferError};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
-use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start};
-use crate::bootstrap::{Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, tcp};
+use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
+use crate::bootstrap::{Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, tcp};
 use crate::config::Config;
-use crate::error::InitError;
+use crate::error::{CollectiveError, InitError};
 use crate::group::Group;
 use crate::heap::Heap;
 use crate::message::Handlers;
@@ -33,6 +32,18 @@ pub(crate) struct Inner {
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
     finalized: AtomicBool,
+}
+
+/// The end of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Death {
+    /// The rank.
+    pub rank: u32,
+    /// Its node.
+    pub node: u32,
+    /// How it ended, as the rest of a sentence that begins with the rank: "was killed by signal 9 (SIGKILL)".
+    pub how: String,
 }
 
 /// This rank's place in the job. Cheap to clone; every clone is the same world.
@@ -120,21 +131,30 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         rendezvous: rendezvous.as_ref(),
         processors: &start.processors,
     })?;
-    let deadline = Duration::from_secs(config.connect_timeout_s);
-    let dialer = Dialer { netmod: tcp(&config), rendezvous: rendezvous.clone(), secret, identity, deadline };
+    let sealed = config.encrypt;
+    let dialer = Dialer { netmod: tcp(&config), rendezvous: rendezvous.clone(), secret, identity, sealed };
     let client = Client::new(ClientOptions {
         layout,
         segment: Arc::clone(&node.segment),
-        dial: Box::new(dialer),
+        dial: Arc::new(dialer),
+        time: Arc::new(Clock::start()),
         assist: node.assist(),
-        failures: Arc::new(Failures::new()),
+        failures: Arc::new(Failures::new(start.survivors_go_on)),
         spin_us: config.spin_us,
         eager_bytes: config.eager_bytes as usize,
-        send_ring_bytes: config.send_ring_bytes as usize,
+        endpoint: EndpointOptions {
+            buffered_bytes_max: config.send_ring_bytes as usize,
+            connect_ms: config.connect_timeout_s * 1000,
+            reconnect_ms: config.reconnect_s * 1000,
+            silence_ms: config.silence_ms,
+        },
     });
     let client = Arc::new(client.map_err(InitError::Launcher)?);
     if let Some(rendezvous) = &rendezvous {
-        rendezvous.watch_deaths(death_listener(&client, &node));
+        rendezvous.watch_deaths(death_listener(&client, &node, rendezvous.explains_deaths()));
+        let waiting = Arc::downgrade(&client);
+        rendezvous
+            .answer_inquiries(Arc::new(move || waiting.upgrade().map(|client| waits_of(&client)).unwrap_or_default()));
     }
     let handlers = Handlers::new(&client);
     let inner = Arc::new(Inner {
@@ -155,20 +175,38 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
 }
 
 /// What is done when a rank has died.
-fn death_listener(client: &Arc<Client>, node: &Node) -> OnDeath {
+fn death_listener(client: &Arc<Client>, node: &Node, explains_deaths: bool) -> OnDeath {
     let hearing = Arc::downgrade(client);
     let failures = Arc::clone(client.failures());
     let tell_server = node.death_listener();
     let segment = Arc::clone(&node.segment);
     Arc::new(move |rank, how| {
+        if !explains_deaths && segment.is_job_ending() {
+            // A rank has said why the job ends. Who is gone since then is no news, and would hide the reason.
+            return;
+        }
         // The stripe locks that it held, first: the server may be the one that waits for them.
         segment.release_of_dead(Rank(rank));
-        failures.note(Death { rank: Rank(rank), how: how.to_owned() });
+        failures.note(longarm_client::Death { rank: Rank(rank), how: how.to_owned() });
         if let Some(client) = hearing.upgrade() {
             client.on_death(Rank(rank), how);
         }
         tell_server(Rank(rank));
     })
+}
+
+/// Who waits in a call of this process, for the launcher.
+fn waits_of(client: &Client) -> Vec<Wait> {
+    let told = client.waits().into_iter().map(|wait| Wait {
+        call: wait.awaited.call.to_string(),
+        whom: match wait.awaited.whom {
+            longarm_client::Whom::Rank(rank) => Whom::Rank(rank.0),
+            longarm_client::Whom::Holder(host) => Whom::HolderAt(host.0),
+            longarm_client::Whom::Anyone => Whom::Anyone,
+        },
+        waited_ms: wait.waited.as_millis() as u64,
+    });
+    told.collect()
 }
 
 /// Shows the warnings of longarm's threads, which have nobody to return an error to. A program that has set up
@@ -195,6 +233,7 @@ fn alone() -> Result<Start, InitError> {
         ranks_on_machine: 1,
         processors: crate::topology::processors_allowed(),
         stats: false,
+        survivors_go_on: false,
     })
 }
 
@@ -257,11 +296,21 @@ impl World {
         self.inner.client.fence();
     }
 
-    /// The ranks that are known to have died, each with how it ended.
-    pub fn dead_ranks(&self) -> Vec<(u32, String)> {
-        let failures = self.inner.client.failures();
-        let ranks = (0..self.size()).map(Rank);
-        ranks.filter_map(|rank| failures.of(rank)).map(|death| (death.rank.0, death.how)).collect()
+    /// The ranks that are known to have died, in the order in which that became known.
+    pub fn deaths(&self) -> Vec<Death> {
+        self.inner.client.failures().all().into_iter().map(|death| self.death(death)).collect()
+    }
+
+    /// Says that the program knows of the deaths so far, and which these are. From now on they end no wait that cannot
+    /// know whether it depends on a dead rank, such as [`Window::wait_until`](crate::Window::wait_until); later ones do. A
+    /// call that needs a dead rank fails as before. `MPIX_Comm_failure_ack`.
+    pub fn acknowledge_deaths(&self) -> Vec<Death> {
+        self.inner.client.failures().acknowledge().into_iter().map(|death| self.death(death)).collect()
+    }
+
+    fn death(&self, death: longarm_client::Death) -> Death {
+        let node = self.inner.client.layout().node_of(death.rank).0;
+        Death { rank: death.rank.0, node, how: death.how }
     }
 
     /// What this rank has done so far with every peer it had to do with.
@@ -269,7 +318,8 @@ impl World {
         self.inner.traffic()
     }
 
-    /// Leaves the job: completes what was issued, meets the others and ends the threads of longarm. Collective.
+    /// Leaves the job: completes what was issued, meets the others and ends the threads of longarm. Collective. After
+    /// deaths that do not end the job (`LONGARM_ON_FAILURE=continue`) the survivors meet.
     ///
     /// A world that is dropped without it, because the program returns an error or panics, ends the whole job: the
     /// other ranks may wait for this one, and would for ever.
@@ -278,13 +328,24 @@ impl World {
     ///
     /// # Errors
     /// What the last quiet and barrier said; the world is left all the same.
-    pub fn finalize(self) -> Result<(), crate::CollectiveError> {
-        let outcome = self.group.barrier_collective();
+    pub fn finalize(self) -> Result<(), CollectiveError> {
+        let failures = self.inner.client.failures();
+        let mut outcome = self.group.barrier_collective();
+        if failures.survivors_go_on() && outcome.as_ref().is_err_and(|error| error.lost().is_some()) {
+            // Those who live meet at the launcher, who lets them go together.
+            outcome = self.quiet().map_err(CollectiveError::from);
+        }
         self.inner.depart(|rendezvous| match &outcome {
-            Ok(()) => rendezvous.leave(self.traffic()),
-            Err(error) => rendezvous.abort(&format!("its last barrier failed: {error}"), 1),
+            Err(error) if !failures.survivors_go_on() || error.lost().is_none() => {
+                self.inner.client.segment().note_job_ends();
+                rendezvous.abort(&format!("its last barrier failed: {error}"), 1);
+            }
+            _ => rendezvous.leave(self.traffic()),
         });
-        outcome
+        // By now this rank has heard of every death. What they have cost was said at the calls that lost it.
+        let lost = outcome.as_ref().err().and_then(CollectiveError::lost);
+        let is_death = lost.is_some_and(|lost| failures.survivors_go_on() && failures.of(lost.rank).is_some());
+        if is_death { Ok(()) } else { outcome }
     }
 }
 
@@ -308,6 +369,7 @@ impl Inner {
     }
 
     pub(crate) fn abort(&self, reason: &str, status: i32) {
+        self.client.segment().note_job_ends();
         match &self.rendezvous {
             Some(rendezvous) => rendezvous.abort(reason, status),
             None => eprintln!("longarm: the job ends: {reason}"),
@@ -337,6 +399,7 @@ impl Drop for Inner {
         }
         // The others may wait for this rank, and would for ever: the job ends, and says why.
         let panicking = std::thread::panicking();
+        self.client.segment().note_job_ends();
         self.depart(|rendezvous| match panicking {
             true => rendezvous.abort("it panicked", 101),
             false => rendezvous.abort("it left its world without finalize, perhaps by returning an error", 1),

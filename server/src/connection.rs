@@ -1,4 +1,4 @@
-//! One remote rank's connection: frames in, memory touched, replies out, in order.
+//! One remote rank's session: frames in, memory touched, replies out, in order, over one link after the other.
 //!
 //! ```text
 //!   Header ──► Descriptor ──► serve::begin ──► Payload(sink) ──► serve::finish ──► Header
@@ -6,14 +6,15 @@
 //!
 //! Payload goes from the socket straight into the window where the runs are long; short runs and accumulates go
 //! through the receive buffer. A request that is refused has its payload skipped, and the connection lives on;
-//! a frame that breaks the protocol ends the connection.
+//! a frame that breaks the protocol ends the session. A link that breaks is replaced: what was received stays as it is,
+//! even half a frame, and what was sent is kept until the peer says that it has it.
 
 use longarm_memory::Region;
 use longarm_netmod::flow::{Incoming, Outgoing};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
-    Cursor, HEADER_BYTES, Identity, Kernel, REPLY_BYTES, Rank, ReplyBody, ReplyHeader, RequestHeader, RequestId,
-    Responder, Scale, Violation,
+    Cursor, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, REPLY_BYTES, Rank, ReplyBody, ReplyHeader, Request,
+    RequestHeader, RequestId, Responder, Scale, UNREPORTED_REPLY_BYTES_MAX, Violation,
 };
 use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, Producer};
 
@@ -25,7 +26,11 @@ const RECEIVES_PER_TURN: usize = 16;
 /// Replies that may wait before the connection takes up no further request.
 const REPLIES_BYTES_MAX: usize = 256 << 10;
 /// Gets up to this size are copied behind their reply header: one send for many.
-const COPIED_BYTES_MAX: u64 = 16 << 10;
+const COPIED_BYTES_MAX: u64 = EAGER_BYTES_MAX;
+/// Replies that were sent and not reported as received. An initiator asks for no more than half of it at once.
+const UNREPORTED_BYTES_MAX: usize = 2 * UNREPORTED_REPLY_BYTES_MAX;
+/// The same for payloads that are sent from their window.
+const UNREPORTED_STREAMS_MAX: usize = 1 << 16;
 
 /// Where the payload of the current request goes.
 pub(crate) enum Sink {
@@ -51,13 +56,17 @@ enum State {
     Payload { sink: Sink, target: Rank },
 }
 
-/// Why a connection ended.
+/// Why a link or a session ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
     #[error(transparent)]
     Link(#[from] LinkError),
     #[error("it broke the protocol: {0}")]
     Violation(#[from] Violation),
+    #[error("it has left")]
+    Left,
+    #[error("its rank is dead and its connection did not end")]
+    Dead,
 }
 
 /// What a turn came to.
@@ -69,44 +78,58 @@ pub(crate) struct Turn {
     pub stalled: bool,
 }
 
-/// Replies that wait to be sent.
+/// Replies that wait to be sent, or to be reported as received.
 ///
 /// While a payload waits in its window no further request of this connection is taken up. That keeps a later put
 /// from changing bytes that an earlier get has yet to read, and bounds the memory.
-pub(crate) struct Replies(Outgoing<Place>);
+pub(crate) struct Replies {
+    outgoing: Outgoing<Place>,
+    /// How far the requests have been received, which every reply says.
+    received_bytes: u64,
+}
 
 impl Replies {
     pub(crate) fn send(&mut self, id: RequestId, body: ReplyBody) {
         let mut header = [0; REPLY_BYTES];
-        ReplyHeader { id, body }.encode(&mut header);
-        self.0.write(|bytes| bytes.extend_from_slice(&header));
+        ReplyHeader { id, body, received_bytes: self.received_bytes }.encode(&mut header);
+        self.outgoing.write(|bytes| bytes.extend_from_slice(&header));
     }
 
     /// Sends the cursor's bytes of the place behind everything that waits already.
     pub(crate) fn send_from(&mut self, place: Place, cursor: Cursor) {
         if cursor.remaining() <= COPIED_BYTES_MAX {
-            self.0.copy(&place, cursor);
+            self.outgoing.copy(&place, cursor);
         } else {
-            self.0.stream(place, cursor);
+            self.outgoing.stream(place, cursor);
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub(crate) fn is_sent(&self) -> bool {
+        self.outgoing.is_sent()
     }
 
     /// Bytes that were copied and wait to be sent.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.0.buffered_bytes()
+        self.outgoing.unsent_bytes()
     }
 
     fn has_room(&self) -> bool {
-        self.0.buffered_bytes() < REPLIES_BYTES_MAX && !self.0.has_stream()
+        self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX && !self.outgoing.has_unsent_stream()
+    }
+
+    /// The peer reports often enough, so that what is kept for it is bounded.
+    fn check_unreported(&self) -> Result<(), Violation> {
+        let (bytes, streams) = (self.outgoing.buffered_bytes(), self.outgoing.streams());
+        if bytes > UNREPORTED_BYTES_MAX + REPLIES_BYTES_MAX || streams > UNREPORTED_STREAMS_MAX {
+            return Err(Violation::Unreported { bytes: bytes as u64, streams: streams as u64 });
+        }
+        Ok(())
     }
 }
 
 pub(crate) struct Connection {
-    link: Box<dyn Link>,
+    /// `None` while the peer has to call again.
+    link: Option<Box<dyn Link>>,
     pub(crate) peer: Identity,
     responder: Responder,
     input: Incoming,
@@ -116,20 +139,48 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(link: Box<dyn Link>, peer: Identity) -> Connection {
+    /// A session that begins, without a link.
+    pub(crate) fn new(peer: Identity) -> Connection {
         Connection {
-            link,
+            link: None,
             peer,
             responder: Responder::new(),
             input: Incoming::new(),
             state: State::Header,
-            replies: Replies(Outgoing::new()),
+            replies: Replies { outgoing: Outgoing::new(), received_bytes: 0 },
             stalled: false,
         }
     }
 
-    pub(crate) fn link(&self) -> &dyn Link {
-        &*self.link
+    pub(crate) fn link(&self) -> Option<&dyn Link> {
+        self.link.as_deref()
+    }
+
+    /// The link is gone, or is given up for a newer one.
+    pub(crate) fn detach(&mut self) -> Option<Box<dyn Link>> {
+        self.link.take()
+    }
+
+    /// Bytes of requests received so far.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.input.received_bytes()
+    }
+
+    /// Between two links: the peer has received so many bytes of replies, the others will be sent again.
+    pub(crate) fn rewind(&mut self, received_bytes: u64) -> Result<(), Violation> {
+        assert!(self.link.is_none(), "nothing is sent while it is decided what to send");
+        self.replies.outgoing.rewind(received_bytes, drop)
+    }
+
+    /// Goes on over this link.
+    pub(crate) fn attach(&mut self, link: Box<dyn Link>) {
+        self.link = Some(link);
+        self.input.forget_drained();
+    }
+
+    /// Tells a peer that waits that we live, although its next request cannot be taken up.
+    pub(crate) fn tell_alive(&mut self) {
+        self.replies.send(self.responder.last(), ReplyBody::Alive);
     }
 
     /// Whether bytes from the peer would be taken up now.
@@ -139,18 +190,24 @@ impl Connection {
 
     /// Sends what the link takes. True if anything moved.
     pub(crate) fn flush(&mut self) -> Result<bool, Ended> {
-        Ok(self.replies.0.flush(&mut *self.link, drop)?)
+        match &mut self.link {
+            Some(link) => Ok(self.replies.outgoing.flush(&mut **link)?),
+            None => Ok(false),
+        }
     }
 
     /// Receives, serves and replies, a bounded amount.
     pub(crate) fn turn(&mut self, shared: &mut Shared, number: usize) -> Result<Turn, Ended> {
+        if self.link.is_none() {
+            return Ok(Turn { progress: false, stalled: self.stalled });
+        }
         let mut progress = false;
         for _ in 0..RECEIVES_PER_TURN {
             while self.replies.has_room() && self.step(shared, number)? {
                 progress = true;
             }
             // Answers go out when the input has run dry: many small requests are answered by one send.
-            if !self.replies.is_empty() && (self.input.is_empty() || !self.replies.has_room()) {
+            if !self.replies.is_sent() && (self.input.is_empty() || !self.replies.has_room()) {
                 progress |= self.flush()?;
             }
             if !self.wants_input() || (progress && self.input.is_drained()) || !self.receive()? {
@@ -205,6 +262,16 @@ impl Connection {
         descriptor: &[u8],
     ) -> Result<bool, Ended> {
         let request = self.responder.finish(&header, descriptor)?;
+        match request {
+            Request::Report { received_bytes } => {
+                self.replies.outgoing.acknowledge(received_bytes, drop)?;
+                self.replies.send(header.id(), ReplyBody::Done);
+                self.state = State::Header;
+                return Ok(true);
+            }
+            Request::Leave => return Err(Ended::Left),
+            _ => self.replies.check_unreported()?,
+        }
         let asker = serve::Asker { connection: number, rank: self.peer.rank, id: header.id() };
         let target = request.target_rank().unwrap_or(Rank(u32::MAX));
         let sink = match serve::begin(shared, asker, request, &mut self.replies) {
@@ -249,10 +316,15 @@ impl Connection {
 
     /// Brings bytes in. False: nothing there now.
     fn receive(&mut self) -> Result<bool, Ended> {
-        if let State::Payload { sink: Sink::Put { place, cursor, .. }, .. } = &mut self.state {
-            return Ok(self.input.receive_into(&mut *self.link, place, cursor)?);
-        }
-        Ok(self.input.receive(&mut *self.link)?)
+        let Some(link) = &mut self.link else { return Ok(false) };
+        let received = match &mut self.state {
+            State::Payload { sink: Sink::Put { place, cursor, .. }, .. } => {
+                self.input.receive_into(&mut **link, place, cursor)?
+            }
+            _ => self.input.receive(&mut **link)?,
+        };
+        self.replies.received_bytes = self.input.received_bytes();
+        Ok(received)
     }
 }
 

@@ -3,12 +3,14 @@
 //! Whoever holds the engine drives it: the server's own thread, or a thread of the same process that waits in a
 //! call (see [`crate::Server`]). The engine never sleeps and never blocks.
 
+mod sessions;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use longarm_netmod::{Doorman, DoormanStep, Interest, LinkError, Listener, Poller, Ready};
-use longarm_proto::{JobId, NodeId, Rank, Refusal, ReplyBody, Secret};
-use longarm_shm::{NodeSegment, Popped};
+use longarm_netmod::{Admission, Doorman, DoormanStep, Interest, Link, LinkError, Listener, Poller, Ready};
+use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
+use longarm_shm::{NodeSegment, Popped, Producer};
 use slab::Slab;
 
 use crate::connection::{Connection, Ended};
@@ -38,6 +40,10 @@ pub struct EngineOptions {
     pub half_open_max: usize,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
+    /// How long the session of a broken connection is kept for its peer to call again, in milliseconds.
+    pub session_keep_ms: u64,
+    /// What follows the handshake is encrypted.
+    pub sealed: bool,
 }
 
 /// Why an engine could not be made.
@@ -80,6 +86,12 @@ struct Peer {
     interest: Interest,
     /// It waits for a free cell, which no descriptor announces.
     stalled: bool,
+    /// Its number, and which connection of it was the last.
+    session: (u64, u32),
+    /// When its link broke; `None` while it has one.
+    lost_at_ms: Option<u64>,
+    /// When it last heard that we live although it waits.
+    told_alive_ms: u64,
 }
 
 /// See the module.
@@ -95,11 +107,14 @@ pub struct Engine {
     recent: Vec<usize>,
     turns: u32,
     stalled: usize,
+    /// Peers without a link, who may call again.
+    lost: Vec<usize>,
+    now_ms: u64,
     /// Local numbers of the ranks that died.
     dead: Vec<u32>,
     job: JobId,
     node: NodeId,
-    secret: Secret,
+    admission: Admission,
     /// The network has no descriptors to sleep on: everything is looked at in every turn.
     unannounced: bool,
     /// When to look after what no descriptor announces.
@@ -108,6 +123,7 @@ pub struct Engine {
     listening_paused: bool,
     half_open_max: usize,
     handshake_timeout_ms: u64,
+    session_keep_ms: u64,
 }
 
 impl Engine {
@@ -143,15 +159,18 @@ impl Engine {
             recent: Vec::new(),
             turns: 0,
             stalled: 0,
+            lost: Vec::new(),
+            now_ms: 0,
             dead: Vec::new(),
             job: options.job,
             node: options.node,
-            secret: options.secret,
+            admission: Admission { secret: options.secret, job: options.job, me: options.node, sealed: options.sealed },
             unannounced: listener_has_none,
             look_after_ms: 0,
             listening_paused: false,
             half_open_max: options.half_open_max,
             handshake_timeout_ms: options.handshake_timeout_ms,
+            session_keep_ms: options.session_keep_ms,
         })
     }
 
@@ -165,7 +184,8 @@ impl Engine {
         if self.stalled > 0 {
             return Some(1);
         }
-        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && self.dead.is_empty();
+        let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling() && self.lost.is_empty();
+        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
     }
 
@@ -179,9 +199,16 @@ impl Engine {
         self.peers.iter().map(|(_, peer)| peer.connection.replies.waiting_bytes()).max().unwrap_or(0)
     }
 
-    /// A rank of the job died. If it was one of this node, its mail is thrown away from now on: in its inbox it would
-    /// keep the cells that others need.
+    /// A rank of the job died. Its sessions end, those with a link when what it sent has been taken in; its mutexes go to
+    /// others, see `inherit`. If it was one of this node, its mail is thrown away from now on: in its inbox it would keep
+    /// the cells that others need.
     pub fn note_death(&mut self, rank: Rank) {
+        self.shared.note_death(rank);
+        for number in self.lost.clone() {
+            if self.peers[number].connection.peer.rank == rank {
+                self.forget(number);
+            }
+        }
         if let Some(local) = self.shared.local_of_rank.get(&rank)
             && !self.dead.contains(local)
         {
@@ -196,6 +223,7 @@ impl Engine {
     /// wants to sleep has to see a turn with `everywhere` return false first.
     pub fn turn(&mut self, now_ms: u64, everywhere: bool) -> bool {
         self.turns = self.turns.wrapping_add(1);
+        self.now_ms = now_ms;
         let look = everywhere
             || self.recent.is_empty()
             || self.recent.len() > RECENT_MAX
@@ -213,6 +241,7 @@ impl Engine {
         if self.stalled > 0 || self.unannounced {
             progress |= self.turn_unannounced(now_ms);
         }
+        progress |= self.settle_deaths(now_ms);
         progress |= self.deliver_grants();
         if now_ms >= self.look_after_ms {
             progress |= self.look_after(now_ms);
@@ -222,12 +251,36 @@ impl Engine {
 
     fn empty_inboxes_of_the_dead(&self) -> bool {
         let mut progress = false;
+        let node = &self.shared.node;
+        let dead = |producer| matches!(producer, Producer::Local(local) if self.dead.contains(&local));
         for local in &self.dead {
-            while let Popped::Taken = self.shared.node.try_pop(*local, &mut |_, _| {}) {
-                progress = true;
+            loop {
+                match node.try_pop(*local, &mut |_, _| {}) {
+                    Popped::Taken => progress = true,
+                    // It died, or another did, in the middle of something.
+                    Popped::Broken if node.take_over(*local) || node.mend(*local, dead) => progress = true,
+                    Popped::Empty | Popped::Broken => break,
+                }
             }
         }
         progress
+    }
+
+    /// Hands on the mutexes of those dead ranks from whom nothing comes any more.
+    fn settle_deaths(&mut self, now_ms: u64) -> bool {
+        if !self.shared.locks.deaths.is_settling() {
+            return false;
+        }
+        let peers = &self.peers;
+        let connected = |rank| peers.iter().any(|(_, peer)| peer.connection.peer.rank == rank);
+        let gone = self.shared.locks.deaths.settle(now_ms, connected);
+        let of_gone = |peer: &Peer| gone.contains(&peer.connection.peer.rank);
+        let cut: Vec<usize> = self.peers.iter().filter(|(_, peer)| of_gone(peer)).map(|(number, _)| number).collect();
+        cut.into_iter().for_each(|number| self.end_peer(number, &Ended::Dead));
+        if !gone.is_empty() {
+            self.shared.hand_on_mutexes();
+        }
+        !gone.is_empty()
     }
 
     /// Now and then: turns away who has not proven himself in time, and listens again after a pause.
@@ -238,6 +291,10 @@ impl Engine {
             self.listening_paused = false;
             progress |= self.accept(now_ms) | self.open_door();
             self.watch_listener();
+        }
+        self.expire_sessions(now_ms);
+        if self.stalled > 0 {
+            self.tell_alive(now_ms);
         }
         let waiting: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
         waiting.into_iter().fold(progress, |progress, number| self.turn_doorman(number, now_ms) | progress)
@@ -301,9 +358,9 @@ impl Engine {
     fn renew_interest(&mut self, number: usize) {
         let Some(peer) = self.peers.get_mut(number) else { return };
         let interest =
-            Interest { readable: peer.connection.wants_input(), writable: !peer.connection.replies.is_empty() };
+            Interest { readable: peer.connection.wants_input(), writable: !peer.connection.replies.is_sent() };
         if interest != peer.interest
-            && let Some(descriptor) = peer.connection.link().descriptor()
+            && let Some(descriptor) = peer.connection.link().and_then(Link::descriptor)
         {
             peer.interest = interest;
             if let Err(error) = self.poller.modify(descriptor, CONNECTION | number as u64, interest) {
@@ -314,7 +371,8 @@ impl Engine {
 
     /// Turns what no descriptor announces: connections that wait for a free cell, and links without a descriptor.
     fn turn_unannounced(&mut self, now_ms: u64) -> bool {
-        let silent = |peer: &Peer| peer.stalled || peer.connection.link().descriptor().is_none();
+        let silent =
+            |peer: &Peer| peer.connection.link().is_some_and(|link| peer.stalled || link.descriptor().is_none());
         let peers: Vec<usize> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| number).collect();
         let mut progress = peers.into_iter().fold(false, |progress, number| self.turn_peer(number) | progress);
         if self.unannounced {
@@ -330,9 +388,15 @@ impl Engine {
     fn deliver_grants(&mut self) -> bool {
         let mut progress = false;
         loop {
-            let granted = self.shared.locks.next_grant().map(|asker| (asker, ReplyBody::Granted));
-            let gone = ReplyBody::Refused { refusal: Refusal::FreedWindow, detail: 0 };
-            let next = granted.or_else(|| self.shared.locks.next_orphan().map(|asker| (asker, gone)));
+            let locks = &mut self.shared.locks;
+            let granted = locks.next_grant().map(|grant| {
+                let answer = ReplyBody::Granted { inherited: grant.inherited };
+                (grant.waiter, answer)
+            });
+            let next = granted.or_else(|| {
+                let (asker, (refusal, detail)) = locks.next_orphan()?;
+                Some((asker, ReplyBody::Refused { refusal, detail }))
+            });
             let Some((asker, answer)) = next else { break };
             progress = true;
             if let Some(peer) = self.peers.get_mut(asker.connection) {
@@ -345,26 +409,6 @@ impl Engine {
             }
         }
         progress
-    }
-
-    fn end_peer(&mut self, number: usize, ended: &Ended) {
-        let peer = self.peers.remove(number);
-        if peer.stalled {
-            self.stalled -= 1;
-        }
-        if let Some(descriptor) = peer.connection.link().descriptor() {
-            let _ = self.poller.remove(descriptor);
-        }
-        self.recent.retain(|recent| *recent != number);
-        self.shared.locks.forget_connection(number);
-        let rank = peer.connection.peer.rank.0;
-        match ended {
-            Ended::Link(LinkError::Closed) => tracing::debug!(rank, "a rank closed its connection"),
-            ended => {
-                let peer_name = peer.connection.link().peer_name();
-                tracing::warn!(rank, peer_name, node = self.node.0, "connection ended: {ended}");
-            }
-        }
     }
 
     /// Takes in new connections; they prove themselves before anything else is read.
@@ -397,7 +441,7 @@ impl Engine {
                 continue;
             }
             let deadline_ms = now_ms + self.handshake_timeout_ms;
-            entry.insert(Doorman::new(link, &self.secret, self.job, self.node, nonce, deadline_ms));
+            entry.insert(Doorman::new(link, &self.admission, nonce, deadline_ms));
         }
         self.watch_listener();
         progress
@@ -422,27 +466,37 @@ impl Engine {
         match doorman.poll(now_ms) {
             DoormanStep::Pending => false,
             DoormanStep::Refused(reason) => {
-                let doorman = self.half_open.remove(number);
-                if let Some(descriptor) = doorman.descriptor() {
-                    let _ = self.poller.remove(descriptor);
-                }
                 tracing::warn!(node = self.node.0, "a connection was refused: {reason}");
+                self.dismiss(number);
                 true
             }
-            DoormanStep::Admitted { link, identity } => {
-                self.half_open.remove(number);
-                let entry = self.peers.vacant_entry();
-                let token = CONNECTION | entry.key() as u64;
-                if let Some(descriptor) = link.descriptor()
-                    && let Err(error) = self.poller.modify(descriptor, token, Interest::READABLE)
-                {
-                    tracing::error!(%error, "cannot watch a connection");
-                    return true; // Dropping closes.
+            DoormanStep::Proven { identity, session } => {
+                match self.receive_session(identity, session) {
+                    Some(reception) => {
+                        self.half_open[number].welcome(reception);
+                        self.turn_doorman(number, now_ms);
+                    }
+                    None => {
+                        let rank = identity.rank.0;
+                        tracing::warn!(rank, node = self.node.0, "a call of a dead rank, or an old one, was refused");
+                        self.dismiss(number);
+                    }
                 }
-                let connection = Connection::new(link, identity);
-                entry.insert(Peer { connection, interest: Interest::READABLE, stalled: false });
                 true
             }
+            DoormanStep::Admitted { link, identity, session } => {
+                self.half_open.remove(number);
+                self.admit(link, identity, session);
+                true
+            }
+        }
+    }
+
+    /// A half-open connection is closed.
+    fn dismiss(&mut self, number: usize) {
+        let doorman = self.half_open.remove(number);
+        if let Some(descriptor) = doorman.descriptor() {
+            let _ = self.poller.remove(descriptor);
         }
     }
 

@@ -18,6 +18,7 @@ mod address;
 mod connection;
 pub mod door;
 mod engine;
+mod inherit;
 mod lock;
 mod serve;
 mod table;

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use longarm_proto::{MutexQueue, Rank, WindowId};
+use longarm_proto::{Deaths, Grant, MutexQueue, Rank, Refusal, WindowId};
 
-use crate::serve::Asker;
+use crate::serve::{Asker, Refused};
 
 /// Where a mutex is: window, host, offset.
 pub(crate) type MutexPlace = (WindowId, Rank, u64);
@@ -13,16 +13,18 @@ pub(crate) type MutexPlace = (WindowId, Rank, u64);
 #[derive(Default)]
 pub(crate) struct Locks {
     queues: HashMap<MutexPlace, MutexQueue<Asker>>,
-    granted: VecDeque<Asker>,
-    /// Waiters whose mutex is gone.
-    orphaned: Vec<Asker>,
+    granted: VecDeque<Grant<Asker>>,
+    /// Waiters whose mutex is gone, and why it is.
+    orphaned: Vec<(Asker, Refused)>,
+    /// Whose mutexes others get.
+    pub(crate) deaths: Deaths,
 }
 
 impl Locks {
     /// Works on the queue of one mutex; a queue that is empty afterwards is forgotten.
-    pub(crate) fn with<R>(&mut self, place: MutexPlace, work: impl FnOnce(&mut MutexQueue<Asker>) -> R) -> R {
+    pub(crate) fn with<R>(&mut self, place: MutexPlace, work: impl FnOnce(&mut MutexQueue<Asker>, &Deaths) -> R) -> R {
         let queue = self.queues.entry(place).or_default();
-        let result = work(queue);
+        let result = work(queue, &self.deaths);
         if queue.is_empty() {
             self.queues.remove(&place);
         }
@@ -30,34 +32,57 @@ impl Locks {
     }
 
     /// Notes that somebody's turn has come.
-    pub(crate) fn grant(&mut self, asker: Asker) {
-        self.granted.push_back(asker);
+    pub(crate) fn grant(&mut self, grant: Grant<Asker>) {
+        self.granted.push_back(grant);
     }
 
     /// The next one to be told.
-    pub(crate) fn next_grant(&mut self) -> Option<Asker> {
+    pub(crate) fn next_grant(&mut self) -> Option<Grant<Asker>> {
         self.granted.pop_front()
     }
 
     /// The next one whose mutex is gone.
-    pub(crate) fn next_orphan(&mut self) -> Option<Asker> {
+    pub(crate) fn next_orphan(&mut self) -> Option<(Asker, Refused)> {
         self.orphaned.pop()
+    }
+
+    /// Where somebody waits.
+    pub(crate) fn contended(&self) -> Vec<MutexPlace> {
+        self.queues.keys().copied().collect()
     }
 
     /// Whoever waits over this connection waits no more.
     pub(crate) fn forget_connection(&mut self, connection: usize) {
-        self.granted.retain(|asker| asker.connection != connection);
-        self.orphaned.retain(|asker| asker.connection != connection);
+        self.forget(|asker| asker.connection == connection);
+    }
+
+    /// This rank waits no more, over no connection.
+    pub(crate) fn forget_rank(&mut self, rank: Rank) {
+        self.forget(|asker| asker.rank == rank);
+    }
+
+    fn forget(&mut self, gone: impl Fn(&Asker) -> bool) {
+        self.granted.retain(|grant| !gone(&grant.waiter));
+        self.orphaned.retain(|(asker, _)| !gone(asker));
         for queue in self.queues.values_mut() {
-            queue.remove(|asker| asker.connection == connection);
+            queue.remove(&gone);
         }
         self.queues.retain(|_, queue| !queue.is_empty());
     }
 
     /// The mutexes of a window that is freed are gone.
     pub(crate) fn forget_window(&mut self, window: WindowId) {
-        for (_, mut queue) in self.queues.extract_if(|place, _| place.0 == window) {
-            self.orphaned.extend(queue.remove(|_| true));
+        self.orphan((Refusal::FreedWindow, 0), |place| place.0 == window);
+    }
+
+    /// The mutexes that a dead rank hosts are gone.
+    pub(crate) fn forget_host(&mut self, host: Rank) {
+        self.orphan((Refusal::TargetLost, u64::from(host.0)), |place| place.1 == host);
+    }
+
+    fn orphan(&mut self, why: Refused, gone: impl Fn(&MutexPlace) -> bool) {
+        for (_, mut queue) in self.queues.extract_if(|place, _| gone(place)) {
+            self.orphaned.extend(queue.remove(|_| true).into_iter().map(|asker| (asker, why)));
         }
     }
 }

@@ -100,6 +100,13 @@ impl Windows {
         Ok(Place { parts: Arc::clone(&entry.parts), index })
     }
 
+    /// The part of a rank in a window that is served, for what this server does by itself.
+    pub(crate) fn place(&self, window: WindowId, rank: Rank) -> Option<Place> {
+        let parts = &self.live.get(&window)?.parts;
+        let index = parts.ranks.binary_search(&rank).ok()?;
+        Some(Place { parts: Arc::clone(parts), index })
+    }
+
     /// How many windows are served.
     pub fn len(&self) -> usize {
         self.live.len()

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Link, LinkError, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
+use longarm_netmod::{DialError, Introduction, Link, LinkError, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
 use longarm_proto::{
     AccessKey, AccumulateOp, CHALLENGE_BYTES, ElementType, Generation, HEADER_BYTES, Identity, Initiator,
-    InitiatorHandshake, JobId, Kernel, NodeId, REPLY_BYTES, Rank, Refusal, Reply, Request, Rmw, RmwOp, RmwWidth, Run,
-    Scale, Secret, Shape, Signal, SignalOp, WELCOME_BYTES, WindowId, WindowRef,
+    InitiatorHandshake, JobId, Kernel, NodeId, REPLY_BYTES, Rank, Reception, Refusal, Reply, Request, Rmw, RmwOp,
+    RmwWidth, Run, Scale, Secret, Session, Shape, Signal, SignalOp, WELCOME_BYTES, WindowId, WindowRef,
 };
 use longarm_server::door::{Door, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};
@@ -33,6 +33,8 @@ const HANDSHAKE_TIMEOUT_MS: u64 = 1 << 40;
 
 /// Everybody's jobs have different numbers, because tests of one process run at once.
 static JOBS: AtomicU64 = AtomicU64::new(0);
+/// Every peer's session has another number.
+static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 /// What the peers' thread knows of the server.
 struct Outside {
@@ -66,6 +68,8 @@ fn over(netmod: Box<dyn Netmod>, play: &(impl Fn(&Outside) + Sync)) {
         door: door_name(job, NODE),
         half_open_max: HALF_OPEN_MAX,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
+        session_keep_ms: HANDSHAKE_TIMEOUT_MS,
+        sealed: false,
     });
     let mut engine = engine.unwrap();
     // Rank 1 is dead from the start as far as its mail is concerned.
@@ -108,14 +112,23 @@ impl Outside {
         Identity { job: self.job, rank: Rank(rank), node: NodeId(1) }
     }
 
-    /// A connection that has proven itself.
+    /// A connection that has proven itself, of a session of its own.
     fn peer(&self, rank: u32) -> Peer {
+        let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
+        let session = Session { number, attempt: 1, is_known: false, received_bytes: 0 };
+        let (link, reception) = self.call(rank, session).unwrap();
+        assert_eq!(reception, Reception::Fresh);
+        Peer { link, initiator: Initiator::new(), session }
+    }
+
+    fn call(&self, rank: u32, session: Session) -> Result<(Box<dyn Link>, Reception), DialError> {
         let mut nonce = [0; 32];
         getrandom::fill(&mut nonce).unwrap();
         let (netmod, address) = (&*self.netmod, &self.address);
         let deadline = Duration::from_secs(3600);
-        let link = connect_authenticated(netmod, address, &SECRET, self.identity(rank), NODE, nonce, deadline);
-        Peer { link: link.unwrap(), initiator: Initiator::new() }
+        let (secret, me, peer) = (&SECRET, self.identity(rank), NODE);
+        let introduction = Introduction { secret, me, peer, session, sealed: false, nonce };
+        connect_authenticated(netmod, address, &introduction, deadline)
     }
 
     fn contents(&self, part: usize) -> Vec<u8> {
@@ -140,6 +153,7 @@ impl Outside {
 struct Peer {
     link: Box<dyn Link>,
     initiator: Initiator<()>,
+    session: Session,
 }
 
 impl Peer {
@@ -173,8 +187,14 @@ impl Peer {
 
     fn reply(&mut self) -> Reply<()> {
         let mut bytes = [0; REPLY_BYTES];
-        self.try_receive(&mut bytes).unwrap();
-        self.initiator.handle_reply(&bytes).unwrap()
+        loop {
+            self.try_receive(&mut bytes).unwrap();
+            match self.initiator.handle_reply(&bytes).unwrap() {
+                // It waits for a cell.
+                Reply::Alive => {}
+                reply => return reply,
+            }
+        }
     }
 
     fn quiet(&mut self) -> Result<(), Refusal> {
@@ -417,8 +437,13 @@ fn lengths_that_cannot_be_are_not_waited_for_by_others() {
 #[test]
 fn a_handshake_that_is_played_again_is_refused() {
     over_each_network(|outside| {
-        let (mut handshake, hello) = InitiatorHandshake::start(&SECRET, outside.identity(4), NODE, [7; 32]);
-        let connect = || Peer { link: outside.netmod.connect(&outside.address).unwrap(), initiator: Initiator::new() };
+        let session = Session { number: 0, attempt: 1, is_known: false, received_bytes: 0 };
+        let me = outside.identity(4);
+        let (mut handshake, hello) = InitiatorHandshake::start(&SECRET, me, NODE, session, false, [7; 32]);
+        let connect = || {
+            let link = outside.netmod.connect(&outside.address).unwrap();
+            Peer { link, initiator: Initiator::new(), session }
+        };
         let mut first = connect();
         first.try_send(&hello).unwrap();
         let mut challenge = [0; CHALLENGE_BYTES];
@@ -520,5 +545,106 @@ fn every_window_has_addresses_of_its_own_and_all_ranks_are_told_the_same() {
             door.call(&DoorRequest::Free { window: 41, generation: 1 }).unwrap();
         }
         assert!(door.call(&DoorRequest::Free { window: 41, generation: 1 }).is_err());
+    });
+}
+
+/// A fetch-and-add of one.
+fn fetch_add(offset: u64) -> Request {
+    let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
+    Request::Rmw { target: target(0), offset, rmw }
+}
+
+#[test]
+fn an_accumulate_that_a_broken_connection_cuts_anywhere_is_applied_once() {
+    over_each_network(|outside| {
+        let (kernel, scale) = sum_of_doubles();
+        let accumulate = Request::Accumulate { target: target(0), shape: run(0, 80), kernel, scale };
+        let payload: Vec<u8> = (0..10).flat_map(|number| f64::from(number).to_le_bytes()).collect();
+        let mut whole = Vec::new();
+        Initiator::<()>::new().begin(&accumulate, None, &mut whole);
+        whole.extend(&payload);
+        let mut times = 0.0;
+        for cut in (0..=whole.len()).step_by(7) {
+            let mut peer = outside.peer(4);
+            peer.initiator.begin(&accumulate, None, &mut Vec::new());
+            peer.try_send(&whole[..cut]).unwrap();
+            let session = Session { attempt: 2, is_known: true, ..peer.session };
+            drop(peer.link);
+            let (link, reception) = outside.call(4, session).unwrap();
+            let Reception::Resumed { received_bytes } = reception else { panic!("{reception:?}") };
+            assert!(received_bytes <= cut as u64);
+            let mut peer = Peer { link, session, ..peer };
+            peer.try_send(&whole[received_bytes as usize..]).unwrap();
+            assert_eq!(peer.quiet(), Ok(()));
+            times += 1.0;
+            let found = outside.contents(0);
+            for (number, bytes) in found[..80].chunks(8).enumerate() {
+                assert_eq!(f64::from_le_bytes(bytes.try_into().unwrap()), times * number as f64, "cut at {cut}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_reply_that_got_lost_comes_again_and_nothing_is_done_twice() {
+    over_each_network(|outside| {
+        let mut peer = outside.peer(4);
+        for round in 0..20 {
+            peer.ask(&fetch_add(256), &[]);
+            // Until it is applied; its reply is on its way or not.
+            while outside.memory.part(0).load_u64(256) != Ok(round + 1) {
+                std::thread::yield_now();
+            }
+            let attempt = peer.session.attempt + 1;
+            let received_bytes = round * REPLY_BYTES as u64;
+            let session = Session { attempt, is_known: true, received_bytes, ..peer.session };
+            let (link, reception) = outside.call(4, session).unwrap();
+            assert_eq!(reception, Reception::Resumed { received_bytes: (round + 1) * HEADER_BYTES as u64 });
+            peer = Peer { link, session, ..peer };
+            assert_eq!(peer.reply(), Reply::Value { token: (), value: round });
+        }
+        assert_eq!(outside.memory.part(0).load_u64(256), Ok(20));
+    });
+}
+
+#[test]
+fn an_old_call_a_strangers_session_and_one_that_is_over_are_not_resumed() {
+    over_each_network(|outside| {
+        let mut peer = outside.peer(4);
+        peer.ask(&fetch_add(8), &[]);
+        assert_eq!(peer.reply(), Reply::Value { token: (), value: 0 });
+        // The same attempt again: a packet that was on its way for long.
+        assert!(outside.call(4, peer.session).is_err());
+        // Another rank with this session's number has a session of its own.
+        let known = Session { attempt: 2, is_known: true, ..peer.session };
+        assert_eq!(outside.call(5, known).unwrap().1, Reception::Gone);
+        // More received than was ever sent: nothing can be made of that, and the session ends.
+        let wrong = Session { received_bytes: 1 << 40, ..known };
+        assert_eq!(outside.call(4, wrong).unwrap().1, Reception::Gone);
+        assert_eq!(outside.call(4, Session { attempt: 9, ..known }).unwrap().1, Reception::Gone);
+        assert!(matches!(peer.until_hung_up(), LinkError::Closed | LinkError::Reset));
+        // One who leaves is forgotten.
+        let mut peer = outside.peer(4);
+        peer.ask(&Request::Leave, &[]);
+        let known = Session { attempt: 2, is_known: true, ..peer.session };
+        assert!(matches!(peer.until_hung_up(), LinkError::Closed | LinkError::Reset));
+        assert_eq!(outside.call(4, known).unwrap().1, Reception::Gone);
+    });
+}
+
+#[test]
+fn an_initiator_that_reports_nothing_is_stopped_before_it_fills_the_memory() {
+    over(Box::new(Tcp::new(TcpOptions::default())), &|outside| {
+        let mut friend = outside.peer(5);
+        let mut peer = outside.peer(4);
+        let get = Request::Get { target: target(0), shape: run(0, 4096) };
+        let ended = (0..100_000).any(|_| {
+            let mut frame = Vec::new();
+            peer.initiator.begin(&get, Some(()), &mut frame);
+            let mut scrap = vec![0; REPLY_BYTES + 4096];
+            peer.try_send(&frame).is_err() || peer.try_receive(&mut scrap).is_err()
+        });
+        assert!(ended, "replies of 400 MB are kept for it");
+        outside.expect_service(&mut friend);
     });
 }

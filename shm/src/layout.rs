@@ -13,6 +13,8 @@
 //! PAIR made: the creator writes the header and the ends of the queues before it hands out the descriptor, a system call
 //! that orders them before everything the receiver does.
 //!
+//! PAIR job-ends: a rank that ends the job says so before anything by which its end could be noticed.
+//!
 //! If a process dies:
 //! - Cells that were on their way to it stay in its inbox. Another process empties it with [`NodeSegment::take_over`] and
 //!   [`NodeSegment::try_pop`], and so gives the cells back to their owners.
@@ -26,11 +28,10 @@ use longarm_memory::{Region, RegionMut};
 use longarm_proto::{JobId, Rank};
 
 use crate::bell::{Bell, BellWord};
-use crate::cell::{
-    CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CELLS_PER_WORD, Cell, CellHead, CellsInUse, HEAD_OFFSET,
-    PAYLOAD_OFFSET,
-};
+use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
 use crate::counters::{Counters, OwnCounters, PeerCounters, SETS, WaitCounters};
+use crate::in_use::{CELLS_PER_WORD, CellsInUse};
+use crate::inbox::{Cells, Inbox};
 use crate::queue::{Links, Queue, QueueEnds, Taken};
 use crate::segment::{PAGE_BYTES, Segment, SegmentError, Shared, page_aligned};
 use crate::stripe::{STRIPE_COUNT, StripeWord, Stripes};
@@ -51,7 +52,8 @@ struct Header {
     version: AtomicU32,
     world_ranks: AtomicU32,
     local_ranks: AtomicU32,
-    reserved: [AtomicU32; 9],
+    is_job_ending: AtomicU32,
+    reserved: [AtomicU32; 8],
 }
 
 const _: () = assert!(size_of::<Header>() == 64);
@@ -64,6 +66,9 @@ unsafe impl Shared for BellWord {}
 unsafe impl Shared for QueueEnds {}
 // SAFETY: `repr(C)`, one atomic and padding that nobody reads.
 unsafe impl Shared for StripeWord {}
+
+// SAFETY: one atomic.
+unsafe impl Shared for CellsInUse {}
 
 /// One for mail, one for windows.
 const BELLS_PER_RANK: u64 = 2;
@@ -164,13 +169,38 @@ pub struct NodeSegment {
     job: JobId,
 }
 
-/// The links of the cells, for the queues.
-struct CellLinks<'a>(&'a [Cell]);
+/// The cells, for the inboxes.
+struct NodeCells<'a> {
+    cells: &'a [Cell],
+    node: &'a NodeSegment,
+}
 
-impl Links for CellLinks<'_> {
+impl Links for NodeCells<'_> {
     #[inline]
     fn next(&self, cell: u32) -> Option<&AtomicU32> {
-        self.0.get(cell as usize).map(|cell| &cell.next)
+        self.cells.get(cell as usize).map(|cell| &cell.next)
+    }
+}
+
+impl Cells for NodeCells<'_> {
+    fn count(&self) -> u32 {
+        self.cells.len() as u32
+    }
+
+    #[inline]
+    fn target(&self, cell: u32) -> &AtomicU32 {
+        &self.cells[cell as usize].target
+    }
+
+    fn is_used(&self, cell: u32) -> bool {
+        let (word, bit) = self.node.in_use(cell);
+        word.is_used(bit)
+    }
+
+    #[inline]
+    fn give_back(&self, cell: u32) {
+        let (word, bit) = self.node.in_use(cell);
+        word.give_back(bit);
     }
 }
 
@@ -245,6 +275,18 @@ impl NodeSegment {
     /// How many ranks the job has.
     pub fn world_ranks(&self) -> u32 {
         self.layout.world_ranks
+    }
+
+    /// A rank of this node ends the job: the others may see it and each other go, and need not look for a reason.
+    pub fn note_job_ends(&self) {
+        // PAIR job-ends.
+        self.segment.shared::<Header>(0, 1)[0].is_job_ending.store(1, Ordering::Release);
+    }
+
+    /// Whether a rank of this node has said that it ends the job.
+    pub fn is_job_ending(&self) -> bool {
+        // PAIR job-ends.
+        self.segment.shared::<Header>(0, 1)[0].is_job_ending.load(Ordering::Acquire) != 0
     }
 
     /// The doorbell of a local rank that is rung when mail has come.
@@ -325,17 +367,12 @@ impl NodeSegment {
         head: CellHead,
         payload: &[Region<'_>],
     ) -> Result<(), Full> {
-        let inbox = &self.inboxes()[to_local as usize];
+        let ends = &self.inboxes()[to_local as usize];
         let bytes: usize = payload.iter().map(Region::len).sum();
         assert!(bytes <= CELL_PAYLOAD_BYTES, "a payload of {bytes} bytes is longer than a cell's");
         let index = self.take_cell(producer).ok_or(Full)?;
-        let cells = self.cells();
         self.fill(index, CellHead { bytes: bytes as u32, ..head }, payload);
-        let cell = &cells[index as usize];
-        // The link first: a cell that says it is on its way must not seem to lead anywhere. See `mend`.
-        cell.next.store(crate::queue::NONE, Ordering::Relaxed);
-        cell.target.store(to_local + 1, Ordering::Release);
-        Queue::new(inbox, &CellLinks(cells)).enqueue(index);
+        Inbox::new(ends, &self.node_cells(), to_local).post(index);
         self.bell(to_local).ring();
         Ok(())
     }
@@ -349,8 +386,9 @@ impl NodeSegment {
     ///
     /// If there is no such rank here.
     pub fn try_pop(&self, local: u32, take: &mut dyn FnMut(CellHead, Region<'_>)) -> Popped {
-        let cells = self.cells();
-        let index = match Queue::new(&self.inboxes()[local as usize], &CellLinks(cells)).dequeue() {
+        let cells = self.node_cells();
+        let inbox = Inbox::new(&self.inboxes()[local as usize], &cells, local);
+        let index = match inbox.take() {
             Taken::Cell(index) => index,
             Taken::Empty => return Popped::Empty,
             Taken::Broken => return Popped::Broken,
@@ -360,10 +398,7 @@ impl NodeSegment {
         if whole {
             take(head, self.cell_region(index, PAYLOAD_OFFSET, head.bytes.into()).as_region());
         }
-        // Relaxed: only the consumer, we, asks for the target of a cell that was enqueued.
-        cells[index as usize].target.store(0, Ordering::Relaxed);
-        let (word, bit) = self.in_use(index);
-        word.give_back(bit);
+        inbox.done_with(index);
         // A length that no push has written: somebody wrote where he should not have.
         if whole { Popped::Taken } else { Popped::Broken }
     }
@@ -375,35 +410,31 @@ impl NodeSegment {
     /// If there is no such rank here.
     #[inline]
     pub fn inbox_is_empty(&self, local: u32) -> bool {
-        Queue::new(&self.inboxes()[local as usize], &CellLinks(&[])).is_empty()
+        Queue::new(&self.inboxes()[local as usize], &self.node_cells()).is_empty()
     }
 
-    /// Makes the caller the consumer of a dead rank's inbox. Then [`NodeSegment::try_pop`] until it is empty gives the
-    /// cells in it back to their owners.
+    /// Makes the caller the consumer of a dead rank's inbox, and says whether that changed anything. Then
+    /// [`NodeSegment::try_pop`] until it is empty gives the cells in it back to their owners. Whenever that finds it
+    /// broken: once more, and [`NodeSegment::mend`].
     ///
     /// # Panics
     ///
     /// If there is no such rank here.
-    pub fn take_over(&self, dead_local: u32) {
-        Queue::new(&self.inboxes()[dead_local as usize], &CellLinks(self.cells())).take_over();
+    pub fn take_over(&self, dead_local: u32) -> bool {
+        Inbox::new(&self.inboxes()[dead_local as usize], &self.node_cells(), dead_local).take_over()
     }
 
-    /// Closes the gap that a dead producer left in the inbox of `local`, if it left one, and says whether it did. What it
-    /// had pushed then arrives. By the consumer of that inbox, and only when the producer is dead for certain.
+    /// Closes the gaps that dead producers left in the inbox of `local`, if they left any and nobody else is in the
+    /// middle of a push, and says whether it did. What they had pushed then arrives. By the consumer of that inbox, after
+    /// [`Popped::Broken`]. `is_dead` says of whom it is known for certain.
     ///
     /// # Panics
     ///
     /// If there is no such rank here.
-    pub fn mend(&self, local: u32, dead: Producer) -> bool {
-        let cells = self.cells();
-        let links = CellLinks(cells);
-        let queue = Queue::new(&self.inboxes()[local as usize], &links);
-        let on_its_way = |&index: &u32| {
-            let (word, bit) = self.in_use(index);
-            // Acquire: with the store in `try_push`, so that the link is the one stored before it.
-            word.is_used(bit) && cells[index as usize].target.load(Ordering::Acquire) == local + 1
-        };
-        self.cells_of(dead).filter(on_its_way).any(|index| queue.mend(index))
+    pub fn mend(&self, local: u32, is_dead: impl Fn(Producer) -> bool) -> bool {
+        let cells = self.node_cells();
+        let inbox = Inbox::new(&self.inboxes()[local as usize], &cells, local);
+        inbox.mend(|cell| is_dead(self.owner_of(cell)))
     }
 
     /// Frees the stripe locks of a dead rank; see [`Stripes::release_of_dead`].
@@ -422,6 +453,16 @@ impl NodeSegment {
 
     fn cells(&self) -> &[Cell] {
         self.part(self.layout.cells, cell_count(self.layout.local_ranks))
+    }
+
+    fn node_cells(&self) -> NodeCells<'_> {
+        NodeCells { cells: self.cells(), node: self }
+    }
+
+    /// Whose cell it is.
+    fn owner_of(&self, cell: u32) -> Producer {
+        let local = cell / CELLS_PER_RANK;
+        if local < self.layout.local_ranks { Producer::Local(local) } else { Producer::Server }
     }
 
     /// The numbers of a producer's cells.

@@ -10,7 +10,8 @@
 //!
 //! - [`segment`]: a sealed memfd and its mapping. Nothing here has a name in a file system.
 //! - [`window`], [`amo`], [`accumulate`]: the bytes of ranks, and what may be done to them.
-//! - [`cell`], [`queue`], [`bell`]: messages between the ranks of a node, and how a sleeper is woken.
+//! - [`cell`], [`in_use`], [`inbox`], [`queue`], [`bell`]: messages between the ranks of a node, and how a sleeper is
+//!   woken.
 //! - [`layout`]: where all of this lies in the node's segment.
 //! - [`counters`]: what is counted, always.
 //!
@@ -18,6 +19,8 @@
 //! each module says what the others then see.
 
 pub mod bell;
+pub mod in_use;
+pub mod inbox;
 pub mod queue;
 pub mod stripe;
 pub mod sync;

@@ -1,7 +1,20 @@
 //! Models of the shared algorithms: loom runs every order of their steps, and every value that the memory model lets a
 //! load see. The code under test is the code that runs; only the memory that it works on stands here.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p longarm-shm --release loom_`.
+//! In the models of deaths one party dies before its atomic operation number k, for every k from the first to one behind
+//! its last (`mortal`). The others know of it when its thread has ended, as ranks do from the launcher.
+//!
+//! Not here: what needs more than Acquire and Release of an access without a fence. Loom takes SeqCst accesses for AcqRel,
+//! so it cannot follow `Bell::ring_if_sleeping_after_rmw`. Counters promise nothing but their sums.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p longarm-shm --release --lib loom`.
+
+#[path = "loom_models/deaths.rs"]
+mod deaths;
+#[path = "loom_models/mortal.rs"]
+pub(crate) mod mortal;
+#[path = "loom_models/mutex_word.rs"]
+mod mutex_word;
 
 use std::time::Duration;
 
@@ -158,7 +171,7 @@ impl Futex for ModelFutex {
     fn wait(&self, word: &BellWord, seen: u32, timeout: Option<Duration>) {
         assert_eq!(timeout, None, "the models have no clock, so a lost wake-up is a deadlock that loom reports");
         let guard = self.0.0.lock().unwrap();
-        if word.sequence() == seen {
+        if mortal::in_kernel(|| word.sequence()) == seen {
             drop(self.0.1.wait(guard).unwrap());
         }
     }

@@ -22,7 +22,7 @@
 //! If a process dies:
 //! - A producer killed before its swap has changed nothing. One killed between swap and link cuts the queue: the
 //!   consumer gets [`Taken::Broken`] from there on, as it also does for a moment when a producer is merely not running.
-//!   The caller has to find out which. Its cell is known (see `layout`), and [`Queue::mend`] links it.
+//!   The caller has to find out which, and who stands on both sides of the cut: see `inbox`, which mends it.
 //! - A consumer killed anywhere leaves a queue that another process may go on with after [`Queue::take_over`]; the cell
 //!   that was being taken may come once more, or never.
 
@@ -74,6 +74,22 @@ impl QueueEnds {
         self.head.store(NONE, Ordering::Relaxed);
         self.tail.store(NONE, Ordering::Relaxed);
         self.shadow.head.store(NONE, Ordering::Relaxed);
+    }
+}
+
+/// What a process leaves behind that is killed between two steps.
+#[cfg(all(test, not(loom)))]
+impl QueueEnds {
+    pub(crate) fn forget_head(&self) {
+        self.head.store(NONE, Ordering::Relaxed);
+    }
+
+    pub(crate) fn name_in_head(&self, cell: u32) {
+        self.head.store(cell, Ordering::Relaxed);
+    }
+
+    pub(crate) fn name_in_shadow(&self, cell: u32) {
+        self.shadow.head.store(cell, Ordering::Relaxed);
     }
 }
 
@@ -197,11 +213,12 @@ impl<'a, L: Links> Queue<'a, L> {
         Taken::Broken
     }
 
-    /// Makes the caller the consumer in place of one that died. Then `dequeue` as usual.
-    pub fn take_over(&self) {
+    /// Makes the caller the consumer in place of one that died, and says whether that changed anything. Then `dequeue`
+    /// as usual, and take over again if that finds the queue broken.
+    pub fn take_over(&self) -> bool {
         let shadow = self.ends.shadow.head.load(Ordering::Relaxed);
         if shadow == NONE {
-            return;
+            return false;
         }
         let head = self.ends.head.load(Ordering::Acquire);
         let tail = self.ends.tail.load(Ordering::Acquire);
@@ -209,56 +226,36 @@ impl<'a, L: Links> Queue<'a, L> {
             // Killed between the two stores that move the head to the shadow: finish it.
             self.ends.head.store(NONE, Ordering::Relaxed);
         } else if head != NONE || tail == NONE {
-            // Killed between emptying the queue and saying so. A head is stored only after the queue was empty.
+            // Killed between emptying the queue and saying so. A head is stored only after the queue was empty. If a
+            // producer has swapped the tail since and not stored the head yet, it cannot be told from a queue that
+            // nobody emptied; then the dequeue finds it broken.
             self.ends.shadow.head.store(NONE, Ordering::Relaxed);
-        }
-    }
-
-    /// Links the cell that a dead producer had swapped in and not linked, if it is the one that the queue is cut at,
-    /// and says whether it did. By the consumer, and only when that producer is dead for certain.
-    ///
-    /// `candidate` is a cell that the dead producer owned and meant for this queue. If it was never swapped in, nothing
-    /// changes.
-    pub fn mend(&self, candidate: u32) -> bool {
-        let end = self.last_linked();
-        if end == Some(candidate) || self.reaches(end, candidate) || !self.leads_to_tail(candidate) {
+        } else {
             return false;
-        }
-        match end {
-            None => self.ends.head.store(candidate, Ordering::Release),
-            Some(end) => match self.links.next(end) {
-                Some(link) => link.store(candidate, Ordering::Release),
-                None => return false,
-            },
         }
         true
     }
 
-    /// The last cell that can be reached from the consumer's end, if any can.
-    fn last_linked(&self) -> Option<u32> {
-        self.walk(self.first_linked()).last()
+    /// The last cell that was swapped in.
+    pub(crate) fn tail(&self) -> u32 {
+        self.ends.tail.load(Ordering::Acquire)
     }
 
-    fn first_linked(&self) -> u32 {
-        match self.ends.shadow.head.load(Ordering::Relaxed) {
+    /// The cells that can be reached from the consumer's end.
+    pub(crate) fn linked_cells(&self) -> impl Iterator<Item = u32> {
+        self.walk(match self.ends.shadow.head.load(Ordering::Relaxed) {
             NONE => self.ends.head.load(Ordering::Acquire),
             first => first,
-        }
+        })
     }
 
-    /// Whether `candidate` can be reached from the consumer's end. `end` is where that walk ended.
-    fn reaches(&self, end: Option<u32>, candidate: u32) -> bool {
-        end.is_some() && self.walk(self.first_linked()).any(|cell| cell == candidate)
-    }
-
-    /// Whether the tail can be reached from `candidate`: then it was swapped in, as nobody links to a cell that was not.
-    fn leads_to_tail(&self, candidate: u32) -> bool {
-        let last = self.walk(candidate).last();
-        last.is_some() && last == Some(self.ends.tail.load(Ordering::Acquire))
+    /// Links a cell behind the last one that can be reached from the consumer's end.
+    pub(crate) fn link_to_consumer(&self, end: Option<u32>, cell: u32) {
+        self.link(end.unwrap_or(NONE), cell);
     }
 
     /// The cells from `first` on, by their links. Bounded, as a damaged list may be a circle.
-    fn walk(&self, first: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn walk(&self, first: u32) -> impl Iterator<Item = u32> {
         let mut cell = first;
         std::iter::from_fn(move || {
             let link = self.links.next(cell)?;
@@ -318,51 +315,6 @@ mod tests {
             assert_eq!(queue.dequeue(), Taken::Cell(round % 3));
             queue.enqueue((round + 2) % 3);
         }
-    }
-
-    /// The first half of an enqueue, by a producer that is then killed.
-    fn swap_only(queue: &Queue<'_, Pool>, cell: u32) {
-        queue.links.next(cell).unwrap().store(NONE, Ordering::Relaxed);
-        queue.ends.tail.swap(cell, Ordering::AcqRel);
-    }
-
-    #[test]
-    fn a_producer_killed_before_its_link_breaks_the_queue_until_it_is_mended() {
-        for before in 0..3 {
-            for after in 0..3 {
-                let (ends, pool) = (QueueEnds::default(), pool(10));
-                let queue = Queue::new(&ends, &pool);
-                (0..before).for_each(|cell| queue.enqueue(cell));
-                swap_only(&queue, 5);
-                (6..6 + after).for_each(|cell| queue.enqueue(cell));
-                // What was linked before comes out, save the last: the cut is behind it.
-                let whole = u32::saturating_sub(before, 1);
-                (0..whole).for_each(|cell| assert_eq!(queue.dequeue(), Taken::Cell(cell)));
-                assert_eq!(queue.dequeue(), Taken::Broken);
-                assert!(!queue.mend(9), "a cell that was never swapped in changes nothing");
-                assert_eq!(queue.dequeue(), Taken::Broken);
-                assert!(queue.mend(5));
-                assert!(!queue.mend(5), "it is linked already");
-                let rest = (whole..before).chain([5]).chain(6..6 + after);
-                rest.for_each(|cell| assert_eq!(queue.dequeue(), Taken::Cell(cell), "{before} {after}"));
-                assert_eq!(queue.dequeue(), Taken::Empty);
-            }
-        }
-    }
-
-    #[test]
-    fn mending_a_whole_queue_changes_nothing() {
-        let (ends, pool) = (QueueEnds::default(), pool(4));
-        let queue = Queue::new(&ends, &pool);
-        assert!(!queue.mend(2));
-        queue.enqueue(1);
-        queue.enqueue(2);
-        assert!(!queue.mend(2));
-        assert!(!queue.mend(1));
-        assert!(!queue.mend(3));
-        assert_eq!(queue.dequeue(), Taken::Cell(1));
-        assert_eq!(queue.dequeue(), Taken::Cell(2));
-        assert_eq!(queue.dequeue(), Taken::Empty);
     }
 
     #[test]

@@ -13,7 +13,13 @@ pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicU
 pub(crate) use loom::{thread::yield_now as spin_loop, thread::yield_now};
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+
+// In the models a thread may die before any of its atomic operations.
+#[cfg(all(test, loom))]
+pub use crate::loom_models::mortal::{AtomicU32, AtomicU64};
+#[cfg(all(not(test), loom))]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64};
 
 /// How many times a loop looks at a word that another rank is about to change before it yields or gives up.
 ///

@@ -274,7 +274,7 @@ fn a_sender_killed_while_it_pushes_leaves_an_inbox_that_others_go_on_using() {
                 Ok(_) => {}
                 Err(Popped::Empty) => break,
                 // The gap can only be the dead one's, as nobody else sends.
-                Err(_) => assert!(here.node.mend(0, Producer::Local(1))),
+                Err(_) => assert!(here.node.mend(0, |producer| producer == Producer::Local(1))),
             }
         }
         // More than fit the cells of one sender: they go round.

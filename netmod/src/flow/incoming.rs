@@ -21,13 +21,20 @@ pub struct Incoming {
     end: usize,
     runs: Vec<Run>,
     drained: bool,
+    /// Since the session began.
+    received_bytes: u64,
 }
 
 impl Incoming {
     /// An empty buffer.
     pub fn new() -> Incoming {
         let buffer = vec![0; INCOMING_BYTES].into_boxed_slice();
-        Incoming { buffer, start: 0, end: 0, runs: Vec::new(), drained: false }
+        Incoming { buffer, start: 0, end: 0, runs: Vec::new(), drained: false, received_bytes: 0 }
+    }
+
+    /// Bytes that have arrived since the session began, over whatever connections. They are never asked for again.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     /// What has arrived and is not yet used.
@@ -78,6 +85,7 @@ impl Incoming {
         let room = self.buffer.len() - self.end;
         let got = link.receive(&[RegionMut::from_slice(&mut self.buffer[self.end..])])?;
         self.end += got;
+        self.received_bytes += got as u64;
         self.drained = got < room;
         Ok(got > 0)
     }
@@ -126,6 +134,7 @@ impl Incoming {
             count += 1;
         }
         let got = link.receive(&regions[..count])? as u64;
+        self.received_bytes += got;
         cursor.advance(got.min(total));
         self.end = got.saturating_sub(total) as usize;
         self.drained = false;

@@ -1,10 +1,19 @@
-//! What waits to be sent on one link, in order.
+//! What waits to be sent on one link, in order, and what was sent and may have to be sent again.
+//!
+//! ```text
+//!   acknowledged │ sent, kept until acknowledged │ waits
+//!   gone         │ items before `next` and in it │ from `next` on
+//! ```
+//!
+//! The bytes of a session are one stream, whatever connections carry it. Frames are kept as they are until the peer
+//! says that it has received them; of a payload that is sent from its own place only the place is kept, so its owner
+//! has to leave it alone until then. After a broken connection [`Outgoing::rewind`] goes back to what the peer has.
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, BytesMut};
 use longarm_memory::Region;
-use longarm_proto::{Cursor, Run};
+use longarm_proto::{Cursor, Run, Violation};
 
 use super::{REGIONS_MAX, RUN_BYTES_MIN, RunSource};
 use crate::{Link, LinkError};
@@ -13,53 +22,148 @@ use crate::{Link, LinkError};
 const BUFFER_BYTES: usize = 64 << 10;
 /// How much of a payload of short runs is packed at once.
 const PACK_BYTES: u64 = 32 << 10;
+/// Empty buffers that are kept for the next frames.
+const SPARE_MAX: usize = 4;
 
 #[allow(clippy::large_enum_variant, reason = "a queue holds few items; a box each would cost more than it saves")]
 enum Item<S> {
-    Bytes(BytesMut),
-    Stream { source: S, cursor: Cursor },
+    Bytes {
+        bytes: BytesMut,
+        /// How many of them were sent.
+        sent: usize,
+    },
+    Stream(Stream<S>),
+    /// What is behind it waits until this number is reached.
+    Gate(u64),
 }
 
-/// Frames and payloads that wait for the link, in the order in which they were put in.
+/// A payload that is sent from where it is.
+struct Stream<S> {
+    source: S,
+    /// At its first byte.
+    start: Cursor,
+    /// Behind the last byte that was sent or packed.
+    cursor: Cursor,
+    acknowledged: u64,
+    /// Short runs that were packed and are not yet sent.
+    packed: BytesMut,
+}
+
+impl<S: RunSource> Stream<S> {
+    fn unsent(&self) -> u64 {
+        self.cursor.remaining() + self.packed.len() as u64
+    }
+
+    /// If short runs are next, copies a piece of them into a buffer.
+    fn pack(&mut self, runs: &mut Vec<Run>) {
+        if !self.packed.is_empty() {
+            return;
+        }
+        runs.clear();
+        self.cursor.upcoming(REGIONS_MAX, runs);
+        let total: u64 = runs.iter().map(|run| run.bytes).sum();
+        if total >= RUN_BYTES_MIN * runs.len() as u64 || self.cursor.remaining() == total && runs.len() == 1 {
+            return;
+        }
+        let bytes = self.cursor.remaining().min(PACK_BYTES);
+        self.packed.clear();
+        pack(&self.source, &mut self.cursor, bytes, &mut self.packed);
+    }
+
+    fn rewind(&mut self) {
+        self.packed.clear();
+        self.cursor = self.start.clone();
+        self.cursor.advance(self.acknowledged);
+    }
+}
+
+/// Frames and payloads of one session that the peer has not acknowledged, in the order in which they were put in.
 pub struct Outgoing<S> {
     items: VecDeque<Item<S>>,
+    /// The first item that is not sent whole.
+    next: usize,
+    /// Bytes that were copied in and not acknowledged, and how many of them were not sent.
     buffered_bytes: usize,
-    spare: Option<BytesMut>,
+    unsent_bytes: usize,
+    streams: usize,
+    /// Bytes of the whole session.
+    sent_bytes: u64,
+    acknowledged_bytes: u64,
+    spare: Vec<BytesMut>,
     runs: Vec<Run>,
 }
 
 impl<S: RunSource> Outgoing<S> {
-    /// Nothing waits.
+    /// Nothing waits, nothing was sent.
     pub fn new() -> Outgoing<S> {
-        Outgoing { items: VecDeque::new(), buffered_bytes: 0, spare: None, runs: Vec::new() }
+        Outgoing {
+            items: VecDeque::new(),
+            next: 0,
+            buffered_bytes: 0,
+            unsent_bytes: 0,
+            streams: 0,
+            sent_bytes: 0,
+            acknowledged_bytes: 0,
+            spare: Vec::new(),
+            runs: Vec::new(),
+        }
     }
 
-    /// Whether everything was sent.
-    pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+    /// Whether everything was sent, acknowledged or not.
+    pub fn is_sent(&self) -> bool {
+        self.next == self.items.len()
     }
 
-    /// Bytes that were copied in and not yet sent. Streams do not count: their bytes are where they were.
+    /// Whether the link could take more: something waits, and not behind a gate.
+    pub fn can_send(&self) -> bool {
+        self.items.get(self.next).is_some_and(|item| !matches!(item, Item::Gate(_)))
+    }
+
+    /// Whether everything was sent and acknowledged.
+    pub fn is_acknowledged(&self) -> bool {
+        self.items.iter().all(|item| matches!(item, Item::Bytes { bytes, .. } if bytes.is_empty()))
+    }
+
+    /// Bytes that were copied in and not yet acknowledged. Streams do not count: their bytes are where they were.
     pub fn buffered_bytes(&self) -> usize {
         self.buffered_bytes
     }
 
+    /// Those of [`Outgoing::buffered_bytes`] that were not sent.
+    pub fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
+    /// Payloads in their own places that were not acknowledged.
+    pub fn streams(&self) -> usize {
+        self.streams
+    }
+
     /// Whether a payload waits that is still in its own place.
-    pub fn has_stream(&self) -> bool {
-        self.items.iter().any(|item| matches!(item, Item::Stream { .. }))
+    pub fn has_unsent_stream(&self) -> bool {
+        self.streams > 0 && self.items.range(self.next..).any(|item| matches!(item, Item::Stream(_)))
+    }
+
+    /// Bytes that were sent since the session began.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     /// Room for bytes behind everything else: `write` appends to the buffer it gets, a frame at a time.
     pub fn write(&mut self, write: impl FnOnce(&mut BytesMut)) {
-        let fits = matches!(self.items.back(), Some(Item::Bytes(bytes)) if bytes.len() < BUFFER_BYTES);
+        let fits = matches!(self.items.back(), Some(Item::Bytes { bytes, .. }) if bytes.len() < BUFFER_BYTES);
         if !fits {
-            let fresh = self.spare.take().unwrap_or_else(|| BytesMut::with_capacity(BUFFER_BYTES));
-            self.items.push_back(Item::Bytes(fresh));
+            let fresh = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(BUFFER_BYTES));
+            self.items.push_back(Item::Bytes { bytes: fresh, sent: 0 });
         }
-        let Some(Item::Bytes(bytes)) = self.items.back_mut() else { unreachable!("pushed above") };
+        // A buffer whose bytes were all sent has something to send again.
+        self.next = self.next.min(self.items.len() - 1);
+        let Some(Item::Bytes { bytes, .. }) = self.items.back_mut() else { unreachable!("pushed above") };
         let before = bytes.len();
         write(bytes);
-        self.buffered_bytes += bytes.len() - before;
+        let written = bytes.len() - before;
+        self.buffered_bytes += written;
+        self.unsent_bytes += written;
     }
 
     /// Copies all that is left of a cursor behind everything else.
@@ -71,120 +175,209 @@ impl<S: RunSource> Outgoing<S> {
     }
 
     /// Puts a payload behind everything else without copying it. Its memory has to stay until it is handed back
-    /// by [`Outgoing::flush`].
+    /// by [`Outgoing::acknowledge`].
     pub fn stream(&mut self, source: S, cursor: Cursor) {
         if cursor.remaining() > 0 {
-            self.items.push_back(Item::Stream { source, cursor });
+            let start = cursor.clone();
+            self.items.push_back(Item::Stream(Stream {
+                source,
+                start,
+                cursor,
+                acknowledged: 0,
+                packed: BytesMut::new(),
+            }));
+            self.streams += 1;
         }
     }
 
-    /// Sends what the link takes and hands every payload that was sent whole to `finished`. True if anything moved.
-    pub fn flush(&mut self, link: &mut dyn Link, mut finished: impl FnMut(S)) -> Result<bool, LinkError> {
+    /// What is put in from here on waits until [`Outgoing::open_gates`] with this number, or a larger one.
+    pub fn gate(&mut self, until: u64) {
+        self.items.push_back(Item::Gate(until));
+    }
+
+    /// Takes the gates up to this number away.
+    pub fn open_gates(&mut self, reached: u64) {
+        // No gate was ever passed, so none is before `next`.
+        self.items.retain(|item| !matches!(item, Item::Gate(until) if *until <= reached));
+    }
+
+    /// Sends what the link takes. True if anything moved.
+    ///
+    /// # Errors
+    /// As [`Link::send`]. What was sent may have to be sent again over another link: [`Outgoing::rewind`].
+    pub fn flush(&mut self, link: &mut dyn Link) -> Result<bool, LinkError> {
         let mut progress = false;
-        while !self.items.is_empty() {
-            self.pack_front();
+        while self.can_send() {
+            if let Some(Item::Stream(stream)) = self.items.get_mut(self.next) {
+                stream.pack(&mut self.runs);
+            }
             let sent = self.send_once(link)?;
             if sent == 0 {
                 break;
             }
             progress = true;
-            self.consume(sent, &mut finished);
+            self.mark_sent(sent);
         }
         Ok(progress)
     }
 
-    /// Everything that waits is forgotten; the payloads are handed to `dropped`.
-    pub fn abandon(&mut self, mut dropped: impl FnMut(S)) {
-        self.buffered_bytes = 0;
-        for item in self.items.drain(..) {
-            if let Item::Stream { source, .. } = item {
-                dropped(source);
+    /// The peer has received this many bytes since the session began. Every payload that it has whole is handed to
+    /// `finished`.
+    ///
+    /// # Errors
+    /// When that is more than was sent. Less than it said before is no news.
+    pub fn acknowledge(&mut self, received_bytes: u64, mut finished: impl FnMut(S)) -> Result<bool, Violation> {
+        if received_bytes > self.sent_bytes {
+            let (least, most) = (self.acknowledged_bytes, self.sent_bytes);
+            return Err(Violation::Received { found: received_bytes, least, most });
+        }
+        let Some(mut left) = received_bytes.checked_sub(self.acknowledged_bytes).filter(|new| *new > 0) else {
+            return Ok(false);
+        };
+        self.acknowledged_bytes = received_bytes;
+        while let Some(front) = self.items.front_mut() {
+            match front {
+                Item::Bytes { bytes, sent } => {
+                    let here = left.min(*sent as u64) as usize;
+                    bytes.advance(here);
+                    *sent -= here;
+                    self.buffered_bytes -= here;
+                    left -= here as u64;
+                    if !bytes.is_empty() {
+                        break;
+                    }
+                }
+                Item::Stream(stream) => {
+                    let whole = stream.start.remaining();
+                    let here = left.min(whole - stream.acknowledged);
+                    stream.acknowledged += here;
+                    left -= here;
+                    if stream.acknowledged < whole {
+                        break;
+                    }
+                }
+                Item::Gate(_) => break,
+            }
+            self.next = self.next.saturating_sub(1);
+            match self.items.pop_front() {
+                Some(Item::Stream(stream)) => {
+                    self.streams -= 1;
+                    finished(stream.source);
+                }
+                Some(Item::Bytes { mut bytes, .. }) if self.spare.len() < SPARE_MAX => {
+                    bytes.clear();
+                    bytes.reserve(BUFFER_BYTES); // Takes the part in front back.
+                    self.spare.push(bytes);
+                }
+                _ => {}
             }
         }
+        assert_eq!(left, 0, "no more is acknowledged than was sent");
+        Ok(true)
     }
 
-    /// If a payload of short runs is next, copies a piece of it into a buffer before it.
-    fn pack_front(&mut self) {
-        let Some(Item::Stream { source, cursor }) = self.items.front_mut() else { return };
-        self.runs.clear();
-        cursor.upcoming(REGIONS_MAX, &mut self.runs);
-        let total: u64 = self.runs.iter().map(|run| run.bytes).sum();
-        if total >= RUN_BYTES_MIN * self.runs.len() as u64 || cursor.remaining() == total && self.runs.len() == 1 {
-            return;
+    /// The connection broke, and another one goes on: everything behind what the peer has received is sent again.
+    ///
+    /// # Errors
+    /// When the peer says that it has less than it had, or more than it can have.
+    pub fn rewind(&mut self, received_bytes: u64, finished: impl FnMut(S)) -> Result<(), Violation> {
+        if received_bytes < self.acknowledged_bytes {
+            let (least, most) = (self.acknowledged_bytes, self.sent_bytes);
+            return Err(Violation::Received { found: received_bytes, least, most });
         }
-        let bytes = cursor.remaining().min(PACK_BYTES);
-        let mut packed = self.spare.take().unwrap_or_else(|| BytesMut::with_capacity(BUFFER_BYTES));
-        pack(source, cursor, bytes, &mut packed);
-        self.buffered_bytes += packed.len();
-        // The emptied stream stays, so that it is handed back when the bytes before it are sent.
-        self.items.push_front(Item::Bytes(packed));
+        self.acknowledge(received_bytes, finished)?;
+        self.sent_bytes = self.acknowledged_bytes;
+        self.next = 0;
+        self.unsent_bytes = self.buffered_bytes;
+        for item in &mut self.items {
+            match item {
+                Item::Bytes { sent, .. } => *sent = 0,
+                Item::Stream(stream) => stream.rewind(),
+                Item::Gate(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything is forgotten; the payloads are handed to `dropped`.
+    pub fn abandon(&mut self, mut dropped: impl FnMut(S)) {
+        (self.buffered_bytes, self.unsent_bytes, self.streams, self.next) = (0, 0, 0, 0);
+        self.acknowledged_bytes = self.sent_bytes;
+        for item in self.items.drain(..) {
+            if let Item::Stream(stream) = item {
+                dropped(stream.source);
+            }
+        }
     }
 
     fn send_once(&mut self, link: &mut dyn Link) -> Result<usize, LinkError> {
         let mut regions = [Region::from_slice(&[]); REGIONS_MAX];
         let mut count = 0;
-        for item in &self.items {
+        for item in self.items.range(self.next..) {
+            if count == REGIONS_MAX {
+                break;
+            }
             match item {
-                Item::Bytes(bytes) => {
-                    regions[count] = Region::from_slice(bytes);
+                Item::Bytes { bytes, sent } => {
+                    regions[count] = Region::from_slice(&bytes[*sent..]);
                     count += 1;
                 }
-                Item::Stream { source, cursor } => {
-                    self.runs.clear();
-                    cursor.upcoming(REGIONS_MAX - count, &mut self.runs);
-                    let mut named = 0;
-                    for run in &self.runs {
-                        regions[count] = source.region(*run);
-                        named += run.bytes;
-                        count += 1;
-                    }
-                    if named < cursor.remaining() {
+                Item::Stream(stream) if !stream.packed.is_empty() => {
+                    regions[count] = Region::from_slice(&stream.packed);
+                    count += 1;
+                    if stream.cursor.remaining() > 0 {
                         break;
                     }
                 }
-            }
-            if count == REGIONS_MAX {
-                break;
+                Item::Stream(stream) => {
+                    self.runs.clear();
+                    stream.cursor.upcoming(REGIONS_MAX - count, &mut self.runs);
+                    let mut named = 0;
+                    for run in &self.runs {
+                        regions[count] = stream.source.region(*run);
+                        named += run.bytes;
+                        count += 1;
+                    }
+                    if named < stream.cursor.remaining() {
+                        break;
+                    }
+                }
+                Item::Gate(_) => break,
             }
         }
         link.send(&regions[..count])
     }
 
-    fn consume(&mut self, sent: usize, finished: &mut impl FnMut(S)) {
-        let mut left = sent as u64;
-        loop {
-            match self.items.front_mut() {
-                Some(Item::Bytes(bytes)) => {
-                    let here = left.min(bytes.len() as u64);
-                    bytes.advance(here as usize);
-                    self.buffered_bytes -= here as usize;
+    fn mark_sent(&mut self, bytes: usize) {
+        self.sent_bytes += bytes as u64;
+        let mut left = bytes as u64;
+        while let Some(item) = self.items.get_mut(self.next) {
+            match item {
+                Item::Bytes { bytes, sent } => {
+                    let here = left.min((bytes.len() - *sent) as u64);
+                    *sent += here as usize;
+                    self.unsent_bytes -= here as usize;
                     left -= here;
-                    if !bytes.is_empty() {
+                    if *sent < bytes.len() {
                         return;
                     }
-                    if let Some(Item::Bytes(mut bytes)) = self.items.pop_front() {
-                        bytes.clear();
-                        bytes.reserve(BUFFER_BYTES); // Takes the sent part back.
-                        self.spare = Some(bytes);
-                    }
                 }
-                Some(Item::Stream { cursor, .. }) => {
-                    let here = left.min(cursor.remaining());
-                    cursor.advance(here);
-                    left -= here;
-                    if cursor.remaining() > 0 {
+                Item::Stream(stream) => {
+                    let packed = left.min(stream.packed.len() as u64);
+                    stream.packed.advance(packed as usize);
+                    let here = (left - packed).min(stream.cursor.remaining());
+                    stream.cursor.advance(here);
+                    left -= packed + here;
+                    if stream.unsent() > 0 {
                         return;
                     }
-                    if let Some(Item::Stream { source, .. }) = self.items.pop_front() {
-                        finished(source);
-                    }
+                    stream.packed = BytesMut::new();
                 }
-                None => {
-                    assert_eq!(left, 0, "no more was sent than waited");
-                    return;
-                }
+                Item::Gate(_) => break,
             }
+            self.next += 1;
         }
+        assert_eq!(left, 0, "no more was sent than waited");
     }
 }
 

@@ -5,28 +5,59 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use longarm_memory::{Region, RegionMut};
+use rustix::io::Errno;
 
+use super::socket;
 use crate::endpoint::{Link, LinkError};
 
 /// A [`Link`] over TCP.
 pub(super) struct TcpLink {
     socket: OwnedFd,
     peer_name: String,
+    /// Where it is being connected to; `None` once it is.
+    connecting: Option<SocketAddr>,
 }
 
 impl TcpLink {
     pub(super) fn new(socket: OwnedFd, remote: SocketAddr) -> Self {
-        Self { socket, peer_name: remote.to_string() }
+        Self { socket, peer_name: remote.to_string(), connecting: None }
+    }
+
+    /// Begins to connect a fresh socket.
+    pub(super) fn connect(socket: OwnedFd, remote: SocketAddr) -> Result<Self, LinkError> {
+        let mut link = Self { socket, peer_name: remote.to_string(), connecting: Some(remote) };
+        link.settle()?;
+        Ok(link)
+    }
+
+    /// Whether it is connected; asks the kernel while it is not.
+    fn settle(&mut self) -> Result<bool, LinkError> {
+        let Some(remote) = self.connecting else { return Ok(true) };
+        match rustix::net::connect(&self.socket, &remote) {
+            Ok(()) | Err(Errno::ISCONN) => {}
+            // An interrupted attempt goes on by itself, like one that takes its time.
+            Err(Errno::INPROGRESS | Errno::INTR | Errno::ALREADY) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        }
+        if socket::local_address(&self.socket)? == remote {
+            // On one machine the kernel may lend the very port we call as ours, and TCP then connects to itself.
+            return Err(LinkError::Refused);
+        }
+        self.connecting = None;
+        Ok(true)
     }
 }
 
 impl Link for TcpLink {
     fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        if self.connecting.is_some() && !self.settle()? {
+            return Ok(0);
+        }
         moved(longarm_memory::send(self.socket.as_fd(), regions))
     }
 
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
-        if regions.iter().all(|region| region.is_empty()) {
+        if regions.iter().all(|region| region.is_empty()) || (self.connecting.is_some() && !self.settle()?) {
             // Nothing can come, and that must not look like the end of the stream.
             return Ok(0);
         }

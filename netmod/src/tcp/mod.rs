@@ -9,32 +9,19 @@ mod listener;
 mod socket;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
-use rustix::io::Errno;
-
-use crate::alarm::{Alarm, Wake};
 use crate::endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
-use crate::poller::Interest;
 use link::TcpLink;
 use listener::TcpListener;
 
 /// How the netmod uses the network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpOptions {
     /// The address of the interface that peers reach this process at. `None` is 127.0.0.1: this machine only.
     pub interface: Option<IpAddr>,
     /// The kernel's send and receive buffer of each connection, in bytes (the kernel doubles it for its own use and
     /// caps it). `None` leaves the kernel to tune them itself.
     pub socket_buffer_bytes: Option<usize>,
-    /// How long [`Netmod::connect`] waits for the other end to answer.
-    pub connect_timeout: Duration,
-}
-
-impl Default for TcpOptions {
-    fn default() -> Self {
-        Self { interface: None, socket_buffer_bytes: None, connect_timeout: Duration::from_secs(10) }
-    }
 }
 
 /// The `tcp` netmod, over IPv4 or IPv6. Addresses are `192.0.2.1:4000` and `[2001:db8::1]:4000`.
@@ -70,23 +57,7 @@ impl Netmod for Tcp {
 
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
         let remote: SocketAddr = address.parse().map_err(|_| LinkError::BadAddress)?;
-        let alarm = Alarm::after(self.options.connect_timeout)?;
         let socket = socket::open(remote.ip(), self.options.socket_buffer_bytes)?;
-        match rustix::net::connect(&socket, &remote) {
-            Ok(()) => {}
-            // An interrupted attempt goes on by itself, like one that takes its time.
-            Err(Errno::INPROGRESS | Errno::INTR) => {
-                if alarm.wait(Some(std::os::fd::AsFd::as_fd(&socket)), Interest::WRITABLE)? == Wake::Rang {
-                    return Err(LinkError::TimedOut);
-                }
-                rustix::net::sockopt::socket_error(&socket)??;
-            }
-            Err(errno) => return Err(errno.into()),
-        }
-        if socket::local_address(&socket)? == remote {
-            // On one machine the kernel may lend the very port we call as ours, and TCP then connects to itself.
-            return Err(LinkError::Refused);
-        }
-        Ok(Box::new(TcpLink::new(socket, remote)))
+        Ok(Box::new(TcpLink::connect(socket, remote)?))
     }
 }

@@ -110,6 +110,8 @@ impl RequestHeader {
             RequestKind::TryLock => Request::TryLock { target, offset },
             RequestKind::Unlock => Request::Unlock { target, offset },
             RequestKind::Message => Request::Message { target: target.rank, bytes: self.payload_bytes },
+            RequestKind::Report => Request::Report { received_bytes: self.operand },
+            RequestKind::Leave => Request::Leave,
         })
     }
 
@@ -139,8 +141,11 @@ impl RequestHeader {
                 let (op, _) = self.rmw_parts()?;
                 self.check_descriptor(if op == RmwOp::CompareSwap { COMPARE_BYTES } else { 0 })
             }
-            RequestKind::Quiet => {
-                self.check_unused(&[Shape, Element, Op, PayloadBytes, Rank, Generation, Window, Key, Offset, Operand])?;
+            RequestKind::Quiet | RequestKind::Leave | RequestKind::Report => {
+                self.check_unused(&[Shape, Element, Op, PayloadBytes, Rank, Generation, Window, Key, Offset])?;
+                if self.kind != RequestKind::Report {
+                    self.check_unused(&[Operand])?;
+                }
                 self.check_descriptor(0)
             }
             RequestKind::Lock | RequestKind::TryLock | RequestKind::Unlock => {

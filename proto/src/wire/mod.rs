@@ -7,7 +7,7 @@
 //!            window  key  offset  operand
 //!
 //!            0     1        2   8           16     24
-//!   reply    kind  refusal  0   request id  value  0
+//!   reply    kind  refusal  0   request id  value  received
 //! ```
 //!
 //! Everything is little-endian. A field that a kind does not use is 0, and a decode refuses anything else: that

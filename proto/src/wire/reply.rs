@@ -20,6 +20,8 @@ wire_enum! {
         Granted = 4,
         /// It was not done.
         Refused = 5,
+        /// Nothing is answered; the responder lives.
+        Alive = 6,
     }
 }
 
@@ -82,10 +84,16 @@ pub enum ReplyBody {
         /// How many.
         bytes: u64,
     },
-    /// Read-modify-write: the old value. Try for a lock: 1 or 0.
+    /// Read-modify-write: the old value. Try for a lock: 0 if it was not taken, else 1, or 2 if it was inherited.
     Value(u64),
     /// Lock: it is ours now.
-    Granted,
+    Granted {
+        /// The holder before died with it.
+        inherited: bool,
+    },
+    /// No answer: the responder cannot take up the next request for now, but lives. Its number is that of the last
+    /// request taken up.
+    Alive,
     /// Any request: it was not done.
     Refused {
         /// Why.
@@ -103,7 +111,8 @@ impl ReplyBody {
             ReplyBody::Done => ReplyKind::Done,
             ReplyBody::Data { .. } => ReplyKind::Data,
             ReplyBody::Value(_) => ReplyKind::Value,
-            ReplyBody::Granted => ReplyKind::Granted,
+            ReplyBody::Granted { .. } => ReplyKind::Granted,
+            ReplyBody::Alive => ReplyKind::Alive,
             ReplyBody::Refused { .. } => ReplyKind::Refused,
         }
     }
@@ -116,6 +125,8 @@ pub struct ReplyHeader {
     pub id: RequestId,
     /// What the answer is.
     pub body: ReplyBody,
+    /// Bytes of requests that the responder had received since the session began. It never asks for them again.
+    pub received_bytes: u64,
 }
 
 impl ReplyHeader {
@@ -125,7 +136,8 @@ impl ReplyHeader {
         bytes[0] = self.body.kind().to_wire();
         put_u64(bytes, 8, self.id.0);
         let value = match self.body {
-            ReplyBody::Done | ReplyBody::Granted => 0,
+            ReplyBody::Done | ReplyBody::Alive => 0,
+            ReplyBody::Granted { inherited } => u64::from(inherited),
             ReplyBody::Data { bytes } => bytes,
             ReplyBody::Value(value) => value,
             ReplyBody::Refused { refusal, detail } => {
@@ -134,6 +146,7 @@ impl ReplyHeader {
             }
         };
         put_u64(bytes, 16, value);
+        put_u64(bytes, 24, self.received_bytes);
     }
 
     /// Reads a reply.
@@ -144,12 +157,16 @@ impl ReplyHeader {
         let kind = ReplyKind::from_wire(bytes[0]).ok_or(Violation::UnknownReply { found: bytes[0] })?;
         let refusal = bytes[1];
         let value = u64_at(bytes, 16);
-        // The bytes between kind and id, and the last word.
-        let mut spare = (u64_at(bytes, 0) >> 16) | u64_at(bytes, 24);
+        // The bytes between kind and id.
+        let mut spare = u64_at(bytes, 0) >> 16;
         let body = match kind {
-            ReplyKind::Done | ReplyKind::Granted => {
+            ReplyKind::Done | ReplyKind::Alive => {
                 spare |= value;
-                if kind == ReplyKind::Done { ReplyBody::Done } else { ReplyBody::Granted }
+                if kind == ReplyKind::Done { ReplyBody::Done } else { ReplyBody::Alive }
+            }
+            ReplyKind::Granted => {
+                spare |= value & !1;
+                ReplyBody::Granted { inherited: value & 1 != 0 }
             }
             ReplyKind::Data => ReplyBody::Data { bytes: value },
             ReplyKind::Value => ReplyBody::Value(value),
@@ -164,6 +181,6 @@ impl ReplyHeader {
         if spare != 0 {
             return Err(Violation::ReplySpare { kind, found: spare });
         }
-        Ok(ReplyHeader { id: RequestId(u64_at(bytes, 8)), body })
+        Ok(ReplyHeader { id: RequestId(u64_at(bytes, 8)), body, received_bytes: u64_at(bytes, 24) })
     }
 }

@@ -55,6 +55,10 @@ wire_enum! {
         Unlock = 8,
         /// A message for a rank.
         Message = 9,
+        /// How far the replies have been received, and how far are you?
+        Report = 10,
+        /// The initiator is about to go for good.
+        Leave = 11,
     }
 }
 
@@ -127,6 +131,14 @@ pub enum Request {
         /// How long it is: the payload. At most [`crate::MESSAGE_BYTES_MAX`].
         bytes: u64,
     },
+    /// Says how far the replies have been received, so that the responder may forget them, and asks for `Done`, which
+    /// says how far the requests have been.
+    Report {
+        /// Bytes of replies and data received since the session began.
+        received_bytes: u64,
+    },
+    /// Ends the session. No reply; the connection is closed behind it.
+    Leave,
 }
 
 impl Request {
@@ -141,7 +153,9 @@ impl Request {
             | Request::Quiet
             | Request::Lock { .. }
             | Request::TryLock { .. }
-            | Request::Unlock { .. } => 0,
+            | Request::Unlock { .. }
+            | Request::Report { .. }
+            | Request::Leave => 0,
         }
     }
 
@@ -164,10 +178,12 @@ impl Request {
             Request::TryLock { .. } => RequestKind::TryLock,
             Request::Unlock { .. } => RequestKind::Unlock,
             Request::Message { .. } => RequestKind::Message,
+            Request::Report { .. } => RequestKind::Report,
+            Request::Leave => RequestKind::Leave,
         }
     }
 
-    /// Whose memory or inbox it is for. `None` for quiet, which is for the connection.
+    /// Whose memory or inbox it is for. `None` for those that are for the connection.
     #[inline]
     pub fn target_rank(&self) -> Option<Rank> {
         match self {
@@ -179,7 +195,7 @@ impl Request {
             | Request::TryLock { target, .. }
             | Request::Unlock { target, .. } => Some(target.rank),
             Request::Message { target, .. } => Some(*target),
-            Request::Quiet => None,
+            Request::Quiet | Request::Report { .. } | Request::Leave => None,
         }
     }
 }
@@ -188,7 +204,7 @@ impl RequestKind {
     /// Whether a reply comes in any case.
     #[inline]
     pub const fn has_reply(self) -> bool {
-        !matches!(self, RequestKind::Put | RequestKind::Accumulate | RequestKind::Message)
+        !matches!(self, RequestKind::Put | RequestKind::Accumulate | RequestKind::Message | RequestKind::Leave)
     }
 
     /// Whether the reply may come at any time. All others come in the order of their requests.

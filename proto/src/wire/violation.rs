@@ -225,6 +225,32 @@ pub enum Violation {
         /// What came.
         reply: ReplyKind,
     },
+    /// A reply says that less was received than an earlier one said.
+    #[error("a reply says that {found} bytes of requests were received, one before it said {before}")]
+    AcknowledgedLess {
+        /// What it says.
+        found: u64,
+        /// What was said before.
+        before: u64,
+    },
+    /// An initiator asks for more and more and never reports what it has received.
+    #[error("replies of {bytes} bytes and {streams} payloads were not reported as received")]
+    Unreported {
+        /// Bytes kept for it.
+        bytes: u64,
+        /// Payloads kept for it in their windows.
+        streams: u64,
+    },
+    /// More bytes are said to be received than were sent, or fewer than were known to be.
+    #[error("{found} bytes are said to be received, which should be between {least} and {most}")]
+    Received {
+        /// What the peer says.
+        found: u64,
+        /// What it is known to have received.
+        least: u64,
+        /// What was sent.
+        most: u64,
+    },
     /// A get's reply has another length than was asked for.
     #[error("{found} bytes of data for request {id}, which asked for {expected}")]
     DataBytes {

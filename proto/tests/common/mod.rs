@@ -150,7 +150,8 @@ pub fn request_over<S: Strategy<Value = Shape> + Clone + 'static>(shapes: S) -> 
     });
     let message =
         (any::<u32>(), 0..=MESSAGE_BYTES_MAX).prop_map(|(rank, bytes)| Request::Message { target: Rank(rank), bytes });
-    prop_oneof![put, get, accumulate, rmw, lock, Just(Request::Quiet), message]
+    let report = any::<u64>().prop_map(|received_bytes| Request::Report { received_bytes });
+    prop_oneof![put, get, accumulate, rmw, lock, Just(Request::Quiet), message, report, Just(Request::Leave)]
 }
 
 pub fn request() -> impl Strategy<Value = Request> {
@@ -162,7 +163,8 @@ pub fn reply_body() -> impl Strategy<Value = ReplyBody> {
         Just(ReplyBody::Done),
         any::<u64>().prop_map(|bytes| ReplyBody::Data { bytes }),
         any::<u64>().prop_map(ReplyBody::Value),
-        Just(ReplyBody::Granted),
+        any::<bool>().prop_map(|inherited| ReplyBody::Granted { inherited }),
+        Just(ReplyBody::Alive),
         (prop::sample::select(Refusal::ALL.to_vec()), any::<u64>())
             .prop_map(|(refusal, detail)| ReplyBody::Refused { refusal, detail }),
     ]

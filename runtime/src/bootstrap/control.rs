@@ -6,9 +6,11 @@
 //! 1. the rank sends [`FromRank::Join`], the launcher answers with [`ToRank::Start`];
 //! 2. the first rank of each node sends [`FromRank::Publish`] with its node's [`NodeCard`];
 //!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known;
-//! 3. when a rank dies, every other gets [`ToRank::Died`];
-//! 4. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
-//!    which comes when every rank that joined has left.
+//! 3. when a rank dies, every other gets [`ToRank::Died`], also for those that the launcher ends with it because it hosts
+//!    the server of their node;
+//! 4. the launcher may ask at any time who waits in a call ([`ToRank::Inquire`]);
+//! 5. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
+//!    which comes when every rank that joined has left or died.
 //!
 //! A rank whose socket closes has lost its launcher and ends itself.
 
@@ -19,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Names the environment variable with the number of the descriptor to the launcher.
 pub const CONTROL_FD_VARIABLE: &str = "LONGARM_CONTROL_FD";
 /// Version of these messages. Both sides have to agree.
-pub const CONTROL_VERSION: u32 = 1;
+pub const CONTROL_VERSION: u32 = 2;
 
 /// A line from a rank to the launcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +50,13 @@ pub enum FromRank {
         /// What the launcher should exit with.
         status: i32,
     },
+    /// Answer to [`ToRank::Inquire`].
+    Waits {
+        /// The number of the inquiry.
+        inquiry: u64,
+        /// The threads of the rank that wait in a call, those that have waited longest first.
+        waits: Vec<Wait>,
+    },
     /// The rank has finalized and counted this.
     Leave {
         /// Traffic with every peer that had any.
@@ -72,6 +81,11 @@ pub enum ToRank {
         /// How: "exited with status 3", "killed by signal 9 (SIGKILL)".
         how: String,
     },
+    /// Asks who waits in a call; answered by [`FromRank::Waits`] at once, whatever the rank does.
+    Inquire {
+        /// Comes back with the answer.
+        inquiry: u64,
+    },
     /// The job ends: exit without waiting for others.
     Goodbye,
 }
@@ -95,6 +109,8 @@ pub struct Start {
     pub processors: Vec<u32>,
     /// Whether the launcher prints statistics at the end.
     pub stats: bool,
+    /// Whether the others go on when a rank dies. Otherwise the launcher ends them.
+    pub survivors_go_on: bool,
 }
 
 impl Start {
@@ -135,6 +151,29 @@ pub struct NodeCard {
     pub door: String,
 }
 
+/// A thread that waits in a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// The call: "get", "lock", "barrier".
+    pub call: String,
+    /// Who can end the wait.
+    pub whom: Whom,
+    /// For how long it has waited.
+    pub waited_ms: u64,
+}
+
+/// Who can end a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whom {
+    /// This rank: the target, the host of the server that is to answer, the member whose letter is missing.
+    Rank(u32),
+    /// Whoever holds a mutex of this rank.
+    HolderAt(u32),
+    /// Any rank; nobody there knows which.
+    Anyone,
+}
+
 /// What one rank did with one peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerTraffic {
@@ -167,6 +206,7 @@ mod tests {
             ranks_on_machine: 1,
             processors: vec![0],
             stats: false,
+            survivors_go_on: false,
         }
     }
 

@@ -7,7 +7,8 @@
 //! 2. the first rank of each node tells how its server is reached;
 //! 3. at the end the ranks meet, so that no server stops while somebody needs it.
 //!
-//! Deaths are watched by whoever started the job, who ends it.
+//! Deaths are the business of whoever started the job, who ends it. Until it does, the ranks of a node notice each other's
+//! end by themselves (`neighbours`), so that none of them waits for a dead one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, UdpSocket};
@@ -17,10 +18,12 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::control::{CONTROL_VERSION, NodeCard, PeerTraffic, Start};
-use super::{OnDeath, Rendezvous};
+use super::neighbours::{NeighbourWatch, Neighbours};
+use super::{OnDeath, OnInquiry, Rendezvous};
 use crate::config::Config;
 use crate::error::InitError;
 use crate::topology;
@@ -54,6 +57,11 @@ struct Hello {
     processors: Vec<u32>,
     random: Vec<u8>,
     nodes: u64,
+    /// The process, and among which processes its number counts. Absent in other releases.
+    #[serde(default)]
+    pid: u32,
+    #[serde(default)]
+    pid_space: String,
 }
 
 /// Bytes of the job's number and secret.
@@ -63,6 +71,9 @@ const RANDOM_BYTES: usize = 40;
 pub(crate) struct Exchanged {
     exchange: Arc<dyn Exchange>,
     cards: OnceLock<HashMap<u32, NodeCard>>,
+    /// Taken when they are watched.
+    neighbours: Mutex<Option<Neighbours>>,
+    watch: Mutex<Option<NeighbourWatch>>,
 }
 
 impl Exchanged {
@@ -76,13 +87,17 @@ impl Exchanged {
             processors: topology::processors_allowed(),
             random,
             nodes: config.nodes,
+            pid: std::process::id(),
+            pid_space: pid_space(),
         };
-        let start = start_from_records(exchange.rank(), &all_say(&*exchange, &hello)?)?;
+        let records = all_say(&*exchange, &hello)?;
+        let start = start_from_records(exchange.rank(), &records)?;
         if (start.ranks_on_machine as usize) < start.node_of_rank.len() && !config.is_set("LONGARM_INTERFACE") {
             let address = address_towards_others().ok_or(InitError::NoInterface)?;
             config.settle_interface(address);
         }
-        Ok((Arc::new(Exchanged { exchange, cards: OnceLock::new() }), start))
+        let neighbours = Mutex::new(Some(Neighbours::new(pids_of_neighbours(&start, &records)?.into_iter())));
+        Ok((Arc::new(Exchanged { exchange, cards: OnceLock::new(), neighbours, watch: Mutex::new(None) }), start))
     }
 }
 
@@ -116,7 +131,25 @@ pub fn start_from_records(rank: u32, records: &[Vec<u8>]) -> Result<Start, InitE
         ranks_on_machine: here().count() as u32,
         processors,
         stats: false,
+        // Whoever started the job ends it at a death, whatever is wanted here.
+        survivors_go_on: false,
     })
+}
+
+/// The other ranks of this node whose processes can be named here, with their numbers. `start` was made of the same records.
+///
+/// # Errors
+/// What no ranks of one job can have said.
+#[doc(hidden)] // For the fuzzer: here bytes of other processes are read.
+pub fn pids_of_neighbours(start: &Start, records: &[Vec<u8>]) -> Result<Vec<(u32, u32)>, InitError> {
+    let hellos: Vec<Hello> = read_all(records)?;
+    let me = start.rank as usize;
+    let others = (0..).zip(&hellos).zip(&start.node_of_rank);
+    let named = others.filter_map(|((rank, other), node)| {
+        let same_space = !other.pid_space.is_empty() && other.pid_space == hellos[me].pid_space;
+        (rank != start.rank && *node == start.node_of_rank[me] && same_space).then_some((rank, other.pid))
+    });
+    Ok(named.collect())
 }
 
 /// How the server of each node is reached, from what each rank has said: a card or nothing.
@@ -140,9 +173,31 @@ impl Rendezvous for Exchanged {
         cards.get(&node).cloned().ok_or(InitError::ExchangeGarbled)
     }
 
-    fn watch_deaths(&self, _on_death: OnDeath) {}
+    fn tells_deaths(&self) -> bool {
+        false
+    }
+
+    fn watch_deaths(&self, on_death: OnDeath) {
+        let neighbours = self.neighbours.lock().take().filter(|neighbours| !neighbours.is_empty());
+        let Some(neighbours) = neighbours else { return };
+        match neighbours.watch(on_death) {
+            Ok(watch) => *self.watch.lock() = Some(watch),
+            Err(error) => tracing::warn!(%error, "deaths of ranks of this node will not be noticed"),
+        }
+    }
+
+    fn explains_deaths(&self) -> bool {
+        false
+    }
+
+    /// Nobody asks.
+    fn answer_inquiries(&self, _on_inquiry: OnInquiry) {}
 
     fn leave(&self, _traffic: Vec<PeerTraffic>) {
+        // Before the meeting: nobody ends well before all have come to it.
+        if let Some(watch) = self.watch.lock().take() {
+            watch.end();
+        }
         if let Err(reason) = self.exchange.allgather(&[]) {
             tracing::warn!(reason, "the last meeting failed; a server may have stopped before all had left");
         }
@@ -171,6 +226,11 @@ fn let_output_be_read(grace: Duration) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// Among which processes the number of this one counts: containers may count for themselves.
+fn pid_space() -> String {
+    std::fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default()
 }
 
 /// One round: what every rank says, by rank, as it came.

@@ -1,19 +1,19 @@
 //! A rank's side of the conversation with its launcher.
 //!
-//! One thread reads: it notes deaths, hands cards to those who asked, and ends the process when the launcher is gone.
+//! One thread reads: it notes deaths, hands cards to those who asked, tells the launcher who waits in a call, and ends the
+//! process when the launcher is gone.
 //! A process that nobody launched has no launcher and is a world of one.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::OnDeath;
-use super::Rendezvous;
 use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
+use super::{OnDeath, OnInquiry, Rendezvous};
 use crate::error::InitError;
 
 #[derive(Default)]
@@ -22,11 +22,14 @@ struct Heard {
     goodbye: bool,
     died: Vec<(u32, String)>,
     on_death: Option<OnDeath>,
+    on_inquiry: Option<OnInquiry>,
 }
 
 /// See the module.
 pub(crate) struct Launcher {
     writer: Mutex<UnixStream>,
+    /// What it said at the start.
+    start: OnceLock<Start>,
     heard: Mutex<Heard>,
     changed: Condvar,
 }
@@ -42,6 +45,7 @@ impl Launcher {
         let mut reader = BufReader::new(stream.try_clone().map_err(InitError::Launcher)?);
         let launcher = Arc::new(Launcher {
             writer: Mutex::new(stream),
+            start: OnceLock::new(),
             heard: Mutex::new(Heard::default()),
             changed: Condvar::new(),
         });
@@ -51,6 +55,7 @@ impl Launcher {
             ToRank::Start(start) => return Err(InitError::LauncherVersion { found: start.version }),
             _ => return Err(InitError::LauncherGarbled),
         };
+        let start = launcher.start.get_or_init(|| start).clone();
         let listener = Arc::clone(&launcher);
         std::thread::Builder::new()
             .name("longarm-control".into())
@@ -63,6 +68,12 @@ impl Launcher {
         let mut line = serde_json::to_vec(message).map_err(|_| InitError::LauncherGarbled)?;
         line.push(b'\n');
         self.writer.lock().write_all(&line).map_err(InitError::Launcher)
+    }
+
+    /// The rank that hosts the server of a node, and tells how it is reached.
+    fn host_of(&self, node: u32) -> Option<u32> {
+        let nodes = &self.start.get()?.node_of_rank;
+        nodes.iter().position(|own| *own == node).map(|rank| rank as u32)
     }
 
     fn listen(&self, mut reader: BufReader<UnixStream>) {
@@ -90,6 +101,15 @@ impl Launcher {
                         parking_lot::MutexGuard::unlocked(&mut heard, || on_death(rank, &how));
                     }
                 }
+                ToRank::Inquire { inquiry } => {
+                    // Without a world yet this rank waits in no call of it.
+                    let on_inquiry = heard.on_inquiry.clone();
+                    parking_lot::MutexGuard::unlocked(&mut heard, || {
+                        let waits = on_inquiry.map(|on_inquiry| on_inquiry()).unwrap_or_default();
+                        // A launcher that is gone is noticed by the next read.
+                        let _ = self.say(&FromRank::Waits { inquiry, waits });
+                    });
+                }
                 ToRank::Goodbye => heard.goodbye = true,
                 ToRank::Start(_) => tracing::warn!("the launcher started this rank twice"),
             }
@@ -99,12 +119,24 @@ impl Launcher {
 }
 
 impl Rendezvous for Launcher {
+    fn tells_deaths(&self) -> bool {
+        true
+    }
+
     fn watch_deaths(&self, on_death: OnDeath) {
         let mut heard = self.heard.lock();
         for (rank, how) in &heard.died {
             on_death(*rank, how);
         }
         heard.on_death = Some(on_death);
+    }
+
+    fn explains_deaths(&self) -> bool {
+        true
+    }
+
+    fn answer_inquiries(&self, on_inquiry: OnInquiry) {
+        self.heard.lock().on_inquiry = Some(on_inquiry);
     }
 
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError> {
@@ -121,7 +153,8 @@ impl Rendezvous for Launcher {
             if let Some(card) = heard.cards.get(&node) {
                 return Ok(card.clone());
             }
-            if let Some((rank, how)) = heard.died.first() {
+            let host = self.host_of(node);
+            if let Some((rank, how)) = heard.died.iter().find(|(rank, _)| Some(*rank) == host) {
                 return Err(InitError::Died { rank: *rank, how: how.clone() });
             }
             self.changed.wait(&mut heard);
@@ -132,8 +165,9 @@ impl Rendezvous for Launcher {
         if self.say(&FromRank::Leave { traffic }).is_err() {
             return;
         }
+        let survivors_go_on = self.start.get().is_some_and(|start| start.survivors_go_on);
         let mut heard = self.heard.lock();
-        while !heard.goodbye && heard.died.is_empty() {
+        while !heard.goodbye && (survivors_go_on || heard.died.is_empty()) {
             self.changed.wait(&mut heard);
         }
     }

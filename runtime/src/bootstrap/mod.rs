@@ -3,35 +3,48 @@
 pub mod control;
 mod exchange;
 mod launcher;
+mod neighbours;
 mod node;
 
 use std::sync::Arc;
 
-use self::control::{NodeCard, PeerTraffic};
+use self::control::{NodeCard, PeerTraffic, Wait};
 use crate::error::InitError;
 
 pub use exchange::Exchange;
 pub(crate) use exchange::Exchanged;
 #[doc(hidden)]
-pub use exchange::{cards_from_records, start_from_records};
+pub use exchange::{cards_from_records, pids_of_neighbours, start_from_records};
 pub(crate) use launcher::Launcher;
-pub(crate) use node::{Dialer, Node, NodeOptions, tcp};
+pub(crate) use node::{Clock, Dialer, Node, NodeOptions, tcp};
 
 /// What is called with a rank that died and how.
 pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;
+
+/// What is called to learn who waits in a call of this process.
+pub(crate) type OnInquiry = Arc<dyn Fn() -> Vec<Wait> + Send + Sync>;
 
 /// Where the ranks of a job find each other, and by whom it is ended.
 pub(crate) trait Rendezvous: Send + Sync {
     /// The card of this rank's node, if this rank hosts its server. Every rank calls it once, before [`Self::card`].
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError>;
 
-    /// The card of a node, as soon as it is known. A death meanwhile is an error: its host may be the one.
+    /// The card of a node, as soon as it is known. The death of its host meanwhile is an error.
     fn card(&self, node: u32) -> Result<NodeCard, InitError>;
+
+    /// Whether deaths anywhere in the job are told. If not, a server that refuses connections counts as dead.
+    fn tells_deaths(&self) -> bool;
 
     /// From now on `on_death` hears of every death, those before included.
     fn watch_deaths(&self, on_death: OnDeath);
 
-    /// Says that this rank ends well, and waits until all do, or one has died.
+    /// Whether it says how a rank ended, also of one that has ended the job itself.
+    fn explains_deaths(&self) -> bool;
+
+    /// From now on `on_inquiry` answers whoever asks what this rank waits for.
+    fn answer_inquiries(&self, on_inquiry: OnInquiry);
+
+    /// Says that this rank ends well, and waits until all have left or died, or one has died where that ends the job.
     fn leave(&self, traffic: Vec<PeerTraffic>);
 
     /// Ends the job: this rank cannot go on.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longarm_client::{Assist, AssistTurn, Dial, Layout, LostHow};
-use longarm_netmod::{DialError, Link, Netmod, Tcp, TcpOptions, connect_authenticated};
-use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
+use longarm_client::{Assist, AssistTurn, Dial, DialStep, Dialing, Layout, LostHow, Time};
+use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod, Tcp, TcpOptions};
+use longarm_proto::{Identity, JobId, NodeId, Rank, Secret, Session};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
@@ -18,8 +18,8 @@ use super::control::NodeCard;
 use crate::config::Config;
 use crate::error::InitError;
 
-/// Longest pause before a server that hung up is called again.
-const REDIAL_PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How much longer than a rank calls again the server keeps what it would call for.
+const SESSION_SPARE_MS: u64 = 5000;
 
 /// What a node is made of.
 pub(crate) struct NodeOptions<'a> {
@@ -129,6 +129,8 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         door: door.clone(),
         half_open_max: options.config.half_open_max as usize,
         handshake_timeout_ms: options.config.handshake_timeout_ms,
+        session_keep_ms: options.config.reconnect_s * 1000 + SESSION_SPARE_MS,
+        sealed: options.config.encrypt,
     })?;
     let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
     let thread = start_thread(&server, options.processors)?;
@@ -186,39 +188,79 @@ impl AssistTurn for Turn<'_> {
     }
 }
 
-/// Opens connections to the servers of other nodes: asks for the address, then proves itself.
+/// Calls the servers of nodes: asks for the address, then proves itself.
 pub(crate) struct Dialer {
     pub(crate) netmod: Tcp,
     pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
     pub(crate) secret: Secret,
     pub(crate) identity: Identity,
-    /// Of this process's own server: there is nobody to ask in a world of one.
-    pub(crate) deadline: Duration,
+    /// What is sent over connections is encrypted.
+    pub(crate) sealed: bool,
 }
 
 impl Dial for Dialer {
-    fn dial(&self, node: NodeId) -> Result<Box<dyn Link>, LostHow> {
+    fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
         let unreachable = |reason: String| LostHow::Unreachable(reason);
         let rendezvous = self.rendezvous.as_ref().ok_or_else(|| unreachable("a world of one has one node".into()))?;
         let card = rendezvous.card(node.0).map_err(|error| unreachable(error.to_string()))?;
-        let until = Instant::now() + self.deadline;
-        let mut pause = Duration::from_millis(1);
-        loop {
-            let mut nonce = [0; 32];
-            getrandom::fill(&mut nonce).map_err(|_| unreachable("the system gives no random numbers".into()))?;
-            let left = until.saturating_duration_since(Instant::now());
-            let (netmod, address, secret) = (&self.netmod, &card.address, &self.secret);
-            match connect_authenticated(netmod, address, secret, self.identity, node, nonce, left) {
-                // A server that too many call at once hangs up on some. One that is gone refuses the next call.
-                Err(DialError::HungUp | DialError::Link(_)) if pause < left => {
-                    std::thread::sleep(pause);
-                    pause = (2 * pause).min(REDIAL_PAUSE_MAX);
-                }
-                dialed => {
-                    return dialed.map_err(|error| unreachable(format!("{} at {address}: {error}", netmod.name())));
-                }
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).map_err(|_| unreachable("the system gives no random numbers".into()))?;
+        let (secret, me, sealed) = (&self.secret, self.identity, self.sealed);
+        let introduction = Introduction { secret, me, peer: node, session, sealed, nonce };
+        // Who has been there and is not any more comes back only if it is the way that was interrupted, and somebody
+        // else says so if it is not.
+        let refusals_pass = !session.is_known || rendezvous.tells_deaths();
+        let caller = self.netmod.connect(&card.address).map(|link| Caller::new(link, &introduction));
+        let name = format!("{} at {}", self.netmod.name(), card.address);
+        Ok(Box::new(Call { caller: Some(caller), name, refusals_pass }))
+    }
+}
+
+/// A call on its way.
+struct Call {
+    /// `None` once it was decided.
+    caller: Option<Result<Caller, LinkError>>,
+    name: String,
+    refusals_pass: bool,
+}
+
+impl Call {
+    fn failed(&self, error: &DialError) -> DialStep {
+        let refused = matches!(error, DialError::Connect(LinkError::Refused));
+        let may_pass = error.may_pass() && (self.refusals_pass || !refused);
+        DialStep::Failed { reason: format!("{}: {error}", self.name), may_pass }
+    }
+}
+
+impl Dialing for Call {
+    fn poll(&mut self) -> DialStep {
+        let mut caller = match self.caller.take().expect("a call that was decided is not asked again") {
+            Ok(caller) => caller,
+            Err(error) => return self.failed(&DialError::Connect(error)),
+        };
+        match caller.poll() {
+            CallerStep::Pending => {
+                self.caller = Some(Ok(caller));
+                DialStep::Pending
             }
+            CallerStep::Failed(error) => self.failed(&error),
+            CallerStep::Proven { link, reception } => DialStep::Up { link, reception },
         }
+    }
+}
+
+/// The clock of a rank.
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock(Instant::now())
+    }
+}
+
+impl Time for Clock {
+    fn now_ms(&self) -> u64 {
+        self.0.elapsed().as_millis() as u64
     }
 }
 
@@ -227,6 +269,5 @@ pub(crate) fn tcp(config: &Config) -> Tcp {
     Tcp::new(TcpOptions {
         interface: Some(config.interface),
         socket_buffer_bytes: (config.socket_buffer_bytes > 0).then_some(config.socket_buffer_bytes as usize),
-        connect_timeout: Duration::from_secs(config.connect_timeout_s),
     })
 }

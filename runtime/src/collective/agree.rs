@@ -3,6 +3,7 @@
 use super::{Call, type_code};
 use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
+use longarm_client::COLLECTIVE_NAME_BYTES;
 use longarm_proto::Rank;
 
 /// What a member calls, with the arguments that have to match.
@@ -18,7 +19,7 @@ pub struct Signature {
 
 /// Up to 16 letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Name([u8; 16]);
+struct Name([u8; COLLECTIVE_NAME_BYTES]);
 
 const SIGNATURE_BYTES: usize = 16 + 1 + 1 + 4 + 4 + 8;
 const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
@@ -51,6 +52,11 @@ impl Signature {
     /// The same with a number that has to match.
     pub(crate) fn with_count(self, count: u64) -> Signature {
         Signature { count, ..self }
+    }
+
+    /// What is called, filled up with zeros.
+    pub(crate) fn name(&self) -> [u8; COLLECTIVE_NAME_BYTES] {
+        self.operation.0
     }
 
     fn encode(&self, out: &mut Vec<u8>) {

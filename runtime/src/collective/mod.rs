@@ -9,6 +9,7 @@ mod agree;
 mod data;
 mod light;
 
+use longarm_client::WaitingCall;
 use longarm_client::mail::Slot;
 use longarm_proto::{ElementType, Rank};
 use zerocopy::IntoBytes;
@@ -28,11 +29,12 @@ pub(crate) const LETTER_BYTES_MAX: usize = 256 << 20;
 pub(crate) struct Call<'a> {
     group: &'a Group,
     slot: Slot,
+    name: WaitingCall,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(group: &'a Group, slot: Slot) -> Call<'a> {
-        Call { group, slot }
+    pub(crate) fn new(group: &'a Group, slot: Slot, signature: &Signature) -> Call<'a> {
+        Call { group, slot, name: WaitingCall::Collective(signature.name()) }
     }
 
     fn me(&self) -> u32 {
@@ -70,10 +72,10 @@ impl<'a> Call<'a> {
 
     fn receive(&self, from: u32) -> Result<Vec<u8>, CollectiveError> {
         let client = &self.group.inner.client;
-        let letter = client.receive_letter(self.member(from), self.slot, &|| self.group.death())?;
+        let letter = client.receive_letter(self.member(from), self.slot, self.name, &|| self.group.death())?;
         let mut body = letter.body;
         while (body.len() as u64) < letter.total_bytes {
-            let next = client.receive_letter(self.member(from), self.slot, &|| self.group.death())?;
+            let next = client.receive_letter(self.member(from), self.slot, self.name, &|| self.group.death())?;
             body.extend_from_slice(&next.body);
         }
         Ok(body)

@@ -1,7 +1,7 @@
 //! Messages with tags between two ranks, as `armci_msg_snd` and `armci_msg_rcv` have them.
 
 use longarm_client::mail::Slot;
-use longarm_client::{Lost, LostHow, Operation};
+use longarm_client::{Lost, LostHow, Operation, WaitingCall};
 use longarm_proto::Rank;
 
 use crate::collective::LETTER_BYTES_MAX;
@@ -10,6 +10,9 @@ use crate::world::World;
 
 /// The group under which messages with tags travel. No group has this number.
 const TAGGED: u64 = (1 << 63) - 1;
+
+/// What is waited in for them.
+const CALL: WaitingCall = WaitingCall::Operation(Operation::Message);
 
 fn slot(tag: u64) -> Slot {
     Slot { group: TAGGED, sequence: tag, step: 0 }
@@ -34,7 +37,8 @@ impl World {
     /// `armci_msg_rcvany`.
     ///
     /// # Errors
-    /// The sender is dead, or the rank that hosts this node's server; with `None`, any rank is.
+    /// The sender is dead, or the rank that hosts this node's server; with `None`, any rank is whose death was not
+    /// acknowledged.
     pub fn receive_tagged(&self, from: Option<u32>, tag: u64) -> Result<(u32, Vec<u8>), Lost> {
         let client = &self.inner.client;
         let dead = || {
@@ -42,18 +46,18 @@ impl World {
             let host = client.layout().server_host(client.layout().my_node());
             let death = match from {
                 Some(rank) => client.failures().of(Rank(rank)).or_else(|| client.failures().of(host)),
-                None => client.failures().first(),
+                None => client.failures().first_unacknowledged(),
             }?;
             let (node, how) = (client.layout().node_of(death.rank), LostHow::Died(death.how));
             Some(Lost { rank: death.rank, node, operation: Operation::Message, how })
         };
         let (source, letter) = match from {
-            Some(rank) => (Rank(rank), client.receive_letter(Rank(rank), slot(tag), &dead)?),
+            Some(rank) => (Rank(rank), client.receive_letter(Rank(rank), slot(tag), CALL, &dead)?),
             None => client.receive_letter_from_any(slot(tag), &dead)?,
         };
         let mut body = letter.body;
         while (body.len() as u64) < letter.total_bytes {
-            body.extend_from_slice(&client.receive_letter(source, slot(tag), &dead)?.body);
+            body.extend_from_slice(&client.receive_letter(source, slot(tag), CALL, &dead)?.body);
         }
         Ok((source.0, body))
     }

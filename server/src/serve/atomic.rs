@@ -1,6 +1,6 @@
 //! Read-modify-write and the mutexes.
 
-use longarm_proto::{LockStep, Refusal, Rmw, TryLockStep, UnlockStep, WindowRef, mutex_holder};
+use longarm_proto::{Grant, LockStep, Refusal, Rmw, TryLockStep, UnlockStep, WindowRef, mutex_holder};
 
 use super::transfer::check_word;
 use super::{Asker, Refused, Shared};
@@ -15,19 +15,25 @@ pub(super) fn rmw(shared: &Shared, target: WindowRef, offset: u64, rmw: Rmw) -> 
     Ok(old)
 }
 
-/// Whether the mutex is the asker's now; if not, it stands in the queue.
-pub(super) fn lock(shared: &mut Shared, asker: Asker, target: WindowRef, offset: u64) -> Result<bool, Refused> {
+/// The mutex, if it is the asker's now; if not, it stands in the queue.
+pub(super) fn lock(
+    shared: &mut Shared,
+    asker: Asker,
+    target: WindowRef,
+    offset: u64,
+) -> Result<Option<Grant<Asker>>, Refused> {
     let (place, at) = mutex(shared, target, offset)?;
+    check_alive(shared, asker)?;
     let window = place.window();
     let mut waiter = asker;
-    let granted = shared.locks.with(at, |queue| {
+    let granted = shared.locks.with(at, |queue, deaths| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
             if mutex_holder(word) == Some(asker.rank) {
                 // It would wait for itself.
                 return Err((Refusal::HeldAlready, offset));
             }
-            match queue.lock(word, asker.rank, waiter) {
+            match queue.lock(word, asker.rank, waiter, deaths) {
                 LockStep::Swap { from, to, step } => {
                     match window.compare_exchange_u32(offset, from, to).expect("checked just now") {
                         Ok(_) => return Ok(queue.commit(step)),
@@ -40,27 +46,34 @@ pub(super) fn lock(shared: &mut Shared, asker: Asker, target: WindowRef, offset:
         }
     })?;
     match granted {
-        Some(other) if other != asker => {
-            shared.locks.grant(other);
-            Ok(false)
+        Some(grant) if grant.waiter != asker => {
+            shared.locks.grant(grant);
+            Ok(None)
         }
-        granted => Ok(granted.is_some()),
+        granted => Ok(granted),
     }
 }
 
-pub(super) fn try_lock(shared: &mut Shared, asker: Asker, target: WindowRef, offset: u64) -> Result<bool, Refused> {
+/// The mutex, if it was free or left by a dead holder.
+pub(super) fn try_lock(
+    shared: &mut Shared,
+    asker: Asker,
+    target: WindowRef,
+    offset: u64,
+) -> Result<Option<Grant<Asker>>, Refused> {
     let (place, at) = mutex(shared, target, offset)?;
+    check_alive(shared, asker)?;
     let window = place.window();
-    shared.locks.with(at, |queue| {
+    shared.locks.with(at, |queue, deaths| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
-            match queue.try_lock(word, asker.rank) {
-                TryLockStep::Swap { from, to } => {
+            match queue.try_lock(word, asker.rank, deaths) {
+                TryLockStep::Swap { from, to, inherited } => {
                     if window.compare_exchange_u32(offset, from, to).expect("checked just now").is_ok() {
-                        return Ok(true);
+                        return Ok(Some(Grant { waiter: asker, inherited }));
                     }
                 }
-                TryLockStep::Busy => return Ok(false),
+                TryLockStep::Busy => return Ok(None),
                 TryLockStep::NotAMutex => return Err((Refusal::NotAMutex, offset)),
             }
         }
@@ -70,7 +83,7 @@ pub(super) fn try_lock(shared: &mut Shared, asker: Asker, target: WindowRef, off
 pub(super) fn unlock(shared: &mut Shared, asker: Asker, target: WindowRef, offset: u64) -> Result<(), Refused> {
     let (place, at) = mutex(shared, target, offset)?;
     let window = place.window();
-    let next = shared.locks.with(at, |queue| {
+    let next = shared.locks.with(at, |queue, _| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
             match queue.unlock(word, asker.rank) {
@@ -92,8 +105,20 @@ pub(super) fn unlock(shared: &mut Shared, asker: Asker, target: WindowRef, offse
     Ok(())
 }
 
+/// What a dead rank had asked for is not given to it: nobody would give it back.
+fn check_alive(shared: &Shared, asker: Asker) -> Result<(), Refused> {
+    match shared.locks.deaths.is_dead(asker.rank) {
+        true => Err((Refusal::TargetLost, u64::from(asker.rank.0))),
+        false => Ok(()),
+    }
+}
+
 fn mutex(shared: &Shared, target: WindowRef, offset: u64) -> Result<(Place, MutexPlace), Refused> {
     let place = shared.windows.resolve(&target).map_err(|refusal| (refusal, target.window.0))?;
     check_word(&place, offset, 4)?;
+    if shared.locks.deaths.is_dead(target.rank) {
+        // A mutex goes with its host.
+        return Err((Refusal::TargetLost, u64::from(target.rank.0)));
+    }
     Ok((place, (target.window, target.rank, offset)))
 }

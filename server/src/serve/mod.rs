@@ -72,15 +72,16 @@ pub(crate) fn begin(
             replies.send(asker.id, ReplyBody::Done);
             Ok(None)
         }
+        Request::Report { .. } | Request::Leave => unreachable!("the connection's own business"),
         Request::Lock { target, offset } => {
-            if atomic::lock(shared, asker, target, offset)? {
-                replies.send(asker.id, ReplyBody::Granted);
+            if let Some(grant) = atomic::lock(shared, asker, target, offset)? {
+                replies.send(asker.id, ReplyBody::Granted { inherited: grant.inherited });
             }
             Ok(None)
         }
         Request::TryLock { target, offset } => {
             let taken = atomic::try_lock(shared, asker, target, offset)?;
-            replies.send(asker.id, ReplyBody::Value(u64::from(taken)));
+            replies.send(asker.id, ReplyBody::Value(taken.map_or(0, |grant| 1 + u64::from(grant.inherited))));
             Ok(None)
         }
         Request::Unlock { target, offset } => {

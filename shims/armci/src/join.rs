@@ -167,7 +167,7 @@ pub(crate) fn join_messages() -> Done {
 
 /// `ARMCI_Finalize`: the job ends here inside an MPI program that goes on without it, else later.
 pub(crate) fn leave(job: &'static Job) -> Done {
-    let barrier = job.world.barrier_collective();
+    let barrier = job.world.barrier_before_finalize();
     job.mutexes.forget();
     job.groups.reset_default();
     job.enter(Phase::Finished);

@@ -8,8 +8,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::thread::ThreadId;
 
-use longarm::face::sync::{AtomicU64, Ordering};
-use longarm::{Group, Mutexes};
+use longarm::face::sync::{AtomicBool, AtomicU64, Ordering};
+use longarm::{Group, MutexGuard, Mutexes};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::boundary::{Done, Fault, call, call_or_end};
@@ -90,7 +90,7 @@ impl Set {
         drop(gates);
         match self.mutexes.lock(place.0, place.1) {
             Ok(guard) => {
-                guard.keep();
+                keep(guard, number, proc);
                 Ok(())
             }
             Err(error) => {
@@ -108,7 +108,7 @@ impl Set {
         }
         let taken = self.mutexes.try_lock(place.0, place.1)?;
         let Some(guard) = taken else { return Ok(false) };
-        guard.keep();
+        keep(guard, number, proc);
         gates.insert(place, std::thread::current().id());
         Ok(true)
     }
@@ -126,6 +126,20 @@ impl Set {
         self.gates.lock().remove(&place);
         self.opened.notify_all();
     }
+}
+
+/// ARMCI has no way to tell that the holder before died: it is said on stderr, the first time.
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// Keeps a mutex locked without its guard.
+fn keep(guard: MutexGuard<'_>, number: c_int, proc: c_int) {
+    if guard.previous_holder_died() && !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!(
+            "longarm: mutex {number} of process {proc} was held by a process that died; \
+             what it protects may be half changed. This is said once."
+        );
+    }
+    guard.keep();
 }
 
 /// Makes `num` mutexes here. Collective over all processes, which may give other numbers.

@@ -74,6 +74,8 @@ pub extern "C" fn PARMCI_Finalize() {
     let _one_at_a_time = STARTING.lock();
     let Some(job) = job::active() else { return };
     let freed = job.notices.free().and_then(|()| job.pools.free(job));
+    // Memory of the dead cannot be freed together with them. It goes with the process.
+    let freed = freed.or_else(|fault| if job.world.survivors_go_on() { Ok(()) } else { Err(fault) });
     if let Err(fault) = freed.and_then(|()| join::leave(job)) {
         end_with("ARMCI_Finalize", fault);
     }

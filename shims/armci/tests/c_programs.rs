@@ -1,15 +1,20 @@
 //! The C programs in `c/`: one for each family of calls, compiled three ways and run in every layout.
 //!
 //! Each program checks itself and says `ok` with its name at the end. `fatal` is different: what it does ends the job,
-//! and has to do so with one line that says who, which call and why.
+//! and has to do so with one line that says who, which call and why. So is `heir`, one process of which dies. In `survivors` a process dies,
+//! and the others end well.
 #![forbid(unsafe_code)]
 
 #[path = "c_programs/compiled.rs"]
 mod compiled;
 #[path = "c_programs/fatal.rs"]
 mod fatal;
+#[path = "c_programs/heir.rs"]
+mod heir;
 #[path = "support/library.rs"]
 mod library;
+#[path = "c_programs/survivors.rs"]
+mod survivors;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -18,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use compiled::{Compiled, Way};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// The families. Every file of `c/` but those that are included is one of these or `fatal`.
+/// The families. Every file of `c/` but those that are included is one of these, `fatal`, `heir` or `survivors`.
 const PROGRAMS: [&str; 25] = [
     "accumulate",
     "aggregate",
@@ -93,6 +98,8 @@ fn main() -> ExitCode {
         }
     }
     trials.extend(fatal::trials());
+    trials.extend(heir::trials());
+    trials.extend(survivors::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -106,7 +113,7 @@ fn every_file_is_run() -> Result<(), Failed> {
         }
     }
     found.sort();
-    let mut known: Vec<&str> = PROGRAMS.into_iter().chain(["fatal"]).collect();
+    let mut known: Vec<&str> = PROGRAMS.into_iter().chain(["fatal", "heir", "survivors"]).collect();
     known.sort();
     if found == known { Ok(()) } else { Err(format!("in the folder: {found:?}\nrun: {known:?}").into()) }
 }

@@ -28,6 +28,7 @@ pub const ALLOWANCES: &[Allowance] = &[
     allow(Rule::Clock, "benches/", "they measure time"),
     allow(Rule::Clock, "server/src/thread.rs", "the server's thread: the engine itself gets the time as an argument"),
     allow(Rule::Clock, "client/src/wait.rs", "how long a waiting thread spins before it sleeps is a matter of time"),
+    allow(Rule::Clock, "client/src/waits.rs", "how long a thread has waited is a matter of time"),
     allow(Rule::Unsafe, "memory/", "the bottom: regions, copies and the system calls that take raw memory"),
     allow(Rule::Unsafe, "shm/", "what the ranks of a node share"),
     allow(Rule::Unsafe, "client/src/origin_bytes.rs", "lends the caller's buffers to operations that outlive a call"),

@@ -71,7 +71,7 @@ pub fn find_word(text: &str, word: &str) -> Vec<usize> {
 fn is_test_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let folders = path.split('/').rev().skip(1);
-    folders.into_iter().any(|folder| folder == "tests")
+    folders.into_iter().any(|folder| folder == "tests" || folder == "loom_models")
         || name == "tests.rs"
         || name.ends_with("_tests.rs")
         || name.starts_with("loom_models")

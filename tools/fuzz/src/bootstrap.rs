@@ -4,7 +4,7 @@
 //! What must hold: no panic, and whatever is taken for the start of a job is one of which a world can be made.
 
 use longarm::bootstrap::control::{CONTROL_VERSION, NodeCard, Start, ToRank};
-use longarm::bootstrap::{cards_from_records, start_from_records};
+use longarm::bootstrap::{cards_from_records, pids_of_neighbours, start_from_records};
 use longarm_client::Layout;
 use longarm_proto::{NodeId, Rank};
 
@@ -35,10 +35,11 @@ pub fn control(data: &[u8]) {
 }
 
 fn message(kind: u8, choices: &mut Choices<'_>) -> ToRank {
-    match (kind, choices.byte() % 3) {
+    match (kind, choices.byte() % 4) {
         (2, _) => ToRank::Start(Box::new(start(choices))),
         (_, 0) => ToRank::Card { card: card(choices) },
         (_, 1) => ToRank::Died { rank: choices.word() as u32, how: text(choices) },
+        (_, 2) => ToRank::Inquire { inquiry: choices.word() },
         _ => ToRank::Goodbye,
     }
 }
@@ -62,6 +63,7 @@ fn start(choices: &mut Choices<'_>) -> Start {
         ranks_on_machine: choices.short().into(),
         processors: choices.bytes().iter().map(|processor| u32::from(*processor) << 4).collect(),
         stats: false,
+        survivors_go_on: extreme % 2 == 1,
     }
 }
 
@@ -107,9 +109,14 @@ pub fn exchange(data: &[u8]) {
     }
     let Ok(start) = start_from_records(rank.into(), &records) else { return };
     assert!(start.is_sound() && start.read_secret().is_some(), "{start:?}");
+    let me = usize::from(rank);
     assert_eq!((start.rank, start.node_of_rank.len()), (rank.into(), records.len()));
     assert!((1..=records.len()).contains(&(start.ranks_on_machine as usize)));
     check_start(&start);
+    let neighbours = pids_of_neighbours(&start, &records).expect("they were read once before");
+    let is_other = |rank: u32| rank != start.rank && start.node_of_rank[rank as usize] == start.node_of_rank[me];
+    assert!(neighbours.is_sorted_by(|left, right| left.0 < right.0));
+    assert!(neighbours.iter().all(|(rank, _)| is_other(*rank)), "neighbours are other ranks of this node");
 }
 
 fn record(choices: &mut Choices<'_>, cards: bool) -> Vec<u8> {
@@ -126,9 +133,13 @@ fn record(choices: &mut Choices<'_>, cards: bool) -> Vec<u8> {
     let nodes = if kind == 2 { choices.word() } else { u64::from(choices.byte()) };
     let version = if kind == 3 { choices.short().into() } else { CONTROL_VERSION };
     let (machine, processors) = (kind >> 5, choices.byte());
+    let process = match kind & 0x1f {
+        4 => format!(",\"pid\":{},\"pid_space\":\"p{}\"", choices.word() as u32, choices.byte() % 2),
+        _ => String::new(),
+    };
     format!(
         "{{\"version\":{version},\"machine\":\"m{machine}\",\"processors\":[{processors},0],\"random\":{random},\
-         \"nodes\":{nodes}}}"
+         \"nodes\":{nodes}{process}}}"
     )
     .into_bytes()
 }
@@ -152,6 +163,7 @@ pub(crate) fn control_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("card", plain(&ToRank::Card { card })),
         ("died", plain(&ToRank::Died { rank: 1, how: "was killed".to_owned() })),
         ("goodbye", plain(&ToRank::Goodbye)),
+        ("inquire", plain(&ToRank::Inquire { inquiry: 7 })),
     ]
 }
 
@@ -159,12 +171,14 @@ pub(crate) fn control_seeds() -> Vec<(&'static str, Vec<u8>)> {
 pub(crate) fn exchange_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let job = |rank: u8| Script::default().byte(rank).byte(0);
     let said = |script: Script, machine: u8, nodes: u8| script.byte(machine << 5).byte(nodes).byte(1);
+    let named = |script: Script, pid: u64, space: u8| script.byte(4).byte(1).byte(1).word(pid).byte(space);
     let cards = Script::default().byte(0).byte(3);
     let card =
         |script: Script, node: u8| script.byte(0).word(node.into()).short(1).bytes(b"127.0.0.1:1").bytes(b"door");
     vec![
         ("one_machine", said(said(said(job(1), 0, 2), 0, 2), 0, 2).written()),
         ("two_machines", said(said(said(job(0), 1, 1), 2, 1), 1, 1).written()),
+        ("neighbours", named(named(named(job(1), 3, 0), 4, 0), 5, 1).written()),
         ("a_rank_that_is_none", said(job(7), 0, 1).written()),
         ("nobody", job(0).written()),
         ("too_little_luck", job(0).byte(1).byte(8).byte(1).byte(0).written()),

@@ -75,6 +75,7 @@ pub fn reply_decode(data: &[u8]) {
         Request::TryLock { target, offset: 0 },
         Request::Unlock { target, offset: 0 },
         Request::Quiet,
+        Request::Report { received_bytes: 0 },
     ];
     let mut initiator = Initiator::new();
     let mut out = Vec::new();
@@ -89,10 +90,10 @@ pub fn reply_decode(data: &[u8]) {
             assert_eq!(&again, bytes);
         }
         let token = match initiator.handle_reply(bytes) {
-            Ok(Reply::Done(token) | Reply::Granted(token)) => token,
-            Ok(Reply::Data { token, .. } | Reply::Value { token, .. }) => token,
+            Ok(Reply::Done(token)) => token,
+            Ok(Reply::Data { token, .. } | Reply::Value { token, .. } | Reply::Granted { token, .. }) => token,
             Ok(Reply::Refused { token: Some(token), .. }) => token,
-            Ok(Reply::Refused { token: None, .. }) | Err(_) => continue,
+            Ok(Reply::Refused { token: None, .. } | Reply::Alive) | Err(_) => continue,
         };
         let at = waiting.iter().position(|&waits| waits == token).expect("each token comes back once");
         waiting.remove(at);

@@ -1,6 +1,6 @@
 //! Peers who do not know the secret, over both roles of the handshake: nobody gets in.
 
-use longarm_netmod::{DialError, Doorman, DoormanStep, connect_authenticated};
+use longarm_netmod::{Admission, DialError, Doorman, DoormanStep, Introduction, connect_authenticated};
 use longarm_proto::*;
 use std::time::Duration;
 
@@ -13,6 +13,13 @@ const NONCES: [([u8; 32], [u8; 32]); 2] = [([1; 32], [2; 32]), ([3; 32], [4; 32]
 const ME: Identity = Identity { job: JobId(1), rank: Rank(2), node: NodeId(3) };
 const PEER: NodeId = NodeId(4);
 
+/// What both connections carry: one session, which the later one resumes.
+const SESSIONS: [Session; 2] = [
+    Session { number: 5, attempt: 2, is_known: true, received_bytes: 40 },
+    Session { number: 5, attempt: 1, is_known: false, received_bytes: 0 },
+];
+const RECEPTIONS: [Reception; 2] = [Reception::Resumed { received_bytes: 99 }, Reception::Fresh];
+
 /// The messages of one handshake that succeeds, in their order.
 struct Exchange {
     hello: [u8; HELLO_BYTES],
@@ -22,11 +29,15 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn recorded((ours, theirs): ([u8; 32], [u8; 32])) -> Exchange {
-        let (mut initiator, hello) = start(ours);
+    fn recorded(which: usize) -> Exchange {
+        let (ours, theirs) = NONCES[which];
+        let (mut initiator, hello) = start(ours, SESSIONS[which]);
         let (responder, challenge) = respond(theirs, &hello).expect("both are of one job");
         let proof = initiator.handle_challenge(&challenge).expect("the challenge is the responder's");
-        let (_, welcome) = responder.handle_proof(&proof).expect("the proof is the initiator's");
+        let proven = responder.handle_proof(&proof).expect("the proof is the initiator's");
+        assert_eq!(proven, (ME, SESSIONS[which]));
+        let welcome = responder.welcome(RECEPTIONS[which]);
+        assert_eq!(initiator.check_welcome(&welcome), Ok(RECEPTIONS[which]));
         Exchange { hello, challenge, proof, welcome }
     }
 
@@ -35,21 +46,21 @@ impl Exchange {
     }
 }
 
-fn start(nonce: [u8; 32]) -> (InitiatorHandshake, [u8; HELLO_BYTES]) {
-    InitiatorHandshake::start(&SECRET, ME, PEER, nonce)
+fn start(nonce: [u8; 32], session: Session) -> (InitiatorHandshake, [u8; HELLO_BYTES]) {
+    InitiatorHandshake::start(&SECRET, ME, PEER, session, false, nonce)
 }
 
 fn respond(
     nonce: [u8; 32],
     hello: &[u8; HELLO_BYTES],
 ) -> Result<(ResponderHandshake, [u8; CHALLENGE_BYTES]), HandshakeError> {
-    ResponderHandshake::start(&SECRET, ME.job, PEER, nonce, hello)
+    ResponderHandshake::start(&SECRET, ME.job, PEER, false, nonce, hello)
 }
 
 /// Takes the bytes for the messages of a peer who does not know the secret, message by message.
 pub fn handshake_bytes(data: &[u8]) {
     let (ours, theirs) = NONCES[0];
-    let (mut initiator, own_hello) = start(ours);
+    let (mut initiator, own_hello) = start(ours, SESSIONS[0]);
     let Some((hello, rest)) = data.split_first_chunk::<HELLO_BYTES>() else { return };
     let started = respond(theirs, hello);
     let Some((challenge, rest)) = rest.split_first_chunk::<CHALLENGE_BYTES>() else { return };
@@ -57,12 +68,15 @@ pub fn handshake_bytes(data: &[u8]) {
     let Some((proof, rest)) = rest.split_first_chunk::<PROOF_BYTES>() else { return };
     // The seeds hold one true proof, of exactly our own hello.
     if let Ok((responder, _)) = started
-        && let Ok((identity, _)) = responder.handle_proof(proof)
+        && let Ok((identity, session)) = responder.handle_proof(proof)
     {
-        assert_eq!((identity, hello), (ME, &own_hello));
+        assert_eq!((identity, session, hello), (ME, SESSIONS[0], &own_hello));
     }
     let Some(welcome) = rest.first_chunk::<WELCOME_BYTES>() else { return };
-    if answered.is_ok() && initiator.check_welcome(welcome).is_ok() {
+    if answered.is_ok()
+        && let Ok(reception) = initiator.check_welcome(welcome)
+    {
+        assert_eq!(reception, RECEPTIONS[0]);
         let own = respond(theirs, &own_hello).expect("our hello is sound");
         assert_eq!(challenge, &own.1);
     }
@@ -71,7 +85,7 @@ pub fn handshake_bytes(data: &[u8]) {
 /// Changes recorded messages by the choices, cuts them anywhere, and says them to both ends over a link. Whoever is let
 /// in has said exactly what was recorded of this very connection.
 pub fn handshake_edits(data: &[u8]) {
-    let exchanges = NONCES.map(Exchange::recorded);
+    let exchanges = [0, 1].map(Exchange::recorded);
     let mut choices = Choices::new(data);
     let piece_bytes = usize::from(choices.byte()).max(1);
     let mut said: Vec<u8> = Vec::new();
@@ -115,29 +129,39 @@ fn ask_doorman(said: &[u8], true_bytes: &[u8], piece_bytes: usize) {
     let (mut caller, called) = wire::link(piece_bytes, wire::UNBOUNDED_BYTES);
     caller.say(said);
     caller.hang_up_behind();
-    let mut doorman = Doorman::new(Box::new(called), &SECRET, ME.job, PEER, NONCES[0].1, 1);
+    let admission = Admission { secret: SECRET, job: ME.job, me: PEER, sealed: false };
+    let mut doorman = Doorman::new(Box::new(called), &admission, NONCES[0].1, 1);
+    let mut proven = None;
     let admitted = loop {
         match doorman.poll(0) {
             DoormanStep::Pending => assert!(caller.has_unheard(), "a doorman waits for nobody who has gone"),
             DoormanStep::Refused(_) => break None,
-            DoormanStep::Admitted { identity, .. } => break Some(identity),
+            DoormanStep::Proven { identity, session } => {
+                assert_eq!(proven.replace((identity, session)), None, "a peer is proven once");
+                doorman.welcome(RECEPTIONS[0]);
+            }
+            DoormanStep::Admitted { identity, session, .. } => break Some((identity, session)),
         }
     };
     assert_eq!(admitted.is_some(), said.starts_with(true_bytes), "who is let in knows the secret, and who does is");
-    assert!(admitted.is_none_or(|identity| identity == ME));
+    assert_eq!(admitted, proven);
+    assert!(admitted.is_none_or(|proven| proven == (ME, SESSIONS[0])));
 }
 
 /// The caller's side of a connection hears what was said, whatever it says itself.
 fn ask_dialer(said: &[u8], true_bytes: &[u8], piece_bytes: usize) {
     let network = Scripted::new(said, piece_bytes);
-    let dialed = connect_authenticated(&network, "", &SECRET, ME, PEER, NONCES[0].0, Duration::from_secs(1 << 20));
+    let (session, nonce) = (SESSIONS[0], NONCES[0].0);
+    let introduction = Introduction { secret: &SECRET, me: ME, peer: PEER, session, sealed: false, nonce };
+    let dialed = connect_authenticated(&network, "", &introduction, Duration::from_secs(1 << 20));
+    let dialed = dialed.map(|(_, reception)| assert_eq!(reception, RECEPTIONS[0]));
     assert_eq!(dialed.is_ok(), said.starts_with(true_bytes), "who is believed knows the secret, and who does is");
     assert!(!matches!(dialed, Err(DialError::Connect(_) | DialError::TimedOut)));
 }
 
 /// The one exchange that succeeds, and one that does not.
 pub(crate) fn byte_seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let exchange = Exchange::recorded(NONCES[0]).messages().concat();
+    let exchange = Exchange::recorded(0).messages().concat();
     let mut wrong_proof = exchange.clone();
     wrong_proof[HELLO_BYTES + CHALLENGE_BYTES] ^= 1;
     vec![("exchange", exchange), ("wrong_proof", wrong_proof)]

@@ -1,26 +1,30 @@
 //! A rank whose calls are answered by a server that says what it likes.
 //!
+//! It also breaks links, lets calls wait or fail, and says anything of the session that a new link is to carry.
+//!
 //! What must hold: no panic and no hang; nothing is written outside of a get's target; an error of a link is the last
-//! thing that is asked of it, and the last connection to that node; and while the server is honest, calls succeed and
-//! bring what it has said.
+//! thing that is asked of it; the session goes on where it was or is lost for good; and while the server is honest, calls
+//! succeed and bring what it has said, over however many links.
 
+mod dialing;
 mod link;
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longarm_client::{
-    AttachError, Client, ClientOptions, ClientWindow, Dial, Failures, Layout, LostHow, MutexError, MutexHome, RmwError,
-    TransferError, WindowIdentity,
+    AttachError, Client, ClientOptions, ClientWindow, EndpointOptions, Failures, Layout, MutexError, MutexHome,
+    RmwError, Time, TransferError, WindowIdentity,
 };
-use longarm_netmod::Link;
 use longarm_proto::{
     AccessKey, AccumulateOp, ElementType, Generation, JobId, Kernel, NodeId, Rank, RequestKind, Rmw, RmwOp, RmwWidth,
     Scale, WindowId,
 };
 use longarm_shm::NodeSegment;
+use longarm_shm::sync::{AtomicU64, Ordering};
 
-use self::link::{Answers, HostileLink, honest_data};
+use self::dialing::HostileDial;
+use self::link::{Answers, honest_data};
 use crate::choices::{Choices, Script};
 
 /// Bytes of a rank's part of the window.
@@ -30,7 +34,11 @@ const GUARD_BYTES: usize = 64;
 const GUARD: u8 = 0xee;
 /// Smaller than by default, so that short puts reach both forms.
 const EAGER_BYTES: usize = 256;
-const SEND_RING_BYTES: usize = 4 << 10;
+const BUFFERED_BYTES_MAX: usize = 4 << 10;
+/// What is lost, the server has given up: no play takes so long.
+const CONNECT_MS: u64 = 1 << 40;
+/// Looks at the clock, each of which takes a millisecond, before a server that says nothing is called again.
+const SILENCE_MS: u64 = 64;
 /// No call gives up the processor while choices are left.
 const SPIN_US: u64 = 1 << 40;
 
@@ -53,12 +61,21 @@ pub fn hostile_server(data: &[u8]) {
     rank.client.close();
 }
 
-/// Opens the one connection of a play.
-struct HostileDial(Arc<Mutex<Answers>>);
+/// Time that passes when somebody looks.
+#[derive(Default)]
+struct Ticks(AtomicU64);
 
-impl Dial for HostileDial {
-    fn dial(&self, _node: NodeId) -> Result<Box<dyn Link>, LostHow> {
-        Ok(Box::new(HostileLink(Arc::clone(&self.0))))
+impl Time for Ticks {
+    fn now_ms(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn rest(&self) -> bool {
+        true
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
     }
 }
 
@@ -85,12 +102,18 @@ impl Caller {
         let client = Client::new(ClientOptions {
             layout,
             segment,
-            dial: Box::new(HostileDial(Arc::clone(answers))),
+            dial: Arc::new(HostileDial(Arc::clone(answers))),
+            time: Arc::new(Ticks::default()),
             assist: None,
-            failures: Arc::new(Failures::new()),
+            failures: Arc::new(Failures::new(false)),
             spin_us: SPIN_US,
             eager_bytes: EAGER_BYTES,
-            send_ring_bytes: SEND_RING_BYTES,
+            endpoint: EndpointOptions {
+                buffered_bytes_max: BUFFERED_BYTES_MAX,
+                connect_ms: CONNECT_MS,
+                reconnect_ms: CONNECT_MS,
+                silence_ms: SILENCE_MS,
+            },
         });
         Caller {
             client: Arc::new(client.expect("the system has a descriptor for a waker")),
@@ -130,12 +153,15 @@ impl Caller {
                 })
             }
             4 => client.quiet_rank(rank).map_err(Refused::of_transfer),
-            5 => client.lock(mutexes, rank, number).map_err(Refused::of_mutex),
+            5 => client.lock(mutexes, rank, number).map(drop).map_err(Refused::of_mutex),
             6 => client.try_lock(mutexes, rank, number).map(drop).map_err(Refused::of_mutex),
             7 => client.unlock(mutexes, rank, number).map_err(Refused::of_mutex),
             _ => client.quiet().map_err(Refused::of_transfer),
         };
         self.judge(outcome);
+        if kind & 0x40 != 0 {
+            self.client.tend();
+        }
     }
 
     /// Reads into the middle of a buffer.
@@ -214,8 +240,18 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("hung_up_on", play(255, &all).written()),
     ];
     for (name, action) in link::ACTIONS {
-        let script = play(255, &all).byte(0).byte(action).word(0x0102_0304_0506_0708).plain(&honest);
+        let script = play(255, &all).byte(0).byte(0).byte(action).word(0x0102_0304_0506_0708).plain(&honest);
         seeds.push((name, script.written()));
     }
+    for (name, action) in dialing::ACTIONS {
+        // Two answers, a break that loses some of what was asked for, and what comes of the next call.
+        let script = play(255, &all).byte(0).byte(0).byte(0).byte(link::BREAK).short(9).byte(action);
+        seeds.push((name, script.word(5).plain(&honest).written()));
+        let large = play(9, &large).byte(0).byte(0).byte(link::BREAK).short(700).byte(action);
+        if action == dialing::HONEST {
+            seeds.push(("welcomed_again_in_the_middle", large.plain(&honest).plain(&honest).written()));
+        }
+    }
+    seeds.push(("does_not_welcome", play(255, &all).byte(dialing::GONE).written()));
     seeds
 }

@@ -30,6 +30,8 @@ const WORLD_RANKS: u32 = 8;
 /// Connections that have not proven themselves, at most: more than a play has strangers.
 pub(crate) const HALF_OPEN_MAX: usize = 8;
 const HANDSHAKE_TIMEOUT_MS: u64 = 1 << 40;
+/// More than there are turns in a play: a session ends by this only where [`Node::let_sessions_end`] says so.
+const SESSION_KEEP_MS: u64 = 1 << 24;
 /// Turns after which a server that still moves does not come to rest any more.
 const TURNS_MAX: u32 = 1 << 20;
 /// Bytes of the longest answer at the door.
@@ -79,6 +81,8 @@ impl Node {
             door: door_name(job, NODE),
             half_open_max: HALF_OPEN_MAX,
             handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
+            session_keep_ms: SESSION_KEEP_MS,
+            sealed: false,
         });
         let mut engine = engine.expect("the system has a socket and a poller for an engine");
         engine.note_death(RANKS[1]);
@@ -89,6 +93,11 @@ impl Node {
     pub(crate) fn turn(&mut self) -> bool {
         self.now_ms += 1;
         self.engine.turn(self.now_ms, true)
+    }
+
+    /// Time passes: whoever has no link now has called for too long.
+    pub(crate) fn let_sessions_end(&mut self) {
+        self.now_ms += SESSION_KEEP_MS;
     }
 
     /// Turns until nothing moves.
@@ -210,6 +219,14 @@ impl Memory {
         assert!(offset + bytes <= PARTS[part], "only what is inside is ever allowed");
         let known = self.allowed.entry(Memory::start(part) + offset).or_default();
         *known = (*known).max(bytes);
+    }
+
+    /// The word at this place of a part, as it is now.
+    pub(crate) fn word(&self, part: usize, offset: u64) -> i64 {
+        let mut word = [0; 8];
+        let got = rustix::io::pread(&self.file, &mut word[..], Memory::start(part) + offset);
+        assert_eq!(got, Ok(word.len()), "a memfd can be read");
+        i64::from_le_bytes(word)
     }
 
     /// Whether these bytes of a part may have been changed by anybody.

@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, KindTraffic, NodeCard, PeerTraffic, ToRank};
+use longarm::bootstrap::control::{
+    CONTROL_VERSION, FromRank, KindTraffic, NodeCard, PeerTraffic, ToRank, Wait, Whom,
+};
 
 use crate::choices::{Choices, Script};
 use crate::launcher::plan::Plan;
-use crate::launcher::rendezvous::{Failure, HowEnded, Job, Rendezvous};
+use crate::launcher::rendezvous::{Failure, HowEnded, Job, Place, Rendezvous};
 
 const RANKS_MAX: u8 = 6;
 
@@ -18,14 +20,17 @@ const RANKS_MAX: u8 = 6;
 pub fn rendezvous(data: &[u8]) {
     let mut choices = Choices::new(data);
     let ranks = 1 + u32::from(choices.byte() % RANKS_MAX);
-    let nodes = 1 + u32::from(choices.byte()) % ranks;
-    let mut job = Watched::new(ranks, nodes);
+    let policy = choices.byte();
+    let mut job = Watched::new(ranks, 1 + u32::from(policy & 0x7f) % ranks, policy & 0x80 != 0);
     while !choices.is_over() {
         let rank = u32::from(choices.byte()) % ranks;
         match choices.byte() % 16 {
             15 => job.end(rank, if choices.byte() < 128 { HowEnded::Exited(0) } else { HowEnded::Killed(9) }),
             14 => job.hear(rank, choices.bytes()),
             kind => {
+                if kind == 12 {
+                    job.inquire();
+                }
                 let mut line = serde_json::to_vec(&message(kind, &mut choices)).expect("a message can be written");
                 if kind == 13 {
                     let at = usize::from(choices.short()) % line.len();
@@ -52,7 +57,11 @@ fn message(kind: u8, choices: &mut Choices<'_>) -> FromRank {
         4..=6 => FromRank::Publish { card: card(choices) },
         7 | 8 => FromRank::Fetch { node: node(choices) },
         9 => FromRank::Abort { reason: text(choices), status: choices.word() as i32 },
-        10..=12 => FromRank::Leave { traffic: Vec::new() },
+        10 | 11 => FromRank::Leave { traffic: Vec::new() },
+        12 => {
+            let whom = [Whom::Rank(node(choices)), Whom::HolderAt(0), Whom::Anyone][usize::from(choices.byte() % 3)];
+            FromRank::Waits { inquiry: 7, waits: vec![Wait { call: text(choices), whom, waited_ms: choices.word() }] }
+        }
         _ => {
             let kinds = vec![KindTraffic { operations: choices.word(), bytes: choices.word() }];
             FromRank::Leave { traffic: vec![PeerTraffic { peer: node(choices), kinds }] }
@@ -79,8 +88,11 @@ fn text(choices: &mut Choices<'_>) -> String {
 struct Watched {
     rendezvous: Rendezvous,
     ranks: u32,
+    survivors_go_on: bool,
     now: Instant,
     ended: BTreeSet<u32>,
+    /// Who has failed, or lost its server with another.
+    dead: BTreeSet<u32>,
     /// Each rank whose Leave was taken.
     left: BTreeSet<u32>,
     started: BTreeSet<u32>,
@@ -90,14 +102,16 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(ranks: u32, nodes: u32) -> Watched {
+    fn new(ranks: u32, nodes: u32, survivors_go_on: bool) -> Watched {
         let plan = Plan::new(ranks, Some(nodes), None).expect("no more nodes than ranks");
-        let job = Job { number: 5, secret: "ab".to_owned(), processors: vec![0, 1], stats: true };
+        let job = Job { number: 5, secret: "ab".to_owned(), processors: vec![0, 1], stats: true, survivors_go_on };
         Watched {
             rendezvous: Rendezvous::new(plan, job),
             ranks,
+            survivors_go_on,
             now: Instant::now(),
             ended: BTreeSet::new(),
+            dead: BTreeSet::new(),
             left: BTreeSet::new(),
             started: BTreeSet::new(),
             released: BTreeSet::new(),
@@ -112,6 +126,11 @@ impl Watched {
         }
         self.now += Duration::from_millis(1);
         let failure = self.rendezvous.handle_line(rank, line, self.now);
+        if self.survivors_go_on && self.dead.contains(&rank) {
+            assert_eq!((failure, self.rendezvous.poll_message()), (None, None), "the dead are not heard");
+            assert_eq!(self.rendezvous.poll_waits(), None);
+            return;
+        }
         let message = serde_json::from_slice::<FromRank>(line);
         let has_left = failure.is_none() && matches!(message, Ok(FromRank::Leave { .. }));
         if has_left {
@@ -122,6 +141,13 @@ impl Watched {
         if let Ok(FromRank::Join { version: CONTROL_VERSION, .. }) = message {
             assert!(self.started.contains(&rank), "who joins is told what the job looks like");
         }
+    }
+
+    /// Asks those who are there what they wait for.
+    fn inquire(&mut self) {
+        let present = self.rendezvous.present();
+        self.rendezvous.inquire(&present, 7);
+        self.check(None);
     }
 
     /// A process ends, once.
@@ -135,6 +161,14 @@ impl Watched {
     fn check(&mut self, failure: Option<Failure>) {
         if let Some(failure) = failure {
             assert!(failure.rank < self.ranks && failure.status & 0xff != 0 && !failure.how.is_empty(), "{failure:?}");
+            assert!(failure.taken_along.is_empty() || self.survivors_go_on, "{failure:?}");
+            self.dead.insert(failure.rank);
+            for mate in &failure.taken_along {
+                assert!(*mate < self.ranks && !self.ended.contains(mate) && self.dead.insert(*mate), "{failure:?}");
+            }
+        }
+        while let Some((rank, _, _)) = self.rendezvous.poll_waits() {
+            assert!(self.started.contains(&rank), "whoever answers is part of the job");
         }
         while let Some((to, message)) = self.rendezvous.poll_message() {
             assert!(to < self.ranks);
@@ -146,6 +180,10 @@ impl Watched {
                 ToRank::Died { rank, .. } => {
                     assert_ne!(rank, to, "nobody is told of its own death");
                     assert!(self.told.insert((to, rank)), "rank {to} is told once of the death of rank {rank}");
+                }
+                ToRank::Inquire { .. } => {
+                    let is_there = matches!(self.rendezvous.place(to), Place::Inside | Place::Finished);
+                    assert!(is_there && self.started.contains(&to), "only who is part of the job is asked");
                 }
                 ToRank::Goodbye => {
                     assert!(self.left.contains(&to) && self.released.insert(to), "let go once, after leaving");
@@ -169,10 +207,18 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let well = publish(fetch(publish(job(4, 2), 0, 0), 0, 1), 2, 1);
     let well = (0..4).fold(well, leave);
     let killed = fetch(job(3, 1), 1, 0).byte(0).byte(15).byte(200);
+    let surviving = |ranks: u8, nodes: u8| {
+        let script = Script::default().byte(ranks - 1).byte(0x80 | (nodes - 1));
+        (0..ranks).fold(script, |script, rank| script.byte(rank).byte(0).byte(0))
+    };
+    let goes_on = leave(leave(surviving(4, 2).byte(2).byte(15).byte(200), 0), 1).byte(3).byte(14).bytes(b"too late");
+    let asked = job(2, 1).byte(1).byte(12).byte(0).byte(1).bytes(b"lock").word(9);
     let aborted = job(2, 2).byte(1).byte(9).bytes(b"no memory").word(3);
     vec![
         ("a_job_that_ends_well", well.written()),
         ("a_rank_is_killed", leave(killed, 2).written()),
+        ("a_node_dies_and_the_others_go_on", goes_on.written()),
+        ("asked_what_it_waits_for", leave(leave(asked, 0), 1).written()),
         ("a_rank_aborts", aborted.written()),
         ("joined_twice", job(2, 1).byte(0).byte(0).byte(0).written()),
         ("a_card_of_another", publish(job(2, 2), 0, 1).written()),

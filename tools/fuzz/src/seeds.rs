@@ -55,6 +55,8 @@ fn request_seeds() -> Seeds {
         ("lock", Request::Lock { target, offset: 4 }),
         ("unlock", Request::Unlock { target, offset: 4 }),
         ("message", Request::Message { target: Rank(1), bytes: 40 }),
+        ("report", Request::Report { received_bytes: 96 }),
+        ("leave", Request::Leave),
     ];
     let mut seeds = Seeds::new();
     let mut initiator = Initiator::new();
@@ -73,21 +75,25 @@ fn request_seeds() -> Seeds {
 
 /// The replies that the requests of the target expect, in two orders, and one without sense.
 fn reply_seeds() -> Seeds {
+    let reply = |id: u64, body: ReplyBody, received_bytes: u64| {
+        let mut bytes = [0; REPLY_BYTES];
+        ReplyHeader { id: RequestId(id), body, received_bytes }.encode(&mut bytes);
+        bytes
+    };
     let replies = |replies: &[(u64, ReplyBody)]| {
-        let encode = |&(id, body): &(u64, ReplyBody)| {
-            let mut bytes = [0; REPLY_BYTES];
-            ReplyHeader { id: RequestId(id), body }.encode(&mut bytes);
-            bytes
-        };
-        replies.iter().flat_map(encode).collect::<Vec<u8>>()
+        replies.iter().flat_map(|&(id, body)| reply(id, body, 0)).collect::<Vec<u8>>()
     };
     let refused = ReplyBody::Refused { refusal: Refusal::OutsideWindow, detail: 4096 };
-    let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted);
+    let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted { inherited: false });
     let (value, done) = (ReplyBody::Value(1), ReplyBody::Done);
+    let (inherited, taken) = (ReplyBody::Granted { inherited: true }, ReplyBody::Value(2));
+    let received = [(2, data, 64), (8, ReplyBody::Alive, 96), (3, value, 96), (4, granted, 95)];
     vec![
         ("in_order", replies(&[(2, data), (3, value), (4, granted), (5, value), (6, done), (7, done)])),
+        ("inherited", replies(&[(2, data), (3, value), (5, taken), (4, inherited), (6, done), (7, done)])),
+        ("received_less", received.into_iter().flat_map(|(id, body, bytes)| reply(id, body, bytes)).collect()),
         ("late_lock", replies(&[(2, data), (1, refused), (3, value), (5, value), (6, done), (7, done), (4, granted)])),
         ("all_refused", replies(&[(4, refused), (2, refused), (3, refused), (5, refused), (6, refused), (7, refused)])),
-        ("overtaking", replies(&[(7, done), (2, data), (2, data), (8, done)])),
+        ("overtaking", replies(&[(7, done), (2, data), (2, data), (9, done)])),
     ]
 }

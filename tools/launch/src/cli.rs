@@ -12,7 +12,17 @@ const EXAMPLES: &str = "\
 Examples:
   longarm run -n 4 ./program input.dat
   longarm run -n 4 --nodes 2 --stats ./program      (two emulated nodes that talk TCP)
+  longarm ps                                        (which jobs run, and what their ranks wait for)
   longarm info";
+
+const PS_EXAMPLES: &str = "\
+Examples:
+  longarm ps
+      The running jobs of this user, with the process of each launcher.
+  longarm ps 4711
+      Who waits in which call for whom, who computes, and who does not answer, in the job of that launcher.
+  longarm ps 4711 --json
+      The same for programs.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -47,6 +57,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Start a program as many ranks
     Run(RunArguments),
+    /// Show the running jobs of this user, or where the ranks of one stand
+    Ps(PsArguments),
     /// Show the machine as longarm sees it, and every configuration variable
     Info(InfoArguments),
     /// Ends what a killed launcher left behind; started by `run` itself
@@ -99,6 +111,18 @@ impl RunArguments {
     pub fn wants_stats(&self) -> bool {
         self.stats || self.json || self.stats_file.is_some()
     }
+}
+
+/// Arguments of `longarm ps`.
+#[derive(Args, Debug)]
+#[command(after_help = PS_EXAMPLES)]
+pub struct PsArguments {
+    /// The process of a launcher, as the list shows it
+    #[arg(value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Print JSON: an object for one job, an array for the list
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `longarm info`.

@@ -174,13 +174,15 @@ fn variables(entries: &[Entry]) -> String {
     trimmed(&table)
 }
 
-fn plain_table() -> Table {
+/// A table without lines.
+pub fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table
 }
 
-fn trimmed(table: &Table) -> String {
+/// Its text, with nothing at the ends of lines.
+pub fn trimmed(table: &Table) -> String {
     table.lines().map(|line| format!(" {}", line.trim_end())).collect::<Vec<_>>().join("\n")
 }
 

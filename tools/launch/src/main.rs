@@ -1,6 +1,7 @@
-//! The `longarm` command: starts jobs, shows the machine.
+//! The `longarm` command: starts jobs, shows what they do, shows the machine.
 //!
 //! `longarm run` starts a program as many ranks and looks after them until all are gone; see [`run`].
+//! `longarm ps` shows the running jobs and where their ranks stand; see [`ps`].
 //! `longarm info` shows what longarm found on this machine and every configuration variable; see [`info`].
 
 #![deny(unsafe_code)]
@@ -13,13 +14,16 @@ use crate::cli::{Command, CommandLine};
 
 mod cli;
 mod info;
+mod ps;
 mod run;
+mod standing;
 mod stats;
 mod units;
 
 fn main() -> ExitCode {
     match CommandLine::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Ps(arguments) => ps::ps(&arguments),
         Command::Info(arguments) => info::info(&arguments),
         Command::Guardian => run::guardian::watch(),
     }

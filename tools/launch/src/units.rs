@@ -44,6 +44,11 @@ pub fn ranges(numbers: &[u32]) -> String {
     ranges.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
+/// Ascending ranks with the word: "rank 3", "ranks 0-2, 5".
+pub fn ranks(ranks: &[u32]) -> String {
+    format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, ranges(ranks))
+}
+
 fn three_digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")
@@ -72,6 +77,7 @@ mod tests {
     fn neighbouring_numbers_are_drawn_together() {
         assert_eq!(ranges(&[3]), "3");
         assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
+        assert_eq!((ranks(&[4]), ranks(&[4, 5])), ("rank 4".to_owned(), "ranks 4-5".to_owned()));
     }
 
     #[test]

@@ -2,19 +2,23 @@
 //!
 //! This program is the tests and the ranks. A trial has the launcher start it again, with [`BODY`] naming what the
 //! ranks play. What a rank finds out it prints, and the trial reads it: a line that comes at all comes before the
-//! launcher ends the job, a second after the death. After each job nothing of it may be left.
+//! launcher ends the job, less than a second after the death. After each job nothing of it may be left.
 #![forbid(unsafe_code)]
 
 mod faults {
     pub mod arguments;
     pub mod deaths;
+    pub mod heirs;
+    pub mod neighbours;
     pub mod outside;
+    pub mod standstill;
     pub mod strangers;
+    pub mod survivors;
 }
 
 use std::process::ExitCode;
 
-use faults::{arguments, deaths, strangers};
+use faults::{arguments, deaths, heirs, neighbours, standstill, strangers, survivors};
 use libtest_mimic::Arguments;
 
 /// What the ranks of a job play.
@@ -25,16 +29,29 @@ const PARAMETERS: &str = "LONGARM_TEST_PARAMETERS";
 fn main() -> ExitCode {
     if let Ok(body) = std::env::var(BODY) {
         let parameters = std::env::var(PARAMETERS).unwrap_or_default();
+        if body == "neighbours" {
+            neighbours::body(&parameters);
+            return ExitCode::SUCCESS;
+        }
         let world = longarm::init().expect("the launcher makes a world");
         match body.as_str() {
             "death" => deaths::body(world, &parameters),
+            "heirs" => heirs::body(world, &parameters),
+            "standstill" => standstill::body(world),
+            "survivors" => survivors::body(world, &parameters),
             "work" => strangers::body(world, &parameters),
             "arguments" => arguments::body(world),
             other => panic!("{other} is nothing to play"),
         }
         return ExitCode::SUCCESS;
     }
-    let trials = deaths::trials().into_iter().chain(strangers::trials()).chain(arguments::trials()).collect();
+    let mut trials = deaths::trials();
+    trials.extend(heirs::trials());
+    trials.extend(survivors::trials());
+    trials.extend(neighbours::trials());
+    trials.extend(standstill::trials());
+    trials.extend(strangers::trials());
+    trials.extend(arguments::trials());
     // One job at a time: each uses all processors.
     let options = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&options, trials).exit_code()

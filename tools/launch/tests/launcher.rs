@@ -173,6 +173,38 @@ fn the_first_rank_that_fails_is_named_and_decides_the_status() {
 }
 
 #[test]
+fn where_survivors_go_on_the_first_failure_gives_the_status_and_the_others_end_by_themselves() {
+    let script = "[ $LONGARM_RANK = 1 ] && exit 7; while [ ! -e $MARK ]; do :; done; echo done; exit $LONGARM_RANK";
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("rank-1-is-dead");
+    let mut command = shell("run -n 3", script);
+    let mut child = command.env("LONGARM_ON_FAILURE", "continue").env("MARK", &mark).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.starts_with("longarm: rank 1 (node 0, pid "), "{line}");
+    assert!(line.ends_with(") exited with status 7; the others go on\n"), "{line}");
+    // Only now may they go on.
+    std::fs::write(&mark, "").unwrap();
+    line.clear();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.starts_with("longarm: rank 2 (node 0, pid ") && line.contains(" exited with status 2; "), "{line}");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(output.stdout)), (Some(7), "done\n".repeat(2)));
+}
+
+#[test]
+fn where_survivors_go_on_a_rank_that_has_given_up_is_ended_though_it_would_stay() {
+    let mut command = play("run -n 3 --nodes 3", "abort");
+    command.env("LONGARM_ON_FAILURE", "continue");
+    let (status, stdout, stderr) = end(command);
+    assert_eq!(status, 42);
+    assert!(stderr.contains(") aborted: the input is wrong; the others go on"), "{stderr}");
+    let told = ["0 rank 1 aborted: the input is wrong", "2 rank 1 aborted: the input is wrong"];
+    assert_eq!(lines_after(&stdout, "died "), told);
+}
+
+#[test]
 fn a_program_that_cannot_be_executed_has_the_statuses_of_a_shell() {
     let (status, _, stderr) = end(longarm("run -n 2 no-such-program-anywhere"));
     assert_eq!((status, stderr.as_str()), (127, "longarm: no-such-program-anywhere: program not found\n"));
@@ -505,8 +537,14 @@ impl PlayedRank {
     }
 }
 
+/// The next message, other than the watchdog's.
 fn hear(replies: &mut BufReader<UnixStream>) -> ToRank {
-    let mut line = String::new();
-    replies.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    loop {
+        let mut line = String::new();
+        replies.read_line(&mut line).unwrap();
+        match serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")) {
+            ToRank::Inquire { .. } => {}
+            message => return message,
+        }
+    }
 }

@@ -15,15 +15,19 @@ use crate::choices::Choices;
 use crate::wire::{ramp, take_front};
 
 /// What the server does instead of answering, by the name of its seed. Lower numbers answer the oldest request.
-pub(super) const ACTIONS: [(&str, u8); 7] = [
+pub(super) const ACTIONS: [(&str, u8); 8] = [
     ("a_refusal", 10),
     ("a_changed_byte", 11),
     ("any_reply", 12),
     ("any_bytes", 13),
     ("other_length", 14),
     ("a_reset", 15),
+    ("a_break", BREAK),
     ("a_pause", 9),
 ];
+
+/// The link breaks, and a part of what was sent is lost.
+pub(super) const BREAK: u8 = 16 + 9;
 
 /// The data of a get that an honest server sends.
 pub(super) fn honest_data(id: RequestId, bytes: usize) -> Vec<u8> {
@@ -46,12 +50,24 @@ pub(super) struct Answers {
     unread: Vec<u8>,
     header: Option<RequestHeader>,
     payload_bytes: u64,
+    /// What was sent and has not been received.
+    under_way: Vec<u8>,
+    /// Bytes that were sent at all, and received, since the session began.
+    pub(super) sent_bytes: u64,
+    pub(super) taken_bytes: u64,
+    /// Bytes that the rank has received.
+    pub(super) delivered_bytes: u64,
+    /// Nothing can be made of what is sent: it goes on from where it was never received.
+    pub(super) is_deaf: bool,
+    /// Calls so far, and whether one was welcomed.
+    pub(super) attempt: u32,
+    pub(super) is_known: bool,
     waiting: VecDeque<Asked>,
     gets: Option<RequestId>,
     pending: VecDeque<u8>,
     /// Nothing was said that a sound server would not say.
     pub(super) is_honest: bool,
-    /// The link has ended, for its user.
+    /// Nothing is left to say: the session has ended.
     pub(super) is_over: bool,
 }
 
@@ -65,6 +81,13 @@ impl Answers {
             unread: Vec::new(),
             header: None,
             payload_bytes: 0,
+            under_way: Vec::new(),
+            sent_bytes: 0,
+            taken_bytes: 0,
+            delivered_bytes: 0,
+            is_deaf: false,
+            attempt: 0,
+            is_known: false,
             waiting: VecDeque::new(),
             gets: None,
             pending: VecDeque::new(),
@@ -78,9 +101,14 @@ impl Answers {
         self.gets.filter(|_| kind == RequestKind::Get)
     }
 
-    /// Takes what a rank sends, which has to be sound.
-    fn take(&mut self, bytes: &[u8]) {
-        self.unread.extend_from_slice(bytes);
+    /// Takes the first bytes of what is under way, which have to be sound.
+    fn take(&mut self, count: usize) {
+        let bytes: Vec<u8> = self.under_way.drain(..count).collect();
+        self.taken_bytes += bytes.len() as u64;
+        if self.is_deaf {
+            return;
+        }
+        self.unread.extend(bytes);
         let mut at = 0;
         loop {
             let rest = &self.unread[at..];
@@ -107,23 +135,31 @@ impl Answers {
     fn note(&mut self, header: &RequestHeader, request: &Request) {
         let (id, kind) = (header.id(), request.kind());
         let data_bytes = if let Request::Get { shape, .. } = request { shape.bytes() } else { 0 };
+        if let Request::Report { received_bytes } = request {
+            assert!(*received_bytes <= self.delivered_bytes, "a rank reports what it has received");
+        }
         if request.has_reply() {
             self.waiting.push_back(Asked { id, kind, data_bytes });
         }
     }
 
-    /// Says something. False: nothing is left to say.
-    fn act(&mut self) -> bool {
+    /// Does something by the next choices. `None`: no choice is left.
+    pub(super) fn by_choice<R>(&mut self, act: impl FnOnce(&mut Self, &mut Choices<'_>) -> R) -> Option<R> {
         let script = std::mem::take(&mut self.script);
         let mut choices = Choices::new(&script[self.next..]);
-        let acted = !choices.is_over() && self.act_by(&mut choices);
+        let acted = (!choices.is_over()).then(|| act(self, &mut choices));
         self.next = script.len() - choices.rest().len();
         self.script = script;
         acted
     }
 
-    fn act_by(&mut self, choices: &mut Choices<'_>) -> bool {
-        match choices.byte() % 16 {
+    /// Says something. False: the link ends.
+    fn act(&mut self, choices: &mut Choices<'_>) -> bool {
+        let action = choices.byte();
+        let lost = if action == BREAK { usize::from(choices.short()).min(self.under_way.len()) } else { 0 };
+        self.take(self.under_way.len() - lost);
+        match action % 16 {
+            _ if action == BREAK => return false,
             0..=8 => self.answer(),
             9 => {}
             10 => {
@@ -145,12 +181,17 @@ impl Answers {
             12 => {
                 let bodies = [
                     ReplyBody::Done,
-                    ReplyBody::Granted,
+                    ReplyBody::Granted { inherited: false },
+                    ReplyBody::Granted { inherited: true },
+                    ReplyBody::Alive,
                     ReplyBody::Value(choices.byte().into()),
                     ReplyBody::Data { bytes: choices.short().into() },
                 ];
                 let body = choices.pick(&bodies);
-                self.lie(RequestId(choices.byte().into()), body);
+                let id = RequestId(choices.byte().into());
+                let received_bytes = self.taken_bytes.wrapping_add_signed(i64::from(choices.byte() as i8));
+                self.is_honest = false;
+                self.say_having(id, body, received_bytes);
             }
             13 => {
                 self.is_honest = false;
@@ -172,8 +213,12 @@ impl Answers {
     }
 
     fn say(&mut self, id: RequestId, body: ReplyBody) {
+        self.say_having(id, body, self.taken_bytes);
+    }
+
+    fn say_having(&mut self, id: RequestId, body: ReplyBody, received_bytes: u64) {
         let mut bytes = [0; REPLY_BYTES];
-        ReplyHeader { id, body }.encode(&mut bytes);
+        ReplyHeader { id, body, received_bytes }.encode(&mut bytes);
         self.pending.extend(bytes);
     }
 
@@ -187,21 +232,34 @@ impl Answers {
                 self.gets = Some(id);
             }
             RequestKind::Rmw | RequestKind::TryLock => self.say(id, ReplyBody::Value(1)),
-            RequestKind::Lock => self.say(id, ReplyBody::Granted),
-            RequestKind::Quiet | RequestKind::Unlock => self.say(id, ReplyBody::Done),
-            RequestKind::Put | RequestKind::Accumulate | RequestKind::Message => {}
+            RequestKind::Lock => self.say(id, ReplyBody::Granted { inherited: false }),
+            RequestKind::Quiet | RequestKind::Unlock | RequestKind::Report => self.say(id, ReplyBody::Done),
+            RequestKind::Put | RequestKind::Accumulate | RequestKind::Message | RequestKind::Leave => {}
         }
     }
 }
 
 /// See the module.
-pub(super) struct HostileLink(pub(super) Arc<Mutex<Answers>>);
+pub(super) struct HostileLink {
+    answers: Arc<Mutex<Answers>>,
+    has_ended: bool,
+}
 
 impl HostileLink {
+    pub(super) fn new(answers: Arc<Mutex<Answers>>) -> HostileLink {
+        HostileLink { answers, has_ended: false }
+    }
+
     fn answers(&self) -> MutexGuard<'_, Answers> {
-        let answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(!answers.is_over, "nothing is asked of a link that has ended");
-        answers
+        assert!(!self.has_ended, "nothing is asked of a link that has ended");
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for HostileLink {
+    fn drop(&mut self) {
+        // What was under way is lost with it.
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).under_way.clear();
     }
 }
 
@@ -214,7 +272,8 @@ impl Link for HostileLink {
         for region in regions {
             let mut copy = vec![0; open.min(region.len())];
             region.slice(0, copy.len()).copy_to_slice(&mut copy);
-            answers.take(&copy);
+            answers.under_way.extend_from_slice(&copy);
+            answers.sent_bytes += copy.len() as u64;
             open -= copy.len();
             sent += copy.len();
         }
@@ -223,9 +282,12 @@ impl Link for HostileLink {
 
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
         let mut answers = self.answers();
-        if answers.pending.is_empty() && !answers.act() && answers.pending.is_empty() {
-            answers.is_over = true;
-            return Err(if answers.next.is_multiple_of(2) { LinkError::Closed } else { LinkError::Reset });
+        if answers.pending.is_empty() && !answers.by_choice(Answers::act).unwrap_or(false) && answers.pending.is_empty()
+        {
+            let error = if answers.next.is_multiple_of(2) { LinkError::Closed } else { LinkError::Reset };
+            drop(answers);
+            self.has_ended = true;
+            return Err(error);
         }
         let mut open = (answers.piece_bytes * 16).min(answers.pending.len());
         let mut got = 0;
@@ -235,6 +297,7 @@ impl Link for HostileLink {
             open -= bytes;
             got += bytes;
         }
+        answers.delivered_bytes += got as u64;
         Ok(got)
     }
 

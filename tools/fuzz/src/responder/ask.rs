@@ -5,7 +5,7 @@ use longarm_proto::{
     Shape, Signal, SignalOp, Strided, WindowId, WindowRef,
 };
 
-use super::reference::{FREED, OF_FRIEND, OPEN};
+use super::reference::{COUNTED, FREED, OF_FRIEND, OPEN};
 use crate::choices::{Choices, Script};
 use crate::node::PARTS;
 use crate::wire::ramp;
@@ -23,6 +23,8 @@ pub(super) const FLAWS: [(&str, u8); 9] = [
     ("a_payload_cut_short", 8),
     ("a_number_left_out", 9),
 ];
+/// Bytes of the words that one rank adds to.
+const WORDS_BYTES: u64 = 2 << 10;
 /// A flaw of this number or above is none.
 const FLAWLESS: u8 = 10;
 
@@ -146,6 +148,24 @@ fn signal(choices: &mut Choices<'_>) -> Option<Signal> {
     let name = if choices.byte() < 200 { OPEN } else { FREED };
     let (window, generation, key) = (name.window, name.generation, name.key);
     Some(Signal { window, generation, key, offset: choices.short().into(), op, value: choices.byte().into() })
+}
+
+/// Adds to words that belong to a rank: 1 to the first of them by a read-modify-write, or to so many others by an accumulate.
+pub(super) fn add(id: RequestId, of: u64, elements: u8) -> Vec<u8> {
+    let (window, generation, key) = (COUNTED.window, COUNTED.generation, COUNTED.key);
+    let (target, offset) = (WindowRef { rank: Rank(0), window, generation, key }, of * WORDS_BYTES);
+    let mut bytes = Vec::new();
+    if elements == 0 {
+        let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
+        Request::Rmw { target, offset, rmw }.encode(id, &mut bytes);
+        return bytes;
+    }
+    let kernel = Kernel::new(ElementType::I64, AccumulateOp::Sum).expect("a sum always makes sense");
+    let shape = Shape::contiguous(offset + 8, 8 * u64::from(elements));
+    let scale = Scale::one(ElementType::I64);
+    Request::Accumulate { target, shape, kernel, scale }.encode(id, &mut bytes);
+    bytes.extend(ramp(elements, 8 * usize::from(elements)));
+    bytes
 }
 
 /// A sound request of a kind, from a peer, as the choices of a seed: eight bytes or so, behind the window's start.

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use longarm_proto::{
-    CHALLENGE_BYTES, Identity, Initiator, InitiatorHandshake, NodeId, REPLY_BYTES, Rank, Refusal, Reply, Request,
-    RequestId, Shape, WELCOME_BYTES, WindowRef,
-};
+use longarm_proto::{Initiator, REPLY_BYTES, Rank, Refusal, Reply, Request, RequestId, Session, Shape, WindowRef};
 
 use super::ask;
-use super::reference::{LIVE, Stream, judge};
+use super::calls::{self, Call, Pipes};
+use super::reference::{Ending, LIVE, NEVER_SENT_BYTES, Stream, Sums, judge};
 use crate::choices::Choices;
-use crate::node::{Memory, NODE, Name, Node, PARTS, SECRET};
+use crate::node::{Memory, Name, Node, PARTS};
 use crate::wire::End;
 
 /// Bytes that one peer says in a play, at most.
@@ -21,79 +19,133 @@ const HEARD_BYTES_MAX: u64 = 512 << 10;
 /// A peer.
 pub(super) struct Peer {
     pub(super) rank: Rank,
-    link: Option<End>,
-    /// It left of its own accord, or because it has heard enough.
-    has_left: bool,
-    stream: Stream,
-    initiator: Initiator<RequestId>,
+    pub(super) link: Option<End>,
+    pub(super) pipes: Pipes,
+    pub(super) session: Session,
+    /// Calls after the first one.
+    pub(super) calls: u32,
+    /// It left of its own accord, or because it has heard enough, or its session is over.
+    pub(super) has_left: bool,
+    /// It had no link while time passed.
+    pub(super) may_be_gone: bool,
+    pub(super) stream: Stream,
+    pub(super) initiator: Initiator<RequestId>,
     /// Requests that have to be refused, and have not been.
     to_refuse: BTreeMap<RequestId, Refusal>,
     locks: Vec<RequestId>,
     last: RequestId,
     last_said: Vec<u8>,
-    said_bytes: usize,
+    /// Everything, since the session began.
+    pub(super) said: Vec<u8>,
     unread: Vec<u8>,
     data_bytes: u64,
-    heard_bytes: u64,
+    pub(super) heard_bytes: u64,
+    /// What comes next was heard before.
+    pub(super) again_bytes: u64,
+    /// How much of what was said the server has had, by its own words at a call.
+    pub(super) taken_bytes: u64,
 }
 
 impl Peer {
-    /// A connection that has proven itself.
-    pub(super) fn meet(node: &mut Node, rank: Rank, piece_bytes: usize, capacity_bytes: usize) -> Peer {
-        let me = Identity { job: node.job, rank, node: NodeId(NODE.0 + 1) };
-        let mut link = node.porch.call(piece_bytes, capacity_bytes);
-        let (mut handshake, hello) = InitiatorHandshake::start(&SECRET, me, NODE, [rank.0 as u8 + 1; 32]);
-        link.say(&hello);
-        let challenge: [u8; CHALLENGE_BYTES] = answer(node, &mut link);
-        link.say(&handshake.handle_challenge(&challenge).expect("the server is who it should be"));
-        let welcome: [u8; WELCOME_BYTES] = answer(node, &mut link);
-        handshake.check_welcome(&welcome).expect("the server knows the secret");
+    /// A connection that has proven itself, of a session that begins.
+    pub(super) fn meet(node: &mut Node, rank: Rank, pipes: Pipes) -> Peer {
+        let session = Session { number: u64::from(rank.0) << 8, attempt: 1, is_known: false, received_bytes: 0 };
+        let link = calls::begin(node, rank, session, pipes);
         Peer {
             rank,
             link: Some(link),
+            pipes,
+            session: Session { is_known: true, ..session },
+            calls: 0,
             has_left: false,
+            may_be_gone: false,
             stream: Stream::new(),
             initiator: Initiator::new(),
             to_refuse: BTreeMap::new(),
             locks: Vec::new(),
             last: RequestId(0),
             last_said: Vec::new(),
-            said_bytes: 0,
+            said: Vec::new(),
             unread: Vec::new(),
             data_bytes: 0,
             heard_bytes: 0,
+            again_bytes: 0,
+            taken_bytes: 0,
         }
     }
 
-    pub(super) fn heard_bytes(&self) -> u64 {
-        self.heard_bytes
+    /// Nothing that it has said gives the server a reason to end the session.
+    pub(super) fn is_sound(&self) -> bool {
+        self.stream.ending.is_none() && !self.stream.is_doubtful
+    }
+
+    /// All that it has said has to be done in the end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.link.is_some() && self.is_sound()
+    }
+
+    pub(super) fn sums(&self) -> &Sums {
+        &self.stream.sums
     }
 
     /// Says a request of the fuzzer's choice.
-    pub(super) fn ask(&mut self, windows: &mut [Memory; 2], choices: &mut Choices<'_>) {
-        let said = ask::choose(choices, RequestId(self.last.0 + 1));
+    pub(super) fn ask(&mut self, windows: &mut [Memory; 3], choices: &mut Choices<'_>) {
+        let said = ask::choose(choices, self.due());
         self.say(windows, &said);
         self.last_said = said;
     }
 
     /// Says the last request again, as often as wished, with numbers that go on.
-    pub(super) fn ask_again(&mut self, windows: &mut [Memory; 2], times: u8) {
+    pub(super) fn ask_again(&mut self, windows: &mut [Memory; 3], times: u8) {
         for _ in 0..times {
             let mut said = self.last_said.clone();
             if let Some(place) = said.get_mut(ID_OFFSET..ID_OFFSET + 8) {
-                place.copy_from_slice(&(self.last.0 + 1).to_le_bytes());
+                place.copy_from_slice(&self.due().0.to_le_bytes());
             }
             self.say(windows, &said);
         }
     }
 
+    /// Adds to words of its own, which show later whether anything was done twice, or not at all.
+    pub(super) fn add(&mut self, windows: &mut [Memory; 3], elements: u8) {
+        let said = ask::add(self.due(), u64::from(self.rank.0), elements);
+        self.say(windows, &said);
+        self.last_said = said;
+    }
+
+    /// Says how much it has heard: the truth, less, or what cannot be.
+    pub(super) fn report(&mut self, windows: &mut [Memory; 3], choices: &mut Choices<'_>) {
+        let received_bytes = match choices.byte() {
+            0..128 => self.heard_bytes,
+            less @ 128..240 => self.heard_bytes.saturating_sub(less.into()),
+            240..248 => NEVER_SENT_BYTES,
+            248..252 => u64::MAX,
+            more => self.heard_bytes + u64::from(more),
+        };
+        let mut said = Vec::new();
+        Request::Report { received_bytes }.encode(self.due(), &mut said);
+        self.say(windows, &said);
+    }
+
+    /// Ends the session in order.
+    pub(super) fn take_leave(&mut self, windows: &mut [Memory; 3]) {
+        let mut said = Vec::new();
+        Request::Leave.encode(self.due(), &mut said);
+        self.say(windows, &said);
+    }
+
+    /// The number of the next request.
+    fn due(&self) -> RequestId {
+        RequestId(self.last.0 + 1)
+    }
+
     /// Says anything, and finds out what has to come of it.
-    pub(super) fn say(&mut self, windows: &mut [Memory; 2], bytes: &[u8]) {
-        if self.has_left || self.said_bytes + bytes.len() > SAID_BYTES_MAX {
+    pub(super) fn say(&mut self, windows: &mut [Memory; 3], bytes: &[u8]) {
+        if self.has_left || self.said.len() + bytes.len() > SAID_BYTES_MAX {
             return;
         }
         let Peer { stream, initiator, to_refuse, locks, last, .. } = self;
-        stream.take(bytes, |request| {
+        stream.take(bytes, self.heard_bytes, |request| {
             let mut again = Vec::new();
             *last = initiator.begin(request, request.has_reply().then_some(RequestId(last.0 + 1)), &mut again);
             if matches!(request, Request::Lock { .. }) {
@@ -106,18 +158,26 @@ impl Peer {
                 }),
             }
         });
-        self.said_bytes += bytes.len();
+        self.said.extend_from_slice(bytes);
         if let Some(link) = &mut self.link {
             link.say(bytes);
         }
     }
 
-    /// Reads what has come. Each reply is one that an initiator accepts.
-    pub(super) fn hear(&mut self) {
-        let Some(link) = &mut self.link else { return };
+    /// Reads what has come. True if there was anything.
+    pub(super) fn hear(&mut self) -> bool {
+        let Some(link) = &mut self.link else { return false };
         let heard = link.hear();
-        self.heard_bytes += heard.len() as u64;
-        self.unread.extend(heard);
+        self.take_heard(&heard)
+    }
+
+    /// Takes what has come. Each reply is one that an initiator accepts.
+    pub(super) fn take_heard(&mut self, heard: &[u8]) -> bool {
+        let again = self.again_bytes.min(heard.len() as u64);
+        self.again_bytes -= again;
+        let new = &heard[again as usize..];
+        self.heard_bytes += new.len() as u64;
+        self.unread.extend(new);
         let mut at = 0;
         loop {
             let data_bytes = self.data_bytes.min((self.unread.len() - at) as u64);
@@ -131,18 +191,22 @@ impl Peer {
         if self.heard_bytes > HEARD_BYTES_MAX {
             self.leave(0);
         }
+        !heard.is_empty()
     }
 
     fn take_reply(&mut self, bytes: &[u8; REPLY_BYTES]) {
         let reply = self.initiator.handle_reply(bytes).expect("the server answers as it should");
+        let taken_bytes = self.initiator.acknowledged_bytes();
+        assert!(taken_bytes <= self.said.len() as u64, "the server has received no more than was said: {taken_bytes}");
         let id = match &reply {
-            Reply::Done(id) | Reply::Granted(id) => *id,
+            Reply::Done(id) | Reply::Granted { token: id, .. } => *id,
             Reply::Data { token, bytes } => {
                 self.data_bytes = *bytes;
                 *token
             }
             Reply::Value { token, .. } => *token,
             Reply::Refused { id, .. } => *id,
+            Reply::Alive => return,
         };
         let expected = self.to_refuse.remove(&id);
         let found = if let Reply::Refused { refusal, .. } = reply { Some(refusal) } else { None };
@@ -151,24 +215,33 @@ impl Peer {
         assert!(found == expected || expected.is_none() && by_the_word, "{found:?} where {expected:?} is due: {id}");
     }
 
-    /// Hangs up, or finds the link reset.
+    /// Goes for good, without a word: hangs up, or finds the link reset.
     pub(super) fn leave(&mut self, how: u8) {
+        self.lose_link(how);
+        self.has_left = true;
+    }
+
+    /// The link breaks, one way or the other.
+    pub(super) fn lose_link(&mut self, how: u8) {
         if let Some(mut link) = self.link.take()
             && how.is_multiple_of(2)
         {
             link.reset();
         }
-        self.has_left = true;
     }
 
     /// After everything has come to rest: what was asked for was answered, and nobody else was hung up on.
     pub(super) fn assert_served(&self) {
         let Some(link) = &self.link else { return };
-        assert_eq!(link.is_left(), self.stream.is_violated, "the server hangs up on who broke the protocol only");
-        if self.stream.is_violated {
+        if self.stream.is_doubtful {
             return;
         }
-        assert_eq!((self.unread.len(), self.data_bytes), (0, 0), "replies come whole");
+        let ending: Option<Ending> = self.stream.ending;
+        assert_eq!(link.is_left(), ending.is_some(), "the server hangs up on who broke the protocol or left only");
+        if ending.is_some() {
+            return;
+        }
+        assert_eq!((self.unread.len(), self.data_bytes, self.again_bytes), (0, 0, 0), "replies come whole");
         assert!(self.to_refuse.is_empty(), "{:?} were not refused", self.to_refuse);
         // A lock may wait for its turn.
         assert!(self.initiator.outstanding() <= self.locks.len(), "{:?}", self.initiator);
@@ -177,12 +250,12 @@ impl Peer {
     /// What the rank that lives has read from this peer.
     pub(super) fn assert_mail(&self, mail: &[u8]) {
         let due = &self.stream.mail;
-        assert!(due.starts_with(mail), "mail arrives as it was sent");
-        assert!(self.link.is_none() || due.len() == mail.len() || self.stream.is_violated, "mail arrives whole");
+        assert!(due.starts_with(mail), "mail arrives as it was sent, and once");
+        assert!(!self.is_complete() || due.len() == mail.len(), "mail arrives whole");
     }
 
     /// Puts something and reads it again.
-    pub(super) fn assert_put_and_get(&mut self, node: &mut Node, windows: &mut [Memory; 2], name: Name) {
+    pub(super) fn assert_put_and_get(&mut self, node: &mut Node, windows: &mut [Memory; 3], name: Name) {
         let window = LIVE.iter().position(|live| *live == name).expect("it is there");
         let Name { window: id, generation, key } = name;
         let (target, bytes) = (WindowRef { rank: Rank(0), window: id, generation, key }, 64);
@@ -201,19 +274,12 @@ impl Peer {
         self.take_reply(reply);
         assert_eq!(data, payload, "a newcomer reads what it has written");
     }
+
+    /// Calls again, whatever it wants with that.
+    pub(super) fn call(&mut self, node: &mut Node, session: Session) -> Call {
+        calls::call(node, self.rank, session, self.pipes)
+    }
 }
 
 /// Where the number stands in a request's header: `docs/src/wire.md`.
 const ID_OFFSET: usize = 16;
-
-/// What the server says next in the handshake.
-fn answer<const BYTES: usize>(node: &mut Node, link: &mut End) -> [u8; BYTES] {
-    let mut heard = Vec::new();
-    while heard.len() < BYTES {
-        let moved = node.turn();
-        let more = link.hear();
-        assert!(moved || !more.is_empty(), "the server answers who says hello");
-        heard.extend(more);
-    }
-    heard.try_into().expect("the server says nothing more before its turn")
-}

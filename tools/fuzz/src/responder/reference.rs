@@ -1,16 +1,28 @@
 //! What a server owes for the bytes that a connection has sent: read once more, by the same decoder, and judged by the
 //! rules of the wire alone.
 
-use longarm_proto::{Cursor, HEADER_BYTES, Refusal, Request, RequestHeader, Responder, Shape, WindowRef};
+use std::collections::{BTreeMap, BTreeSet};
+
+use longarm_proto::{
+    AccumulateOp, Cursor, ElementType, HEADER_BYTES, Refusal, Request, RequestHeader, Responder, RmwOp, RmwWidth, Scale,
+    Shape, WindowRef,
+};
 
 use crate::node::{Name, PARTS, RANKS};
 
-/// The windows that are there: everybody's, and the one that only the friend asks for.
+/// The windows that are there: everybody's, the one that only the friend asks for, and the one where every byte that is
+/// applied is counted.
 pub(crate) const OPEN: Name = Name::new(7, 3, 0x1122_3344_5566_7788);
 pub(crate) const OF_FRIEND: Name = Name::new(9, 1, 0x99aa_bbcc_ddee_ff00);
+pub(crate) const COUNTED: Name = Name::new(10, 2, 0x0f1e_2d3c_4b5a_6978);
 /// One that was there.
 pub(crate) const FREED: Name = Name::new(8, 1, 5);
-pub(crate) const LIVE: [Name; 2] = [OPEN, OF_FRIEND];
+pub(crate) const LIVE: [Name; 3] = [OPEN, OF_FRIEND, COUNTED];
+/// The place of [`COUNTED`] among them.
+const COUNTED_PLACE: usize = 2;
+
+/// No server sends so many bytes: whoever says that it has received them lies.
+pub(crate) const NEVER_SENT_BYTES: u64 = 1 << 40;
 
 /// Runs that are looked at one by one, at most.
 const RUNS_MAX: usize = 300;
@@ -39,10 +51,12 @@ pub(crate) fn judge(request: &Request) -> Result<Vec<Touched>, Refusal> {
         Request::Get { target, shape } => shaped(target, shape).map(|_| Vec::new()),
         Request::Rmw { target, offset, rmw } => Ok(vec![word(target, *offset, rmw.width.bytes() as u64)?]),
         Request::Lock { target, offset } | Request::TryLock { target, offset } | Request::Unlock { target, offset } => {
-            Ok(vec![word(target, *offset, 4)?])
+            let touched = word(target, *offset, 4)?;
+            // A mutex goes with its host, and this one is dead.
+            if target.rank == RANKS[1] { Err(Refusal::TargetLost) } else { Ok(vec![touched]) }
         }
         Request::Message { target, .. } if !RANKS.contains(target) => Err(Refusal::NotThisNode),
-        Request::Message { .. } | Request::Quiet => Ok(Vec::new()),
+        Request::Message { .. } | Request::Quiet | Request::Report { .. } | Request::Leave => Ok(Vec::new()),
     }
 }
 
@@ -89,11 +103,70 @@ fn shaped(target: &WindowRef, shape: &Shape) -> Result<Vec<Touched>, Refusal> {
     Ok(vec![Touched { window, part, offset: start, bytes: shape.end() - start }])
 }
 
+/// What requests have added to words of the counted window, by part and offset.
+#[derive(Default)]
+pub(crate) struct Sums {
+    pub(crate) added: BTreeMap<(usize, u64), i64>,
+    /// Words that were changed by anything but an addition that can be followed.
+    pub(crate) spoiled: BTreeSet<(usize, u64)>,
+}
+
+impl Sums {
+    fn add(&mut self, part: usize, offset: u64, value: i64) {
+        let sum = self.added.entry((part, offset)).or_default();
+        *sum = sum.wrapping_add(value);
+    }
+
+    fn spoil(&mut self, touched: &Touched) {
+        let words = touched.offset / 8..(touched.offset + touched.bytes).div_ceil(8);
+        self.spoiled.extend(words.map(|word| (touched.part, word * 8)));
+    }
+
+    /// Takes a request that is applied. Where its payload adds from, if it does.
+    fn take(&mut self, request: &Request) -> Option<(usize, u64)> {
+        let touched = judge(request).ok()?;
+        let counted = || touched.iter().filter(|touched| touched.window == COUNTED_PLACE);
+        let first = counted().next()?;
+        match request {
+            Request::Rmw { rmw, .. } if (rmw.op, rmw.width) == (RmwOp::FetchAdd, RmwWidth::W64) => {
+                self.add(first.part, first.offset, rmw.operand as i64);
+                None
+            }
+            Request::Accumulate { shape: Shape::Contiguous(_), kernel, scale, .. }
+                if (kernel.element(), kernel.op()) == (ElementType::I64, AccumulateOp::Sum)
+                    && *scale == Scale::one(ElementType::I64)
+                    && first.offset.is_multiple_of(8) =>
+            {
+                Some((first.part, first.offset))
+            }
+            _ => {
+                counted().for_each(|touched| self.spoil(touched));
+                None
+            }
+        }
+    }
+}
+
 /// What the next bytes of a stream are.
 enum Stage {
     Header,
     Descriptor(RequestHeader),
-    Payload { remaining: u64, of_message: bool },
+    Payload { remaining: u64, fate: Fate },
+}
+
+/// What becomes of a payload.
+enum Fate {
+    Anything,
+    Mail,
+    /// Elements are added to the words from this place on; what has come of the next one.
+    Sum { part: usize, offset: u64, element: Vec<u8> },
+}
+
+/// Why nothing behind counts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Ending {
+    Violation,
+    Left,
 }
 
 /// A connection's bytes, read as the server has to read them.
@@ -101,10 +174,14 @@ pub(crate) struct Stream {
     responder: Responder,
     unread: Vec<u8>,
     stage: Stage,
-    /// The peer broke the protocol: nothing behind counts.
-    pub(crate) is_violated: bool,
+    pub(crate) ending: Option<Ending>,
+    /// The peer may have broken the protocol, depending on how much the server had sent.
+    pub(crate) is_doubtful: bool,
+    /// How much the peer has reported as received, truly.
+    pub(crate) reported_bytes: u64,
     /// The bytes of messages for the rank that lives.
     pub(crate) mail: Vec<u8>,
+    pub(crate) sums: Sums,
 }
 
 impl Stream {
@@ -113,31 +190,35 @@ impl Stream {
             responder: Responder::new(),
             unread: Vec::new(),
             stage: Stage::Header,
-            is_violated: false,
+            ending: None,
+            is_doubtful: false,
+            reported_bytes: 0,
             mail: Vec::new(),
+            sums: Sums::default(),
         }
     }
 
-    /// Takes what is sent. Each request that is understood now is told, before its payload has come.
-    pub(crate) fn take(&mut self, bytes: &[u8], mut on_request: impl FnMut(&Request)) {
+    /// Takes what is sent, by a peer that has received so much. Each request that is understood now is told, before its
+    /// payload has come.
+    pub(crate) fn take(&mut self, bytes: &[u8], heard_bytes: u64, mut on_request: impl FnMut(&Request)) {
         self.unread.extend_from_slice(bytes);
         let mut at = 0;
-        while !self.is_violated {
-            let Some(used) = self.step(at, &mut on_request) else { break };
+        while self.ending.is_none() {
+            let Some(used) = self.step(at, heard_bytes, &mut on_request) else { break };
             at += used;
         }
         self.unread.drain(..at);
     }
 
     /// One step from the byte at this place, and how many it took. `None`: more has to come, or nothing counts now.
-    fn step(&mut self, at: usize, on_request: &mut impl FnMut(&Request)) -> Option<usize> {
+    fn step(&mut self, at: usize, heard_bytes: u64, on_request: &mut impl FnMut(&Request)) -> Option<usize> {
         let rest = &self.unread[at..];
         match &mut self.stage {
             Stage::Header => {
                 let bytes = rest.first_chunk::<HEADER_BYTES>()?;
                 match self.responder.handle_header(bytes) {
                     Ok(header) => self.stage = Stage::Descriptor(header),
-                    Err(_) => self.is_violated = true,
+                    Err(_) => self.ending = Some(Ending::Violation),
                 }
                 Some(HEADER_BYTES)
             }
@@ -145,21 +226,47 @@ impl Stream {
                 let header = *header;
                 let descriptor = rest.get(..header.descriptor_bytes())?;
                 let Ok(request) = self.responder.finish(&header, descriptor) else {
-                    self.is_violated = true;
+                    self.ending = Some(Ending::Violation);
                     return None;
                 };
-                let of_message = matches!(request, Request::Message { target, .. } if target == RANKS[0]);
-                self.stage = Stage::Payload { remaining: header.payload_bytes(), of_message };
+                let fate = match &request {
+                    Request::Message { target, .. } if *target == RANKS[0] => Fate::Mail,
+                    request => match self.sums.take(request) {
+                        Some((part, offset)) => Fate::Sum { part, offset, element: Vec::new() },
+                        None => Fate::Anything,
+                    },
+                };
+                self.stage = Stage::Payload { remaining: header.payload_bytes(), fate };
+                match request {
+                    Request::Leave => self.ending = Some(Ending::Left),
+                    Request::Report { received_bytes } if received_bytes >= NEVER_SENT_BYTES => {
+                        self.ending = Some(Ending::Violation);
+                    }
+                    Request::Report { received_bytes } if received_bytes > heard_bytes => self.is_doubtful = true,
+                    Request::Report { received_bytes } => {
+                        self.reported_bytes = self.reported_bytes.max(received_bytes);
+                    }
+                    _ => {}
+                }
                 on_request(&request);
                 Some(header.descriptor_bytes())
             }
-            Stage::Payload { remaining, of_message } => {
+            Stage::Payload { remaining, fate } => {
                 let bytes = (*remaining).min(rest.len() as u64);
                 if bytes < *remaining && rest.is_empty() {
                     return None;
                 }
-                if *of_message {
-                    self.mail.extend_from_slice(&rest[..bytes as usize]);
+                match fate {
+                    Fate::Anything => {}
+                    Fate::Mail => self.mail.extend_from_slice(&rest[..bytes as usize]),
+                    Fate::Sum { part, offset, element } => {
+                        element.extend_from_slice(&rest[..bytes as usize]);
+                        let whole = element.len() / 8 * 8;
+                        for value in element.drain(..whole).as_slice().as_chunks().0 {
+                            self.sums.add(*part, *offset, i64::from_le_bytes(*value));
+                            *offset += 8;
+                        }
+                    }
                 }
                 *remaining -= bytes;
                 if *remaining == 0 {

@@ -2,13 +2,18 @@
 //!
 //! Pure: time is an argument. The order is always: let the ranks report, ask them to end (SIGTERM), kill them
 //! (SIGKILL), give up on what cannot be killed. Where it begins depends on the cause. The first cause decides the exit
-//! status.
+//! status. Where survivors go on, a failure decides nothing else.
 
 use std::time::{Duration, Instant};
 
-/// How long ranks have to report that another one failed.
-const REPORT: Duration = Duration::from_secs(1);
-/// How long a rank has to react to SIGTERM.
+/// How long ranks have to report that another one failed, and one that aborts to end by itself.
+pub const REPORT: Duration = Duration::from_millis(700);
+/// How long a rank has to react to SIGTERM after another one failed.
+const TERMINATE_FAILED: Duration = Duration::from_millis(200);
+/// A job with a failed rank is down within this time.
+const DOWN: Duration = Duration::from_secs(1);
+const _: () = assert!(REPORT.as_millis() + TERMINATE_FAILED.as_millis() < DOWN.as_millis());
+/// How long a rank has to react to SIGTERM when its time is over.
 const TERMINATE: Duration = Duration::from_secs(1);
 /// The same, after the user interrupted the job.
 const TERMINATE_INTERRUPTED: Duration = Duration::from_secs(2);
@@ -60,22 +65,24 @@ enum Stage {
 /// The state of a job's end.
 #[derive(Debug)]
 pub struct Ending {
+    survivors_go_on: bool,
     stage: Stage,
     cause: Option<Cause>,
     deadline: Option<Instant>,
 }
 
 impl Ending {
-    /// The job runs.
-    pub fn new() -> Ending {
-        Ending { stage: Stage::Running, cause: None, deadline: None }
+    /// The job runs. `survivors_go_on`: a failure does not end it.
+    pub fn new(survivors_go_on: bool) -> Ending {
+        Ending { survivors_go_on, stage: Stage::Running, cause: None, deadline: None }
     }
 
-    /// There is a reason to end the job. Says whether it is the first one, and what to do.
+    /// There is a reason to end the job. Says whether it is news, because the job was not ending yet, and what to do.
     pub fn handle_cause(&mut self, cause: Cause, now: Instant) -> (bool, Action) {
-        let first = self.cause.is_none();
+        let is_news = self.stage == Stage::Running;
         self.cause.get_or_insert(cause);
         let action = match (cause, self.stage) {
+            (Cause::Failure { .. }, _) if self.survivors_go_on => Action::Wait,
             (Cause::Failure { .. }, Stage::Running) => self.enter(Stage::Reporting, now, REPORT, Action::Wait),
             (Cause::Interrupted { .. }, Stage::Running | Stage::Reporting) => {
                 self.enter(Stage::Terminated, now, TERMINATE_INTERRUPTED, Action::Terminate)
@@ -85,7 +92,12 @@ impl Ending {
             (Cause::Timeout, Stage::Running) => self.enter(Stage::Terminated, now, TERMINATE, Action::Terminate),
             _ => Action::Wait,
         };
-        (first, action)
+        (is_news, action)
+    }
+
+    /// Whether a failure leaves the others alive.
+    pub fn survivors_go_on(&self) -> bool {
+        self.survivors_go_on
     }
 
     /// When [`Ending::handle_deadline`] wants to be called.
@@ -99,7 +111,7 @@ impl Ending {
             return Action::Wait;
         }
         match self.stage {
-            Stage::Reporting => self.enter(Stage::Terminated, now, TERMINATE, Action::Terminate),
+            Stage::Reporting => self.enter(Stage::Terminated, now, TERMINATE_FAILED, Action::Terminate),
             Stage::Terminated => self.enter(Stage::Killed, now, KILL, Action::Kill),
             Stage::Killed => {
                 self.stage = Stage::GivenUp;
@@ -149,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_failure_lets_the_others_report_then_terminates_then_kills() {
-        let (mut ending, now) = (Ending::new(), Instant::now());
+        let (mut ending, now) = (Ending::new(false), Instant::now());
         assert_eq!(ending.handle_cause(Cause::Failure { status: 7 }, now), (true, Action::Wait));
         assert!(!ending.is_forced());
         assert_eq!(ending.deadline(), Some(now + REPORT));
@@ -159,8 +171,27 @@ mod tests {
     }
 
     #[test]
+    fn a_second_after_a_failure_everything_has_been_killed() {
+        let (mut ending, now) = (Ending::new(false), Instant::now());
+        ending.handle_cause(Cause::Failure { status: 7 }, now);
+        assert_eq!(ending.handle_deadline(now + REPORT), Action::Terminate);
+        assert_eq!(ending.handle_deadline(now + DOWN), Action::Kill);
+    }
+
+    #[test]
+    fn where_survivors_go_on_a_failure_gives_the_status_and_ends_nothing() {
+        let (mut ending, now) = (Ending::new(true), Instant::now());
+        assert_eq!(ending.handle_cause(Cause::Failure { status: 7 }, now), (true, Action::Wait));
+        assert_eq!(ending.handle_cause(Cause::Failure { status: 8 }, now), (true, Action::Wait));
+        assert_eq!((ending.deadline(), ending.is_forced(), ending.status()), (None, false, 7));
+        assert_eq!(ending.handle_cause(Cause::Timeout, now), (true, Action::Terminate));
+        assert_eq!(ending.handle_cause(Cause::Failure { status: 143 }, now), (false, Action::Wait));
+        assert_eq!(ending.status(), 7);
+    }
+
+    #[test]
     fn the_first_cause_decides_the_status() {
-        let (mut ending, now) = (Ending::new(), Instant::now());
+        let (mut ending, now) = (Ending::new(false), Instant::now());
         ending.handle_cause(Cause::Failure { status: 7 }, now);
         assert_eq!(ending.handle_cause(Cause::Failure { status: 8 }, now), (false, Action::Wait));
         assert_eq!(ending.handle_cause(Cause::Timeout, now), (false, Action::Wait));
@@ -170,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_second_interrupt_kills_and_a_third_changes_nothing() {
-        let (mut ending, now) = (Ending::new(), Instant::now());
+        let (mut ending, now) = (Ending::new(false), Instant::now());
         let interrupt = Cause::Interrupted { signal: 2 };
         assert_eq!(ending.handle_cause(interrupt, now), (true, Action::Terminate));
         assert_eq!(ending.handle_cause(interrupt, now), (false, Action::Kill));
@@ -181,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_timeout_terminates_at_once() {
-        let (mut ending, now) = (Ending::new(), Instant::now());
+        let (mut ending, now) = (Ending::new(false), Instant::now());
         assert_eq!(ending.handle_cause(Cause::Timeout, now), (true, Action::Terminate));
         assert_eq!(actions_after(&mut ending), [Action::Kill, Action::GiveUp]);
         assert_eq!(ending.status(), 124);
@@ -189,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_job_that_ends_by_itself_has_status_zero_and_no_deadline() {
-        let ending = Ending::new();
+        let ending = Ending::new(false);
         assert_eq!((ending.status(), ending.deadline()), (0, None));
     }
 }

@@ -7,11 +7,13 @@
 //!                      rank r ──► output ──► stdout, stderr
 //!                        ▲ control socket
 //!                        ▼
-//!                      watch ──► supervise (rendezvous, ending) ──► messages, signals
+//!                      watch ──► supervise (rendezvous, ending, watchdog) ──► messages, signals
+//!                                    ▲
+//!  longarm ps ──► questions ─────────┘
 //! ```
 //!
 //! One thread runs all of it, except for the blocking reads and writes of the launcher's own stdin, stdout and stderr.
-//! The decisions stand in `rendezvous` and `ending`, which know no process and no clock.
+//! The decisions stand in `rendezvous`, `ending` and `watchdog`, which know no process and no clock.
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,9 +35,11 @@ pub mod guardian;
 mod input;
 mod output;
 mod plan;
+pub mod questions;
 mod rendezvous;
 mod supervise;
 mod watch;
+mod watchdog;
 
 /// Descriptors that the launcher needs for each rank: the control socket, two outputs, the process.
 const DESCRIPTORS_PER_RANK: u64 = 4;
@@ -150,7 +154,7 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
         guardian: guardian.pipe(),
         descriptors,
     };
-    let ended = runtime.block_on(supervise::supervise(arguments, plan, &template));
+    let ended = runtime.block_on(supervise::supervise(arguments, &config, plan, &template));
     drop(template);
     guardian.dismiss();
     // Nothing that is left needs to be waited for.

@@ -5,12 +5,15 @@
 //!
 //! A rank may also never join (`longarm run -n 4 hostname`). It then just runs; but if others join, a world without it
 //! cannot work, so its end counts as a failure.
+//!
+//! Where survivors go on, the ranks of a node die with the one that hosts its server: see
+//! `docs/src/decisions/0013-a-node-dies-with-its-server.md`.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
+use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
 
 use super::plan::Plan;
 
@@ -48,7 +51,7 @@ impl fmt::Display for HowEnded {
     }
 }
 
-/// A failure of a rank, which ends the job.
+/// A failure of a rank, which ends the job, or that rank alone where survivors go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The rank.
@@ -59,6 +62,8 @@ pub struct Failure {
     pub how: String,
     /// Whether the rank itself gave a reason, which people want to read even if it is not the first failure.
     pub has_reason: bool,
+    /// The other ranks of its node, which have lost their server with it. They have to be ended.
+    pub taken_along: Vec<u32>,
 }
 
 /// A rank said something that the launcher cannot accept.
@@ -111,6 +116,8 @@ pub struct Job {
     pub processors: Vec<u32>,
     /// Whether statistics are wanted.
     pub stats: bool,
+    /// Whether a death leaves the others alive.
+    pub survivors_go_on: bool,
 }
 
 /// Where a rank stands.
@@ -123,6 +130,19 @@ enum Stage {
     /// Finalized, waits for the others.
     Left,
     /// The process is gone.
+    Ended,
+}
+
+/// Where a rank stands, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It has not joined.
+    Outside,
+    /// It is part of the job.
+    Inside,
+    /// It has left, and waits for the others.
+    Finished,
+    /// It has failed, or its process is gone.
     Ended,
 }
 
@@ -147,6 +167,8 @@ pub struct Rendezvous {
     /// Who waits for the card of each node.
     waiting: Vec<Vec<u32>>,
     messages: VecDeque<(u32, ToRank)>,
+    /// Answers to inquiries: the rank, the inquiry, and who waits there.
+    waits: VecDeque<(u32, u64, Vec<Wait>)>,
     /// Who failed and how, in this order, for those who join later: the first is the cause of the others.
     failures: Vec<(u32, String)>,
     started: Option<Instant>,
@@ -168,6 +190,7 @@ impl Rendezvous {
             cards: vec![None; plan.nodes as usize],
             waiting: vec![Vec::new(); plan.nodes as usize],
             messages: VecDeque::new(),
+            waits: VecDeque::new(),
             failures: Vec::new(),
             started: None,
             left: None,
@@ -178,6 +201,10 @@ impl Rendezvous {
 
     /// A rank wrote a line, given without its end. Returns the failure that it reports or commits.
     pub fn handle_line(&mut self, rank: u32, line: &[u8], now: Instant) -> Option<Failure> {
+        if self.job.survivors_go_on && self.ranks[rank as usize].failed {
+            // The others take it for dead, and it is being ended.
+            return None;
+        }
         let message = serde_json::from_slice(line).map_err(|_| Violation::Malformed);
         match message.and_then(|message| self.handle_message(rank, message, now)) {
             Ok(failure) => failure,
@@ -219,6 +246,34 @@ impl Rendezvous {
         self.messages.pop_front()
     }
 
+    /// The ranks that are part of the job and answer inquiries.
+    pub fn present(&self) -> Vec<u32> {
+        let ranks = 0..self.plan.ranks();
+        ranks.filter(|rank| matches!(self.place(*rank), Place::Inside | Place::Finished)).collect()
+    }
+
+    /// Where a rank stands.
+    pub fn place(&self, rank: u32) -> Place {
+        let state = &self.ranks[rank as usize];
+        match state.stage {
+            _ if state.failed => Place::Ended,
+            Stage::Silent => Place::Outside,
+            Stage::Joined => Place::Inside,
+            Stage::Left => Place::Finished,
+            Stage::Ended => Place::Ended,
+        }
+    }
+
+    /// Asks ranks who waits in a call there. The answers come with [`Rendezvous::poll_waits`].
+    pub fn inquire(&mut self, ranks: &[u32], inquiry: u64) {
+        self.messages.extend(ranks.iter().map(|rank| (*rank, ToRank::Inquire { inquiry })));
+    }
+
+    /// The next answer to an inquiry: the rank, the inquiry, and who waits there. `None` when there is none left.
+    pub fn poll_waits(&mut self) -> Option<(u32, u64, Vec<Wait>)> {
+        self.waits.pop_front()
+    }
+
     /// From the first start to the last leave.
     pub fn time_in_job(&self) -> Duration {
         match (self.started, self.left) {
@@ -245,6 +300,10 @@ impl Rendezvous {
             }
             (FromRank::Publish { card }, Stage::Joined) => self.handle_publish(rank, card).map(|()| None),
             (FromRank::Fetch { node }, Stage::Joined) => self.handle_fetch(rank, node).map(|()| None),
+            (FromRank::Waits { inquiry, waits }, Stage::Joined | Stage::Left) => {
+                self.waits.push_back((rank, inquiry, waits));
+                Ok(None)
+            }
             (FromRank::Leave { traffic }, Stage::Joined) => {
                 self.ranks[rank as usize].stage = Stage::Left;
                 self.ranks[rank as usize].traffic = traffic;
@@ -271,6 +330,7 @@ impl Rendezvous {
             ranks_on_machine: self.plan.ranks(),
             processors: self.job.processors.clone(),
             stats: self.job.stats,
+            survivors_go_on: self.job.survivors_go_on,
         };
         self.messages.push_back((rank, ToRank::Start(Box::new(start))));
         // Not of its own: it may have failed before, by what it said instead.
@@ -304,17 +364,44 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Marks a rank as failed and tells all others that are part of the job.
+    /// Marks a rank as failed, with all that cannot go on without it, and tells the others that are part of the job.
     fn fail(&mut self, rank: u32, status: i32, how: String) -> Failure {
         let was_failed = std::mem::replace(&mut self.ranks[rank as usize].failed, true);
+        let mut taken_along = Vec::new();
         if !was_failed {
-            self.failures.push((rank, how.clone()));
-            let present = |state: &RankState| matches!(state.stage, Stage::Joined | Stage::Left);
-            let others = self.ranks.iter().zip(0..).filter(|(state, other)| *other != rank && present(state));
-            let told = others.map(|(_, other)| (other, ToRank::Died { rank, how: how.clone() }));
-            self.messages.extend(told);
+            taken_along = self.lost_with(rank);
+            for mate in &taken_along {
+                self.ranks[*mate as usize].failed = true;
+            }
+            self.tell_of_death(rank, &how);
+            let reason = format!("was ended because rank {rank}, the host of its node's server, {how}");
+            for mate in &taken_along {
+                self.tell_of_death(*mate, &reason);
+            }
         }
-        Failure { rank, status, how, has_reason: false }
+        Failure { rank, status, how, has_reason: false, taken_along }
+    }
+
+    /// The ranks that lose their node's server with this one and still need it. Where the job ends they are no matter.
+    fn lost_with(&self, rank: u32) -> Vec<u32> {
+        let node = self.plan.node_of_rank[rank as usize];
+        let is_host = self.plan.leader(node) == Some(rank);
+        // After goodbye nobody needs a server, and programs that never joined have none.
+        let is_needed = self.started.is_some() && !self.ranks[rank as usize].said_goodbye;
+        if !self.job.survivors_go_on || !is_host || !is_needed {
+            return Vec::new();
+        }
+        let alive = |state: &RankState| !state.failed && state.stage != Stage::Ended;
+        let ranks = (0..).zip(&self.ranks).zip(&self.plan.node_of_rank);
+        ranks.filter(|((_, state), own)| **own == node && alive(state)).map(|((mate, _), _)| mate).collect()
+    }
+
+    fn tell_of_death(&mut self, rank: u32, how: &str) {
+        self.failures.push((rank, how.to_owned()));
+        let present = |state: &RankState| matches!(state.stage, Stage::Joined | Stage::Left) && !state.failed;
+        let others = self.ranks.iter().zip(0..).filter(|(state, other)| *other != rank && present(state));
+        let told = others.map(|(_, other)| (other, ToRank::Died { rank, how: how.to_owned() }));
+        self.messages.extend(told);
     }
 
     /// Lets those who left go, once nobody is part of the job any more, and nobody may still join it.
@@ -368,8 +455,18 @@ mod tests {
 
     impl Pair {
         fn new(ranks: u32, nodes: u32) -> Pair {
+            Pair::with_policy(ranks, nodes, false)
+        }
+
+        fn surviving(ranks: u32, nodes: u32) -> Pair {
+            let mut pair = Pair::with_policy(ranks, nodes, true);
+            pair.join_all();
+            pair
+        }
+
+        fn with_policy(ranks: u32, nodes: u32, survivors_go_on: bool) -> Pair {
             let plan = Plan::new(ranks, Some(nodes), None).unwrap();
-            let job = Job { number: 5, secret: "ab".to_owned(), processors: vec![0, 1], stats: true };
+            let job = Job { number: 5, secret: "ab".to_owned(), processors: vec![0, 1], stats: true, survivors_go_on };
             Pair { rendezvous: Rendezvous::new(plan, job), now: Instant::now() }
         }
 
@@ -521,10 +618,82 @@ mod tests {
         pair.join_all();
         let abort = FromRank::Abort { reason: "no memory".to_owned(), status: 256 };
         let failure = pair.say(1, &abort).unwrap();
-        assert_eq!(failure, Failure { rank: 1, status: 1, how: "aborted: no memory".to_owned(), has_reason: true });
+        let (how, taken_along) = ("aborted: no memory".to_owned(), vec![]);
+        assert_eq!(failure, Failure { rank: 1, status: 1, how, has_reason: true, taken_along });
         assert!(matches!(&pair.drain()[..], [(0, ToRank::Died { rank: 1, .. })]));
         assert_eq!(pair.end(1, HowEnded::Exited(1)), None);
         assert_eq!(pair.drain(), []);
+    }
+
+    fn deaths(messages: &[(u32, ToRank)], to: u32) -> Vec<u32> {
+        let died = |message: &ToRank| if let ToRank::Died { rank, .. } = message { Some(*rank) } else { None };
+        messages.iter().filter(|(rank, _)| *rank == to).filter_map(|(_, message)| died(message)).collect()
+    }
+
+    #[test]
+    fn where_survivors_go_on_a_node_dies_with_the_host_of_its_server() {
+        let mut pair = Pair::surviving(6, 2);
+        let failure = pair.end(3, HowEnded::Killed(9)).unwrap();
+        assert_eq!((failure.rank, failure.taken_along), (3, vec![4, 5]));
+        let messages = pair.drain();
+        assert!([0, 1, 2].iter().all(|rank| deaths(&messages, *rank) == [3, 4, 5]), "{messages:?}");
+        assert!([4, 5].iter().all(|rank| deaths(&messages, *rank).is_empty()), "they end anyway: {messages:?}");
+        assert_eq!(pair.end(4, HowEnded::Killed(9)), None, "known already");
+        // Their ends are waited for, then those who have left may go.
+        (0..3).for_each(|rank| assert_eq!(pair.leave(rank), None));
+        assert_eq!(pair.drain(), []);
+        assert_eq!(pair.end(5, HowEnded::Killed(9)), None);
+        assert_eq!(pair.drain(), [0, 1, 2].map(|rank| (rank, ToRank::Goodbye)));
+        assert_eq!(pair.end(0, HowEnded::Exited(4)).map(|failure| failure.taken_along), Some(vec![]), "all have left");
+    }
+
+    #[test]
+    fn where_survivors_go_on_nothing_is_heard_of_a_rank_that_is_taken_for_dead() {
+        let mut pair = Pair::surviving(4, 2);
+        let now = pair.now;
+        assert!(pair.rendezvous.handle_line(2, b"nonsense", now).is_some());
+        pair.drain();
+        assert_eq!(pair.rendezvous.handle_line(2, b"nonsense", now), None, "said once");
+        let abort = FromRank::Abort { reason: "rank 2 is dead".to_owned(), status: 1 };
+        assert_eq!((pair.say(3, &abort), pair.drain()), (None, vec![]), "it was taken along");
+    }
+
+    #[test]
+    fn where_survivors_go_on_any_other_rank_dies_alone() {
+        let mut pair = Pair::surviving(4, 2);
+        assert_eq!(pair.end(3, HowEnded::Exited(1)).map(|failure| failure.taken_along), Some(vec![]));
+        let mut pair = Pair::with_policy(4, 2, true);
+        let failure = pair.end(2, HowEnded::Exited(1)).unwrap();
+        assert_eq!(failure.taken_along, [0; 0], "there is no server: nobody has joined");
+    }
+
+    #[test]
+    fn where_survivors_go_on_those_who_have_left_wait_for_the_living() {
+        let mut pair = Pair::surviving(3, 1);
+        pair.leave(0);
+        pair.end(1, HowEnded::Killed(9));
+        assert!(pair.drain().iter().all(|(_, message)| *message != ToRank::Goodbye), "rank 2 may still need rank 0");
+        pair.leave(2);
+        assert_eq!(pair.drain(), [(0, ToRank::Goodbye), (2, ToRank::Goodbye)]);
+    }
+
+    #[test]
+    fn those_who_are_part_of_the_job_are_asked_what_they_wait_for_and_answer() {
+        let mut pair = Pair::new(4, 1);
+        (0..3).for_each(|rank| assert_eq!(pair.join(rank), None));
+        pair.leave(1);
+        pair.drain();
+        assert_eq!(pair.rendezvous.present(), [0, 1, 2]);
+        let places = [0, 1, 2, 3].map(|rank| pair.rendezvous.place(rank));
+        assert_eq!(places, [Place::Inside, Place::Finished, Place::Inside, Place::Outside]);
+        pair.rendezvous.inquire(&[0, 1], 7);
+        assert_eq!(pair.drain(), [0, 1].map(|rank| (rank, ToRank::Inquire { inquiry: 7 })));
+        assert_eq!(pair.say(0, &FromRank::Waits { inquiry: 7, waits: vec![] }), None);
+        assert_eq!(pair.rendezvous.poll_waits(), Some((0, 7, vec![])));
+        assert_eq!(pair.rendezvous.poll_waits(), None);
+        pair.end(2, HowEnded::Killed(9));
+        assert_eq!((pair.rendezvous.place(2), pair.rendezvous.present()), (Place::Ended, vec![0, 1]));
+        assert!(pair.say(3, &FromRank::Waits { inquiry: 7, waits: vec![] }).is_some(), "it has not joined");
     }
 
     #[test]

@@ -6,24 +6,29 @@ use std::process::{Child, ChildStderr, ChildStdout};
 use std::time::{Duration, Instant};
 
 use longarm::bootstrap::control::ToRank;
+use longarm::config::{Config, OnFailure};
 use longarm::topology;
 use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::SignalKind;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::child::{self, Place, Started, Template};
-use super::ending::{Action, Cause, Ending};
+use super::ending::{self, Action, Cause, Ending};
 use super::output::{self, Console, Sink};
 use super::plan::Plan;
+use super::questions::{self, Question};
 use super::rendezvous::{Failure, Job, Rendezvous, signal_name};
 use super::watch::{Event, RankEvent, send_messages, watch_rank};
+use super::watchdog::Watchdog;
 use super::{RunError, While};
 use crate::cli::{Bind, RunArguments};
 use crate::stats::{self, Outcome};
 use crate::units;
+
+mod inquiry;
 
 /// How many events may wait for the loop.
 const EVENTS_MAX: usize = 1024;
@@ -42,10 +47,19 @@ struct Supervisor<'a> {
     failure: Option<Failure>,
     events: mpsc::Receiver<RankEvent>,
     signals: mpsc::Receiver<i32>,
+    /// What `longarm ps` wants to know; `None` where it cannot reach us.
+    questions: Option<mpsc::Receiver<Question>>,
+    /// Who waits for the answers of the ranks.
+    askers: Vec<oneshot::Sender<String>>,
+    watchdog: Watchdog,
+    /// When the job was started.
+    since: Instant,
     outputs: JoinSet<()>,
     outputs_end: watch::Sender<bool>,
     /// When `--timeout` ends the job.
     timeout: Option<Instant>,
+    /// Ranks that have given up while the others go on, and when they are killed.
+    condemned: Vec<(u32, Instant)>,
 }
 
 /// A rank, as long as the job lasts.
@@ -59,30 +73,45 @@ struct Running {
 ///
 /// # Errors
 /// When ranks cannot be started. Those that were are gone then.
-pub async fn supervise(arguments: &RunArguments, plan: Plan, template: &Template<'_>) -> Result<i32, RunError> {
+pub async fn supervise(
+    arguments: &RunArguments,
+    config: &Config,
+    plan: Plan,
+    template: &Template<'_>,
+) -> Result<i32, RunError> {
     let console = Console::open().while_doing("opening the outputs")?;
     let signals = forward_signals().while_doing("listening to signals")?;
     let processors = topology::processors_allowed();
+    let survivors_go_on = config.on_failure == OnFailure::Continue;
     let job = Job {
         number: random().map(u64::from_le_bytes).while_doing("choosing the job's number")?,
         secret: secret().while_doing("choosing the job's secret")?,
         processors: processors.clone(),
         stats: arguments.wants_stats(),
+        survivors_go_on,
     };
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
+    let questions = questions::listen();
+    let questions = questions.inspect_err(|error| tracing::warn!(%error, "longarm ps will not find this job")).ok();
+    let since = Instant::now();
     let mut supervisor = Supervisor {
         arguments,
         console,
         rendezvous: Rendezvous::new(plan.clone(), job),
         plan,
-        ending: Ending::new(),
+        ending: Ending::new(survivors_go_on),
         ranks: Vec::new(),
         failure: None,
         events,
         signals,
+        questions,
+        askers: Vec::new(),
+        watchdog: Watchdog::new(config.watchdog_s, since),
+        since,
         outputs: JoinSet::new(),
         outputs_end: watch::Sender::new(false),
         timeout: arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+        condemned: Vec::new(),
     };
     let started = supervisor.start_all(template, &processors, &events_sender);
     if let Err(error) = started {
@@ -148,12 +177,19 @@ impl Supervisor<'_> {
     /// Until the last rank has ended, or cannot be ended.
     async fn listen(&mut self) {
         while self.ranks.iter().any(|rank| !rank.has_ended) {
-            let deadline = [self.ending.deadline(), self.timeout].into_iter().flatten().min();
+            let condemned = self.condemned.iter().map(|(_, deadline)| *deadline).min();
+            let deadlines = [self.ending.deadline(), self.timeout, condemned, self.watchdog.deadline()];
+            let deadline = deadlines.into_iter().flatten().min();
             let action = tokio::select! {
                 Some((rank, event)) = self.events.recv() => self.handle_event(rank, event),
                 Some(signal) = self.signals.recv() => self.handle_signal(signal),
+                Some(question) = next_question(&mut self.questions) => {
+                    self.handle_question(question, Instant::now());
+                    Action::Wait
+                }
                 () = wait_until(deadline) => self.handle_time(Instant::now()),
             };
+            self.look_at_answers(Instant::now());
             while let Some((rank, message)) = self.rendezvous.poll_message() {
                 // A rank that has ended needs no message.
                 let _ = self.ranks[rank as usize].messages.send(message);
@@ -178,6 +214,7 @@ impl Supervisor<'_> {
             Event::Ended(how) => {
                 tracing::debug!(rank, %how, "ended");
                 self.ranks[rank as usize].has_ended = true;
+                self.watchdog.handle_end(rank);
                 self.rendezvous.handle_end(rank, how)
             }
         };
@@ -186,18 +223,46 @@ impl Supervisor<'_> {
 
     fn handle_failure(&mut self, failure: Failure, now: Instant) -> Action {
         // What we brought about ourselves is no news.
-        let is_news = !self.ending.is_forced();
-        let (first, action) = self.ending.handle_cause(Cause::Failure { status: failure.status }, now);
-        if first || (is_news && failure.has_reason) {
+        let is_forced = self.ending.is_forced();
+        let (is_news, action) = self.ending.handle_cause(Cause::Failure { status: failure.status }, now);
+        let survivors_go_on = self.ending.survivors_go_on();
+        if survivors_go_on {
+            self.end_with(&failure, now);
+        }
+        if is_news || (!is_forced && failure.has_reason) {
             let node = self.plan.node_of_rank[failure.rank as usize];
             let pid = self.ranks[failure.rank as usize].process.id();
-            let then = if first { "; ending the job" } else { "" };
+            let then = match (is_news, survivors_go_on) {
+                (true, true) => self.consequence(&failure, node),
+                (true, false) => "; ending the job".to_owned(),
+                (false, _) => String::new(),
+            };
             self.console.say(&format!("rank {} (node {node}, pid {pid}) {}{then}", failure.rank, failure.how));
         }
-        if first {
-            self.failure = Some(failure);
-        }
+        self.failure.get_or_insert(failure);
         action
+    }
+
+    /// What a failure means for the others, where they go on.
+    fn consequence(&self, failure: &Failure, node: u32) -> String {
+        let taken_along = match &failure.taken_along[..] {
+            [] => String::new(),
+            ranks => format!(", and takes {} of node {node} along, whose server it hosted", units::ranks(ranks)),
+        };
+        let is_gone = |rank: u32| rank == failure.rank || failure.taken_along.contains(&rank);
+        let goes_on = self.ranks.iter().zip(0..).any(|(running, rank)| !running.has_ended && !is_gone(rank));
+        let others = if goes_on { "the others go on" } else { "nobody is left" };
+        format!("{taken_along}; {others}")
+    }
+
+    /// Ends the ranks that cannot go on after a failure. One that gave up by itself has a moment to say why.
+    fn end_with(&mut self, failure: &Failure, now: Instant) {
+        for rank in &failure.taken_along {
+            self.signal(*rank, Signal::KILL);
+        }
+        if !self.ranks[failure.rank as usize].has_ended {
+            self.condemned.push((failure.rank, now + ending::REPORT));
+        }
     }
 
     fn handle_signal(&mut self, signal: i32) -> Action {
@@ -221,21 +286,31 @@ impl Supervisor<'_> {
             }
             return action;
         }
+        if self.watchdog.is_due(now) {
+            self.ask_ranks(now);
+        }
+        for (rank, _) in self.condemned.extract_if(.., |(_, deadline)| *deadline <= now).collect::<Vec<_>>() {
+            self.signal(rank, Signal::KILL);
+        }
         self.ending.handle_deadline(now)
     }
 
     /// "rank 3" or "ranks 0-2, 5".
     fn unfinished(&self) -> String {
         let unfinished = self.ranks.iter().zip(0..).filter(|(rank, _)| !rank.has_ended);
-        let ranks: Vec<u32> = unfinished.map(|(_, rank)| rank).collect();
-        format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, units::ranges(&ranks))
+        units::ranks(&unfinished.map(|(_, rank)| rank).collect::<Vec<_>>())
+    }
+
+    /// Sends a signal to the process group of a rank.
+    fn signal(&self, rank: u32, signal: Signal) {
+        // Fails when the group is empty, which is what we want.
+        let _ = rustix::process::kill_process_group(Pid::from_child(&self.ranks[rank as usize].process), signal);
     }
 
     /// Sends a signal to the process groups of all ranks, also of those that ended: something of theirs may be left.
     fn signal_all(&self, signal: Signal) {
-        for rank in &self.ranks {
-            // Fails when the group is empty, which is what we want.
-            let _ = rustix::process::kill_process_group(Pid::from_child(&rank.process), signal);
+        for rank in 0..self.ranks.len() as u32 {
+            self.signal(rank, signal);
         }
     }
 
@@ -327,6 +402,14 @@ fn random<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(bytes)
+}
+
+/// Never, where nobody can ask.
+async fn next_question(questions: &mut Option<mpsc::Receiver<Question>>) -> Option<Question> {
+    match questions {
+        Some(questions) => questions.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn wait_until(deadline: Option<Instant>) {

@@ -62,8 +62,10 @@ pub fn run(seed: u64, ops: u64) -> Result<u64, String> {
     let mut done = 0;
     while done < ops {
         let phase = author.next_phase(OPS_A_PHASE);
-        runner.run_phase(&phase).map_err(|what| match runner.world.dead_ranks().first() {
-            Some((dead, how)) => format!("phase {}, rank {me}: {}: rank {dead} {how}", phase.number, crate::STOPPED),
+        runner.run_phase(&phase).map_err(|what| match runner.world.deaths().first() {
+            Some(dead) => {
+                format!("phase {}, rank {me}: {}: rank {} {}", phase.number, crate::STOPPED, dead.rank, dead.how)
+            }
             None => format!("phase {}, rank {me}: {what}", phase.number),
         })?;
         done += phase.lists.iter().flatten().map(Op::count).sum::<u64>();

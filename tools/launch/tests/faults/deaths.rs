@@ -1,9 +1,10 @@
-//! A rank dies while all others wait for it, in every call there is.
+//! A rank dies while all others wait for it, in every call there is: each names it, except the calls for mutexes that it
+//! held and did not host, which go to others.
 
 use std::convert::Infallible;
 
 use libtest_mimic::{Failed, Trial};
-use longarm::{Compare, Group, Mutexes, Update, Window, World};
+use longarm::{Compare, Group, MutexError, MutexGuard, Mutexes, Update, Window, World};
 
 use super::outside::Job;
 
@@ -17,6 +18,12 @@ const SILENT: usize = 1;
 const BUSY: usize = 64;
 /// Nobody registers it: messages to it are kept.
 const HANDLER: u32 = 9;
+/// Calls that wait for the victim as the holder of a mutex that another rank hosts, perhaps.
+const LOCK_AT_FIRST: &str = "lock at rank 0";
+const LOCK_AT_LAST: &str = "lock at the last rank";
+/// What they say who get it after the victim, and after each other.
+const INHERITED: &str = "taken from a holder that died";
+const GIVEN: &str = "taken after it was given back";
 
 /// What a rank of the job has in its hands.
 #[derive(Clone)]
@@ -42,8 +49,8 @@ const MEETINGS: [(&str, Call); 12] = [
     ("split", |_, group| once(group.split_collective(Some(1), 0))),
     ("wait_until", |setting, _| once(setting.window.wait_until(SILENT, Compare::NotEqual, 0))),
     ("lock at the victim", |setting, _| once(setting.mutexes.lock(setting.victim, 0).map(drop))),
-    ("lock at rank 0", |setting, _| once(setting.mutexes.lock(0, 1).map(drop))),
-    ("lock at the last rank", |setting, _| once(setting.mutexes.lock(setting.world.size() - 1, 2).map(drop))),
+    (LOCK_AT_FIRST, |setting, _| taken(setting.mutexes.lock(0, 1))),
+    (LOCK_AT_LAST, |setting, _| taken(setting.mutexes.lock(setting.world.size() - 1, 2))),
     ("message", |setting, _| again(|| setting.world.send_message(setting.victim, HANDLER, &[1], &[7; 100]))),
 ];
 
@@ -106,6 +113,14 @@ fn once<T, E: std::fmt::Display>(result: Result<T, E>) -> Never {
     }
 }
 
+fn taken(lock: Result<MutexGuard<'_>, MutexError>) -> Never {
+    Err(match lock {
+        Ok(guard) if guard.previous_holder_died() => INHERITED.into(),
+        Ok(_) => GIVEN.into(),
+        Err(error) => error.to_string(),
+    })
+}
+
 fn again<T, E: std::fmt::Display>(mut call: impl FnMut() -> Result<T, E>) -> Never {
     loop {
         call().map_err(|error| error.to_string())?;
@@ -148,7 +163,7 @@ pub fn body(world: World, parameters: &str) {
             });
         }
     });
-    while world.dead_ranks().is_empty() {
+    while world.deaths().is_empty() {
         std::thread::yield_now();
     }
     for (name, call) in NEXT {
@@ -161,7 +176,8 @@ pub fn body(world: World, parameters: &str) {
     }
 }
 
-fn die(way: &str) -> ! {
+/// Ends this process.
+pub fn die(way: &str) -> ! {
     match way {
         "exits" => std::process::exit(3),
         "panics" => panic!("this is the end of the victim"),
@@ -179,7 +195,7 @@ fn die(way: &str) -> ! {
 }
 
 /// Status of the launcher, and what others are told.
-fn traces_of(way: &str) -> (i32, &'static str) {
+pub fn traces_of(way: &str) -> (i32, &'static str) {
     match way {
         "exits" => (3, "exited with status 3"),
         "panics" => (101, "aborted: it panicked"),
@@ -235,7 +251,7 @@ fn run(case: &Case) -> Result<(), Failed> {
     }
     let calls: &[(&str, Call)] = if *calls == "meetings" { &MEETINGS } else { &TRANSFERS };
     for survivor in (0..layout.0).filter(|rank| rank != victim) {
-        for (name, _) in calls {
+        for (name, _) in calls.iter().filter(|(name, _)| !is_inherited(case, name)) {
             ended.expect_line(&format!("rank {survivor}, {name}: "), &format!("rank {victim} (node {node})"))?;
         }
         for (name, _) in NEXT {
@@ -243,5 +259,26 @@ fn run(case: &Case) -> Result<(), Failed> {
             ended.expect_line(&format!("rank {survivor}, next {name}: "), &part)?;
         }
     }
+    for (name, _) in calls.iter().filter(|(name, _)| is_inherited(case, name)) {
+        let said =
+            |what: &str| ended.stdout.lines().filter(|line| line.ends_with(&format!(", {name}: {what}"))).count();
+        let (inherited, given) = (said(INHERITED), said(GIVEN));
+        if (inherited, given) != (1, layout.0 as usize - 2) {
+            let reason = format!("{name}: {inherited} inherited it, and {given} got it from a living one");
+            return Err(format!("{reason}; all of it:\n{}\n{}", ended.stdout, ended.stderr).into());
+        }
+    }
     Ok(())
+}
+
+/// Whether the call waits for a mutex that outlives the victim: neither its host nor the server of its node is gone.
+fn is_inherited(case: &Case, call: &str) -> bool {
+    let (ranks, nodes) = case.layout;
+    let host = match call {
+        LOCK_AT_FIRST => 0,
+        LOCK_AT_LAST => ranks - 1,
+        _ => return false,
+    };
+    let server = host - host % (ranks / nodes);
+    case.victim != host && case.victim != server
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use libtest_mimic::Failed;
 
@@ -17,7 +17,9 @@ const MARK: &str = "LONGARM_TEST_MARK";
 pub struct Job {
     launcher: Child,
     stdout: BufReader<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
     heard: String,
+    heard_errors: String,
     mark: String,
     scratch: tempfile::TempDir,
     named_before: Vec<String>,
@@ -45,7 +47,9 @@ impl Job {
         let named_before = named_memory();
         let mut launcher = command.spawn()?;
         let stdout = BufReader::new(launcher.stdout.take().expect("stdout is piped"));
-        Ok(Job { launcher, stdout, heard: String::new(), mark, scratch, named_before })
+        let stderr = BufReader::new(launcher.stderr.take().expect("stderr is piped"));
+        let (heard, heard_errors) = (String::new(), String::new());
+        Ok(Job { launcher, stdout, stderr, heard, heard_errors, mark, scratch, named_before })
     }
 
     /// The next line of output, without its end.
@@ -58,6 +62,28 @@ impl Job {
         Ok(line.trim_end().to_owned())
     }
 
+    /// The next line on stderr, without its end.
+    pub fn error_line(&mut self) -> Result<String, Failed> {
+        let mut line = String::new();
+        if self.stderr.read_line(&mut line)? == 0 {
+            return Err(format!("the job ended early, after saying:\n{}", self.heard_errors).into());
+        }
+        self.heard_errors.push_str(&line);
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// The launcher's process.
+    pub fn launcher(&self) -> u32 {
+        self.launcher.id()
+    }
+
+    /// Ends the job from outside, as the user would.
+    pub fn interrupt(self) -> Result<Ended, Failed> {
+        let launcher = rustix::process::Pid::from_child(&self.launcher);
+        rustix::process::kill_process(launcher, rustix::process::Signal::TERM)?;
+        self.end()
+    }
+
     /// Lets rank 0 read a line.
     pub fn say(&mut self, line: &str) -> Result<(), Failed> {
         let stdin = self.launcher.stdin.as_mut().expect("stdin is piped");
@@ -66,11 +92,8 @@ impl Job {
 
     /// Waits for the end, and looks at what is left.
     pub fn end(mut self) -> Result<Ended, Failed> {
-        let mut errors = self.launcher.stderr.take().expect("stderr is piped");
-        let reader = std::thread::spawn(move || {
-            let mut stderr = String::new();
-            errors.read_to_string(&mut stderr).map(|_| stderr)
-        });
+        let (mut errors, mut stderr) = (self.stderr, self.heard_errors);
+        let reader = std::thread::spawn(move || errors.read_to_string(&mut stderr).map(|_| stderr));
         let mut stdout = self.heard;
         self.stdout.read_to_string(&mut stdout)?;
         let stderr = reader.join().expect("reading does not panic")?;
@@ -92,6 +115,15 @@ impl Job {
         }
         Ok(Ended { status, stdout, stderr })
     }
+}
+
+/// What the `longarm` command prints when it succeeds; what it complains of is the failure.
+pub fn longarm(arguments: &[&str]) -> Result<String, Failed> {
+    let output = Command::new(env!("CARGO_BIN_EXE_longarm")).args(arguments).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Things with our name in the two places where shared memory and sockets are often left behind.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libtest_mimic::{Failed, Trial};
 use longarm::{Reduction, Update, World};
 use longarm_proto::{
-    CHALLENGE_BYTES, HELLO_BYTES, Identity, InitiatorHandshake, JobId, NodeId, PROOF_BYTES, Rank, Secret,
+    CHALLENGE_BYTES, HELLO_BYTES, Identity, InitiatorHandshake, JobId, NodeId, PROOF_BYTES, Rank, Secret, Session,
 };
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -115,7 +115,8 @@ impl Server {
     /// Pretends to be a rank of the job.
     fn hello(&self, secret: &Secret) -> (InitiatorHandshake, [u8; HELLO_BYTES]) {
         let me = Identity { job: self.job(), rank: Rank(0), node: NodeId(0) };
-        InitiatorHandshake::start(secret, me, NodeId(self.node), [self.node as u8 + 1; 32])
+        let session = Session { number: 77, attempt: 1, is_known: false, received_bytes: 0 };
+        InitiatorHandshake::start(secret, me, NodeId(self.node), session, false, [self.node as u8 + 1; 32])
     }
 
     /// Up to the proof, which is not sent yet.

@@ -1,0 +1,42 @@
+//! How a client calls the servers of other nodes. Calls take time and may fail; nothing here waits.
+
+use longarm_netmod::Link;
+use longarm_proto::{NodeId, Reception, Session};
+
+use crate::error::LostHow;
+
+/// Calls the servers of nodes.
+pub trait Dial: Send + Sync {
+    /// Begins a call that carries a session. The first one to a node may have to wait for its address; others return
+    /// at once.
+    ///
+    /// # Errors
+    /// What no later call would change.
+    fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow>;
+}
+
+/// A call on its way.
+pub trait Dialing: Send {
+    /// Goes as far as is possible now.
+    fn poll(&mut self) -> DialStep;
+}
+
+/// What became of a call.
+pub enum DialStep {
+    /// Nothing yet.
+    Pending,
+    /// A connection, proven on both sides.
+    Up {
+        /// The connection.
+        link: Box<dyn Link>,
+        /// What the server makes of the session.
+        reception: Reception,
+    },
+    /// No connection.
+    Failed {
+        /// Why.
+        reason: String,
+        /// Whether another call may succeed.
+        may_pass: bool,
+    },
+}

@@ -1,0 +1,133 @@
+//! When to tell the server what was received of its replies, and to ask it what it has received of our requests.
+//!
+//! Both sides keep what they have sent until the other one reports it as received. A report is a request whose reply is
+//! a report too, so it is sent when either side keeps much. An initiator never asks for more replies than the
+//! responder may have to keep: it waits for those on their way and reports first.
+
+use longarm_proto::{EAGER_BYTES_MAX, REPLY_BYTES, Request, UNREPORTED_REPLY_BYTES_MAX};
+
+/// Bytes received since the last report that make another one due.
+const RECEIVED_BYTES: u64 = 64 << 10;
+/// The same where no request follows that it could go along with.
+const RECEIVED_ALONE_BYTES: u64 = 1 << 20;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// Reports whose replies are due.
+    pub(super) due: usize,
+    /// Of all bytes received, how many were reported.
+    reported_bytes: u64,
+    /// Bytes of replies, and data that is copied behind them, since the session began: asked for, received, reported.
+    asked: u64,
+    received: u64,
+    reported: u64,
+    /// Gets whose data the server sends from its window: how many were asked for, and how many are over. Nothing that
+    /// could change the data may be applied before it is here.
+    large_gets: u64,
+    pub(super) large_gets_over: u64,
+}
+
+impl Reports {
+    /// Bytes that the server copies and keeps for the reply to a request.
+    fn reply_bytes(request: &Request) -> u64 {
+        match request {
+            Request::Get { shape, .. } if shape.bytes() <= EAGER_BYTES_MAX => REPLY_BYTES as u64 + shape.bytes(),
+            request if request.has_reply() => REPLY_BYTES as u64,
+            _ => 0,
+        }
+    }
+
+    /// A request is sent.
+    pub(super) fn asked(&mut self, request: &Request) {
+        self.asked += Reports::reply_bytes(request);
+        self.large_gets += u64::from(is_large_get(request));
+    }
+
+    /// How many large gets have to be over before this request may be sent, if it has to wait.
+    pub(super) fn gate(&self, request: &Request) -> Option<u64> {
+        (self.large_gets > self.large_gets_over && !may_pass_gets(request)).then_some(self.large_gets)
+    }
+
+    /// A reply came, with so many bytes of copied data behind it.
+    pub(super) fn received(&mut self, data_bytes: u64) {
+        self.received += REPLY_BYTES as u64;
+        if data_bytes <= EAGER_BYTES_MAX {
+            self.received += data_bytes;
+        }
+    }
+
+    /// A report of all that was received is sent.
+    pub(super) fn reported(&mut self, received_bytes: u64) {
+        self.due += 1;
+        self.reported_bytes = received_bytes;
+        self.reported = self.received;
+    }
+
+    /// Whether as many replies are on their way as may be: more can be asked for when some of them are here.
+    pub(super) fn is_full(&self) -> bool {
+        self.asked.saturating_sub(self.received) >= UNREPORTED_REPLY_BYTES_MAX as u64 / 2
+    }
+
+    /// Whether the server keeps so much that the next request has to be preceded by a report.
+    pub(super) fn is_due(&self, received_bytes: u64) -> bool {
+        received_bytes - self.reported_bytes >= RECEIVED_BYTES
+            || self.asked.saturating_sub(self.reported) >= UNREPORTED_REPLY_BYTES_MAX as u64 / 2
+    }
+
+    /// Whether a report is due although no request follows.
+    pub(super) fn is_overdue(&self, received_bytes: u64) -> bool {
+        received_bytes - self.reported_bytes >= RECEIVED_ALONE_BYTES
+    }
+}
+
+/// Whether the data of this get comes straight from the window.
+pub(super) fn is_large_get(request: &Request) -> bool {
+    matches!(request, Request::Get { shape, .. } if shape.bytes() > EAGER_BYTES_MAX)
+}
+
+/// Whether the request may be applied while an earlier get may have to be sent again.
+fn may_pass_gets(request: &Request) -> bool {
+    matches!(request, Request::Get { .. } | Request::Quiet | Request::Report { .. } | Request::Leave)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longarm_proto::{AccessKey, Generation, Rank, Shape, WindowId, WindowRef};
+
+    fn get(bytes: u64) -> Request {
+        let target = WindowRef { rank: Rank(0), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+        Request::Get { target, shape: Shape::contiguous(0, bytes) }
+    }
+
+    #[test]
+    fn what_the_server_has_to_keep_is_bounded_however_many_gets_are_started() {
+        let mut reports = Reports::default();
+        let (mut received_bytes, mut kept) = (0, 0_u64);
+        for round in 0..10_000_u64 {
+            if reports.is_full() {
+                // The driver takes in what is on its way.
+                while reports.received < reports.asked {
+                    reports.received(1000);
+                    received_bytes += 1032;
+                }
+            }
+            if reports.is_due(received_bytes) {
+                reports.reported(received_bytes);
+                kept = reports.asked - reports.received;
+            }
+            reports.asked(&get(1000));
+            kept += 1032;
+            assert!(kept <= UNREPORTED_REPLY_BYTES_MAX as u64, "round {round} keeps {kept} bytes");
+        }
+    }
+
+    #[test]
+    fn only_gets_whose_data_is_not_copied_hold_back_what_is_behind_them() {
+        assert!(!is_large_get(&get(EAGER_BYTES_MAX)) && is_large_get(&get(EAGER_BYTES_MAX + 1)));
+        assert!(may_pass_gets(&get(1)) && may_pass_gets(&Request::Quiet));
+        let target = Rank(0);
+        assert!(!may_pass_gets(&Request::Message { target, bytes: 1 }));
+    }
+}

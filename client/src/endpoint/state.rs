@@ -1,0 +1,328 @@
+//! What an endpoint keeps under its lock, and one turn of it.
+
+use std::sync::Arc;
+
+use longarm_memory::Region;
+use longarm_netmod::LinkError;
+use longarm_netmod::flow::{Incoming, Outgoing, RunSource};
+use longarm_proto::{
+    Cursor, EAGER_BYTES_MAX, Initiator, REPLY_BYTES, Reception, Refusal, Reply, Request, Run, Violation,
+};
+
+use super::pulse::{Beat, Pulse};
+use super::reports::{Reports, is_large_get};
+use super::way::Way;
+use super::{Driven, Endpoint, Payload, Token};
+use crate::completion::Outcome;
+use crate::error::LostHow;
+use crate::origin_bytes::Held;
+
+/// Every session of this process goes to another server, so one number does for all.
+const SESSION: u64 = 1;
+
+pub(super) struct State {
+    pub(super) way: Way,
+    /// There is another link than before.
+    pub(super) renewed: bool,
+    pub(super) initiator: Initiator<Token>,
+    pub(super) outgoing: Outgoing<Held>,
+    incoming: Incoming,
+    /// Data that is coming in, and whether it comes straight from the window.
+    pub(super) landing: Option<(Held, Cursor)>,
+    landing_is_large: bool,
+    scratch: Vec<u8>,
+    pub(super) reports: Reports,
+    pulse: Pulse,
+    /// The first refusal of a request without a reply; quiet brings it to light.
+    pub(super) refused: Option<(Refusal, u64)>,
+}
+
+/// Why a turn ended early.
+enum Broken {
+    Link(LinkError),
+    Protocol(Violation),
+}
+
+impl From<LinkError> for Broken {
+    fn from(error: LinkError) -> Broken {
+        Broken::Link(error)
+    }
+}
+
+impl From<Violation> for Broken {
+    fn from(violation: Violation) -> Broken {
+        Broken::Protocol(violation)
+    }
+}
+
+impl State {
+    pub(super) fn new() -> State {
+        State {
+            way: Way::new(SESSION),
+            renewed: false,
+            initiator: Initiator::new(),
+            outgoing: Outgoing::new(),
+            incoming: Incoming::new(),
+            landing: None,
+            landing_is_large: false,
+            scratch: Vec::new(),
+            reports: Reports::default(),
+            pulse: Pulse::default(),
+            refused: None,
+        }
+    }
+
+    /// Whether another request fits.
+    pub(super) fn has_room(&self, request: &Request, buffered_bytes_max: usize) -> bool {
+        self.outgoing.buffered_bytes() < buffered_bytes_max && !(request.has_reply() && self.reports.is_full())
+    }
+
+    /// Puts a request behind all others.
+    pub(super) fn begin(&mut self, request: &Request, token: Option<Token>, payload: Payload<'_>) {
+        if let Some(until) = self.reports.gate(request) {
+            self.outgoing.gate(until);
+        }
+        self.reports.asked(request);
+        self.scratch.clear();
+        self.initiator.begin(request, token, &mut self.scratch);
+        if let Payload::Headed(head, _) = &payload {
+            self.scratch.extend_from_slice(head);
+        }
+        let scratch = &self.scratch;
+        self.outgoing.write(|bytes| bytes.extend_from_slice(scratch));
+        match payload {
+            Payload::None | Payload::Headed(_, None) => {}
+            Payload::Copied(bytes, cursor) => self.outgoing.copy(&Lasting(bytes), cursor),
+            Payload::Streamed(held, cursor) | Payload::Headed(_, Some((held, cursor))) => {
+                if cursor.remaining() == 0 {
+                    finish(held);
+                } else {
+                    self.outgoing.stream(held, cursor);
+                    // Its memory is not given back before the server has it all.
+                    self.report();
+                }
+            }
+        }
+    }
+
+    /// Tells how far we are, and asks the same.
+    fn report(&mut self) {
+        let received_bytes = self.incoming.received_bytes();
+        self.reports.reported(received_bytes);
+        let request = Request::Report { received_bytes };
+        self.reports.asked(&request);
+        self.scratch.clear();
+        self.initiator.begin(&request, Some(Token::Report), &mut self.scratch);
+        let scratch = &self.scratch;
+        self.outgoing.write(|bytes| bytes.extend_from_slice(scratch));
+    }
+
+    /// There is no room: what is waited for has to be asked for.
+    pub(super) fn report_if_none_is_due(&mut self) {
+        if self.reports.due == 0 {
+            self.report();
+        }
+    }
+
+    /// Before a request: either side may keep too much.
+    pub(super) fn report_if_due(&mut self, request: &Request, buffered_bytes_max: usize) {
+        let keeps_much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 && self.reports.due == 0;
+        let replies = request.has_reply() || is_large_get(request);
+        if keeps_much || (replies && self.reports.is_due(self.incoming.received_bytes())) {
+            self.report();
+        }
+    }
+
+    /// While nobody waits: what was sent some time ago should have arrived.
+    pub(super) fn report_if_overdue(&mut self) {
+        if self.initiator.outstanding() == 0 && !self.outgoing.is_acknowledged() {
+            self.report();
+        }
+    }
+
+    /// Calls if there is no connection, else moves what can be moved.
+    pub(super) fn turn(&mut self, endpoint: &Endpoint, receive: bool) -> Result<Driven, LostHow> {
+        if !self.way.is_up() && !self.call(endpoint)? {
+            return Ok(Driven::default());
+        }
+        match self.exchange(receive) {
+            Ok(driven) if driven.progress => Ok(driven),
+            Ok(driven) if !receive => Ok(driven),
+            Ok(driven) => {
+                let now_ms = endpoint.time.now_ms();
+                let waiting = self.initiator.outstanding() > 0 || self.outgoing.can_send();
+                match self.pulse.look(now_ms, waiting, endpoint.options.silence_ms) {
+                    Beat::Well => {}
+                    Beat::Ask => self.report(),
+                    Beat::Silent => {
+                        let silence_ms = endpoint.options.silence_ms;
+                        self.lose_link(endpoint, format!("nothing was heard of the server for {silence_ms} ms"))?;
+                    }
+                }
+                Ok(driven)
+            }
+            Err(Broken::Protocol(violation)) => Err(LostHow::Failed(format!("it broke the protocol: {violation}"))),
+            Err(Broken::Link(error)) => {
+                self.lose_link(endpoint, error.to_string())?;
+                Ok(Driven { progress: true, completed: false })
+            }
+        }
+    }
+
+    /// The connection broke: from now on the server is called again.
+    fn lose_link(&mut self, endpoint: &Endpoint, reason: String) -> Result<(), LostHow> {
+        self.renewed = true;
+        if endpoint.options.reconnect_ms == 0 {
+            self.way.close();
+            return Err(LostHow::Failed(reason));
+        }
+        let (node, host) = (endpoint.node.0, endpoint.host.0);
+        tracing::info!(node, host, "connection broke: {reason}; calling again");
+        self.way.lose(reason, endpoint.time.now_ms());
+        Ok(())
+    }
+
+    /// Goes on with the calls. True once there is a connection, over which everything goes on where it was.
+    fn call(&mut self, endpoint: &Endpoint) -> Result<bool, LostHow> {
+        let received_bytes = self.incoming.received_bytes();
+        let whom = (&*endpoint.dial, endpoint.node);
+        let now_ms = endpoint.time.now_ms();
+        let Some(reception) = self.way.call(whom, &endpoint.options, received_bytes, now_ms)? else {
+            return Ok(false);
+        };
+        let has_received = match reception {
+            Reception::Resumed { received_bytes } => received_bytes,
+            Reception::Fresh | Reception::Gone => 0,
+        };
+        self.renewed = true;
+        self.pulse = Pulse::default();
+        self.incoming.forget_drained();
+        let rewound = self.outgoing.rewind(has_received, finish);
+        rewound.map_err(|violation| LostHow::Failed(format!("it broke the protocol: {violation}")))?;
+        Ok(true)
+    }
+
+    fn exchange(&mut self, receive: bool) -> Result<Driven, Broken> {
+        let mut driven = Driven::default();
+        if self.outgoing.can_send() {
+            let link = self.way.link().expect("a turn begins with a link");
+            if self.outgoing.flush(link)? {
+                driven.progress = true;
+                if !self.pulse.has_asked() {
+                    self.pulse.moved();
+                }
+            }
+        }
+        if !receive {
+            return Ok(driven);
+        }
+        loop {
+            while self.step(&mut driven)? {
+                driven.progress = true;
+            }
+            if driven.progress && self.incoming.is_drained() {
+                break;
+            }
+            let link = self.way.link().expect("a turn begins with a link");
+            let got = match &mut self.landing {
+                Some((target, cursor)) => self.incoming.receive_into(link, target, cursor),
+                None => self.incoming.receive(link),
+            };
+            if !got? {
+                break;
+            }
+            self.pulse.moved();
+            driven.progress = true;
+        }
+        self.incoming.forget_drained();
+        Ok(driven)
+    }
+
+    /// Its data will not have to be sent again: what could change it may follow.
+    fn large_get_is_over(&mut self) {
+        self.reports.large_gets_over += 1;
+        self.outgoing.open_gates(self.reports.large_gets_over);
+    }
+
+    /// Uses what has arrived for one step. False: more has to arrive.
+    fn step(&mut self, driven: &mut Driven) -> Result<bool, Broken> {
+        if let Some((target, cursor)) = &mut self.landing {
+            let before = cursor.remaining();
+            self.incoming.drain_into(target, cursor);
+            if cursor.remaining() > 0 {
+                return Ok(cursor.remaining() < before);
+            }
+            let (target, _) = self.landing.take().expect("there was one");
+            finish(target);
+            if std::mem::take(&mut self.landing_is_large) {
+                self.large_get_is_over();
+            }
+            driven.completed = true;
+            if self.reports.is_overdue(self.incoming.received_bytes()) {
+                self.report();
+            }
+            return Ok(true);
+        }
+        let Some(bytes) = self.incoming.take_array::<REPLY_BYTES>() else { return Ok(false) };
+        let reply = self.initiator.handle_reply(bytes)?;
+        let acknowledged = self.initiator.acknowledged_bytes();
+        driven.completed |= self.outgoing.acknowledge(acknowledged, finish)?;
+        let data_bytes = if let Reply::Data { bytes, .. } = &reply { *bytes } else { 0 };
+        self.reports.received(data_bytes);
+        match reply {
+            Reply::Data { token: Token::Data { target, cursor }, bytes } => {
+                self.landing_is_large = bytes > EAGER_BYTES_MAX;
+                self.landing = Some((target, cursor));
+            }
+            Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),
+            Reply::Done(Token::Report) => self.reports.due -= 1,
+            Reply::Done(token) => {
+                end(&token, |completion| completion.part_done());
+                driven.completed = true;
+            }
+            Reply::Granted { token, inherited } => {
+                end(&token, |completion| completion.part_done_with(inherited.into()));
+                driven.completed = true;
+            }
+            Reply::Value { token, value } => {
+                end(&token, |completion| completion.part_done_with(value));
+                driven.completed = true;
+            }
+            Reply::Refused { token: Some(token), refusal, detail, .. } => {
+                if matches!(&token, Token::Data { cursor, .. } if cursor.remaining() > EAGER_BYTES_MAX) {
+                    self.large_get_is_over();
+                }
+                token.fail(Outcome::Refused { refusal, detail });
+                driven.completed = true;
+            }
+            Reply::Refused { token: None, refusal, detail, .. } => {
+                self.refused.get_or_insert((refusal, detail));
+            }
+            Reply::Alive => {}
+        }
+        Ok(true)
+    }
+}
+
+/// Ends the part that a token stands for.
+fn end(token: &Token, how: impl FnOnce(&crate::completion::Completion)) {
+    if let Some(completion) = token.completion() {
+        how(completion);
+    }
+}
+
+/// Lets go of memory, then ends its part.
+fn finish(held: Held) {
+    let completion = Arc::clone(held.completion());
+    drop(held);
+    completion.part_done();
+}
+
+/// Borrowed bytes as a source of runs.
+struct Lasting<'a>(Region<'a>);
+
+impl RunSource for Lasting<'_> {
+    fn region(&self, run: Run) -> Region<'_> {
+        self.0.slice(run.offset as usize, run.bytes as usize)
+    }
+}

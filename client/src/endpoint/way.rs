@@ -1,0 +1,130 @@
+//! Over which connection a session goes, and what happens when that breaks.
+//!
+//! ```text
+//!            ┌──────────── broke, or silent for too long ───────────┐
+//!            ▼                                                      │
+//!   calling: each call a moment later than the last ── welcomed ──► up
+//!            │
+//!            └── deadline over, session gone, peer wrong ──► lost for good
+//! ```
+
+use longarm_netmod::Link;
+use longarm_proto::{NodeId, Reception, Session};
+
+use super::EndpointOptions;
+use crate::dial::{Dial, DialStep, Dialing};
+use crate::error::LostHow;
+
+/// The first pause between two calls, which doubles each time.
+const PAUSE_MS_MIN: u64 = 1;
+/// The longest one.
+const PAUSE_MS_MAX: u64 = 50;
+/// A call that is not through after this is given up for another one: its packets may have been lost on their way.
+const CALL_MS_MAX: u64 = 1000;
+
+/// See the module.
+pub(super) struct Way {
+    state: Going,
+    number: u64,
+    attempt: u32,
+    is_known: bool,
+    /// Why there is no connection.
+    reason: String,
+}
+
+enum Going {
+    Up(Box<dyn Link>),
+    Calling { since_ms: Option<u64>, call: Option<(Box<dyn Dialing>, u64)>, next_ms: u64, pause_ms: u64 },
+}
+
+impl Way {
+    /// A session of this number that has never been welcomed.
+    pub(super) fn new(number: u64) -> Way {
+        let state = Going::Calling { since_ms: None, call: None, next_ms: 0, pause_ms: PAUSE_MS_MIN };
+        Way { state, number, attempt: 0, is_known: false, reason: "nobody answered".into() }
+    }
+
+    /// The connection, if there is one.
+    pub(super) fn link(&mut self) -> Option<&mut dyn Link> {
+        match &mut self.state {
+            Going::Up(link) => Some(&mut **link),
+            Going::Calling { .. } => None,
+        }
+    }
+
+    /// Whether it was ever up.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// The session is over.
+    pub(super) fn close(&mut self) {
+        self.lose("it was closed".into(), 0);
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.state, Going::Up(_))
+    }
+
+    /// The connection is of no more use.
+    pub(super) fn lose(&mut self, reason: String, now_ms: u64) {
+        self.reason = reason;
+        self.state = Going::Calling { since_ms: Some(now_ms), call: None, next_ms: now_ms, pause_ms: PAUSE_MS_MIN };
+    }
+
+    /// Goes on with the calls. Once there is a connection: what the server makes of the session.
+    pub(super) fn call(
+        &mut self,
+        (dial, node): (&dyn Dial, NodeId),
+        options: &EndpointOptions,
+        received_bytes: u64,
+        now_ms: u64,
+    ) -> Result<Option<Reception>, LostHow> {
+        let Going::Calling { since_ms, call, next_ms, pause_ms } = &mut self.state else { return Ok(None) };
+        let since_ms = *since_ms.get_or_insert(now_ms);
+        if call.is_none() && now_ms >= *next_ms {
+            self.attempt += 1;
+            let session =
+                Session { number: self.number, attempt: self.attempt, is_known: self.is_known, received_bytes };
+            *call = Some((dial.start(node, session)?, now_ms));
+        }
+        if let Some((dialing, began_ms)) = call {
+            match dialing.poll() {
+                DialStep::Pending if now_ms < *began_ms + CALL_MS_MAX => {}
+                DialStep::Pending => {
+                    *call = None;
+                    *next_ms = now_ms;
+                }
+                DialStep::Failed { reason, may_pass } => {
+                    self.reason = reason;
+                    if !may_pass {
+                        return Err(self.lost(options));
+                    }
+                    *call = None;
+                    *next_ms = now_ms + *pause_ms;
+                    *pause_ms = (2 * *pause_ms).min(PAUSE_MS_MAX);
+                }
+                DialStep::Up { reception: Reception::Gone, .. } => {
+                    let why =
+                        "the server no longer knows of this rank's session; what was under way may be done or not";
+                    return Err(LostHow::Failed(why.into()));
+                }
+                DialStep::Up { link, reception } => {
+                    self.is_known = true;
+                    self.state = Going::Up(link);
+                    return Ok(Some(reception));
+                }
+            }
+        }
+        let limit_ms = if self.is_known { options.reconnect_ms } else { options.connect_ms };
+        if now_ms >= since_ms + limit_ms { Err(self.lost(options)) } else { Ok(None) }
+    }
+
+    fn lost(&self, options: &EndpointOptions) -> LostHow {
+        if !self.is_known {
+            return LostHow::Unreachable(self.reason.clone());
+        }
+        let limit_s = options.reconnect_ms as f64 / 1000.0;
+        LostHow::Failed(format!("{}; it could not be made anew within {limit_s} s", self.reason))
+    }
+}

@@ -1,0 +1,157 @@
+//! Who waits in a call of this process, for what and for whom: for reports about jobs that stand still.
+//!
+//! A thread enters itself before the first sleep of a call. A call that does not sleep pays nothing.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use longarm_proto::Rank;
+use parking_lot::Mutex;
+
+use crate::error::Operation;
+
+/// Letters of a collective's name, filled up with zeros.
+pub const COLLECTIVE_NAME_BYTES: usize = 16;
+
+/// The call that a thread waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitingCall {
+    /// An operation on one rank, or a wait for a word.
+    Operation(Operation),
+    /// A collective of this name.
+    Collective([u8; COLLECTIVE_NAME_BYTES]),
+}
+
+impl fmt::Display for WaitingCall {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitingCall::Operation(operation) => write!(formatter, "{operation}"),
+            WaitingCall::Collective(name) => {
+                let letters = name.iter().take_while(|byte| **byte != 0);
+                formatter.write_str(&letters.map(|byte| char::from(*byte)).collect::<String>())
+            }
+        }
+    }
+}
+
+/// Who can end a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// This rank: the target, the host of the server that is to answer, the member whose letter is missing.
+    Rank(Rank),
+    /// Whoever holds a mutex of this rank.
+    Holder(Rank),
+    /// Any rank; nobody here knows which.
+    Anyone,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// In which call.
+    pub call: WaitingCall,
+    /// For whom.
+    pub whom: Whom,
+}
+
+impl Awaited {
+    /// An operation that one rank, or the server that it hosts, is to answer.
+    pub fn rank(operation: Operation, rank: Rank) -> Awaited {
+        Awaited { call: WaitingCall::Operation(operation), whom: Whom::Rank(rank) }
+    }
+
+    /// An operation that anybody may complete.
+    pub fn anyone(operation: Operation) -> Awaited {
+        Awaited { call: WaitingCall::Operation(operation), whom: Whom::Anyone }
+    }
+
+    /// A mutex of a rank, for one who wants to have it.
+    pub fn holder(operation: Operation, host: Rank) -> Awaited {
+        Awaited { call: WaitingCall::Operation(operation), whom: Whom::Holder(host) }
+    }
+}
+
+/// One thread that waits, as others are told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// For what and whom.
+    pub awaited: Awaited,
+    /// For how long.
+    pub waited: Duration,
+}
+
+/// The threads of this process that sleep in a call.
+#[derive(Default)]
+pub(crate) struct Waits(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    next: u64,
+    entries: Vec<(u64, Awaited, Instant)>,
+}
+
+impl Waits {
+    /// The calling thread sleeps from now on, until the result is dropped.
+    pub(crate) fn enter(&self, awaited: Awaited) -> Entered<'_> {
+        let since = Instant::now();
+        let mut inner = self.0.lock();
+        let number = inner.next;
+        inner.next += 1;
+        inner.entries.push((number, awaited, since));
+        Entered { waits: self, number }
+    }
+
+    /// All of them, those that have waited longest first.
+    pub(crate) fn list(&self) -> Vec<Wait> {
+        let inner = self.0.lock();
+        let mut waits: Vec<Wait> = inner
+            .entries
+            .iter()
+            .map(|(_, awaited, since)| Wait { awaited: *awaited, waited: since.elapsed() })
+            .collect();
+        waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited));
+        waits
+    }
+}
+
+/// A thread that sleeps in a call.
+pub(crate) struct Entered<'a> {
+    waits: &'a Waits,
+    number: u64,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.waits.0.lock();
+        if let Some(place) = inner.entries.iter().position(|(number, ..)| *number == self.number) {
+            inner.entries.swap_remove(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_is_listed_until_it_waits_no_more() {
+        let waits = Waits::default();
+        let (lock, get) = (Awaited::holder(Operation::Lock, Rank(3)), Awaited::rank(Operation::Get, Rank(1)));
+        let awaited = |waits: &Waits| waits.list().iter().map(|wait| wait.awaited).collect::<Vec<_>>();
+        let first = waits.enter(lock);
+        let second = waits.enter(get);
+        assert_eq!(awaited(&waits), [lock, get]);
+        drop(first);
+        assert_eq!(awaited(&waits), [get]);
+        drop(second);
+        assert_eq!(awaited(&waits), []);
+    }
+
+    #[test]
+    fn calls_are_called_by_their_names() {
+        let mut name = [0; COLLECTIVE_NAME_BYTES];
+        name[..7].copy_from_slice(b"barrier");
+        assert_eq!(WaitingCall::Collective(name).to_string(), "barrier");
+        assert_eq!(WaitingCall::Operation(Operation::Lock).to_string(), "lock");
+    }
+}

@@ -1,0 +1,156 @@
+//! Which session each link carries, and what becomes of a session without a link.
+//!
+//! ```text
+//!   proven ──► received: fresh, resumed or gone ──► admitted: has a link ──► link lost ──┐
+//!                 ▲                                                                      │
+//!                 └─────────── its peer calls again within the time ◄────────────────────┘
+//! ```
+//!
+//! A session ends when its rank leaves or dies, breaks the protocol, or does not call again in time. Its number in the
+//! engine stays the same over all its links: what waits for a mutex in its name is found again.
+
+use longarm_netmod::Link;
+use longarm_proto::{Identity, Rank, Reception, Session};
+
+use super::{CONNECTION, Engine, Interest, Peer};
+use crate::connection::{Connection, Ended};
+
+/// How often a peer whose requests cannot be taken up hears that we live.
+const TELL_ALIVE_MS: u64 = 200;
+
+impl Engine {
+    /// Peers that have not called again in time do so no more.
+    pub(super) fn expire_sessions(&mut self, now_ms: u64) {
+        for number in self.lost.clone() {
+            let peer = &self.peers[number];
+            if peer.lost_at_ms.is_some_and(|at| now_ms >= at + self.session_keep_ms) {
+                let rank = peer.connection.peer.rank.0;
+                tracing::warn!(rank, node = self.node.0, "a rank whose connection broke has not called again");
+                self.forget(number);
+            }
+        }
+    }
+
+    /// Peers whose messages wait for a rank that takes none in are not to think that we are gone.
+    pub(super) fn tell_alive(&mut self, now_ms: u64) {
+        for (_, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.stalled && peer.lost_at_ms.is_none()) {
+            if now_ms >= peer.told_alive_ms + TELL_ALIVE_MS {
+                peer.told_alive_ms = now_ms;
+                peer.connection.tell_alive();
+            }
+        }
+    }
+
+    /// A link ended. The session of one that broke is kept for its peer to call again; any other ends with it.
+    pub(super) fn end_peer(&mut self, number: usize, ended: &Ended) {
+        let Some(peer) = self.peers.get(number) else { return };
+        let rank = peer.connection.peer.rank;
+        let is_dead = self.shared.locks.deaths.is_dead(rank);
+        match (ended, peer.connection.link()) {
+            (Ended::Left, _) => tracing::debug!(rank = rank.0, "a rank closed its connection"),
+            (ended, Some(link)) if !is_dead => {
+                let peer_name = link.peer_name();
+                tracing::info!(rank = rank.0, peer_name, node = self.node.0, "connection ended: {ended}");
+            }
+            _ => {}
+        }
+        self.lose_link(number);
+        if matches!(ended, Ended::Link(_)) && !is_dead {
+            return;
+        }
+        if let Ended::Violation(violation) = ended {
+            tracing::warn!(rank = rank.0, node = self.node.0, "a rank broke the protocol: {violation}");
+        }
+        self.forget(number);
+    }
+
+    /// A session goes on without a link for now.
+    pub(super) fn lose_link(&mut self, number: usize) {
+        let Some(peer) = self.peers.get_mut(number) else { return };
+        let Some(link) = peer.connection.detach() else { return };
+        if let Some(descriptor) = link.descriptor() {
+            let _ = self.poller.remove(descriptor);
+        }
+        peer.lost_at_ms = Some(self.now_ms);
+        self.lost.push(number);
+        self.recent.retain(|recent| *recent != number);
+    }
+
+    /// A session ends.
+    pub(super) fn forget(&mut self, number: usize) {
+        let peer = self.peers.remove(number);
+        if peer.stalled {
+            self.stalled -= 1;
+        }
+        self.lost.retain(|lost| *lost != number);
+        self.shared.locks.forget_connection(number);
+    }
+
+    /// What comes of the session that a proven peer wants to carry on. `None`: the call is too old, or its rank is dead.
+    pub(super) fn receive_session(&mut self, identity: Identity, session: Session) -> Option<Reception> {
+        if self.shared.locks.deaths.is_dead(identity.rank) {
+            return None;
+        }
+        let Some(number) = self.find_session(identity.rank, session.number) else {
+            if session.is_known {
+                return Some(Reception::Gone);
+            }
+            let peer = Peer {
+                connection: Connection::new(identity),
+                interest: Interest::default(),
+                stalled: false,
+                session: (session.number, session.attempt),
+                lost_at_ms: Some(self.now_ms),
+                told_alive_ms: self.now_ms,
+            };
+            self.lost.push(self.peers.insert(peer));
+            return Some(Reception::Fresh);
+        };
+        if session.attempt <= self.peers[number].session.1 {
+            return None;
+        }
+        // From here on nothing is taken from an older link, so that what we say is the truth until the new one is there.
+        self.lose_link(number);
+        let peer = &mut self.peers[number];
+        peer.session.1 = session.attempt;
+        peer.lost_at_ms = Some(self.now_ms);
+        if let Err(violation) = peer.connection.rewind(session.received_bytes) {
+            tracing::warn!(rank = identity.rank.0, node = self.node.0, "a rank broke the protocol: {violation}");
+            self.forget(number);
+            return Some(Reception::Gone);
+        }
+        Some(Reception::Resumed { received_bytes: peer.connection.received_bytes() })
+    }
+
+    fn find_session(&self, rank: Rank, session: u64) -> Option<usize> {
+        let mut peers = self.peers.iter();
+        let found = peers.find(|(_, peer)| peer.session.0 == session && peer.connection.peer.rank == rank);
+        found.map(|(number, _)| number)
+    }
+
+    /// A peer was welcomed over this link.
+    pub(super) fn admit(&mut self, link: Box<dyn Link>, identity: Identity, session: Session) {
+        let number = self.find_session(identity.rank, session.number);
+        // Meanwhile the session may have ended, or the peer have called again: dropping the link closes it.
+        let number = number.filter(|number| self.peers[*number].session.1 == session.attempt);
+        let token = |number: usize| CONNECTION | number as u64;
+        if let Some(descriptor) = link.descriptor() {
+            let watched = match number {
+                Some(number) => self.poller.modify(descriptor, token(number), Interest::READABLE),
+                None => self.poller.remove(descriptor),
+            };
+            if let Err(error) = watched {
+                tracing::error!(%error, "cannot watch a connection");
+                return;
+            }
+        }
+        let Some(number) = number else { return };
+        let peer = &mut self.peers[number];
+        peer.connection.attach(link);
+        peer.interest = Interest::READABLE;
+        peer.lost_at_ms = None;
+        self.lost.retain(|lost| *lost != number);
+        // It may have replies to send again, and half a request to go on with.
+        self.turn_peer(number);
+    }
+}

@@ -1,0 +1,56 @@
+//! What becomes of mutexes when ranks die.
+//!
+//! - A dead rank waits for nothing any more: it is taken out of the queues at once, and what it had asked for before is
+//!   not given to it.
+//! - The mutexes that it *holds* on this node go to those who wait as soon as nothing of it can arrive any more: its
+//!   connection has ended, and what came over it was applied, or it was cut off after a while ([`Deaths`]). One that
+//!   nobody waits for is inherited by the next who asks (`serve::atomic`).
+//! - The mutexes that it *hosts* are gone. Who waits for one is told.
+//!
+//! [`Deaths`]: longarm_proto::Deaths
+
+use longarm_proto::{InheritStep, Rank};
+
+use crate::lock::MutexPlace;
+use crate::serve::Shared;
+
+impl Shared {
+    /// A rank of the job died.
+    pub(crate) fn note_death(&mut self, rank: Rank) {
+        if self.locks.deaths.note(rank) {
+            self.locks.forget_rank(rank);
+            self.locks.forget_host(rank);
+        }
+    }
+
+    /// Hands on what those who are gone hold and others wait for. After the connections of all of them have ended.
+    pub(crate) fn hand_on_mutexes(&mut self) {
+        for place in self.locks.contended() {
+            self.hand_on(place);
+        }
+    }
+
+    fn hand_on(&mut self, place: MutexPlace) {
+        let (window, host, offset) = place;
+        // Only windows that are served have queues.
+        let Some(memory) = self.windows.place(window, host) else { return };
+        let heir = self.locks.with(place, |queue, deaths| {
+            loop {
+                let word = memory.window().load_u32(offset).expect("checked when the first waiter asked");
+                match queue.inherit(word, deaths) {
+                    InheritStep::Swap { from, to, step } => {
+                        let swapped = memory.window().compare_exchange_u32(offset, from, to);
+                        if swapped.expect("checked when the first waiter asked").is_ok() {
+                            return queue.commit(step);
+                        }
+                    }
+                    InheritStep::Nothing => return None,
+                }
+            }
+        });
+        if let Some(heir) = heir {
+            tracing::debug!(heir = heir.waiter.rank.0, host = host.0, offset, "a mutex of a dead rank is handed on");
+            self.locks.grant(heir);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Mutexes of ranks that die, at the server's engine, over real sockets and over the simulated network.
+//!
+//! One thread plays the peers and drives the engine between their steps, with a clock of its own: what waits for time
+//! to pass waits for this file.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{DialError, Introduction, Link, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
+use longarm_proto::{
+    AccessKey, Generation, Identity, Initiator, JobId, NodeId, REPLY_BYTES, Rank, Refusal, Reply, Request, RequestId,
+    Run, SETTLE_MS, Secret, Session, Shape, WindowId, WindowRef, mutex_word,
+};
+use longarm_server::door::{Door, DoorRequest, door_name};
+use longarm_server::{Engine, EngineOptions};
+use longarm_shm::{NodeSegment, NodeWindow};
+
+const SECRET: Secret = Secret([0x42; 32]);
+const NODE: NodeId = NodeId(0);
+const PARTS: [u64; 2] = [4096, 4096];
+/// Where the mutex is, in the part of rank 0.
+const MUTEX: u64 = 64;
+
+/// Everybody's jobs have different numbers, because tests of one process run at once.
+static JOBS: AtomicU64 = AtomicU64::new(0);
+
+/// A node with ranks 0 and 1, its window and its time.
+struct Node {
+    engine: Engine,
+    now_ms: u64,
+    netmod: Box<dyn Netmod>,
+    address: String,
+    job: JobId,
+    memory: NodeWindow,
+}
+
+fn on_each_network(play: impl Fn(&mut Node)) {
+    play(&mut Node::new(Box::new(Tcp::new(TcpOptions::default()))));
+    for seed in 1..4 {
+        play(&mut Node::new(Box::new(Sim::new(seed))));
+    }
+}
+
+/// Drives the engine while another thread waits for it.
+fn drive<R: Send>(engine: &mut Engine, now_ms: u64, wait: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(wait);
+        while !waiting.is_finished() {
+            engine.turn(now_ms, true);
+            std::thread::yield_now();
+        }
+        waiting.join().unwrap()
+    })
+}
+
+impl Node {
+    fn new(netmod: Box<dyn Netmod>) -> Node {
+        let job = JobId(u64::from(std::process::id()) << 32 | 1 << 31 | JOBS.fetch_add(1, Ordering::Relaxed));
+        let listener = netmod.listen().unwrap();
+        let address = listener.address().to_owned();
+        let engine = Engine::new(EngineOptions {
+            job,
+            secret: SECRET,
+            node: NODE,
+            ranks: vec![Rank(0), Rank(1)],
+            segment: Arc::new(NodeSegment::create(job, 8, 2).unwrap()),
+            listener: Some(listener),
+            door: door_name(job, NODE),
+            half_open_max: 8,
+            handshake_timeout_ms: 1 << 40,
+            session_keep_ms: 1 << 40,
+            sealed: false,
+        });
+        let mut engine = engine.unwrap();
+        let create = || {
+            let door = Door::connect(&door_name(job, NODE)).unwrap();
+            let parts = vec![(0, PARTS[0]), (1, PARTS[1])];
+            door.call(&DoorRequest::Create { window: 1, generation: 1, key: 1, parts }).unwrap().unwrap().file
+        };
+        let file = drive(&mut engine, 0, create);
+        let memory = NodeWindow::attach(file, &PARTS).unwrap();
+        Node { engine, now_ms: 5000, netmod, address, job, memory }
+    }
+
+    fn try_connect(&mut self, rank: u32) -> Result<Peer, DialError> {
+        let identity = Identity { job: self.job, rank: Rank(rank), node: NodeId(1) };
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).unwrap();
+        let (netmod, address) = (&*self.netmod, &self.address);
+        let deadline = Duration::from_secs(3600);
+        // Every connection is a session of its own.
+        let number = u64::from_le_bytes(*nonce.first_chunk().expect("it is longer"));
+        let session = Session { number, attempt: 1, is_known: false, received_bytes: 0 };
+        let introduction = Introduction { secret: &SECRET, me: identity, peer: NODE, session, sealed: false, nonce };
+        let called =
+            drive(&mut self.engine, self.now_ms, || connect_authenticated(netmod, address, &introduction, deadline));
+        let (link, _) = called?;
+        Ok(Peer { link, initiator: Initiator::new() })
+    }
+
+    /// Ranks 4, 5 and 6, of another node.
+    fn peers(&mut self) -> [Peer; 3] {
+        [4, 5, 6].map(|rank| self.try_connect(rank).unwrap())
+    }
+
+    /// Some turns at the same time.
+    fn turn(&mut self) {
+        for _ in 0..3 {
+            self.engine.turn(self.now_ms, true);
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.turn();
+        self.now_ms += ms;
+        self.turn();
+    }
+
+    fn die(&mut self, rank: u32) {
+        self.engine.note_death(Rank(rank));
+        self.turn();
+    }
+
+    fn word(&self) -> u32 {
+        self.memory.part(0).load_u32(MUTEX).unwrap()
+    }
+}
+
+struct Peer {
+    link: Box<dyn Link>,
+    initiator: Initiator<()>,
+}
+
+fn target() -> WindowRef {
+    WindowRef { rank: Rank(0), window: WindowId(1), generation: Generation(1), key: AccessKey(1) }
+}
+
+const LOCK: fn() -> Request = || Request::Lock { target: target(), offset: MUTEX };
+const TRY_LOCK: fn() -> Request = || Request::TryLock { target: target(), offset: MUTEX };
+const UNLOCK: fn() -> Request = || Request::Unlock { target: target(), offset: MUTEX };
+
+/// The mutex, given back by its last holder.
+const GIVEN: Reply<()> = Reply::Granted { token: (), inherited: false };
+/// The mutex, whose last holder died.
+const INHERITED: Reply<()> = Reply::Granted { token: (), inherited: true };
+
+fn value(value: u64) -> Reply<()> {
+    Reply::Value { token: (), value }
+}
+
+impl Peer {
+    fn send(&mut self, node: &mut Node, request: &Request, payload: &[u8]) {
+        let mut frame = Vec::new();
+        self.initiator.begin(request, request.has_reply().then_some(()), &mut frame);
+        frame.extend_from_slice(payload);
+        let mut left = &frame[..];
+        while !left.is_empty() {
+            let sent = self.link.send(&[Region::from_slice(left)]).unwrap();
+            left = &left[sent..];
+            node.turn();
+        }
+    }
+
+    fn receive(&mut self, node: &mut Node, buffer: &mut [u8]) {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            node.turn();
+            filled += self.link.receive(&[RegionMut::from_slice(&mut buffer[filled..])]).unwrap();
+        }
+    }
+
+    fn reply(&mut self, node: &mut Node) -> Reply<()> {
+        let mut bytes = [0; REPLY_BYTES];
+        self.receive(node, &mut bytes);
+        self.initiator.handle_reply(&bytes).unwrap()
+    }
+
+    fn ask(&mut self, node: &mut Node, request: &Request) -> Reply<()> {
+        self.send(node, request, &[]);
+        self.reply(node)
+    }
+
+    /// Everything sent before was served, and nothing has come that nobody asked for, a grant say.
+    fn nothing_but_quiet(&mut self, node: &mut Node) {
+        assert_eq!(self.ask(node, &Request::Quiet), Reply::Done(()));
+    }
+
+    /// Asks for the mutex and stands in the queue on return.
+    fn wait_in_line(&mut self, node: &mut Node) {
+        self.send(node, &LOCK(), &[]);
+        self.nothing_but_quiet(node);
+    }
+
+    fn until_hung_up(mut self, node: &mut Node) {
+        let mut scrap = [0; 64];
+        while self.link.receive(&[RegionMut::from_slice(&mut scrap)]).is_ok() {
+            node.turn();
+        }
+    }
+}
+
+fn target_lost(id: u64, detail: u64) -> Reply<()> {
+    Reply::Refused { token: Some(()), id: RequestId(id), refusal: Refusal::TargetLost, detail }
+}
+
+#[test]
+fn a_mutex_of_a_dead_holder_goes_to_the_first_who_waits_once_all_that_was_sent_has_been_applied() {
+    on_each_network(|node| {
+        let [mut holder, mut first, mut second] = node.peers();
+        assert_eq!(holder.ask(node, &LOCK()), GIVEN);
+        first.wait_in_line(node);
+        second.wait_in_line(node);
+        node.die(4);
+        node.pass(SETTLE_MS / 2);
+        first.nothing_but_quiet(node);
+        assert_eq!(node.word() & 0xff, mutex_word(Rank(4)), "it is not handed on while something may come");
+        // The last thing that it did, which nobody had taken up when it died.
+        let shape = Shape::Contiguous(Run { offset: 1000, bytes: 900 });
+        let put = Request::Put { target: target(), shape, signal: None };
+        holder.send(node, &put, &[7; 900]);
+        drop(holder);
+        assert_eq!(first.reply(node), INHERITED);
+        let shape = Shape::Contiguous(Run { offset: 1000, bytes: 900 });
+        assert_eq!(first.ask(node, &Request::Get { target: target(), shape }), Reply::Data { token: (), bytes: 900 });
+        let mut seen = [0; 900];
+        first.receive(node, &mut seen);
+        assert_eq!(seen, [7; 900]);
+        second.nothing_but_quiet(node);
+        assert_eq!(first.ask(node, &UNLOCK()), Reply::Done(()));
+        assert_eq!(second.reply(node), GIVEN, "it was told to the heir, and to nobody else");
+        assert_eq!(second.ask(node, &UNLOCK()), Reply::Done(()));
+        assert_eq!(node.word(), 0);
+    });
+}
+
+#[test]
+fn a_dead_holder_whose_connection_does_not_end_is_cut_off_after_a_second() {
+    on_each_network(|node| {
+        let [mut holder, mut first, _] = node.peers();
+        assert_eq!(holder.ask(node, &LOCK()), GIVEN);
+        first.wait_in_line(node);
+        node.die(4);
+        node.pass(SETTLE_MS - 1);
+        first.nothing_but_quiet(node);
+        assert!(node.engine.sleep_ms_max().is_some(), "it wakes by itself, for nothing may ever come");
+        node.pass(1);
+        assert_eq!(first.reply(node), INHERITED);
+        holder.until_hung_up(node);
+        // What it says from now on is heard over no other connection either.
+        if let Ok(again) = node.try_connect(4) {
+            again.until_hung_up(node);
+        }
+        assert_eq!(first.ask(node, &UNLOCK()), Reply::Done(()));
+    });
+}
+
+#[test]
+fn a_mutex_that_nobody_waits_for_is_inherited_by_the_next_who_asks() {
+    on_each_network(|node| {
+        let [mut holder, mut next, mut last] = node.peers();
+        assert_eq!(holder.ask(node, &LOCK()), GIVEN);
+        node.die(4);
+        assert_eq!(next.ask(node, &TRY_LOCK()), value(0), "something may still come");
+        node.pass(SETTLE_MS);
+        assert_eq!(node.word(), mutex_word(Rank(4)), "so that no rank of the node takes it untold");
+        assert_eq!(next.ask(node, &TRY_LOCK()), value(2));
+        assert_eq!(last.ask(node, &TRY_LOCK()), value(0));
+        assert_eq!(next.ask(node, &UNLOCK()), Reply::Done(()));
+        assert_eq!(last.ask(node, &TRY_LOCK()), value(1));
+        // The same by lock.
+        node.die(6);
+        drop(last);
+        node.pass(SETTLE_MS);
+        assert_eq!(next.ask(node, &LOCK()), INHERITED);
+        assert_eq!(next.ask(node, &UNLOCK()), Reply::Done(()));
+        assert_eq!(next.ask(node, &LOCK()), GIVEN);
+    });
+}
+
+#[test]
+fn a_rank_of_the_node_that_died_without_a_connection_is_inherited_from_at_once() {
+    on_each_network(|node| {
+        let [mut waits, mut next, _] = node.peers();
+        let taken = node.memory.part(0).compare_exchange_u32(MUTEX, 0, mutex_word(Rank(1)));
+        assert_eq!(taken, Ok(Ok(0)));
+        waits.wait_in_line(node);
+        node.die(1);
+        assert_eq!(waits.reply(node), INHERITED);
+        assert_eq!(next.ask(node, &TRY_LOCK()), value(0));
+    });
+}
+
+#[test]
+fn a_dead_rank_that_waits_is_passed_over_and_one_that_asks_gets_nothing() {
+    on_each_network(|node| {
+        let [mut holder, mut dead, mut last] = node.peers();
+        assert_eq!(holder.ask(node, &LOCK()), GIVEN);
+        dead.wait_in_line(node);
+        last.wait_in_line(node);
+        // Its connection stands: it is passed over because it is dead, not because its connection ended.
+        node.die(5);
+        assert_eq!(holder.ask(node, &UNLOCK()), Reply::Done(()));
+        assert_eq!(last.reply(node), GIVEN);
+        assert_eq!(last.ask(node, &UNLOCK()), Reply::Done(()));
+        // What it had sent before it died, and the server takes up now.
+        assert_eq!(dead.ask(node, &LOCK()), target_lost(3, 5));
+        assert_eq!(dead.ask(node, &TRY_LOCK()), target_lost(4, 5));
+        assert_eq!(node.word(), 0);
+    });
+}
+
+#[test]
+fn a_grant_to_a_rank_that_dies_before_it_hears_of_it_is_passed_on() {
+    on_each_network(|node| {
+        let [mut holder, mut heir, mut last] = node.peers();
+        assert_eq!(holder.ask(node, &LOCK()), GIVEN);
+        heir.wait_in_line(node);
+        last.wait_in_line(node);
+        assert_eq!(holder.ask(node, &UNLOCK()), Reply::Done(()));
+        assert_eq!(node.word() & 0xff, mutex_word(Rank(5)));
+        drop(heir);
+        node.die(5);
+        assert_eq!(last.reply(node), INHERITED);
+    });
+}
+
+#[test]
+fn all_of_several_dead_are_cut_off_before_anything_is_handed_on() {
+    on_each_network(|node| {
+        let [mut holder, mut other, mut heir] = node.peers();
+        assert_eq!(holder.ask(node, &LOCK()), GIVEN);
+        // The one that is first in line is dead too, and neither connection ends.
+        other.wait_in_line(node);
+        heir.wait_in_line(node);
+        node.engine.note_death(Rank(4));
+        node.engine.note_death(Rank(5));
+        node.pass(SETTLE_MS);
+        assert_eq!(heir.reply(node), INHERITED);
+        holder.until_hung_up(node);
+        other.until_hung_up(node);
+        assert_eq!(node.word(), mutex_word(Rank(6)));
+    });
+}
+
+#[test]
+fn who_waits_for_a_mutex_of_a_dead_host_is_told_and_so_is_who_asks() {
+    on_each_network(|node| {
+        let [mut holder, mut waits, mut asks] = node.peers();
+        assert_eq!(holder.ask(node, &LOCK()), GIVEN);
+        waits.wait_in_line(node);
+        node.die(0);
+        assert_eq!(waits.reply(node), target_lost(1, 0));
+        for request in [LOCK(), TRY_LOCK(), UNLOCK()] {
+            let answer = asks.ask(node, &request);
+            assert!(matches!(answer, Reply::Refused { refusal: Refusal::TargetLost, detail: 0, .. }), "{answer:?}");
+        }
+    });
+}

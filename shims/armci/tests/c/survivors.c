@@ -1,0 +1,31 @@
+/* The last process dies where that does not end the job: the others never need it, and come to their end. */
+#include "check.h"
+
+#include <signal.h>
+
+int main(int argc, char **argv)
+{
+    static void *parts[RANKS_MAX];
+    int me, last, next;
+    long mine, got = -1;
+
+    armci_msg_init(&argc, &argv);
+    ARMCI_Init();
+    me = armci_msg_me();
+    last = armci_msg_nproc() - 1;
+    segment(parts, 64);
+    ARMCI_Barrier();
+    if (me == last) {
+        raise(SIGKILL);
+    }
+    next = (me + 1) % last;
+    mine = 100 + me;
+    ARMCI_Put(&mine, at(parts[next], 8 * me), sizeof mine, next);
+    ARMCI_Fence(next);
+    ARMCI_Get(at(parts[next], 8 * me), &got, sizeof got, next);
+    ARMCI_AllFence();
+    ARMCI_Finalize();
+    armci_msg_finalize();
+    printf("process %d finished with %ld\n", me, got);
+    return 0;
+}

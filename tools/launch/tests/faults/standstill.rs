@@ -1,0 +1,130 @@
+//! A job stands still: the watchdog says by itself who waits for whom, and `longarm ps` whenever it is asked.
+
+use libtest_mimic::{Failed, Trial};
+use longarm::{Compare, World};
+use serde_json::{Value, json};
+
+use super::outside::{Job, longarm};
+
+/// Where those who are in their place are counted, at rank 0.
+const READY: usize = 0;
+
+/// The rank's side. Rank 1 holds a mutex and computes, rank 0 wants it, rank 2 waits at a barrier, rank 3 is stopped.
+pub fn body(world: World) {
+    let window = world.allocate_collective::<u64>(2).expect("memory is enough");
+    let mutexes = world.mutexes_collective(1).expect("memory is enough");
+    world.barrier_collective().expect("all live");
+    match world.rank() {
+        0 => {
+            window.wait_until(READY, Compare::Equal, 1).expect("all live");
+            println!("in place");
+            mutexes.lock(0, 0).expect("the job is ended first").keep();
+        }
+        1 => {
+            mutexes.lock(0, 0).expect("it is free").keep();
+            window.fetch_add(0, READY, 1).expect("all live");
+            loop {
+                std::thread::park();
+            }
+        }
+        2 => world.barrier_collective().expect("the job is ended first"),
+        _ => {
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::STOP).expect("one may stop oneself");
+        }
+    }
+}
+
+/// The trials of this module.
+pub fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("a_job_that_stands_still_is_reported_with_who_waits_for_whom", report),
+        Trial::test("ps_lists_a_running_job_and_shows_where_its_ranks_stand", ask),
+        Trial::test("a_job_whose_watchdog_is_off_is_not_reported_but_answers", ask_without_watchdog),
+    ]
+}
+
+/// What a report says of the job, with single spaces.
+const LINES: [&str; 4] = [
+    "0 0 lock the holder of a mutex of rank 0 ",
+    "2 1 barrier rank 1 (node 0) ",
+    "computing, in no call of longarm that waits: rank 1",
+    "stopped by a signal, no answer: rank 3",
+];
+
+fn report() -> Result<(), Failed> {
+    let mut job = Job::start((4, 2), "standstill", "", &[("LONGARM_WATCHDOG_S", "1")])?;
+    // The first report may come before all are in their place; then another one follows.
+    let mut found = Vec::new();
+    while found.len() < LINES.len() {
+        let line = job.error_line()?;
+        if line.starts_with("longarm: rank ") {
+            if !line.contains(" has waited in ") || !line.ends_with(" s; where all ranks stand:") {
+                return Err(format!("a report begins with `{line}`").into());
+            }
+            found.clear();
+        }
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        found.extend(LINES.into_iter().filter(|start| line.starts_with(start)));
+    }
+    job.interrupt()?.expect_status(143)
+}
+
+/// Asks until all ranks are where they shall be.
+fn standing(pid: &str) -> Result<Value, Failed> {
+    loop {
+        let report: Value = serde_json::from_str(&longarm(&["ps", pid, "--json"])?)?;
+        let states: Vec<&str> =
+            report["ranks"].as_array().into_iter().flatten().filter_map(|rank| rank["state"].as_str()).collect();
+        if states == ["waiting", "computing", "waiting", "stopped"] {
+            return Ok(report);
+        }
+    }
+}
+
+fn ask() -> Result<(), Failed> {
+    let mut job = Job::start((4, 2), "standstill", "", &[])?;
+    if job.line()? != "in place" {
+        return Err("rank 0 says something else".into());
+    }
+    let launcher = job.launcher();
+    let pid = launcher.to_string();
+    let report = standing(&pid)?;
+    let awaited = |rank: usize| {
+        let wait = &report["ranks"][rank]["waits"][0];
+        (wait["call"].clone(), wait["whom"].clone())
+    };
+    let expected = [(json!("lock"), json!({"holder_at": 0})), (json!("barrier"), json!({"rank": 1}))];
+    if [awaited(0), awaited(2)] != expected || report["job"]["ranks"] != 4 || report["ranks"][3]["node"] != 1 {
+        return Err(format!("the report is {report}").into());
+    }
+    let text = longarm(&["ps", &pid])?;
+    let squeezed: Vec<String> =
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for start in LINES {
+        if !squeezed.iter().any(|line| line.starts_with(start)) {
+            return Err(format!("no line begins with `{start}`:\n{text}").into());
+        }
+    }
+    let jobs: Value = serde_json::from_str(&longarm(&["ps", "--json"])?)?;
+    let listed = jobs.as_array().into_iter().flatten().find(|job| job["pid"] == launcher);
+    if listed.is_none_or(|job| job["ranks"] != 4 || job["nodes"] != 2) || !longarm(&["ps"])?.contains(&pid) {
+        return Err(format!("the list is {jobs}").into());
+    }
+    job.interrupt()?.expect_status(143)?;
+    match longarm(&["ps", &pid]) {
+        Err(error) if error.message().is_some_and(|text| text.contains("runs no job of this user")) => Ok(()),
+        other => Err(format!("of a job that has ended ps says {other:?}").into()),
+    }
+}
+
+fn ask_without_watchdog() -> Result<(), Failed> {
+    let mut job = Job::start((4, 2), "standstill", "", &[("LONGARM_WATCHDOG_S", "0")])?;
+    job.line()?;
+    standing(&job.launcher().to_string())?;
+    let ended = job.interrupt()?;
+    if ended.stderr.contains(" has waited in ") {
+        return Err(format!("it is off, but: {}", ended.stderr).into());
+    }
+    ended.expect_status(143)
+}

@@ -1,0 +1,221 @@
+//! Ranks die and the others go on: with `LONGARM_ON_FAILURE=continue` only what needs a dead rank fails.
+
+use libtest_mimic::{Failed, Trial};
+use longarm::{Compare, Group, Reduction, Update, Window, World};
+
+use super::deaths::{die, traces_of};
+use super::outside::Job;
+
+/// Where those who are ready are counted, at the victim.
+const READY: usize = 0;
+/// Where nothing ever happens.
+const SILENT: usize = 1;
+/// The first of the words of each round that are worked on.
+const WORK: usize = 8;
+const WORDS_A_ROUND: usize = 8;
+
+/// What is known of one death before it happens.
+struct Round {
+    number: usize,
+    victim: u32,
+    /// Ranks that end in this round: the victim, and those of its node if it hosts their server.
+    dying: Vec<u32>,
+    survivors: Vec<u32>,
+}
+
+fn rounds(world_size: u32, node_of: impl Fn(u32) -> u32, victims: &[u32]) -> Vec<Round> {
+    let mut alive: Vec<u32> = (0..world_size).collect();
+    let mut rounds = Vec::new();
+    for (number, victim) in victims.iter().copied().enumerate() {
+        let node = node_of(victim);
+        let is_host = (0..world_size).find(|rank| node_of(*rank) == node) == Some(victim);
+        let ends = |rank: &u32| *rank == victim || (is_host && node_of(*rank) == node);
+        let (mut dying, survivors): (Vec<u32>, Vec<u32>) = alive.iter().partition(|rank| ends(rank));
+        // In the order in which they are told: the one that is the reason comes first, and is the lowest.
+        dying.sort_unstable();
+        alive.clone_from(&survivors);
+        rounds.push(Round { number, victim, dying, survivors });
+    }
+    rounds
+}
+
+/// The rank's side. Parameters: the victims, one after the other, and how they die.
+pub fn body(world: World, parameters: &str) {
+    let (victims, way) = parameters.split_once(' ').expect("victims and a way to die");
+    let victims: Vec<u32> = victims.split(',').map(|victim| victim.parse().expect("a rank")).collect();
+    let window = world.allocate_collective::<u64>(WORK + WORDS_A_ROUND * victims.len()).expect("memory is enough");
+    let node_of = |rank| world.node_of(rank).expect("a rank of the world");
+    let mut dead = 0;
+    let mut alive = world.group().clone();
+    for round in rounds(world.size(), node_of, &victims) {
+        alive.barrier_collective().expect("all members live");
+        if world.rank() == round.victim {
+            let others = u64::from(alive.size()) - 1;
+            window.wait_until(READY, Compare::GreaterOrEqual, others).expect("nobody dies before this one");
+            die(way);
+        }
+        dead += round.dying.len();
+        if !round.survivors.contains(&world.rank()) {
+            let _ = window.fetch_add(round.victim, READY, 1);
+            // Ended with the victim.
+            loop {
+                std::thread::park();
+            }
+        }
+        alive = survive(&world, &window, &round, dead);
+    }
+    let me = world.rank();
+    world.finalize().expect("the survivors meet");
+    println!("rank {me} finished");
+}
+
+/// From before a death to after it, at a rank that goes on. Gives the group of those who live.
+fn survive(world: &World, window: &Window<u64>, round: &Round, dead: usize) -> Group {
+    let (me, number) = (world.rank(), round.number);
+    let early = world.subgroup_collective(&round.survivors).expect("all of them live");
+    std::thread::scope(|scope| {
+        // Collectives of those who live, over the moment of the death.
+        let busy = scope.spawn(|| {
+            let mut seen = [0_u64];
+            while seen[0] == 0 {
+                seen = [u64::from(world.deaths().len() >= dead)];
+                early.allreduce_collective(Reduction::Min, &mut seen).expect("no member dies");
+            }
+        });
+        window.put_one(round.victim, WORK, 1).expect("the victim waits for more");
+        // The victim may be gone before it has answered.
+        let _ = window.fetch_add(round.victim, READY, 1);
+        let error = window.wait_until(SILENT, Compare::NotEqual, 0).expect_err("nobody changes this word");
+        println!("rank {me}, round {number}, wait: {error}");
+        busy.join().expect("collectives do not panic");
+    });
+    let known = world.acknowledge_deaths();
+    let told: Vec<String> =
+        known.iter().map(|death| format!("{} of node {} {}", death.rank, death.node, death.how)).collect();
+    println!("rank {me}, round {number}, deaths: {}", told.join("; "));
+    let lost = world.quiet().err().map_or("nothing is lost".into(), |error| error.to_string());
+    println!("rank {me}, round {number}, quiet: {lost}");
+    world.quiet().expect("a loss is told once");
+    let needed = window.get_one(round.victim, WORK).expect_err("it is dead");
+    println!("rank {me}, round {number}, get: {needed}");
+    let needed = world.barrier_collective().expect_err("a member is dead");
+    println!("rank {me}, round {number}, barrier: {needed}");
+    let group = world.subgroup_collective(&round.survivors).expect("all of them live");
+    work(&group, window, round);
+    group
+}
+
+/// What survivors do with each other: all of it works as if the dead had never been there.
+fn work(group: &Group, window: &Window<u64>, round: &Round) {
+    let word = WORK + WORDS_A_ROUND * round.number;
+    let (place, size) = (group.rank(), group.size());
+    let next = group.world_rank((place + 1) % size).expect("a place");
+    let mine = u64::from(place) + 100;
+    window.put_one(next, word, mine).expect("it lives");
+    window.accumulate(next, word + 1, Update::Sum, &[mine]).expect("it lives");
+    window.fetch_add(next, word + 2, mine).expect("it lives");
+    group.barrier_collective().expect("nothing was issued to the dead");
+    let before = u64::from((place + size - 1) % size) + 100;
+    let me = round.survivors[place as usize];
+    assert_eq!(window.get_vec(me, word, 3).expect("one's own"), [before; 3]);
+    // One after the other waits for its turn; the deaths are known and end no wait.
+    if place > 0 {
+        window.wait_until(word + 3, Compare::Equal, 1).expect("all who could change it live");
+    }
+    if place + 1 < size {
+        window.fetch_add(next, word + 3, 1).expect("it lives");
+    }
+    let fresh = group.allocate_collective::<u64>(4).expect("memory is enough");
+    fresh.put_one(next, 0, mine).expect("it lives");
+    group.barrier_collective().expect("all members live");
+    assert_eq!(fresh.get_one(me, 0).expect("one's own"), before);
+    fresh.free_collective().expect("all members live");
+    let half = group.split_collective(Some(place % 2), 0).expect("all members live").expect("a member");
+    assert_eq!(half.size(), (size + 1 - place % 2) / 2);
+    println!("rank {me}, round {} done", round.number);
+}
+
+struct Case {
+    layout: (u32, u32),
+    victims: &'static [u32],
+    way: &'static str,
+}
+
+const CASES: [Case; 7] = [
+    Case { layout: (4, 1), victims: &[3], way: "exits" },
+    Case { layout: (4, 2), victims: &[3], way: "killed" },
+    Case { layout: (4, 2), victims: &[1], way: "panics" },
+    Case { layout: (5, 2), victims: &[3], way: "killed" },
+    Case { layout: (4, 2), victims: &[0], way: "killed" },
+    Case { layout: (4, 4), victims: &[1, 3], way: "returns" },
+    Case { layout: (6, 3), victims: &[5, 2], way: "killed" },
+];
+
+/// The trials of this module.
+pub fn trials() -> Vec<Trial> {
+    let name = |case: &Case| {
+        let Case { layout: (ranks, nodes), victims, way } = case;
+        let victims: Vec<String> = victims.iter().map(u32::to_string).collect();
+        let victims = victims.join("_and_");
+        format!("rank_{victims}_of_{ranks}_on_{nodes}_nodes_{way}_and_the_others_go_on_to_their_end")
+    };
+    let mut trials: Vec<Trial> = CASES.into_iter().map(|case| Trial::test(name(&case), move || run(&case))).collect();
+    trials.push(Trial::test("where_the_only_node_loses_its_server_nobody_is_left", lose_the_only_node));
+    trials
+}
+
+const GO_ON: &[(&str, &str)] = &[("LONGARM_ON_FAILURE", "continue")];
+
+fn run(case: &Case) -> Result<(), Failed> {
+    let Case { layout: (ranks, nodes), victims, way } = case;
+    let list: Vec<String> = victims.iter().map(u32::to_string).collect();
+    let job = Job::start((*ranks, *nodes), "survivors", &format!("{} {way}", list.join(",")), GO_ON)?;
+    let ended = job.end()?;
+    let (status, how) = traces_of(way);
+    ended.expect_status(status)?;
+    // As the launcher spreads them.
+    let (each, larger) = (ranks / nodes, ranks % nodes);
+    let node_of = |rank| if rank < larger * (each + 1) { rank / (each + 1) } else { (rank - larger) / each };
+    let mut told = Vec::new();
+    let rounds = rounds(*ranks, node_of, victims);
+    let finished = &rounds.last().expect("somebody dies").survivors;
+    for Round { number, victim, dying, survivors } in &rounds {
+        let node = node_of(*victim);
+        told.push(format!("{victim} of node {node} {how}"));
+        let along = format!("was ended because rank {victim}, the host of its node's server, {how}");
+        told.extend(dying[1..].iter().map(|rank| format!("{rank} of node {node} {along}")));
+        let lines = ended.stderr.lines().filter(|line| line.starts_with(&format!("longarm: rank {victim} ")));
+        let [line] = lines.collect::<Vec<_>>()[..] else {
+            return Err(format!("the launcher does not speak once of rank {victim}:\n{}", ended.stderr).into());
+        };
+        let along =
+            if dying.len() > 1 { " along, whose server it hosted; the others go on" } else { "; the others go on" };
+        if !line.contains(how) || !line.ends_with(along) || line.contains("along") != (dying.len() > 1) {
+            return Err(format!("the launcher says `{line}`").into());
+        }
+        for rank in survivors {
+            let start = format!("rank {rank}, round {number}");
+            ended.expect_line(&format!("{start}, wait: "), &format!("rank {victim} (node {node}) {how}"))?;
+            ended.expect_line(&format!("{start}, get: "), &format!("rank {victim} (node {node}) {how}"))?;
+            // What was put between nodes is lost with the server that had not confirmed it.
+            let is_lost = dying.len() > 1 || nodes == ranks;
+            let part = format!("rank {victim} (node {node}) {how}");
+            ended.expect_line(&format!("{start}, quiet: "), if is_lost { &part } else { "nothing is lost" })?;
+            ended.expect_line(&format!("{start}, barrier: "), "failed: rank ")?;
+            ended.expect_line(&format!("{start}, deaths: "), &format!(": {}", told.join("; ")))?;
+            ended.expect_line(&format!("{start} done"), "")?;
+        }
+    }
+    finished.iter().try_for_each(|rank| ended.expect_line(&format!("rank {rank} finished"), ""))
+}
+
+fn lose_the_only_node() -> Result<(), Failed> {
+    let ended = Job::start((3, 1), "survivors", "0 killed", GO_ON)?.end()?;
+    ended.expect_status(137)?;
+    let part =
+        "was killed by signal 9 (SIGKILL), and takes ranks 1-2 of node 0 along, whose server it hosted; nobody is left";
+    if ended.stderr.lines().count() != 1 || !ended.stderr.contains(part) {
+        return Err(format!("the launcher does not say `{part}`, and nothing else, but:\n{}", ended.stderr).into());
+    }
+    Ok(())
+}
