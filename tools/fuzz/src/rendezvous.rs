@@ -6,9 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use longarm::bootstrap::control::{
-    CONTROL_VERSION, FromRank, KindTraffic, NodeCard, PeerTraffic, ToRank, Wait, Whom,
-};
+use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, KindTraffic, NodeCard, PeerTraffic, ToRank, Wait, Whom};
 
 use crate::choices::{Choices, Script};
 use crate::launcher::plan::Plan;

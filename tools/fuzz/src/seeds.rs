@@ -80,9 +80,8 @@ fn reply_seeds() -> Seeds {
         ReplyHeader { id: RequestId(id), body, received_bytes }.encode(&mut bytes);
         bytes
     };
-    let replies = |replies: &[(u64, ReplyBody)]| {
-        replies.iter().flat_map(|&(id, body)| reply(id, body, 0)).collect::<Vec<u8>>()
-    };
+    let replies =
+        |replies: &[(u64, ReplyBody)]| replies.iter().flat_map(|&(id, body)| reply(id, body, 0)).collect::<Vec<u8>>();
     let refused = ReplyBody::Refused { refusal: Refusal::OutsideWindow, detail: 4096 };
     let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted { inherited: false });
     let (value, done) = (ReplyBody::Value(1), ReplyBody::Done);

@@ -86,7 +86,9 @@ impl Dialing for HostileDialing {
 
 enum Step {
     Pending,
-    Failed { may_pass: bool },
+    Failed {
+        may_pass: bool,
+    },
     /// `None`: the truth.
     Up(Option<Reception>),
 }

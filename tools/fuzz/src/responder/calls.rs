@@ -1,8 +1,6 @@
 //! How a peer calls: for the first time, and again in the middle of anything, truly and otherwise.
 
-use longarm_proto::{
-    CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Reception, Session, WELCOME_BYTES,
-};
+use longarm_proto::{CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Reception, Session, WELCOME_BYTES};
 
 use super::peer::Peer;
 use super::reference::NEVER_SENT_BYTES;

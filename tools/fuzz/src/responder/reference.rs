@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_proto::{
-    AccumulateOp, Cursor, ElementType, HEADER_BYTES, Refusal, Request, RequestHeader, Responder, RmwOp, RmwWidth, Scale,
-    Shape, WindowRef,
+    AccumulateOp, Cursor, ElementType, HEADER_BYTES, Refusal, Request, RequestHeader, Responder, RmwOp, RmwWidth,
+    Scale, Shape, WindowRef,
 };
 
 use crate::node::{Name, PARTS, RANKS};
@@ -159,7 +159,11 @@ enum Fate {
     Anything,
     Mail,
     /// Elements are added to the words from this place on; what has come of the next one.
-    Sum { part: usize, offset: u64, element: Vec<u8> },
+    Sum {
+        part: usize,
+        offset: u64,
+        element: Vec<u8>,
+    },
 }
 
 /// Why nothing behind counts.
