@@ -300,6 +300,8 @@ mod tests {
                 processors: vec![1, 0],
                 random: vec![7; random],
                 nodes,
+                pid: 1,
+                pid_space: String::new(),
             };
             serde_json::to_vec(&hello).unwrap()
         };

@@ -96,10 +96,9 @@ impl Peer {
         }
         self.calls += 1;
         let way = choices.byte();
-        match way >> 3 & 3 {
-            how @ (0 | 1) => self.lose_link(how),
-            // The server is to find out that there is a newer one.
-            _ => {}
+        // Else the server is to find out that there is a newer one.
+        if let how @ (0 | 1) = way >> 3 & 3 {
+            self.lose_link(how);
         }
         let sure = self.is_sound() && !self.may_be_gone;
         let heard_bytes = self.heard_bytes;
