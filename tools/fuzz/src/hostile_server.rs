@@ -13,8 +13,8 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longarm_client::{
-    AttachError, Client, ClientOptions, ClientWindow, EndpointOptions, Failures, Layout, MutexError, MutexHome,
-    RmwError, Time, TransferError, WindowIdentity,
+    AttachError, Client, ClientOptions, ClientWindow, EndpointOptions, Failures, Layout, LostHow, MutexError,
+    MutexHome, RmwError, Time, TransferError, WindowIdentity,
 };
 use longarm_proto::{
     AccessKey, AccumulateOp, ElementType, Generation, JobId, Kernel, NodeId, Rank, RequestKind, Rmw, RmwOp, RmwWidth,
@@ -219,6 +219,8 @@ impl Refused {
 
     fn of_mutex(error: MutexError) -> Refused {
         match error {
+            // The server says that the mutex went with its host.
+            MutexError::Transfer(TransferError::Lost(lost)) if matches!(lost.how, LostHow::Gone) => Refused::ByServer,
             MutexError::Transfer(error) => Refused::of_transfer(error),
             MutexError::NotHeld { .. } | MutexError::HeldAlready { .. } => Refused::ByServer,
             _ => Refused::AtHome,
