@@ -3,13 +3,14 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ga sanitize bench-ga lint bench docs install clean
+.PHONY: help setup demo test test-ga sanitize bench-ga lint fuzz bench docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 PREFIX ?= /usr/local
 DESTDIR ?=
 DEMO_OUTPUT ?= demo-output
+SECONDS ?= 60
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Which MPI Global Arrays is built with: mpich or openmpi.
 ifneq ($(origin MPI),command line)
@@ -47,6 +48,9 @@ bench-ga: setup ## Measure ARMCI's and Global Arrays' perf programs on longarm b
 
 lint: setup ## Only the checks of `make test` that run no tests
 	@tools/test.sh lint
+
+fuzz: setup ## Feed every place where bytes of others come in with what a fuzzer makes up (SECONDS=60 for each target)
+	tools/fuzz.sh $(SECONDS)
 
 bench: setup ## Measure longarm beside what the machine allows
 	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches --bins

@@ -352,7 +352,7 @@ impl Endpoint {
         if let Some((held, cursor)) = state.landing.take() {
             Token::Data { target: held, cursor }.fail(outcome.clone());
         }
-        for token in state.initiator.drain() {
+        for token in state.unanswered.take().into_iter().chain(state.initiator.drain()) {
             token.fail(outcome.clone());
         }
         state.way.close();

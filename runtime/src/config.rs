@@ -2,7 +2,7 @@
 //!
 //! The environment is read once, here. The rest of longarm gets the values as arguments. A value that cannot be used
 //! is an error that says what is accepted. A variable nobody knows is only a warning: it names the nearest known one.
-//! An empty value counts as not set. Sizes take the suffixes `k`, `m`, `g` and `t` (powers of 1024).
+//! A blank value counts as not set. Sizes take the suffixes `k`, `m`, `g` and `t` (powers of 1024).
 //!
 //! This module holds no state and prints nothing.
 
@@ -420,7 +420,7 @@ impl Config {
             }
             return Ok(());
         };
-        if value.is_empty() {
+        if value.to_str().is_some_and(|value| value.trim().is_empty()) {
             return Ok(());
         }
         let variable = &VARIABLES[index];
@@ -595,7 +595,8 @@ mod tests {
 
     #[test]
     fn an_empty_environment_gives_the_defaults() {
-        let config = read(&[("PATH", "/bin"), ("LONGARM_EAGER_BYTES", "")]).unwrap();
+        let blank = [("PATH", "/bin"), ("LONGARM_EAGER_BYTES", ""), ("LONGARM_LOG", " "), ("LONGARM_SPIN_US", "\t")];
+        let config = read(&blank).unwrap();
         assert_eq!(config, Config::default());
         assert!(config.entries().iter().all(|entry| entry.origin == Origin::Default));
     }

@@ -116,9 +116,12 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
     log_to_stderr(&config);
     config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
     longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
+    if !start.is_sound() {
+        return Err(InitError::LauncherGarbled);
+    }
     let nodes: Vec<NodeId> = start.node_of_rank.iter().map(|node| NodeId(*node)).collect();
     let layout = Layout::new(Rank(start.rank), &nodes);
-    let secret = parse_secret(&start.secret).ok_or(InitError::LauncherGarbled)?;
+    let secret = Secret(start.read_secret().ok_or(InitError::LauncherGarbled)?);
     let job = JobId(start.job);
     let identity = Identity { job, rank: layout.me(), node: layout.my_node() };
     let node = Node::join(&NodeOptions {
@@ -221,7 +224,7 @@ fn alone() -> Result<Start, InitError> {
     let mut random = [0; 40];
     getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
     let (job, secret) = random.split_first_chunk().expect("there are 40 bytes");
-    let secret = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let secret = Start::spell_secret(secret.try_into().expect("there are 32 behind the job's 8"));
     Ok(Start {
         version: crate::bootstrap::control::CONTROL_VERSION,
         job: u64::from_le_bytes(*job),
@@ -233,17 +236,6 @@ fn alone() -> Result<Start, InitError> {
         stats: false,
         survivors_go_on: false,
     })
-}
-
-fn parse_secret(text: &str) -> Option<Secret> {
-    let mut secret = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (byte, digits) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(Secret(secret))
 }
 
 impl World {

@@ -113,6 +113,11 @@ impl Replies {
         self.outgoing.buffered_bytes()
     }
 
+    /// Bytes that were copied and wait to be sent.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.outgoing.unsent_bytes()
+    }
+
     fn has_room(&self) -> bool {
         self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX && !self.outgoing.has_unsent_stream()
     }

@@ -232,6 +232,16 @@ impl Engine {
         }
     }
 
+    /// Connections of any kind: of ranks, of those that have not proven themselves, of visitors at the door.
+    pub fn connections(&self) -> usize {
+        self.peers.len() + self.half_open.len() + self.visitors.len()
+    }
+
+    /// Bytes of replies that were copied and wait to be sent, on the connection that has most.
+    pub fn reply_bytes_waiting(&self) -> usize {
+        self.peers.iter().map(|(_, peer)| peer.connection.replies.waiting_bytes()).max().unwrap_or(0)
+    }
+
     /// A rank of the job died. Its sessions end, those with a link when what it sent has been taken in; its mutexes go to
     /// others, see `inherit`. If it was one of this node, its mail is thrown away from now on: in its inbox it would keep
     /// the cells that others need.

@@ -32,6 +32,8 @@ pub(super) struct State {
     landing_is_large: bool,
     scratch: Vec<u8>,
     pub(super) reports: Reports,
+    /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
+    pub(super) unanswered: Option<Token>,
     pulse: Pulse,
     /// The last report that was begun.
     last_report: RequestId,
@@ -78,6 +80,7 @@ impl State {
             landing_is_large: false,
             scratch: Vec::new(),
             reports: Reports::default(),
+            unanswered: None,
             pulse: Pulse::default(),
             last_report: RequestId(0),
             confirmed: false,
@@ -304,7 +307,13 @@ impl State {
         let Some(bytes) = self.incoming.take_array::<REPLY_BYTES>() else { return Ok(false) };
         let reply = self.initiator.handle_reply(bytes)?;
         let acknowledged = self.initiator.acknowledged_bytes();
-        driven.completed |= self.outgoing.acknowledge(acknowledged, finish)?;
+        match self.outgoing.acknowledge(acknowledged, finish) {
+            Ok(completed) => driven.completed |= completed,
+            Err(violation) => {
+                self.unanswered = token_of(reply);
+                return Err(violation.into());
+            }
+        }
         let data_bytes = if let Reply::Data { bytes, .. } = &reply { *bytes } else { 0 };
         self.reports.received(data_bytes);
         match reply {
@@ -343,6 +352,17 @@ impl State {
             Reply::Alive => {}
         }
         Ok(true)
+    }
+}
+
+/// Who waits for a reply, if anybody does.
+fn token_of(reply: Reply<Token>) -> Option<Token> {
+    match reply {
+        Reply::Done(token) | Reply::Data { token, .. } | Reply::Granted { token, .. } | Reply::Value { token, .. } => {
+            Some(token)
+        }
+        Reply::Refused { token, .. } => token,
+        Reply::Alive => None,
     }
 }
 

@@ -13,6 +13,8 @@ use crate::error::InitError;
 
 pub use exchange::Exchange;
 pub(crate) use exchange::Exchanged;
+#[doc(hidden)]
+pub use exchange::{cards_from_records, pids_of_neighbours, start_from_records};
 pub(crate) use launcher::Launcher;
 pub(crate) use node::{Clock, Dialer, Node, NodeOptions, tcp};
 

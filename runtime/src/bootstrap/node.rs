@@ -11,6 +11,7 @@ use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit};
+use rustix::thread::CpuSet;
 
 use super::Rendezvous;
 use super::control::NodeCard;
@@ -152,8 +153,10 @@ fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread:
         .name("longarm-server".into())
         .spawn(move || {
             // A rank may be bound to one processor; its server serves the whole node.
-            let mut set = rustix::thread::CpuSet::new();
-            processors.iter().for_each(|processor| set.set(*processor as usize));
+            let mut set = CpuSet::new();
+            // A set ends somewhere, and machines do not.
+            let fitting = processors.iter().filter(|processor| (**processor as usize) < CpuSet::MAX_CPU);
+            fitting.for_each(|processor| set.set(*processor as usize));
             if !processors.is_empty()
                 && let Err(error) = rustix::thread::sched_setaffinity(None, &set)
             {
