@@ -185,6 +185,10 @@ impl Connection {
 
     /// Tells a peer that waits that we live, although its next request cannot be taken up.
     pub(crate) fn tell_alive(&mut self) {
+        // It cannot report what it gets while its next request waits. When it has got enough of it, it has to call again.
+        if self.replies.buffered_bytes() >= UNREPORTED_REPLY_BYTES_MAX {
+            return;
+        }
         self.replies.send(self.responder.last(), ReplyBody::Alive);
     }
 
