@@ -80,6 +80,9 @@ pub fn plan(kind: Kind, seed: u64) -> Plan {
     if kind == Kind::Stalls {
         variables.push(("LONGARM_SILENCE_MS", SILENCE_MS.to_string()));
     }
+    if dice.chance(25) {
+        variables.push(("LONGARM_ENCRYPT", "yes".to_owned()));
+    }
     match dice.below(4) {
         // Other ways for the same operations.
         0 => variables.extend([
