@@ -319,7 +319,7 @@ impl Default for Config {
             nontemporal_bytes: NONTEMPORAL_BYTES,
             connect_timeout_s: 10,
             reconnect_s: 10,
-            silence_ms: 1000,
+            silence_ms: 750,
             encrypt: false,
             half_open_max: 64,
             handshake_timeout_ms: 2000,
