@@ -3,15 +3,15 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ga sanitize bench-ga lint soak bench docs install clean
+.PHONY: help setup demo test test-ga sanitize bench-ga lint fuzz soak bench docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 PREFIX ?= /usr/local
 DESTDIR ?=
 DEMO_OUTPUT ?= demo-output
-# How long make soak goes on.
-SECONDS ?= 600
+# How long make fuzz spends on each target, and make soak on all of its jobs.
+SECONDS ?= 60
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Which MPI Global Arrays is built with: mpich or openmpi.
 ifneq ($(origin MPI),command line)
@@ -50,7 +50,10 @@ bench-ga: setup ## Measure ARMCI's and Global Arrays' perf programs on longarm b
 lint: setup ## Only the checks of `make test` that run no tests
 	@tools/test.sh lint
 
-soak: setup ## Simulate jobs with faults from fresh seeds for SECONDS (600), up to 10000 ranks
+fuzz: setup ## Feed every place where bytes of others come in with what a fuzzer makes up (SECONDS=60 for each target)
+	tools/fuzz.sh $(SECONDS)
+
+soak: setup ## Simulate jobs with faults from fresh seeds (SECONDS=60), up to 10000 ranks
 	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 16 --ops 400 --seconds $$(($(SECONDS) / 3))
 	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 1024 --seconds $$(($(SECONDS) / 3))
 	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 10000 --ops 100 --threads 1 --seconds $$(($(SECONDS) / 3))

@@ -2,7 +2,8 @@
 # Installs what building longarm needs and this machine does not have. Does nothing, and says nothing, when all is there.
 #
 # Needed: a Rust toolchain with rustfmt and clippy; a C compiler with its headers, which links every program and
-# assembles the hash function. With the argument `tests` also a C++ compiler, for the tests of the C headers.
+# assembles the hash function. With the argument `tests` also a C++ compiler, for the tests of the C headers and for the
+# fuzzer.
 set -euo pipefail
 
 . "$(dirname "$0")/apt.sh"

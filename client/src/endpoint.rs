@@ -9,6 +9,8 @@
 mod pulse;
 mod reports;
 mod state;
+#[cfg(test)]
+mod tests;
 mod way;
 
 use std::os::fd::OwnedFd;
@@ -91,8 +93,8 @@ pub struct Endpoint {
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// There is a link.
     up: AtomicBool,
-    /// There was one once, which may have broken at once.
-    welcomed: AtomicBool,
+    /// There was one at some time.
+    known: AtomicBool,
     /// Something was sent that the server has not acknowledged.
     unacknowledged: AtomicBool,
     broken: OnceLock<LostHow>,
@@ -133,7 +135,7 @@ impl Endpoint {
             options,
             descriptor: Mutex::new(None),
             up: AtomicBool::new(false),
-            welcomed: AtomicBool::new(false),
+            known: AtomicBool::new(false),
             unacknowledged: AtomicBool::new(false),
             broken: OnceLock::new(),
             unconfirmed: AtomicBool::new(false),
@@ -169,9 +171,9 @@ impl Endpoint {
         self.up.load(Ordering::Acquire)
     }
 
-    /// Whether there was ever a connection.
-    pub(crate) fn was_welcomed(&self) -> bool {
-        self.welcomed.load(Ordering::Acquire)
+    /// Whether there has ever been a connection. One that broke at once is made anew when there is something to send.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Acquire)
     }
 
     /// Whether something was sent of which it is not known that it arrived.
@@ -224,7 +226,7 @@ impl Endpoint {
         }
         if !state.has_room(request, self.options.buffered_bytes_max) {
             state.report_if_none_is_due();
-            self.note(&state);
+            self.note(&mut state);
             return Err(Box::new(Rejected { how: None, token, payload }));
         }
         // A message changes no window: quiet says nothing of it.
@@ -233,8 +235,13 @@ impl Endpoint {
         }
         state.report_if_due(request, self.options.buffered_bytes_max);
         state.begin(request, token, payload);
-        let driven = if flush { self.drive_locked(&mut state, false) } else { Driven::default() };
-        self.note(&state);
+        let driven = if flush {
+            let receive = state.should_receive(self.options.buffered_bytes_max);
+            self.drive_locked(&mut state, receive)
+        } else {
+            Driven::default()
+        };
+        self.note(&mut state);
         if matches!(request, Request::Quiet) {
             // After `busy` was set: a second thread's quiet looks at this mark first, then at `busy`.
             self.unconfirmed.store(false, Ordering::Release);
@@ -248,12 +255,27 @@ impl Endpoint {
         Some(self.drive_locked(&mut state, true))
     }
 
+    /// Sends what the link takes now. `None`: another thread drives.
+    pub(crate) fn push(&self) -> Option<Driven> {
+        let mut state = self.state.try_lock()?;
+        Some(self.drive_locked(&mut state, false))
+    }
+
     /// Looks after what was sent and not acknowledged although nobody waits: asks how far the server is, and notices
     /// that the connection broke.
     pub(crate) fn tend(&self) -> Option<Driven> {
         let mut state = self.state.try_lock()?;
         if self.broken.get().is_none() {
             state.report_if_overdue();
+        }
+        Some(self.drive_locked(&mut state, true))
+    }
+
+    /// Somebody waits for this node, and for no answer of it: notices that it is gone all the same.
+    pub(crate) fn ask(&self) -> Option<Driven> {
+        let mut state = self.state.try_lock()?;
+        if self.broken.get().is_none() {
+            state.ask_if_due(self.time.now_ms(), self.options.silence_ms);
         }
         Some(self.drive_locked(&mut state, true))
     }
@@ -270,7 +292,6 @@ impl Endpoint {
             let descriptor = state.way.link().and_then(|link| link.descriptor()?.try_clone_to_owned().ok());
             *self.descriptor.lock() = descriptor.map(Arc::new);
             self.up.store(is_up, Ordering::Release);
-            self.welcomed.store(state.way.is_known(), Ordering::Release);
         }
         let driven = match turned {
             Ok(driven) => driven,
@@ -283,13 +304,17 @@ impl Endpoint {
         driven
     }
 
-    fn note(&self, state: &State) {
+    fn note(&self, state: &mut State) {
+        if std::mem::take(&mut state.confirmed) {
+            self.unconfirmed.store(false, Ordering::Release);
+        }
         self.wants_write.store(state.outgoing.can_send(), Ordering::Release);
         self.buffered_bytes.store(state.outgoing.buffered_bytes(), Ordering::Release);
         self.replies_full.store(state.reports.is_full(), Ordering::Release);
         let unacknowledged = !state.outgoing.is_acknowledged();
         let alive = self.broken.get().is_none();
         self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
+        self.known.store(state.way.is_known(), Ordering::Release);
         let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
         let busy = !state.outgoing.is_sent() || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         self.busy.store(busy && alive, Ordering::Release);
@@ -300,7 +325,7 @@ impl Endpoint {
         let mut state = self.state.lock();
         if self.broken.get().is_none() {
             self.fail(&mut state, how);
-            self.note(&state);
+            self.note(&mut state);
         }
     }
 
@@ -327,7 +352,7 @@ impl Endpoint {
         if let Some((held, cursor)) = state.landing.take() {
             Token::Data { target: held, cursor }.fail(outcome.clone());
         }
-        for token in state.initiator.drain() {
+        for token in state.unanswered.take().into_iter().chain(state.initiator.drain()) {
             token.fail(outcome.clone());
         }
         state.way.close();

@@ -2,7 +2,8 @@
 //!
 //! It is started when a call leaves something unsent or unanswered, and steps aside while a thread of the application
 //! waits in a call, because that thread drives. Now and then it looks after what was sent and not acknowledged, so that
-//! a broken connection is noticed although nobody waits for a reply. When there was nothing to look after for a while
+//! a broken connection is noticed although nobody waits for a reply, and asks the nodes from which a sleeping thread
+//! expects mail or a changed word whether they live. When there was nothing to look after for a while
 //! it sleeps until it is woken.
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -98,6 +99,24 @@ impl Client {
         }
     }
 
+    /// Call when a thread is about to sleep for what comes from other nodes through memory: the helper looks whether they
+    /// live. Without a helper nothing was ever sent to another node.
+    pub(crate) fn wake_helper_if_retired(&self) {
+        // SeqCst fence: as in `leave_unacknowledged`, the mark of the thread that waits instead of what was sent.
+        fence(Ordering::SeqCst);
+        if self.helper.thread.get().is_some() && self.helper.retired.load(Ordering::Relaxed) {
+            self.helper.wake();
+        }
+    }
+
+    /// Whether a thread waits for something that another node has to bring about.
+    fn awaits_others(&self) -> bool {
+        let waits = self.waits.list();
+        let mut endpoints = self.open_endpoints();
+        !waits.is_empty()
+            && endpoints.any(|open| waits.iter().any(|wait| wait.awaited.concerns(open.node(), &self.layout)))
+    }
+
     /// Ends the helper. Called once, at finalize.
     pub(crate) fn stop_helper(&self) {
         self.helper.stopping.store(true, Ordering::SeqCst);
@@ -105,7 +124,7 @@ impl Client {
     }
 }
 
-/// How often what was sent and not acknowledged is looked after.
+/// How often what was sent and not acknowledged is looked after, at least.
 const TEND: Duration = Duration::from_millis(40);
 /// Looks in vain after which the helper sleeps for good.
 const IDLE_LOOKS: u32 = 25;
@@ -132,7 +151,7 @@ fn run(client: &Weak<Client>) {
             && client.helper.waiting.load(Ordering::SeqCst) == 0
             && client.open_endpoints().any(|endpoint| endpoint.is_busy());
         let unacknowledged = client.open_endpoints().any(|endpoint| endpoint.is_unacknowledged());
-        if unacknowledged || !idle {
+        if unacknowledged || !idle || client.awaits_others() {
             idle_looks = 0;
             client.helper.retired.store(false, Ordering::SeqCst);
         }
@@ -152,7 +171,9 @@ fn sleep(client: &Client, idle: bool, tends: bool) -> bool {
     events.extend(watched.iter().filter_map(Watched::poll));
     // Not longer than a moment while something is in progress that no descriptor announces.
     let unannounced = watched.iter().any(|watched| watched.descriptor.is_none());
-    let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(TEND) };
+    // Several times within the time after which silence counts, else it could not be told from our own absence.
+    let tend = TEND.min(Duration::from_millis(client.endpoint_options.silence_ms / 8).max(CALL_NAP));
+    let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(tend) };
     let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
     let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);
     client.helper.waker.clear();

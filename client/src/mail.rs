@@ -272,7 +272,7 @@ impl Client {
         let cursor = Cursor::new(Shape::Contiguous(Run { offset: 0, bytes: body.len() as u64 }));
         let issued = lend(Arc::clone(&completion), |lent| {
             let payload = Payload::Headed(&prefix, Some((lent.source(OriginBytes::from(body)).hold(), cursor)));
-            let issued = self.issue(operation, endpoint, &request, None, payload, true);
+            let issued = self.issue(operation, endpoint, &request, None, payload, false);
             completion.part_done();
             self.wait_complete(endpoint, Awaited::rank(operation, to), &completion);
             issued

@@ -89,8 +89,11 @@ impl Client {
 
     /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
     pub(crate) fn leave_to_helper(self: &Arc<Self>, rank: Rank) {
-        let endpoint = self.endpoint_if_open(self.layout.node_of(rank));
-        if endpoint.is_some_and(Endpoint::wants_write) {
+        let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return };
+        if endpoint.wants_write() && endpoint.push().is_some_and(|driven| driven.completed) {
+            self.sleepers.completed();
+        }
+        if endpoint.wants_write() {
             self.hand_to_helper();
         }
     }
@@ -183,7 +186,9 @@ impl Client {
                         Some(lender) => Payload::Streamed(lender.hold(), origin),
                         None => Payload::Copied(source, origin),
                     };
-                    self.issue(operation, endpoint, &request, None, payload, true)?;
+                    // A long one goes out together with what asks for its arrival, by who waits or leaves it to others.
+                    let flush = matches!(payload, Payload::Copied(..));
+                    self.issue(operation, endpoint, &request, None, payload, flush)?;
                 }
             }
         }

@@ -75,7 +75,7 @@ pub struct Client {
     pub(crate) waits: Waits,
     pub(crate) spin_us: u64,
     pub(crate) eager_bytes: usize,
-    endpoint_options: EndpointOptions,
+    pub(crate) endpoint_options: EndpointOptions,
     main_thread: std::thread::ThreadId,
 }
 
@@ -207,10 +207,11 @@ impl Client {
                 Endpoint::new(node, host, dial, time, self.endpoint_options)
             })
         };
-        // Who asks first hears at once if nobody answers. A connection that broke as soon as it was there is made anew
-        // when something is sent.
-        let is_decided = || endpoint.was_welcomed() || endpoint.broken().is_some();
-        self.wait_for(Drive::Endpoint(endpoint), Awaited::rank(operation, host), || is_decided().then_some(()));
+        // Who asks first hears at once if nobody answers. Not `is_up`: the connection may break in the very moment it
+        // is made, and nobody makes it anew while nothing waits to be sent.
+        self.wait_for(Drive::Endpoint(endpoint), Awaited::rank(operation, host), || {
+            (endpoint.is_known() || endpoint.broken().is_some()).then_some(())
+        });
         Ok(endpoint)
     }
 

@@ -140,9 +140,9 @@ impl Client {
         })
     }
 
-    /// The first death of a rank of the world that was not acknowledged, as an error.
+    /// The first death of a rank of the world that was not acknowledged, or else a node that was lost, as an error.
     pub(crate) fn first_death(&self, operation: Operation) -> Option<Lost> {
-        let death = self.failures.first_unacknowledged()?;
+        let Some(death) = self.failures.first_unacknowledged() else { return self.lost_node(operation, |_| true) };
         let node = self.layout.node_of(death.rank);
         Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
     }

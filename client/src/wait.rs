@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longarm_netmod::Waker;
-use longarm_proto::Rank;
+use longarm_proto::{NodeId, Rank};
 use longarm_shm::sync::{AtomicU32, Ordering, fence};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
@@ -227,6 +227,7 @@ impl Client {
                     if in_memory {
                         waiting = None; // A sleep in memory looks after no endpoint, so the helper has to.
                         self.wake_helper_if_busy();
+                        self.wake_helper_if_retired();
                     }
                     let result = self.rest(|| self.sleep(drive, check, &mut pace));
                     if let Some(result) = result {
@@ -264,11 +265,7 @@ impl Client {
     }
 
     pub(crate) fn drive_endpoint(&self, endpoint: &Endpoint) -> bool {
-        let Some(Driven { progress, completed }) = endpoint.drive() else { return false };
-        if completed {
-            self.sleepers.completed();
-        }
-        progress
+        self.note_driven(endpoint, endpoint.drive())
     }
 
     pub(crate) fn drive_busy(&self) -> bool {
@@ -389,17 +386,43 @@ impl Client {
         self.open_endpoints().any(|endpoint| endpoint.is_busy() && !endpoint.is_up())
     }
 
-    /// Looks after what was sent and has not been acknowledged, although nobody waits. Often enough to notice a broken
-    /// connection in time; the helper thread does it where time is real.
+    /// Looks after what was sent and has not been acknowledged, although nobody waits, and after nodes from which
+    /// somebody waits for mail or a changed word. Often enough to notice a broken connection in time; the helper thread
+    /// does it where time is real.
     pub fn tend(&self) -> bool {
         let mut tended = false;
         for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_unacknowledged()) {
             tended = true;
-            if endpoint.tend().is_some_and(|driven| driven.completed) {
-                self.sleepers.completed();
-            }
+            self.note_driven(endpoint, endpoint.tend());
+        }
+        let waits = self.waits.list();
+        let awaited = |node| waits.iter().any(|wait| wait.awaited.concerns(node, &self.layout));
+        for endpoint in self.open_endpoints().filter(|endpoint| !endpoint.is_busy() && awaited(endpoint.node())) {
+            tended = true;
+            self.note_driven(endpoint, endpoint.ask());
         }
         tended
+    }
+
+    /// Wakes who may have to know what driving came to. True if anything moved.
+    fn note_driven(&self, endpoint: &Endpoint, driven: Option<Driven>) -> bool {
+        let Some(Driven { progress, completed }) = driven else { return false };
+        if completed && endpoint.broken().is_some() {
+            self.wake_all();
+        } else if completed {
+            self.sleepers.completed();
+        }
+        progress
+    }
+
+    /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
+    /// those that matter.
+    pub fn lost_node(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
+        self.open_endpoints().find_map(|endpoint| match endpoint.broken()? {
+            LostHow::Died(_) | LostHow::Finalized => None,
+            how if matters(endpoint.node()) => Some(self.lost(operation, endpoint, how.clone())),
+            _ => None,
+        })
     }
 
     /// The error of a completion that failed because a connection ended or the server refused.

@@ -5,10 +5,11 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use longarm_proto::Rank;
+use longarm_proto::{NodeId, Rank};
 use parking_lot::Mutex;
 
 use crate::error::Operation;
+use crate::layout::Layout;
 
 /// Letters of a collective's name, filled up with zeros.
 pub const COLLECTIVE_NAME_BYTES: usize = 16;
@@ -63,6 +64,14 @@ impl Awaited {
     /// An operation that anybody may complete.
     pub fn anyone(operation: Operation) -> Awaited {
         Awaited { call: WaitingCall::Operation(operation), whom: Whom::Anyone }
+    }
+
+    /// Whether it may come from this node.
+    pub(crate) fn concerns(&self, node: NodeId, layout: &Layout) -> bool {
+        match self.whom {
+            Whom::Rank(rank) | Whom::Holder(rank) => layout.node_of(rank) == node,
+            Whom::Anyone => true,
+        }
     }
 
     /// A mutex of a rank, for one who wants to have it.

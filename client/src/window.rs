@@ -27,8 +27,8 @@ const NOT_HERE: u32 = u32::MAX;
 /// Why the memory of this node's parts could not be mapped.
 #[derive(Clone, Debug)]
 pub enum AttachError {
-    /// The process that hosts this node's server does not answer, and why.
-    Unreachable(String),
+    /// The process that hosts this node's server is gone: who was lost, its node, and how.
+    Lost(Rank, NodeId, LostHow),
     /// The system or the server said no, and why.
     Refused(String),
 }
@@ -44,8 +44,6 @@ pub struct ClientWindow {
     /// Number of each world rank's part in this node's memory; [`NOT_HERE`] for ranks of other nodes.
     index_here: Box<[u32]>,
     memory: OnceLock<Result<NodeWindow, AttachError>>,
-    /// This node, and the rank that hosts its server.
-    here: (NodeId, Rank),
     attach: Attach,
     freed: AtomicBool,
 }
@@ -74,7 +72,6 @@ impl ClientWindow {
             part_bytes: part_bytes.into(),
             index_here: index_here.into(),
             memory: OnceLock::new(),
-            here: (layout.my_node(), layout.server_host(layout.my_node())),
             attach: Box::new(attach),
             freed: AtomicBool::new(false),
         }
@@ -190,9 +187,8 @@ impl ClientWindow {
     fn attach_now(&self, operation: Operation, rank: Rank, index: u32) -> Result<Option<Window<'_>>, TransferError> {
         match self.memory.get_or_init(|| (self.attach)()) {
             Ok(memory) => Ok(Some(memory.part(index as usize))),
-            Err(AttachError::Unreachable(reason)) => {
-                let ((node, host), how) = (self.here, LostHow::Unreachable(reason.clone()));
-                Err(Lost { rank: host, node, operation, how }.into())
+            Err(AttachError::Lost(rank, node, how)) => {
+                Err(Lost { rank: *rank, node: *node, operation, how: how.clone() }.into())
             }
             Err(AttachError::Refused(reason)) => {
                 Err(TransferError::Unmappable { operation, rank, window: self.identity.window, reason: reason.clone() })

@@ -1,11 +1,11 @@
 //! The listening half of "who may join": one half-open connection, driven by the server's loop.
 //!
 //! ```text
-//!  hello ──► challenge ──► proof ──► proven ──► welcome ──► admitted
-//!    └───────────┴───────────┴──────────┴──────────┴──────► refused: bad proof, broken link, or too slow
+//!  hello ──► challenge ──► proof ──► [key] ──► proven ──► welcome ──► [answer] ──► admitted
+//!    └───────────┴───────────┴────────┴──────────┴──────────┴───────────┴───────► refused: bad proof, broken link, too slow
 //! ```
 //!
-//! Once the peer is proven, the owner looks up its session and says by [`Doorman::welcome`] what comes of it.
+//! What is in brackets is there where the connection is to be encrypted. Once the peer is proven, the owner looks up its session and says by [`Doorman::welcome`] what comes of it.
 //!
 //! The doorman never blocks and reads the handshake's bytes only: what the peer sends behind its proof stays in the
 //! link for the next reader. It says nothing to those it refuses; the link is closed, and the reason is for our log.
@@ -20,6 +20,7 @@ use longarm_proto::{
 use crate::endpoint::{Link, LinkError};
 use crate::exchange::{HandshakeIn, HandshakeOut};
 use crate::poller::Interest;
+use crate::sealed::{self, KEY_BYTES, KeyError, Keys};
 
 /// Why a peer was not let in. Its link is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum AdmissionError {
     /// The peer does not belong to this job, or calls another node.
     #[error("the peer could not prove that it belongs to this job: {0}")]
     Handshake(#[from] HandshakeError),
+    /// The peer has proven itself, but somebody in between has changed what it said of the encryption.
+    #[error("{0}")]
+    Keys(#[from] KeyError),
     /// The peer took too long.
     #[error("the peer did not finish the handshake within the deadline")]
     TimedOut,
@@ -49,7 +53,7 @@ pub enum DoormanStep {
         /// Which session it wants to carry on.
         session: Session,
     },
-    /// Welcomed. The link stands right behind the handshake. The doorman is of no more use.
+    /// Welcomed. The link stands right behind the handshake, and seals what follows if that was asked for. The doorman is of no more use.
     Admitted {
         /// The connection.
         link: Box<dyn Link>,
@@ -87,17 +91,24 @@ enum Stage {
     Hello(HandshakeIn<HELLO_BYTES>),
     Challenge(HandshakeOut<CHALLENGE_BYTES>, ResponderHandshake),
     Proof(HandshakeIn<PROOF_BYTES>, ResponderHandshake),
-    Proven(ResponderHandshake, (Identity, Session)),
-    Welcome(HandshakeOut<WELCOME_BYTES>, (Identity, Session)),
+    Key(HandshakeIn<KEY_BYTES>, ResponderHandshake, Peer),
+    Proven(ResponderHandshake, Peer, Option<Answer>),
+    Welcome(HandshakeOut<WELCOME_BYTES>, Peer, Option<Answer>),
+    Answer(HandshakeOut<KEY_BYTES>, Peer, Keys),
     Over,
 }
+
+type Peer = (Identity, Session);
+
+/// What is still to be sent of the agreement on keys, and the keys.
+type Answer = (Keys, [u8; KEY_BYTES]);
 
 /// One step of the handshake: either more to do now, or the peer has to move first, or the end.
 enum Progress {
     Next(Stage),
     Stuck(Stage),
-    Proven((Identity, Session)),
-    Welcomed((Identity, Session)),
+    Proven(Peer),
+    Welcomed(Peer, Option<Keys>),
 }
 
 impl Doorman {
@@ -112,7 +123,13 @@ impl Doorman {
     pub fn poll(&mut self, now_ms: u64) -> DoormanStep {
         let mut link = self.link.take().expect("a doorman that has decided is not asked again");
         let step = match self.advance(&mut *link) {
-            Ok(Progress::Welcomed((identity, session))) => return DoormanStep::Admitted { link, identity, session },
+            Ok(Progress::Welcomed((identity, session), keys)) => {
+                let link = match keys {
+                    Some(keys) => keys.seal(link),
+                    None => link,
+                };
+                return DoormanStep::Admitted { link, identity, session };
+            }
             Err(error) => return DoormanStep::Refused(error),
             Ok(Progress::Proven((identity, session))) => DoormanStep::Proven { identity, session },
             Ok(_) if now_ms >= self.deadline_ms => return DoormanStep::Refused(AdmissionError::TimedOut),
@@ -127,8 +144,10 @@ impl Doorman {
     /// # Panics
     /// When the doorman has not said that the peer is proven.
     pub fn welcome(&mut self, reception: Reception) {
-        let Stage::Proven(handshake, peer) = &self.stage else { panic!("only a proven peer is welcomed") };
-        self.stage = Stage::Welcome(HandshakeOut::new(handshake.welcome(reception)), *peer);
+        let Stage::Proven(handshake, peer, answer) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            panic!("only a proven peer is welcomed");
+        };
+        self.stage = Stage::Welcome(HandshakeOut::new(handshake.welcome(reception)), peer, answer);
     }
 
     /// What to sleep on between polls, if the link has it.
@@ -139,8 +158,8 @@ impl Doorman {
     /// What [`Doorman::poll`] waits for.
     pub fn interest(&self) -> Interest {
         match self.stage {
-            Stage::Hello(_) | Stage::Proof(..) => Interest::READABLE,
-            Stage::Challenge(..) | Stage::Welcome(..) => Interest::WRITABLE,
+            Stage::Hello(_) | Stage::Proof(..) | Stage::Key(..) => Interest::READABLE,
+            Stage::Challenge(..) | Stage::Welcome(..) | Stage::Answer(..) => Interest::WRITABLE,
             Stage::Proven(..) | Stage::Over => Interest::default(),
         }
     }
@@ -160,7 +179,7 @@ impl Doorman {
         loop {
             let stage = std::mem::replace(&mut self.stage, Stage::Over);
             match self.step(stage, link)? {
-                Progress::Next(stage @ Stage::Proven(_, peer)) => {
+                Progress::Next(stage @ Stage::Proven(_, peer, _)) => {
                     self.stage = stage;
                     return Ok(Progress::Proven(peer));
                 }
@@ -193,13 +212,28 @@ impl Doorman {
                 None => Progress::Stuck(Stage::Proof(incoming, handshake)),
                 Some(proof) => {
                     let peer = handshake.handle_proof(&proof)?;
-                    Progress::Next(Stage::Proven(handshake, peer))
+                    Progress::Next(match self.admission.sealed {
+                        true => Stage::Key(HandshakeIn::new(), handshake, peer),
+                        false => Stage::Proven(handshake, peer, None),
+                    })
+                }
+            },
+            Stage::Key(mut incoming, handshake, peer) => match incoming.poll(link)? {
+                None => Progress::Stuck(Stage::Key(incoming, handshake, peer)),
+                Some(key) => {
+                    let answer = sealed::answer_key(&handshake.sealing(), &key)?;
+                    Progress::Next(Stage::Proven(handshake, peer, Some(answer)))
                 }
             },
             Stage::Proven(..) => Progress::Stuck(stage),
-            Stage::Welcome(mut outgoing, peer) => match outgoing.poll(link)? {
-                false => Progress::Stuck(Stage::Welcome(outgoing, peer)),
-                true => Progress::Welcomed(peer),
+            Stage::Welcome(mut outgoing, peer, answer) => match (outgoing.poll(link)?, answer) {
+                (false, answer) => Progress::Stuck(Stage::Welcome(outgoing, peer, answer)),
+                (true, Some((keys, answer))) => Progress::Next(Stage::Answer(HandshakeOut::new(answer), peer, keys)),
+                (true, None) => Progress::Welcomed(peer, None),
+            },
+            Stage::Answer(mut outgoing, peer, keys) => match outgoing.poll(link)? {
+                false => Progress::Stuck(Stage::Answer(outgoing, peer, keys)),
+                true => Progress::Welcomed(peer, Some(keys)),
             },
             Stage::Over => unreachable!("a doorman that has decided is not asked again"),
         })

@@ -1,7 +1,7 @@
 //! The caller's half of "who may join": connect, prove that we belong to the job, and check that the peer does.
 //!
-//! Runs once for each connection, before any frame. The proof itself is `proto`'s handshake; [`Caller`] only carries its
-//! messages, and never blocks. It does not try again: its owner knows whether that makes sense.
+//! Runs once for each connection, before any frame. The proof itself is `proto`'s handshake, and the keys of an encrypted
+//! connection are `sealed`'s; [`Caller`] only carries their messages, and never blocks. It does not try again: its owner knows whether that makes sense.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::alarm::{Alarm, Wake};
 use crate::endpoint::{Link, LinkError, Netmod};
 use crate::exchange::{HandshakeIn, HandshakeOut};
 use crate::poller::Interest;
+use crate::sealed::{KEY_BYTES, KeyError, KeyOffer, Keys};
 
 /// Why no proven connection came about. No frame was sent in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -33,6 +34,9 @@ pub enum DialError {
     /// The peer's answer is wrong: it is not the node that was called, or not of this job.
     #[error("the peer could not prove that it belongs to this job: {0}")]
     Handshake(#[from] HandshakeError),
+    /// The peer is the right one, but somebody in between has changed what it said of the encryption.
+    #[error("{0}")]
+    Keys(#[from] KeyError),
     /// The deadline passed.
     #[error("the connection was not ready within the deadline")]
     TimedOut,
@@ -76,7 +80,8 @@ pub enum CallerStep {
     Pending,
     /// There is no connection. The caller is of no more use.
     Failed(DialError),
-    /// Proven. The link has carried the handshake's bytes and nothing else. The caller is of no more use.
+    /// Proven. The link has carried the handshake's bytes and nothing else, and seals what follows if that was asked
+    /// for. The caller is of no more use.
     Proven {
         /// The connection.
         link: Box<dyn Link>,
@@ -90,6 +95,7 @@ pub struct Caller {
     /// `None` once it was decided.
     link: Option<Box<dyn Link>>,
     handshake: InitiatorHandshake,
+    sealed: bool,
     stage: Stage,
     /// Something has been sent, so there was a connection.
     connected: bool,
@@ -99,7 +105,18 @@ enum Stage {
     Hello(HandshakeOut<HELLO_BYTES>),
     Challenge(HandshakeIn<CHALLENGE_BYTES>),
     Proof(HandshakeOut<PROOF_BYTES>),
-    Welcome(HandshakeIn<WELCOME_BYTES>),
+    /// Only where the connection is to be encrypted, as all that has to do with keys.
+    Key(HandshakeOut<KEY_BYTES>, KeyOffer),
+    Welcome(HandshakeIn<WELCOME_BYTES>, Option<KeyOffer>),
+    Answer(HandshakeIn<KEY_BYTES>, KeyOffer, Reception),
+    Over,
+}
+
+/// One step of the call: either more to do now, or the peer has to move first, or the end.
+enum Progress {
+    Next(Stage),
+    Stuck(Stage),
+    Proven(Reception, Option<Keys>),
 }
 
 impl Caller {
@@ -107,7 +124,7 @@ impl Caller {
     pub fn new(link: Box<dyn Link>, introduction: &Introduction<'_>) -> Caller {
         let Introduction { secret, me, peer, session, sealed, nonce } = *introduction;
         let (handshake, hello) = InitiatorHandshake::start(secret, me, peer, session, sealed, nonce);
-        Caller { link: Some(link), handshake, stage: Stage::Hello(HandshakeOut::new(hello)), connected: false }
+        Caller { link: Some(link), handshake, sealed, stage: Stage::Hello(HandshakeOut::new(hello)), connected: false }
     }
 
     /// Goes as far as the link allows now. Must not be called again after it has failed or is proven.
@@ -118,7 +135,8 @@ impl Caller {
                 self.link = Some(link);
                 CallerStep::Pending
             }
-            Ok(Some(reception)) => CallerStep::Proven { link, reception },
+            Ok(Some((reception, None))) => CallerStep::Proven { link, reception },
+            Ok(Some((reception, Some(keys)))) => CallerStep::Proven { link: keys.seal(link), reception },
             Err(DialError::HungUp) if !self.connected => CallerStep::Failed(DialError::Connect(LinkError::Refused)),
             Err(DialError::Link(error)) if !self.connected => CallerStep::Failed(DialError::Connect(error)),
             Err(error) => CallerStep::Failed(error),
@@ -133,37 +151,69 @@ impl Caller {
     /// What [`Caller::poll`] waits for.
     pub fn interest(&self) -> Interest {
         match self.stage {
-            Stage::Hello(_) | Stage::Proof(_) => Interest::WRITABLE,
-            Stage::Challenge(_) | Stage::Welcome(_) => Interest::READABLE,
+            Stage::Hello(_) | Stage::Proof(_) | Stage::Key(..) => Interest::WRITABLE,
+            Stage::Challenge(_) | Stage::Welcome(..) | Stage::Answer(..) => Interest::READABLE,
+            Stage::Over => Interest::default(),
         }
     }
 
-    fn advance(&mut self, link: &mut dyn Link) -> Result<Option<Reception>, DialError> {
+    fn advance(&mut self, link: &mut dyn Link) -> Result<Option<(Reception, Option<Keys>)>, DialError> {
         loop {
-            let next = match &mut self.stage {
-                Stage::Hello(outgoing) => {
-                    let whole = outgoing.poll(link)?;
-                    self.connected |= outgoing.has_begun();
-                    whole.then(|| Stage::Challenge(HandshakeIn::new()))
+            let stage = std::mem::replace(&mut self.stage, Stage::Over);
+            match self.step(stage, link)? {
+                Progress::Next(stage) => self.stage = stage,
+                Progress::Stuck(stage) => {
+                    self.stage = stage;
+                    return Ok(None);
                 }
-                Stage::Challenge(incoming) => match incoming.poll(link)? {
-                    Some(challenge) => {
-                        let proof = self.handshake.handle_challenge(&challenge)?;
-                        Some(Stage::Proof(HandshakeOut::new(proof)))
-                    }
-                    None => None,
-                },
-                Stage::Proof(outgoing) => outgoing.poll(link)?.then(|| Stage::Welcome(HandshakeIn::new())),
-                Stage::Welcome(incoming) => match incoming.poll(link)? {
-                    Some(welcome) => return Ok(Some(self.handshake.check_welcome(&welcome)?)),
-                    None => None,
-                },
-            };
-            match next {
-                Some(stage) => self.stage = stage,
-                None => return Ok(None),
+                Progress::Proven(reception, keys) => return Ok(Some((reception, keys))),
             }
         }
+    }
+
+    fn step(&mut self, stage: Stage, link: &mut dyn Link) -> Result<Progress, DialError> {
+        Ok(match stage {
+            Stage::Hello(mut outgoing) => {
+                let whole = outgoing.poll(link)?;
+                self.connected |= outgoing.has_begun();
+                match whole {
+                    false => Progress::Stuck(Stage::Hello(outgoing)),
+                    true => Progress::Next(Stage::Challenge(HandshakeIn::new())),
+                }
+            }
+            Stage::Challenge(mut incoming) => match incoming.poll(link)? {
+                None => Progress::Stuck(Stage::Challenge(incoming)),
+                Some(challenge) => {
+                    let proof = self.handshake.handle_challenge(&challenge)?;
+                    Progress::Next(Stage::Proof(HandshakeOut::new(proof)))
+                }
+            },
+            Stage::Proof(mut outgoing) => match outgoing.poll(link)? {
+                false => Progress::Stuck(Stage::Proof(outgoing)),
+                true if self.sealed => {
+                    let (offer, key) = KeyOffer::start(&self.handshake.sealing())?;
+                    Progress::Next(Stage::Key(HandshakeOut::new(key), offer))
+                }
+                true => Progress::Next(Stage::Welcome(HandshakeIn::new(), None)),
+            },
+            Stage::Key(mut outgoing, offer) => match outgoing.poll(link)? {
+                false => Progress::Stuck(Stage::Key(outgoing, offer)),
+                true => Progress::Next(Stage::Welcome(HandshakeIn::new(), Some(offer))),
+            },
+            Stage::Welcome(mut incoming, offer) => match (incoming.poll(link)?, offer) {
+                (None, offer) => Progress::Stuck(Stage::Welcome(incoming, offer)),
+                (Some(welcome), Some(offer)) => {
+                    let reception = self.handshake.check_welcome(&welcome)?;
+                    Progress::Next(Stage::Answer(HandshakeIn::new(), offer, reception))
+                }
+                (Some(welcome), None) => Progress::Proven(self.handshake.check_welcome(&welcome)?, None),
+            },
+            Stage::Answer(mut incoming, offer, reception) => match incoming.poll(link)? {
+                None => Progress::Stuck(Stage::Answer(incoming, offer, reception)),
+                Some(answer) => Progress::Proven(reception, Some(offer.handle_answer(&answer)?)),
+            },
+            Stage::Over => unreachable!("a caller that has decided is not asked again"),
+        })
     }
 }
 

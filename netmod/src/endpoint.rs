@@ -16,7 +16,8 @@ use rustix::io::Errno;
 /// to it. Who drops a link with unread bytes may cut what the peer has not read yet.
 pub trait Link: Send {
     /// Sends from the regions, in order, as if they were one. Returns how many bytes were accepted, which may be
-    /// fewer than there are; 0 says that nothing fits now (or that the regions hold nothing).
+    /// fewer than there are; 0 says that nothing fits now (or that the regions hold nothing). Who goes on sending offers
+    /// what was not accepted first: a link may have taken a copy of it already.
     ///
     /// # Errors
     /// [`LinkError::Closed`] or [`LinkError::Reset`] if the peer is gone; bytes accepted earlier may or may not have
@@ -28,8 +29,14 @@ pub trait Link: Send {
     ///
     /// # Errors
     /// [`LinkError::Closed`] at the end of the stream, after all its bytes were returned. [`LinkError::Reset`] if the
-    /// connection broke; bytes under way are lost. An error is final.
+    /// connection broke; bytes under way are lost. [`LinkError::Forged`] likewise, on an encrypted one. An error is final.
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError>;
+
+    /// Whether bytes that arrived earlier wait inside the link. No descriptor announces them, so who wants to sleep
+    /// receives first until there are none.
+    fn holds_bytes(&self) -> bool {
+        false
+    }
 
     /// What to sleep on until the link can move bytes, or `None` where there is nothing to sleep on and the caller
     /// has to try again.
@@ -102,6 +109,10 @@ pub enum LinkError {
     /// The connection broke. Bytes under way in either direction may be lost.
     #[error("the connection was reset")]
     Reset,
+    /// What arrived on an encrypted connection was not sealed by the peer, or was changed or cut on its way. None of it
+    /// was handed on.
+    #[error("bytes on the encrypted connection were changed on their way")]
+    Forged,
     /// Nobody listens at the address. Nothing was sent.
     #[error("nobody listens at this address")]
     Refused,

@@ -9,7 +9,7 @@
 //!
 //! A [`Link`] moves bytes and knows nothing of what they mean; frames are `proto`'s. [`Caller`] and
 //! [`Doorman`] are the two ends of the only conversation this crate holds itself: the proof that both sides belong
-//! to the job. [`Poller`] and [`Waker`] are what a loop sleeps on.
+//! to the job; they put encryption around the link where it is asked for. [`Poller`] and [`Waker`] are what a loop sleeps on.
 //!
 //! The crate refuses to read a clock (deadlines are timer descriptors, or numbers that the caller gives), to retry
 //! what failed, and to look at what it carries.
@@ -23,6 +23,7 @@ mod endpoint;
 mod exchange;
 pub mod flow;
 mod poller;
+mod sealed;
 mod sim;
 mod tcp;
 
@@ -31,5 +32,6 @@ pub use conformance::conformance;
 pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 pub use poller::{Interest, Poller, Ready, Waker};
+pub use sealed::KeyError;
 pub use sim::Sim;
 pub use tcp::{Tcp, TcpOptions};

@@ -16,7 +16,8 @@
 //! they hold the version, the job, both nodes, the rank, the session and both nonces, all at fixed places. A fresh nonce on each
 //! side makes a recorded proof worthless, the roles keep a proof from being sent back to its maker, and the
 //! responder proves itself only to one who did. Everything here is a function of bytes; nonces are the caller's, and
-//! must be random and never used again. The connection itself is neither encrypted nor authenticated afterwards.
+//! must be random and never used again. What follows is encrypted if the hello says that it is `sealed`, with keys that
+//! come from [`Sealing`]; otherwise it is neither encrypted nor authenticated.
 
 use crate::ids::{JobId, NodeId, Rank};
 use crate::limits::PROTOCOL_VERSION;
@@ -45,6 +46,7 @@ const NONCE: std::ops::Range<usize> = 32..64;
 /// Both strings are of one length, so that what follows stands at one place.
 const INITIATOR_DOMAIN: &[u8; 32] = b"longarm handshake v2 initiator \0";
 const RESPONDER_DOMAIN: &[u8; 32] = b"longarm handshake v2 responder \0";
+const SEALING_DOMAIN: &[u8; 32] = b"longarm handshake v2 sealing   \0";
 
 /// What all processes of a job know and nobody else. Its bytes are never printed.
 #[derive(Clone)]
@@ -92,6 +94,29 @@ pub enum Reception {
     },
     /// It is not known: it ended, or its time was over. Nothing can be said of what was under way.
     Gone,
+}
+
+/// What the encryption of a connection begins with. Both ends have the same if they have seen the same messages.
+pub struct Sealing {
+    /// Known to who knows the secret, and for this exchange alone: it tells nothing of the secret or of another key.
+    pub key: [u8; 32],
+    /// The hello, then the challenge.
+    pub exchange: [u8; HELLO_BYTES + CHALLENGE_BYTES],
+}
+
+impl Sealing {
+    fn new(secret: &Secret, hello: &[u8; HELLO_BYTES], challenge: &[u8; CHALLENGE_BYTES]) -> Sealing {
+        let mut exchange = [0; HELLO_BYTES + CHALLENGE_BYTES];
+        exchange[..HELLO_BYTES].copy_from_slice(hello);
+        exchange[HELLO_BYTES..].copy_from_slice(challenge);
+        Sealing { key: *proof(secret, SEALING_DOMAIN, hello, challenge, &[]).as_bytes(), exchange }
+    }
+}
+
+impl fmt::Debug for Sealing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Sealing(..)")
+    }
 }
 
 /// Why a connection was not accepted. The connection is closed and nothing else was read from it.
@@ -204,6 +229,15 @@ impl InitiatorHandshake {
         Ok(*proof(&self.secret, INITIATOR_DOMAIN, &self.hello, challenge, &[]).as_bytes())
     }
 
+    /// What the encryption of this connection begins with.
+    ///
+    /// # Panics
+    /// When no challenge was taken before.
+    pub fn sealing(&self) -> Sealing {
+        let challenge = self.challenge.as_ref().expect("a connection is sealed after the challenge was taken");
+        Sealing::new(&self.secret, &self.hello, challenge)
+    }
+
     /// Takes the welcome. From here on both ends know each other, and where the session goes on.
     ///
     /// # Errors
@@ -296,6 +330,11 @@ impl ResponderHandshake {
     pub fn handle_proof(&self, found: &[u8; PROOF_BYTES]) -> Result<(Identity, Session), HandshakeError> {
         check_proof(&proof(&self.secret, INITIATOR_DOMAIN, &self.hello, &self.challenge, &[]), found)?;
         Ok((self.peer, self.session))
+    }
+
+    /// What the encryption of this connection begins with.
+    pub fn sealing(&self) -> Sealing {
+        Sealing::new(&self.secret, &self.hello, &self.challenge)
     }
 
     /// The welcome that is to be sent to one who has proven itself.

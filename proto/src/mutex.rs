@@ -309,6 +309,11 @@ impl<W> MutexQueue<W> {
         self.waiters.len()
     }
 
+    /// Whether a waiter is among those who wait.
+    pub fn has(&self, is_it: impl Fn(&W) -> bool) -> bool {
+        self.waiters.iter().any(|(_, waiter)| is_it(waiter))
+    }
+
     /// Takes out all waiters for which `gone` is true, in order. The others keep their order. The word may stay
     /// contended with nobody waiting; the next unlock sets that right.
     pub fn remove(&mut self, mut gone: impl FnMut(&W) -> bool) -> Vec<W> {

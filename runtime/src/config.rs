@@ -2,7 +2,7 @@
 //!
 //! The environment is read once, here. The rest of longarm gets the values as arguments. A value that cannot be used
 //! is an error that says what is accepted. A variable nobody knows is only a warning: it names the nearest known one.
-//! An empty value counts as not set. Sizes take the suffixes `k`, `m`, `g` and `t` (powers of 1024).
+//! A blank value counts as not set. Sizes take the suffixes `k`, `m`, `g` and `t` (powers of 1024).
 //!
 //! This module holds no state and prints nothing.
 
@@ -151,6 +151,8 @@ enum Slot {
     Bytes { field: fn(&mut Config) -> &mut u64, min: u64, max: u64, zero: Option<&'static str> },
     /// A plain number within bounds.
     Number { field: fn(&mut Config) -> &mut u64, min: u64, max: u64 },
+    /// Yes or no.
+    Switch { field: fn(&mut Config) -> &mut bool },
     /// An address of this machine.
     Address,
     /// What a death leads to.
@@ -169,7 +171,7 @@ const SPIN: usize = 4;
 const NONTEMPORAL: usize = 5;
 
 /// The table.
-const VARIABLES: [Variable; 17] = [
+const VARIABLES: [Variable; 18] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -233,6 +235,12 @@ const VARIABLES: [Variable; 17] = [
         unit: "milliseconds",
         meaning: "how long a node that is waited for may be silent before its connection counts as broken",
         slot: Slot::Number { field: |config| &mut config.silence_ms, min: 50, max: 3_600_000 },
+    },
+    Variable {
+        name: "LONGARM_ENCRYPT",
+        unit: "",
+        meaning: "whether what is sent over connections is encrypted; has to be the same for all",
+        slot: Slot::Switch { field: |config| &mut config.encrypt },
     },
     Variable {
         name: "LONGARM_HALF_OPEN_MAX",
@@ -311,7 +319,7 @@ impl Default for Config {
             nontemporal_bytes: NONTEMPORAL_BYTES,
             connect_timeout_s: 10,
             reconnect_s: 10,
-            silence_ms: 1000,
+            silence_ms: 750,
             encrypt: false,
             half_open_max: 64,
             handshake_timeout_ms: 2000,
@@ -412,7 +420,7 @@ impl Config {
             }
             return Ok(());
         };
-        if value.is_empty() {
+        if value.to_str().is_some_and(|value| value.trim().is_empty()) {
             return Ok(());
         }
         let variable = &VARIABLES[index];
@@ -439,6 +447,13 @@ impl Slot {
             Slot::Number { field, min, max } => {
                 *field(config) = value.parse().ok().filter(|number| (min..=max).contains(number))?;
             }
+            Slot::Switch { field } => {
+                *field(config) = match value {
+                    "1" | "yes" => true,
+                    "0" | "no" => false,
+                    _ => return None,
+                };
+            }
             Slot::Address => config.interface = value.parse().ok()?,
             Slot::Policy => {
                 config.on_failure = match value {
@@ -457,6 +472,7 @@ impl Slot {
         match *self {
             Slot::Bytes { field, .. } => show_bytes(*field(config)),
             Slot::Number { field, .. } => field(config).to_string(),
+            Slot::Switch { field } => if *field(config) { "yes" } else { "no" }.to_owned(),
             Slot::Address => config.interface.to_string(),
             Slot::Policy => config.on_failure.to_string(),
             Slot::Filter => config.log.clone().unwrap_or_else(|| "warn".to_owned()),
@@ -471,6 +487,7 @@ impl Slot {
                 format!("bytes from {min} to {max}, with an optional suffix k, m, g or t{zero}")
             }
             Slot::Number { min, max, .. } => format!("a number from {min} to {max}"),
+            Slot::Switch { .. } => "yes (or 1) or no (or 0)".to_owned(),
             Slot::Address => "an IPv4 or IPv6 address".to_owned(),
             Slot::Policy => "abort (they are ended) or continue (they go on)".to_owned(),
             Slot::Filter => {
@@ -578,7 +595,8 @@ mod tests {
 
     #[test]
     fn an_empty_environment_gives_the_defaults() {
-        let config = read(&[("PATH", "/bin"), ("LONGARM_EAGER_BYTES", "")]).unwrap();
+        let blank = [("PATH", "/bin"), ("LONGARM_EAGER_BYTES", ""), ("LONGARM_LOG", " "), ("LONGARM_SPIN_US", "\t")];
+        let config = read(&blank).unwrap();
         assert_eq!(config, Config::default());
         assert!(config.entries().iter().all(|entry| entry.origin == Origin::Default));
     }
@@ -593,8 +611,23 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_takes_words_and_numbers_and_nothing_else() {
+        for (value, expected) in [("1", true), ("yes", true), ("0", false), ("no", false)] {
+            assert_eq!(read(&[("LONGARM_ENCRYPT", value)]).unwrap().encrypt, expected, "{value}");
+        }
+        for value in ["2", "true", "YES", "y"] {
+            assert!(read(&[("LONGARM_ENCRYPT", value)]).is_err(), "{value}");
+        }
+    }
+
+    #[test]
     fn every_shown_value_is_accepted_again_and_gives_the_same_configuration() {
-        let variables = [("LONGARM_LOG", "trace"), ("LONGARM_SPIN_US", "0"), ("LONGARM_ON_FAILURE", "continue")];
+        let variables = [
+            ("LONGARM_LOG", "trace"),
+            ("LONGARM_SPIN_US", "0"),
+            ("LONGARM_ON_FAILURE", "continue"),
+            ("LONGARM_ENCRYPT", "1"),
+        ];
         let config = read(&variables).unwrap();
         let entries = config.entries();
         let variables = entries.iter().map(|entry| (entry.name.into(), entry.value.clone().into()));
@@ -617,6 +650,7 @@ mod tests {
             ("LONGARM_INTERFACE", "localhost"),
             ("LONGARM_HALF_OPEN_MAX", "0"),
             ("LONGARM_ON_FAILURE", "ignore"),
+            ("LONGARM_ENCRYPT", "maybe"),
         ];
         for (name, value) in bad {
             let text = read(&[(name, value)]).unwrap_err().to_string();

@@ -148,13 +148,16 @@ impl Group {
         body(&mut call)
     }
 
-    /// A member that is known to be dead, as an error.
+    /// A member that is known to be dead, or whose node was lost, as an error.
     pub(crate) fn death(&self) -> Option<Lost> {
         let client = &self.inner.client;
         // The members, and the hosts of the servers through which they are reached.
         let layout = client.layout();
         let hosts = self.shared.members.iter().map(|rank| layout.server_host(layout.node_of(*rank)));
-        let death = client.failures().among(self.shared.members.iter().copied().chain(hosts))?;
+        let Some(death) = client.failures().among(self.shared.members.iter().copied().chain(hosts)) else {
+            let has_member = |node| self.shared.members.iter().any(|rank| layout.node_of(*rank) == node);
+            return client.lost_node(Operation::Collective, has_member);
+        };
         let node = client.layout().node_of(death.rank);
         let how = longarm_client::LostHow::Died(death.how);
         Some(Lost { rank: death.rank, node, operation: Operation::Collective, how })

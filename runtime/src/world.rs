@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, TransferError};
+use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, LostHow, TransferError};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
+use longarm_server::door::DoorError;
 use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
@@ -115,9 +116,12 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
     log_to_stderr(&config);
     config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
     longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
+    if !start.is_sound() {
+        return Err(InitError::LauncherGarbled);
+    }
     let nodes: Vec<NodeId> = start.node_of_rank.iter().map(|node| NodeId(*node)).collect();
     let layout = Layout::new(Rank(start.rank), &nodes);
-    let secret = parse_secret(&start.secret).ok_or(InitError::LauncherGarbled)?;
+    let secret = Secret(start.read_secret().ok_or(InitError::LauncherGarbled)?);
     let job = JobId(start.job);
     let identity = Identity { job, rank: layout.me(), node: layout.my_node() };
     let node = Node::join(&NodeOptions {
@@ -220,7 +224,7 @@ fn alone() -> Result<Start, InitError> {
     let mut random = [0; 40];
     getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
     let (job, secret) = random.split_first_chunk().expect("there are 40 bytes");
-    let secret = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let secret = Start::spell_secret(secret.try_into().expect("there are 32 behind the job's 8"));
     Ok(Start {
         version: crate::bootstrap::control::CONTROL_VERSION,
         job: u64::from_le_bytes(*job),
@@ -232,17 +236,6 @@ fn alone() -> Result<Start, InitError> {
         stats: false,
         survivors_go_on: false,
     })
-}
-
-fn parse_secret(text: &str) -> Option<Secret> {
-    let mut secret = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (byte, digits) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(Secret(secret))
 }
 
 impl World {
@@ -374,6 +367,19 @@ impl Inner {
             PeerTraffic { peer: peer.0, kinds: kinds.collect() }
         });
         all.filter(|peer| peer.kinds.iter().any(|kind| kind.operations > 0)).collect()
+    }
+
+    /// Who was lost, if an error at the door says that the server of this node is gone.
+    pub(crate) fn lost_at_door(&self, error: &DoorError) -> Option<(Rank, NodeId, LostHow)> {
+        let (layout, rendezvous) = (self.client.layout(), self.rendezvous.as_ref()?);
+        let node = layout.my_node();
+        if !error.is_hung_up() {
+            return None;
+        }
+        Some(match rendezvous.death_of_server(node.0) {
+            Some((rank, how)) => (Rank(rank), layout.node_of(Rank(rank)), LostHow::Died(how)),
+            None => (layout.server_host(node), node, LostHow::Unreachable(error.to_string())),
+        })
     }
 
     pub(crate) fn abort(&self, reason: &str, status: i32) {

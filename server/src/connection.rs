@@ -117,6 +117,11 @@ impl Replies {
         self.outgoing.buffered_bytes()
     }
 
+    /// Bytes that were copied and wait to be sent.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.outgoing.unsent_bytes()
+    }
+
     fn has_room(&self) -> bool {
         self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX && !self.outgoing.has_unsent_stream()
     }
@@ -184,6 +189,10 @@ impl Connection {
 
     /// Tells a peer that waits that we live, although its next request cannot be taken up.
     pub(crate) fn tell_alive(&mut self) {
+        // It cannot report what it gets while its next request waits. When it has got enough of it, it has to call again.
+        if self.replies.buffered_bytes() >= UNREPORTED_REPLY_BYTES_MAX {
+            return;
+        }
         self.replies.send(self.responder.last(), ReplyBody::Alive);
     }
 
@@ -222,10 +231,10 @@ impl Connection {
         self.input.forget_drained();
         loop {
             progress |= self.flush()?;
-            // The flush may have made room. No descriptor announces requests that have arrived already, and whoever
-            // drives may stop after any turn, so a turn leaves none behind that could be served.
+            // The flush may have made room. No descriptor announces requests that have arrived already, here or inside
+            // the link, and whoever drives may stop after any turn, so a turn leaves none behind that could be served.
             let mut served = false;
-            while self.replies.has_room() && self.step(shared, number)? {
+            while self.replies.has_room() && (self.step(shared, number)? || self.receive_held()?) {
                 served = true;
             }
             if !served {
@@ -316,6 +325,12 @@ impl Connection {
         }
         shared.ring(target);
         Ok(true)
+    }
+
+    /// Brings bytes in that wait inside the link, which are few. False: there are none, or they have to wait.
+    fn receive_held(&mut self) -> Result<bool, Ended> {
+        let holds = self.link.as_ref().is_some_and(|link| link.holds_bytes());
+        Ok(holds && self.wants_input() && self.receive()?)
     }
 
     /// Brings bytes in. False: nothing there now.

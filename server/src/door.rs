@@ -2,7 +2,8 @@
 //!
 //! An abstract unix socket of packets. A rank asks with one [`DoorRequest`], the server answers with one
 //! [`DoorReply`] and, where one is due, a descriptor beside it (`SCM_RIGHTS`). The name of the socket is no secret:
-//! whoever connects has to run as the user of the server, which the kernel tells.
+//! whoever connects has to run as the user of the server, which the kernel tells, and so has the server that a rank
+//! connects to: anybody may have taken the name first.
 //!
 //! Nothing of this has a name in a file system, so that a killed job leaves nothing behind.
 
@@ -92,6 +93,12 @@ pub enum DoorError {
         /// The system's error.
         errno: Errno,
     },
+    /// Somebody else has taken the name of the door. Nothing was said to it.
+    #[error("the door of this node belongs to user {uid}, who is not the user of this process")]
+    OtherUser {
+        /// The user.
+        uid: u32,
+    },
     /// The server said no.
     #[error("the server of this node refused: {reason}")]
     Refused {
@@ -101,6 +108,14 @@ pub enum DoorError {
     /// The answer makes no sense; only a bug can cause this.
     #[error("the server of this node gave an answer that is not one")]
     Garbled,
+}
+
+impl DoorError {
+    /// Whether the server's process has closed its end, or never had one.
+    pub fn is_hung_up(&self) -> bool {
+        let gone = [Errno::CONNRESET, Errno::PIPE, Errno::CONNREFUSED, Errno::NOTCONN];
+        matches!(self, DoorError::Unreachable { errno } if gone.contains(errno))
+    }
 }
 
 impl From<Errno> for DoorError {
@@ -121,6 +136,11 @@ impl Door {
         let socket = packet_socket(SocketFlags::CLOEXEC)?;
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
         rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address))?;
+        // Who listened: noted by the kernel when it began to.
+        let uid = rustix::net::sockopt::socket_peercred(&socket)?.uid;
+        if uid != rustix::process::geteuid() {
+            return Err(DoorError::OtherUser { uid: uid.as_raw() });
+        }
         Ok(Door { socket })
     }
 
@@ -171,28 +191,36 @@ impl DoorListener {
         self.socket.as_fd()
     }
 
-    /// The next visitor of the right user; others are closed at once.
-    pub(crate) fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
-        loop {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let visitor = match rustix::net::accept_with(&self.socket, flags) {
-                Ok(visitor) => visitor,
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(Errno::AGAIN) => return Ok(None),
-                Err(errno) => return Err(errno),
-            };
-            match rustix::net::sockopt::socket_peercred(&visitor) {
-                Ok(credentials) if credentials.uid == rustix::process::geteuid() => return Ok(Some(visitor)),
-                Ok(credentials) => {
-                    tracing::warn!(
-                        uid = credentials.uid.as_raw(),
-                        "a process of another user was turned away at the door"
-                    );
-                }
-                Err(_) => {}
-            }
-        }
+    /// Who comes next; those of another user are closed at once.
+    pub(crate) fn accept(&self) -> Result<Arrival, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let visitor = match rustix::net::accept_with(&self.socket, flags) {
+            Ok(visitor) => visitor,
+            Err(Errno::INTR | Errno::CONNABORTED) => return Ok(Arrival::Gone),
+            Err(Errno::AGAIN) => return Ok(Arrival::Nobody),
+            Err(errno) => return Err(errno),
+        };
+        Ok(match rustix::net::sockopt::socket_peercred(&visitor) {
+            Ok(credentials) if credentials.uid == rustix::process::geteuid() => Arrival::Visitor(visitor),
+            Ok(credentials) => Arrival::OtherUser { uid: credentials.uid.as_raw() },
+            Err(_) => Arrival::Gone,
+        })
     }
+}
+
+/// Who came to the door.
+pub(crate) enum Arrival {
+    /// One of the right user.
+    Visitor(OwnedFd),
+    /// One of another user, who was sent away.
+    OtherUser {
+        /// The user.
+        uid: u32,
+    },
+    /// One who has gone again.
+    Gone,
+    /// There is nobody.
+    Nobody,
 }
 
 /// One packet from a visitor: `None` is "nothing now", an empty one the end.

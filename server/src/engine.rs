@@ -3,6 +3,7 @@
 //! Whoever holds the engine drives it: the server's own thread, or a thread of the same process that waits in a
 //! call (see [`crate::Server`]). The engine never sleeps and never blocks.
 
+mod refusals;
 mod sessions;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,10 +15,11 @@ use longarm_shm::{NodeSegment, Popped, Producer};
 use slab::Slab;
 
 use crate::connection::{Connection, Ended};
-use crate::door::{self, DoorListener};
+use crate::door::{self, Arrival, DoorListener};
 use crate::lock::Locks;
 use crate::serve::Shared;
 use crate::table::Windows;
+use refusals::Refusals;
 
 /// What the engine of a node is made of.
 pub struct EngineOptions {
@@ -27,8 +29,9 @@ pub struct EngineOptions {
     pub secret: Secret,
     /// The node that is served.
     pub node: NodeId,
-    /// The ranks of this node, ascending: their place in this list is their local number in the node segment.
-    pub ranks: Vec<Rank>,
+    /// The node of each rank of the job, by rank. The ranks of this node, ascending, have their local numbers in the node
+    /// segment in that order; a peer that says to be a rank that is not there, or on another node, is turned away.
+    pub node_of_rank: Vec<NodeId>,
     /// The node's shared segment.
     pub segment: Arc<NodeSegment>,
     /// Where the ranks of other nodes connect, and those of this one for mutexes that others wait for; `None` for a
@@ -40,10 +43,17 @@ pub struct EngineOptions {
     pub half_open_max: usize,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
-    /// How long the session of a broken connection is kept for its peer to call again, in milliseconds.
+    /// How long a peer whose connection broke keeps its place in the queue of a mutex, in milliseconds.
     pub session_keep_ms: u64,
     /// What follows the handshake is encrypted.
     pub sealed: bool,
+}
+
+impl EngineOptions {
+    fn ranks_here(&self) -> impl Iterator<Item = Rank> {
+        let here = (0..).zip(&self.node_of_rank).filter(|(_, node)| **node == self.node);
+        here.map(|(rank, _)| Rank(rank))
+    }
 }
 
 /// What an engine has open.
@@ -93,6 +103,8 @@ const NUMBER_MASK: u64 = u32::MAX as u64;
 const LOOK_AFTER_MS: u64 = 50;
 /// Connections that may be tried without asking the system which are ready.
 const RECENT_MAX: usize = 4;
+/// Connections and visitors that one turn takes in, so that those who flood us do not keep the others waiting.
+const ACCEPTS_PER_TURN: usize = 64;
 /// Every so many turns the system is asked all the same.
 const LOOK_EVERYWHERE_TURNS: u32 = 32;
 
@@ -129,7 +141,9 @@ pub struct Engine {
     dead: Vec<u32>,
     job: JobId,
     node: NodeId,
+    node_of_rank: Vec<NodeId>,
     admission: Admission,
+    refusals: Refusals,
     /// The network has no descriptors to sleep on: everything is looked at in every turn.
     unannounced: bool,
     /// When to look after what no descriptor announces.
@@ -154,8 +168,8 @@ impl Engine {
             poller.add(descriptor, LISTENER, Interest::READABLE)?;
         }
         let listener_has_none = options.listener.as_ref().is_some_and(|listener| listener.descriptor().is_none());
-        let host = *options.ranks.first().expect("a node has a rank, which hosts its server");
-        let local_of_rank = options.ranks.iter().zip(0..).map(|(rank, local)| (*rank, local)).collect();
+        let host = options.ranks_here().next().expect("a node has a rank, which hosts its server");
+        let local_of_rank = options.ranks_here().zip(0..).collect();
         Ok(Engine {
             shared: Shared {
                 windows: Windows::of_job(options.job),
@@ -179,7 +193,9 @@ impl Engine {
             dead: Vec::new(),
             job: options.job,
             node: options.node,
+            node_of_rank: options.node_of_rank,
             admission: Admission { secret: options.secret, job: options.job, me: options.node, sealed: options.sealed },
+            refusals: Refusals::default(),
             unannounced: listener_has_none,
             look_after_ms: 0,
             listening_paused: false,
@@ -214,6 +230,16 @@ impl Engine {
             waiters: self.shared.locks.waiters(),
             reply_bytes_max: buffered.unwrap_or(0),
         }
+    }
+
+    /// Connections of any kind: of ranks, of those that have not proven themselves, of visitors at the door.
+    pub fn connections(&self) -> usize {
+        self.peers.len() + self.half_open.len() + self.visitors.len()
+    }
+
+    /// Bytes of replies that were copied and wait to be sent, on the connection that has most.
+    pub fn reply_bytes_waiting(&self) -> usize {
+        self.peers.iter().map(|(_, peer)| peer.connection.replies.waiting_bytes()).max().unwrap_or(0)
     }
 
     /// A rank of the job died. Its sessions end, those with a link when what it sent has been taken in; its mutexes go to
@@ -432,7 +458,7 @@ impl Engine {
     fn accept(&mut self, now_ms: u64) -> bool {
         let Some(listener) = &mut self.listener else { return false };
         let mut progress = false;
-        loop {
+        for _ in 0..ACCEPTS_PER_TURN {
             let link = match listener.accept() {
                 Ok(Some(link)) => link,
                 Ok(None) => break,
@@ -445,7 +471,9 @@ impl Engine {
             };
             progress = true;
             if self.half_open.len() >= self.half_open_max {
-                drop_oldest(&mut self.half_open, &self.poller);
+                let name = drop_oldest(&mut self.half_open, &self.poller);
+                let why = format_args!("{name}: too many connections have not proven themselves");
+                self.refusals.note(self.node, now_ms, why);
             }
             let mut nonce = [0; 32];
             if getrandom::fill(&mut nonce).is_err() {
@@ -483,7 +511,7 @@ impl Engine {
         match doorman.poll(now_ms) {
             DoormanStep::Pending => false,
             DoormanStep::Refused(reason) => {
-                tracing::warn!(node = self.node.0, "a connection was refused: {reason}");
+                self.refusals.note(self.node, now_ms, format_args!("a connection: {reason}"));
                 self.dismiss(number);
                 true
             }
@@ -495,7 +523,8 @@ impl Engine {
                     }
                     None => {
                         let rank = identity.rank.0;
-                        tracing::warn!(rank, node = self.node.0, "a call of a dead rank, or an old one, was refused");
+                        let why = format_args!("a call in the name of rank {rank}: an old one, or of no living rank");
+                        self.refusals.note(self.node, now_ms, why);
                         self.dismiss(number);
                     }
                 }
@@ -519,10 +548,15 @@ impl Engine {
 
     fn open_door(&mut self) -> bool {
         let mut progress = false;
-        loop {
+        for _ in 0..ACCEPTS_PER_TURN {
             let visitor = match self.door.accept() {
-                Ok(Some(visitor)) => visitor,
-                Ok(None) => break,
+                Ok(Arrival::Visitor(visitor)) => visitor,
+                Ok(Arrival::OtherUser { uid }) => {
+                    self.refusals.note(self.node, self.now_ms, format_args!("a process of user {uid} at the door"));
+                    continue;
+                }
+                Ok(Arrival::Gone) => continue,
+                Ok(Arrival::Nobody) => break,
                 Err(errno) => {
                     tracing::warn!(node = self.node.0, "cannot open the door: {errno}");
                     self.listening_paused = true;
@@ -554,13 +588,13 @@ impl Engine {
     }
 }
 
-/// Makes room for a newer caller: one that belongs to the job proves itself at once, or else calls again.
-fn drop_oldest(half_open: &mut Slab<Doorman>, poller: &Poller) {
+/// Makes room for a newer caller: one that belongs to the job proves itself at once, or else calls again. Says who went.
+fn drop_oldest(half_open: &mut Slab<Doorman>, poller: &Poller) -> String {
     let oldest = half_open.iter().min_by_key(|(_, doorman)| doorman.deadline_ms());
-    let Some((number, _)) = oldest else { return };
+    let Some((number, _)) = oldest else { return String::new() };
     let doorman = half_open.remove(number); // Dropping closes.
     if let Some(descriptor) = doorman.descriptor() {
         let _ = poller.remove(descriptor);
     }
-    tracing::warn!(from = doorman.peer_name(), "dropped: too many connections have not proven themselves");
+    doorman.peer_name().to_owned()
 }

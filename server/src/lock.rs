@@ -56,6 +56,11 @@ impl Locks {
         self.queues.keys().copied().collect()
     }
 
+    /// Whether somebody waits over this connection.
+    pub(crate) fn is_waiting(&self, connection: usize) -> bool {
+        self.queues.values().any(|queue| queue.has(|asker| asker.connection == connection))
+    }
+
     /// Whoever waits over this connection waits no more.
     pub(crate) fn forget_connection(&mut self, connection: usize) {
         self.forget(|asker| asker.connection == connection);

@@ -30,6 +30,8 @@ const WINDOW: u64 = 7;
 const HALF_OPEN_MAX: usize = 4;
 /// A handshake's time limit that no test reaches.
 const HANDSHAKE_TIMEOUT_MS: u64 = 1 << 40;
+/// Turns of the engine for which a place in the queue of a mutex is kept: each counts as a millisecond.
+const SESSION_KEEP_MS: u64 = 300;
 
 /// Everybody's jobs have different numbers, because tests of one process run at once.
 static JOBS: AtomicU64 = AtomicU64::new(0);
@@ -43,17 +45,26 @@ struct Outside {
     job: JobId,
     memory: NodeWindow,
     segment: Arc<NodeSegment>,
+    /// Connections are encrypted.
+    sealed: bool,
 }
 
-/// Runs `play` while another thread drives the engine, over each network.
+/// Runs `play` while another thread drives the engine, over each network, in the open and encrypted.
 fn over_each_network(play: impl Fn(&Outside) + Sync) {
-    over(Box::new(Tcp::new(TcpOptions::default())), &play);
+    over_each_open_network(&play);
+    over(Box::new(Tcp::new(TcpOptions::default())), true, &play);
+    over(Box::new(Sim::with_pipes(4, 4096)), true, &play);
+}
+
+/// The same without encryption, for those who do their handshake by hand.
+fn over_each_open_network(play: impl Fn(&Outside) + Sync) {
+    over(Box::new(Tcp::new(TcpOptions::default())), false, &play);
     for seed in 1..4 {
-        over(Box::new(Sim::new(seed)), &play);
+        over(Box::new(Sim::new(seed)), false, &play);
     }
 }
 
-fn over(netmod: Box<dyn Netmod>, play: &(impl Fn(&Outside) + Sync)) {
+fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)) {
     let job = JobId(u64::from(std::process::id()) << 32 | JOBS.fetch_add(1, Ordering::Relaxed));
     let segment = Arc::new(NodeSegment::create(job, 8, 2).unwrap());
     let listener = netmod.listen().unwrap();
@@ -62,14 +73,14 @@ fn over(netmod: Box<dyn Netmod>, play: &(impl Fn(&Outside) + Sync)) {
         job,
         secret: SECRET,
         node: NODE,
-        ranks: vec![Rank(0), Rank(1)],
+        node_of_rank: [0, 0, 1, 1, 1, 1, 1, 1].map(NodeId).to_vec(),
         segment: Arc::clone(&segment),
         listener: Some(listener),
         door: door_name(job, NODE),
         half_open_max: HALF_OPEN_MAX,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
-        session_keep_ms: HANDSHAKE_TIMEOUT_MS,
-        sealed: false,
+        session_keep_ms: SESSION_KEEP_MS,
+        sealed,
     });
     let mut engine = engine.unwrap();
     // Rank 1 is dead from the start as far as its mail is concerned.
@@ -84,7 +95,7 @@ fn over(netmod: Box<dyn Netmod>, play: &(impl Fn(&Outside) + Sync)) {
             // One that was there, for requests that come too late.
             door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts }).unwrap();
             door.call(&DoorRequest::Free { window: 8, generation: 1 }).unwrap();
-            play(&Outside { netmod, address, job, memory, segment });
+            play(&Outside { netmod, address, job, memory, segment, sealed });
         });
         let mut now_ms = 0;
         while !peers.is_finished() {
@@ -122,12 +133,15 @@ impl Outside {
     }
 
     fn call(&self, rank: u32, session: Session) -> Result<(Box<dyn Link>, Reception), DialError> {
+        self.call_as(self.identity(rank), session)
+    }
+
+    fn call_as(&self, me: Identity, session: Session) -> Result<(Box<dyn Link>, Reception), DialError> {
         let mut nonce = [0; 32];
         getrandom::fill(&mut nonce).unwrap();
         let (netmod, address) = (&*self.netmod, &self.address);
         let deadline = Duration::from_secs(3600);
-        let (secret, me, peer) = (&SECRET, self.identity(rank), NODE);
-        let introduction = Introduction { secret, me, peer, session, sealed: false, nonce };
+        let introduction = Introduction { secret: &SECRET, me, peer: NODE, session, sealed: self.sealed, nonce };
         connect_authenticated(netmod, address, &introduction, deadline)
     }
 
@@ -436,7 +450,7 @@ fn lengths_that_cannot_be_are_not_waited_for_by_others() {
 
 #[test]
 fn a_handshake_that_is_played_again_is_refused() {
-    over_each_network(|outside| {
+    over_each_open_network(|outside| {
         let session = Session { number: 0, attempt: 1, is_known: false, received_bytes: 0 };
         let me = outside.identity(4);
         let (mut handshake, hello) = InitiatorHandshake::start(&SECRET, me, NODE, session, false, [7; 32]);
@@ -469,6 +483,23 @@ fn a_handshake_that_is_played_again_is_refused() {
         assert_eq!(outside.contents(0)[..8], [0; 8]);
         // The one that was heard of is served.
         outside.expect_service(&mut first);
+    });
+}
+
+#[test]
+fn a_rank_that_is_not_in_the_world_or_not_on_the_node_it_names_is_turned_away() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        let session = Session { number: 99, attempt: 1, is_known: false, received_bytes: 0 };
+        for (rank, node) in [(8, 1), (u32::MAX, 1), (4, 0), (4, 2), (4, u32::MAX), (0, 1), (1, 1)] {
+            let me = Identity { job: outside.job, rank: Rank(rank), node: NodeId(node) };
+            let refused = outside.call_as(me, session).err();
+            assert!(matches!(refused, Some(DialError::HungUp | DialError::Link(_))), "rank {rank} of node {node}");
+        }
+        // Those of this very node call too.
+        let me = Identity { job: outside.job, rank: Rank(0), node: NODE };
+        assert!(outside.call_as(me, session).is_ok());
+        outside.expect_service(&mut friend);
     });
 }
 
@@ -608,6 +639,32 @@ fn a_reply_that_got_lost_comes_again_and_nothing_is_done_twice() {
 }
 
 #[test]
+fn a_session_without_a_connection_lasts_unless_it_keeps_others_from_a_mutex() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        let lock = Request::Lock { target: target(0), offset: 64 };
+        friend.ask(&lock, &[]);
+        assert_eq!(friend.reply(), Reply::Granted { token: (), inherited: false });
+        let mut idle = outside.peer(4);
+        idle.ask(&fetch_add(8), &[]);
+        assert_eq!(idle.reply(), Reply::Value { token: (), value: 0 });
+        let mut waiting = outside.peer(6);
+        waiting.ask(&lock, &[]);
+        waiting.ask(&fetch_add(16), &[]);
+        assert_eq!(waiting.reply(), Reply::Value { token: (), value: 0 });
+        drop((idle.link, waiting.link));
+        // Each answer takes the engine a turn at least, and a look around every fifty.
+        for _ in 0..2 * SESSION_KEEP_MS {
+            assert_eq!(friend.quiet(), Ok(()));
+        }
+        let known = |session| Session { attempt: 2, is_known: true, received_bytes: REPLY_BYTES as u64, ..session };
+        let received_bytes = HEADER_BYTES as u64;
+        assert_eq!(outside.call(4, known(idle.session)).unwrap().1, Reception::Resumed { received_bytes });
+        assert_eq!(outside.call(6, known(waiting.session)).unwrap().1, Reception::Gone);
+    });
+}
+
+#[test]
 fn an_old_call_a_strangers_session_and_one_that_is_over_are_not_resumed() {
     over_each_network(|outside| {
         let mut peer = outside.peer(4);
@@ -634,7 +691,7 @@ fn an_old_call_a_strangers_session_and_one_that_is_over_are_not_resumed() {
 
 #[test]
 fn an_initiator_that_reports_nothing_is_stopped_before_it_fills_the_memory() {
-    over(Box::new(Tcp::new(TcpOptions::default())), &|outside| {
+    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
         let mut friend = outside.peer(5);
         let mut peer = outside.peer(4);
         let get = Request::Get { target: target(0), shape: run(0, 4096) };

@@ -65,7 +65,7 @@ impl Node {
             job,
             secret: SECRET,
             node: NODE,
-            ranks: vec![Rank(0), Rank(1)],
+            node_of_rank: (0..8).map(|rank| if rank < 2 { NODE } else { NodeId(1) }).collect(),
             segment: Arc::new(NodeSegment::create(job, 8, 2).unwrap()),
             listener: Some(listener),
             door: door_name(job, NODE),

@@ -26,6 +26,8 @@ pub(super) struct Reports {
     /// could change the data may be applied before it is here.
     large_gets: u64,
     pub(super) large_gets_over: u64,
+    /// Bytes of payloads that are sent from their own places and that no report asks for yet.
+    streamed_bytes: u64,
 }
 
 impl Reports {
@@ -57,9 +59,25 @@ impl Reports {
         }
     }
 
+    /// A payload is sent from its own place.
+    pub(super) fn streamed(&mut self, bytes: u64) {
+        self.streamed_bytes += bytes;
+    }
+
+    /// Whether the owner of a payload would wait for a report that nobody has asked for.
+    pub(super) fn owes_for_streams(&self) -> bool {
+        self.streamed_bytes > 0
+    }
+
+    /// The same, for so many bytes that it should be asked for although nobody waits yet.
+    pub(super) fn streams_much(&self) -> bool {
+        self.streamed_bytes >= RECEIVED_ALONE_BYTES
+    }
+
     /// A report of all that was received is sent.
     pub(super) fn reported(&mut self, received_bytes: u64) {
         self.due += 1;
+        self.streamed_bytes = 0;
         self.reported_bytes = received_bytes;
         self.reported = self.received;
     }

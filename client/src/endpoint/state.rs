@@ -6,8 +6,8 @@ use longarm_memory::Region;
 use longarm_netmod::LinkError;
 use longarm_netmod::flow::{Incoming, Outgoing, RunSource};
 use longarm_proto::{
-    Cursor, EAGER_BYTES_MAX, Initiator, Mutation, REPLY_BYTES, Reception, Refusal, Reply, Request, Run, Violation,
-    mutation,
+    Cursor, EAGER_BYTES_MAX, Initiator, Mutation, REPLY_BYTES, Reception, Refusal, Reply, Request, RequestId, Run,
+    Violation, mutation,
 };
 
 use super::pulse::{Beat, Pulse};
@@ -33,10 +33,23 @@ pub(super) struct State {
     landing_is_large: bool,
     scratch: Vec<u8>,
     pub(super) reports: Reports,
+    /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
+    pub(super) unanswered: Option<Token>,
     pulse: Pulse,
+    /// The last report that was begun.
+    last_report: RequestId,
+    /// Nothing is unconfirmed any more.
+    pub(super) confirmed: bool,
+    /// Requests that were sent while a report was due and much is kept.
+    looks: u32,
+    /// When the server was last asked on behalf of those who wait for its node.
+    asked_ms: u64,
     /// The first refusal of a request without a reply; quiet brings it to light.
     pub(super) refused: Option<(Refusal, u64)>,
 }
+
+/// Every so many requests, who only sends looks for replies.
+const LOOK_EVERY: u32 = 16;
 
 /// Why a turn ended early.
 enum Broken {
@@ -68,7 +81,12 @@ impl State {
             landing_is_large: false,
             scratch: Vec::new(),
             reports: Reports::default(),
+            unanswered: None,
             pulse: Pulse::default(),
+            last_report: RequestId(0),
+            confirmed: false,
+            looks: 0,
+            asked_ms: 0,
             refused: None,
         }
     }
@@ -98,12 +116,21 @@ impl State {
                 if cursor.remaining() == 0 {
                     finish(held);
                 } else {
+                    // Its memory is not given back before the server has it all: who waits for that asks.
+                    self.reports.streamed(cursor.remaining());
                     self.outgoing.stream(held, cursor);
-                    // Its memory is not given back before the server has it all.
-                    self.report();
                 }
             }
         }
+    }
+
+    /// Whether who only sends should look for what the server says of it now and then, so that what is kept stays small.
+    pub(super) fn should_receive(&mut self, buffered_bytes_max: usize) -> bool {
+        if self.reports.due == 0 || self.outgoing.buffered_bytes() < buffered_bytes_max / 4 {
+            return false;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        self.looks.is_multiple_of(LOOK_EVERY)
     }
 
     /// Tells how far we are, and asks the same.
@@ -113,7 +140,7 @@ impl State {
         let request = Request::Report { received_bytes };
         self.reports.asked(&request);
         self.scratch.clear();
-        self.initiator.begin(&request, Some(Token::Report), &mut self.scratch);
+        self.last_report = self.initiator.begin(&request, Some(Token::Report), &mut self.scratch);
         let scratch = &self.scratch;
         self.outgoing.write(|bytes| bytes.extend_from_slice(scratch));
     }
@@ -127,7 +154,8 @@ impl State {
 
     /// Before a request: either side may keep too much.
     pub(super) fn report_if_due(&mut self, request: &Request, buffered_bytes_max: usize) {
-        let keeps_much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 && self.reports.due == 0;
+        let keeps_much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 || self.reports.streams_much();
+        let keeps_much = keeps_much && self.reports.due == 0;
         let replies = request.has_reply() || is_large_get(request);
         if keeps_much || (replies && self.reports.is_due(self.incoming.received_bytes())) {
             self.report();
@@ -137,6 +165,14 @@ impl State {
     /// While nobody waits: what was sent some time ago should have arrived.
     pub(super) fn report_if_overdue(&mut self) {
         if self.initiator.outstanding() == 0 && !self.outgoing.is_acknowledged() {
+            self.report();
+        }
+    }
+
+    /// While somebody waits for this node without having asked it for anything: now and then it is asked whether it lives.
+    pub(super) fn ask_if_due(&mut self, now_ms: u64, silence_ms: u64) {
+        if self.initiator.outstanding() == 0 && self.way.is_known() && now_ms >= self.asked_ms + silence_ms / 4 {
+            self.asked_ms = now_ms;
             self.report();
         }
     }
@@ -157,6 +193,8 @@ impl State {
                     Beat::Ask => self.report(),
                     Beat::Silent => {
                         let silence_ms = endpoint.options.silence_ms;
+                        let (node, host) = (endpoint.node.0, endpoint.host.0);
+                        tracing::warn!(node, host, "a server is silent for {silence_ms} ms; it is called again");
                         self.lose_link(endpoint, format!("nothing was heard of the server for {silence_ms} ms"))?;
                     }
                 }
@@ -208,6 +246,9 @@ impl State {
 
     fn exchange(&mut self, receive: bool) -> Result<Driven, Broken> {
         let mut driven = Driven::default();
+        if receive && self.reports.owes_for_streams() {
+            self.report();
+        }
         if self.outgoing.can_send() {
             let link = self.way.link().expect("a turn begins with a link");
             if self.outgoing.flush(link)? {
@@ -270,7 +311,13 @@ impl State {
         let Some(bytes) = self.incoming.take_array::<REPLY_BYTES>() else { return Ok(false) };
         let reply = self.initiator.handle_reply(bytes)?;
         let acknowledged = self.initiator.acknowledged_bytes();
-        driven.completed |= self.outgoing.acknowledge(acknowledged, finish)?;
+        match self.outgoing.acknowledge(acknowledged, finish) {
+            Ok(completed) => driven.completed |= completed,
+            Err(violation) => {
+                self.unanswered = token_of(reply);
+                return Err(violation.into());
+            }
+        }
         let data_bytes = if let Reply::Data { bytes, .. } = &reply { *bytes } else { 0 };
         self.reports.received(data_bytes);
         match reply {
@@ -279,7 +326,11 @@ impl State {
                 self.landing = Some((target, cursor));
             }
             Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),
-            Reply::Done(Token::Report) => self.reports.due -= 1,
+            Reply::Done(Token::Report) => {
+                self.reports.due -= 1;
+                // It was answered behind all others, as a quiet is.
+                self.confirmed = self.last_report == self.initiator.last() && self.refused.is_none();
+            }
             Reply::Done(token) => {
                 end(&token, |completion| completion.part_done());
                 driven.completed = true;
@@ -305,6 +356,17 @@ impl State {
             Reply::Alive => {}
         }
         Ok(true)
+    }
+}
+
+/// Who waits for a reply, if anybody does.
+fn token_of(reply: Reply<Token>) -> Option<Token> {
+    match reply {
+        Reply::Done(token) | Reply::Data { token, .. } | Reply::Granted { token, .. } | Reply::Value { token, .. } => {
+            Some(token)
+        }
+        Reply::Refused { token, .. } => token,
+        Reply::Alive => None,
     }
 }
 

@@ -109,6 +109,10 @@ impl Way {
                         "the server no longer knows of this rank's session; what was under way may be done or not";
                     return Err(LostHow::Failed(why.into()));
                 }
+                DialStep::Up { reception: Reception::Fresh, .. } if self.is_known => {
+                    let why = "it broke the protocol: it begins a session anew that it had welcomed before";
+                    return Err(LostHow::Failed(why.into()));
+                }
                 DialStep::Up { link, reception } => {
                     self.is_known = true;
                     self.state = Going::Up(link);

@@ -86,7 +86,7 @@ impl Incoming {
         let got = link.receive(&[RegionMut::from_slice(&mut self.buffer[self.end..])])?;
         self.end += got;
         self.received_bytes += got as u64;
-        self.drained = got < room;
+        self.drained = got < room && !link.holds_bytes();
         Ok(got > 0)
     }
 

@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// How much of a payload of short runs is packed at once.
 const PACK_BYTES: u64 = 32 << 10;
 /// Empty buffers that are kept for the next frames.
-const SPARE_MAX: usize = 4;
+const SPARE_MAX: usize = 6;
 
 #[allow(clippy::large_enum_variant, reason = "a queue holds few items; a box each would cost more than it saves")]
 enum Item<S> {

@@ -33,6 +33,7 @@ pub struct Sim {
 
 struct Network {
     seed: u64,
+    pipe_bytes_min: usize,
     listeners: BTreeMap<String, Arc<Mutex<Backlog>>>,
     listener_count: u64,
     links: BTreeMap<String, Weak<Mutex<Wire>>>,
@@ -47,7 +48,13 @@ struct Backlog {
 impl Sim {
     /// A network of its own, whose luck follows from `seed`.
     pub fn new(seed: u64) -> Self {
-        let network = Network { seed, listeners: BTreeMap::new(), listener_count: 0, links: BTreeMap::new() };
+        Sim::with_pipes(seed, 1)
+    }
+
+    /// The same, but every pipe has room for at least so many bytes: for who sends in pieces that make no sense in part.
+    pub fn with_pipes(seed: u64, pipe_bytes_min: usize) -> Self {
+        let (listeners, links) = (BTreeMap::new(), BTreeMap::new());
+        let network = Network { seed, pipe_bytes_min, listeners, listener_count: 0, links };
         Self { network: Arc::new(Mutex::new(network)) }
     }
 
@@ -101,7 +108,7 @@ impl Netmod for Sim {
         backlog.link_count += 1;
         let name = format!("{address}/{}", backlog.link_count);
         let mut dice = Dice::of(network.seed, &name);
-        let capacity_bytes = [(); 2].map(|()| 1 << dice.below(PIPE_BYTES_MAX_LOG2 + 1));
+        let capacity_bytes = [(); 2].map(|()| (1 << dice.below(PIPE_BYTES_MAX_LOG2 + 1)).max(network.pipe_bytes_min));
         let wire = Arc::new(Mutex::new(Wire::new(capacity_bytes, dice.fork())));
         network.links.insert(name.clone(), Arc::downgrade(&wire));
         let ours = SimLink { wire: Arc::clone(&wire), side: Side::Caller, dice: dice.fork(), name: name.clone() };

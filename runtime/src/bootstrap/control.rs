@@ -14,6 +14,9 @@
 //!
 //! A rank whose socket closes has lost its launcher and ends itself.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Names the environment variable with the number of the descriptor to the launcher.
@@ -88,8 +91,8 @@ pub enum ToRank {
     Goodbye,
 }
 
-/// Who this rank is and what the job looks like.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Who this rank is and what the job looks like. Its secret is never printed.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// [`CONTROL_VERSION`] of the launcher.
     pub version: u32,
@@ -109,6 +112,40 @@ pub struct Start {
     pub stats: bool,
     /// Whether the others go on when a rank dies. Otherwise the launcher ends them.
     pub survivors_go_on: bool,
+}
+
+impl fmt::Debug for Start {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Start { version, job, rank, node_of_rank, .. } = self;
+        let mut shown = formatter.debug_struct("Start");
+        shown.field("version", version).field("job", job).field("rank", rank).field("node_of_rank", node_of_rank);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Start {
+    /// Bytes of the job's secret.
+    const SECRET_BYTES: usize = 32;
+
+    /// Whether a world can be made of it: this rank is one of the job's, and its nodes are numbered from 0 without gaps.
+    pub fn is_sound(&self) -> bool {
+        let nodes: BTreeSet<u32> = self.node_of_rank.iter().copied().collect();
+        (self.rank as usize) < self.node_of_rank.len() && nodes.iter().copied().eq(0..nodes.len() as u32)
+    }
+
+    /// The secret's bytes, if it is what [`Start::spell_secret`] makes.
+    pub fn read_secret(&self) -> Option<[u8; Start::SECRET_BYTES]> {
+        let (digits, rest) = self.secret.as_bytes().as_chunks::<2>();
+        let digit = |letter: u8| char::from(letter).to_digit(16).filter(|_| !letter.is_ascii_uppercase());
+        let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? << 4 | digit(*low)?).ok();
+        let bytes: Vec<u8> = digits.iter().map(byte).collect::<Option<_>>()?;
+        bytes.try_into().ok().filter(|_| rest.is_empty())
+    }
+
+    /// A secret as lower-case hexadecimal digits.
+    pub fn spell_secret(secret: &[u8; Start::SECRET_BYTES]) -> String {
+        secret.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// How the server of a node is reached. One per node, whatever the number of ranks.
@@ -163,4 +200,51 @@ pub struct KindTraffic {
     pub operations: u64,
     /// How many payload bytes.
     pub bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(rank: u32, node_of_rank: &[u32]) -> Start {
+        Start {
+            version: CONTROL_VERSION,
+            job: 1,
+            secret: Start::spell_secret(&[0xab; Start::SECRET_BYTES]),
+            rank,
+            node_of_rank: node_of_rank.to_vec(),
+            ranks_on_machine: 1,
+            processors: vec![0],
+            stats: false,
+            survivors_go_on: false,
+        }
+    }
+
+    #[test]
+    fn a_start_is_shown_without_its_secret() {
+        let start = Start { secret: "5ec2e7".to_owned(), ..start(1, &[0, 1]) };
+        let shown = format!("{start:?}");
+        assert!(shown.contains("rank: 1") && !shown.contains("5ec2e7"), "{shown}");
+    }
+
+    #[test]
+    fn a_world_is_made_of_ranks_whose_nodes_leave_no_gap() {
+        assert!(start(2, &[1, 0, 1]).is_sound());
+        for (rank, nodes) in [(0, &[][..]), (1, &[0]), (0, &[1]), (0, &[0, 2]), (0, &[u32::MAX])] {
+            assert!(!start(rank, nodes).is_sound(), "rank {rank} of {nodes:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_has_one_spelling() {
+        let mut start = start(0, &[0]);
+        assert_eq!(start.read_secret(), Some([0xab; Start::SECRET_BYTES]));
+        let spelled = start.secret.clone();
+        for other in
+            [spelled.to_uppercase(), spelled.replace("ab", "+b"), format!("{spelled}0"), spelled[2..].to_owned()]
+        {
+            start.secret = other;
+            assert_eq!(start.read_secret(), None, "{}", start.secret);
+        }
+    }
 }

@@ -90,48 +90,91 @@ impl Exchanged {
             pid: std::process::id(),
             pid_space: pid_space(),
         };
-        let hellos: Vec<Hello> = all_say(&*exchange, &hello)?;
-        if let Some(rank) = hellos.iter().position(|other| other.version != CONTROL_VERSION) {
-            return Err(InitError::MixedReleases { rank: rank as u32 });
-        }
-        let machines: Vec<&str> = hellos.iter().map(|hello| hello.machine.as_str()).collect();
-        let node_of_rank = cut(&machines, hellos[0].nodes.max(1) as usize);
-        let here: Vec<&Hello> = hellos.iter().filter(|other| other.machine == hello.machine).collect();
-        let mut processors: Vec<u32> = here.iter().flat_map(|hello| hello.processors.iter().copied()).collect();
-        processors.sort_unstable();
-        processors.dedup();
-        if here.len() < hellos.len() && !config.is_set("LONGARM_INTERFACE") {
+        let records = all_say(&*exchange, &hello)?;
+        let start = start_from_records(exchange.rank(), &records)?;
+        if (start.ranks_on_machine as usize) < start.node_of_rank.len() && !config.is_set("LONGARM_INTERFACE") {
             let address = address_towards_others().ok_or(InitError::NoInterface)?;
             config.settle_interface(address);
         }
-        let (job, secret) = hellos[0].random.split_first_chunk().ok_or(InitError::ExchangeGarbled)?;
-        let start = Start {
-            version: CONTROL_VERSION,
-            job: u64::from_le_bytes(*job),
-            secret: secret.iter().map(|byte| format!("{byte:02x}")).collect(),
-            rank: exchange.rank(),
-            node_of_rank,
-            ranks_on_machine: here.len() as u32,
-            processors,
-            stats: false,
-            // Whoever started the job ends it at a death, whatever is wanted here.
-            survivors_go_on: false,
-        };
-        let neighbours = Mutex::new(Some(Neighbours::new(pids_of_neighbours(&start, &hellos))));
+        let neighbours = Mutex::new(Some(Neighbours::new(pids_of_neighbours(&start, &records)?.into_iter())));
         Ok((Arc::new(Exchanged { exchange, cards: OnceLock::new(), neighbours, watch: Mutex::new(None) }), start))
     }
 }
 
+/// What all ranks have said of themselves, by rank, and what the job looks like to one of them.
+///
+/// # Errors
+/// What no ranks of one job can have said.
+#[doc(hidden)] // For the fuzzer: here bytes of other processes are read.
+pub fn start_from_records(rank: u32, records: &[Vec<u8>]) -> Result<Start, InitError> {
+    let hellos: Vec<Hello> = read_all(records)?;
+    if let Some(rank) = hellos.iter().position(|other| other.version != CONTROL_VERSION) {
+        return Err(InitError::MixedReleases { rank: rank as u32 });
+    }
+    let (Some(first), Some(mine)) = (hellos.first(), hellos.get(rank as usize)) else {
+        return Err(InitError::ExchangeGarbled);
+    };
+    let random: [u8; RANDOM_BYTES] = first.random[..].try_into().map_err(|_| InitError::ExchangeGarbled)?;
+    let (job, secret) = random.split_first_chunk().ok_or(InitError::ExchangeGarbled)?;
+    let secret = secret.try_into().map_err(|_| InitError::ExchangeGarbled)?;
+    let machines: Vec<&str> = hellos.iter().map(|hello| hello.machine.as_str()).collect();
+    let here = || hellos.iter().filter(|other| other.machine == mine.machine);
+    let mut processors: Vec<u32> = here().flat_map(|hello| hello.processors.iter().copied()).collect();
+    processors.sort_unstable();
+    processors.dedup();
+    Ok(Start {
+        version: CONTROL_VERSION,
+        job: u64::from_le_bytes(*job),
+        secret: Start::spell_secret(secret),
+        rank,
+        node_of_rank: cut(&machines, first.nodes.max(1) as usize),
+        ranks_on_machine: here().count() as u32,
+        processors,
+        stats: false,
+        // Whoever started the job ends it at a death, whatever is wanted here.
+        survivors_go_on: false,
+    })
+}
+
+/// The other ranks of this node whose processes can be named here, with their numbers. `start` was made of the same records.
+///
+/// # Errors
+/// What no ranks of one job can have said.
+#[doc(hidden)] // For the fuzzer: here bytes of other processes are read.
+pub fn pids_of_neighbours(start: &Start, records: &[Vec<u8>]) -> Result<Vec<(u32, u32)>, InitError> {
+    let hellos: Vec<Hello> = read_all(records)?;
+    let me = start.rank as usize;
+    let others = (0..).zip(&hellos).zip(&start.node_of_rank);
+    let named = others.filter_map(|((rank, other), node)| {
+        let same_space = !other.pid_space.is_empty() && other.pid_space == hellos[me].pid_space;
+        (rank != start.rank && *node == start.node_of_rank[me] && same_space).then_some((rank, other.pid))
+    });
+    Ok(named.collect())
+}
+
+/// How the server of each node is reached, from what each rank has said: a card or nothing.
+///
+/// # Errors
+/// What no ranks of one job can have said.
+#[doc(hidden)] // For the fuzzer: here bytes of other processes are read.
+pub fn cards_from_records(records: &[Vec<u8>]) -> Result<HashMap<u32, NodeCard>, InitError> {
+    let cards: Vec<Option<NodeCard>> = read_all(records)?;
+    Ok(cards.into_iter().flatten().map(|card| (card.node, card)).collect())
+}
+
 impl Rendezvous for Exchanged {
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError> {
-        let cards: Vec<Option<NodeCard>> = all_say(&*self.exchange, &card)?;
-        let cards = cards.into_iter().flatten().map(|card| (card.node, card)).collect();
+        let cards = cards_from_records(&all_say(&*self.exchange, &card)?)?;
         self.cards.set(cards).map_err(|_| InitError::Twice)
     }
 
     fn card(&self, node: u32) -> Result<NodeCard, InitError> {
         let cards = self.cards.get().ok_or(InitError::ExchangeGarbled)?;
         cards.get(&node).cloned().ok_or(InitError::ExchangeGarbled)
+    }
+
+    fn death_of_server(&self, _node: u32) -> Option<(u32, String)> {
+        None
     }
 
     fn tells_deaths(&self) -> bool {
@@ -194,25 +237,19 @@ fn pid_space() -> String {
     std::fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default()
 }
 
-/// The other ranks of this node whose processes can be named here, with their numbers.
-fn pids_of_neighbours(start: &Start, hellos: &[Hello]) -> impl Iterator<Item = (u32, u32)> {
-    let me = start.rank as usize;
-    let others = (0..).zip(hellos).zip(&start.node_of_rank);
-    others.filter_map(move |((rank, other), node)| {
-        let same_space = !other.pid_space.is_empty() && other.pid_space == hellos[me].pid_space;
-        (rank != start.rank && *node == start.node_of_rank[me] && same_space).then_some((rank, other.pid))
-    })
-}
-
-/// One round: what every rank says, by rank.
-fn all_say<T: Serialize + for<'a> Deserialize<'a>>(exchange: &dyn Exchange, mine: &T) -> Result<Vec<T>, InitError> {
+/// One round: what every rank says, by rank, as it came.
+fn all_say(exchange: &dyn Exchange, mine: &impl Serialize) -> Result<Vec<Vec<u8>>, InitError> {
     let mine = serde_json::to_vec(mine).map_err(|_| InitError::ExchangeGarbled)?;
     let all = exchange.allgather(&mine).map_err(|reason| InitError::Exchange { reason })?;
     if all.len() != exchange.size() as usize {
         return Err(InitError::ExchangeGarbled);
     }
-    let all = all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(|_| InitError::ExchangeGarbled));
-    all.collect()
+    Ok(all)
+}
+
+fn read_all<T: for<'a> Deserialize<'a>>(records: &[Vec<u8>]) -> Result<Vec<T>, InitError> {
+    let read = |record: &Vec<u8>| serde_json::from_slice(record).map_err(|_| InitError::ExchangeGarbled);
+    records.iter().map(read).collect()
 }
 
 /// The node of every rank: the ranks of one machine are cut into `nodes` blocks, as even as possible, or into as many
@@ -256,5 +293,28 @@ mod tests {
         assert_eq!(cut(&["a"; 2], 7), [0, 1]);
         assert_eq!(cut(&["a", "b", "a", "b"], 1), [0, 1, 0, 1]);
         assert_eq!(cut(&["a", "b", "a", "b"], 2), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn records_that_no_job_can_have_made_are_refused() {
+        let hello = |random: usize, nodes: u64| {
+            let hello = Hello {
+                version: CONTROL_VERSION,
+                machine: "a".to_owned(),
+                processors: vec![1, 0],
+                random: vec![7; random],
+                nodes,
+                pid: 1,
+                pid_space: String::new(),
+            };
+            serde_json::to_vec(&hello).unwrap()
+        };
+        let start = start_from_records(1, &[hello(RANDOM_BYTES, 2), hello(0, 1)]).unwrap();
+        assert_eq!((start.node_of_rank, start.processors, start.ranks_on_machine), (vec![0, 1], vec![0, 1], 2));
+        let nobody_of =
+            [(0, vec![]), (1, vec![hello(RANDOM_BYTES, 1)]), (0, vec![hello(39, 1)]), (0, vec![vec![b'{']])];
+        for (rank, records) in nobody_of {
+            assert!(matches!(start_from_records(rank, &records), Err(InitError::ExchangeGarbled)), "{records:?}");
+        }
     }
 }

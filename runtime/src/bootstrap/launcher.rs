@@ -10,11 +10,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
+use std::time::{Duration, Instant};
+
 use parking_lot::{Condvar, Mutex};
 
 use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
 use super::{OnDeath, OnInquiry, Rendezvous};
 use crate::error::InitError;
+
+/// How long the launcher may take to tell of a death that shows already.
+const NEWS: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Heard {
@@ -74,6 +79,12 @@ impl Launcher {
     fn host_of(&self, node: u32) -> Option<u32> {
         let nodes = &self.start.get()?.node_of_rank;
         nodes.iter().position(|own| *own == node).map(|rank| rank as u32)
+    }
+
+    /// How the host of a node's server died, if it is known to be dead.
+    fn death_of_host(&self, heard: &Heard, node: u32) -> Option<(u32, String)> {
+        let host = self.host_of(node);
+        heard.died.iter().find(|(rank, _)| Some(*rank) == host).cloned()
     }
 
     fn listen(&self, mut reader: BufReader<UnixStream>) {
@@ -153,11 +164,21 @@ impl Rendezvous for Launcher {
             if let Some(card) = heard.cards.get(&node) {
                 return Ok(card.clone());
             }
-            let host = self.host_of(node);
-            if let Some((rank, how)) = heard.died.iter().find(|(rank, _)| Some(*rank) == host) {
-                return Err(InitError::Died { rank: *rank, how: how.clone() });
+            if let Some((rank, how)) = self.death_of_host(&heard, node) {
+                return Err(InitError::Died { rank, how });
             }
             self.changed.wait(&mut heard);
+        }
+    }
+
+    fn death_of_server(&self, node: u32) -> Option<(u32, String)> {
+        let until = Instant::now() + NEWS;
+        let mut heard = self.heard.lock();
+        loop {
+            let died = self.death_of_host(&heard, node);
+            if died.is_some() || self.changed.wait_until(&mut heard, until).timed_out() {
+                return died;
+            }
         }
     }
 

@@ -13,6 +13,8 @@ use crate::error::InitError;
 
 pub use exchange::Exchange;
 pub(crate) use exchange::Exchanged;
+#[doc(hidden)]
+pub use exchange::{cards_from_records, pids_of_neighbours, start_from_records};
 pub(crate) use launcher::Launcher;
 pub(crate) use node::{Clock, Dialer, Node, NodeOptions, tcp};
 
@@ -29,6 +31,9 @@ pub(crate) trait Rendezvous: Send + Sync {
 
     /// The card of a node, as soon as it is known. The death of its host meanwhile is an error.
     fn card(&self, node: u32) -> Result<NodeCard, InitError>;
+
+    /// The host of a node's server hung up: how it died, as soon as that is told. `None`: it is not.
+    fn death_of_server(&self, node: u32) -> Option<(u32, String)>;
 
     /// Whether deaths anywhere in the job are told. If not, a server that refuses connections counts as dead.
     fn tells_deaths(&self) -> bool;

@@ -11,13 +11,14 @@ use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit};
+use rustix::thread::CpuSet;
 
 use super::Rendezvous;
 use super::control::NodeCard;
 use crate::config::Config;
 use crate::error::InitError;
 
-/// How much longer than a rank calls again the server keeps what it would call for.
+/// How much longer than a rank calls again the server keeps its place in the queue of a mutex.
 const SESSION_SPARE_MS: u64 = 5000;
 
 /// What a node is made of.
@@ -55,7 +56,14 @@ impl Node {
         }
         let rendezvous = options.rendezvous.expect("a world of one hosts its own node");
         rendezvous.publish(None)?;
-        visit(options, &rendezvous.card(layout.my_node().0)?)
+        let node = layout.my_node().0;
+        visit(options, &rendezvous.card(node)?).map_err(|error| match error {
+            InitError::Door(error) if error.is_hung_up() => match rendezvous.death_of_server(node) {
+                Some((rank, how)) => InitError::Died { rank, how },
+                None => error.into(),
+            },
+            error => error,
+        })
     }
 
     /// Asks at the node's door.
@@ -122,7 +130,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         job: options.job,
         secret: options.secret.clone(),
         node,
-        ranks: ranks.to_vec(),
+        node_of_rank: (0..layout.rank_count()).map(|rank| layout.node_of(Rank(rank))).collect(),
         segment: Arc::clone(&segment),
         listener,
         door: door.clone(),
@@ -145,8 +153,10 @@ fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread:
         .name("longarm-server".into())
         .spawn(move || {
             // A rank may be bound to one processor; its server serves the whole node.
-            let mut set = rustix::thread::CpuSet::new();
-            processors.iter().for_each(|processor| set.set(*processor as usize));
+            let mut set = CpuSet::new();
+            // A set ends somewhere, and machines do not.
+            let fitting = processors.iter().filter(|processor| (**processor as usize) < CpuSet::MAX_CPU);
+            fitting.for_each(|processor| set.set(*processor as usize));
             if !processors.is_empty()
                 && let Err(error) = rustix::thread::sched_setaffinity(None, &set)
             {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Once};
 
 use longarm_client::{AttachError, ClientWindow, WindowIdentity};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
-use longarm_server::door::{DoorError, DoorRequest, Handed};
+use longarm_server::door::{DoorRequest, Handed};
 use longarm_shm::{NodeWindow, SegmentError};
 use parking_lot::Mutex;
 
@@ -172,9 +172,9 @@ impl Group {
             let refused = |reason: &dyn std::fmt::Display| AttachError::Refused(reason.to_string());
             let inner = inner.upgrade().ok_or_else(|| refused(&"the world is finalized"))?;
             let request = DoorRequest::Attach { window: identity.window.0, generation: identity.generation.0 };
-            let handed = inner.node.ask(&request).map_err(|error| match error {
-                DoorError::Unreachable { .. } => AttachError::Unreachable(error.to_string()),
-                error => refused(&error),
+            let handed = inner.node.ask(&request).map_err(|error| match inner.lost_at_door(&error) {
+                Some((rank, node, how)) => AttachError::Lost(rank, node, how),
+                None => refused(&error),
             })?;
             let handed = handed.ok_or_else(|| refused(&"no descriptor came"))?;
             map(handed, &part_bytes).map_err(|error| refused(&error))

@@ -6,8 +6,10 @@
 //!                 └─────────── its peer calls again within the time ◄────────────────────┘
 //! ```
 //!
-//! A session ends when its rank leaves or dies, breaks the protocol, or does not call again in time. Its number in the
-//! engine stays the same over all its links: what waits for a mutex in its name is found again.
+//! A session ends when its rank leaves or dies, or breaks the protocol. A rank that has nothing to say does not notice
+//! that its connection broke, and calls when it has, so there is no time by which it has to. Only one that stands in the
+//! queue of a mutex keeps others waiting if it gave us up: it has to call in time. A session's number in the engine stays
+//! the same over all its links: what waits for a mutex in its name is found again.
 
 use longarm_netmod::Link;
 use longarm_proto::{Identity, Mutation, Rank, Reception, Session, mutation};
@@ -19,13 +21,14 @@ use crate::connection::{Connection, Ended};
 const TELL_ALIVE_MS: u64 = 200;
 
 impl Engine {
-    /// Peers that have not called again in time do so no more.
+    /// Peers that keep others from a mutex and have not called again in time do so no more.
     pub(super) fn expire_sessions(&mut self, now_ms: u64) {
         for number in self.lost.clone() {
             let peer = &self.peers[number];
-            if peer.lost_at_ms.is_some_and(|at| now_ms >= at + self.session_keep_ms) {
+            let is_late = peer.lost_at_ms.is_some_and(|at| now_ms >= at + self.session_keep_ms);
+            if is_late && self.shared.locks.is_waiting(number) {
                 let rank = peer.connection.peer.rank.0;
-                tracing::warn!(rank, node = self.node.0, "a rank whose connection broke has not called again");
+                tracing::warn!(rank, node = self.node.0, "a rank in the queue of a mutex has not called again");
                 self.forget(number);
             }
         }
@@ -86,9 +89,11 @@ impl Engine {
         self.shared.locks.forget_connection(number);
     }
 
-    /// What comes of the session that a proven peer wants to carry on. `None`: the call is too old, or its rank is dead.
+    /// What comes of the session that a proven peer wants to carry on. `None`: the call is too old, its rank
+    /// is dead, or there is no such rank on the node that it names.
     pub(super) fn receive_session(&mut self, identity: Identity, session: Session) -> Option<Reception> {
-        if self.shared.locks.deaths.is_dead(identity.rank) {
+        let lives_there = self.node_of_rank.get(identity.rank.0 as usize) == Some(&identity.node);
+        if !lives_there || self.shared.locks.deaths.is_dead(identity.rank) {
             return None;
         }
         let Some(number) = self.find_session(identity.rank, session.number) else {

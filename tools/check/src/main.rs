@@ -114,7 +114,7 @@ fn without_allowed(mut findings: Vec<Finding>) -> Vec<Finding> {
 
 /// Whether a file is the root of a crate of the workspace.
 fn is_root(path: &str) -> bool {
-    (path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs")) && !path.contains("/fuzz/")
+    path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs")
 }
 
 fn is_page(path: &str) -> bool {

@@ -7,6 +7,7 @@
 
 mod faults {
     pub mod arguments;
+    pub mod crowd;
     pub mod deaths;
     pub mod heirs;
     pub mod neighbours;
@@ -18,7 +19,7 @@ mod faults {
 
 use std::process::ExitCode;
 
-use faults::{arguments, deaths, heirs, neighbours, standstill, strangers, survivors};
+use faults::{arguments, crowd, deaths, heirs, neighbours, standstill, strangers, survivors};
 use libtest_mimic::Arguments;
 
 /// What the ranks of a job play.
@@ -32,6 +33,9 @@ fn main() -> ExitCode {
         if body == "neighbours" {
             neighbours::body(&parameters);
             return ExitCode::SUCCESS;
+        }
+        if body == "other user" {
+            return crowd::as_other_user(&parameters);
         }
         let world = longarm::init().expect("the launcher makes a world");
         match body.as_str() {
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
     trials.extend(neighbours::trials());
     trials.extend(standstill::trials());
     trials.extend(strangers::trials());
+    trials.extend(crowd::trials());
     trials.extend(arguments::trials());
     // One job at a time: each uses all processors.
     let options = Arguments { test_threads: Some(1), ..Arguments::from_args() };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm_client::{ClientWindow, WindowIdentity};
-use longarm_proto::{JobId, NodeId, Rank, Secret};
+use longarm_proto::{JobId, NodeId, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Engine, EngineOptions};
 use longarm_shm::NodeSegment;
@@ -119,7 +119,7 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
         job: id,
         secret: SECRET.clone(),
         node: NodeId(node),
-        ranks: ranks.map(Rank).collect(),
+        node_of_rank: shape.node_of_rank.clone(),
         segment: Arc::clone(&segment),
         listener: Some(Box::new(SimListener::new(run, node))),
         door: name.clone(),

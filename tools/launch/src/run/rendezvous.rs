@@ -333,7 +333,8 @@ impl Rendezvous {
             survivors_go_on: self.job.survivors_go_on,
         };
         self.messages.push_back((rank, ToRank::Start(Box::new(start))));
-        let dead = self.failures.iter().cloned();
+        // Not of its own: it may have failed before, by what it said instead.
+        let dead = self.failures.iter().filter(|(dead, _)| *dead != rank).cloned();
         self.messages.extend(dead.map(|(dead, how)| (rank, ToRank::Died { rank: dead, how })));
         // Someone who ended well without joining can never be part of this world.
         let missed = self.ranks.iter().position(|state| state.missed && !state.failed);
@@ -568,6 +569,15 @@ mod tests {
         assert_eq!(pair.drain(), [(0, died.clone()), (2, died.clone())]);
         pair.join(3);
         assert_eq!(pair.drain()[1], (3, died));
+    }
+
+    #[test]
+    fn a_rank_that_joins_after_it_has_failed_does_not_hear_of_its_own_death() {
+        let mut pair = Pair::new(2, 1);
+        let now = pair.now;
+        assert!(pair.rendezvous.handle_line(0, b"hello", now).is_some());
+        pair.join(0);
+        assert!(matches!(&pair.drain()[..], [(0, ToRank::Start(_))]));
     }
 
     #[test]

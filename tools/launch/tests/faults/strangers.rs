@@ -77,16 +77,25 @@ fn listening() -> (String, String) {
         links.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
     let is_own = |inode: &str| own.iter().any(|own| own == inode);
     let table = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}")).expect("there is /proc");
-    let address = table("tcp").lines().find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (ip, port) = fields.get(1)?.split_once(':')?;
-        // 0A: it listens.
-        (fields.get(3) == Some(&"0A") && is_own(fields.get(9)?)).then(|| {
-            let ip = u32::from_str_radix(ip, 16).expect("an address in hexadecimal").to_ne_bytes();
-            let port = u16::from_str_radix(port, 16).expect("a port in hexadecimal");
-            format!("{}:{port}", std::net::Ipv4Addr::from(ip))
+    let mut addresses: Vec<String> = table("tcp")
+        .lines()
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let (ip, port) = fields.get(1)?.split_once(':')?;
+            // 0A: it listens.
+            (fields.get(3) == Some(&"0A") && is_own(fields.get(9)?)).then(|| {
+                let ip = u32::from_str_radix(ip, 16).expect("an address in hexadecimal").to_ne_bytes();
+                let port = u16::from_str_radix(port, 16).expect("a port in hexadecimal");
+                format!("{}:{port}", std::net::Ipv4Addr::from(ip))
+            })
         })
-    });
+        .collect();
+    // 0A again: nothing listens that was not asked for, on any family of addresses.
+    let listens =
+        |line: &str| line.split_whitespace().nth(3) == Some("0A") && line.split_whitespace().nth(9).is_some_and(is_own);
+    assert!(!table("tcp6").lines().any(listens), "nobody asked for IPv6");
+    assert_eq!(addresses.len(), 1, "a server listens at one address: {addresses:?}");
+    let address = addresses.pop();
     let door = table("unix").lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let name = fields.get(7)?.strip_prefix('@')?;
@@ -96,31 +105,38 @@ fn listening() -> (String, String) {
 }
 
 /// A node's server, as a stranger finds it.
-struct Server {
+pub struct Server {
     node: u32,
     address: String,
-    door: String,
+    pub door: String,
+    /// Connections are encrypted, or a stranger would be turned away for not knowing that.
+    sealed: bool,
 }
 
 impl Server {
-    fn call(&self) -> Result<TcpStream, Failed> {
+    pub fn call(&self) -> Result<TcpStream, Failed> {
         Ok(TcpStream::connect(&self.address)?)
     }
 
-    fn job(&self) -> JobId {
+    pub fn job(&self) -> JobId {
         let number = self.door.split('-').nth(1).and_then(|hexadecimal| u64::from_str_radix(hexadecimal, 16).ok());
         JobId(number.expect("the door's name has the number of the job"))
     }
 
     /// Pretends to be a rank of the job.
-    fn hello(&self, secret: &Secret) -> (InitiatorHandshake, [u8; HELLO_BYTES]) {
-        let me = Identity { job: self.job(), rank: Rank(0), node: NodeId(0) };
+    pub fn hello(&self, secret: &Secret) -> (InitiatorHandshake, [u8; HELLO_BYTES]) {
+        self.hello_of(self.job(), secret)
+    }
+
+    /// A rank of any job.
+    pub fn hello_of(&self, job: JobId, secret: &Secret) -> (InitiatorHandshake, [u8; HELLO_BYTES]) {
+        let me = Identity { job, rank: Rank(0), node: NodeId(0) };
         let session = Session { number: 77, attempt: 1, is_known: false, received_bytes: 0 };
-        InitiatorHandshake::start(secret, me, NodeId(self.node), session, false, [self.node as u8 + 1; 32])
+        InitiatorHandshake::start(secret, me, NodeId(self.node), session, self.sealed, [self.node as u8 + 1; 32])
     }
 
     /// Up to the proof, which is not sent yet.
-    fn call_with_hello(&self, secret: &Secret) -> Result<(TcpStream, [u8; PROOF_BYTES]), Failed> {
+    pub fn call_with_hello(&self, secret: &Secret) -> Result<(TcpStream, [u8; PROOF_BYTES]), Failed> {
         let mut stream = self.call()?;
         let (mut handshake, hello) = self.hello(secret);
         stream.write_all(&hello)?;
@@ -131,31 +147,32 @@ impl Server {
 }
 
 /// Reads until the other end hangs up; says what came until then.
-fn until_hung_up(mut stream: TcpStream) -> Vec<u8> {
+pub fn until_hung_up(mut stream: TcpStream) -> Vec<u8> {
     let mut heard = Vec::new();
     // A reset is a way to hang up too.
     let _ = stream.read_to_end(&mut heard);
     heard
 }
 
-fn expect_silence(who: &str, stream: TcpStream) -> Result<(), Failed> {
+pub fn expect_silence(who: &str, stream: TcpStream) -> Result<(), Failed> {
     let heard = until_hung_up(stream);
     if heard.is_empty() { Ok(()) } else { Err(format!("{who} was answered: {heard:02x?}").into()) }
 }
 
-fn start(variables: &[(&str, &str)]) -> Result<(Job, Vec<Server>), Failed> {
+pub fn start(variables: &[(&str, &str)]) -> Result<(Job, Vec<Server>), Failed> {
     let mut job = Job::start((NODES, NODES), "work", "", variables)?;
+    let sealed = variables.contains(&("LONGARM_ENCRYPT", "1"));
     let mut servers = Vec::new();
     for _ in 0..NODES {
         let line = job.line()?;
         let words: Vec<&str> = line.split(' ').collect();
         let [node, address, door] = words[..] else { return Err(format!("no address: {line}").into()) };
-        servers.push(Server { node: node.parse()?, address: address.into(), door: door.into() });
+        servers.push(Server { node: node.parse()?, address: address.into(), door: door.into(), sealed });
     }
     Ok((job, servers))
 }
 
-fn finish(mut job: Job) -> Result<(), Failed> {
+pub fn finish(mut job: Job) -> Result<(), Failed> {
     job.say("stop")?;
     let ended = job.end()?;
     ended.expect_status(0)?;
@@ -237,7 +254,7 @@ fn at_the_door() -> Result<(), Failed> {
     job.say("go")?;
     for server in &servers {
         for packet in [&b"knock knock"[..], b"{\"Attach\":{}}", b"\xff\xfe", b"{\"NodeSegment\":{\"job\":1e99}}"] {
-            let door = visit(server)?;
+            let door = visit(&server.door)?;
             rustix::net::send(&door, packet, SendFlags::NOSIGNAL)?;
             let mut answer = [0; 100];
             let (bytes, _) = rustix::net::recv(&door, &mut answer, RecvFlags::empty())?;
@@ -245,7 +262,7 @@ fn at_the_door() -> Result<(), Failed> {
                 return Err(format!("{packet:02x?} was answered at the door").into());
             }
         }
-        let door = visit(server)?;
+        let door = visit(&server.door)?;
         rustix::net::send(&door, b"{\"NodeSegment\":{\"job\":12}}", SendFlags::NOSIGNAL)?;
         let mut answer = [0; 100];
         let (bytes, _) = rustix::net::recv(&door, &mut answer, RecvFlags::empty())?;
@@ -257,10 +274,29 @@ fn at_the_door() -> Result<(), Failed> {
     finish(job)
 }
 
-fn visit(server: &Server) -> Result<OwnedFd, Failed> {
+pub fn visit(door: &str) -> Result<OwnedFd, Failed> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(server.door.as_bytes())?)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(door.as_bytes())?)?;
     Ok(socket)
+}
+
+/// A server is reached at the address that was asked for, and at no other of its machine.
+fn one_address() -> Result<(), Failed> {
+    for interface in ["127.0.0.1", "127.0.0.2"] {
+        let (mut job, servers) = start(&[("LONGARM_INTERFACE", interface)])?;
+        for server in &servers {
+            let (ip, port) = server.address.split_once(':').expect("an address has a port");
+            if ip != interface {
+                return Err(format!("a server listens at {ip}, not at {interface}").into());
+            }
+            if TcpStream::connect(format!("127.0.0.3:{port}")).is_ok() {
+                return Err("a server is reached at an address that it was not given".into());
+            }
+        }
+        job.say("go")?;
+        finish(job)?;
+    }
+    Ok(())
 }
 
 /// The trials of this module.
@@ -270,6 +306,7 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("strangers_with_a_wrong_secret_are_hung_up_on", wrong_secret),
         Trial::test("strangers_that_hold_more_lines_than_there_are_keep_nobody_out", half_open),
         Trial::test("strangers_that_say_nothing_are_hung_up_on", nothing),
+        Trial::test("servers_listen_at_the_address_of_the_job_and_at_no_other", one_address),
         Trial::test("visitors_with_garbage_are_turned_away_at_the_door", at_the_door),
     ]
 }

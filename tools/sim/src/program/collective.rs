@@ -171,7 +171,8 @@ impl Starter {
                 let (window, generation) = (identity.window.0, identity.generation.0);
                 let refused = |error: &dyn std::fmt::Display| AttachError::Refused(error.to_string());
                 let handed = job::ask_door(node, &DoorRequest::Attach { window, generation });
-                let handed = handed.map_err(|error| AttachError::Unreachable(error.to_string()))?;
+                // The server of this node is dead, and so is the node: its ranks are not asked for a reason.
+                let handed = handed.map_err(|error| refused(&error))?;
                 let handed = handed.ok_or_else(|| refused(&"no descriptor came"))?;
                 NodeWindow::attach(handed.file, &part_bytes).map_err(|error| refused(&error))
             };
