@@ -47,6 +47,8 @@ pub struct Faults {
     breaking: Vec<Fault>,
     /// How many faults that break something may still happen.
     breaks_left: u32,
+    /// No connection breaks before.
+    whole_until_ns: u64,
     /// How many ranks may still be killed.
     kills_left: u32,
     strangers: Vec<Stranger>,
@@ -55,6 +57,9 @@ pub struct Faults {
     pace_ns: u64,
 }
 
+/// Between two connections that break: long enough for one to be made anew most of the time, and not always.
+const GAP_NS_MIN: u64 = 500_000;
+const GAP_NS_MAX: u64 = 8_000_000;
 /// How long what was sent may take over a connection that broke and was made anew.
 const RESUME_NS: u64 = 20_000_000_000;
 /// The number of the event that stands for the next fault.
@@ -80,6 +85,7 @@ impl Faults {
             mild,
             breaking,
             breaks_left,
+            whole_until_ns: 0,
             kills_left: dice.below(2) as u32,
             dice,
             strangers: Vec::new(),
@@ -100,7 +106,8 @@ impl Faults {
         let pause_ns = self.dice.between(self.pace_ns / 2, 3 * self.pace_ns / 2);
         network::with(|network| network.after(pause_ns, Event::Fault(NEXT)));
         let often = if self.shape.plan.resumes { 3 } else { 12 };
-        let breaks = self.breaks_left > 0 && (self.mild.is_empty() || self.dice.one_in(often));
+        let may_break = self.breaks_left > 0 && network::now_ns() >= self.whole_until_ns;
+        let breaks = may_break && (self.mild.is_empty() || self.dice.one_in(often));
         let kinds = if breaks { &self.breaking } else { &self.mild };
         if kinds.is_empty() {
             return;
@@ -115,6 +122,9 @@ impl Faults {
         self.kills_left -= u32::from(kills);
         if breaks {
             self.breaks_left -= 1;
+            // In a large job the next one is somewhere else.
+            let gap_ns = self.dice.between(GAP_NS_MIN, GAP_NS_MAX) / u64::from(1 + self.shape.plan.ranks / 32);
+            self.whole_until_ns = network::now_ns() + gap_ns;
             if self.shape.plan.resumes {
                 // Nobody is told of anything until the connection is there again.
                 job::note_pause(RESUME_NS);
@@ -222,6 +232,10 @@ impl Faults {
         let until_ns = network::now_ns() + duration_ns;
         let bytes = 1 << self.dice.below(8);
         let after = self.dice.below(3000) as usize;
+        let luck = self.dice.roll();
+        if fault == Fault::BitFlip && !(self.shape.sealed && network::with(|network| network.flip(link, end, luck))) {
+            return None;
+        }
         network::with(|network| match fault {
             Fault::Delay => network.hold(link, end, until_ns),
             Fault::Reorder => {
@@ -297,7 +311,8 @@ impl Faults {
         let identity = Identity { job: job::id(), rank: Rank(rank), node: NodeId(self.shape.node_of(rank)) };
         let session = Session { number: self.dice.roll(), attempt: 1, is_known: false, received_bytes: 0 };
         let nonce = nonce_of(&mut self.dice);
-        let (handshake, hello) = InitiatorHandshake::start(&secret, identity, NodeId(node), session, false, nonce);
+        let (handshake, hello) =
+            InitiatorHandshake::start(&secret, identity, NodeId(node), session, self.shape.sealed, nonce);
         let mut link = SimLink::new(network::current(), called, 0);
         if kind != Fault::SilentPeer {
             let _ = link.send(&[Region::from_slice(&hello)]);

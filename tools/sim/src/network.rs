@@ -41,6 +41,8 @@ pub enum Event {
     Wake(u32, u32),
     /// What a rank has in progress is looked after while it does something else.
     Help(u32),
+    /// A rank's mail is taken in while it does something else.
+    Attend(u32),
     /// What a rank has sent and nobody has acknowledged is looked after.
     Tend(u32),
     /// A fault of the plan happens.
@@ -90,6 +92,9 @@ impl Default for Speed {
     }
 }
 
+/// More than either side says before the first frame.
+const HANDSHAKE_BYTES_MAX: u64 = 400;
+
 struct Piece {
     sent_ns: u64,
     arrives_ns: u64,
@@ -109,6 +114,10 @@ struct Pipe {
     held_until_ns: u64,
     /// Bytes that one receive gives at most, while the reader is slow.
     sip_bytes: Option<usize>,
+    /// Bytes that were read since the link was made.
+    read_bytes: u64,
+    /// Which bit of what is sent next changes.
+    flip: Option<u64>,
     wants_room: bool,
     /// The writer has closed its end.
     writer_gone: bool,
@@ -257,6 +266,8 @@ impl Network {
             last_arrival_ns: 0,
             held_until_ns: 0,
             sip_bytes: None,
+            read_bytes: 0,
+            flip: None,
             wants_room: false,
             writer_gone: false,
             ended: None,
@@ -322,6 +333,12 @@ impl Network {
             region.slice(0, bytes).copy_to_slice(&mut self.scratch);
             pipe.bytes.extend(&self.scratch);
             open -= bytes;
+        }
+        if part > 0
+            && let Some(luck) = pipe.flip.take()
+        {
+            let at = pipe.bytes.len() - 1 - luck as usize % part;
+            pipe.bytes[at] ^= 1 << (luck >> 61);
         }
         pipe.wants_room = part < offered;
         self.sent_bytes += part as u64;
@@ -399,6 +416,7 @@ impl Network {
             open -= bytes;
         }
         pipe.arrived -= part;
+        pipe.read_bytes += part as u64;
         if pipe.wants_room && part > 0 {
             pipe.wants_room = false;
             let latency_ns = pipe.latency_ns;
@@ -486,6 +504,17 @@ impl Network {
         }
         self.note(What::Break, Who::Link(link, end as u8), lost as u64);
         self.after(1, Event::End(link << 1 | (1 - end as u32)));
+    }
+
+    /// Changes a bit of what an end sends next. False if it may still be a part of the handshake, where a wrong answer is
+    /// taken for a stranger's.
+    pub fn flip(&mut self, link: u32, end: usize, luck: u64) -> bool {
+        let pipe = &mut self.links[link as usize].pipes[end];
+        let follows_handshake = pipe.read_bytes >= HANDSHAKE_BYTES_MAX;
+        if follows_handshake {
+            pipe.flip = Some(luck);
+        }
+        follows_handshake
     }
 
     /// Breaks a link once so many more bytes were sent from an end.

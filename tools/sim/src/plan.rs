@@ -59,6 +59,8 @@ pub struct Shape {
     pub rounds: u32,
     /// Operations of a rank in a round.
     pub round_ops: u32,
+    /// What is sent is encrypted, so that a bit that changes on its way is noticed.
+    pub sealed: bool,
 }
 
 impl Shape {
@@ -68,7 +70,9 @@ impl Shape {
         let per_node = match plan.ranks {
             0..=2 => dice.between(1, 2),
             3..=63 => dice.between(1, 4),
-            _ => dice.between(4, 12),
+            64..=4095 => dice.between(4, 12),
+            // A node takes descriptors, of which a process has no more than so many.
+            _ => dice.between(24, 48),
         };
         let per_node = (per_node as u32).min(plan.ranks);
         let node_of_rank: Vec<NodeId> = (0..plan.ranks).map(|rank| NodeId(rank / per_node)).collect();
@@ -112,6 +116,7 @@ impl Shape {
             block_bytes: if plan.ranks <= 64 { 16 << 10 } else { 1 << 10 },
             rounds,
             round_ops: plan.ops.div_ceil(rounds).max(1),
+            sealed: dice.one_in(4),
         }
     }
 

@@ -51,6 +51,8 @@ pub struct RankState {
     /// It does nothing before.
     pub paused_until_ns: u64,
     help_due: bool,
+    /// How often its bell for mail had been rung when its mail was last taken in.
+    mail_seen: u32,
     /// It was killed, or has left before its time.
     pub dead: bool,
 }
@@ -135,6 +137,7 @@ impl Scheduler {
             Event::Turn(node) => self.turn(node),
             Event::Help(rank) => self.help(rank),
             Event::Tend(rank) => self.tend(rank),
+            Event::Attend(rank) => self.attend(rank),
             Event::Arrive(pipe) => {
                 let (news, of_rank) = network::with(|network| {
                     let ends = [network.reader(pipe), network.writer(pipe)];
@@ -230,6 +233,21 @@ impl Scheduler {
         self.hear_bells(self.shape.node_of(rank));
     }
 
+    /// What the thread does that takes in mail and runs active messages while the program does something else.
+    fn attend(&mut self, rank: u32) {
+        let Some(state) = self.ranks.get_mut(rank as usize) else { return };
+        if state.dead || matches!(state.resting, Some((RestOn::Mail, _))) {
+            return;
+        }
+        if state.paused_until_ns > network::now_ns() {
+            let until_ns = state.paused_until_ns;
+            network::with(|network| network.at(until_ns, Event::Attend(rank)));
+            return;
+        }
+        state.client.attend_mail(|| false);
+        self.hear_bells(self.shape.node_of(rank));
+    }
+
     /// What a rank has sent and nobody has acknowledged is looked after now and then.
     fn tend(&mut self, rank: u32) {
         let Some(state) = self.ranks.get_mut(rank as usize) else { return };
@@ -294,8 +312,14 @@ impl Scheduler {
         let ranks = self.shape.ranks_of(node);
         for rank in ranks.clone() {
             let Some(state) = self.ranks.get_mut(rank as usize) else { return };
-            let Some((on, seen)) = state.resting else { continue };
             let (segment, local) = (state.client.segment(), rank - ranks.start);
+            let mail = segment.bell(local).sequence();
+            let rests_on_mail = matches!(state.resting, Some((RestOn::Mail, _)));
+            if std::mem::replace(&mut state.mail_seen, mail) != mail && !rests_on_mail && !state.dead {
+                let after_ns = 1_000 + self.dice.below(30_000);
+                network::with(|network| network.after(after_ns, Event::Attend(rank)));
+            }
+            let Some((on, seen)) = state.resting else { continue };
             let rung = match on {
                 RestOn::Links => continue,
                 RestOn::Mail => segment.bell(local).sequence(),
@@ -428,7 +452,8 @@ impl Scheduler {
         }
         // Whoever waits for all others says little, and whoever waits for a server says most.
         waiting.sort_by_key(|(_, text)| (!text.ends_with("Some(Links)"), text.contains(" in barrier")));
-        let ranks: Vec<u32> = waiting.iter().take(2).map(|(rank, _)| *rank).collect();
+        let most = if waiting.first().is_some_and(|(_, text)| text.ends_with("Some(Links)")) { 2 } else { 16 };
+        let ranks: Vec<u32> = waiting.iter().take(most).map(|(rank, _)| *rank).collect();
         let lines: Vec<String> = waiting.into_iter().take(8).map(|(_, text)| text).collect();
         book::violate(&ranks, format!("{why}; {}", lines.join("; ")));
     }
@@ -480,6 +505,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
     let dial = SimDial {
         run: job.run,
         secret: SECRET.clone(),
+        sealed: job.shape.sealed,
         identity: Identity { job: job.id, rank, node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
     };
@@ -510,6 +536,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
         ticket: 0,
         paused_until_ns: 0,
         help_due: false,
+        mail_seen: 0,
         dead: false,
     })
 }

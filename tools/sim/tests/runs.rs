@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use longarm_sim::book::Kind;
-use longarm_sim::fault::{Fault, FaultSet};
+use longarm_sim::fault::FaultSet;
 use longarm_sim::many::{Until, run_many};
 use longarm_sim::plan::Plan;
 use longarm_sim::run::{Outcome, run};
@@ -67,5 +67,5 @@ fn some_runs_together_meet_every_operation_and_every_fault() {
     for fault in FaultSet::all().iter() {
         assert!(json["faults"][fault.name()].as_u64().unwrap_or(0) > 0, "{} never happened", fault.name());
     }
-    assert!(FaultSet::all().iter().count() >= 16 && !FaultSet::all().has(Fault::BitFlip));
+    assert!(FaultSet::all().iter().count() >= 16);
 }
