@@ -65,6 +65,10 @@ if [ "$only" = all ]; then
     # The tests start jobs with the longarm command, with the example programs, and link C programs with the archive.
     step build cargo build --locked --workspace --lib --bins --examples
     step tests cargo test --locked --workspace --no-fail-fast
+    # Whole jobs with faults, and whether the bugs that are planted on purpose are found.
+    step simulator cargo test --locked --release -p longarm-sim --test large
+    step mutations env RUSTFLAGS="--cfg longarm_mutations" CARGO_TARGET_DIR="$target/mutations" \
+        cargo test --locked -p longarm-sim --test mutations
     # The model checker runs every order of the steps of what the ranks of a node share.
     step models env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" \
         cargo test --locked -p longarm-shm --release --lib loom

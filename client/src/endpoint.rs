@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 use longarm_memory::Region;
-use longarm_proto::{Cursor, NodeId, Rank, Refusal, Request};
+use longarm_proto::{Cursor, Mutation, NodeId, Rank, Refusal, Request, mutation};
 use longarm_shm::sync::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
@@ -332,7 +332,7 @@ impl Endpoint {
     /// Ends the session in order, as far as that is possible without waiting.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
-        if self.broken.get().is_none() && state.way.is_up() {
+        if self.broken.get().is_none() && state.way.is_up() && !mutation(Mutation::SessionKept) {
             state.begin(&Request::Leave, None, Payload::None);
             self.drive_locked(&mut state, false);
         }

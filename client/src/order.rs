@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use longarm_proto::{Rank, Request};
+use longarm_proto::{Mutation, Rank, Request, mutation};
 use longarm_shm::sync::{Ordering, fence};
 
 use crate::completion::Completion;
@@ -58,6 +58,9 @@ impl Client {
     }
 
     fn quiet_endpoints(self: &Arc<Self>, endpoints: &[&Endpoint]) -> Result<(), TransferError> {
+        if mutation(Mutation::QuietEarly) {
+            return Ok(());
+        }
         let mut asked = Vec::new();
         let mut result: Result<(), TransferError> = Ok(());
         for endpoint in endpoints {

@@ -21,6 +21,7 @@
 
 use crate::ids::{JobId, NodeId, Rank};
 use crate::limits::PROTOCOL_VERSION;
+use crate::mutation::{Mutation, mutation};
 use crate::wire::{put_u32, put_u64, u32_at, u64_at};
 use std::fmt;
 use thiserror::Error;
@@ -375,7 +376,8 @@ fn proof(
 
 /// Compares in a time that does not depend on where the two differ, which is what `Hash` promises.
 fn check_proof(expected: &blake3::Hash, found: &[u8; 32]) -> Result<(), HandshakeError> {
-    if *expected == blake3::Hash::from_bytes(*found) { Ok(()) } else { Err(HandshakeError::WrongProof) }
+    let is_believed = mutation(Mutation::ProofNotChecked);
+    if is_believed || *expected == blake3::Hash::from_bytes(*found) { Ok(()) } else { Err(HandshakeError::WrongProof) }
 }
 
 fn check_start(message: &[u8], magic: u32) -> Result<(), HandshakeError> {

@@ -47,6 +47,7 @@
 
 use crate::deaths::Deaths;
 use crate::ids::Rank;
+use crate::mutation::{Mutation, mutation};
 use std::collections::VecDeque;
 
 /// Set in a held mutex's word when its holder has to give it back through the server.
@@ -211,10 +212,14 @@ impl<W> MutexQueue<W> {
             return LockStep::NotAMutex(waiter);
         }
         let inherited = is_left(word, deaths);
-        if word != 0 && !inherited {
+        if word != 0 && !inherited && !mutation(Mutation::MutexToTwo) {
             if word & CONTENDED != 0 {
                 // Only we change a contended word, so it still is one: no swap is needed.
-                self.waiters.push_back((who, waiter));
+                if mutation(Mutation::MutexUnfair) {
+                    self.waiters.push_front((who, waiter));
+                } else {
+                    self.waiters.push_back((who, waiter));
+                }
                 return LockStep::Queued;
             }
             let step = MutexStep { change: Change::Enqueue(who, waiter), inherited };
@@ -290,6 +295,7 @@ impl<W> MutexQueue<W> {
             }
             Change::Free => None,
         };
+        let inherited = inherited && !mutation(Mutation::HeirNotTold);
         waiter.map(|waiter| Grant { waiter, inherited })
     }
 

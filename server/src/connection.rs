@@ -13,8 +13,8 @@ use longarm_memory::Region;
 use longarm_netmod::flow::{Incoming, Outgoing};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
-    Cursor, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, REPLY_BYTES, Rank, ReplyBody, ReplyHeader, Request,
-    RequestHeader, RequestId, Responder, Scale, UNREPORTED_REPLY_BYTES_MAX, Violation,
+    Cursor, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, Mutation, REPLY_BYTES, Rank, ReplyBody, ReplyHeader,
+    Request, RequestHeader, RequestId, Responder, Scale, UNREPORTED_REPLY_BYTES_MAX, Violation, mutation,
 };
 use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, Producer};
 
@@ -90,8 +90,12 @@ pub(crate) struct Replies {
 
 impl Replies {
     pub(crate) fn send(&mut self, id: RequestId, body: ReplyBody) {
+        if mutation(Mutation::ReplyDropped) && id.0.is_multiple_of(16) {
+            return;
+        }
         let mut header = [0; REPLY_BYTES];
-        ReplyHeader { id, body, received_bytes: self.received_bytes }.encode(&mut header);
+        let received_bytes = self.received_bytes + 100 * u64::from(mutation(Mutation::AcknowledgedTooMuch));
+        ReplyHeader { id, body, received_bytes }.encode(&mut header);
         self.outgoing.write(|bytes| bytes.extend_from_slice(&header));
     }
 
@@ -359,9 +363,13 @@ fn drain_accumulate(
             return;
         }
         let source = Region::from_slice(input.take(bytes as usize).expect("as much as is ready"));
-        window
-            .accumulate(run.offset, kernel, scale, source, &shared.node.stripes(), shared.host)
-            .expect("checked when the accumulate was taken up");
+        let left_out = if mutation(Mutation::AccumulateSkipsLast) { element_bytes } else { 0 };
+        let source = source.slice(0, (bytes - left_out) as usize);
+        for _ in 0..1 + u32::from(mutation(Mutation::AccumulateTwice)) {
+            window
+                .accumulate(run.offset, kernel, scale, source, &shared.node.stripes(), shared.host)
+                .expect("checked when the accumulate was taken up");
+        }
         cursor.advance(bytes);
     }
 }

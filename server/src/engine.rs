@@ -247,11 +247,7 @@ impl Engine {
     /// the cells that others need.
     pub fn note_death(&mut self, rank: Rank) {
         self.shared.note_death(rank);
-        for number in self.lost.clone() {
-            if self.peers[number].connection.peer.rank == rank {
-                self.forget(number);
-            }
-        }
+        self.forget_lost_of(rank);
         if let Some(local) = self.shared.local_of_rank.get(&rank)
             && !self.dead.contains(local)
         {

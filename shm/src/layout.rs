@@ -25,7 +25,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{JobId, Rank};
+use longarm_proto::{JobId, Mutation, Rank, mutation};
 
 use crate::bell::{Bell, BellWord};
 use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
@@ -373,7 +373,9 @@ impl NodeSegment {
         let index = self.take_cell(producer).ok_or(Full)?;
         self.fill(index, CellHead { bytes: bytes as u32, ..head }, payload);
         Inbox::new(ends, &self.node_cells(), to_local).post(index);
-        self.bell(to_local).ring();
+        if !mutation(Mutation::MailBellNotRung) {
+            self.bell(to_local).ring();
+        }
         Ok(())
     }
 

@@ -6,7 +6,8 @@ use longarm_memory::Region;
 use longarm_netmod::LinkError;
 use longarm_netmod::flow::{Incoming, Outgoing, RunSource};
 use longarm_proto::{
-    Cursor, EAGER_BYTES_MAX, Initiator, REPLY_BYTES, Reception, Refusal, Reply, Request, RequestId, Run, Violation,
+    Cursor, EAGER_BYTES_MAX, Initiator, Mutation, REPLY_BYTES, Reception, Refusal, Reply, Request, RequestId, Run,
+    Violation, mutation,
 };
 
 use super::pulse::{Beat, Pulse};
@@ -232,6 +233,9 @@ impl State {
             Reception::Resumed { received_bytes } => received_bytes,
             Reception::Fresh | Reception::Gone => 0,
         };
+        // What is acknowledged is no more there to be sent.
+        let kept_from = self.initiator.acknowledged_bytes();
+        let has_received = if mutation(Mutation::ResumeFromStart) { kept_from } else { has_received };
         self.renewed = true;
         self.pulse = Pulse::default();
         self.incoming.forget_drained();

@@ -1,7 +1,7 @@
 //! The receive buffer of one link: bytes between `start` and `end` have arrived and are not yet used.
 
 use longarm_memory::RegionMut;
-use longarm_proto::{Cursor, DESCRIPTOR_BYTES_MAX, Run};
+use longarm_proto::{Cursor, DESCRIPTOR_BYTES_MAX, Mutation, Run, mutation};
 
 use super::{REGIONS_MAX, RUN_BYTES_MIN, RunTarget};
 use crate::{Link, LinkError};
@@ -99,7 +99,9 @@ impl Incoming {
                 return;
             }
             let source = self.take(bytes as usize).expect("as much as is ready");
-            target.region_mut(Run { offset: run.offset, bytes }).copy_from_slice(source);
+            let kept = if mutation(Mutation::RunCutShort) && bytes > 16 { bytes - 1 } else { bytes };
+            let source = &source[..kept as usize];
+            target.region_mut(Run { offset: run.offset, bytes: kept }).copy_from_slice(source);
             cursor.advance(bytes);
         }
     }

@@ -12,7 +12,7 @@
 //! the same over all its links: what waits for a mutex in its name is found again.
 
 use longarm_netmod::Link;
-use longarm_proto::{Identity, Rank, Reception, Session};
+use longarm_proto::{Identity, Mutation, Rank, Reception, Session, mutation};
 
 use super::{CONNECTION, Engine, Interest, Peer};
 use crate::connection::{Connection, Ended};
@@ -89,6 +89,15 @@ impl Engine {
         self.shared.locks.forget_connection(number);
     }
 
+    /// A rank that begins anew goes on with nothing that it has left without a link: what is kept for it is bounded.
+    pub(super) fn forget_lost_of(&mut self, rank: Rank) {
+        for number in self.lost.clone() {
+            if self.peers[number].connection.peer.rank == rank {
+                self.forget(number);
+            }
+        }
+    }
+
     /// What comes of the session that a proven peer wants to carry on. `None`: the call is too old, its rank
     /// is dead, or there is no such rank on the node that it names.
     pub(super) fn receive_session(&mut self, identity: Identity, session: Session) -> Option<Reception> {
@@ -100,6 +109,7 @@ impl Engine {
             if session.is_known {
                 return Some(Reception::Gone);
             }
+            self.forget_lost_of(identity.rank);
             let peer = Peer {
                 connection: Connection::new(identity),
                 interest: Interest::default(),
@@ -124,7 +134,11 @@ impl Engine {
             self.forget(number);
             return Some(Reception::Gone);
         }
-        Some(Reception::Resumed { received_bytes: peer.connection.received_bytes() })
+        let received_bytes = match peer.connection.received_bytes() {
+            bytes if mutation(Mutation::ResumeFromWrongByte) => bytes.saturating_sub(1),
+            bytes => bytes,
+        };
+        Some(Reception::Resumed { received_bytes })
     }
 
     fn find_session(&self, rank: Rank, session: u64) -> Option<usize> {

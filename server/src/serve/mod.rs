@@ -8,7 +8,7 @@ mod visit;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longarm_proto::{Rank, Refusal, ReplyBody, Request, RequestId};
+use longarm_proto::{Mutation, Rank, Refusal, ReplyBody, Request, RequestId, mutation};
 use longarm_shm::NodeSegment;
 
 use crate::connection::{Replies, Sink};
@@ -30,7 +30,9 @@ pub(crate) struct Shared {
 impl Shared {
     /// Wakes a rank of this node that sleeps until its memory changes.
     pub(crate) fn ring(&self, rank: Rank) {
-        if let Some(local) = self.local_of_rank.get(&rank) {
+        if let Some(local) = self.local_of_rank.get(&rank)
+            && !mutation(Mutation::WindowBellNotRung)
+        {
             self.node.window_bell(*local).ring_if_sleeping();
         }
     }

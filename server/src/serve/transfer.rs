@@ -1,7 +1,8 @@
 //! Put, get and accumulate of any shape.
 
 use longarm_proto::{
-    Cursor, Kernel, Refusal, ReplyBody, Rmw, RmwOp, RmwWidth, Scale, Shape, Signal, SignalOp, WindowRef,
+    Cursor, Kernel, Mutation, Refusal, ReplyBody, Rmw, RmwOp, RmwWidth, Scale, Shape, Signal, SignalOp, WindowRef,
+    mutation,
 };
 
 use super::{Asker, Refused, Shared};
@@ -33,6 +34,15 @@ pub(super) fn put(shared: &Shared, target: WindowRef, shape: Shape, signal: Opti
                 WindowRef { rank: target.rank, window: signal.window, generation: signal.generation, key: signal.key };
             let place = shared.windows.resolve(&at).map_err(|refusal| (refusal, signal.window.0))?;
             check_word(&place, signal.offset, 8)?;
+            if mutation(Mutation::SignalFirst) {
+                AfterPut(Some((place, signal))).run();
+                shared.ring(target.rank);
+                return Ok(Sink::Put {
+                    place: find(shared, &target, &shape)?,
+                    cursor: Cursor::new(shape),
+                    then: AfterPut(None),
+                });
+            }
             AfterPut(Some((place, signal)))
         }
     };

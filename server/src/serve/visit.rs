@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use longarm_proto::{Generation, JobId, Refusal, WindowId};
+use longarm_proto::{Generation, JobId, Mutation, Refusal, WindowId, mutation};
 use longarm_shm::{NodeSegment, NodeWindow};
 
 use super::Shared;
@@ -49,6 +49,9 @@ impl Shared {
             }
             DoorRequest::Free { window, generation } => {
                 let (window, generation) = door::identity(*window, *generation);
+                if mutation(Mutation::WindowKept) {
+                    return Opened::Plain(DoorReply::Gone);
+                }
                 match self.windows.remove(window, generation) {
                     Ok(()) => {
                         self.locks.forget_window(window);

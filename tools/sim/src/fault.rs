@@ -94,6 +94,11 @@ impl FaultSet {
         Fault::ALL.iter().filter(|fault| !fault.breaks()).fold(FaultSet::NONE, |set, fault| set.with(*fault))
     }
 
+    /// All kinds after which nobody is dead: connections break, and are made anew.
+    pub fn survivable() -> FaultSet {
+        FaultSet::all().without(Fault::KillRank).without(Fault::KillServer)
+    }
+
     /// All kinds that there are links for.
     pub fn all() -> FaultSet {
         Fault::ALL.iter().fold(FaultSet::NONE, |set, fault| set.with(*fault)).without(Fault::BitFlip)
@@ -131,6 +136,7 @@ impl fmt::Display for FaultSet {
         match names.as_slice() {
             [] => formatter.write_str("none"),
             _ if *self == FaultSet::all() => formatter.write_str("all"),
+            _ if *self == FaultSet::survivable() => formatter.write_str("survivable"),
             _ if *self == FaultSet::mild() => formatter.write_str("mild"),
             names => formatter.write_str(&names.join(",")),
         }
@@ -150,7 +156,7 @@ pub struct UnknownFault(String);
 impl fmt::Display for UnknownFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
-        write!(formatter, "{} is no fault; there are none, mild, all, {}", self.0, names.join(", "))
+        write!(formatter, "{} is no fault; there are none, mild, survivable, all, {}", self.0, names.join(", "))
     }
 }
 
@@ -165,6 +171,7 @@ impl FromStr for FaultSet {
             set = match name {
                 "none" => set,
                 "all" => FaultSet::all(),
+                "survivable" => FaultSet(set.0 | FaultSet::survivable().0),
                 "mild" => FaultSet(set.0 | FaultSet::mild().0),
                 name => {
                     let found = Fault::ALL.iter().find(|fault| fault.name() == name);
@@ -183,7 +190,7 @@ mod tests {
     #[test]
     fn sets_are_read_as_they_are_written() {
         let one = FaultSet::NONE.with(Fault::Delay).with(Fault::KillRank);
-        for set in [FaultSet::NONE, FaultSet::mild(), FaultSet::all(), one] {
+        for set in [FaultSet::NONE, FaultSet::mild(), FaultSet::survivable(), FaultSet::all(), one] {
             assert_eq!(set.to_string().parse(), Ok(set));
         }
         assert!("hail".parse::<FaultSet>().unwrap_err().to_string().contains("half-open"));

@@ -107,11 +107,12 @@ impl Faults {
         }
         let fault = *self.dice.pick(kinds);
         let kills = matches!(fault, Fault::KillRank | Fault::KillServer);
-        if kills {
-            let Some(left) = self.kills_left.checked_sub(1) else { return };
-            self.kills_left = left;
+        // Not at once: something should be under way by then.
+        if kills && (self.kills_left == 0 || !self.dice.one_in(4)) {
+            return;
         }
         let Some(who) = self.inject(fault, scheduler) else { return };
+        self.kills_left -= u32::from(kills);
         if breaks {
             self.breaks_left -= 1;
             if self.shape.plan.resumes {
@@ -162,12 +163,7 @@ impl Faults {
                 job::schedule_turn(node, 1);
                 Some(Who::Server(node))
             }
-            Fault::KillRank => {
-                let rank = self.dice.below(self.shape.plan.ranks.into()) as u32;
-                let hosts = self.shape.ranks_of(self.shape.node_of(rank)).start == rank;
-                (!hosts).then(|| scheduler.die(rank))?;
-                Some(Who::Rank(rank))
-            }
+            Fault::KillRank => self.kill_rank(scheduler),
             Fault::KillServer => {
                 let node = self.dice.below(self.shape.nodes().into()) as u32;
                 scheduler.die(self.shape.ranks_of(node).start);
@@ -177,6 +173,22 @@ impl Faults {
             Fault::PartitionOneWay | Fault::PartitionTwoWay | Fault::RestartLink => self.between_nodes(fault),
             _ => self.on_link(fault),
         }
+    }
+
+    /// Kills a rank that hosts no server, preferably one that has a mutex.
+    fn kill_rank(&mut self, scheduler: &mut Scheduler) -> Option<Who> {
+        let shape = Rc::clone(&self.shape);
+        let hosts = |rank: u32| shape.ranks_of(shape.node_of(rank)).start == rank;
+        let holders: Vec<u32> = book::with(|book| book.holders().filter(|rank| !hosts(*rank)).collect());
+        let rank = match holders.as_slice() {
+            [] => self.dice.below(shape.plan.ranks.into()) as u32,
+            holders => *self.dice.pick(holders),
+        };
+        if hosts(rank) {
+            return None;
+        }
+        scheduler.die(rank);
+        Some(Who::Rank(rank))
     }
 
     fn pause_rank(&mut self, scheduler: &mut Scheduler) -> Option<Who> {

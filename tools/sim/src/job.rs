@@ -212,7 +212,7 @@ pub fn slack_ns() -> u64 {
         return u64::MAX / 2; // A request may be lost, or come when its connection is taken up again.
     }
     let delay_ns = network::with(|network| network.delay_max_ns);
-    STATE.with(|state| delay_ns + state.borrow().pause_max_ns) + 100_000
+    STATE.with(|state| delay_ns + state.borrow().pause_max_ns) + 30_000
 }
 
 /// Counts a fault.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use longarm_proto::UNREPORTED_REPLY_BYTES_MAX;
 
 use crate::book::{self, Kind, Violation};
-use crate::fault::FAULTS;
+use crate::fault::{FAULTS, Fault};
 use crate::job::{self, Job};
 use crate::network::{self, Speed};
 use crate::plan::{Plan, Shape};
@@ -17,6 +17,10 @@ const SHOWN: usize = 40;
 /// Bytes of replies that are kept for one connection at most: those that were not reported, those that wait to be sent,
 /// and one reply and its bytes on top.
 const REPLY_BYTES_MAX: usize = UNREPORTED_REPLY_BYTES_MAX + (256 << 10) + (16 << 10) + 64;
+
+/// How long after their ranks have left no session is there any more; and where every rank could say that it leaves.
+const SESSIONS_NS: u64 = 100_000_000_000;
+const FAREWELLS_NS: u64 = 1_000_000_000;
 
 /// Something that cannot be, and what led to it.
 #[derive(Clone, Debug)]
@@ -74,10 +78,10 @@ pub fn run(plan: Plan, progress: &mut dyn FnMut()) -> Result<Outcome, String> {
     let failure_so_far = failure(&shape);
     let (hash, events, virtual_ns) =
         network::with(|network| (network.trace.hash(), network.trace.count(), network.now()));
-    scheduler.end_fibers();
-    let whole = !failed && deaths == 0;
-    if whole {
+    if !failed && deaths == 0 {
         check_end(&mut scheduler);
+    } else {
+        scheduler.end_fibers();
     }
     drop(scheduler);
     drop(job);
@@ -111,7 +115,11 @@ fn failure(shape: &Shape) -> Option<Failure> {
 /// After all have left: what they held is free.
 fn check_end(scheduler: &mut Scheduler) {
     scheduler.hang_up();
-    scheduler.run_out();
+    // A session whose connection was broken just now is kept for a while: its rank could not say that it leaves. So is
+    // that of a second caller in a rank's name.
+    let faults = scheduler.shape.plan.faults;
+    let keeps = faults.breaks() || faults.has(Fault::DuplicateConnect);
+    scheduler.run_out(if keeps { SESSIONS_NS } else { FAREWELLS_NS });
     if scheduler.reply_bytes_max > REPLY_BYTES_MAX {
         book::violate(&[], format!("{} bytes of replies waited at one connection", scheduler.reply_bytes_max));
     }

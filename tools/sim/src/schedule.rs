@@ -118,9 +118,9 @@ impl Scheduler {
         }
     }
 
-    /// Lets what is still under way arrive.
-    pub fn run_out(&mut self) {
-        let until_ns = network::now_ns() + 10 * STUCK_NS;
+    /// Lets what is still under way arrive, for so long.
+    pub fn run_out(&mut self, time_ns: u64) {
+        let until_ns = network::now_ns() + time_ns;
         while !is_violated() && network::now_ns() < until_ns {
             let Some(event) = network::with(network::Network::advance) else { return };
             if !matches!(event, Event::Fault(_)) {
@@ -357,8 +357,9 @@ impl Scheduler {
         let well = book::with(|book| book.ended_well(rank));
         network::with(|network| network.note(What::Leave, Who::Rank(rank), u64::from(well)));
         self.useful();
-        // Once one death is known everybody leaves: one is enough to be told of.
-        if !well && !is_violated() && self.deaths == 0 {
+        // Once one death is known everybody leaves: one is enough to be told of, unless others wait for a mutex of it.
+        let holds = book::with(|book| book.holders().any(|holder| holder == rank));
+        if !well && !is_violated() && (self.deaths == 0 || holds) {
             self.die(rank);
         }
     }
@@ -432,15 +433,18 @@ impl Scheduler {
         book::violate(&ranks, format!("{why}; {}", lines.join("; ")));
     }
 
-    /// All clients leave: their connections are closed.
+    /// All clients leave: their connections are closed. So do all strangers.
     pub fn hang_up(&mut self) {
         for state in std::mem::take(&mut self.ranks) {
             state.client.close();
         }
+        self.faults = None;
     }
 
     /// Ends what is left of the fibers: everything fails for them, and they must come to their end.
+    /// What the dead say of what they see then counts for nothing; that they do not end does.
     pub fn end_fibers(&mut self) {
+        book::with(book::Book::close);
         network::with(network::Network::close_all);
         for rank in 0..self.shape.plan.ranks {
             let state = &mut self.ranks[rank as usize];
@@ -459,7 +463,10 @@ impl Scheduler {
             }
             if !fiber.is_done() {
                 let doing = book::with(|book| book.doing(rank));
-                book::violate(&[rank], format!("rank {rank} does not end although it is alone: {doing:?}"));
+                let what = format!("rank {rank} does not end although it is alone: {doing:?}");
+                book::with(|book| book.open());
+                book::violate(&[rank], what);
+                book::with(book::Book::close);
                 std::mem::forget(fiber); // It cannot be unwound: it lends memory.
             }
         }

@@ -123,8 +123,11 @@ impl Trace {
 
     /// The last `most` events that concern somebody.
     pub fn last(&self, most: usize, concerns: impl Fn(Who) -> bool) -> Vec<String> {
-        let shown =
-            |entry: &&Entry| !matches!(entry.what, What::Fault | What::Rest | What::Resume) && concerns(entry.who);
+        let shown = |entry: &&Entry| match entry.what {
+            What::Fault | What::Rest | What::Resume => false,
+            What::Death | What::Leave => true,
+            _ => concerns(entry.who),
+        };
         let mut lines: Vec<String> = self.kept.iter().rev().filter(shown).take(most).map(Entry::to_string).collect();
         lines.reverse();
         lines

@@ -83,6 +83,7 @@ pub struct Book {
     /// Operations that ended because somebody is gone.
     pub lost: u64,
     violation: Option<Violation>,
+    closed: bool,
     counters: Vec<Counter>,
     chains: Vec<Chain>,
     sums: Vec<Sum>,
@@ -160,11 +161,23 @@ pub fn lose(rank: u32, kind: Kind) {
 /// Notes what cannot be. The first of a run counts.
 pub fn violate(ranks: &[u32], what: String) {
     with(|book| {
-        book.violation.get_or_insert(Violation { what, ranks: ranks.to_vec() });
+        if !book.closed {
+            book.violation.get_or_insert(Violation { what, ranks: ranks.to_vec() });
+        }
     });
 }
 
 impl Book {
+    /// What is found from now on does not count.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// It counts again.
+    pub fn open(&mut self) {
+        self.closed = false;
+    }
+
     /// What was found, if anything.
     pub fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
@@ -183,6 +196,11 @@ impl Book {
     /// Whether it has.
     pub fn ended_well(&self, rank: u32) -> bool {
         self.ended[rank as usize]
+    }
+
+    /// Who has a mutex now.
+    pub fn holders(&self) -> impl Iterator<Item = u32> + '_ {
+        self.mutexes.iter().filter_map(MutexBook::holder)
     }
 
     /// A rank is dead: what it held is another's.

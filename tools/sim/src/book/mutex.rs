@@ -6,18 +6,10 @@ use longarm_client::Taken;
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     rank: u32,
+    /// When it asked.
     since_ns: u64,
-    /// Others who have asked later, by more than anything takes to arrive, and got it.
-    overtaken: u32,
-}
-
-/// Whether its last holder has died with it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Orphaned {
-    #[default]
-    No,
-    Perhaps,
-    Surely,
+    /// How long it may take before it asks the server, others' requests not counted.
+    call_ns: u64,
 }
 
 /// See the module.
@@ -26,8 +18,13 @@ pub struct MutexBook {
     holder: Option<u32>,
     /// Who gives it back and does not know yet that this is done.
     releasing: Option<u32>,
-    orphaned: Orphaned,
+    /// Its holder has died with it, and nobody has had it since.
+    orphaned: bool,
+    /// Dead ranks to whom it may still be given, or may have been, before the server hears of their death.
+    ghosts: u32,
     waiters: Vec<Waiter>,
+    /// Who tries to take it and does not know yet.
+    trying: Vec<u32>,
     /// Times that it was held, by those who have changed the word that it guards.
     pub held: u64,
     /// The same, and those who may have changed it.
@@ -35,24 +32,30 @@ pub struct MutexBook {
 }
 
 impl MutexBook {
+    /// Who has it.
+    pub fn holder(&self) -> Option<u32> {
+        self.holder
+    }
+
     /// It was given back, as far as the one knows who did it.
     pub fn released(&mut self, rank: u32) {
         self.releasing = self.releasing.filter(|releasing| *releasing != rank);
     }
 
-    /// A rank asks.
-    pub fn ask(&mut self, rank: u32, now_ns: u64) {
-        self.waiters.push(Waiter { rank, since_ns: now_ns, overtaken: 0 });
+    /// A rank asks, and may have to call the server first, which takes so long.
+    pub fn ask(&mut self, rank: u32, now_ns: u64, call_ns: u64) {
+        self.waiters.push(Waiter { rank, since_ns: now_ns, call_ns });
     }
 
     /// A rank is dead. If it had it, the next one is told; if it was about to get it or to give it back, perhaps.
     pub fn bury(&mut self, rank: u32) {
-        let waited = self.waiters.iter().any(|waiter| waiter.rank == rank);
+        let waited = self.trying.contains(&rank) || self.waiters.iter().any(|waiter| waiter.rank == rank);
         self.give_up(rank);
+        self.trying.retain(|trying| *trying != rank);
         if self.holder == Some(rank) {
-            (self.holder, self.orphaned) = (None, Orphaned::Surely);
-        } else if (waited || self.releasing == Some(rank)) && self.orphaned == Orphaned::No {
-            self.orphaned = Orphaned::Perhaps;
+            (self.holder, self.orphaned) = (None, true);
+        } else if waited || self.releasing == Some(rank) {
+            self.ghosts += 1;
         }
     }
 
@@ -61,30 +64,27 @@ impl MutexBook {
             return Err(format!("rank {rank} has it, and so has rank {holder}"));
         }
         let died = taken.previous_holder_died;
-        let told = match std::mem::take(&mut self.orphaned) {
-            Orphaned::No => !died,
-            Orphaned::Perhaps => true,
-            Orphaned::Surely => died,
-        };
-        if !told {
+        let orphaned = std::mem::take(&mut self.orphaned);
+        let by_ghost = died && !orphaned;
+        if orphaned && !died || by_ghost && self.ghosts == 0 {
             return Err(format!("rank {rank} got it, and is told that the holder before died: {died}"));
         }
+        self.ghosts -= u32::from(by_ghost);
         (self.holder, self.releasing) = (Some(rank), None);
         Ok(())
     }
 
     /// It has it. `slack_ns`: two requests whose askers are this far apart arrive in their order.
     pub fn got(&mut self, rank: u32, taken: Taken, slack_ns: u64) -> Result<(), String> {
-        let at = self.waiters.iter().position(|waiter| waiter.rank == rank).expect("who gets it has asked");
+        // Who is dead gets nothing, whatever its last calls come to.
+        let Some(at) = self.waiters.iter().position(|waiter| waiter.rank == rank) else { return Ok(()) };
         let mine = self.waiters.swap_remove(at);
         self.take(rank, taken)?;
-        for waiter in &mut self.waiters {
-            if waiter.since_ns + slack_ns < mine.since_ns {
-                waiter.overtaken += 1;
-                let apart_us = (mine.since_ns - waiter.since_ns) / 1000;
-                let other = waiter.rank;
-                return Err(format!("rank {rank} got it before rank {other}, which had asked {apart_us} us earlier"));
-            }
+        let is_earlier = |waiter: &&Waiter| waiter.since_ns + waiter.call_ns + slack_ns < mine.since_ns;
+        if let Some(waiter) = self.waiters.iter().find(is_earlier) {
+            let apart_us = (mine.since_ns - waiter.since_ns) / 1000;
+            let other = waiter.rank;
+            return Err(format!("rank {rank} got it before rank {other}, which had asked {apart_us} us earlier"));
         }
         Ok(())
     }
@@ -94,8 +94,15 @@ impl MutexBook {
         self.waiters.retain(|waiter| waiter.rank != rank);
     }
 
-    /// Took it without asking, or failed to.
+    /// A rank tries to take it.
+    pub fn begin_try(&mut self, rank: u32) {
+        self.trying.push(rank);
+    }
+
+    /// Took it without waiting, or failed to.
     pub fn tried(&mut self, rank: u32, taken: Option<Taken>) -> Result<(), String> {
+        let Some(at) = self.trying.iter().position(|trying| *trying == rank) else { return Ok(()) };
+        self.trying.swap_remove(at);
         taken.map_or(Ok(()), |taken| self.take(rank, taken))
     }
 
@@ -121,8 +128,9 @@ mod tests {
     #[test]
     fn two_holders_at_a_time_are_found() {
         let mut mutex = MutexBook::default();
-        mutex.ask(1, 10);
-        mutex.ask(2, 20);
+        mutex.ask(1, 10, 0);
+        mutex.ask(2, 20, 0);
+        mutex.begin_try(3);
         assert_eq!(mutex.got(1, WELL, 100), Ok(()));
         assert!(mutex.got(2, WELL, 100).is_err());
         assert!(mutex.tried(3, Some(WELL)).is_err());
@@ -130,25 +138,32 @@ mod tests {
 
     #[test]
     fn the_heir_of_a_dead_holder_is_told_and_nobody_else() {
+        let tried = |mutex: &mut MutexBook, rank, taken| {
+            mutex.begin_try(rank);
+            mutex.tried(rank, taken)
+        };
+        assert!(tried(&mut MutexBook::default(), 1, Some(DIED)).is_err(), "nobody has died");
         let mut mutex = MutexBook::default();
-        assert!(mutex.tried(1, Some(DIED)).is_err(), "nobody has died");
-        let mut mutex = MutexBook::default();
-        assert_eq!(mutex.tried(1, Some(WELL)), Ok(()));
+        assert_eq!(tried(&mut mutex, 1, Some(WELL)), Ok(()));
         mutex.bury(1);
-        assert!(mutex.clone().tried(2, Some(WELL)).is_err());
-        assert_eq!(mutex.tried(2, Some(DIED)), Ok(()));
-        assert_eq!(mutex.tried(2, None), Ok(()));
+        assert!(tried(&mut mutex.clone(), 2, Some(WELL)).is_err());
+        assert_eq!(tried(&mut mutex, 2, Some(DIED)), Ok(()));
+        assert_eq!(tried(&mut mutex, 3, None), Ok(()));
+        mutex.begin_try(4);
+        mutex.bury(4);
+        assert_eq!(mutex.release(2), Ok(()));
+        assert_eq!(tried(&mut mutex, 5, Some(DIED)), Ok(()), "the dead one may have got it");
     }
 
     #[test]
     fn who_asked_much_earlier_is_not_overtaken() {
         let mut mutex = MutexBook::default();
-        mutex.ask(1, 10);
-        mutex.ask(2, 1000);
+        mutex.ask(1, 10, 0);
+        mutex.ask(2, 1000, 0);
         assert!(mutex.got(2, WELL, 100).is_err());
         let mut close = MutexBook::default();
-        close.ask(1, 10);
-        close.ask(2, 50);
+        close.ask(1, 10, 0);
+        close.ask(2, 50, 0);
         assert_eq!(close.got(2, WELL, 100), Ok(()));
         assert_eq!(close.release(2), Ok(()));
         assert!(close.release(2).is_err());

@@ -20,6 +20,9 @@ use crate::fiber::{self, Step};
 use crate::job::{self, Job};
 use crate::plan::{CHAINS, COUNTERS, MUTEXES, SUMS, Shape};
 
+/// Ranks of a job in which all may want one mutex.
+const QUEUE_RANKS_MAX: u32 = 64;
+
 /// Why a program ended before its time.
 #[derive(Debug)]
 pub enum Stop {
@@ -153,6 +156,11 @@ impl Program {
             }
             if together.one_in(2) {
                 self.signal_exchange(together.between(1, 4))?;
+            }
+            // In a large job the connections would be too many.
+            if self.shape.plan.ranks <= QUEUE_RANKS_MAX && together.one_in(2) {
+                let host = Rank(together.below(self.shape.plan.ranks.into()) as u32);
+                self.queue_up(host, together.between(1, 3))?;
             }
             if together.one_in(4) {
                 self.passing_window(round, together.one_in(2))?;

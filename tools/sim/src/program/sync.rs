@@ -14,6 +14,9 @@ use crate::job;
 use crate::network;
 use crate::plan::{MUTEXES, SLOT_BYTES, Shape};
 
+/// How long a first call to a server may take, where nothing goes wrong.
+const CALL_NS: u64 = 2_000_000;
+
 /// What is put with a signal: follows from who sends and how often he has.
 fn slot_bytes(seed: u64, from: Rank, to: Rank, number: u64) -> Vec<u8> {
     let mut dice = Dice::of(seed, 30 ^ u64::from(from.0) << 32, u64::from(to.0) << 32 | number);
@@ -78,14 +81,27 @@ impl Program {
         Ok(())
     }
 
+    /// Everybody wants the same mutex a few times.
+    pub(super) fn queue_up(&mut self, host: Rank, times: u64) -> Result<(), Stop> {
+        for _ in 0..times {
+            self.guarded_by(host, 0)?;
+        }
+        Ok(())
+    }
+
     /// Takes a mutex, adds 1 to the word that it guards by a get and a put, and gives the mutex back.
     pub(super) fn guarded(&mut self, host: Rank) -> Result<u32, Stop> {
         let number = self.dice.below(MUTEXES);
+        self.guarded_by(host, number)
+    }
+
+    fn guarded_by(&mut self, host: Rank, number: u64) -> Result<u32, Stop> {
         let (me, client, home) = (self.rank.0, Arc::clone(&self.client), std::rc::Rc::clone(&self.mutexes));
-        // So that nothing stands before the request on its way.
-        self.quiet_rank(host)?;
+        // So that there is a connection, and nothing stands before the request on its way.
+        self.fetch(host)?;
         if self.dice.one_in(4) {
             book::start(me, Kind::TryLock, host, number);
+            book::with(|book| book.mutex(host, number).begin_try(me));
             let taken = client.try_lock(&home, host, number);
             let taken = taken.map_err(|error| self.failed(Kind::TryLock, host, &error))?;
             let fine = book::with(|book| book.mutex(host, number).tried(me, taken));
@@ -96,8 +112,10 @@ impl Program {
             }
         } else {
             book::start(me, Kind::Lock, host, number);
+            // A rank of the host's node may have to call its own server first.
+            let call_ns = if client.same_node(host) { CALL_NS } else { 0 };
             let now_ns = network::now_ns();
-            book::with(|book| book.mutex(host, number).ask(me, now_ns));
+            book::with(|book| book.mutex(host, number).ask(me, now_ns, call_ns));
             let taken = client.lock(&home, host, number).map_err(|error| {
                 book::with(|book| book.mutex(host, number).give_up(me));
                 self.failed(Kind::Lock, host, &error)

@@ -1,0 +1,71 @@
+//! Every bug on purpose is found. Built with `--cfg longarm_mutations`; without it there are none, and nothing to test.
+#![forbid(unsafe_code)]
+#![cfg(longarm_mutations)]
+
+use longarm_proto::{Mutation, plant};
+use longarm_sim::fault::{Fault, FaultSet};
+use longarm_sim::plan::Plan;
+use longarm_sim::run::run;
+
+/// Seeds within which a bug has to be found, in all of the sizes below.
+const SEEDS: u64 = 40;
+
+/// Ranks and operations of the runs: small jobs first, for they fail sooner.
+const SIZES: [(u32, u32); 2] = [(6, 150), (16, 300)];
+
+fn faults(mutation: Mutation, seed: u64) -> FaultSet {
+    match mutation {
+        // The order of those who ask can be told where no connection breaks and nobody pauses; and only where every rank
+        // could say that it leaves no session may stay.
+        Mutation::MutexUnfair | Mutation::SessionKept => FaultSet::NONE,
+        // Somebody has to die with a mutex.
+        Mutation::HeirNotTold => FaultSet::NONE.with(Fault::KillRank),
+        _ if seed % 2 == 0 => FaultSet::mild(),
+        _ => FaultSet::all(),
+    }
+}
+
+/// The first run that shows the bug, and what it shows.
+fn find(mutation: Mutation) -> Option<(Plan, String)> {
+    plant(Some(mutation));
+    let plans = SIZES.iter().flat_map(|&(ranks, ops)| {
+        (0..SEEDS).map(move |seed| Plan { seed, ranks, ops, faults: faults(mutation, seed), resumes: true })
+    });
+    let found = plans.into_iter().find_map(|plan| {
+        let outcome = run(plan, &mut || {}).expect("the job can be set up");
+        Some((plan, outcome.failure?.violation.what))
+    });
+    plant(None);
+    found
+}
+
+#[test]
+fn every_planted_bug_is_found_within_a_few_seeds() {
+    // The runtime says what it thinks of itself when it panics; that is no failure of this test.
+    std::panic::set_hook(Box::new(|_| {}));
+    let results: Vec<_> = Mutation::ALL.iter().map(|&mutation| (mutation, find(mutation))).collect();
+    let _ = std::panic::take_hook();
+    for (mutation, found) in &results {
+        let text = found.as_ref().map_or("NOT FOUND".to_owned(), |(plan, what)| {
+            let short: String = what.chars().take(120).collect();
+            format!("seed {} with {} ranks: {short}", plan.seed, plan.ranks)
+        });
+        println!("{mutation:?}: {text}");
+    }
+    let missed: Vec<_> = results.iter().filter(|(_, found)| found.is_none()).map(|(mutation, _)| mutation).collect();
+    assert!(missed.is_empty(), "not found: {missed:?}");
+    assert!(results.len() >= 12);
+}
+
+#[test]
+fn without_a_bug_the_same_runs_go_well() {
+    for (ranks, ops) in SIZES {
+        for seed in 0..SEEDS / 2 {
+            for faults in [FaultSet::NONE, FaultSet::mild(), FaultSet::all()] {
+                let plan = Plan { seed, ranks, ops, faults, resumes: true };
+                let outcome = run(plan, &mut || {}).expect("the job can be set up");
+                assert!(outcome.failure.is_none(), "{plan:?}: {:#?}", outcome.failure);
+            }
+        }
+    }
+}
