@@ -53,7 +53,7 @@ lint: setup ## Only the checks of `make test` that run no tests
 fuzz: setup ## Feed every place where bytes of others come in with what a fuzzer makes up (SECONDS=60 for each target)
 	tools/fuzz.sh $(SECONDS)
 
-soak: setup ## Simulate jobs with faults from fresh seeds and injure real ones, from fresh seeds, for SECONDS
+soak: setup ## Simulate jobs with faults and injure real ones, from fresh seeds, for SECONDS
 	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 16 --ops 400 --seconds $$(($(SECONDS) / 4))
 	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 1024 --seconds $$(($(SECONDS) / 4))
 	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 10000 --ops 100 --threads 1 --seconds $$(($(SECONDS) / 4))

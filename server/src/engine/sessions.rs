@@ -3,7 +3,7 @@
 //! ```text
 //!   proven ──► received: fresh, resumed or gone ──► admitted: has a link ──► link lost ──┐
 //!                 ▲                                                                      │
-//!                 └─────────── its peer calls again within the time ◄────────────────────┘
+//!                 └─────────── its peer calls again                ◄────────────────────┘
 //! ```
 //!
 //! A session ends when its rank leaves or dies, or breaks the protocol. A rank that has nothing to say does not notice

@@ -18,9 +18,8 @@ const SHOWN: usize = 40;
 /// and one reply and its bytes on top.
 const REPLY_BYTES_MAX: usize = UNREPORTED_REPLY_BYTES_MAX + (256 << 10) + (16 << 10) + 64;
 
-/// How long after their ranks have left no session is there any more; and where every rank could say that it leaves.
-const SESSIONS_NS: u64 = 100_000_000_000;
-const FAREWELLS_NS: u64 = 1_000_000_000;
+/// How long what ranks say when they leave is under way at most.
+const FAREWELLS_NS: u64 = 20_000_000_000;
 
 /// Something that cannot be, and what led to it.
 #[derive(Clone, Debug)]
@@ -115,11 +114,11 @@ fn failure(shape: &Shape) -> Option<Failure> {
 /// After all have left: what they held is free.
 fn check_end(scheduler: &mut Scheduler) {
     scheduler.hang_up();
-    // A session whose connection was broken just now is kept for a while: its rank could not say that it leaves. So is
-    // that of a second caller in a rank's name.
+    scheduler.run_out(FAREWELLS_NS);
+    // A session whose connection was broken just now lasts as long as its server: its rank could not say that it leaves.
+    // So does that of a second caller in a rank's name.
     let faults = scheduler.shape.plan.faults;
-    let keeps = faults.breaks() || faults.has(Fault::DuplicateConnect);
-    scheduler.run_out(if keeps { SESSIONS_NS } else { FAREWELLS_NS });
+    let keeps_sessions = faults.breaks() || faults.has(Fault::DuplicateConnect);
     if scheduler.reply_bytes_max > REPLY_BYTES_MAX {
         book::violate(&[], format!("{} bytes of replies waited at one connection", scheduler.reply_bytes_max));
     }
@@ -127,7 +126,8 @@ fn check_end(scheduler: &mut Scheduler) {
         let census = job::with_node(node, |state| state.engine.as_ref().map(longarm_server::Engine::census));
         let Some(census) = census else { continue };
         let first = scheduler.shape.ranks_of(node).start;
-        if census.connections + census.half_open + census.windows + census.waiters > 0 {
+        let kept = if keeps_sessions { 0 } else { census.connections };
+        if kept + census.half_open + census.windows + census.waiters > 0 {
             book::violate(&[first], format!("the server of node {node} still has {census:?} after all have left"));
         }
     }

@@ -46,7 +46,8 @@ impl Failed for Lost {
 
 impl Failed for TransferError {
     fn is_lost(&self) -> bool {
-        matches!(self, TransferError::Lost(_))
+        // What was not mapped when its node's server died cannot be mapped any more.
+        matches!(self, TransferError::Lost(_) | TransferError::Unmappable { .. })
     }
 }
 
