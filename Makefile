@@ -10,7 +10,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 PREFIX ?= /usr/local
 DESTDIR ?=
 DEMO_OUTPUT ?= demo-output
-# How long make fuzz spends on each target, and make soak on all of its jobs.
+# How long make fuzz goes on with each target, and make soak with all of it.
 SECONDS ?= 60
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Which MPI Global Arrays is built with: mpich or openmpi.
@@ -53,10 +53,11 @@ lint: setup ## Only the checks of `make test` that run no tests
 fuzz: setup ## Feed every place where bytes of others come in with what a fuzzer makes up (SECONDS=60 for each target)
 	tools/fuzz.sh $(SECONDS)
 
-soak: setup ## Simulate jobs with faults from fresh seeds (SECONDS=60), up to 10000 ranks
-	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 16 --ops 400 --seconds $$(($(SECONDS) / 3))
-	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 1024 --seconds $$(($(SECONDS) / 3))
-	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 10000 --ops 100 --threads 1 --seconds $$(($(SECONDS) / 3))
+soak: setup ## Simulate jobs with faults and injure real ones, from fresh seeds, for SECONDS
+	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 16 --ops 400 --seconds $$(($(SECONDS) / 4))
+	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 1024 --seconds $$(($(SECONDS) / 4))
+	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 10000 --ops 100 --threads 1 --seconds $$(($(SECONDS) / 4))
+	$(CARGO) test --locked --release -p longarm-launch --test injuries -- --seconds $$(($(SECONDS) / 4))
 
 bench: setup ## Measure longarm beside what the machine allows
 	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches --bins

@@ -7,6 +7,13 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 only=${1:-all}
+case $only in
+    all | address | thread | miri) ;;
+    *)
+        echo "unknown: $only; there are address, thread and miri" >&2
+        exit 2
+        ;;
+esac
 target=${CARGO_TARGET_DIR:-target}/sanitize
 host=x86_64-unknown-linux-gnu
 toolchain=${LONGARM_NIGHTLY:-nightly}

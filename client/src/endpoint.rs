@@ -356,6 +356,9 @@ impl Endpoint {
             token.fail(outcome.clone());
         }
         state.way.close();
+        // The copy as well, or the connection would stay open.
+        *self.descriptor.lock() = None;
+        self.up.store(false, Ordering::Release);
     }
 }
 

@@ -99,13 +99,16 @@ impl Client {
         }
     }
 
-    /// Call when a thread is about to sleep for what comes from other nodes through memory: the helper looks whether they
-    /// live. Without a helper nothing was ever sent to another node.
-    pub(crate) fn wake_helper_if_retired(&self) {
+    /// Call when a thread is about to sleep for what comes from other nodes through memory: the helper looks whether those
+    /// that there is a connection to live.
+    pub(crate) fn watch_over_wait(&self) {
         // SeqCst fence: as in `leave_unacknowledged`, the mark of the thread that waits instead of what was sent.
         fence(Ordering::SeqCst);
-        if self.helper.thread.get().is_some() && self.helper.retired.load(Ordering::Relaxed) {
-            self.helper.wake();
+        if self.helper.retired.load(Ordering::Relaxed)
+            && self.open_endpoints().next().is_some()
+            && let Some(client) = self.myself.upgrade()
+        {
+            client.hand_to_helper();
         }
     }
 

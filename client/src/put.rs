@@ -90,8 +90,8 @@ impl Client {
     /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
     pub(crate) fn leave_to_helper(self: &Arc<Self>, rank: Rank) {
         let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return };
-        if endpoint.wants_write() && endpoint.push().is_some_and(|driven| driven.completed) {
-            self.sleepers.completed();
+        if endpoint.wants_write() {
+            self.note_driven(endpoint, endpoint.push());
         }
         if endpoint.wants_write() {
             self.hand_to_helper();
@@ -256,9 +256,7 @@ impl Client {
         loop {
             match endpoint.issue(request, token, payload, flush) {
                 Ok(driven) => {
-                    if driven.completed {
-                        self.sleepers.completed();
-                    }
+                    self.note_driven(endpoint, Some(driven));
                     if !request.has_reply() {
                         self.leave_unacknowledged();
                     }

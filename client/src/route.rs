@@ -1,6 +1,6 @@
 //! One rank's side of everything, and the one place that asks whether a target is on the same node.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use longarm_memory::RegionMut;
 use longarm_proto::{NodeId, Rank};
@@ -77,6 +77,8 @@ pub struct Client {
     pub(crate) eager_bytes: usize,
     pub(crate) endpoint_options: EndpointOptions,
     main_thread: std::thread::ThreadId,
+    /// For calls that have to start the helper.
+    pub(crate) myself: Weak<Client>,
 }
 
 /// How a target's part of a window is reached.
@@ -94,9 +96,11 @@ thread_local! {
 
 impl Client {
     /// A client whose connections are opened when they are first needed. The calling thread counts as the main one.
-    pub fn new(options: ClientOptions) -> std::io::Result<Client> {
+    pub fn new(options: ClientOptions) -> std::io::Result<Arc<Client>> {
         let nodes = options.layout.node_count();
-        Ok(Client {
+        let helper = Helper::new()?;
+        Ok(Arc::new_cyclic(|myself| Client {
+            myself: myself.clone(),
             mail: Mail::new(),
             endpoints: (0..nodes).map(|_| OnceLock::new()).collect(),
             dialing: Mutex::new(()),
@@ -109,13 +113,13 @@ impl Client {
             assist: options.assist,
             failures: options.failures,
             sleepers: Sleepers::new(),
-            helper: Helper::new()?,
+            helper,
             waits: Waits::default(),
             spin_us: options.spin_us,
             eager_bytes: options.eager_bytes,
             endpoint_options: options.endpoint,
             main_thread: std::thread::current().id(),
-        })
+        }))
     }
 
     /// Who stands where.

@@ -227,7 +227,7 @@ impl Client {
                     if in_memory {
                         waiting = None; // A sleep in memory looks after no endpoint, so the helper has to.
                         self.wake_helper_if_busy();
-                        self.wake_helper_if_retired();
+                        self.watch_over_wait();
                     }
                     let result = self.rest(|| self.sleep(drive, check, &mut pace));
                     if let Some(result) = result {
@@ -405,7 +405,7 @@ impl Client {
     }
 
     /// Wakes who may have to know what driving came to. True if anything moved.
-    fn note_driven(&self, endpoint: &Endpoint, driven: Option<Driven>) -> bool {
+    pub(crate) fn note_driven(&self, endpoint: &Endpoint, driven: Option<Driven>) -> bool {
         let Some(Driven { progress, completed }) = driven else { return false };
         if completed && endpoint.broken().is_some() {
             self.wake_all();

@@ -72,7 +72,7 @@ pub struct Identity {
 /// Which conversation a connection carries on, and how far the caller has received it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Session {
-    /// Its number, random, chosen by the initiator at the first connection.
+    /// Its number among those of its rank, chosen by the initiator.
     pub number: u64,
     /// Which connection of the session this is, counted from 1. A responder takes none that is not newer than the last.
     pub attempt: u32,

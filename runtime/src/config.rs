@@ -39,7 +39,7 @@ pub struct Config {
     pub socket_buffer_bytes: u64,
     /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
     pub eager_bytes: u64,
-    /// Bound on what one connection copies and has not sent yet.
+    /// Bound on what one connection copies and keeps until it is reported as received.
     pub send_ring_bytes: u64,
     /// How long a waiting thread spins before it sleeps. 0: sleep at once. See [`Config::settle_spin`].
     pub spin_us: u64,
@@ -198,7 +198,7 @@ const VARIABLES: [Variable; 18] = [
     Variable {
         name: "LONGARM_SEND_RING_BYTES",
         unit: "bytes",
-        meaning: "bound on what one connection copies and has not sent yet",
+        meaning: "bound on what one connection copies and keeps until it is reported as received",
         slot: Slot::Bytes {
             field: |config| &mut config.send_ring_bytes,
             min: SEND_RING_BYTES_MIN,

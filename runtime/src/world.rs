@@ -150,7 +150,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
             silence_ms: config.silence_ms,
         },
     });
-    let client = Arc::new(client.map_err(InitError::Launcher)?);
+    let client = client.map_err(InitError::Launcher)?;
     if let Some(rendezvous) = &rendezvous {
         rendezvous.watch_deaths(death_listener(&client, &node, rendezvous.explains_deaths()));
         let waiting = Arc::downgrade(&client);

@@ -211,10 +211,14 @@ impl Connection {
 
     /// Receives, serves and replies, a bounded amount.
     pub(crate) fn turn(&mut self, shared: &mut Shared, number: usize) -> Result<Turn, Ended> {
-        if self.link.is_none() {
-            return Ok(Turn { progress: false, stalled: self.stalled });
-        }
         let mut progress = false;
+        if self.link.is_none() {
+            // What has arrived was acknowledged, perhaps: it is done whether the peer calls again or not.
+            while self.replies.has_room() && self.step(shared, number)? {
+                progress = true;
+            }
+            return Ok(Turn { progress, stalled: self.stalled });
+        }
         for _ in 0..RECEIVES_PER_TURN {
             while self.replies.has_room() && self.step(shared, number)? {
                 progress = true;

@@ -215,7 +215,9 @@ impl Engine {
         if self.stalled > 0 {
             return Some(1);
         }
-        let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling() && self.lost.is_empty();
+        let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling();
+        // Only those in the queue of a mutex have to call in time.
+        let settled = settled && !self.lost.iter().any(|number| self.shared.locks.is_waiting(*number));
         let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
     }
@@ -247,11 +249,7 @@ impl Engine {
     /// the cells that others need.
     pub fn note_death(&mut self, rank: Rank) {
         self.shared.note_death(rank);
-        for number in self.lost.clone() {
-            if self.peers[number].connection.peer.rank == rank {
-                self.forget(number);
-            }
-        }
+        self.forget_lost_of(rank);
         if let Some(local) = self.shared.local_of_rank.get(&rank)
             && !self.dead.contains(local)
         {
@@ -415,7 +413,7 @@ impl Engine {
     /// Turns what no descriptor announces: connections that wait for a free cell, and links without a descriptor.
     fn turn_unannounced(&mut self, now_ms: u64) -> bool {
         let silent =
-            |peer: &Peer| peer.connection.link().is_some_and(|link| peer.stalled || link.descriptor().is_none());
+            |peer: &Peer| peer.stalled || peer.connection.link().is_some_and(|link| link.descriptor().is_none());
         let peers: Vec<usize> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| number).collect();
         let mut progress = peers.into_iter().fold(false, |progress, number| self.turn_peer(number) | progress);
         if self.unannounced {

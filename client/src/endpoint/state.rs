@@ -318,8 +318,14 @@ impl State {
                 return Err(violation.into());
             }
         }
-        let data_bytes = if let Reply::Data { bytes, .. } = &reply { *bytes } else { 0 };
-        self.reports.received(data_bytes);
+        match &reply {
+            Reply::Data { bytes, .. } => self.reports.received(*bytes),
+            // The data that was asked for will not come.
+            Reply::Refused { token: Some(Token::Data { cursor, .. }), .. } => self.reports.received(cursor.remaining()),
+            // Nobody has asked for these.
+            Reply::Refused { token: None, .. } | Reply::Alive => {}
+            _ => self.reports.received(0),
+        }
         match reply {
             Reply::Data { token: Token::Data { target, cursor }, bytes } => {
                 self.landing_is_large = bytes > EAGER_BYTES_MAX;
@@ -329,7 +335,8 @@ impl State {
             Reply::Done(Token::Report) => {
                 self.reports.due -= 1;
                 // It was answered behind all others, as a quiet is.
-                self.confirmed = self.last_report == self.initiator.last() && self.refused.is_none();
+                let is_last = self.reports.due == 0 && self.last_report == self.initiator.last();
+                self.confirmed = is_last && self.refused.is_none();
             }
             Reply::Done(token) => {
                 end(&token, |completion| completion.part_done());

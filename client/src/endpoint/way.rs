@@ -69,7 +69,8 @@ impl Way {
     /// The connection is of no more use.
     pub(super) fn lose(&mut self, reason: String, now_ms: u64) {
         self.reason = reason;
-        self.state = Going::Calling { since_ms: Some(now_ms), call: None, next_ms: now_ms, pause_ms: PAUSE_MS_MIN };
+        // The time counts from the first call: who has nothing to say makes none.
+        self.state = Going::Calling { since_ms: None, call: None, next_ms: now_ms, pause_ms: PAUSE_MS_MIN };
     }
 
     /// Goes on with the calls. Once there is a connection: what the server makes of the session.

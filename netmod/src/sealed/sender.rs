@@ -43,17 +43,26 @@ impl Sender {
         if self.accepted == self.carried {
             self.seal(noise, regions, offered.min(BATCH_RECORDS * PAYLOAD_BYTES_MAX))?;
         }
+        let mut failed = None;
         while self.sent < self.end {
-            match link.send(&[Region::from_slice(&self.batch[self.sent..self.end])])? {
-                0 => break,
-                sent => self.sent += sent,
+            match link.send(&[Region::from_slice(&self.batch[self.sent..self.end])]) {
+                Ok(0) => break,
+                Ok(sent) => self.sent += sent,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             }
         }
         let whole_records = self.sent / RECORD_BYTES_MAX;
         let gone = if self.sent == self.end { self.carried } else { whole_records * PAYLOAD_BYTES_MAX };
         let accepted = (gone - self.accepted).min(offered);
         self.accepted += accepted;
-        Ok(accepted)
+        match failed {
+            // What went out before may arrive, so it counts; the next call fails.
+            Some(error) if accepted == 0 => Err(error),
+            _ => Ok(accepted),
+        }
     }
 
     /// The first `bytes` of the regions become the next batch.

@@ -107,6 +107,8 @@ impl Launcher {
                 }
                 ToRank::Died { rank, how } => {
                     heard.died.push((rank, how.clone()));
+                    // Before anybody is told: who waits for a card may hold what the telling needs.
+                    self.changed.notify_all();
                     if let Some(on_death) = heard.on_death.clone() {
                         // Not under the lock: whoever is told may ask for a card.
                         parking_lot::MutexGuard::unlocked(&mut heard, || on_death(rank, &how));

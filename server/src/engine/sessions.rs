@@ -3,7 +3,7 @@
 //! ```text
 //!   proven ──► received: fresh, resumed or gone ──► admitted: has a link ──► link lost ──┐
 //!                 ▲                                                                      │
-//!                 └─────────── its peer calls again within the time ◄────────────────────┘
+//!                 └─────────── its peer calls again                ◄────────────────────┘
 //! ```
 //!
 //! A session ends when its rank leaves or dies, or breaks the protocol. A rank that has nothing to say does not notice
@@ -89,6 +89,15 @@ impl Engine {
         self.shared.locks.forget_connection(number);
     }
 
+    /// A rank that begins anew goes on with nothing that it has left without a link: what is kept for it is bounded.
+    pub(super) fn forget_lost_of(&mut self, rank: Rank) {
+        for number in self.lost.clone() {
+            if self.peers[number].connection.peer.rank == rank {
+                self.forget(number);
+            }
+        }
+    }
+
     /// What comes of the session that a proven peer wants to carry on. `None`: the call is too old, its rank
     /// is dead, or there is no such rank on the node that it names.
     pub(super) fn receive_session(&mut self, identity: Identity, session: Session) -> Option<Reception> {
@@ -100,6 +109,7 @@ impl Engine {
             if session.is_known {
                 return Some(Reception::Gone);
             }
+            self.forget_lost_of(identity.rank);
             let peer = Peer {
                 connection: Connection::new(identity),
                 interest: Interest::default(),

@@ -117,7 +117,7 @@ impl Caller {
             },
         });
         Caller {
-            client: Arc::new(client.expect("the system has a descriptor for a waker")),
+            client: client.expect("the system has a descriptor for a waker"),
             mutexes: MutexHome::new(Arc::clone(&window)),
             window,
             answers: Arc::clone(answers),

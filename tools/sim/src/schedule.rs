@@ -525,7 +525,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
         },
         time: Arc::new(SimTime),
     });
-    let client = Arc::new(client.map_err(|error| error.to_string())?);
+    let client = client.map_err(|error| error.to_string())?;
     client.set_dispatch(dispatch(rank, &job.shape));
     let its_client = Arc::clone(&client);
     let fiber = Fiber::new(move || program::run(rank, its_client));

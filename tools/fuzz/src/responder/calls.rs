@@ -1,6 +1,8 @@
 //! How a peer calls: for the first time, and again in the middle of anything, truly and otherwise.
 
-use longarm_proto::{CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Reception, Session, WELCOME_BYTES};
+use longarm_proto::{
+    CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Reception, Request, RequestId, Session, WELCOME_BYTES,
+};
 
 use super::peer::Peer;
 use super::reference::NEVER_SENT_BYTES;
@@ -49,6 +51,16 @@ pub(super) fn begin(node: &mut Node, rank: Rank, session: Session, pipes: Pipes)
         Call::Welcomed(link, Reception::Fresh, rest) if rest.is_empty() => link,
         _ => panic!("who is new and knows the secret is welcomed, and told nothing more"),
     }
+}
+
+/// Ends what the server keeps of a rank that has hung up: the rank begins anew, and leaves.
+pub(super) fn sweep(node: &mut Node, rank: Rank) {
+    let session = Session { number: u64::MAX, attempt: 1, is_known: false, received_bytes: 0 };
+    let mut link = begin(node, rank, session, (4096, 4096));
+    let mut leave = Vec::new();
+    Request::Leave.encode(RequestId(1), &mut leave);
+    link.say(&leave);
+    node.settle();
 }
 
 pub(super) fn call(node: &mut Node, rank: Rank, session: Session, pipes: Pipes) -> Call {
@@ -127,6 +139,8 @@ impl Peer {
                 let Call::Welcomed(_, reception, _) = self.call(node, session) else { panic!("it was refused") };
                 let due = if is_known { Reception::Gone } else { Reception::Fresh };
                 assert_eq!(reception, due, "nobody's session is none");
+                // Who begins anew has given up what it had left without a link.
+                self.may_be_gone |= !is_known && self.link.is_none();
             }
             TOO_MUCH => {
                 let received_bytes = NEVER_SENT_BYTES.saturating_add(choices.word());

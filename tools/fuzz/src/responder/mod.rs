@@ -12,7 +12,7 @@ mod peer;
 mod reference;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_proto::Rank;
 use longarm_shm::Popped;
@@ -201,10 +201,10 @@ impl Play {
         let mut newcomer = Peer::meet(&mut self.node, rank, (4096, 4096));
         newcomer.assert_put_and_get(&mut self.node, &mut self.windows, OF_FRIEND);
         self.windows.iter().for_each(Memory::assert_rest_untouched);
+        let ranks: BTreeSet<Rank> = self.peers.iter().map(|peer| peer.rank).chain([rank]).collect();
         drop((newcomer, self.peers, self.strangers));
         self.node.settle();
-        self.node.let_sessions_end();
-        self.node.settle();
+        ranks.into_iter().for_each(|rank| calls::sweep(&mut self.node, rank));
         assert_eq!(self.node.engine.connections(), 0, "who has hung up is forgotten");
         self.windows.iter_mut().for_each(Memory::restore);
         Stage { node: self.node, windows: self.windows }

@@ -44,7 +44,7 @@ impl Watchdog {
         Watchdog { limit, next: limit.map(|limit| now + limit / 2), number: 0, inquiry: None, reported: None }
     }
 
-    /// When [`Watchdog::poll_inquiry`] or [`Watchdog::poll_answers`] has something to do without an event.
+    /// When [`Watchdog::is_due`] or [`Watchdog::poll_answers`] has something to do without an event.
     pub fn deadline(&self) -> Option<Instant> {
         let until = self.inquiry.as_ref().map(|(_, until)| *until);
         [self.next, until].into_iter().flatten().min()
