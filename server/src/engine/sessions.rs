@@ -89,7 +89,7 @@ impl Engine {
         self.shared.locks.forget_connection(number);
     }
 
-    /// A rank that begins anew goes on with nothing that it has left without a link: what is kept for it is bounded.
+    /// Sessions of this rank that have no link end.
     pub(super) fn forget_lost_of(&mut self, rank: Rank) {
         for number in self.lost.clone() {
             if self.peers[number].connection.peer.rank == rank {
@@ -109,7 +109,6 @@ impl Engine {
             if session.is_known {
                 return Some(Reception::Gone);
             }
-            self.forget_lost_of(identity.rank);
             let peer = Peer {
                 connection: Connection::new(identity),
                 interest: Interest::default(),

@@ -1,8 +1,6 @@
 //! How a peer calls: for the first time, and again in the middle of anything, truly and otherwise.
 
-use longarm_proto::{
-    CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Reception, Request, RequestId, Session, WELCOME_BYTES,
-};
+use longarm_proto::{CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Reception, Session, WELCOME_BYTES};
 
 use super::peer::Peer;
 use super::reference::NEVER_SENT_BYTES;
@@ -13,7 +11,7 @@ use crate::wire::End;
 /// Calls of one peer in a play, at most, besides the first.
 const CALLS_MAX: u32 = 12;
 /// Sessions that nobody else has.
-const STRAY_SESSION: u64 = 0xdead;
+pub(super) const STRAY_SESSION: u64 = 0xdead;
 
 /// How wide a link is: bytes that one receive brings, and that a direction holds.
 pub(super) type Pipes = (usize, usize);
@@ -53,13 +51,12 @@ pub(super) fn begin(node: &mut Node, rank: Rank, session: Session, pipes: Pipes)
     }
 }
 
-/// Ends what the server keeps of a rank that has hung up: the rank begins anew, and leaves.
-pub(super) fn sweep(node: &mut Node, rank: Rank) {
-    let session = Session { number: u64::MAX, attempt: 1, is_known: false, received_bytes: 0 };
-    let mut link = begin(node, rank, session, (4096, 4096));
-    let mut leave = Vec::new();
-    Request::Leave.encode(RequestId(1), &mut leave);
-    link.say(&leave);
+/// Ends a session of a rank that has hung up: nobody can have received so much.
+pub(super) fn sweep(node: &mut Node, rank: Rank, number: u64) {
+    let session = Session { number, attempt: u32::MAX, is_known: true, received_bytes: u64::MAX };
+    let ended = call(node, rank, session, (4096, 4096));
+    assert!(matches!(ended, Call::Welcomed(_, Reception::Gone, _)), "nothing can be made of that");
+    drop(ended);
     node.settle();
 }
 
@@ -139,8 +136,6 @@ impl Peer {
                 let Call::Welcomed(_, reception, _) = self.call(node, session) else { panic!("it was refused") };
                 let due = if is_known { Reception::Gone } else { Reception::Fresh };
                 assert_eq!(reception, due, "nobody's session is none");
-                // Who begins anew has given up what it had left without a link.
-                self.may_be_gone |= !is_known && self.link.is_none();
             }
             TOO_MUCH => {
                 let received_bytes = NEVER_SENT_BYTES.saturating_add(choices.word());

@@ -201,10 +201,12 @@ impl Play {
         let mut newcomer = Peer::meet(&mut self.node, rank, (4096, 4096));
         newcomer.assert_put_and_get(&mut self.node, &mut self.windows, OF_FRIEND);
         self.windows.iter().for_each(Memory::assert_rest_untouched);
-        let ranks: BTreeSet<Rank> = self.peers.iter().map(|peer| peer.rank).chain([rank]).collect();
+        let sessions: BTreeSet<(Rank, u64)> = self.peers.iter().chain([&newcomer]).flat_map(Peer::sessions).collect();
         drop((newcomer, self.peers, self.strangers));
         self.node.settle();
-        ranks.into_iter().for_each(|rank| calls::sweep(&mut self.node, rank));
+        for (rank, number) in sessions {
+            calls::sweep(&mut self.node, rank, number);
+        }
         assert_eq!(self.node.engine.connections(), 0, "who has hung up is forgotten");
         self.windows.iter_mut().for_each(Memory::restore);
         Stage { node: self.node, windows: self.windows }

@@ -215,6 +215,13 @@ impl Peer {
         assert!(found == expected || expected.is_none() && by_the_word, "{found:?} where {expected:?} is due: {id}");
     }
 
+    /// The sessions that the server may know of this rank.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (Rank, u64)> + use<> {
+        let (rank, own, calls) = (self.rank, self.session.number, u64::from(self.calls));
+        let strays = (0..=calls).map(|call| super::calls::STRAY_SESSION + call);
+        strays.chain([own]).map(move |number| (rank, number))
+    }
+
     /// Goes for good, without a word: hangs up, or finds the link reset.
     pub(super) fn leave(&mut self, how: u8) {
         self.lose_link(how);
