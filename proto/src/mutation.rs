@@ -61,6 +61,8 @@ mutations! {
     SessionKept,
     /// A put of many runs leaves out the last byte of each.
     RunCutShort,
+    /// A server takes a call that is older than the session's connection.
+    AttemptNotChecked,
     /// A server believes whoever calls.
     ProofNotChecked,
 }

@@ -120,7 +120,7 @@ impl Engine {
             self.lost.push(self.peers.insert(peer));
             return Some(Reception::Fresh);
         };
-        if session.attempt <= self.peers[number].session.1 {
+        if session.attempt <= self.peers[number].session.1 && !mutation(Mutation::AttemptNotChecked) {
             return None;
         }
         // From here on nothing is taken from an older link, so that what we say is the truth until the new one is there.

@@ -44,7 +44,7 @@ faults! {
     HalfOpen = "half-open", true,
     /// A connection breaks once so many more bytes were sent.
     Truncate = "truncate", true,
-    /// Somebody calls a server with a second connection for a rank that has one.
+    /// A call that a rank made before comes to the server once more: an old attempt of its session.
     DuplicateConnect = "duplicate-connect", false,
     /// An operation on a window carries the generation of an earlier use.
     StaleWindow = "stale-window", false,

@@ -62,6 +62,10 @@ const GAP_NS_MIN: u64 = 500_000;
 const GAP_NS_MAX: u64 = 8_000_000;
 /// How long what was sent may take over a connection that broke and was made anew.
 const RESUME_NS: u64 = 20_000_000_000;
+/// The number of every rank's session.
+const SESSION: u64 = 1;
+/// More than a caller says before its first frame.
+const HANDSHAKE_BYTES: u64 = 200;
 /// The number of the event that stands for the next fault.
 const NEXT: u32 = u32::MAX;
 
@@ -305,11 +309,18 @@ impl Faults {
         let (link, _) = self.link()?;
         let ends = network::with(|network| network.owners(link));
         let [Owner::Rank(rank), Owner::Server(node)] = ends else { return None };
+        // Later than its handshake: the server knows the session.
+        let is_old = network::with(|network| network.has_read(link, HANDSHAKE_BYTES));
+        if kind == Fault::DuplicateConnect && !is_old {
+            return None;
+        }
         let number = self.strangers.len() as u32;
         let called = network::with(|network| network.call(Owner::Stranger(number), node)).ok()?;
         let secret = if kind == Fault::ForgedPeer { Secret([0x17; 32]) } else { SECRET.clone() };
         let identity = Identity { job: job::id(), rank: Rank(rank), node: NodeId(self.shape.node_of(rank)) };
-        let session = Session { number: self.dice.roll(), attempt: 1, is_known: false, received_bytes: 0 };
+        // The call that the rank made first, which a network may bring once more; a stranger knows of none.
+        let number_of_session = if kind == Fault::DuplicateConnect { SESSION } else { self.dice.roll() };
+        let session = Session { number: number_of_session, attempt: 1, is_known: false, received_bytes: 0 };
         let nonce = nonce_of(&mut self.dice);
         let (handshake, hello) =
             InitiatorHandshake::start(&secret, identity, NodeId(node), session, self.shape.sealed, nonce);
@@ -346,8 +357,14 @@ impl Faults {
                 let _ = link.send(&[Region::from_slice(&proof)]);
             }
         }
-        if stranger.kind == Fault::ForgedPeer && stranger.input.len() >= CHALLENGE_BYTES + WELCOME_BYTES {
-            book::violate(&[], format!("server {} let somebody in who does not know the secret", stranger.node));
+        let is_welcome = stranger.input.len() >= CHALLENGE_BYTES + WELCOME_BYTES;
+        let what = match stranger.kind {
+            Fault::ForgedPeer => "somebody in who does not know the secret",
+            Fault::DuplicateConnect => "a call in that is older than the session's connection",
+            _ => return,
+        };
+        if is_welcome {
+            book::violate(&[], format!("server {} let {what}", stranger.node));
         }
     }
 }

@@ -506,6 +506,11 @@ impl Network {
         self.after(1, Event::End(link << 1 | (1 - end as u32)));
     }
 
+    /// Whether more than so many bytes of the caller were read.
+    pub fn has_read(&self, link: u32, bytes: u64) -> bool {
+        self.links[link as usize].pipes[0].read_bytes > bytes
+    }
+
     /// Changes a bit of what an end sends next. False if it may still be a part of the handshake, where a wrong answer is
     /// taken for a stranger's.
     pub fn flip(&mut self, link: u32, end: usize, luck: u64) -> bool {

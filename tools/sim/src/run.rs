@@ -5,7 +5,7 @@ use std::rc::Rc;
 use longarm_proto::UNREPORTED_REPLY_BYTES_MAX;
 
 use crate::book::{self, Kind, Violation};
-use crate::fault::{FAULTS, Fault};
+use crate::fault::FAULTS;
 use crate::job::{self, Job};
 use crate::network::{self, Speed};
 use crate::plan::{Plan, Shape};
@@ -116,9 +116,7 @@ fn check_end(scheduler: &mut Scheduler) {
     scheduler.hang_up();
     scheduler.run_out(FAREWELLS_NS);
     // A session whose connection was broken just now lasts as long as its server: its rank could not say that it leaves.
-    // So does that of a second caller in a rank's name.
-    let faults = scheduler.shape.plan.faults;
-    let keeps_sessions = faults.breaks() || faults.has(Fault::DuplicateConnect);
+    let keeps_sessions = scheduler.shape.plan.faults.breaks();
     if scheduler.reply_bytes_max > REPLY_BYTES_MAX {
         book::violate(&[], format!("{} bytes of replies waited at one connection", scheduler.reply_bytes_max));
     }
