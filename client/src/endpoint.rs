@@ -266,7 +266,7 @@ impl Endpoint {
     pub(crate) fn tend(&self) -> Option<Driven> {
         let mut state = self.state.try_lock()?;
         if self.broken.get().is_none() {
-            state.report_if_overdue();
+            state.ask_how_far();
         }
         Some(self.drive_locked(&mut state, true))
     }
@@ -275,7 +275,7 @@ impl Endpoint {
     pub(crate) fn ask(&self) -> Option<Driven> {
         let mut state = self.state.try_lock()?;
         if self.broken.get().is_none() {
-            state.ask_if_due(self.time.now_ms(), self.options.silence_ms);
+            state.ask_whether_alive(self.time.now_ms(), self.options.silence_ms);
         }
         Some(self.drive_locked(&mut state, true))
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use longarm_netmod::Waker;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering, fence};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::route::Client;
@@ -27,6 +28,7 @@ pub(crate) struct Helper {
     retired: AtomicBool,
     stopping: AtomicBool,
     thread: OnceLock<std::thread::JoinHandle<()>>,
+    starting: Mutex<()>,
 }
 
 /// A thread of the application waits and drives.
@@ -47,6 +49,7 @@ impl Helper {
             retired: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             thread: OnceLock::new(),
+            starting: Mutex::new(()),
         })
     }
 
@@ -70,16 +73,27 @@ impl Client {
         if self.time.is_simulated() {
             return;
         }
-        self.helper.thread.get_or_init(|| {
-            let client = Arc::downgrade(self);
-            std::thread::Builder::new()
-                .name("longarm-helper".into())
-                .spawn(move || run(&client))
-                .expect("the system starts one more thread")
-        });
+        if self.helper.thread.get().is_none() {
+            self.start_helper();
+        }
         self.helper.wake();
         // Threads that sleep on links watch those that were busy when they fell asleep: they look again.
         self.sleepers.completed();
+    }
+
+    /// Where the system starts no more threads, calls that wait move what is in progress, and the next one tries again.
+    fn start_helper(self: &Arc<Self>) {
+        let _once = self.helper.starting.lock();
+        if self.helper.thread.get().is_some() {
+            return;
+        }
+        let client = Arc::downgrade(self);
+        match std::thread::Builder::new().name("longarm-helper".into()).spawn(move || run(&client)) {
+            Ok(thread) => self.helper.thread.set(thread).expect("one thread starts it at a time"),
+            Err(error) => {
+                tracing::warn!(rank = self.layout.me().0, %error, "no thread can be started to drive transfers while the program computes");
+            }
+        }
     }
 
     /// Call after something was sent that no reply of its own will confirm: the helper looks after it now and then.

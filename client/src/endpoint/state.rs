@@ -163,14 +163,14 @@ impl State {
     }
 
     /// While nobody waits: what was sent some time ago should have arrived.
-    pub(super) fn report_if_overdue(&mut self) {
+    pub(super) fn ask_how_far(&mut self) {
         if self.initiator.outstanding() == 0 && !self.outgoing.is_acknowledged() {
             self.report();
         }
     }
 
     /// While somebody waits for this node without having asked it for anything: now and then it is asked whether it lives.
-    pub(super) fn ask_if_due(&mut self, now_ms: u64, silence_ms: u64) {
+    pub(super) fn ask_whether_alive(&mut self, now_ms: u64, silence_ms: u64) {
         if self.initiator.outstanding() == 0 && self.way.is_known() && now_ms >= self.asked_ms + silence_ms / 4 {
             self.asked_ms = now_ms;
             self.report();

@@ -13,6 +13,8 @@ enum Answer {
     Broken(Reception),
     /// One that takes nothing and gives nothing.
     Silent(Reception),
+    /// A wrong proof.
+    Wrong,
 }
 
 /// A server that answers calls as it was told.
@@ -37,6 +39,7 @@ impl Dialing for Call {
         let (broken, reception) = match self.0.take() {
             Some(Answer::Broken(reception)) => (true, reception),
             Some(Answer::Silent(reception)) => (false, reception),
+            Some(Answer::Wrong) => return DialStep::Failed { reason: "a wrong proof".into(), may_pass: false },
             None => return DialStep::Pending,
         };
         DialStep::Up { link: Box::new(TestLink { broken }), reception }
@@ -125,4 +128,28 @@ fn a_server_that_nobody_asks_anything_is_missed_if_somebody_waits_for_its_node()
     }
     let how = endpoint.broken().expect("it never answered").to_string();
     assert!(how.contains("nothing was heard of the server for 1000 ms"), "{how}");
+}
+
+#[test]
+fn a_wrong_answer_ends_a_call_to_a_stranger_and_not_to_a_server_that_has_proven_itself_before() {
+    let stranger = endpoint([Answer::Wrong]);
+    stranger.drive();
+    assert!(matches!(stranger.broken(), Some(LostHow::Unreachable(_))));
+
+    let hands = Arc::new(Hands::default());
+    let resumed = Reception::Resumed { received_bytes: 0 };
+    let answers = [Answer::Broken(Reception::Fresh), Answer::Wrong, Answer::Silent(resumed)];
+    let server = Server(Mutex::new(answers.into()));
+    let options =
+        EndpointOptions { buffered_bytes_max: 1 << 20, connect_ms: 1000, reconnect_ms: 1000, silence_ms: 1000 };
+    let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::clone(&hands) as _, options);
+    endpoint.drive();
+    let completion = Arc::new(Completion::new());
+    let issued = endpoint.issue(&Request::Quiet, Some(Token::Part(completion)), Payload::None, false);
+    assert!(issued.is_ok());
+    for _ in 0..2 {
+        endpoint.drive();
+        hands.0.fetch_add(10, Ordering::Relaxed);
+    }
+    assert!(endpoint.is_up() && endpoint.broken().is_none());
 }

@@ -5,7 +5,7 @@
 //!            ▼                                                      │
 //!   calling: each call a moment later than the last ── welcomed ──► up
 //!            │
-//!            └── deadline over, session gone, peer wrong ──► lost for good
+//!            └── deadline over, session gone, never the right peer ──► lost for good
 //! ```
 
 use longarm_netmod::Link;
@@ -98,7 +98,8 @@ impl Way {
                 }
                 DialStep::Failed { reason, may_pass } => {
                     self.reason = reason;
-                    if !may_pass {
+                    // Who has answered rightly before is the right one: what is wrong now, the way has changed.
+                    if !may_pass && !self.is_known {
                         return Err(self.lost(options));
                     }
                     *call = None;

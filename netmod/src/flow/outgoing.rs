@@ -144,11 +144,6 @@ impl<S: RunSource> Outgoing<S> {
         self.streams > 0 && self.items.range(self.next..).any(|item| matches!(item, Item::Stream(_)))
     }
 
-    /// Bytes that were sent since the session began.
-    pub fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
-    }
-
     /// Room for bytes behind everything else: `write` appends to the buffer it gets, a frame at a time.
     pub fn write(&mut self, write: impl FnOnce(&mut BytesMut)) {
         let fits = matches!(self.items.back(), Some(Item::Bytes { bytes, .. }) if bytes.len() < BUFFER_BYTES);

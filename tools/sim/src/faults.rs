@@ -23,8 +23,6 @@ enum Later {
     FastAgain(u32, usize),
     /// A stranger hangs up.
     HangUp(u32),
-    /// A rank that has lost a connection is ended: without resuming nobody else would ever tell those who wait for it.
-    Kill(u32),
 }
 
 /// Somebody who calls a server and is no rank of the job, or is one already.
@@ -78,11 +76,7 @@ impl Faults {
         let elsewhere = [Fault::StaleWindow, Fault::WrongKey, Fault::NoMemory];
         let kinds: Vec<Fault> = plan.faults.iter().filter(|fault| !elsewhere.contains(fault)).collect();
         let (breaking, mild): (Vec<Fault>, Vec<Fault>) = kinds.into_iter().partition(|fault| fault.breaks());
-        let breaks_left = match () {
-            () if breaking.is_empty() => 0,
-            () if plan.resumes => 1000,
-            () => dice.below(2) as u32,
-        };
+        let breaks_left = if breaking.is_empty() { 0 } else { 1000 };
         let pace_ns = 300_000 / u64::from(1 + plan.ranks / 64);
         let faults = Faults {
             shape: Rc::clone(shape),
@@ -105,13 +99,12 @@ impl Faults {
     /// A fault is due, or one that has begun ends.
     pub fn happen(&mut self, number: u32, scheduler: &mut Scheduler) {
         if number != NEXT {
-            return self.end(number, scheduler);
+            return self.end(number);
         }
         let pause_ns = self.dice.between(self.pace_ns / 2, 3 * self.pace_ns / 2);
         network::with(|network| network.after(pause_ns, Event::Fault(NEXT)));
-        let often = if self.shape.plan.resumes { 3 } else { 12 };
         let may_break = self.breaks_left > 0 && network::now_ns() >= self.whole_until_ns;
-        let breaks = may_break && (self.mild.is_empty() || self.dice.one_in(often));
+        let breaks = may_break && (self.mild.is_empty() || self.dice.one_in(3));
         let kinds = if breaks { &self.breaking } else { &self.mild };
         if kinds.is_empty() {
             return;
@@ -129,29 +122,17 @@ impl Faults {
             // In a large job the next one is somewhere else.
             let gap_ns = self.dice.between(GAP_NS_MIN, GAP_NS_MAX) / u64::from(1 + self.shape.plan.ranks / 32);
             self.whole_until_ns = network::now_ns() + gap_ns;
-            if self.shape.plan.resumes {
-                // Nobody is told of anything until the connection is there again.
-                job::note_pause(RESUME_NS);
-            } else {
-                job::note_broken();
-            }
-            if !self.shape.plan.resumes
-                && let Who::Link(link, _) = who
-                && let [Owner::Rank(rank), _] = network::with(|network| network.owners(link))
-            {
-                let after_ns = self.duration_ns();
-                self.later(after_ns, Later::Kill(rank));
-            }
+            // Nobody is told of anything until the connection is there again.
+            job::note_pause(RESUME_NS);
         }
         job::count_fault(fault);
         network::with(|network| network.note(What::Fault, who, fault as u64));
     }
 
-    fn end(&mut self, number: u32, scheduler: &mut Scheduler) {
+    fn end(&mut self, number: u32) {
         match self.later[number as usize] {
             Later::FastAgain(link, end) => network::with(|network| network.sip(link, end, None)),
             Later::HangUp(stranger) => self.strangers[stranger as usize].link = None,
-            Later::Kill(rank) => scheduler.die(rank),
         }
     }
 

@@ -35,6 +35,3 @@ pub mod run;
 pub mod schedule;
 pub mod shrink;
 pub mod trace;
-
-/// Whether connections that break are taken up again, and operations go on.
-pub const RESUMES: bool = true;

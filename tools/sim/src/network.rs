@@ -511,15 +511,19 @@ impl Network {
         self.links[link as usize].pipes[0].read_bytes > bytes
     }
 
-    /// Changes a bit of what an end sends next. False if it may still be a part of the handshake, where a wrong answer is
-    /// taken for a stranger's.
+    /// Changes a bit of what an end sends next. False if it may be a part of the first handshake of the two ends, where a
+    /// wrong answer is taken for a stranger's.
     pub fn flip(&mut self, link: u32, end: usize, luck: u64) -> bool {
-        let pipe = &mut self.links[link as usize].pipes[end];
-        let follows_handshake = pipe.read_bytes >= HANDSHAKE_BYTES_MAX;
-        if follows_handshake {
-            pipe.flip = Some(luck);
+        // The caller's pipe 1: what it has read is what convinced it.
+        let is_through = |other: &LinkState| other.pipes[1].read_bytes >= HANDSHAKE_BYTES_MAX;
+        let chosen = &self.links[link as usize];
+        let earlier = self.links[..link as usize].iter().rev();
+        let known = chosen.pipes[end].read_bytes >= HANDSHAKE_BYTES_MAX
+            || earlier.filter(|other| other.owners == chosen.owners).any(is_through);
+        if known {
+            self.links[link as usize].pipes[end].flip = Some(luck);
         }
-        follows_handshake
+        known
     }
 
     /// Breaks a link once so many more bytes were sent from an end.

@@ -17,8 +17,6 @@ pub struct Plan {
     pub ops: u32,
     /// Which faults may happen.
     pub faults: FaultSet,
-    /// Whether connections that break are taken up again.
-    pub resumes: bool,
 }
 
 /// Words for fetch-and-add at each rank, for each half of the rounds.
@@ -216,7 +214,7 @@ mod tests {
     #[test]
     fn every_rank_has_a_node_and_targets_and_nothing_overlaps() {
         for (seed, ranks) in [(1, 1), (2, 2), (3, 7), (4, 100), (5, 1024)] {
-            let plan = Plan { seed, ranks, ops: 100, faults: FaultSet::NONE, resumes: false };
+            let plan = Plan { seed, ranks, ops: 100, faults: FaultSet::NONE };
             let shape = Shape::new(plan);
             assert_eq!(shape.node_of_rank.len(), ranks as usize);
             assert!(shape.targets.iter().all(|targets| !targets.is_empty()));

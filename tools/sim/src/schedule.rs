@@ -364,7 +364,8 @@ impl Scheduler {
                 if self.turns.is_multiple_of(64) {
                     let census =
                         job::with_node(node, |state| state.engine.as_ref().map(longarm_server::Engine::census));
-                    self.reply_bytes_max = self.reply_bytes_max.max(census.map_or(0, |census| census.reply_bytes_max));
+                    self.reply_bytes_max =
+                        self.reply_bytes_max.max(census.map_or(0, |census| census.reply_bytes_kept_max));
                 }
                 self.hear_bells(node);
             }
@@ -520,7 +521,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
         endpoint: EndpointOptions {
             buffered_bytes_max: 1 << dice.between(10, 16),
             connect_ms: CONNECT_MS,
-            reconnect_ms: if job.shape.plan.resumes { RECONNECT_MS } else { 0 },
+            reconnect_ms: RECONNECT_MS,
             silence_ms: SILENCE_MS,
         },
         time: Arc::new(SimTime),

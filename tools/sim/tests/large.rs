@@ -9,7 +9,7 @@ use longarm_sim::shrink::command;
 
 #[test]
 fn ten_million_operations_of_1024_ranks_are_as_they_should_be() {
-    let plan = Plan { seed: 1, ranks: 1024, ops: 1000, faults: FaultSet::survivable(), resumes: true };
+    let plan = Plan { seed: 1, ranks: 1024, ops: 1000, faults: FaultSet::survivable() };
     let many = run_many(plan, Until::Seeds(10), None, &|operations, seeds, elapsed| {
         println!("{operations} operations, {seeds} seeds, {} s", elapsed.as_secs());
     });

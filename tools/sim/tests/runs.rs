@@ -8,7 +8,7 @@ use longarm_sim::plan::Plan;
 use longarm_sim::run::{Outcome, run};
 
 fn plan(seed: u64, ranks: u32, ops: u32, faults: FaultSet) -> Plan {
-    Plan { seed, ranks, ops, faults, resumes: longarm_sim::RESUMES }
+    Plan { seed, ranks, ops, faults }
 }
 
 fn expect_well(plan: Plan) -> Outcome {

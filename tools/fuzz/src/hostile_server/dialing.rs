@@ -13,7 +13,7 @@ pub(super) const ACTIONS: [(&str, u8); 9] = [
     ("welcomed_again", HONEST),
     ("welcomed_late", LATE),
     ("welcomed_another_time", FAILED),
-    ("not_welcomed_any_more", FAILED_FOR_GOOD),
+    ("proves_wrongly", FAILED_FOR_GOOD),
     ("gone", GONE),
     ("fresh_again", FRESH),
     ("received_too_much", TOO_MUCH),
@@ -41,6 +41,10 @@ impl Dial for HostileDial {
         assert_eq!(session.is_known, answers.is_known, "a session is known once it was welcomed");
         assert_eq!(session.received_bytes, answers.delivered_bytes, "a rank says how much it has received");
         answers.attempt = session.attempt;
+        if answers.has_said_all() {
+            answers.is_over = true;
+            return Err(LostHow::Unreachable("it has nothing more to say".to_owned()));
+        }
         Ok(Box::new(HostileDialing(Arc::clone(&self.0))))
     }
 }
@@ -52,11 +56,12 @@ impl Dialing for HostileDialing {
     fn poll(&mut self) -> DialStep {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let was_known = answers.is_known;
-        let step = answers.by_choice(take_call).unwrap_or(Step::Failed { may_pass: false });
+        let step = answers.by_choice(take_call).unwrap_or(Step::Failed { may_pass: true });
         match step {
             Step::Pending => DialStep::Pending,
             Step::Failed { may_pass } => {
-                answers.is_over |= !may_pass;
+                // Who knows it calls again all the same.
+                answers.is_over |= !may_pass && !was_known;
                 DialStep::Failed { reason: "it does not want to".to_owned(), may_pass }
             }
             Step::Up(reception) => {

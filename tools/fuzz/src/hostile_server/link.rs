@@ -96,6 +96,11 @@ impl Answers {
         }
     }
 
+    /// Whether nothing is left of what it was told to do.
+    pub(super) fn has_said_all(&self) -> bool {
+        self.next == self.script.len()
+    }
+
     /// The last request of this kind that was answered; only gets are remembered.
     pub(super) fn last_of(&self, kind: RequestKind) -> Option<RequestId> {
         self.gets.filter(|_| kind == RequestKind::Get)

@@ -138,7 +138,7 @@ impl Play {
 
     fn turn(&mut self) -> bool {
         let progress = self.node.turn();
-        let waiting = self.node.engine.reply_bytes_waiting();
+        let waiting = self.node.engine.census().reply_bytes_waiting_max;
         // Who calls again may want once more what it has heard, or what was on its way.
         let again = self.peers.iter().filter(|peer| peer.calls > 0).map(|peer| peer.heard_bytes as usize).max();
         let bound = REPLY_BYTES_MAX + again.map_or(0, |heard| heard + LINK_BYTES_MAX);
@@ -207,7 +207,7 @@ impl Play {
         for (rank, number) in sessions {
             calls::sweep(&mut self.node, rank, number);
         }
-        assert_eq!(self.node.engine.connections(), 0, "who has hung up is forgotten");
+        assert_eq!(self.node.engine.census().connections, 0, "who has hung up is forgotten");
         self.windows.iter_mut().for_each(Memory::restore);
         Stage { node: self.node, windows: self.windows }
     }
