@@ -17,6 +17,7 @@
 
 mod accept;
 mod alarm;
+mod clock;
 mod conformance;
 mod dial;
 mod endpoint;
@@ -28,6 +29,7 @@ mod sim;
 mod tcp;
 
 pub use accept::{Admission, AdmissionError, Doorman, DoormanStep};
+pub use clock::Clock;
 pub use conformance::conformance;
 pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};

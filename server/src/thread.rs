@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use longarm_netmod::{Interest, Poller, Ready, Waker};
+use longarm_netmod::{Clock, Interest, Poller, Ready, Waker};
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
@@ -30,7 +30,7 @@ pub struct Server {
     outer: Poller,
     waker: Waker,
     stopping: AtomicBool,
-    born: Instant,
+    clock: Clock,
     /// Threads of this process that sleep in a call: their processors are free for the server to look on for a while.
     resting: AtomicU32,
     /// How long it looks then before it sleeps. None where threads outnumber processors.
@@ -50,7 +50,7 @@ impl Server {
             outer,
             waker,
             stopping: AtomicBool::new(false),
-            born: Instant::now(),
+            clock: Clock::start(),
             resting: AtomicU32::new(0),
             spin,
         })
@@ -76,14 +76,15 @@ impl Server {
     /// the thread may sleep.
     fn work(&self) -> Option<u64> {
         let mut engine = self.engine.lock();
+        let spins = !self.spin.is_zero();
         let mut moved_at = None;
         loop {
             if engine.turn(self.now_ms(), false) {
-                moved_at = Some(Instant::now());
+                moved_at = spins.then(Instant::now);
                 continue;
             }
             // Relaxed: a hint; an old value costs a moment of looking or one more sleep.
-            let free = !self.spin.is_zero() && self.resting.load(Ordering::Relaxed) > 0;
+            let free = spins && self.resting.load(Ordering::Relaxed) > 0;
             if free && moved_at.is_some_and(|at: Instant| at.elapsed() < self.spin) {
                 std::hint::spin_loop();
                 continue;
@@ -91,7 +92,7 @@ impl Server {
             if !engine.turn(self.now_ms(), true) {
                 return engine.sleep_ms_max();
             }
-            moved_at = Some(Instant::now());
+            moved_at = spins.then(Instant::now);
         }
     }
 
@@ -127,7 +128,7 @@ impl Server {
     }
 
     fn now_ms(&self) -> u64 {
-        self.born.elapsed().as_millis() as u64
+        self.clock.now_ms()
     }
 }
 

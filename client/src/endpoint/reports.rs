@@ -93,9 +93,10 @@ impl Reports {
             || self.asked.saturating_sub(self.reported) >= UNREPORTED_REPLY_BYTES_MAX as u64 / 2
     }
 
-    /// Whether a report is due although no request follows.
-    pub(super) fn is_overdue(&self, received_bytes: u64) -> bool {
-        received_bytes - self.reported_bytes >= RECEIVED_ALONE_BYTES
+    /// Whether a report is due although no request follows. Of data that comes straight from the window the server keeps
+    /// nothing, so it does not count.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.received - self.reported >= RECEIVED_ALONE_BYTES
     }
 }
 

@@ -303,7 +303,7 @@ impl State {
                 self.large_get_is_over();
             }
             driven.completed = true;
-            if self.reports.is_overdue(self.incoming.received_bytes()) {
+            if self.reports.is_overdue() {
                 self.report();
             }
             return Ok(true);

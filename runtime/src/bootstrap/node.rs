@@ -1,7 +1,7 @@
 //! This process's place on its node: the shared segment, the door, and the server if it is hosted here.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longarm_client::{Assist, AssistTurn, Dial, DialStep, Dialing, Layout, LostHow, Time};
 use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod, Tcp, TcpOptions};
@@ -257,17 +257,17 @@ impl Dialing for Call {
 }
 
 /// The clock of a rank.
-pub(crate) struct Clock(Instant);
+pub(crate) struct Clock(longarm_netmod::Clock);
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock(Instant::now())
+        Clock(longarm_netmod::Clock::start())
     }
 }
 
 impl Time for Clock {
     fn now_ms(&self) -> u64 {
-        self.0.elapsed().as_millis() as u64
+        self.0.now_ms()
     }
 }
 
