@@ -87,7 +87,10 @@ pub fn expect_named(plan: &Plan, victim: u32, ended: &Ended, all_speak: bool) ->
     }
     for rank in (0..plan.ranks).filter(|rank| *rank != victim) {
         let start = format!("rank {rank} says: ");
-        let names = |line: &&str| line.contains(&format!("rank {victim} ")) && line.contains("SIGKILL");
+        // A server may have heard of it before this rank has, and does not know how.
+        let hows = ["SIGKILL", "is dead, as the server of its node says"];
+        let names =
+            |line: &&str| line.contains(&format!("rank {victim} ")) && hows.iter().any(|how| line.contains(how));
         match stdout.lines().find(|line| line.starts_with(&start)) {
             Some(line) if names(&line) => {}
             Some(line) => return fail(format!("rank {rank} does not name rank {victim}, but says: {line}")),
