@@ -77,8 +77,12 @@ if wanted thread; then
     elif ! component rust-src; then
         skip thread "the source of the standard library (rust-src) is not installed and cannot be"
     else
+        # It leaves a program some ranges of addresses only, and where windows are mapped is in none of them.
+        unmappable=(a_range_that_is_taken a_segment_is_mapped_where two_processes_see_each_others_stores)
+        printf '\n=== thread: left out, as their addresses are not free under ThreadSanitizer: %s\n' "${unmappable[*]}"
         step thread env RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR="$target/thread" \
-            cargo "+$toolchain" test --locked --no-fail-fast -Zbuild-std --target "$host" --lib --tests "${packages[@]}"
+            cargo "+$toolchain" test --locked --no-fail-fast -Zbuild-std --target "$host" --lib --tests "${packages[@]}" \
+            -- "${unmappable[@]/#/--skip=}"
     fi
 fi
 
