@@ -107,9 +107,9 @@ fn check(case: &Case, adder: Adder, count: usize, (to, from): (usize, usize)) {
 
 #[test]
 fn every_type_length_and_alignment_gives_the_plain_sum_and_touches_nothing_else() {
-    let step = if cfg!(miri) { 61 } else { 1 };
+    let counts: Vec<usize> = if cfg!(miri) { vec![0, 1, 9, 37] } else { (0..=300).collect() };
     for case in cases() {
-        for count in (0..=300).step_by(step) {
+        for &count in &counts {
             for shifts in [(0, 0), (8, 0), (4, 16), (16, 8), (24, 12), (1, 3), (31, 32)] {
                 check(&case, case.adder, count, shifts);
             }

@@ -59,7 +59,8 @@ fn a_responder_without_the_secret_is_found_by_the_initiator() {
 #[test]
 fn any_flipped_bit_of_any_message_keeps_the_two_apart() {
     for (message, bytes) in [HELLO_BYTES, CHALLENGE_BYTES, PROOF_BYTES, WELCOME_BYTES].into_iter().enumerate() {
-        for bit in 0..bytes * 8 {
+        // One of many where each takes long.
+        for bit in (0..bytes * 8).step_by(if cfg!(miri) { 97 } else { 1 }) {
             let flipped = exchange(&SECRET, &SECRET, |number, content| {
                 if number == message {
                     content[bit / 8] ^= 1 << (bit % 8);
