@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ga sanitize bench-ga lint fuzz soak bench docs install clean
+.PHONY: help setup demo test test-ga sanitize bench-ga bench-peers lint fuzz soak bench docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -62,6 +62,9 @@ soak: setup ## Simulate jobs with faults and injure real ones, from fresh seeds,
 bench: setup ## Measure longarm beside what the machine allows
 	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches --bins
 	"$(TARGET_DIR)/release/longarm-bench" all
+
+bench-peers: setup ## Measure longarm beside MPI, OpenSHMEM, ARMCI-MPI, UCX and libfabric, and rewrite the tables of docs/src/performance.md
+	benches/peers/all.sh
 
 docs: setup ## Build the interface's pages, and the book where mdbook is installed
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps

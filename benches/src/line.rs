@@ -49,6 +49,22 @@ pub(crate) struct Line {
     /// Share of one processor that the busiest rank used, where that is what was measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) cpu_percent: Option<f64>,
+    /// Where a transfer and a computation went on together.
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub(crate) overlap: Option<Overlap>,
+}
+
+/// What a computation had to do with a transfer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Overlap {
+    /// Time of the transfer alone.
+    pub(crate) comm_us: f64,
+    /// Time of the computation alone.
+    pub(crate) work_us: f64,
+    /// Share of the time of both together that went into the computation.
+    pub(crate) availability: f64,
+    /// Share of the shorter of both that cost nothing.
+    pub(crate) hidden: f64,
 }
 
 impl Line {
@@ -68,6 +84,7 @@ impl Line {
             p99_us: sample.seconds_p99.map(|seconds| seconds * 1e6),
             p999_us: sample.seconds_p999.map(|seconds| seconds * 1e6),
             cpu_percent: None,
+            overlap: None,
         }
     }
 

@@ -12,7 +12,7 @@ use memmap2::MmapMut;
 
 use crate::Failure;
 use crate::line::{Key, LIMIT, Line};
-use crate::micro::rank::ops::{ACCUMULATE_BYTES, BYTES, NB_WINDOW_BYTES, PITCH_BYTES, ROW_BYTES, ROWS, nb_window};
+use crate::micro::rank::ops::{ACCUMULATE_BYTES, BYTES, NB_WINDOW_BYTES, ROWS, Rows, gets_together, puts_together};
 use crate::micro::sample::{Effort, Sample};
 use crate::micro::{buffer, processors};
 
@@ -47,13 +47,15 @@ pub(crate) fn measure(effort: Effort, emit: &mut (dyn FnMut(Line) + Send)) -> Re
     }
     both.shift = 0;
     for bytes in BYTES {
-        let count = nb_window(bytes);
-        tell("nbput", bytes, count, both.copy(effort, bytes, count, true)?.divided_by(count));
-        tell("nbget", bytes, count, both.copy(effort, bytes, count, false)?.divided_by(count));
+        let (puts, gets) = (puts_together(bytes), gets_together(bytes));
+        tell("nbput", bytes, puts, both.copy(effort, bytes, puts, true)?.divided_by(puts));
+        tell("nbget", bytes, gets, both.copy(effort, bytes, gets, false)?.divided_by(gets));
     }
-    tell("puts_1024x64", ROWS * ROW_BYTES, 1, both.rows(effort, true)?);
-    tell("gets_1024x64", ROWS * ROW_BYTES, 1, both.rows(effort, false)?);
-    tell("accs_1024x64", ROWS * ROW_BYTES, 1, accumulate_rows(effort)?);
+    for rows in ROWS {
+        tell(&format!("puts_{}", rows.name), rows.bytes(), 1, both.rows(effort, rows, true)?);
+        tell(&format!("gets_{}", rows.name), rows.bytes(), 1, both.rows(effort, rows, false)?);
+        tell(&format!("accs_{}", rows.name), rows.bytes(), 1, accumulate_rows(effort, rows)?);
+    }
     for bytes in ACCUMULATE_BYTES {
         tell("acc", bytes, 1, accumulate(effort, bytes)?);
     }
@@ -99,12 +101,13 @@ impl Both {
         })
     }
 
-    fn rows(&mut self, effort: Effort, scatter: bool) -> Result<Sample, Failure> {
+    fn rows(&mut self, effort: Effort, rows: Rows, scatter: bool) -> Result<Sample, Failure> {
+        let Rows { count, row_bytes, pitch_bytes, .. } = rows;
         effort.measure(|times| {
             for _ in 0..times {
-                for row in 0..black_box(ROWS) {
-                    let near = &mut self.near[row * ROW_BYTES..(row + 1) * ROW_BYTES];
-                    let far = &mut self.far[row * PITCH_BYTES..row * PITCH_BYTES + ROW_BYTES];
+                for row in 0..black_box(count) {
+                    let near = &mut self.near[row * row_bytes..(row + 1) * row_bytes];
+                    let far = &mut self.far[row * pitch_bytes..row * pitch_bytes + row_bytes];
                     if scatter { far.copy_from_slice(near) } else { near.copy_from_slice(far) }
                 }
                 black_box((&mut self.near[0], &mut self.far[0]));
@@ -129,16 +132,15 @@ fn accumulate(effort: Effort, bytes: usize) -> Result<Sample, Failure> {
 }
 
 /// The same, of rows that are one pitch apart in the target.
-fn accumulate_rows(effort: Effort) -> Result<Sample, Failure> {
-    const PITCH: usize = PITCH_BYTES / 8;
-    const ROW: usize = ROW_BYTES / 8;
-    let source = vec![1.0_f64; ROWS * ROW];
-    let mut target = vec![0.0_f64; ROWS * PITCH];
+fn accumulate_rows(effort: Effort, rows: Rows) -> Result<Sample, Failure> {
+    let (row, pitch) = (rows.row_bytes / 8, rows.pitch_bytes / 8);
+    let source = vec![1.0_f64; rows.count * row];
+    let mut target = vec![0.0_f64; rows.count * pitch];
     effort.measure(|count| {
         for _ in 0..count {
-            let rows = black_box(&mut target).chunks_exact_mut(PITCH).zip(black_box(&source).chunks_exact(ROW));
+            let rows = black_box(&mut target).chunks_exact_mut(pitch).zip(black_box(&source).chunks_exact(row));
             for (to, from) in rows {
-                to[..ROW].iter_mut().zip(from).for_each(|(to, from)| *to += *from);
+                to[..row].iter_mut().zip(from).for_each(|(to, from)| *to += *from);
             }
         }
         Ok(())

@@ -2,9 +2,11 @@
 
 mod barrier;
 mod computing;
+mod contended;
 mod idle;
 mod message;
 pub(crate) mod ops;
+mod overlap;
 mod start;
 
 pub(crate) use start::now_ns;
@@ -23,6 +25,8 @@ pub(crate) enum Suite {
     Ops,
     /// The few that tell most, the target waiting in a barrier
     Short,
+    /// All that the harness of other systems measures too, one after the other
+    Peers,
     /// The target computes and makes no call
     Computing,
     /// Barriers
@@ -40,6 +44,7 @@ impl Suite {
         match self {
             Suite::Ops => "ops",
             Suite::Short => "short",
+            Suite::Peers => "peers",
             Suite::Computing => "computing",
             Suite::Barrier => "barrier",
             Suite::Message => "message",
@@ -84,6 +89,13 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
     match arguments.suite {
         Suite::Ops => ops::run(&job, true)?,
         Suite::Short => ops::run(&job, false)?,
+        Suite::Peers => {
+            ops::run(&job, true)?;
+            overlap::run(&job)?;
+            contended::run(&job)?;
+            computing::run(&job)?;
+            barrier::run(&job)?;
+        }
         Suite::Computing => computing::run(&job)?,
         Suite::Barrier => barrier::run(&job)?,
         Suite::Message => message::run(&job)?,

@@ -11,23 +11,44 @@ use crate::micro::buffer;
 use crate::micro::sample::Sample;
 
 /// Payloads of put and get.
-pub(crate) const BYTES: [usize; 5] = [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20];
+pub(crate) const BYTES: [usize; 7] = [8, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20];
 /// Payloads of accumulate.
 pub(crate) const ACCUMULATE_BYTES: [usize; 4] = [8, 8 << 10, 64 << 10, 1 << 20];
 /// Memory of the target, and of the origin: enough for the largest window of nonblocking operations.
-pub(crate) const NB_WINDOW_BYTES: usize = 16 << 20;
-/// The strided patch: rows of contiguous bytes, at the target one pitch apart.
-pub(crate) const ROWS: usize = 1024;
-/// See [`ROWS`].
-pub(crate) const ROW_BYTES: usize = 64;
-/// See [`ROWS`].
-pub(crate) const PITCH_BYTES: usize = 1024;
+pub(crate) const NB_WINDOW_BYTES: usize = 64 << 20;
+/// A strided patch: rows of contiguous bytes, at the target one pitch apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub(crate) name: &'static str,
+    pub(crate) count: usize,
+    pub(crate) row_bytes: usize,
+    pub(crate) pitch_bytes: usize,
+}
 
-/// How many nonblocking operations are under way together.
-pub(crate) const fn nb_window(bytes: usize) -> usize {
-    let count = if bytes <= 1 << 10 { 1024 } else { 64 };
+impl Rows {
+    pub(crate) fn bytes(self) -> usize {
+        self.count * self.row_bytes
+    }
+}
+
+/// Short rows, and a block of 256 × 256 doubles of a matrix of 1024 × 1024.
+pub(crate) const ROWS: [Rows; 2] = [
+    Rows { name: "1024x64", count: 1024, row_bytes: 64, pitch_bytes: 1024 },
+    Rows { name: "256x256d", count: 256, row_bytes: 2048, pitch_bytes: 8192 },
+];
+
+/// How many nonblocking puts are under way together.
+pub(crate) const fn puts_together(bytes: usize) -> usize {
+    let count = if bytes <= 1 << 10 { 1024 } else { GETS };
     if count * bytes > NB_WINDOW_BYTES { NB_WINDOW_BYTES / bytes } else { count }
 }
+
+/// The same of gets.
+pub(crate) const fn gets_together(bytes: usize) -> usize {
+    if GETS * bytes > NB_WINDOW_BYTES { NB_WINDOW_BYTES / bytes } else { GETS }
+}
+
+const GETS: usize = 64;
 
 /// The same for operations with a handle each.
 const HANDLES: usize = 64;
@@ -48,7 +69,9 @@ pub(super) fn run(job: &Job<'_>, all: bool) -> Result<(), Failure> {
             bench.handles()?;
             bench.implicit()?;
             bench.accumulates()?;
-            bench.strided()?;
+            for rows in ROWS {
+                bench.strided(rows)?;
+            }
             let lock = job.effort.measure(|count| {
                 for _ in 0..count {
                     mutexes.lock(bench.target, 0)?.unlock()?;
@@ -161,7 +184,7 @@ impl Bench<'_> {
     fn implicit(&mut self) -> Result<(), Failure> {
         let (world, target, window) = (self.job.world, self.target, &self.window);
         for bytes in BYTES {
-            let operations = nb_window(bytes);
+            let operations = puts_together(bytes);
             let source = &self.near[..operations * bytes];
             let put = self.job.effort.measure(|count| {
                 for _ in 0..count {
@@ -174,6 +197,7 @@ impl Bench<'_> {
                 Ok(())
             })?;
             self.job.tell_window("nbput", bytes, operations, &put.divided_by(operations));
+            let operations = gets_together(bytes);
             let near = &mut self.near[..operations * bytes];
             let get = self.job.effort.measure(|count| {
                 for _ in 0..count {
@@ -242,12 +266,12 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn strided(&mut self) -> Result<(), Failure> {
+    fn strided(&mut self, rows: Rows) -> Result<(), Failure> {
         let (world, target, words) = (self.job.world, self.target, self.window.cast::<u64>());
-        let counts = [ROWS, ROW_BYTES / WORD_BYTES];
-        let there = Patch::new(0, &counts, &[(PITCH_BYTES / WORD_BYTES) as isize, 1]);
+        let counts = [rows.count, rows.row_bytes / WORD_BYTES];
+        let there = Patch::new(0, &counts, &[(rows.pitch_bytes / WORD_BYTES) as isize, 1]);
         let here = Patch::packed(&counts);
-        let bytes = ROWS * ROW_BYTES;
+        let bytes = rows.bytes();
         let mut near = vec![1_u64; bytes / WORD_BYTES];
         let put = self.job.effort.measure(|count| {
             for _ in 0..count {
@@ -256,14 +280,14 @@ impl Bench<'_> {
             }
             Ok(())
         })?;
-        self.job.tell("puts_1024x64", bytes, &put);
+        self.job.tell(&format!("puts_{}", rows.name), bytes, &put);
         let get = self.job.effort.measure(|count| {
             for _ in 0..count {
                 words.get_strided(target, &there, black_box(&mut near), &here)?;
             }
             Ok(())
         })?;
-        self.job.tell("gets_1024x64", bytes, &get);
+        self.job.tell(&format!("gets_{}", rows.name), bytes, &get);
         let (doubles, source) = (self.window.cast::<f64>(), vec![1.0; bytes / WORD_BYTES]);
         let accumulate = self.job.effort.measure(|count| {
             for _ in 0..count {
@@ -272,7 +296,7 @@ impl Bench<'_> {
             }
             Ok(())
         })?;
-        self.job.tell("accs_1024x64", bytes, &accumulate);
+        self.job.tell(&format!("accs_{}", rows.name), bytes, &accumulate);
         Ok(())
     }
 }

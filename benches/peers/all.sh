@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# What `make bench-peers` runs: installs and builds the peers and longarm, measures all of them in one go, and writes the
+# tables into docs/src/performance.md.
+#
+#   all.sh [OPTION OF run]...        for a look: all.sh --quick --only longarm,limit
+#
+# The lines stay in peers/lines.jsonl of cargo's target folder. A page is only rewritten by a run without options.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. tools/ga/folders.sh
+
+out=$target/peers
+benches/peers/install
+cargo build --locked --release -p longarm-launch -p longarm-benches --bins
+make install PREFIX="$out/prefix"
+benches/peers/build "$out" "$out/prefix"
+export PEERS_OUT=$out PEERS_LONGARM=$target/release
+# A spinning pair needs both of two processors, so nothing else gets any meanwhile, where that can be had.
+first=()
+if chrt -r 10 true 2>/dev/null; then first=(--rt); fi
+benches/peers/run "${first[@]}" "$@" >"$out/lines.jsonl"
+if [ $# -eq 0 ]; then
+    benches/peers/table --mine longarm,armci-longarm --into docs/src/performance.md "$out/lines.jsonl"
+    printf 'bench-peers: the tables are in docs/src/performance.md\n'
+else
+    benches/peers/table --mine longarm,armci-longarm "$out/lines.jsonl"
+fi
