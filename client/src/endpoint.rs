@@ -68,6 +68,19 @@ pub(crate) enum Payload<'a> {
     Headed(&'a [u8], Option<(Held, Cursor)>),
 }
 
+/// When a request goes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sending {
+    /// At once.
+    Now,
+    /// At once, and the server is asked whether it has it, so that a quiet behind it has only to wait.
+    Confirmed,
+    /// Together with those that follow, unless nothing else is under way: nobody waits for it yet.
+    Soon,
+    /// When somebody waits, or the helper comes by.
+    Later,
+}
+
 /// The bounds of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions {
@@ -80,6 +93,9 @@ pub struct EndpointOptions {
     /// How long a server that is waited for may be silent before its connection counts as broken.
     pub silence_ms: u64,
 }
+
+/// Requests that nobody waits for are sent once so many bytes have come together.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
 
 /// See the module.
 pub struct Endpoint {
@@ -107,6 +123,10 @@ pub struct Endpoint {
     buffered_bytes: AtomicUsize,
     /// As many replies are due as may be.
     replies_full: AtomicBool,
+    /// What waits to be sent waits for company.
+    gathering: AtomicBool,
+    /// The last request asks how far the server is, which is as good as a quiet.
+    confirming: AtomicBool,
 }
 
 /// What driving came to.
@@ -115,6 +135,8 @@ pub(crate) struct Driven {
     pub(crate) progress: bool,
     /// Some completion may have become complete: sleepers have to look.
     pub(crate) completed: bool,
+    /// From now on requests wait for company: the helper has to send them if nobody else does.
+    pub(crate) gathers: bool,
 }
 
 impl Endpoint {
@@ -143,6 +165,8 @@ impl Endpoint {
             wants_write: AtomicBool::new(false),
             buffered_bytes: AtomicUsize::new(0),
             replies_full: AtomicBool::new(false),
+            gathering: AtomicBool::new(false),
+            confirming: AtomicBool::new(false),
         }
     }
 
@@ -189,6 +213,16 @@ impl Endpoint {
         self.wants_write.load(Ordering::Acquire)
     }
 
+    /// Whether what waits to be sent waits for company. The helper knows of it.
+    pub(crate) fn is_gathering(&self) -> bool {
+        self.gathering.load(Ordering::Acquire)
+    }
+
+    /// Whether the reply that confirms everything is on its way, unless something is issued behind.
+    pub(crate) fn is_confirming(&self) -> bool {
+        self.confirming.load(Ordering::Acquire)
+    }
+
     /// Whether another request would be taken, or refused for good.
     pub(crate) fn has_room(&self) -> bool {
         let full = self.buffered_bytes.load(Ordering::Acquire) >= self.options.buffered_bytes_max
@@ -212,13 +246,13 @@ impl Endpoint {
     }
 
     /// Puts a request behind all others. `Err(None)`: no room now, drive and try again; the payload and the token
-    /// come back. With `flush` the link is tried at once.
+    /// come back.
     pub(crate) fn issue<'a>(
         &self,
         request: &Request,
         token: Option<Token>,
         payload: Payload<'a>,
-        flush: bool,
+        sending: Sending,
     ) -> Result<Driven, Box<Rejected<'a>>> {
         let mut state = self.state.lock();
         if let Some(how) = self.broken.get() {
@@ -234,13 +268,26 @@ impl Endpoint {
             self.unconfirmed.store(true, Ordering::Release);
         }
         state.report_if_due(request, self.options.buffered_bytes_max);
+        let was_gathering = state.gathering;
+        let goes_alone = state.is_idle();
         state.begin(request, token, payload);
-        let driven = if flush {
+        let flush = match sending {
+            Sending::Now => true,
+            Sending::Confirmed => {
+                state.report_if_none_is_due();
+                true
+            }
+            Sending::Soon => goes_alone || state.outgoing.unsent_bytes() >= GATHERED_BYTES_MAX,
+            Sending::Later => false,
+        };
+        state.gathering = !flush && sending == Sending::Soon;
+        let mut driven = if flush {
             let receive = state.should_receive(self.options.buffered_bytes_max);
             self.drive_locked(&mut state, receive)
         } else {
             Driven::default()
         };
+        driven.gathers = state.gathering && !was_gathering;
         self.note(&mut state);
         if matches!(request, Request::Quiet) {
             // After `busy` was set: a second thread's quiet looks at this mark first, then at `busy`.
@@ -297,7 +344,7 @@ impl Endpoint {
             Ok(driven) => driven,
             Err(how) => {
                 self.fail(state, how);
-                Driven { progress: true, completed: true }
+                Driven { progress: true, completed: true, ..Driven::default() }
             }
         };
         self.note(state);
@@ -315,6 +362,8 @@ impl Endpoint {
         let alive = self.broken.get().is_none();
         self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
         self.known.store(state.way.is_known(), Ordering::Release);
+        self.gathering.store(state.gathering && alive, Ordering::Release);
+        self.confirming.store(state.is_confirming() && alive, Ordering::Release);
         let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
         let busy = !state.outgoing.is_sent() || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         self.busy.store(busy && alive, Ordering::Release);

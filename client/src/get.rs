@@ -7,7 +7,7 @@ use longarm_proto::{Cursor, Rank, Request, Run};
 use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
-use crate::endpoint::{Payload, Token};
+use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytesMut, lend};
 use crate::route::{Client, Route};
@@ -25,13 +25,21 @@ impl Client {
         offset: u64,
         target: OriginBytesMut<'_>,
     ) -> Result<(), TransferError> {
-        let run = Run { offset, bytes: target.len() as u64 };
-        if let Some(source) = self.direct(window, rank, offset, run.bytes) {
-            target.region().copy_from(source.as_region());
-            self.count(rank, CounterKind::Get, run.bytes);
+        if self.get_at_once(window, rank, offset, &target) {
             return Ok(());
         }
+        let run = Run { offset, bytes: target.len() as u64 };
         self.get_shaped(window, rank, Shapes::contiguous(run), target)
+    }
+
+    /// Reads bytes of a part that is mapped here, as [`Client::put_at_once`] writes them.
+    #[inline]
+    pub fn get_at_once(&self, window: &ClientWindow, rank: Rank, offset: u64, target: &OriginBytesMut<'_>) -> bool {
+        let bytes = target.len() as u64;
+        let Some(source) = self.direct(window, rank, offset, bytes) else { return false };
+        target.region().copy_from(source.as_region());
+        self.count(rank, CounterKind::Get, bytes);
+        true
     }
 
     /// Reads one shape of a rank's part into another shape of the origin's buffer, in their packed order.
@@ -88,9 +96,10 @@ impl Client {
                 for shapes in shapes.frames() {
                     let request = Request::Get { target: window.target(rank), shape: shapes.target };
                     let token = Token::Data { target: target.hold(), cursor: Cursor::new(shapes.origin) };
-                    self.issue(Operation::Get, endpoint, &request, Some(token), Payload::None, true)?;
+                    let sending = if blocking { Sending::Now } else { Sending::Soon };
+                    self.issue(Operation::Get, endpoint, &request, Some(token), Payload::None, sending)?;
                 }
-                if !blocking {
+                if !blocking && !endpoint.is_gathering() {
                     self.hand_to_helper();
                 }
             }

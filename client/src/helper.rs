@@ -14,6 +14,7 @@ use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering, fence};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 
+use crate::endpoint::Endpoint;
 use crate::route::Client;
 use crate::wait::{CALL_NAP, Watched};
 
@@ -141,6 +142,8 @@ impl Client {
     }
 }
 
+/// How long requests that nobody waits for wait for others to be sent with.
+const GATHER: Duration = Duration::from_micros(50);
 /// How often what was sent and not acknowledged is looked after, at least.
 const TEND: Duration = Duration::from_millis(40);
 /// Looks in vain after which the helper sleeps for good.
@@ -155,6 +158,10 @@ fn run(client: &Weak<Client>) {
         }
         let idle = client.helper.waiting.load(Ordering::Acquire) > 0
             || !client.open_endpoints().any(|endpoint| endpoint.is_busy());
+        // What waits for company gets some before it is sent.
+        if !idle && client.open_endpoints().filter(|endpoint| endpoint.is_busy()).all(Endpoint::is_gathering) {
+            std::thread::sleep(GATHER);
+        }
         if !idle && client.drive_busy() {
             continue;
         }

@@ -12,7 +12,7 @@ use longarm_proto::{CONTENDED, Rank, Refusal, Request, mutex_holder, mutex_word}
 use longarm_shm::CounterKind;
 
 use crate::completion::{Completion, Outcome};
-use crate::endpoint::{Payload, Token};
+use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
 use crate::route::{Client, Route};
 use crate::wait::Drive;
@@ -133,7 +133,7 @@ impl Client {
         let endpoint = self.endpoint(operation, self.layout.node_of(host))?;
         let completion = Arc::new(Completion::new());
         let token = Token::Part(Arc::clone(&completion));
-        self.issue(operation, endpoint, request, Some(token), Payload::None, true)?;
+        self.issue(operation, endpoint, request, Some(token), Payload::None, Sending::Now)?;
         // Whoever holds it may die: the server gives it to another. Only the death of its host ends the wait, or the end
         // of the connection to its server.
         let awaited = match operation {

@@ -17,7 +17,7 @@ use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, CounterKind, Popped, Producer};
 use parking_lot::Mutex;
 
 use crate::completion::Completion;
-use crate::endpoint::Payload;
+use crate::endpoint::{Payload, Sending};
 use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
 use crate::route::Client;
@@ -264,7 +264,7 @@ impl Client {
         let request = Request::Message { target: to, bytes };
         if body.len() <= self.eager_bytes {
             prefix.extend_from_slice(body);
-            self.issue(operation, endpoint, &request, None, Payload::Headed(&prefix, None), true)?;
+            self.issue(operation, endpoint, &request, None, Payload::Headed(&prefix, None), Sending::Now)?;
             self.leave_to_helper(to);
             return Ok(());
         }
@@ -272,7 +272,7 @@ impl Client {
         let cursor = Cursor::new(Shape::Contiguous(Run { offset: 0, bytes: body.len() as u64 }));
         let issued = lend(Arc::clone(&completion), |lent| {
             let payload = Payload::Headed(&prefix, Some((lent.source(OriginBytes::from(body)).hold(), cursor)));
-            let issued = self.issue(operation, endpoint, &request, None, payload, false);
+            let issued = self.issue(operation, endpoint, &request, None, payload, Sending::Later);
             completion.part_done();
             self.wait_complete(endpoint, Awaited::rank(operation, to), &completion);
             issued

@@ -10,9 +10,10 @@ use longarm_proto::{Mutation, Rank, Request, mutation};
 use longarm_shm::sync::{Ordering, fence};
 
 use crate::completion::Completion;
-use crate::endpoint::{Endpoint, Payload, Token};
+use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{LostHow, Operation, TransferError};
 use crate::route::Client;
+use crate::wait::Drive;
 use crate::waits::Awaited;
 
 impl Client {
@@ -64,6 +65,13 @@ impl Client {
         let mut asked = Vec::new();
         let mut result: Result<(), TransferError> = Ok(());
         for endpoint in endpoints {
+            if endpoint.is_confirming() {
+                // What was put last has brought the question along.
+                let awaited = Awaited::rank(Operation::Quiet, endpoint.host());
+                self.wait_for(Drive::Endpoint(endpoint), awaited, || (!endpoint.is_confirming()).then_some(()));
+            }
+        }
+        for endpoint in endpoints {
             if !endpoint.is_unconfirmed() && !endpoint.is_busy() {
                 if let Some(how) = endpoint.broken() {
                     result = result.and(Err(self.lost(Operation::Quiet, endpoint, how.clone()).into()));
@@ -72,7 +80,7 @@ impl Client {
             }
             let completion = Arc::new(Completion::new());
             let token = Token::Part(Arc::clone(&completion));
-            match self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, true) {
+            match self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, Sending::Now) {
                 Ok(()) => asked.push((*endpoint, completion)),
                 // The other nodes are asked all the same.
                 Err(lost) => result = result.and(Err(lost.into())),

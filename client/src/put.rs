@@ -7,7 +7,7 @@ use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, ShapeError, Signa
 use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
-use crate::endpoint::{Endpoint, Payload};
+use crate::endpoint::{Endpoint, Payload, Sending};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
 use crate::route::{Client, Route};
@@ -51,13 +51,22 @@ impl Client {
         offset: u64,
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        let run = Run { offset, bytes: source.len() as u64 };
-        if let Some(target) = self.direct(window, rank, offset, run.bytes) {
-            target.copy_from(source.region());
-            self.count(rank, CounterKind::Put, run.bytes);
+        if self.put_at_once(window, rank, offset, source) {
             return Ok(());
         }
+        let run = Run { offset, bytes: source.len() as u64 };
         self.put_shaped(window, rank, Shapes::contiguous(run), source)
+    }
+
+    /// Writes bytes to a part that is mapped here, if nothing is wrong. False: nothing was done, and another way has to
+    /// be taken, or finds out what is wrong.
+    #[inline]
+    pub fn put_at_once(&self, window: &ClientWindow, rank: Rank, offset: u64, source: OriginBytes<'_>) -> bool {
+        let bytes = source.len() as u64;
+        let Some(target) = self.direct(window, rank, offset, bytes) else { return false };
+        target.copy_from(source.region());
+        self.count(rank, CounterKind::Put, bytes);
+        true
     }
 
     /// Writes the bytes of one shape of the origin to another shape of a rank's part, in their packed order.
@@ -90,10 +99,12 @@ impl Client {
     /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
     pub(crate) fn leave_to_helper(self: &Arc<Self>, rank: Rank) {
         let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return };
-        if endpoint.wants_write() {
+        // Of what waits for company the helper knows.
+        let wants_write = || endpoint.wants_write() && !endpoint.is_gathering();
+        if wants_write() {
             self.note_driven(endpoint, endpoint.push());
         }
-        if endpoint.wants_write() {
+        if wants_write() {
             self.hand_to_helper();
         }
     }
@@ -186,9 +197,13 @@ impl Client {
                         Some(lender) => Payload::Streamed(lender.hold(), origin),
                         None => Payload::Copied(source, origin),
                     };
-                    // A long one goes out together with what asks for its arrival, by who waits or leaves it to others.
-                    let flush = matches!(payload, Payload::Copied(..));
-                    self.issue(operation, endpoint, &request, None, payload, flush)?;
+                    let sending = match (&payload, lender) {
+                        // It goes out together with what asks for its arrival, by who waits or leaves it to others.
+                        (Payload::Streamed(..), _) => Sending::Later,
+                        (_, Some(_)) => Sending::Soon,
+                        (_, None) => Sending::Confirmed,
+                    };
+                    self.issue(operation, endpoint, &request, None, payload, sending)?;
                 }
             }
         }
@@ -250,14 +265,16 @@ impl Client {
         request: &Request,
         token: Option<crate::endpoint::Token>,
         payload: Payload<'_>,
-        flush: bool,
+        sending: Sending,
     ) -> Result<(), crate::error::Lost> {
         let (mut token, mut payload) = (token, payload);
         loop {
-            match endpoint.issue(request, token, payload, flush) {
+            match endpoint.issue(request, token, payload, sending) {
                 Ok(driven) => {
                     self.note_driven(endpoint, Some(driven));
-                    if !request.has_reply() {
+                    if driven.gathers {
+                        self.hand_to_helper();
+                    } else if !request.has_reply() {
                         self.leave_unacknowledged();
                     }
                     return Ok(());

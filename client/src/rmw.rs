@@ -6,7 +6,7 @@ use longarm_proto::{Rank, Request, Rmw, Run};
 use longarm_shm::{AmoError, CounterKind};
 
 use crate::completion::Completion;
-use crate::endpoint::{Payload, Token};
+use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Operation, RmwError};
 use crate::route::{Client, Route};
 use crate::window::ClientWindow;
@@ -80,7 +80,7 @@ impl Client {
                 completion.add_part();
                 let request = Request::Rmw { target: window.target(rank), offset, rmw };
                 let token = Token::Part(Arc::clone(completion));
-                self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, true)?;
+                self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, Sending::Now)?;
                 true
             }
         };

@@ -406,7 +406,7 @@ impl Client {
 
     /// Wakes who may have to know what driving came to. True if anything moved.
     pub(crate) fn note_driven(&self, endpoint: &Endpoint, driven: Option<Driven>) -> bool {
-        let Some(Driven { progress, completed }) = driven else { return false };
+        let Some(Driven { progress, completed, .. }) = driven else { return false };
         if completed && endpoint.broken().is_some() {
             self.wake_all();
         } else if completed {

@@ -69,7 +69,12 @@ impl World {
 
 impl<'env> Scope<'env> {
     /// [`Window::put`].
+    #[inline]
     pub fn put<T: Element>(&self, window: &Window<T>, rank: u32, index: usize, source: &'env [T]) {
+        let (client, bytes) = (&window.shared.inner.client, OriginBytes::from(source.as_bytes()));
+        if client.put_at_once(&window.shared.client, Rank(rank), Window::<T>::offset(index), bytes) {
+            return;
+        }
         self.start_put(window, rank, Ok(Window::<T>::run_shapes(index, source.len())), source);
     }
 
@@ -84,7 +89,12 @@ impl<'env> Scope<'env> {
     }
 
     /// [`Window::get`].
+    #[inline]
     pub fn get<T: Element>(&self, window: &Window<T>, rank: u32, index: usize, target: &'env mut [T]) {
+        let (client, bytes) = (&window.shared.inner.client, OriginBytesMut::from(target.as_mut_bytes()));
+        if client.get_at_once(&window.shared.client, Rank(rank), Window::<T>::offset(index), &bytes) {
+            return;
+        }
         self.start_get(window, rank, Ok(Window::<T>::run_shapes(index, target.len())), target);
     }
 

@@ -40,6 +40,8 @@ pub(super) struct State {
     last_report: RequestId,
     /// Nothing is unconfirmed any more.
     pub(super) confirmed: bool,
+    /// What waits to be sent waits for company.
+    pub(super) gathering: bool,
     /// Requests that were sent while a report was due and much is kept.
     looks: u32,
     /// When the server was last asked on behalf of those who wait for its node.
@@ -85,6 +87,7 @@ impl State {
             pulse: Pulse::default(),
             last_report: RequestId(0),
             confirmed: false,
+            gathering: false,
             looks: 0,
             asked_ms: 0,
             refused: None,
@@ -94,6 +97,16 @@ impl State {
     /// Whether another request fits.
     pub(super) fn has_room(&self, request: &Request, buffered_bytes_max: usize) -> bool {
         self.outgoing.buffered_bytes() < buffered_bytes_max && !(request.has_reply() && self.reports.is_full())
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged()
+    }
+
+    /// Whether the last request asks how far the server is.
+    pub(super) fn is_confirming(&self) -> bool {
+        self.reports.due > 0 && self.last_report == self.initiator.last()
     }
 
     /// Puts a request behind all others.
@@ -145,7 +158,7 @@ impl State {
         self.outgoing.write(|bytes| bytes.extend_from_slice(scratch));
     }
 
-    /// There is no room: what is waited for has to be asked for.
+    /// What is waited for, room or a confirmation, has to be asked for.
     pub(super) fn report_if_none_is_due(&mut self) {
         if self.reports.due == 0 {
             self.report();
@@ -203,7 +216,7 @@ impl State {
             Err(Broken::Protocol(violation)) => Err(LostHow::Failed(format!("it broke the protocol: {violation}"))),
             Err(Broken::Link(error)) => {
                 self.lose_link(endpoint, error.to_string())?;
-                Ok(Driven { progress: true, completed: false })
+                Ok(Driven { progress: true, ..Driven::default() })
             }
         }
     }
@@ -250,6 +263,7 @@ impl State {
             self.report();
         }
         if self.outgoing.can_send() {
+            self.gathering = false;
             let link = self.way.link().expect("a turn begins with a link");
             if self.outgoing.flush(link)? {
                 driven.progress = true;

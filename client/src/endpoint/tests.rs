@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use longarm_memory::RegionMut;
 use longarm_netmod::{Link, LinkError};
-use longarm_proto::{Reception, Session};
+use longarm_proto::{AccessKey, Generation, Reception, Session, Shape, WindowId, WindowRef};
 
 use super::*;
 use crate::dial::{DialStep, Dialing};
@@ -13,6 +13,8 @@ enum Answer {
     Broken(Reception),
     /// One that takes nothing and gives nothing.
     Silent(Reception),
+    /// One that takes everything, counts how often, and gives nothing.
+    Counting(Reception, Arc<AtomicUsize>),
     /// A wrong proof.
     Wrong,
 }
@@ -24,6 +26,7 @@ struct Call(Option<Answer>);
 
 struct TestLink {
     broken: bool,
+    sends: Option<Arc<AtomicUsize>>,
 }
 
 struct Still;
@@ -36,19 +39,22 @@ impl Dial for Server {
 
 impl Dialing for Call {
     fn poll(&mut self) -> DialStep {
-        let (broken, reception) = match self.0.take() {
-            Some(Answer::Broken(reception)) => (true, reception),
-            Some(Answer::Silent(reception)) => (false, reception),
+        let (broken, sends, reception) = match self.0.take() {
+            Some(Answer::Broken(reception)) => (true, None, reception),
+            Some(Answer::Silent(reception)) => (false, None, reception),
+            Some(Answer::Counting(reception, sends)) => (false, Some(sends), reception),
             Some(Answer::Wrong) => return DialStep::Failed { reason: "a wrong proof".into(), may_pass: false },
             None => return DialStep::Pending,
         };
-        DialStep::Up { link: Box::new(TestLink { broken }), reception }
+        DialStep::Up { link: Box::new(TestLink { broken, sends }), reception }
     }
 }
 
 impl Link for TestLink {
-    fn send(&mut self, _: &[Region<'_>]) -> Result<usize, LinkError> {
-        if self.broken { Err(LinkError::Reset) } else { Ok(0) }
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        let Some(sends) = &self.sends else { return if self.broken { Err(LinkError::Reset) } else { Ok(0) } };
+        sends.fetch_add(1, Ordering::Relaxed);
+        Ok(regions.iter().map(|region| region.len()).sum())
     }
 
     fn receive(&mut self, _: &[RegionMut<'_>]) -> Result<usize, LinkError> {
@@ -93,7 +99,7 @@ fn a_connection_that_broke_is_made_anew_as_soon_as_there_is_something_to_send() 
         endpoint([Answer::Broken(Reception::Fresh), Answer::Silent(Reception::Resumed { received_bytes: 0 })]);
     endpoint.drive();
     let completion = Arc::new(Completion::new());
-    let issued = endpoint.issue(&Request::Quiet, Some(Token::Part(completion)), Payload::None, false);
+    let issued = endpoint.issue(&Request::Quiet, Some(Token::Part(completion)), Payload::None, Sending::Later);
     assert!(issued.is_ok() && endpoint.is_busy() && !endpoint.is_up());
     endpoint.drive();
     assert!(endpoint.is_up() && endpoint.broken().is_none());
@@ -145,11 +151,45 @@ fn a_wrong_answer_ends_a_call_to_a_stranger_and_not_to_a_server_that_has_proven_
     let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::clone(&hands) as _, options);
     endpoint.drive();
     let completion = Arc::new(Completion::new());
-    let issued = endpoint.issue(&Request::Quiet, Some(Token::Part(completion)), Payload::None, false);
+    let issued = endpoint.issue(&Request::Quiet, Some(Token::Part(completion)), Payload::None, Sending::Later);
     assert!(issued.is_ok());
     for _ in 0..2 {
         endpoint.drive();
         hands.0.fetch_add(10, Ordering::Relaxed);
     }
     assert!(endpoint.is_up() && endpoint.broken().is_none());
+}
+
+#[test]
+fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() {
+    let sends = Arc::new(AtomicUsize::new(0));
+    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
+    endpoint.drive();
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
+    let put = |sending| {
+        let bytes = [7; 8];
+        let payload = Payload::Copied(Region::from_slice(&bytes), Cursor::new(Shape::contiguous(0, 8)));
+        let issued = endpoint.issue(&request, None, payload, sending);
+        issued.unwrap_or_else(|_| panic!("there is room")).gathers
+    };
+    assert!(!put(Sending::Soon), "nothing else is under way");
+    assert_eq!(sends.load(Ordering::Relaxed), 1);
+    let told = (0..100).filter(|_| put(Sending::Soon)).count();
+    assert_eq!((told, sends.load(Ordering::Relaxed)), (1, 1));
+    assert!(endpoint.is_gathering() && endpoint.is_busy());
+    endpoint.drive();
+    assert!(!endpoint.is_gathering());
+    assert_eq!(sends.load(Ordering::Relaxed), 2);
+    // Much is sent although nobody waits.
+    for _ in 0..GATHERED_BYTES_MAX / 72 + 2 {
+        put(Sending::Soon);
+    }
+    assert_eq!(sends.load(Ordering::Relaxed), 3);
+    // What somebody waits for takes the others along.
+    put(Sending::Confirmed);
+    assert!(!endpoint.is_gathering() && endpoint.is_confirming());
+    assert_eq!(sends.load(Ordering::Relaxed), 4);
+    put(Sending::Soon);
+    assert!(!endpoint.is_confirming(), "what is behind the question is not in the answer");
 }

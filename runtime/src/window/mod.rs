@@ -83,7 +83,7 @@ impl<T: Element> Window<T> {
 
     /// Bytes from the start of a part to an element. Too large a number is outside every window, as it should be.
     #[inline]
-    fn offset(index: usize) -> u64 {
+    pub(crate) fn offset(index: usize) -> u64 {
         (index as u64).saturating_mul(size_of::<T>() as u64)
     }
 
