@@ -38,7 +38,7 @@ impl Client {
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
         let region = source.region().as_region();
-        self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, region, Some(source))?;
+        self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, region, Some(source), false)?;
         self.leave_to_helper(rank);
         Ok(())
     }

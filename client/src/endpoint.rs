@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use longarm_memory::Region;
 use longarm_proto::{Cursor, Mutation, NodeId, Rank, Refusal, Request, mutation};
-use longarm_shm::sync::{AtomicBool, AtomicUsize, Ordering};
+use longarm_shm::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::completion::{Completion, Outcome};
@@ -73,7 +73,8 @@ pub(crate) enum Payload<'a> {
 pub(crate) enum Sending {
     /// At once.
     Now,
-    /// At once, and the server is asked whether it has it, so that a quiet behind it has only to wait.
+    /// At once, and the server is asked whether it has it, unless it was asked a moment ago: a quiet behind it has only to
+    /// wait.
     Confirmed,
     /// Together with those that follow, unless nothing else is under way: nobody waits for it yet.
     Soon,
@@ -125,8 +126,8 @@ pub struct Endpoint {
     replies_full: AtomicBool,
     /// What waits to be sent waits for company.
     gathering: AtomicBool,
-    /// The last request asks how far the server is, which is as good as a quiet.
-    confirming: AtomicBool,
+    /// The number of the last request, if it asks how far the server is, which is as good as a quiet; else 0.
+    confirming: AtomicU64,
 }
 
 /// What driving came to.
@@ -166,7 +167,7 @@ impl Endpoint {
             buffered_bytes: AtomicUsize::new(0),
             replies_full: AtomicBool::new(false),
             gathering: AtomicBool::new(false),
-            confirming: AtomicBool::new(false),
+            confirming: AtomicU64::new(0),
         }
     }
 
@@ -218,9 +219,9 @@ impl Endpoint {
         self.gathering.load(Ordering::Acquire)
     }
 
-    /// Whether the reply that confirms everything is on its way, unless something is issued behind.
-    pub(crate) fn is_confirming(&self) -> bool {
-        self.confirming.load(Ordering::Acquire)
+    /// The number of the request whose reply will confirm everything, if it is the last one.
+    pub(crate) fn confirming(&self) -> Option<u64> {
+        Some(self.confirming.load(Ordering::Acquire)).filter(|number| *number > 0)
     }
 
     /// Whether another request would be taken, or refused for good.
@@ -245,8 +246,8 @@ impl Endpoint {
         self.state.lock().refused.take()
     }
 
-    /// Puts a request behind all others. `Err(None)`: no room now, drive and try again; the payload and the token
-    /// come back.
+    /// Puts a request behind all others. An error without a reason: no room now, drive and try again; the payload and the
+    /// token come back.
     pub(crate) fn issue<'a>(
         &self,
         request: &Request,
@@ -363,10 +364,12 @@ impl Endpoint {
         self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
         self.known.store(state.way.is_known(), Ordering::Release);
         self.gathering.store(state.gathering && alive, Ordering::Release);
-        self.confirming.store(state.is_confirming() && alive, Ordering::Release);
         let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
         let busy = !state.outgoing.is_sent() || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         self.busy.store(busy && alive, Ordering::Release);
+        // After `busy`: who no longer waits for the reply finds nothing to ask for.
+        let confirming = state.confirming().filter(|_| alive).map_or(0, |number| number.0);
+        self.confirming.store(confirming, Ordering::Release);
     }
 
     /// Nothing goes through any more: everybody who waits is told.

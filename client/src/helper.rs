@@ -29,7 +29,8 @@ pub(crate) struct Helper {
     retired: AtomicBool,
     stopping: AtomicBool,
     thread: OnceLock<std::thread::JoinHandle<()>>,
-    starting: Mutex<()>,
+    /// Held while it is started; whether that has failed before.
+    starting: Mutex<bool>,
 }
 
 /// A thread of the application waits and drives.
@@ -50,7 +51,7 @@ impl Helper {
             retired: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             thread: OnceLock::new(),
-            starting: Mutex::new(()),
+            starting: Mutex::new(false),
         })
     }
 
@@ -74,27 +75,34 @@ impl Client {
         if self.time.is_simulated() {
             return;
         }
-        if self.helper.thread.get().is_none() {
-            self.start_helper();
+        if self.helper.thread.get().is_none() && !self.start_helper() {
+            self.drive_busy();
+            return;
         }
         self.helper.wake();
         // Threads that sleep on links watch those that were busy when they fell asleep: they look again.
         self.sleepers.completed();
     }
 
-    /// Where the system starts no more threads, calls that wait move what is in progress, and the next one tries again.
-    fn start_helper(self: &Arc<Self>) {
-        let _once = self.helper.starting.lock();
+    /// False: the system starts no more threads. Then calls themselves move what is in progress, and the next one tries
+    /// again.
+    fn start_helper(self: &Arc<Self>) -> bool {
+        let mut has_failed = self.helper.starting.lock();
         if self.helper.thread.get().is_some() {
-            return;
+            return true;
         }
         let client = Arc::downgrade(self);
         match std::thread::Builder::new().name("longarm-helper".into()).spawn(move || run(&client)) {
             Ok(thread) => self.helper.thread.set(thread).expect("one thread starts it at a time"),
             Err(error) => {
-                tracing::warn!(rank = self.layout.me().0, %error, "no thread can be started to drive transfers while the program computes");
+                if !std::mem::replace(&mut *has_failed, true) {
+                    let rank = self.layout.me().0;
+                    tracing::warn!(rank, %error, "transfers move only during calls: no thread can be started for them");
+                }
+                return false;
             }
         }
+        true
     }
 
     /// Call after something was sent that no reply of its own will confirm: the helper looks after it now and then.
@@ -135,6 +143,11 @@ impl Client {
             && endpoints.any(|open| waits.iter().any(|wait| wait.awaited.concerns(open.node(), &self.layout)))
     }
 
+    /// Whether requests wait for company.
+    fn gathers(&self) -> bool {
+        self.open_endpoints().any(Endpoint::is_gathering)
+    }
+
     /// Ends the helper. Called once, at finalize.
     pub(crate) fn stop_helper(&self) {
         self.helper.stopping.store(true, Ordering::SeqCst);
@@ -156,10 +169,11 @@ fn run(client: &Weak<Client>) {
         if client.helper.stopping.load(Ordering::SeqCst) {
             return;
         }
-        let idle = client.helper.waiting.load(Ordering::Acquire) > 0
-            || !client.open_endpoints().any(|endpoint| endpoint.is_busy());
+        // A thread that waits drives what it waits for; what is gathered for another node is sent from here.
+        let steps_aside = || client.helper.waiting.load(Ordering::SeqCst) > 0 && !client.gathers();
+        let idle = steps_aside() || !client.open_endpoints().any(|endpoint| endpoint.is_busy());
         // What waits for company gets some before it is sent.
-        if !idle && client.open_endpoints().filter(|endpoint| endpoint.is_busy()).all(Endpoint::is_gathering) {
+        if !idle && client.gathers() {
             std::thread::sleep(GATHER);
         }
         if !idle && client.drive_busy() {
@@ -171,9 +185,7 @@ fn run(client: &Weak<Client>) {
         // that became busy before and its look at `parked` after. Also where some endpoints are watched: another one
         // may start, or one of them may have more to send.
         fence(Ordering::SeqCst);
-        let work = idle
-            && client.helper.waiting.load(Ordering::SeqCst) == 0
-            && client.open_endpoints().any(|endpoint| endpoint.is_busy());
+        let work = idle && !steps_aside() && client.open_endpoints().any(|endpoint| endpoint.is_busy());
         let unacknowledged = client.open_endpoints().any(|endpoint| endpoint.is_unacknowledged());
         if unacknowledged || !idle || client.awaits_others() {
             idle_looks = 0;

@@ -64,14 +64,15 @@ impl Client {
         }
         let mut asked = Vec::new();
         let mut result: Result<(), TransferError> = Ok(());
-        for endpoint in endpoints {
-            if endpoint.is_confirming() {
-                // What was put last has brought the question along.
-                let awaited = Awaited::rank(Operation::Quiet, endpoint.host());
-                self.wait_for(Drive::Endpoint(endpoint), awaited, || (!endpoint.is_confirming()).then_some(()));
-            }
-        }
-        for endpoint in endpoints {
+        // What was put last may have brought the question along.
+        let (confirming, others): (Vec<_>, Vec<_>) =
+            endpoints.iter().map(|endpoint| (*endpoint, endpoint.confirming())).partition(|(_, asked)| asked.is_some());
+        let confirmed = confirming.into_iter().inspect(|(endpoint, asked)| {
+            let awaited = Awaited::rank(Operation::Quiet, endpoint.host());
+            let answered = || (endpoint.confirming() != *asked).then_some(());
+            self.wait_for(Drive::Endpoint(endpoint), awaited, answered);
+        });
+        for (endpoint, _) in others.into_iter().chain(confirmed) {
             if !endpoint.is_unconfirmed() && !endpoint.is_busy() {
                 if let Some(how) = endpoint.broken() {
                     result = result.and(Err(self.lost(Operation::Quiet, endpoint, how.clone()).into()));
@@ -81,7 +82,7 @@ impl Client {
             let completion = Arc::new(Completion::new());
             let token = Token::Part(Arc::clone(&completion));
             match self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, Sending::Now) {
-                Ok(()) => asked.push((*endpoint, completion)),
+                Ok(()) => asked.push((endpoint, completion)),
                 // The other nodes are asked all the same.
                 Err(lost) => result = result.and(Err(lost.into())),
             }

@@ -91,7 +91,7 @@ impl Client {
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
         let region = source.region().as_region();
-        self.start_write(Writing::Put, (window, rank), shapes, region, Some(source))?;
+        self.start_write(Writing::Put, (window, rank), shapes, region, Some(source), false)?;
         self.leave_to_helper(rank);
         Ok(())
     }
@@ -122,14 +122,14 @@ impl Client {
             return self.write_here(writing, (window, rank), &shapes, source.region());
         }
         if shapes.origin.bytes() <= self.eager_bytes as u64 {
-            self.start_write(writing, (window, rank), shapes, source.region(), None)?;
+            self.start_write(writing, (window, rank), shapes, source.region(), None, true)?;
             self.leave_to_helper(rank);
             return Ok(());
         }
         let completion = Arc::new(Completion::new());
         let started = lend(Arc::clone(&completion), |lent| {
             let lender = lent.source(source);
-            let started = self.start_write(writing, (window, rank), shapes, source.region(), Some(&lender));
+            let started = self.start_write(writing, (window, rank), shapes, source.region(), Some(&lender), true);
             completion.part_done();
             self.wait_toward(writing.operation(), rank, &completion);
             started
@@ -170,6 +170,7 @@ impl Client {
         shapes: Shapes,
         source: Region<'_>,
         lender: Option<&Lender<'_>>,
+        blocking: bool,
     ) -> Result<(), TransferError> {
         if window.is_here(rank) {
             return self.write_here(writing, (window, rank), &shapes, source);
@@ -183,7 +184,8 @@ impl Client {
         match self.route(window, operation, rank)? {
             Route::Direct(part) => self.write_direct(writing, &part, &shapes, source),
             Route::Served(endpoint) => {
-                for shapes in shapes.frames() {
+                let mut frames = shapes.frames().peekable();
+                while let Some(shapes) = frames.next() {
                     let target = window.target(rank);
                     let shape = shapes.target;
                     let request = match writing {
@@ -197,11 +199,12 @@ impl Client {
                         Some(lender) => Payload::Streamed(lender.hold(), origin),
                         None => Payload::Copied(source, origin),
                     };
-                    let sending = match (&payload, lender) {
+                    let sending = match payload {
                         // It goes out together with what asks for its arrival, by who waits or leaves it to others.
-                        (Payload::Streamed(..), _) => Sending::Later,
-                        (_, Some(_)) => Sending::Soon,
-                        (_, None) => Sending::Confirmed,
+                        Payload::Streamed(..) => Sending::Later,
+                        _ if !blocking => Sending::Soon,
+                        _ if frames.peek().is_some() => Sending::Later,
+                        _ => Sending::Confirmed,
                     };
                     self.issue(operation, endpoint, &request, None, payload, sending)?;
                 }

@@ -4,14 +4,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Milliseconds since it was started. It moves with the kernel's tick, in steps of up to 10 ms, and never back.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct CoarseClock {
     started_ms: u64,
 }
 
-impl Clock {
+impl CoarseClock {
     /// Begins to count.
-    pub fn start() -> Clock {
-        Clock { started_ms: coarse_ms() }
+    pub fn start() -> CoarseClock {
+        CoarseClock { started_ms: coarse_ms() }
     }
 
     /// How long ago that was.
@@ -21,7 +21,7 @@ impl Clock {
 }
 
 fn coarse_ms() -> u64 {
-    // The precise clock reads the processor's counter behind a barrier, which takes ten times as long.
+    // The precise clock reads the processor's counter, which takes several times as long.
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn it_goes_on_and_never_back() {
-        let clock = Clock::start();
+        let clock = CoarseClock::start();
         let mut last = clock.now_ms();
         while last < 12 {
             let now = clock.now_ms();

@@ -43,9 +43,14 @@ pub enum DialError {
 }
 
 impl DialError {
-    /// Whether the peer may be there and answer another time. Not when it answered and the answer is wrong.
-    pub fn may_pass(&self) -> bool {
-        !matches!(self, DialError::Handshake(_) | DialError::Connect(LinkError::BadAddress))
+    /// Whether the peer may be there and answer another time. Not when it answered and the answer is wrong, unless it
+    /// `is_known`: of one who has proven itself before, the way has changed what it said.
+    pub fn may_pass(&self, is_known: bool) -> bool {
+        match self {
+            DialError::Handshake(_) => is_known,
+            DialError::Connect(LinkError::BadAddress) => false,
+            _ => true,
+        }
     }
 }
 

@@ -29,7 +29,7 @@ mod sim;
 mod tcp;
 
 pub use accept::{Admission, AdmissionError, Doorman, DoormanStep};
-pub use clock::Clock;
+pub use clock::CoarseClock;
 pub use conformance::conformance;
 pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};

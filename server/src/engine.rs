@@ -103,8 +103,8 @@ const HALF_OPEN: u64 = 2 << 32;
 const CONNECTION: u64 = 3 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
 
-/// How often what no descriptor announces is looked after: time limits of handshakes, a listener that was paused,
-/// the inboxes of dead ranks.
+/// How often what no descriptor announces is looked after: time limits of handshakes and sessions, a listener that was
+/// paused.
 const LOOK_AFTER_MS: u64 = 50;
 /// Connections that may be tried without asking the system which are ready.
 const RECENT_MAX: usize = 4;

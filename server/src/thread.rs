@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use longarm_netmod::{Clock, Interest, Poller, Ready, Waker};
+use longarm_netmod::{CoarseClock, Interest, Poller, Ready, Waker};
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
@@ -30,7 +30,7 @@ pub struct Server {
     outer: Poller,
     waker: Waker,
     stopping: AtomicBool,
-    clock: Clock,
+    clock: CoarseClock,
     /// Threads of this process that sleep in a call: their processors are free for the server to look on for a while.
     resting: AtomicU32,
     /// How long it looks then before it sleeps. None where threads outnumber processors.
@@ -50,7 +50,7 @@ impl Server {
             outer,
             waker,
             stopping: AtomicBool::new(false),
-            clock: Clock::start(),
+            clock: CoarseClock::start(),
             resting: AtomicU32::new(0),
             spin,
         })

@@ -8,8 +8,8 @@ use longarm_proto::{EAGER_BYTES_MAX, REPLY_BYTES, Request, UNREPORTED_REPLY_BYTE
 
 /// Bytes received since the last report that make another one due.
 const RECEIVED_BYTES: u64 = 64 << 10;
-/// The same where no request follows that it could go along with.
-const RECEIVED_ALONE_BYTES: u64 = 1 << 20;
+/// Bytes that are sent from their own places after which the server is asked for them although nobody waits yet.
+const STREAMED_BYTES: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Reports {
 
     /// The same, for so many bytes that it should be asked for although nobody waits yet.
     pub(super) fn streams_much(&self) -> bool {
-        self.streamed_bytes >= RECEIVED_ALONE_BYTES
+        self.streamed_bytes >= STREAMED_BYTES
     }
 
     /// A report of all that was received is sent.
@@ -91,12 +91,6 @@ impl Reports {
     pub(super) fn is_due(&self, received_bytes: u64) -> bool {
         received_bytes - self.reported_bytes >= RECEIVED_BYTES
             || self.asked.saturating_sub(self.reported) >= UNREPORTED_REPLY_BYTES_MAX as u64 / 2
-    }
-
-    /// Whether a report is due although no request follows. Of data that comes straight from the window the server keeps
-    /// nothing, so it does not count.
-    pub(super) fn is_overdue(&self) -> bool {
-        self.received - self.reported >= RECEIVED_ALONE_BYTES
     }
 }
 

@@ -104,9 +104,9 @@ impl State {
         self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged()
     }
 
-    /// Whether the last request asks how far the server is.
-    pub(super) fn is_confirming(&self) -> bool {
-        self.reports.due > 0 && self.last_report == self.initiator.last()
+    /// The number of the last request, if it asks how far the server is.
+    pub(super) fn confirming(&self) -> Option<RequestId> {
+        (self.reports.due > 0 && self.last_report == self.initiator.last()).then_some(self.last_report)
     }
 
     /// Puts a request behind all others.
@@ -192,6 +192,7 @@ impl State {
 
     /// Calls if there is no connection, else moves what can be moved.
     pub(super) fn turn(&mut self, endpoint: &Endpoint, receive: bool) -> Result<Driven, LostHow> {
+        self.gathering = false;
         if !self.way.is_up() && !self.call(endpoint)? {
             return Ok(Driven::default());
         }
@@ -263,7 +264,6 @@ impl State {
             self.report();
         }
         if self.outgoing.can_send() {
-            self.gathering = false;
             let link = self.way.link().expect("a turn begins with a link");
             if self.outgoing.flush(link)? {
                 driven.progress = true;
@@ -317,9 +317,6 @@ impl State {
                 self.large_get_is_over();
             }
             driven.completed = true;
-            if self.reports.is_overdue() {
-                self.report();
-            }
             return Ok(true);
         }
         let Some(bytes) = self.incoming.take_array::<REPLY_BYTES>() else { return Ok(false) };
@@ -351,6 +348,8 @@ impl State {
                 // It was answered behind all others, as a quiet is.
                 let is_last = self.reports.due == 0 && self.last_report == self.initiator.last();
                 self.confirmed = is_last && self.refused.is_none();
+                // Somebody may wait for it in a quiet.
+                driven.completed |= is_last;
             }
             Reply::Done(token) => {
                 end(&token, |completion| completion.part_done());
@@ -368,6 +367,7 @@ impl State {
                 if matches!(&token, Token::Data { cursor, .. } if cursor.remaining() > EAGER_BYTES_MAX) {
                     self.large_get_is_over();
                 }
+                self.reports.due -= usize::from(matches!(token, Token::Report));
                 token.fail(Outcome::Refused { refusal, detail });
                 driven.completed = true;
             }

@@ -5,7 +5,7 @@
 //!            ▼                                                      │
 //!   calling: each call a moment later than the last ── welcomed ──► up
 //!            │
-//!            └── deadline over, session gone, never the right peer ──► lost for good
+//!            └── deadline over, session gone, wrong peer ──► lost for good
 //! ```
 
 use longarm_netmod::Link;
@@ -98,8 +98,7 @@ impl Way {
                 }
                 DialStep::Failed { reason, may_pass } => {
                     self.reason = reason;
-                    // Who has answered rightly before is the right one: what is wrong now, the way has changed.
-                    if !may_pass && !self.is_known {
+                    if !may_pass {
                         return Err(self.lost(options));
                     }
                     *call = None;

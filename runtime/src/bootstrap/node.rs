@@ -219,7 +219,7 @@ impl Dial for Dialer {
         let refusals_pass = !session.is_known || rendezvous.tells_deaths();
         let caller = self.netmod.connect(&card.address).map(|link| Caller::new(link, &introduction));
         let name = format!("{} at {}", self.netmod.name(), card.address);
-        Ok(Box::new(Call { caller: Some(caller), name, refusals_pass }))
+        Ok(Box::new(Call { caller: Some(caller), name, refusals_pass, is_known: session.is_known }))
     }
 }
 
@@ -229,12 +229,13 @@ struct Call {
     caller: Option<Result<Caller, LinkError>>,
     name: String,
     refusals_pass: bool,
+    is_known: bool,
 }
 
 impl Call {
     fn failed(&self, error: &DialError) -> DialStep {
         let refused = matches!(error, DialError::Connect(LinkError::Refused));
-        let may_pass = error.may_pass() && (self.refusals_pass || !refused);
+        let may_pass = error.may_pass(self.is_known) && (self.refusals_pass || !refused);
         DialStep::Failed { reason: format!("{}: {error}", self.name), may_pass }
     }
 }
@@ -257,11 +258,11 @@ impl Dialing for Call {
 }
 
 /// The clock of a rank.
-pub(crate) struct Clock(longarm_netmod::Clock);
+pub(crate) struct Clock(longarm_netmod::CoarseClock);
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock(longarm_netmod::Clock::start())
+        Clock(longarm_netmod::CoarseClock::start())
     }
 }
 

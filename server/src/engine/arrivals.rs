@@ -113,7 +113,7 @@ impl Engine {
                 Ok(Arrival::Gone) => continue,
                 Ok(Arrival::Nobody) => break,
                 Err(errno) => {
-                    tracing::warn!(node = self.node.0, "cannot open the door: {errno}");
+                    tracing::warn!(node = self.node.0, "cannot take in a visitor: {errno}");
                     self.listening_paused = true;
                     self.watch_listener();
                     break;

@@ -134,7 +134,7 @@ impl Dial for SimDial {
             let link = Box::new(SimLink::new(self.run, number, 0));
             Caller::new(link, &introduction)
         });
-        Ok(Box::new(Call { caller: Some(caller) }))
+        Ok(Box::new(Call { caller: Some(caller), is_known: session.is_known }))
     }
 }
 
@@ -142,11 +142,13 @@ impl Dial for SimDial {
 struct Call {
     /// `None` once it was decided.
     caller: Option<Result<Caller, LinkError>>,
+    is_known: bool,
 }
 
 impl Dialing for Call {
     fn poll(&mut self) -> DialStep {
-        let failed = |error: &DialError| DialStep::Failed { reason: error.to_string(), may_pass: error.may_pass() };
+        let may_pass = |error: &DialError| error.may_pass(self.is_known);
+        let failed = |error: &DialError| DialStep::Failed { reason: error.to_string(), may_pass: may_pass(error) };
         let mut caller = match self.caller.take().expect("a call that was decided is not asked again") {
             Ok(caller) => caller,
             Err(error) => return failed(&DialError::Connect(error)),

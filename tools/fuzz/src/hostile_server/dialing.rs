@@ -60,8 +60,7 @@ impl Dialing for HostileDialing {
         match step {
             Step::Pending => DialStep::Pending,
             Step::Failed { may_pass } => {
-                // Who knows it calls again all the same.
-                answers.is_over |= !may_pass && !was_known;
+                answers.is_over |= !may_pass;
                 DialStep::Failed { reason: "it does not want to".to_owned(), may_pass }
             }
             Step::Up(reception) => {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use super::control::{self, GO_BETWEEN};
 use super::proxy::{Decide, Proxy};
@@ -94,7 +94,7 @@ impl control::Listener for Hears {
         inside.job = Some(job);
         let pid = Pid::from_raw(pid as i32).expect("a process has a number");
         // It may have been killed meanwhile.
-        if let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) {
             inside.processes.push((rank, pid, pidfd));
         }
         self.changed.notify_all();
@@ -210,7 +210,7 @@ impl Job {
     pub fn end(mut self) -> Outcome<Ended> {
         while self.next()?.is_some() {}
         // Its outputs are closed, so it has no reason to stay.
-        let launcher = rustix::process::pidfd_open(self.launcher(), PidfdFlags::empty())?;
+        let launcher = pidfd_open(self.launcher(), PidfdFlags::empty())?;
         if !ends_within(&launcher, SAFETY_NET) {
             return Err(self.hangs("the launcher has closed its outputs, and stays").into());
         }
@@ -239,7 +239,8 @@ impl Job {
     fn look_for_leftovers(&self) -> Outcome<()> {
         let inside = self.hears.lock();
         let mark = format!("{MARK}={}", self.scratch.path().display());
-        let left: Vec<String> = processes().filter(|pid| has_variable(pid, &mark)).collect();
+        // The launcher's guardian ends after the ranks, if the launcher was killed.
+        let left: Vec<String> = processes().filter(|pid| has_variable(pid, &mark) && !is_buried(pid)).collect();
         if !left.is_empty() {
             return Err(format!(
                 "processes {left:?} are left:\n{}",
@@ -303,6 +304,15 @@ fn ends_within(pidfd: &OwnedFd, limit: Duration) -> bool {
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return false,
         }
+    }
+}
+
+/// Whether a process ends within the time that the system may take for it.
+fn is_buried(pid: &str) -> bool {
+    let pidfd = pid.parse().ok().and_then(Pid::from_raw).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    match pidfd {
+        Some(Ok(pidfd)) => ends_within(&pidfd, BURIAL),
+        _ => true,
     }
 }
 
