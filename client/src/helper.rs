@@ -13,6 +13,7 @@ use longarm_netmod::Waker;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering, fence};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
+use rustix::thread::CpuSet;
 
 use crate::endpoint::Endpoint;
 use crate::route::Client;
@@ -91,8 +92,12 @@ impl Client {
         if self.helper.thread.get().is_some() {
             return true;
         }
-        let client = Arc::downgrade(self);
-        match std::thread::Builder::new().name("longarm-helper".into()).spawn(move || run(&client)) {
+        let (client, processors) = (Arc::downgrade(self), self.processors.clone());
+        let work = move || {
+            use_processors(&processors);
+            run(&client);
+        };
+        match std::thread::Builder::new().name("longarm-helper".into()).spawn(work) {
             Ok(thread) => self.helper.thread.set(thread).expect("one thread starts it at a time"),
             Err(error) => {
                 if !std::mem::replace(&mut *has_failed, true) {
@@ -152,6 +157,21 @@ impl Client {
     pub(crate) fn stop_helper(&self) {
         self.helper.stopping.store(true, Ordering::SeqCst);
         self.helper.waker.wake();
+    }
+}
+
+/// Lets the calling thread, one of the runtime's own, run on these processors instead of those that its rank is bound to:
+/// there it would have to wait for the application. It stays where it is if there are none.
+pub fn use_processors(processors: &[u32]) {
+    let mut set = CpuSet::new();
+    // A set ends somewhere, and machines do not.
+    let fitting = processors.iter().filter(|processor| (**processor as usize) < CpuSet::MAX_CPU);
+    fitting.for_each(|processor| set.set(*processor as usize));
+    if !processors.is_empty()
+        && let Err(error) = rustix::thread::sched_setaffinity(None, &set)
+    {
+        let thread = std::thread::current();
+        tracing::warn!(%error, "the thread {} stays where its rank is bound", thread.name().unwrap_or_default());
     }
 }
 

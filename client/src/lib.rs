@@ -41,6 +41,7 @@ pub use dial::{Dial, DialStep, Dialing};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use failures::{Death, Failures};
+pub use helper::use_processors;
 pub use layout::Layout;
 pub use lock::{MutexHome, Taken};
 pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};

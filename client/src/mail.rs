@@ -1,8 +1,9 @@
 //! Messages between ranks: what active messages and collectives are made of.
 //!
-//! A message is a head of up to [`HEAD_BYTES_MAX`] bytes and a body. On a node it goes in cells to the target's inbox;
-//! to other nodes it goes as one frame to the target's server, which puts it into cells there. Cells of one source
-//! arrive in order, so a message is put together by source alone.
+//! A message is a head of up to [`HEAD_BYTES_MAX`] bytes and a body. On a node it goes through the target's fastbox for
+//! this rank if it is short, else in cells to the target's inbox; to other nodes it goes as one frame to the target's
+//! server, which puts it into cells there. What comes from one source comes in order, so a message is put together by
+//! source alone.
 //!
 //! Bodies of collectives wait in a table until the call that expects them takes them. Active messages are run by
 //! whichever thread of the rank waits in a call, one at a time and in order of each source.
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use longarm_memory::Region;
 use longarm_proto::{Cursor, MESSAGE_BYTES_MAX, Rank, Request, Run, Shape};
 use longarm_shm::sync::{AtomicUsize, Ordering, fence};
-use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, CounterKind, Popped, Producer};
+use longarm_shm::{BOX_BYTES, CELL_PAYLOAD_BYTES, CellHead, CounterKind, Message, Popped, Producer};
 use parking_lot::Mutex;
 
 use crate::completion::Completion;
@@ -72,6 +73,8 @@ pub type Dispatch = Arc<dyn Fn(Option<ActiveMessage>) + Send + Sync>;
 /// The mailbox of a rank.
 pub struct Mail {
     inbox: Mutex<Inbox>,
+    /// How many letters are in the table of `inbox`. Written under its lock; for threads that look without it.
+    kept: AtomicUsize,
     /// Held while one message is pushed, so that its cells stay together.
     outbox: Mutex<()>,
     /// Active messages that have arrived and not been run.
@@ -85,9 +88,51 @@ pub struct Mail {
 struct Inbox {
     partial: HashMap<u32, Vec<u8>>,
     letters: HashMap<(Slot, Rank), VecDeque<Letter>>,
+    /// How many letters these are.
+    letter_count: usize,
     /// How many letters have come so far.
     arrived: u64,
 }
+
+/// A letter that a thread waits for, which it takes as it comes, past the table.
+struct Wanted {
+    place: (Slot, Rank),
+    found: Option<Letter>,
+}
+
+/// Writes a head: its own length in front, so that its end is known at the other side.
+struct Head<const ROOM: usize> {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl<const ROOM: usize> Head<ROOM> {
+    #[inline]
+    fn new(kind: u8) -> Self {
+        let mut head = Head { bytes: [0; ROOM], len: 1 };
+        head.push(&[kind]);
+        head
+    }
+
+    #[inline]
+    fn push(&mut self, field: &[u8]) {
+        self.bytes[self.len..self.len + field.len()].copy_from_slice(field);
+        self.len += field.len();
+    }
+
+    #[inline]
+    fn finish(&mut self) -> &[u8] {
+        self.bytes[0] = (self.len - 1) as u8;
+        &self.bytes[..self.len]
+    }
+}
+
+/// How often a thread looks for a letter of its own node before it waits as for anything else.
+const GLANCES: u32 = 256;
+/// How many of these follow each other at once.
+const GLANCES_AT_ONCE: u32 = 64;
+/// As [`GLANCES`] where ranks share processors: between two looks others get theirs.
+const GLANCES_SHARED: u32 = 32;
 
 const COLLECTIVE: u8 = 1;
 const ACTIVE: u8 = 2;
@@ -97,6 +142,7 @@ impl Mail {
     pub(crate) fn new() -> Mail {
         Mail {
             inbox: Mutex::new(Inbox::default()),
+            kept: AtomicUsize::new(0),
             outbox: Mutex::new(()),
             waiting: AtomicUsize::new(0),
             queue: Mutex::new(VecDeque::new()),
@@ -139,18 +185,20 @@ impl Client {
         body: &[u8],
     ) -> Result<(), TransferError> {
         if to == self.layout.me() {
-            self.mail.inbox.lock().keep_letter((slot, to), total_bytes, body);
+            let mut inbox = self.mail.inbox.lock();
+            inbox.keep_letter((slot, to), total_bytes, body);
+            self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
+            drop(inbox);
             // Another thread of this rank may sleep until it comes.
             self.my_bell().ring();
             return Ok(());
         }
-        let mut head = Vec::with_capacity(HEAD_BYTES_MAX);
-        head.push(COLLECTIVE);
-        head.extend_from_slice(&slot.group.to_le_bytes());
-        head.extend_from_slice(&slot.sequence.to_le_bytes());
-        head.extend_from_slice(&slot.step.to_le_bytes());
-        head.extend_from_slice(&total_bytes.to_le_bytes());
-        self.send(Operation::Collective, to, &head, body)?;
+        let mut head = Head::<30>::new(COLLECTIVE);
+        head.push(&slot.group.to_le_bytes());
+        head.push(&slot.sequence.to_le_bytes());
+        head.push(&slot.step.to_le_bytes());
+        head.push(&total_bytes.to_le_bytes());
+        self.send(Operation::Collective, to, head.finish(), body)?;
         self.count(to, CounterKind::Collective, body.len() as u64);
         Ok(())
     }
@@ -163,19 +211,50 @@ impl Client {
         call: WaitingCall,
         group: &dyn Fn() -> Option<Lost>,
     ) -> Result<Letter, Lost> {
+        if self.same_node(from)
+            && let Some(letter) = self.glance_for_letter((slot, from))
+        {
+            return Ok(letter);
+        }
         self.wait_for(Drive::Memory, Awaited { call, whom: Whom::Rank(from) }, || {
-            let mut inbox = self.mail.inbox.lock();
-            if let Some(letters) = inbox.letters.get_mut(&(slot, from))
-                && let Some(letter) = letters.pop_front()
-            {
-                if letters.is_empty() {
-                    inbox.letters.remove(&(slot, from));
-                }
-                return Some(Ok(letter));
-            }
-            drop(inbox);
-            group().map(Err)
+            let letter = self.take_letter((slot, from));
+            letter.map(Ok).or_else(|| group().map(Err))
         })
+    }
+
+    fn take_letter(&self, place: (Slot, Rank)) -> Option<Letter> {
+        let mut inbox = self.mail.inbox.lock();
+        let letter = inbox.take_letter(place);
+        self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
+        letter
+    }
+
+    /// Looks for a letter from a rank of this node for a moment: long enough for one that is on its way. What else comes
+    /// is taken in.
+    fn glance_for_letter(&self, place: (Slot, Rank)) -> Option<Letter> {
+        let me = self.layout.local_of(self.layout.me());
+        let shared = self.spin_us == 0;
+        let mut wanted = Wanted { place, found: None };
+        for glance in 0..if shared { GLANCES_SHARED } else { GLANCES } {
+            // It may have come while another one was waited for, or to another thread of this rank.
+            if self.mail.kept.load(Ordering::Relaxed) > 0 || !self.segment.inbox_is_empty(me) {
+                self.drain_cells_wanting(Some(&mut wanted));
+                if wanted.found.is_some() {
+                    return wanted.found;
+                }
+            }
+            if !shared {
+                // A pause lasts longer than what is on its way.
+                if glance >= GLANCES_AT_ONCE {
+                    std::hint::spin_loop();
+                }
+            } else if self.time.is_simulated() {
+                return None;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        None
     }
 
     /// Waits for a message with this slot from anybody, takes the one that has been here longest, and says from whom it
@@ -191,13 +270,10 @@ impl Client {
             let queues = inbox.letters.iter().filter(|((other, _), _)| *other == slot);
             let oldest = queues.min_by_key(|(_, letters)| letters.front().map(|letter| letter.arrival));
             let taken = oldest.map(|((_, source), _)| *source).and_then(|source| {
-                let letters = inbox.letters.get_mut(&(slot, source))?;
-                let letter = letters.pop_front()?;
-                if letters.is_empty() {
-                    inbox.letters.remove(&(slot, source));
-                }
+                let letter = inbox.take_letter((slot, source))?;
                 Some((source, letter))
             });
+            self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
             drop(inbox);
             taken.map(Ok).or_else(|| group().map(Err))
         })
@@ -220,14 +296,13 @@ impl Client {
             self.count(to, CounterKind::Message, 0);
             return Ok(());
         }
-        let mut head = Vec::with_capacity(HEAD_BYTES_MAX);
-        head.push(if is_reply { ACTIVE_REPLY } else { ACTIVE });
-        head.extend_from_slice(&handler.to_le_bytes());
-        head.push(arguments.len() as u8);
+        let mut head = Head::<{ 1 + HEAD_BYTES_MAX }>::new(if is_reply { ACTIVE_REPLY } else { ACTIVE });
+        head.push(&handler.to_le_bytes());
+        head.push(&[arguments.len() as u8]);
         for argument in arguments {
-            head.extend_from_slice(&argument.to_le_bytes());
+            head.push(&argument.to_le_bytes());
         }
-        self.send(Operation::Message, to, &head, payload)?;
+        self.send(Operation::Message, to, head.finish(), payload)?;
         self.count(to, CounterKind::Message, payload.len() as u64);
         Ok(())
     }
@@ -243,35 +318,31 @@ impl Client {
         self.my_bell().ring();
     }
 
-    fn send(self: &Arc<Self>, operation: Operation, to: Rank, head: &[u8], body: &[u8]) -> Result<(), TransferError> {
+    fn send(self: &Arc<Self>, operation: Operation, to: Rank, prefix: &[u8], body: &[u8]) -> Result<(), TransferError> {
         if !self.layout.contains(to) {
             return Err(TransferError::NoSuchRank { operation, rank: to, ranks: self.layout.rank_count() });
         }
         self.alive(operation, to)?;
-        // The head carries its own length, so that its end is known at the other side.
-        let mut prefix = Vec::with_capacity(1 + head.len());
-        prefix.push(head.len() as u8);
-        prefix.extend_from_slice(head);
         let bytes = (prefix.len() + body.len()) as u64;
         if bytes > MESSAGE_BYTES_MAX {
             let (local_bytes, remote_bytes) = (bytes, MESSAGE_BYTES_MAX);
             return Err(TransferError::LengthMismatch { operation, rank: to, local_bytes, remote_bytes });
         }
         if self.same_node(to) {
-            return Ok(self.push_cells(operation, to, &prefix, body)?);
+            return Ok(self.push_cells(operation, to, prefix, body)?);
         }
         let endpoint = self.endpoint(operation, self.layout.node_of(to))?;
         let request = Request::Message { target: to, bytes };
         if body.len() <= self.eager_bytes {
-            prefix.extend_from_slice(body);
-            self.issue(operation, endpoint, &request, None, Payload::Headed(&prefix, None), Sending::Now)?;
+            let whole = [prefix, body].concat();
+            self.issue(operation, endpoint, &request, None, Payload::Headed(&whole, None), Sending::Now)?;
             self.leave_to_helper(to);
             return Ok(());
         }
         let completion = Arc::new(Completion::new());
         let cursor = Cursor::new(Shape::Contiguous(Run { offset: 0, bytes: body.len() as u64 }));
         let issued = lend(Arc::clone(&completion), |lent| {
-            let payload = Payload::Headed(&prefix, Some((lent.source(OriginBytes::from(body)).hold(), cursor)));
+            let payload = Payload::Headed(prefix, Some((lent.source(OriginBytes::from(body)).hold(), cursor)));
             let issued = self.issue(operation, endpoint, &request, None, payload, Sending::Later);
             completion.part_done();
             self.wait_complete(endpoint, Awaited::rank(operation, to), &completion);
@@ -285,6 +356,10 @@ impl Client {
         let _one_message_at_a_time = self.mail.outbox.lock();
         let local = self.layout.local_of(to);
         let me = self.layout.local_of(self.layout.me());
+        let short = Message::of([prefix, body]);
+        if short.is_some_and(|short| self.segment.try_send_short(me, local, self.layout.me(), &short)) {
+            return Ok(());
+        }
         let message_bytes = (prefix.len() + body.len()) as u64;
         let mut prefix = prefix;
         let mut body = body;
@@ -329,34 +404,63 @@ impl Client {
     }
 
     pub(crate) fn drain_cells(&self) -> bool {
+        self.drain_cells_wanting(None)
+    }
+
+    /// The same; a letter that is wanted is not put into the table if it comes. None of its place may be there.
+    fn drain_cells_wanting(&self, mut wanted: Option<&mut Wanted>) -> bool {
         let local = self.layout.local_of(self.layout.me());
-        if self.segment.inbox_is_empty(local) {
+        if wanted.is_none() && self.segment.inbox_is_empty(local) {
             return false;
         }
         // Not a try: who goes to sleep after this has to know that nothing was left in the inbox.
         let mut inbox = self.mail.inbox.lock();
+        if let Some(wanted) = &mut wanted {
+            wanted.found = inbox.take_letter(wanted.place);
+            if wanted.found.is_some() {
+                self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
+                return true;
+            }
+        }
         let mut progress = false;
         let mut active = Vec::new();
         loop {
             let popped = self.segment.try_pop(local, &mut |head, payload| {
+                if payload.len() <= BOX_BYTES && payload.len() as u64 == head.message_bytes {
+                    let mut message = [0; BOX_BYTES];
+                    let message = &mut message[..payload.len()];
+                    payload.copy_to_slice(message);
+                    if let Some(message) = inbox.sort(Rank(head.source), message, wanted.as_deref_mut()) {
+                        active.push(message);
+                    }
+                    return;
+                }
                 let partial = inbox.partial.entry(head.source).or_default();
                 let from = partial.len();
                 partial.resize(from + payload.len(), 0);
                 payload.copy_to_slice(&mut partial[from..]);
                 if partial.len() as u64 >= head.message_bytes {
                     let whole = inbox.partial.remove(&head.source).unwrap_or_default();
-                    if let Some(message) = inbox.sort(Rank(head.source), &whole) {
+                    if let Some(message) = inbox.sort(Rank(head.source), &whole, wanted.as_deref_mut()) {
                         active.push(message);
                     }
                 }
             });
             match popped {
-                Popped::Taken => progress = true,
+                Popped::Taken => {
+                    progress = true;
+                    // The next one may be wanted next.
+                    if wanted.as_ref().is_some_and(|wanted| wanted.found.is_some()) {
+                        break;
+                    }
+                }
                 // A sender is between two steps. It goes on, unless it is dead: then its gap is closed.
                 Popped::Broken if self.mend_inbox(local) => progress = true,
                 Popped::Empty | Popped::Broken => break,
             }
         }
+        self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
+        // Still under the lock, which keeps active messages in order.
         for message in active {
             self.enqueue_active(Some(message));
         }
@@ -435,25 +539,45 @@ impl Inbox {
     fn keep_letter(&mut self, place: (Slot, Rank), total_bytes: u64, body: &[u8]) {
         let letter = Letter { total_bytes, body: body.to_vec(), arrival: self.arrived };
         self.arrived += 1;
+        self.letter_count += 1;
         self.letters.entry(place).or_default().push_back(letter);
     }
 
+    fn take_letter(&mut self, place: (Slot, Rank)) -> Option<Letter> {
+        if self.letters.is_empty() {
+            return None;
+        }
+        let letters = self.letters.get_mut(&place)?;
+        let letter = letters.pop_front();
+        self.letter_count -= usize::from(letter.is_some());
+        if letters.is_empty() {
+            self.letters.remove(&place);
+        }
+        letter
+    }
+
     /// Puts a whole message where it belongs; active messages are given back.
-    fn sort(&mut self, source: Rank, message: &[u8]) -> Option<ActiveMessage> {
-        let sorted = self.try_sort(source, message);
+    fn sort(&mut self, source: Rank, message: &[u8], wanted: Option<&mut Wanted>) -> Option<ActiveMessage> {
+        let sorted = self.try_sort(source, message, wanted);
         // Ranks of one job run the same code: only our own bug can send a message that is not one.
         assert!(sorted.is_some(), "a message of rank {source} of {} bytes is none", message.len());
         sorted.flatten()
     }
 
-    fn try_sort(&mut self, source: Rank, message: &[u8]) -> Option<Option<ActiveMessage>> {
+    fn try_sort(&mut self, source: Rank, message: &[u8], wanted: Option<&mut Wanted>) -> Option<Option<ActiveMessage>> {
         let (head_bytes, rest) = message.split_first()?;
         let (head, body) = rest.split_at_checked(usize::from(*head_bytes))?;
         let mut head = Reader(head);
         match head.u8()? {
             COLLECTIVE => {
                 let slot = Slot { group: head.u64()?, sequence: head.u64()?, step: head.u32()? };
-                self.keep_letter((slot, source), head.u64()?, body);
+                let (place, total_bytes) = ((slot, source), head.u64()?);
+                match wanted {
+                    Some(Wanted { place: wanted, found: found @ None }) if *wanted == place => {
+                        *found = Some(Letter { total_bytes, body: body.to_vec(), arrival: self.arrived });
+                    }
+                    _ => self.keep_letter(place, total_bytes, body),
+                }
                 Some(None)
             }
             kind @ (ACTIVE | ACTIVE_REPLY) => {

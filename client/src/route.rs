@@ -55,6 +55,9 @@ pub struct ClientOptions {
     pub eager_bytes: usize,
     /// The bounds of each connection.
     pub endpoint: EndpointOptions,
+    /// The processors that the job may use: the thread that moves transfers while the application computes may use all of
+    /// them, whatever the application is bound to. None: those of the thread that starts it.
+    pub processors: Vec<u32>,
 }
 
 /// See the module.
@@ -76,6 +79,7 @@ pub struct Client {
     pub(crate) spin_us: u64,
     pub(crate) eager_bytes: usize,
     pub(crate) endpoint_options: EndpointOptions,
+    pub(crate) processors: Vec<u32>,
     main_thread: std::thread::ThreadId,
     /// For calls that have to start the helper.
     pub(crate) myself: Weak<Client>,
@@ -118,6 +122,7 @@ impl Client {
             spin_us: options.spin_us,
             eager_bytes: options.eager_bytes,
             endpoint_options: options.endpoint,
+            processors: options.processors,
             main_thread: std::thread::current().id(),
         }))
     }

@@ -23,7 +23,8 @@ use crate::waits::{Awaited, Wait};
 
 /// Looks without progress before the clock is read for the first time.
 const LOOKS_BEFORE_CLOCK: u32 = 16;
-/// How long a thread that waits for a reply looks after its own affairs only, before it also drives the server.
+/// How long a thread that waits for a reply looks after its own affairs only, before it also drives the server, and lets
+/// whoever else wants this processor go first: that may be who is to answer.
 /// What comes through memory may come through the server: who waits for that drives it almost at once.
 const ASSIST_AFTER: Duration = Duration::from_micros(10);
 /// How long one sleep lasts at most where a plain store may have made it needless.
@@ -124,6 +125,8 @@ struct Pace {
 enum Next {
     Look,
     Assist,
+    /// As `Assist`, and others may have the processor.
+    Yield,
     Sleep,
 }
 
@@ -152,7 +155,8 @@ impl Pace {
         }
         match since.elapsed() {
             elapsed if elapsed < ASSIST_AFTER && !drive.is_in_memory() => Next::Look,
-            elapsed if elapsed < self.spin => Next::Assist,
+            elapsed if elapsed < ASSIST_AFTER => Next::Assist,
+            elapsed if elapsed < self.spin => Next::Yield,
             _ => Next::Sleep,
         }
     }
@@ -214,9 +218,12 @@ impl Client {
             }
             match pace.next(drive) {
                 Next::Look => std::hint::spin_loop(),
-                Next::Assist => {
+                next @ (Next::Assist | Next::Yield) => {
                     if assistant.is_none() {
                         assistant = self.assist.as_ref().and_then(|assist| assist.take());
+                    }
+                    if matches!(next, Next::Yield) {
+                        std::thread::yield_now();
                     }
                 }
                 Next::Sleep => {

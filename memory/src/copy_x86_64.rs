@@ -8,6 +8,7 @@ use std::arch::x86_64::__m256;
 
 use super::nontemporal_bytes_min;
 use crate::vector::{load, store};
+use crate::walk;
 
 /// Two loads of one size from the two ends, then the two stores: right for overlapping sides, as nothing is stored
 /// before all is loaded.
@@ -183,16 +184,20 @@ const STRING_BYTES_MIN: usize = 512 << 10;
 pub(crate) unsafe fn copy_bulk(dst: *mut u8, src: *const u8, len: usize) {
     let ahead = dst.addr().wrapping_sub(src.addr());
     let separate = ahead >= len && ahead.wrapping_neg() >= len;
-    let string = separate && len >= STRING_BYTES_MIN && len < nontemporal_bytes_min();
+    let around_caches = len >= walk::PIECE_BYTES_MIN && {
+        let bytes_min = nontemporal_bytes_min();
+        walk::is_long_with(dst.addr(), len, bytes_min) || len >= bytes_min
+    };
+    let string = separate && len >= STRING_BYTES_MIN && !around_caches;
     if string && is_x86_feature_detected!("ermsb") {
         // SAFETY: the caller's promise, and the ranges are separate and longer than 64 bytes.
         unsafe { copy_string(dst, src, len) }
     } else if is_x86_feature_detected!("avx") {
         // SAFETY: the caller's promise, len > 128, and the processor has AVX.
-        unsafe { copy_avx(dst, src, len) }
+        unsafe { copy_avx(dst, src, len, around_caches) }
     } else {
         // SAFETY: the caller's promise, and len > 128.
-        unsafe { copy_sse(dst, src, len) }
+        unsafe { copy_sse(dst, src, len, around_caches) }
     }
 }
 
@@ -358,7 +363,7 @@ macro_rules! long_copy {
         /// # Safety
         ///
         /// As for `copy`, `len` is at least four vectors, and the processor has the instructions.
-        unsafe fn $name(dst: *mut u8, src: *const u8, len: usize) {
+        unsafe fn $name(dst: *mut u8, src: *const u8, len: usize, around_caches: bool) {
             let ahead = dst.addr().wrapping_sub(src.addr());
             if ahead < len {
                 // The target starts inside the source: from the end backwards.
@@ -402,7 +407,7 @@ macro_rules! long_copy {
                         options(nostack)
                     )
                 }
-            } else if len >= nontemporal_bytes_min() && ahead.wrapping_neg() >= len {
+            } else if around_caches && ahead.wrapping_neg() >= len {
                 // SAFETY: as for the plain forward loop below.
                 unsafe { long_forward!(dst, src, len, $load, $store, $stream, $v, $bytes, $end, $b2, $b3, $b4, "sfence") }
             } else {

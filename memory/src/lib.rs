@@ -16,6 +16,8 @@ pub mod region;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[path = "vector_x86_64.rs"]
 mod vector;
+#[cfg(any(test, all(target_arch = "x86_64", not(miri))))]
+mod walk;
 
 pub use add::Adder;
 pub use copy::{nontemporal_bytes_min, set_nontemporal_bytes_min};

@@ -149,6 +149,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
             reconnect_ms: config.reconnect_s * 1000,
             silence_ms: config.silence_ms,
         },
+        processors: start.processors.clone(),
     });
     let client = client.map_err(InitError::Launcher)?;
     if let Some(rendezvous) = &rendezvous {

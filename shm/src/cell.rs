@@ -23,7 +23,7 @@ const _: () = assert!(CELLS_PER_RANK == CELLS_PER_WORD && CELLS_OF_SERVER.is_mul
 
 /// What is known of a cell's payload.
 ///
-/// `bytes` is set by the queue; everything else means what sender and receiver agreed on.
+/// `bytes` and `behind` are set by the queue; everything else means what sender and receiver agreed on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CellHead {
@@ -38,12 +38,14 @@ pub struct CellHead {
     /// Free for sender and receiver.
     pub tag: u32,
     /// Free for sender and receiver.
-    pub words: [u64; 4],
+    pub words: [u64; 3],
+    /// Which messages of a fastbox come before it.
+    pub behind: u64,
 }
 
 const _: () = assert!(size_of::<CellHead>() == 56);
 // No padding: the parts are as long as the whole.
-const _: () = assert!(4 + 4 + 8 + 4 + 4 + 4 * 8 == size_of::<CellHead>());
+const _: () = assert!(4 + 4 + 8 + 4 + 4 + 3 * 8 + 8 == size_of::<CellHead>());
 
 /// A cell as it lies in the segment. Head and payload are only copied in and out, by regions.
 #[repr(C, align(64))]

@@ -1,7 +1,7 @@
 //! The node's segment: where bells, queues, stripe locks, cells and counters of its ranks lie.
 //!
 //! ```text
-//!   header │ bells │ inboxes │ cells in use │ stripe locks ║ cells ║ counters of local rank 0 ║ 1 ║ …
+//!   header │ bells │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ counters of local rank 0 ║ …
 //!          by local rank                                   ║ = starts on a page
 //! ```
 //!
@@ -18,6 +18,7 @@
 //! If a process dies:
 //! - Cells that were on their way to it stay in its inbox. Another process empties it with [`NodeSegment::take_over`] and
 //!   [`NodeSegment::try_pop`], and so gives the cells back to their owners.
+//! - Its fastboxes are closed by [`NodeSegment::take_over`]; what is in them is nobody's.
 //! - A cell that it was about to push may cut the inbox of a survivor ([`Popped::Broken`]); [`NodeSegment::mend`] closes
 //!   the gap.
 
@@ -30,10 +31,14 @@ use longarm_proto::{JobId, Mutation, Rank, mutation};
 use crate::bell::{Bell, BellWord};
 use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
 use crate::counters::{Counters, OwnCounters, PeerCounters, SETS, WaitCounters};
+use crate::fastbox::{BOXES, Boxes, Fastbox, Message, NO_BOX};
 use crate::in_use::{CELLS_PER_WORD, CellsInUse};
 use crate::inbox::{Cells, Inbox};
+use crate::parts::{
+    BELLS_PER_RANK, BOXES_STRIDE, FIRST_BOX, HEADER_BYTES, IN_USE_BYTES, Layout, cell_count, peers_bytes,
+};
 use crate::queue::{Links, Queue, QueueEnds, Taken};
-use crate::segment::{PAGE_BYTES, Segment, SegmentError, Shared, page_aligned};
+use crate::segment::{PAGE_BYTES, Segment, SegmentError, Shared};
 use crate::stripe::{STRIPE_COUNT, StripeWord, Stripes};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -41,10 +46,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"longarmN");
 /// Goes up whenever anything in this crate's shared structures moves, or two ranks would come to hold different stripe
 /// locks for one element.
-const VERSION: u32 = 2;
-/// Ranks of one node at most. Far above what a machine runs, and small enough that cells have 32-bit numbers.
-pub const LOCAL_RANKS_MAX: u32 = 4096;
-
+const VERSION: u32 = 3;
 #[repr(C, align(64))]
 struct Header {
     magic: AtomicU64,
@@ -56,7 +58,7 @@ struct Header {
     reserved: [AtomicU32; 8],
 }
 
-const _: () = assert!(size_of::<Header>() == 64);
+const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
 
 // SAFETY: `repr(C)`, atomics only, no padding: the fields add up to 64 bytes.
 unsafe impl Shared for Header {}
@@ -69,71 +71,6 @@ unsafe impl Shared for StripeWord {}
 
 // SAFETY: one atomic.
 unsafe impl Shared for CellsInUse {}
-
-/// One for mail, one for windows.
-const BELLS_PER_RANK: u64 = 2;
-
-/// Offsets of the parts, from the two numbers that they follow from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
-    world_ranks: u32,
-    local_ranks: u32,
-    bells: u64,
-    inboxes: u64,
-    in_use: u64,
-    stripes: u64,
-    cells: u64,
-    counters: u64,
-    /// From one local rank's counters to the next one's.
-    counters_stride: u64,
-    bytes: u64,
-}
-
-impl Layout {
-    fn new(world_ranks: u32, local_ranks: u32) -> Result<Layout, SegmentError> {
-        if local_ranks > LOCAL_RANKS_MAX || local_ranks > world_ranks {
-            return Err(SegmentError::TooLarge);
-        }
-        // With these bounds nothing overflows: the largest is 2^12 ranks x 2^32 peers x 2^8 bytes.
-        let locals = u64::from(local_ranks);
-        let bells = size_of::<Header>() as u64;
-        let inboxes = (bells + BELLS_PER_RANK * locals * size_of::<BellWord>() as u64).next_multiple_of(128);
-        let in_use = inboxes + locals * size_of::<QueueEnds>() as u64;
-        let stripes = in_use + (locals + 1) * IN_USE_BYTES;
-        let stripes = stripes.next_multiple_of(64);
-        let cells = (stripes + (STRIPE_COUNT * size_of::<StripeWord>()) as u64).next_multiple_of(PAGE_BYTES);
-        let cells_bytes = u64::from(cell_count(local_ranks)) * size_of::<Cell>() as u64;
-        let counters = (cells + cells_bytes).next_multiple_of(PAGE_BYTES);
-        let counters_stride = PAGE_BYTES + SETS as u64 * peers_bytes(world_ranks);
-        let bytes = counters + locals * counters_stride;
-        Ok(Layout {
-            world_ranks,
-            local_ranks,
-            bells,
-            inboxes,
-            in_use,
-            stripes,
-            cells,
-            counters,
-            counters_stride,
-            bytes,
-        })
-    }
-}
-
-/// The bitmaps of one owner, on a line of their own. The server's four words fit too.
-const IN_USE_BYTES: u64 = 64;
-const _: () = assert!((CELLS_OF_SERVER / CELLS_PER_WORD) as u64 * 8 <= IN_USE_BYTES);
-
-fn cell_count(local_ranks: u32) -> u32 {
-    local_ranks * CELLS_PER_RANK + CELLS_OF_SERVER
-}
-
-/// One set of counters of one rank.
-fn peers_bytes(world_ranks: u32) -> u64 {
-    let bytes = u64::from(world_ranks) * size_of::<PeerCounters>() as u64;
-    page_aligned(bytes).expect("2^32 peers are far from the end of 64 bits")
-}
 
 /// Who pushes: each has its own cells, and one thread of its process at a time may push for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -209,7 +146,7 @@ impl NodeSegment {
     ///
     /// # Errors
     ///
-    /// As [`Segment::create`]; [`SegmentError::TooLarge`] for more than [`LOCAL_RANKS_MAX`] ranks of one node, or more
+    /// As [`Segment::create`]; [`SegmentError::TooLarge`] for more than [`LOCAL_RANKS_MAX`](crate::LOCAL_RANKS_MAX) ranks of one node, or more
     /// than the world has.
     pub fn create(job: JobId, world_ranks: u32, local_ranks: u32) -> Result<NodeSegment, SegmentError> {
         let layout = Layout::new(world_ranks, local_ranks)?;
@@ -371,7 +308,14 @@ impl NodeSegment {
         let bytes: usize = payload.iter().map(Region::len).sum();
         assert!(bytes <= CELL_PAYLOAD_BYTES, "a payload of {bytes} bytes is longer than a cell's");
         let index = self.take_cell(producer).ok_or(Full)?;
-        self.fill(index, CellHead { bytes: bytes as u32, ..head }, payload);
+        let behind = match producer {
+            Producer::Local(from) => {
+                let number = self.boxes(to_local).get(from);
+                number.map_or(NO_BOX, |number| self.fastbox(to_local, number).note_cell())
+            }
+            Producer::Server => NO_BOX,
+        };
+        self.fill(index, CellHead { bytes: bytes as u32, behind, ..head }, payload);
         Inbox::new(ends, &self.node_cells(), to_local).post(index);
         if !mutation(Mutation::MailBellNotRung) {
             self.bell(to_local).ring();
@@ -379,8 +323,32 @@ impl NodeSegment {
         Ok(())
     }
 
-    /// Takes the oldest cell of a local rank's inbox, hands head and payload to `take`, and gives the cell back to its
-    /// owner.
+    /// Sends a message through the sender's fastbox and rings the receiver's bell, if the sender has a box and there is
+    /// room in it. If not, it has to be pushed. What one sender pushes and sends arrives in order. `source` is the
+    /// sender's rank in the world.
+    ///
+    /// One thread at a time may push or send for one sender: callers hold a lock of their process.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    #[inline]
+    pub fn try_send_short(&self, from_local: u32, to_local: u32, source: Rank, message: &Message) -> bool {
+        let Some(number) = self.boxes(to_local).get(from_local) else { return false };
+        let fastbox = self.fastbox(to_local, number);
+        fastbox.set_source(source.0);
+        if !fastbox.try_send(message) {
+            return false;
+        }
+        if !mutation(Mutation::MailBellNotRung) {
+            self.bell(to_local).ring();
+        }
+        true
+    }
+
+    /// Takes the oldest cell of a local rank's inbox or a message of one of its fastboxes, hands head and payload to
+    /// `take`, and gives the cell back to its owner. Messages of a fastbox that come before the cell are handed over before
+    /// it. Of these the head has `source`, `bytes` and `message_bytes`.
     ///
     /// One thread at a time may pop for one rank: callers hold a lock of their process.
     ///
@@ -388,6 +356,17 @@ impl NodeSegment {
     ///
     /// If there is no such rank here.
     pub fn try_pop(&self, local: u32, take: &mut dyn FnMut(CellHead, Region<'_>)) -> Popped {
+        let boxes = self.boxes(local);
+        let is_open = !boxes.is_closed();
+        if is_open {
+            for number in 0..boxes.count() {
+                let fastbox = self.fastbox(local, number);
+                if let Some(message) = fastbox.take() {
+                    hand_over(fastbox, &message, take);
+                    return Popped::Taken;
+                }
+            }
+        }
         let cells = self.node_cells();
         let inbox = Inbox::new(&self.inboxes()[local as usize], &cells, local);
         let index = match inbox.take() {
@@ -396,6 +375,17 @@ impl NodeSegment {
             Taken::Broken => return Popped::Broken,
         };
         let head = self.read_head(index);
+        if is_open
+            && head.behind != NO_BOX
+            && let Producer::Local(from) = self.owner_of(index)
+            && let Some(number) = boxes.of(from)
+        {
+            let fastbox = self.fastbox(local, number);
+            while let Some(message) = fastbox.take_before(head.behind) {
+                hand_over(fastbox, &message, take);
+            }
+            fastbox.cell_taken(head.behind);
+        }
         let whole = head.bytes as usize <= CELL_PAYLOAD_BYTES;
         if whole {
             take(head, self.cell_region(index, PAYLOAD_OFFSET, head.bytes.into()).as_region());
@@ -412,7 +402,9 @@ impl NodeSegment {
     /// If there is no such rank here.
     #[inline]
     pub fn inbox_is_empty(&self, local: u32) -> bool {
-        Queue::new(&self.inboxes()[local as usize], &self.node_cells()).is_empty()
+        let cells = self.node_cells();
+        let queue = Queue::new(&self.inboxes()[local as usize], &cells);
+        queue.is_empty() && (0..self.boxes(local).count()).all(|number| self.fastbox(local, number).is_empty())
     }
 
     /// Makes the caller the consumer of a dead rank's inbox, and says whether that changed anything. Then
@@ -423,6 +415,7 @@ impl NodeSegment {
     ///
     /// If there is no such rank here.
     pub fn take_over(&self, dead_local: u32) -> bool {
+        self.boxes(dead_local).close();
         Inbox::new(&self.inboxes()[dead_local as usize], &self.node_cells(), dead_local).take_over()
     }
 
@@ -447,6 +440,20 @@ impl NodeSegment {
     #[inline]
     fn part<T: Shared>(&self, offset: u64, count: u32) -> &[T] {
         self.segment.shared(offset, count as usize)
+    }
+
+    /// Who has the fastboxes of a local rank.
+    #[inline]
+    fn boxes(&self, local: u32) -> &Boxes {
+        assert!(local < self.layout.local_ranks, "local rank {local} of {}", self.layout.local_ranks);
+        &self.part(self.layout.boxes + u64::from(local) * BOXES_STRIDE, 1)[0]
+    }
+
+    #[inline]
+    fn fastbox(&self, local: u32, number: usize) -> &Fastbox {
+        assert!(local < self.layout.local_ranks, "local rank {local} of {}", self.layout.local_ranks);
+        let first = self.layout.boxes + u64::from(local) * BOXES_STRIDE + FIRST_BOX;
+        &self.part::<Fastbox>(first, BOXES as u32)[number]
     }
 
     fn inboxes(&self) -> &[QueueEnds] {
@@ -522,6 +529,15 @@ impl NodeSegment {
         private.copy_from(self.cell_region(index, HEAD_OFFSET, head_bytes as u64).as_region());
         head
     }
+}
+
+/// Hands over a message of a fastbox.
+#[inline]
+fn hand_over(fastbox: &Fastbox, message: &Message, take: &mut dyn FnMut(CellHead, Region<'_>)) {
+    let bytes = message.as_slice();
+    let (source, message_bytes) = (fastbox.source(), bytes.len() as u64);
+    let head = CellHead { source, bytes: bytes.len() as u32, message_bytes, ..CellHead::default() };
+    take(head, Region::from_slice(bytes));
 }
 
 #[cfg(all(test, not(miri)))]

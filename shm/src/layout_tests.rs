@@ -1,6 +1,8 @@
 use super::*;
 use std::collections::VecDeque;
 
+use crate::LOCAL_RANKS_MAX;
+
 fn node(local_ranks: u32) -> NodeSegment {
     NodeSegment::create(JobId(77), 100, local_ranks).unwrap()
 }
@@ -29,14 +31,15 @@ fn what_one_mapping_pushes_another_one_pops() {
     assert_eq!((there.job(), there.world_ranks(), there.local_ranks()), (JobId(77), 100, 3));
     assert!(there.inbox_is_empty(2));
     let rung = there.bell(2).sequence();
-    let head = CellHead { source: 9, bytes: 0, message_bytes: 11, kind: 4, tag: 5, words: [1, 2, 3, u64::MAX] };
+    let head = CellHead { source: 9, bytes: 0, message_bytes: 11, kind: 4, tag: 5, words: [1, 2, u64::MAX], behind: 0 };
     let pieces: [&[u8]; 3] = [b"hello", b"", b" world"];
     here.try_push(Producer::Local(0), 2, head, &pieces.map(Region::from_slice)).unwrap();
     assert!(!there.inbox_is_empty(2));
     assert_eq!(there.bell(2).sequence(), rung + 1);
     assert_eq!(there.bell(1).sequence(), 0, "only the receiver's bell rings");
     assert_eq!(pop(&there, 1), None);
-    assert_eq!(pop(&there, 2), Some((CellHead { bytes: 11, ..head }, b"hello world".to_vec())));
+    let (found, bytes) = pop(&there, 2).unwrap();
+    assert_eq!((CellHead { behind: 0, ..found }, bytes), (CellHead { bytes: 11, ..head }, b"hello world".to_vec()));
     assert_eq!(pop(&there, 2), None);
     assert!(here.inbox_is_empty(2));
 }
@@ -110,6 +113,7 @@ fn the_parts_of_a_layout_never_overlap() {
             (layout.in_use, (locals + 1) * IN_USE_BYTES),
             (layout.stripes, STRIPE_COUNT as u64 * 64),
             (layout.cells, u64::from(cell_count(local)) * size_of::<Cell>() as u64),
+            (layout.boxes, locals * BOXES_STRIDE),
             (layout.counters, locals * layout.counters_stride),
             (layout.bytes, 0),
         ];
@@ -198,7 +202,7 @@ fn threads_that_push_to_each_other_lose_nothing_and_keep_their_order() {
                     for to in 0..ranks {
                         let count = &mut sent[to as usize];
                         if *count < messages {
-                            let head = CellHead { source: me, words: [*count, 0, 0, 0], ..CellHead::default() };
+                            let head = CellHead { source: me, words: [*count, 0, 0], ..CellHead::default() };
                             let payload = count.to_le_bytes();
                             if node.try_push(Producer::Local(me), to, head, &[Region::from_slice(&payload)]).is_ok() {
                                 *count += 1;
@@ -225,4 +229,67 @@ fn threads_that_push_to_each_other_lose_nothing_and_keep_their_order() {
         }
     });
     assert!((0..ranks).all(|local| node.inbox_is_empty(local)));
+}
+
+fn send_short(node: &NodeSegment, from: u32, to: u32, message: &[u8]) -> bool {
+    node.try_send_short(from, to, Rank(40 + from), &Message::of([message, &[]]).unwrap())
+}
+
+#[test]
+fn what_a_sender_sends_short_and_long_arrives_in_order_with_its_name_and_a_ring_each() {
+    let here = node(3);
+    let there = NodeSegment::attach(here.file().try_clone_to_owned().unwrap()).unwrap();
+    let mut sent = 0;
+    let mut taken = 0;
+    for round in 0..200_u32 {
+        // Now and then so many that the box is full, and the rest goes by cells.
+        for _ in 0..1 + round % 23 {
+            let message = [sent as u8, 1, 2];
+            if round % 5 == 0 || !send_short(&here, 1, 2, &message) {
+                let head = CellHead { source: 41, message_bytes: 3, ..CellHead::default() };
+                here.try_push(Producer::Local(1), 2, head, &[Region::from_slice(&message)]).unwrap();
+            }
+            sent += 1;
+        }
+        assert!(!there.inbox_is_empty(2));
+        assert_eq!(there.bell(2).sequence(), sent);
+        let mut takes = 0;
+        loop {
+            let popped = there.try_pop(2, &mut |head, payload| {
+                let mut message = [0; 3];
+                payload.copy_to_slice(&mut message);
+                assert_eq!((head.source, head.bytes, head.message_bytes), (41, 3, 3));
+                assert_eq!(message, [taken as u8, 1, 2]);
+                taken += 1;
+                takes += 1;
+            });
+            if popped == Popped::Empty {
+                break;
+            }
+        }
+        assert!(takes > 0 && taken == sent && there.inbox_is_empty(2));
+    }
+}
+
+#[test]
+fn the_senders_without_a_box_are_told_to_push() {
+    let node = node(20);
+    let with_a_box = (0..19).filter(|from| send_short(&node, *from, 19, b"hello")).count();
+    assert_eq!(with_a_box, BOXES);
+    let from: Vec<u32> = std::iter::from_fn(|| pop(&node, 19)).map(|(head, _)| head.source).collect();
+    assert_eq!(from, (40..40 + BOXES as u32).collect::<Vec<_>>());
+    assert_eq!(pop(&node, 18), None, "others have boxes of their own");
+    assert!(send_short(&node, 17, 18, b"hello"));
+    assert_eq!(pop(&node, 18).unwrap().1, b"hello");
+}
+
+#[test]
+fn nothing_goes_into_the_boxes_of_the_dead() {
+    let node = node(2);
+    assert!(send_short(&node, 0, 1, b"before"));
+    node.take_over(1);
+    assert!(!send_short(&node, 0, 1, b"after"));
+    push(&node, Producer::Local(0), 1, 7, b"after").unwrap();
+    assert_eq!(pop(&node, 1).unwrap().0.tag, 7, "what is in the box is nobody's");
+    assert_eq!(pop(&node, 1), None);
 }

@@ -10,8 +10,8 @@
 //!
 //! - [`segment`]: a sealed memfd and its mapping. Nothing here has a name in a file system.
 //! - [`window`], [`amo`], [`accumulate`]: the bytes of ranks, and what may be done to them.
-//! - [`cell`], [`in_use`], [`inbox`], [`queue`], [`bell`]: messages between the ranks of a node, and how a sleeper is
-//!   woken.
+//! - [`cell`], [`in_use`], [`inbox`], [`queue`], `fastbox`, [`bell`]: messages between the ranks of a node, and how a
+//!   sleeper is woken.
 //! - [`layout`]: where all of this lies in the node's segment.
 //! - [`counters`]: what is counted, always.
 //!
@@ -19,6 +19,8 @@
 //! each module says what the others then see.
 
 pub mod bell;
+#[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
+mod fastbox;
 pub mod in_use;
 pub mod inbox;
 pub mod queue;
@@ -39,6 +41,8 @@ pub mod layout;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
+mod parts;
+#[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]
 pub mod window;
@@ -52,7 +56,9 @@ pub use self::{
     amo::AmoError,
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead},
     counters::{CounterKind, Counters, OwnCounters},
-    layout::{Full, LOCAL_RANKS_MAX, NodeSegment, Popped, Producer},
+    fastbox::{BOX_BYTES, Message},
+    layout::{Full, NodeSegment, Popped, Producer},
+    parts::LOCAL_RANKS_MAX,
     segment::{OutsideSegment, Segment, SegmentError},
     window::{NodeWindow, OutsideWindow, Window},
 };

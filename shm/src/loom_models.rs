@@ -11,6 +11,8 @@
 
 #[path = "loom_models/deaths.rs"]
 mod deaths;
+#[path = "loom_models/fastbox.rs"]
+mod fastbox;
 #[path = "loom_models/mortal.rs"]
 pub(crate) mod mortal;
 #[path = "loom_models/mutex_word.rs"]

@@ -66,7 +66,7 @@ impl Node {
     }
 
     fn push(&self, from: u32, to: u32, number: u64) -> bool {
-        let head = CellHead { source: from, words: [number, 0, 0, 0], ..CellHead::default() };
+        let head = CellHead { source: from, words: [number, 0, 0], ..CellHead::default() };
         let payload = [number as u8; 1000];
         self.node.try_push(Producer::Local(from), to, head, &[Region::from_slice(&payload)]).is_ok()
     }

@@ -11,7 +11,6 @@ use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit};
-use rustix::thread::CpuSet;
 
 use super::Rendezvous;
 use super::control::NodeCard;
@@ -153,15 +152,7 @@ fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread:
         .name("longarm-server".into())
         .spawn(move || {
             // A rank may be bound to one processor; its server serves the whole node.
-            let mut set = CpuSet::new();
-            // A set ends somewhere, and machines do not.
-            let fitting = processors.iter().filter(|processor| (**processor as usize) < CpuSet::MAX_CPU);
-            fitting.for_each(|processor| set.set(*processor as usize));
-            if !processors.is_empty()
-                && let Err(error) = rustix::thread::sched_setaffinity(None, &set)
-            {
-                tracing::warn!(%error, "the server's thread stays where its rank is bound");
-            }
+            longarm_client::use_processors(&processors);
             server.run();
         })
         .map_err(InitError::Thread)

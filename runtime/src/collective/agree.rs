@@ -23,6 +23,8 @@ struct Name([u8; COLLECTIVE_NAME_BYTES]);
 
 const SIGNATURE_BYTES: usize = 16 + 1 + 1 + 4 + 4 + 8;
 const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
+const DIGEST_BYTES: usize = 8;
+const BEGINS: &str = "the first messages of every collective are digests";
 
 impl Signature {
     /// A call without arguments that have to match.
@@ -57,6 +59,20 @@ impl Signature {
     /// What is called, filled up with zeros.
     pub(crate) fn name(&self) -> [u8; COLLECTIVE_NAME_BYTES] {
         self.operation.0
+    }
+
+    /// A number that two different signatures do not share, but for chance.
+    fn digest(&self) -> u64 {
+        let (first, last) = self.operation.0.split_at(COLLECTIVE_NAME_BYTES / 2);
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("half a name is a word"));
+        let kinds = u64::from(self.element) | u64::from(self.reduction) << 8;
+        let words =
+            [word(first), word(last), kinds, u64::from(self.element_bytes) << 32 | u64::from(self.root), self.count];
+        // Folded multiplication: both halves of the product, so that no bit of either factor is lost.
+        words.iter().fold(0x243f_6a88_85a3_08d3, |digest: u64, word| {
+            let product = u128::from(digest ^ word) * 0x9e37_79b9_7f4a_7c15;
+            (product >> 64) as u64 ^ product as u64
+        })
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -113,7 +129,7 @@ impl Claim {
     }
 }
 
-/// What the rounds of an agreement carry besides the claims, so that little data needs no rounds of its own.
+/// What the rounds of an agreement carry besides the digest, so that little data needs no rounds of its own.
 pub(crate) enum Load {
     /// Nothing.
     Empty,
@@ -124,6 +140,10 @@ pub(crate) enum Load {
 }
 
 impl Load {
+    fn is_empty(&self) -> bool {
+        matches!(self, Load::Empty)
+    }
+
     /// Adds what the member `distance` places ahead has to hear.
     fn append_to(&self, body: &mut Vec<u8>, distance: u32, size: u32) {
         match self {
@@ -149,10 +169,39 @@ impl Load {
 }
 
 impl Call<'_> {
-    /// Dissemination (Hensgen, Finkel, Manber): in round k every member tells the one 2^k places ahead the smallest
-    /// and the largest signature it has heard of. After the last round all know those of the whole group, and have
-    /// the whole load.
+    /// Dissemination (Hensgen, Finkel, Manber): in round k every member tells the one 2^k places ahead whether all of
+    /// whom it has heard call the same, and what it calls itself. After the last round all know it of the whole group,
+    /// and have the whole load. Only if there are differences they find out which.
     pub(crate) fn agree(&mut self, mine: Signature, load: &mut Load) -> Result<(), CollectiveError> {
+        let digest = mine.digest();
+        let mut same = true;
+        let mut distance = 1;
+        while distance < self.size() {
+            let to = (self.me() + distance) % self.size();
+            let digest_bytes = digest.to_le_bytes();
+            if load.is_empty() {
+                let mut body = [u8::from(same); DIGEST_BYTES + 1];
+                body[..DIGEST_BYTES].copy_from_slice(&digest_bytes);
+                self.send(to, &body)?;
+            } else {
+                let mut body = [&digest_bytes[..], &[u8::from(same)]].concat();
+                load.append_to(&mut body, distance, self.size());
+                self.send(to, &body)?;
+            }
+            let heard = self.receive((self.me() + self.size() - distance) % self.size())?;
+            let (theirs, heard) = heard.split_first_chunk::<DIGEST_BYTES>().expect(BEGINS);
+            let (still_same, heard) = heard.split_first().expect(BEGINS);
+            same &= *still_same == 1 && *theirs == digest_bytes;
+            load.take(heard);
+            distance *= 2;
+            self.next_step();
+        }
+        if same { Ok(()) } else { self.find_differences(mine) }
+    }
+
+    /// In round k every member tells the one 2^k places ahead the smallest and the largest signature it has heard of.
+    #[cold]
+    fn find_differences(&mut self, mine: Signature) -> Result<(), CollectiveError> {
         let me = self.member(self.me());
         let (mut least, mut most) = (Claim(mine, me), Claim(mine, me));
         let mut distance = 1;
@@ -162,16 +211,13 @@ impl Call<'_> {
                 claim.0.encode(&mut body);
                 body.extend_from_slice(&claim.1.0.to_le_bytes());
             }
-            load.append_to(&mut body, distance, self.size());
             self.send((self.me() + distance) % self.size(), &body)?;
             let heard = self.receive((self.me() + self.size() - distance) % self.size())?;
-            let (claims, heard) = heard.split_at_checked(2 * CLAIM_BYTES).unwrap_or_default();
-            let (low, high) = claims.split_at_checked(CLAIM_BYTES).unwrap_or_default();
+            let (low, high) = heard.split_at_checked(CLAIM_BYTES).unwrap_or_default();
             let claims = Claim::decode(low).zip(Claim::decode(high));
-            let (low, high) = claims.expect("the first messages of every collective are claims");
+            let (low, high) = claims.expect("who finds differences tells claims");
             least = least.min(low);
             most = most.max(high);
-            load.take(heard);
             distance *= 2;
             self.next_step();
         }

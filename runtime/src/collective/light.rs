@@ -9,7 +9,7 @@ use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
 
-/// Bytes of one member that are little. With the claims they fit into one cell.
+/// Bytes of one member that are little. With the head and the digest they fit into one cell.
 const ONE_BYTES_MAX: usize = CELL_PAYLOAD_BYTES / 2;
 /// Bytes of all members together that are little. The last round, which is the longest, carries half of them.
 const ALL_BYTES_MAX: usize = CELL_PAYLOAD_BYTES;

@@ -115,6 +115,7 @@ impl Caller {
                 reconnect_ms: CONNECT_MS,
                 silence_ms: SILENCE_MS,
             },
+            processors: Vec::new(),
         });
         Caller {
             client: client.expect("the system has a descriptor for a waker"),

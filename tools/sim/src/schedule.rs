@@ -524,6 +524,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
             reconnect_ms: RECONNECT_MS,
             silence_ms: SILENCE_MS,
         },
+        processors: Vec::new(),
         time: Arc::new(SimTime),
     });
     let client = client.map_err(|error| error.to_string())?;

@@ -1,0 +1,427 @@
+//! Fastboxes: short messages between two ranks of a node, one cache line each, beside the queue.
+//!
+//! The Nemesis paper gives every pair of ranks a fastbox, because a queue that many push to costs more than a place that
+//! one writes and one reads. Here a rank gives boxes to the first who send it anything, as many as it has; the others use
+//! the queue, and so does everybody for what is long or finds the box full.
+//!
+//! ```text
+//!   ┌ sender's ───────────────┬ who ───┬ slots ──────────────────────────────────┬ receiver's ────────┐
+//!   │ sent, cells, taken seen │ source │ word │ 56 bytes ║ word │ 56 bytes ║ … 8 │ taken, cells taken │
+//!   └─────────────────────────┴────────┴─────────────────────────────────────────┴────────────────────┘
+//!     word: number of the message │ cells that come before it │ bytes
+//! ```
+//!
+//! The word of a slot says that its message is there: it holds the message's number. So a slot is never emptied, and a
+//! message costs the receiver one line. The receiver counts what it has taken on a line of its own, at which the sender
+//! looks once all slots seem to be full.
+//!
+//! Messages of one sender arrive in order whatever way they go: what goes into the box says how many cells of the same
+//! sender come before it, and a cell says how many messages of the box do. Both count from the moment the sender got the
+//! box. The receiver takes from the box what is due before a cell ([`Fastbox::take_before`]), and leaves in the box what
+//! is due after one that has not come.
+//!
+//! PAIR boxed: the store of a slot's word (Release) and its load by the receiver (Acquire): who sees the number finds the
+//! message, and every cell that the sender pushed before it is in the queue.
+//!
+//! PAIR unboxed: the receiver's store of what it has taken (Release) and its load by the sender (Acquire): a slot is
+//! written again after it has been read.
+//!
+//! If a process dies: a sender killed anywhere has sent a message or has not. What a dead receiver had not taken stays
+//! in its boxes, which belong to nobody but it; senders are sent to the queue, see [`Boxes::close`].
+
+#[cfg(not(loom))]
+use crate::segment::Shared;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of the longest message.
+#[cfg(not(loom))]
+pub const BOX_BYTES: usize = 56;
+// Fewer for the model checker: every word is a step.
+#[cfg(loom)]
+pub const BOX_BYTES: usize = 8;
+/// Messages that wait in one box at most.
+#[cfg(not(loom))]
+pub(crate) const SLOTS: usize = 8;
+#[cfg(loom)]
+pub(crate) const SLOTS: usize = 2;
+/// Boxes of one receiver.
+pub(crate) const BOXES: usize = 15;
+
+const CELLS_BITS: u32 = 24;
+const CELLS_MASK: u32 = (1 << CELLS_BITS) - 1;
+
+/// A message, as it lies in a box.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+struct SlotLine {
+    word: AtomicU64,
+    message: [AtomicU64; BOX_BYTES / 8],
+}
+
+/// What the sender alone writes.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+struct SenderLine {
+    /// Messages put into the box.
+    sent: AtomicU32,
+    /// Cells pushed to the queue since the sender has the box.
+    cells: AtomicU32,
+    /// What the receiver had taken when the sender last looked.
+    taken_seen: AtomicU32,
+}
+
+/// What the sender writes once, for the receiver.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+struct SourceLine {
+    /// The world rank of the sender.
+    source: AtomicU32,
+}
+
+/// What the receiver alone writes.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+struct ReceiverLine {
+    /// Messages taken from the box.
+    taken: AtomicU32,
+    /// Cells of this sender taken from the queue, of those that it pushed since it has the box.
+    cells: AtomicU32,
+}
+
+/// A box of one sender for one receiver. All zeros is an empty one.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct Fastbox {
+    sender: SenderLine,
+    source: SourceLine,
+    slots: [SlotLine; SLOTS],
+    receiver: ReceiverLine,
+}
+
+/// Who has which box of a receiver, on one line that everybody reads.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct Boxes {
+    /// Local rank of the sender, plus 1. Filled from the front, once and for all.
+    owners: [AtomicU32; BOXES],
+    /// Nobody takes anything out of the boxes any more.
+    closed: AtomicU32,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<SlotLine>() == 64 && size_of::<Boxes>() == 64 && size_of::<Fastbox>() == 768);
+
+// SAFETY: `repr(C)`, atomics and padding that nobody reads.
+#[cfg(not(loom))]
+unsafe impl Shared for Fastbox {}
+// SAFETY: `repr(C)`, atomics only, without padding.
+#[cfg(not(loom))]
+unsafe impl Shared for Boxes {}
+
+/// A cell that is not counted: its sender had no box.
+pub(crate) const NO_BOX: u64 = 0;
+
+/// A message of up to [`BOX_BYTES`] bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    room: [u8; BOX_BYTES],
+    bytes: usize,
+}
+
+impl Message {
+    /// The pieces, one behind the other, if they are not too long.
+    #[inline]
+    pub fn of(pieces: [&[u8]; 2]) -> Option<Message> {
+        let bytes = pieces[0].len() + pieces[1].len();
+        if bytes > BOX_BYTES {
+            return None;
+        }
+        let mut message = Message { room: [0; BOX_BYTES], bytes };
+        let (first, rest) = message.room.split_at_mut(pieces[0].len());
+        first.copy_from_slice(pieces[0]);
+        rest[..pieces[1].len()].copy_from_slice(pieces[1]);
+        Some(message)
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.room[..self.bytes]
+    }
+}
+
+impl Boxes {
+    /// The number of this sender's box, if it has one.
+    #[inline]
+    pub(crate) fn of(&self, sender: u32) -> Option<usize> {
+        self.owners.iter().position(|owner| owner.load(Ordering::Relaxed) == sender + 1)
+    }
+
+    /// The number of this sender's box, which it gets now if it has none and one is left. Called before the sender
+    /// pushes anything to this receiver, so that every cell of one who has a box is counted. By one thread at a time of
+    /// the sender.
+    #[inline]
+    pub(crate) fn get(&self, sender: u32) -> Option<usize> {
+        if self.is_closed() {
+            return None;
+        }
+        self.of(sender).or_else(|| self.claim(sender))
+    }
+
+    #[cold]
+    fn claim(&self, sender: u32) -> Option<usize> {
+        // Relaxed: what is in a box is ordered by its own words. Who dies right after has a box in which nothing comes.
+        let claim = |owner: &AtomicU32| owner.compare_exchange(0, sender + 1, Ordering::Relaxed, Ordering::Relaxed);
+        let free = self.owners.iter().position(|owner| owner.load(Ordering::Relaxed) == 0)?;
+        (free..BOXES).find(|index| claim(&self.owners[*index]).is_ok())
+    }
+
+    /// How many boxes have been given away, from the first one on.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.owners.iter().take_while(|owner| owner.load(Ordering::Relaxed) != 0).count()
+    }
+
+    /// The receiver is dead: from now on everybody uses the queue, which another process empties.
+    pub(crate) fn close(&self) {
+        self.closed.store(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The sender's half. One thread of its process at a time.
+impl Fastbox {
+    /// Who sends, as the receiver is told with each message.
+    pub(crate) fn set_source(&self, source: u32) {
+        // PAIR boxed: read with a message. Written once: a store would take the line away from the receiver.
+        if self.source.source.load(Ordering::Relaxed) != source {
+            self.source.source.store(source, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends a message, if there is room for it.
+    #[inline]
+    pub(crate) fn try_send(&self, message: &Message) -> bool {
+        let sent = self.sender.sent.load(Ordering::Relaxed);
+        if sent.wrapping_sub(self.sender.taken_seen.load(Ordering::Relaxed)) as usize >= SLOTS {
+            // PAIR unboxed.
+            let taken = self.receiver.taken.load(Ordering::Acquire);
+            self.sender.taken_seen.store(taken, Ordering::Relaxed);
+            if sent.wrapping_sub(taken) as usize >= SLOTS {
+                return false;
+            }
+        }
+        let number = sent.wrapping_add(1);
+        let cells = self.sender.cells.load(Ordering::Relaxed) & CELLS_MASK;
+        let word = u64::from(number) | u64::from(cells) << 32 | (message.bytes as u64) << (32 + CELLS_BITS);
+        self.sender.sent.store(number, Ordering::Relaxed);
+        // One store right behind the other: the receiver looks at the line all the time, and each look takes it away.
+        let slot = &self.slots[sent as usize % SLOTS];
+        for (target, source) in slot.message.iter().zip(message.room.as_chunks().0) {
+            target.store(u64::from_ne_bytes(*source), Ordering::Relaxed);
+        }
+        // PAIR boxed.
+        slot.word.store(word, Ordering::Release);
+        true
+    }
+
+    /// A cell goes to the queue next. What it has to say of the messages before it: see [`Fastbox::take_before`].
+    #[inline]
+    pub(crate) fn note_cell(&self) -> u64 {
+        let cells = self.sender.cells.load(Ordering::Relaxed);
+        self.sender.cells.store(cells.wrapping_add(1), Ordering::Relaxed);
+        u64::from(self.sender.sent.load(Ordering::Relaxed)) | 1 << 32
+    }
+}
+
+/// The receiver's half. One thread of its process at a time.
+impl Fastbox {
+    /// The world rank of the sender, once it has sent something.
+    pub(crate) fn source(&self) -> u32 {
+        self.source.source.load(Ordering::Relaxed)
+    }
+
+    /// Takes the oldest message, unless a cell comes before it.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Message> {
+        let word = self.oldest()?;
+        let cells = self.receiver.cells.load(Ordering::Relaxed) & CELLS_MASK;
+        ((word >> 32) as u32 & CELLS_MASK == cells).then(|| self.read(word))
+    }
+
+    /// Takes the oldest message, if it comes before a cell that was just taken and that says this of itself.
+    #[inline]
+    pub(crate) fn take_before(&self, cell: u64) -> Option<Message> {
+        let taken = self.receiver.taken.load(Ordering::Relaxed);
+        // Wrapping, and not only unequal: cells may change places where senders died, see `inbox`.
+        let is_due = cell != NO_BOX && (cell as u32).wrapping_sub(taken).cast_signed() > 0;
+        let word = if is_due { self.oldest()? } else { return None };
+        Some(self.read(word))
+    }
+
+    /// Whether no message is there. A glance for others than the receiver.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.oldest().is_none()
+    }
+
+    /// The word of the oldest message.
+    #[inline]
+    fn oldest(&self) -> Option<u64> {
+        let taken = self.receiver.taken.load(Ordering::Relaxed);
+        // PAIR boxed.
+        let word = self.slots[taken as usize % SLOTS].word.load(Ordering::Acquire);
+        // A slot that was never written is all zeros.
+        (word as u32 == taken.wrapping_add(1) && word != 0).then_some(word)
+    }
+
+    #[inline]
+    fn read(&self, word: u64) -> Message {
+        let taken = self.receiver.taken.load(Ordering::Relaxed);
+        let slot = &self.slots[taken as usize % SLOTS];
+        let mut room = [0; BOX_BYTES];
+        for (target, source) in room.as_chunks_mut().0.iter_mut().zip(&slot.message) {
+            *target = source.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        // PAIR unboxed.
+        self.receiver.taken.store(taken.wrapping_add(1), Ordering::Release);
+        // The length is checked here, where it is read: any process of the node may write anything.
+        Message { room, bytes: ((word >> (32 + CELLS_BITS)) as usize).min(BOX_BYTES) }
+    }
+
+    /// A cell was taken that says this of itself; what was due before it has been taken too.
+    #[inline]
+    pub(crate) fn cell_taken(&self, cell: u64) {
+        if cell != NO_BOX {
+            let cells = self.receiver.cells.load(Ordering::Relaxed);
+            self.receiver.cells.store(cells.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn send(fastbox: &Fastbox, value: u64) -> bool {
+        fastbox.try_send(&Message::of([&value.to_le_bytes(), b"!"]).unwrap())
+    }
+
+    fn value(message: Message) -> u64 {
+        let (value, rest) = message.as_slice().split_first_chunk().unwrap();
+        assert_eq!(rest, b"!");
+        u64::from_le_bytes(*value)
+    }
+
+    fn take(fastbox: &Fastbox) -> Option<u64> {
+        fastbox.take().map(value)
+    }
+
+    #[test]
+    fn a_message_is_its_pieces_and_no_longer_than_a_box() {
+        let long = [7; BOX_BYTES];
+        assert_eq!(Message::of([&long, &[]]).unwrap().as_slice(), long);
+        assert_eq!(Message::of([&long[..50], &[8; 6]]).unwrap().as_slice(), [&long[..50], &[8; 6]].concat());
+        assert_eq!(Message::of([&[], &[]]).unwrap().as_slice(), b"");
+        assert_eq!(Message::of([&long, &[1]]), None);
+    }
+
+    #[test]
+    fn a_box_holds_as_many_messages_as_it_has_slots_in_order() {
+        let fastbox = Fastbox::default();
+        assert!(fastbox.is_empty());
+        for round in 0..5 {
+            for place in 0..SLOTS as u64 {
+                assert!(send(&fastbox, round * 100 + place));
+            }
+            assert!(!send(&fastbox, 7), "the box is full");
+            for place in 0..SLOTS as u64 {
+                assert_eq!(take(&fastbox), Some(round * 100 + place));
+            }
+            assert_eq!(take(&fastbox), None);
+        }
+    }
+
+    #[test]
+    fn numbers_wrap_around() {
+        let fastbox = Fastbox::default();
+        let near = u32::MAX - 2;
+        for number in [&fastbox.sender.sent, &fastbox.sender.taken_seen, &fastbox.receiver.taken] {
+            number.store(near, Ordering::Relaxed);
+        }
+        for number in [&fastbox.sender.cells, &fastbox.receiver.cells] {
+            number.store(CELLS_MASK, Ordering::Relaxed);
+        }
+        for value in 0..3 * SLOTS as u64 {
+            assert!(send(&fastbox, value));
+            let cell = fastbox.note_cell();
+            assert_eq!(take(&fastbox), Some(value));
+            assert_eq!(fastbox.take_before(cell), None);
+            fastbox.cell_taken(cell);
+            assert!(fastbox.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_a_box_and_the_queue_hold_is_taken_in_the_order_in_which_it_was_sent() {
+        let fastbox = Fastbox::default();
+        assert!(send(&fastbox, 1));
+        let first = fastbox.note_cell();
+        assert!(send(&fastbox, 2));
+        let second = fastbox.note_cell();
+        assert!(send(&fastbox, 3));
+        // The first cell is taken: message 1 comes before it, message 2 does not.
+        assert_eq!(fastbox.take_before(first).map(value), Some(1));
+        assert_eq!(fastbox.take_before(first), None);
+        assert_eq!(take(&fastbox), None, "message 2 waits for the first cell");
+        fastbox.cell_taken(first);
+        assert_eq!(take(&fastbox), Some(2));
+        assert_eq!(take(&fastbox), None, "message 3 waits for the second cell");
+        assert_eq!(fastbox.take_before(second), None);
+        fastbox.cell_taken(second);
+        assert_eq!(take(&fastbox), Some(3));
+    }
+
+    #[test]
+    fn boxes_go_to_those_who_ask_first_until_there_are_none_or_the_receiver_is_dead() {
+        let boxes = Boxes::default();
+        assert_eq!((boxes.of(7), boxes.count()), (None, 0));
+        for sender in 0..BOXES as u32 {
+            for _ in 0..2 {
+                assert_eq!(boxes.get(sender), Some(sender as usize));
+            }
+            assert_eq!(boxes.of(sender), Some(sender as usize));
+            assert_eq!(boxes.count(), sender as usize + 1);
+        }
+        assert_eq!((boxes.get(99), boxes.of(99)), (None, None));
+        boxes.close();
+        assert_eq!((boxes.get(3), boxes.of(3)), (None, Some(3)));
+    }
+
+    #[test]
+    fn two_threads_pass_messages_in_order() {
+        let fastbox = Fastbox::default();
+        let count = if cfg!(miri) { 200 } else { 100_000 };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in 0..count {
+                    while !send(&fastbox, value) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            for value in 0..count {
+                let taken = std::iter::repeat_with(|| {
+                    take(&fastbox).or_else(|| {
+                        std::thread::yield_now();
+                        None
+                    })
+                });
+                assert_eq!(taken.flatten().next(), Some(value));
+            }
+        });
+    }
+}

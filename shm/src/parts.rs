@@ -1,0 +1,88 @@
+//! Where the parts of a node's segment lie.
+
+use crate::bell::BellWord;
+use crate::cell::{CELLS_OF_SERVER, CELLS_PER_RANK, Cell};
+use crate::counters::{PeerCounters, SETS};
+use crate::fastbox::{BOXES, Boxes, Fastbox};
+use crate::in_use::CELLS_PER_WORD;
+use crate::queue::QueueEnds;
+use crate::segment::{PAGE_BYTES, SegmentError, page_aligned};
+use crate::stripe::{STRIPE_COUNT, StripeWord};
+
+/// The header is what lies first.
+pub(crate) const HEADER_BYTES: u64 = 64;
+/// Ranks of one node at most. Far above what a machine runs, and small enough that cells have 32-bit numbers.
+pub const LOCAL_RANKS_MAX: u32 = 4096;
+
+/// One for mail, one for windows.
+pub(crate) const BELLS_PER_RANK: u64 = 2;
+
+/// Offsets of the parts, from the two numbers that they follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) world_ranks: u32,
+    pub(crate) local_ranks: u32,
+    pub(crate) bells: u64,
+    pub(crate) inboxes: u64,
+    pub(crate) in_use: u64,
+    pub(crate) stripes: u64,
+    pub(crate) cells: u64,
+    pub(crate) boxes: u64,
+    pub(crate) counters: u64,
+    /// From one local rank's counters to the next one's.
+    pub(crate) counters_stride: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Layout {
+    pub(crate) fn new(world_ranks: u32, local_ranks: u32) -> Result<Layout, SegmentError> {
+        if local_ranks > LOCAL_RANKS_MAX || local_ranks > world_ranks {
+            return Err(SegmentError::TooLarge);
+        }
+        // With these bounds nothing overflows: the largest is 2^12 ranks x 2^32 peers x 2^8 bytes.
+        let locals = u64::from(local_ranks);
+        let bells = HEADER_BYTES;
+        let inboxes = (bells + BELLS_PER_RANK * locals * size_of::<BellWord>() as u64).next_multiple_of(128);
+        let in_use = inboxes + locals * size_of::<QueueEnds>() as u64;
+        let stripes = in_use + (locals + 1) * IN_USE_BYTES;
+        let stripes = stripes.next_multiple_of(64);
+        let cells = (stripes + (STRIPE_COUNT * size_of::<StripeWord>()) as u64).next_multiple_of(PAGE_BYTES);
+        let cells_bytes = u64::from(cell_count(local_ranks)) * size_of::<Cell>() as u64;
+        let boxes = (cells + cells_bytes).next_multiple_of(PAGE_BYTES);
+        let counters = boxes + locals * BOXES_STRIDE;
+        let counters_stride = PAGE_BYTES + SETS as u64 * peers_bytes(world_ranks);
+        let bytes = counters + locals * counters_stride;
+        Ok(Layout {
+            world_ranks,
+            local_ranks,
+            bells,
+            inboxes,
+            in_use,
+            stripes,
+            cells,
+            boxes,
+            counters,
+            counters_stride,
+            bytes,
+        })
+    }
+}
+
+/// The bitmaps of one owner, on a line of their own. The server's four words fit too.
+pub(crate) const IN_USE_BYTES: u64 = 64;
+const _: () = assert!((CELLS_OF_SERVER / CELLS_PER_WORD) as u64 * 8 <= IN_USE_BYTES);
+
+/// From the fastboxes of one receiver to those of the next one: who has them, on a page's first lines, then they.
+pub(crate) const BOXES_STRIDE: u64 = (FIRST_BOX + (BOXES * size_of::<Fastbox>()) as u64).next_multiple_of(PAGE_BYTES);
+pub(crate) const FIRST_BOX: u64 = 128;
+const _: () = assert!(size_of::<Boxes>() as u64 <= FIRST_BOX);
+
+pub(crate) fn cell_count(local_ranks: u32) -> u32 {
+    local_ranks * CELLS_PER_RANK + CELLS_OF_SERVER
+}
+
+/// One set of counters of one rank.
+pub(crate) fn peers_bytes(world_ranks: u32) -> u64 {
+    let bytes = u64::from(world_ranks) * size_of::<PeerCounters>() as u64;
+    page_aligned(bytes).expect("2^32 peers are far from the end of 64 bits")
+}
