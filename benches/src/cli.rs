@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::counts::Call;
 use crate::micro::limits::Waiting;
@@ -10,14 +10,18 @@ use crate::micro::rank::Suite;
 
 const EXAMPLES: &str = "\
 Examples:
-  longarm-bench all                     everything, some minutes; a table
-  longarm-bench all --quick --json      a smaller number of shorter batches; JSON lines on stdout
-  longarm-bench all --only tcp          only what goes over TCP, with its limits
-  longarm-bench limits                  what the machine allows, without longarm";
+  longarm perf all                      everything, some minutes; a table
+  longarm perf all --quick --json       a smaller number of shorter batches; JSON lines on stdout
+  longarm perf all --only tcp           only what goes over TCP, with its limits
+  longarm perf limits                   what the machine allows, without longarm
+  longarm perf latency --plot pictures  put and get by size on one node and over TCP, drawn
+  longarm perf comb --layout tcp        how much processor a transfer leaves, and how much bandwidth
+  longarm perf gups -n 4 --layout shm   random updates by four ranks of one node
+  longarm perf bandwidth --layout hosts --json    between two network namespaces, as lines of JSON";
 
 /// Measures longarm beside what the machine allows.
 #[derive(Debug, Parser)]
-#[command(name = "longarm-bench", version, after_help = EXAMPLES)]
+#[command(name = "longarm perf", bin_name = "longarm perf", version, after_help = EXAMPLES)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -37,6 +41,112 @@ pub(crate) enum Command {
     Server(ServerArguments),
     /// Make a call many times, to count its instructions
     Counts(CountsArguments),
+    #[command(flatten)]
+    Measure(What),
+}
+
+/// What can be measured by itself.
+#[derive(Debug, Subcommand)]
+pub(crate) enum What {
+    /// Put and get by size, one at a time
+    Latency(PerfArguments),
+    /// Put and get by size, many at once
+    Bandwidth(PerfArguments),
+    /// Every operation: put, get, strided, accumulate, atomics, mutex
+    Ops(PerfArguments),
+    /// Barriers
+    Barrier(PerfArguments),
+    /// Broadcast, allreduce and allgather by size
+    Collectives(PerfArguments),
+    /// Everybody to everybody by size, as a collective and by puts
+    Alltoall(PerfArguments),
+    /// Active messages there and back
+    Message(PerfArguments),
+    /// Random updates of a table that all share (HPC Challenge RandomAccess), checked
+    Gups(PerfArguments),
+    /// Integer sort (kernel IS of the NAS parallel benchmarks), checked
+    Sort(PerfArguments),
+    /// How much of one transfer hides behind a computation
+    Overlap(PerfArguments),
+    /// Processor and bandwidth left during transfers, by polling and by post-work-wait (COMB)
+    Comb(PerfArguments),
+    /// Operations while the target computes and makes no call
+    Computing(PerfArguments),
+    /// Large messages between two ranks of a node by every way there is
+    Lmt(PerfArguments),
+    /// Memory of a process, for each node that it talks to, for each window
+    Footprint(PerfArguments),
+}
+
+impl What {
+    pub(crate) fn suite_and_arguments(&self) -> (Suite, &PerfArguments) {
+        match self {
+            What::Latency(arguments) => (Suite::Latency, arguments),
+            What::Bandwidth(arguments) => (Suite::Bandwidth, arguments),
+            What::Ops(arguments) => (Suite::Ops, arguments),
+            What::Barrier(arguments) => (Suite::Barrier, arguments),
+            What::Collectives(arguments) => (Suite::Collectives, arguments),
+            What::Alltoall(arguments) => (Suite::Alltoall, arguments),
+            What::Message(arguments) => (Suite::Message, arguments),
+            What::Gups(arguments) => (Suite::Gups, arguments),
+            What::Sort(arguments) => (Suite::Sort, arguments),
+            What::Overlap(arguments) => (Suite::Overlap, arguments),
+            What::Comb(arguments) => (Suite::Comb, arguments),
+            What::Computing(arguments) => (Suite::Computing, arguments),
+            What::Lmt(arguments) => (Suite::Lmt, arguments),
+            What::Footprint(arguments) => (Suite::Footprint, arguments),
+        }
+    }
+}
+
+/// Where ranks stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutName {
+    /// All on one node
+    Shm,
+    /// On nodes of this machine that talk TCP over the loopback
+    Tcp,
+    /// On two network namespaces that share an interface (tools/ga/hosts.sh up)
+    Hosts,
+}
+
+impl LayoutName {
+    /// As lines and pictures call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LayoutName::Shm => "shm",
+            LayoutName::Tcp => "tcp",
+            LayoutName::Hosts => "veth",
+        }
+    }
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PerfArguments {
+    /// Where the ranks stand [default: shm and tcp]
+    #[arg(long, value_name = "LAYOUT", value_delimiter = ',')]
+    pub(crate) layout: Vec<LayoutName>,
+    /// How many ranks [default: 2, or what the measurement needs]
+    #[arg(short = 'n', long)]
+    pub(crate) ranks: Option<u32>,
+    /// How many nodes, over TCP [default: 2]
+    #[arg(long)]
+    pub(crate) nodes: Option<u32>,
+    /// Fewer and shorter batches: for a look, not for a report
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw curves into this folder, as SVG
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Draw the lines of this file too: of other systems, by benchmarks that print the same lines
+    #[arg(long, value_name = "FILE", requires = "plot")]
+    pub(crate) against: Option<PathBuf>,
+    /// The `longarm` command [default: the one beside this program, else the one in the search path]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) longarm: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -20,9 +20,21 @@ pub(crate) struct Job {
     /// Each rank on a processor of its own.
     pub(crate) bound: bool,
     pub(crate) target: u32,
+    pub(crate) place: Place,
 }
 
-const PAIR: Job = Job { name: "shm", suite: Suite::Ops, transport: "shm", ranks: 2, nodes: 1, bound: true, target: 1 };
+/// What is special about where a job runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Its nodes are the two network namespaces of tools/ga/hosts.sh.
+    pub(crate) on_hosts: bool,
+    /// A variable of the environment that its ranks have.
+    pub(crate) variable: Option<(&'static str, &'static str)>,
+}
+
+const HERE: Place = Place { on_hosts: false, variable: None };
+const PAIR: Job =
+    Job { name: "shm", suite: Suite::Ops, transport: "shm", ranks: 2, nodes: 1, bound: true, target: 1, place: HERE };
 const TCP: Job = Job { name: "tcp", transport: "tcp", nodes: 2, ..PAIR };
 
 /// Everything that is measured, in this order.
@@ -61,8 +73,14 @@ pub(crate) const JOBS: [Job; 15] = [
     Job { name: "start", suite: Suite::Start, ranks: 64, nodes: 4, bound: false, ..TCP },
 ];
 
+/// Goes to the host of its node, and listens on its address there.
+const ON_HOSTS: &str = r#"
+case $LONGARM_NODE in 0) name=a number=1 ;; *) name=b number=2 ;; esac
+LONGARM_INTERFACE=198.51.100.$number exec ip netns exec longarm-$name "$@"
+"#;
+
 /// No measurement takes longer than this, unless something hangs.
-const TIMEOUT_S: u32 = 180;
+const TIMEOUT_S: u32 = 600;
 
 /// Where the launcher is.
 pub(crate) fn find_longarm(given: Option<&Path>) -> Result<PathBuf, Failure> {
@@ -79,7 +97,12 @@ impl Job {
         let mut command = Command::new(longarm);
         command.args(["run", "-n", &self.ranks.to_string(), "--nodes", &self.nodes.to_string()]);
         command.args(["--timeout", &TIMEOUT_S.to_string(), "--bind", if self.bound { "core" } else { "none" }]);
-        command.arg("--").arg(std::env::current_exe()?);
+        command.arg("--");
+        if self.place.on_hosts {
+            command.args(["sh", "-c", ON_HOSTS, "sh"]);
+        }
+        command.arg(std::env::current_exe()?);
+        command.envs(self.place.variable);
         command.args(["rank", self.suite.name(), "--transport", self.transport]);
         command.args(["--target", &self.target.to_string()]);
         if quick {

@@ -49,6 +49,9 @@ pub(crate) struct Line {
     /// Share of one processor that the busiest rank used, where that is what was measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) cpu_percent: Option<f64>,
+    /// How long the computation between two looks, or between the start and the wait, takes alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) interval_us: Option<f64>,
     /// Where a transfer and a computation went on together.
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub(crate) overlap: Option<Overlap>,
@@ -84,6 +87,7 @@ impl Line {
             p99_us: sample.seconds_p99.map(|seconds| seconds * 1e6),
             p999_us: sample.seconds_p999.map(|seconds| seconds * 1e6),
             cpu_percent: None,
+            interval_us: None,
             overlap: None,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   all     the driver: measures the limits itself, starts jobs of this same program, prints tables or lines
+//!   latency, gups, comb, …  one thing in any layout, with pictures: `perf`
 //!   limits  only the limits
 //!   rank    the program of those jobs; to be started by `longarm run`
 //!   server  the other end of the socket limits; started by the driver
@@ -21,6 +22,8 @@ mod job;
 mod line;
 #[path = "../micro/mod.rs"]
 mod micro;
+mod perf;
+mod plot;
 mod report;
 
 use std::process::ExitCode;
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         cli::Command::Rank(arguments) => micro::rank::run(&arguments),
         cli::Command::Server(arguments) => micro::limits::server::run(&arguments),
         cli::Command::Counts(arguments) => counts::run(&arguments),
+        cli::Command::Measure(what) => perf::run(&what),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

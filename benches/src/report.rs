@@ -133,12 +133,12 @@ pub(crate) fn limit_table(limits: &[Line], markdown: bool) -> String {
     table.to_string()
 }
 
-fn bandwidth(line: &Line) -> String {
+pub(crate) fn bandwidth(line: &Line) -> String {
     if line.mbps < 10.0 { format!("{:.2} MB/s", line.mbps) } else { format!("{:.0} MB/s", line.mbps) }
 }
 
 /// A time in the unit that suits it.
-fn time(microseconds: f64) -> String {
+pub(crate) fn time(microseconds: f64) -> String {
     match microseconds {
         us if us < 1.0 => format!("{:.1} ns", us * 1e3),
         us if us < 1e3 => format!("{us:.2} us"),

@@ -1,12 +1,19 @@
 //! What one rank of a measurement does. Rank 0 measures and prints; the others are targets.
 
 mod barrier;
+mod collectives;
+mod comb;
 mod computing;
 mod contended;
+mod curve;
+mod footprint;
+mod gups;
 mod idle;
+mod lmt;
 mod message;
 pub(crate) mod ops;
 mod overlap;
+mod sort;
 mod start;
 
 pub(crate) use start::now_ns;
@@ -37,6 +44,26 @@ pub(crate) enum Suite {
     Idle,
     /// How long a job takes to start
     Start,
+    /// Put and get by size
+    Latency,
+    /// Many puts and gets at once, by size
+    Bandwidth,
+    /// How much of a transfer hides behind a computation
+    Overlap,
+    /// Availability of the processor during transfers, by two methods
+    Comb,
+    /// Broadcast, allreduce, allgather
+    Collectives,
+    /// Everybody to everybody, as a collective and by puts
+    Alltoall,
+    /// Random updates of a table that all share
+    Gups,
+    /// Integer sort
+    Sort,
+    /// Large messages between two ranks of a node
+    Lmt,
+    /// Memory that the runtime takes
+    Footprint,
 }
 
 impl Suite {
@@ -50,7 +77,28 @@ impl Suite {
             Suite::Message => "message",
             Suite::Idle => "idle",
             Suite::Start => "start",
+            Suite::Latency => "latency",
+            Suite::Bandwidth => "bandwidth",
+            Suite::Overlap => "overlap",
+            Suite::Comb => "comb",
+            Suite::Collectives => "collectives",
+            Suite::Alltoall => "alltoall",
+            Suite::Gups => "gups",
+            Suite::Sort => "sort",
+            Suite::Lmt => "lmt",
+            Suite::Footprint => "footprint",
         }
+    }
+}
+
+/// How many ranks and nodes a suite has unless it is told.
+impl Suite {
+    pub(crate) fn ranks(self) -> u32 {
+        if self == Suite::Footprint { 64 } else { 2 }
+    }
+
+    pub(crate) fn nodes(self) -> u32 {
+        if self == Suite::Footprint { 8 } else { 2 }
     }
 }
 
@@ -101,6 +149,16 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
         Suite::Message => message::run(&job)?,
         Suite::Idle => idle::run(&job)?,
         Suite::Start => start::run(&job)?,
+        Suite::Latency => curve::run(&job, false)?,
+        Suite::Bandwidth => curve::run(&job, true)?,
+        Suite::Overlap => overlap::run(&job)?,
+        Suite::Comb => comb::run(&job)?,
+        Suite::Collectives => collectives::run(&job)?,
+        Suite::Alltoall => collectives::all_to_all(&job)?,
+        Suite::Gups => gups::run(&job)?,
+        Suite::Sort => sort::run(&job)?,
+        Suite::Lmt => lmt::run(&job)?,
+        Suite::Footprint => footprint::run(&job)?,
     }
     world.finalize()?;
     Ok(())

@@ -96,14 +96,14 @@ fn measure(
 }
 
 /// Computes in registers, without touching memory.
-fn compute(steps: u64) {
+pub(super) fn compute(steps: u64) {
     let mut number = 1_u64;
     for _ in 0..steps {
         number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
     }
 }
 
-fn steps_a_second() -> f64 {
+pub(super) fn steps_a_second() -> f64 {
     let once = || {
         let start = Instant::now();
         compute(CALIBRATION_STEPS);

@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   longarm run -n 4 ./program input.dat
   longarm run -n 4 --nodes 2 --stats ./program      (two emulated nodes that talk TCP)
+  longarm perf latency                              (put and get by size, on one node and over TCP)
   longarm ps                                        (which jobs run, and what their ranks wait for)
   longarm info";
 
@@ -57,6 +58,9 @@ pub struct CommandLine {
 pub enum Command {
     /// Start a program as many ranks
     Run(RunArguments),
+    /// Measure longarm on this machine: latency, bandwidth, GUPS, COMB and more (`longarm perf --help`)
+    #[command(disable_help_flag = true)]
+    Perf(PerfArguments),
     /// Show the running jobs of this user, or where the ranks of one stand
     Ps(PsArguments),
     /// Show the machine as longarm sees it, and every configuration variable
@@ -147,6 +151,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| accepted.to_owned())?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|_| accepted.to_owned())?;
     if duration.is_zero() { Err(accepted.to_owned()) } else { Ok(duration) }
+}
+
+/// What `longarm perf` passes on to the program that measures.
+#[derive(Args, Debug)]
+pub struct PerfArguments {
+    /// As `longarm perf --help` says.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
 }
 
 #[cfg(test)]

@@ -1,0 +1,90 @@
+//! Collectives on data, and all-to-all by puts. Every rank takes part equally often; rank 0's time counts.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use longarm::Reduction;
+
+use super::Job;
+use crate::Failure;
+use crate::micro::sample::Sample;
+
+/// Bytes of one rank's part.
+const BYTES: [usize; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
+/// About how many bytes all ranks together move in a batch, and how many rounds it has at most.
+const BATCH_BYTES: usize = 64 << 20;
+const ROUNDS_MAX: usize = 400;
+
+pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
+    let world = job.world;
+    for bytes in BYTES {
+        let mut bytes_of_one = vec![1_u8; bytes];
+        measure(job, "broadcast", bytes, || Ok(world.broadcast_collective(0, black_box(&mut bytes_of_one))?))?;
+        let mut numbers = vec![0.0_f64; bytes / 8];
+        measure(job, "allreduce", bytes, || Ok(world.allreduce_collective(Reduction::Sum, black_box(&mut numbers))?))?;
+        measure(job, "allgather", bytes, || {
+            black_box(world.allgather_collective(&bytes_of_one)?);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn all_to_all(job: &Job<'_>) -> Result<(), Failure> {
+    let (world, size) = (job.world, job.world.size() as usize);
+    for bytes in BYTES {
+        let all: Vec<u8> = (0..size * bytes).map(|index| (index * 31) as u8).collect();
+        let whole = world.alltoall_collective(&all)?;
+        let mine = world.rank() as usize * bytes;
+        let expected: Vec<u8> = all[mine..mine + bytes].repeat(size);
+        if whole != expected {
+            return Err("all-to-all has not brought what was sent".into());
+        }
+        measure(job, "alltoall", bytes, || {
+            black_box(world.alltoall_collective(&all)?);
+            Ok(())
+        })?;
+        let window = world.allocate_collective::<u8>(size * bytes)?;
+        measure(job, "alltoall_put", bytes, || {
+            world.scope(|scope| {
+                for step in 0..size {
+                    let to = (world.rank() as usize + step) % size;
+                    scope.put(&window, to as u32, mine, &all[to * bytes..(to + 1) * bytes]);
+                }
+            })?;
+            Ok(world.barrier_collective()?)
+        })?;
+        if window.get_vec(world.rank(), 0, size * bytes)? != expected {
+            return Err("all-to-all by puts has not brought what was sent".into());
+        }
+        window.free_collective()?;
+    }
+    Ok(())
+}
+
+fn measure(
+    job: &Job<'_>,
+    op: &str,
+    bytes: usize,
+    mut once: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // The same on all ranks: nobody may make more rounds than the others.
+    let rounds = (BATCH_BYTES / (bytes * job.world.size() as usize).max(1)).clamp(4, ROUNDS_MAX);
+    let rounds = if job.arguments.quick { rounds.div_ceil(8) } else { rounds };
+    let mut seconds = Vec::new();
+    for _ in 0..2 {
+        once()?;
+    }
+    for _ in 0..job.effort.batches() {
+        job.world.sync_collective()?;
+        let start = Instant::now();
+        for _ in 0..rounds {
+            once()?;
+        }
+        seconds.push(start.elapsed().as_secs_f64() / rounds as f64);
+    }
+    if job.measures() {
+        job.tell(op, bytes, &Sample::of_batches(seconds));
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Integer sort, as kernel IS of the NAS parallel benchmarks: ranks of keys by bucket sort, keys exchanged by
+//! all-to-all.
+//!
+//! The keys come from the generator of the benchmark, and each iteration changes two of them as it says. At the end the
+//! keys are sorted and checked over all ranks: in order, of the right number, with the right sum.
+
+use std::time::Instant;
+
+use longarm::Reduction;
+
+use super::Job;
+use crate::Failure;
+use crate::micro::sample::Sample;
+
+/// A class of the benchmark: its name, and powers of two of the number of keys and of the largest one.
+type Class = (&'static str, u32, u32);
+const CLASSES: [Class; 3] = [("is_S", 16, 11), ("is_W", 20, 16), ("is_A", 23, 19)];
+const ITERATIONS: usize = 10;
+const BUCKETS_LOG: u32 = 10;
+
+const MODULUS: u64 = 1 << 46;
+const FACTOR: u64 = 1_220_703_125;
+const SEED: u64 = 314_159_265;
+
+/// The linear congruential generator of the benchmark.
+struct Generator(u64);
+
+impl Generator {
+    /// The generator after so many numbers.
+    fn skipping(numbers: u64) -> Generator {
+        let (mut state, mut factor, mut left) = (SEED, FACTOR, numbers);
+        while left > 0 {
+            if left % 2 == 1 {
+                state = times(state, factor);
+            }
+            factor = times(factor, factor);
+            left /= 2;
+        }
+        Generator(state)
+    }
+
+    fn number(&mut self) -> f64 {
+        self.0 = times(self.0, FACTOR);
+        self.0 as f64 / MODULUS as f64
+    }
+
+    /// A key below `bound`: the sum of four numbers, so that the middle is more frequent.
+    fn key(&mut self, bound: u32) -> u32 {
+        let sum: f64 = (0..4).map(|_| self.number()).sum();
+        (f64::from(bound / 4) * sum) as u32
+    }
+}
+
+fn times(left: u64, right: u64) -> u64 {
+    (u128::from(left) * u128::from(right) % u128::from(MODULUS)) as u64
+}
+
+pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
+    let classes = if job.arguments.quick { &CLASSES[..1] } else { &CLASSES[..] };
+    classes.iter().try_for_each(|class| sort(job, *class))
+}
+
+fn sort(job: &Job<'_>, (name, keys_log, bound_log): Class) -> Result<(), Failure> {
+    let world = job.world;
+    let (me, size) = (world.rank() as usize, world.size() as usize);
+    let (total, bound) = (1_usize << keys_log, 1_u32 << bound_log);
+    let (from, to) = (total * me / size, total * (me + 1) / size);
+    let mut generator = Generator::skipping(4 * from as u64);
+    let mut keys: Vec<u32> = (from..to).map(|_| generator.key(bound)).collect();
+    let shift = bound_log - BUCKETS_LOG;
+    let mut mine = Vec::new();
+    world.barrier_collective()?;
+    let start = Instant::now();
+    for iteration in 1..=ITERATIONS {
+        if me == 0 {
+            keys[iteration] = iteration as u32;
+            keys[iteration + ITERATIONS] = bound - iteration as u32;
+        }
+        mine = exchange(job, &keys, shift)?;
+        std::hint::black_box(ranks_of(&mine, bound));
+    }
+    world.barrier_collective()?;
+    let seconds = start.elapsed().as_secs_f64();
+    check(job, &keys, &mine, total)?;
+    if job.measures() {
+        // The time of one key in one iteration.
+        job.tell(name, size_of::<u32>(), &Sample::of_batches(vec![seconds / (ITERATIONS * total) as f64]));
+    }
+    Ok(())
+}
+
+/// The keys of the buckets that are this rank's, from everybody.
+fn exchange(job: &Job<'_>, keys: &[u32], shift: u32) -> Result<Vec<u32>, Failure> {
+    let (world, size) = (job.world, job.world.size() as usize);
+    let mut counts = vec![0_i64; 1 << BUCKETS_LOG];
+    keys.iter().for_each(|key| counts[(key >> shift) as usize] += 1);
+    world.allreduce_collective(Reduction::Sum, &mut counts)?;
+    let total: i64 = counts.iter().sum();
+    // Buckets go to ranks in order, as evenly as their sizes allow.
+    let mut before = 0;
+    let owners: Vec<usize> = counts
+        .iter()
+        .map(|count| {
+            let owner = (before * size as i64 / total.max(1)) as usize;
+            before += count;
+            owner.min(size - 1)
+        })
+        .collect();
+    let mut shares: Vec<Vec<u32>> = vec![Vec::with_capacity(2 * keys.len() / size); size];
+    keys.iter().for_each(|key| shares[owners[(key >> shift) as usize]].push(*key));
+    Ok(world.alltoallv_collective(&shares)?.concat())
+}
+
+/// How many keys are smaller than each value.
+fn ranks_of(keys: &[u32], bound: u32) -> Vec<u32> {
+    let mut ranks = vec![0; bound as usize];
+    keys.iter().for_each(|key| ranks[*key as usize] += 1);
+    let mut before = 0;
+    for rank in &mut ranks {
+        before += std::mem::replace(rank, before);
+    }
+    ranks
+}
+
+/// All keys are there, and those of one rank are not larger than those of the next.
+fn check(job: &Job<'_>, keys: &[u32], mine: &[u32], total: usize) -> Result<(), Failure> {
+    let sum = |keys: &[u32]| keys.iter().map(|key| i64::from(*key)).sum::<i64>();
+    let mut sums = [mine.len() as i64, sum(mine) - sum(keys)];
+    job.world.allreduce_collective(Reduction::Sum, &mut sums)?;
+    let ends = [mine.iter().min(), mine.iter().max()].map(|end| end.map_or(-1, |key| i64::from(*key)));
+    let all = job.world.allgather_collective(&ends)?;
+    let ends: Vec<&[i64]> = all.chunks(2).filter(|ends| ends[0] >= 0).collect();
+    let in_order = ends.windows(2).all(|pair| pair[0][1] <= pair[1][0]);
+    if sums != [total as i64, 0] || !in_order {
+        return Err("the keys are not sorted, or not all there".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generator_that_skips_goes_on_where_one_that_does_not_is() {
+        let mut whole = Generator::skipping(0);
+        (0..1000).for_each(|_| _ = whole.number());
+        assert_eq!(Generator::skipping(1000).0, whole.0);
+    }
+
+    #[test]
+    fn ranks_count_the_smaller_keys() {
+        assert_eq!(ranks_of(&[3, 1, 3, 0], 5), [0, 1, 2, 2, 4]);
+    }
+
+    #[test]
+    fn keys_are_below_their_bound_and_around_the_middle() {
+        let mut generator = Generator::skipping(0);
+        let keys: Vec<u32> = (0..4000).map(|_| generator.key(2048)).collect();
+        let mean = keys.iter().sum::<u32>() / 4000;
+        assert!(keys.iter().all(|key| *key < 2048) && (950..1100).contains(&mean), "{mean}");
+    }
+}

@@ -1,0 +1,232 @@
+//! `longarm perf LATENCY|GUPS|COMB|…`: one thing, in one layout or several, as a table, as lines, as pictures.
+
+use std::io::Write;
+use std::path::Path;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::Failure;
+use crate::cli::{LayoutName, PerfArguments, What};
+use crate::job::{Job, Place, find_longarm};
+use crate::line::Line;
+use crate::micro::rank::Suite;
+use crate::plot::{self, Axis, Picture};
+use crate::report::{bandwidth, time};
+
+/// The namespaces that the layout `hosts` needs, as tools/ga/hosts.sh makes them.
+const HOST_FILES: [&str; 2] = ["/run/netns/longarm-a", "/run/netns/longarm-b"];
+/// Copies of this size and more go around the caches, in the job that measures just that.
+const AROUND_CACHES: (&str, &str) = ("LONGARM_NONTEMPORAL_BYTES", "128k");
+/// And never in the others.
+const THROUGH_CACHES: (&str, &str) = ("LONGARM_NONTEMPORAL_BYTES", "64t");
+
+/// Measures, and shows what was measured.
+pub(crate) fn run(what: &What) -> Result<(), Failure> {
+    let (suite, arguments) = what.suite_and_arguments();
+    let longarm = find_longarm(arguments.longarm.as_deref())?;
+    let jobs = jobs(suite, arguments)?;
+    let bar = ProgressBar::new(jobs.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{msg:12} {wide_bar} {pos}/{len} {elapsed}")?);
+    let mut lines = Vec::new();
+    for job in &jobs {
+        bar.set_message(job.name);
+        for mut line in job.run(&longarm, arguments.quick)? {
+            if job.place.variable == Some(AROUND_CACHES) {
+                line.op = line.op.replace("_copy", "_nontemporal");
+                if !line.op.ends_with("_nontemporal") {
+                    continue;
+                }
+            }
+            if arguments.json {
+                bar.suspend(|| println!("{}", line.to_json()));
+            }
+            lines.push(line);
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if !arguments.json {
+        writeln!(std::io::stdout(), "{}", table(&lines))?;
+    }
+    if let Some(folder) = &arguments.plot {
+        let against = arguments.against.as_deref().map_or_else(|| Ok(Vec::new()), read_lines)?;
+        draw(suite, &lines, &against, folder)?;
+    }
+    Ok(())
+}
+
+/// A job for each layout.
+fn jobs(suite: Suite, arguments: &PerfArguments) -> Result<Vec<Job>, Failure> {
+    let pair_only = matches!(suite, Suite::Lmt);
+    let layouts: Vec<LayoutName> = match (&arguments.layout[..], suite) {
+        (_, Suite::Lmt) => vec![LayoutName::Shm],
+        ([], Suite::Footprint) => vec![LayoutName::Tcp],
+        ([], _) => vec![LayoutName::Shm, LayoutName::Tcp],
+        (given, _) => given.to_vec(),
+    };
+    let mut jobs = Vec::new();
+    for layout in layouts {
+        let ranks = if pair_only { 2 } else { arguments.ranks.unwrap_or(suite.ranks()) };
+        let nodes = match layout {
+            LayoutName::Shm => 1,
+            LayoutName::Tcp => arguments.nodes.unwrap_or(suite.nodes()).min(ranks),
+            LayoutName::Hosts => 2,
+        };
+        if ranks < 2 || ranks < nodes {
+            return Err(format!("{ranks} ranks are too few for the layout {}", layout.name()).into());
+        }
+        if layout == LayoutName::Hosts && !HOST_FILES.iter().all(|file| Path::new(file).exists()) {
+            return Err(
+                "the layout hosts needs two network namespaces, longarm-a and longarm-b, that share an interface: \
+                 tools/ga/hosts.sh up makes them (as root)"
+                    .into(),
+            );
+        }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let job = Job {
+            name: layout.name(),
+            suite,
+            transport: layout.name(),
+            ranks,
+            nodes,
+            bound: ranks as usize <= processors,
+            target: ranks - 1,
+            place: Place { on_hosts: layout == LayoutName::Hosts, variable: None },
+        };
+        if suite == Suite::Lmt {
+            for variable in [THROUGH_CACHES, AROUND_CACHES] {
+                jobs.push(Job { place: Place { variable: Some(variable), ..job.place }, ..job });
+            }
+        } else {
+            jobs.push(job);
+        }
+    }
+    Ok(jobs)
+}
+
+fn table(lines: &[Line]) -> Table {
+    let has_interval = lines.iter().any(|line| line.interval_us.is_some());
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    let mut header = vec!["layout", "ranks", "operation", "bytes"];
+    header.extend(if has_interval { &["work"][..] } else { &[] });
+    header.extend(["time", "best batch", "bandwidth", "rate", "processor left", "hidden"]);
+    table.set_header(header);
+    for line in lines {
+        let is_timed = line.lat_us > 0.0;
+        let number = |text: String| if is_timed { text } else { String::new() };
+        let mut row = vec![line.transport.clone(), line.np.to_string(), line.op.clone(), line.bytes.to_string()];
+        if has_interval {
+            row.push(line.interval_us.map_or_else(String::new, time));
+        }
+        row.push(number(time(line.lat_us)));
+        row.push(number(time(line.lat_min_us)));
+        row.push(if line.bytes > 0 { number(bandwidth(line)) } else { String::new() });
+        row.push(number(format!("{:.3} M/s", line.rate / 1e6)));
+        row.push(
+            line.overlap.as_ref().map_or_else(String::new, |overlap| format!("{:.0} %", 100.0 * overlap.availability)),
+        );
+        row.push(line.overlap.as_ref().map_or_else(String::new, |overlap| format!("{:.0} %", 100.0 * overlap.hidden)));
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn read_lines(file: &Path) -> Result<Vec<Line>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    // What others print besides measurements is none of them.
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Draws what there is to draw, a picture for each layout.
+fn draw(suite: Suite, lines: &[Line], against: &[Line], folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut layouts: Vec<&str> = lines.iter().map(|line| line.transport.as_str()).collect();
+    layouts.dedup();
+    let mut drawn = 0;
+    for layout in layouts {
+        let here = |line: &&Line| line.transport == layout || line.transport.starts_with(&format!("{layout}-"));
+        let ours: Vec<&Line> = lines.iter().filter(here).collect();
+        let others: Vec<&Line> = against.iter().filter(here).collect();
+        for (name, picture) in pictures(suite, layout, &ours, &others) {
+            let file = folder.join(format!("{name}-{layout}.svg"));
+            std::fs::write(&file, plot::draw(&picture)).map_err(|error| format!("{}: {error}", file.display()))?;
+            eprintln!("longarm-bench: {}", file.display());
+            drawn += 1;
+        }
+    }
+    if drawn == 0 {
+        eprintln!("longarm-bench: there is nothing to draw of {}", suite.name());
+    }
+    Ok(())
+}
+
+fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<(String, Picture)> {
+    let bytes = |title: String, y: Axis| Picture { title, x: Axis::log("bytes"), y, series: Vec::new() };
+    if suite == Suite::Comb {
+        let mut pictures = Vec::new();
+        for method in ["poll", "pww"] {
+            let lines: Vec<&Line> = ours.iter().copied().filter(|line| line.op.contains(method)).collect();
+            let title = |what: &str| {
+                let interval = if method == "poll" { "polling" } else { "post, work, wait" };
+                format!("COMB, {interval}, {layout}: {what}")
+            };
+            let x = if method == "poll" { "poll interval, us" } else { "work interval, us" };
+            let named = |line: &Line| format!("{} {} kB", line.op.rsplit('_').next().unwrap_or(""), line.bytes / 1000);
+            let by_interval = |value: fn(&Line) -> f64| {
+                series(&lines, named, |line| line.interval_us.map(|interval| (interval, value(line))))
+            };
+            let left = by_interval(|line| line.overlap.as_ref().map_or(0.0, |overlap| overlap.availability));
+            let y = Axis { name: "share of the processor left".into(), is_log: false };
+            pictures.push((
+                format!("comb-{method}-availability"),
+                Picture { title: title("processor"), x: Axis::log(x), y, series: left },
+            ));
+            let y = Axis { name: "MB/s".into(), is_log: false };
+            let rates = by_interval(|line| line.mbps);
+            pictures.push((
+                format!("comb-{method}-bandwidth"),
+                Picture { title: title("bandwidth"), x: Axis::log(x), y, series: rates },
+            ));
+        }
+        return pictures;
+    }
+    let (name, y, value): (&str, Axis, fn(&Line) -> f64) = match suite {
+        Suite::Latency => ("latency", Axis::log("microseconds"), |line| line.lat_us),
+        Suite::Bandwidth => ("bandwidth", Axis::log("MB/s"), |line| line.mbps),
+        Suite::Lmt => ("lmt", Axis { name: "MB/s".into(), is_log: false }, |line| line.mbps),
+        Suite::Collectives | Suite::Alltoall => (suite.name(), Axis::log("microseconds"), |line| line.lat_us),
+        _ => return Vec::new(),
+    };
+    let mut all: Vec<&Line> = ours.to_vec();
+    all.extend(others.iter().filter(|other| ours.iter().any(|line| line.op == other.op)));
+    let named =
+        |line: &Line| if line.peer == "longarm" { line.op.clone() } else { format!("{} {}", line.op, line.peer) };
+    let mut picture = bytes(format!("longarm perf {name}, {layout}"), y);
+    picture.series = series(&all, named, |line| Some((line.bytes as f64, value(line))));
+    vec![(name.to_owned(), picture)]
+}
+
+/// Points by the name that each line has, in the order in which names first come.
+fn series(
+    lines: &[&Line],
+    name: impl Fn(&Line) -> String,
+    point: impl Fn(&Line) -> Option<(f64, f64)>,
+) -> Vec<(String, Vec<(f64, f64)>)> {
+    let mut all: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for line in lines {
+        let (name, Some(point)) = (name(line), point(line)) else { continue };
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push(point),
+            None => all.push((name, vec![point])),
+        }
+    }
+    for (_, points) in &mut all {
+        points.sort_by(|left, right| left.0.total_cmp(&right.0));
+    }
+    all
+}
