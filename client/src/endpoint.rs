@@ -95,6 +95,8 @@ pub struct EndpointOptions {
     pub silence_ms: u64,
 }
 
+/// Bytes that the helper sends, not who goes on computing.
+const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
 /// Requests that nobody waits for are sent once so many bytes have come together.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
@@ -124,6 +126,8 @@ pub struct Endpoint {
     buffered_bytes: AtomicUsize,
     /// As many replies are due as may be.
     replies_full: AtomicBool,
+    expects_much: AtomicBool,
+    has_much_to_send: AtomicBool,
     /// What waits to be sent waits for company.
     gathering: AtomicBool,
     /// The number of the last request, if it asks how far the server is, which is as good as a quiet; else 0.
@@ -166,6 +170,8 @@ impl Endpoint {
             wants_write: AtomicBool::new(false),
             buffered_bytes: AtomicUsize::new(0),
             replies_full: AtomicBool::new(false),
+            expects_much: AtomicBool::new(false),
+            has_much_to_send: AtomicBool::new(false),
             gathering: AtomicBool::new(false),
             confirming: AtomicU64::new(0),
         }
@@ -212,6 +218,16 @@ impl Endpoint {
 
     pub(crate) fn wants_write(&self) -> bool {
         self.wants_write.load(Ordering::Acquire)
+    }
+
+    /// Whether what waits to be sent takes longer than to wake the helper.
+    pub(crate) fn has_much_to_send(&self) -> bool {
+        self.has_much_to_send.load(Ordering::Acquire)
+    }
+
+    /// Whether more data is on its way than the kernel keeps until somebody takes it.
+    pub(crate) fn expects_much(&self) -> bool {
+        self.expects_much.load(Ordering::Acquire)
     }
 
     /// Whether what waits to be sent waits for company. The helper knows of it.
@@ -359,6 +375,8 @@ impl Endpoint {
         self.wants_write.store(state.outgoing.can_send(), Ordering::Release);
         self.buffered_bytes.store(state.outgoing.buffered_bytes(), Ordering::Release);
         self.replies_full.store(state.reports.is_full(), Ordering::Release);
+        self.has_much_to_send.store(state.reports.streams_more_than(MUCH_TO_SEND_BYTES), Ordering::Release);
+        self.expects_much.store(state.reports.expects_much(), Ordering::Release);
         let unacknowledged = !state.outgoing.is_acknowledged();
         let alive = self.broken.get().is_none();
         self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
@@ -366,6 +384,8 @@ impl Endpoint {
         self.gathering.store(state.gathering && alive, Ordering::Release);
         let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
         let busy = !state.outgoing.is_sent() || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
+        // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
+        let busy = busy || state.reports.owes_for_streams();
         self.busy.store(busy && alive, Ordering::Release);
         // After `busy`: who no longer waits for the reply finds nothing to ask for.
         let confirming = state.confirming().filter(|_| alive).map_or(0, |number| number.0);

@@ -99,8 +99,11 @@ impl Client {
                     let sending = if blocking { Sending::Now } else { Sending::Soon };
                     self.issue(Operation::Get, endpoint, &request, Some(token), Payload::None, sending)?;
                 }
-                if !blocking && !endpoint.is_gathering() {
+                // A little data waits in the kernel for who wants it: who computes is not to be disturbed.
+                if !blocking && endpoint.expects_much() {
                     self.hand_to_helper();
+                } else if !blocking {
+                    self.leave_unacknowledged();
                 }
             }
         }

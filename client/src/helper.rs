@@ -85,6 +85,13 @@ impl Client {
         self.sleepers.completed();
     }
 
+    /// Somebody wants to hear of what is in progress without waiting in a call: the helper drives it.
+    pub fn keep_moving(self: &Arc<Self>) {
+        if self.open_endpoints().any(Endpoint::is_busy) {
+            self.hand_to_helper();
+        }
+    }
+
     /// False: the system starts no more threads. Then calls themselves move what is in progress, and the next one tries
     /// again.
     fn start_helper(self: &Arc<Self>) -> bool {

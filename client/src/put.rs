@@ -101,7 +101,8 @@ impl Client {
         let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return };
         // Of what waits for company the helper knows.
         let wants_write = || endpoint.wants_write() && !endpoint.is_gathering();
-        if wants_write() {
+        // Who goes on has something to do, and to copy much into the kernel would keep it from that.
+        if wants_write() && !endpoint.has_much_to_send() {
             self.note_driven(endpoint, endpoint.push());
         }
         if wants_write() {

@@ -74,7 +74,10 @@ impl<R> Future for Handle<R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.completion.poll_complete(context) {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                self.client.keep_moving();
+                Poll::Pending
+            }
             Poll::Ready(()) => Poll::Ready(self.finish()),
         }
     }

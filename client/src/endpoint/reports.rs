@@ -11,6 +11,9 @@ const RECEIVED_BYTES: u64 = 64 << 10;
 /// Bytes that are sent from their own places after which the server is asked for them although nobody waits yet.
 const STREAMED_BYTES: u64 = 1 << 20;
 
+/// What a socket takes in although nobody reads, at least: the size with which the kernel makes it.
+const KERNEL_KEEPS_BYTES: u64 = 128 << 10;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
@@ -26,6 +29,8 @@ pub(super) struct Reports {
     /// could change the data may be applied before it is here.
     large_gets: u64,
     pub(super) large_gets_over: u64,
+    /// Bytes of data that were asked for and are not all here.
+    data: u64,
     /// Bytes of payloads that are sent from their own places and that no report asks for yet.
     streamed_bytes: u64,
 }
@@ -44,6 +49,19 @@ impl Reports {
     pub(super) fn asked(&mut self, request: &Request) {
         self.asked += Reports::reply_bytes(request);
         self.large_gets += u64::from(is_large_get(request));
+        if let Request::Get { shape, .. } = request {
+            self.data += shape.bytes();
+        }
+    }
+
+    /// Data that was asked for is here, or will not come.
+    pub(super) fn data_came(&mut self, bytes: u64) {
+        self.data = self.data.saturating_sub(bytes);
+    }
+
+    /// Whether more data is on its way than the kernel keeps until somebody takes it.
+    pub(super) fn expects_much(&self) -> bool {
+        self.data > KERNEL_KEEPS_BYTES
     }
 
     /// How many large gets have to be over before this request may be sent, if it has to wait.
@@ -72,6 +90,11 @@ impl Reports {
     /// The same, for so many bytes that it should be asked for although nobody waits yet.
     pub(super) fn streams_much(&self) -> bool {
         self.streamed_bytes >= STREAMED_BYTES
+    }
+
+    /// Whether more bytes than this were put into the queue to be sent from their own places since the last report.
+    pub(super) fn streams_more_than(&self, bytes: u64) -> bool {
+        self.streamed_bytes > bytes
     }
 
     /// A report of all that was received is sent.

@@ -30,7 +30,7 @@ pub(super) struct State {
     incoming: Incoming,
     /// Data that is coming in, and whether it comes straight from the window.
     pub(super) landing: Option<(Held, Cursor)>,
-    landing_is_large: bool,
+    landing_bytes: u64,
     scratch: Vec<u8>,
     pub(super) reports: Reports,
     /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
@@ -80,7 +80,7 @@ impl State {
             outgoing: Outgoing::new(),
             incoming: Incoming::new(),
             landing: None,
-            landing_is_large: false,
+            landing_bytes: 0,
             scratch: Vec::new(),
             reports: Reports::default(),
             unanswered: None,
@@ -260,7 +260,8 @@ impl State {
 
     fn exchange(&mut self, receive: bool) -> Result<Driven, Broken> {
         let mut driven = Driven::default();
-        if receive && self.reports.owes_for_streams() {
+        // Who waits asks. Who goes on asks along with what goes out, unless a question is on its way already.
+        if self.reports.owes_for_streams() && (receive || self.reports.due == 0) {
             self.report();
         }
         if self.outgoing.can_send() {
@@ -313,7 +314,8 @@ impl State {
             }
             let (target, _) = self.landing.take().expect("there was one");
             finish(target);
-            if std::mem::take(&mut self.landing_is_large) {
+            self.reports.data_came(self.landing_bytes);
+            if self.landing_bytes > EAGER_BYTES_MAX {
                 self.large_get_is_over();
             }
             driven.completed = true;
@@ -332,14 +334,17 @@ impl State {
         match &reply {
             Reply::Data { bytes, .. } => self.reports.received(*bytes),
             // The data that was asked for will not come.
-            Reply::Refused { token: Some(Token::Data { cursor, .. }), .. } => self.reports.received(cursor.remaining()),
+            Reply::Refused { token: Some(Token::Data { cursor, .. }), .. } => {
+                self.reports.received(cursor.remaining());
+                self.reports.data_came(cursor.remaining());
+            }
             // Nobody has asked for these.
             Reply::Refused { token: None, .. } | Reply::Alive => {}
             _ => self.reports.received(0),
         }
         match reply {
             Reply::Data { token: Token::Data { target, cursor }, bytes } => {
-                self.landing_is_large = bytes > EAGER_BYTES_MAX;
+                self.landing_bytes = bytes;
                 self.landing = Some((target, cursor));
             }
             Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),

@@ -6,6 +6,7 @@ use longarm_proto::{AccessKey, Generation, Reception, Session, Shape, WindowId, 
 
 use super::*;
 use crate::dial::{DialStep, Dialing};
+use crate::origin_bytes::{OriginBytes, lend};
 
 /// What a call comes to.
 enum Answer {
@@ -176,4 +177,35 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
     assert_eq!(sends.load(Ordering::Relaxed), 4);
     put(Sending::Soon);
     assert!(endpoint.confirming().is_none(), "what is behind the question is not in the answer");
+}
+
+#[test]
+fn a_payload_that_went_out_before_anybody_waits_for_it_is_asked_for_by_who_does() {
+    let sends = Arc::new(AtomicUsize::new(0));
+    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
+    endpoint.drive();
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let (shape, bytes) = (Shape::contiguous(0, 100_000), vec![7; 100_000]);
+    let request = Request::Put { target, shape: shape.clone(), signal: None };
+    let completion = Arc::new(Completion::new());
+    lend(Arc::clone(&completion), |lent| {
+        let held = lent.source(OriginBytes::from(&bytes[..])).hold();
+        let issued = endpoint.issue(&request, None, Payload::Streamed(held, Cursor::new(shape.clone())), Sending::Later);
+        assert!(issued.is_ok());
+        completion.part_done();
+        endpoint.push();
+        assert!(!endpoint.wants_write() && !completion.is_complete());
+        assert!(endpoint.is_busy() && endpoint.confirming().is_some(), "the question goes out behind it");
+        // Another one, while that is not answered: who waits has to ask.
+        let held = lent.source(OriginBytes::from(&bytes[..])).hold();
+        let payload = Payload::Streamed(held, Cursor::new(shape.clone()));
+        assert!(endpoint.issue(&request, None, payload, Sending::Later).is_ok());
+        endpoint.push();
+        assert!(!endpoint.wants_write() && endpoint.confirming().is_none());
+        assert!(endpoint.is_busy(), "whoever waits has to drive it");
+        endpoint.drive();
+        assert!(endpoint.confirming().is_some());
+        endpoint.give_up(LostHow::Finalized);
+    });
+    assert!(completion.is_complete());
 }
