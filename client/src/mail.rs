@@ -8,7 +8,10 @@
 //! Bodies of collectives wait in a table until the call that expects them takes them. Active messages are run by
 //! whichever thread of the rank waits in a call, one at a time and in order of each source.
 
-use std::collections::{HashMap, VecDeque};
+mod inbox;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use longarm_memory::Region;
@@ -17,6 +20,7 @@ use longarm_shm::sync::{AtomicUsize, Ordering, fence};
 use longarm_shm::{BOX_BYTES, CELL_PAYLOAD_BYTES, CellHead, CounterKind, Message, Popped, Producer};
 use parking_lot::Mutex;
 
+use self::inbox::{ACTIVE, ACTIVE_REPLY, COLLECTIVE, Inbox, Partial, Wanted};
 use crate::completion::Completion;
 use crate::endpoint::{Payload, Sending};
 use crate::error::{Lost, Operation, TransferError};
@@ -84,22 +88,6 @@ pub struct Mail {
     dispatch: Mutex<Option<Dispatch>>,
 }
 
-#[derive(Default)]
-struct Inbox {
-    partial: HashMap<u32, Vec<u8>>,
-    letters: HashMap<(Slot, Rank), VecDeque<Letter>>,
-    /// How many letters these are.
-    letter_count: usize,
-    /// How many letters have come so far.
-    arrived: u64,
-}
-
-/// A letter that a thread waits for, which it takes as it comes, past the table.
-struct Wanted {
-    place: (Slot, Rank),
-    found: Option<Letter>,
-}
-
 /// Writes a head: its own length in front, so that its end is known at the other side.
 struct Head<const ROOM: usize> {
     bytes: [u8; ROOM],
@@ -134,10 +122,6 @@ const GLANCES_AT_ONCE: u32 = 64;
 /// As [`GLANCES`] where ranks share processors: between two looks others get theirs.
 const GLANCES_SHARED: u32 = 32;
 
-const COLLECTIVE: u8 = 1;
-const ACTIVE: u8 = 2;
-const ACTIVE_REPLY: u8 = 3;
-
 impl Mail {
     pub(crate) fn new() -> Mail {
         Mail {
@@ -152,29 +136,6 @@ impl Mail {
     }
 }
 
-/// Little-endian fields of a head, in order.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn u8(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        let (first, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u32::from_le_bytes(*first))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        let (first, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u64::from_le_bytes(*first))
-    }
-}
-
 impl Client {
     /// Sends one message of a collective.
     pub fn send_letter(
@@ -186,7 +147,7 @@ impl Client {
     ) -> Result<(), TransferError> {
         if to == self.layout.me() {
             let mut inbox = self.mail.inbox.lock();
-            inbox.keep_letter((slot, to), total_bytes, body);
+            inbox.keep_letter((slot, to), total_bytes, Cow::Borrowed(body));
             self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
             drop(inbox);
             // Another thread of this rank may sleep until it comes.
@@ -430,20 +391,16 @@ impl Client {
                     let mut message = [0; BOX_BYTES];
                     let message = &mut message[..payload.len()];
                     payload.copy_to_slice(message);
-                    if let Some(message) = inbox.sort(Rank(head.source), message, wanted.as_deref_mut()) {
-                        active.push(message);
-                    }
+                    let (head_bytes, rest) = message.split_first().unwrap_or((&0, &[]));
+                    let (start, body) = rest.split_at(rest.len().min(usize::from(*head_bytes)));
+                    let sorted = inbox.sort(Rank(head.source), start, Cow::Borrowed(body), wanted.as_deref_mut());
+                    active.extend(sorted);
                     return;
                 }
-                let partial = inbox.partial.entry(head.source).or_default();
-                let from = partial.len();
-                partial.resize(from + payload.len(), 0);
-                payload.copy_to_slice(&mut partial[from..]);
-                if partial.len() as u64 >= head.message_bytes {
-                    let whole = inbox.partial.remove(&head.source).unwrap_or_default();
-                    if let Some(message) = inbox.sort(Rank(head.source), &whole, wanted.as_deref_mut()) {
-                        active.push(message);
-                    }
+                if inbox.partial.entry(head.source).or_default().add(payload, head.message_bytes) {
+                    let Partial { head: start, body } = inbox.partial.remove(&head.source).unwrap_or_default();
+                    let start = start.get(1..).unwrap_or_default();
+                    active.extend(inbox.sort(Rank(head.source), start, Cow::Owned(body), wanted.as_deref_mut()));
                 }
             });
             match popped {
@@ -531,64 +488,6 @@ impl Client {
         }
         if !self.drain_mail() {
             bell.sleep_unless(seen, None, || self.time.rest(RestOn::Mail, None));
-        }
-    }
-}
-
-impl Inbox {
-    fn keep_letter(&mut self, place: (Slot, Rank), total_bytes: u64, body: &[u8]) {
-        let letter = Letter { total_bytes, body: body.to_vec(), arrival: self.arrived };
-        self.arrived += 1;
-        self.letter_count += 1;
-        self.letters.entry(place).or_default().push_back(letter);
-    }
-
-    fn take_letter(&mut self, place: (Slot, Rank)) -> Option<Letter> {
-        if self.letters.is_empty() {
-            return None;
-        }
-        let letters = self.letters.get_mut(&place)?;
-        let letter = letters.pop_front();
-        self.letter_count -= usize::from(letter.is_some());
-        if letters.is_empty() {
-            self.letters.remove(&place);
-        }
-        letter
-    }
-
-    /// Puts a whole message where it belongs; active messages are given back.
-    fn sort(&mut self, source: Rank, message: &[u8], wanted: Option<&mut Wanted>) -> Option<ActiveMessage> {
-        let sorted = self.try_sort(source, message, wanted);
-        // Ranks of one job run the same code: only our own bug can send a message that is not one.
-        assert!(sorted.is_some(), "a message of rank {source} of {} bytes is none", message.len());
-        sorted.flatten()
-    }
-
-    fn try_sort(&mut self, source: Rank, message: &[u8], wanted: Option<&mut Wanted>) -> Option<Option<ActiveMessage>> {
-        let (head_bytes, rest) = message.split_first()?;
-        let (head, body) = rest.split_at_checked(usize::from(*head_bytes))?;
-        let mut head = Reader(head);
-        match head.u8()? {
-            COLLECTIVE => {
-                let slot = Slot { group: head.u64()?, sequence: head.u64()?, step: head.u32()? };
-                let (place, total_bytes) = ((slot, source), head.u64()?);
-                match wanted {
-                    Some(Wanted { place: wanted, found: found @ None }) if *wanted == place => {
-                        *found = Some(Letter { total_bytes, body: body.to_vec(), arrival: self.arrived });
-                    }
-                    _ => self.keep_letter(place, total_bytes, body),
-                }
-                Some(None)
-            }
-            kind @ (ACTIVE | ACTIVE_REPLY) => {
-                let handler = head.u32()?;
-                let count = head.u8()?;
-                let arguments = (0..count).map(|_| head.u64()).collect::<Option<Vec<u64>>>()?;
-                let payload = body.to_vec();
-                let is_reply = kind == ACTIVE_REPLY;
-                Some(Some(ActiveMessage { source, handler, is_reply, arguments, payload }))
-            }
-            _ => None,
         }
     }
 }

@@ -190,7 +190,8 @@ fn a_payload_that_went_out_before_anybody_waits_for_it_is_asked_for_by_who_does(
     let completion = Arc::new(Completion::new());
     lend(Arc::clone(&completion), |lent| {
         let held = lent.source(OriginBytes::from(&bytes[..])).hold();
-        let issued = endpoint.issue(&request, None, Payload::Streamed(held, Cursor::new(shape.clone())), Sending::Later);
+        let issued =
+            endpoint.issue(&request, None, Payload::Streamed(held, Cursor::new(shape.clone())), Sending::Later);
         assert!(issued.is_ok());
         completion.part_done();
         endpoint.push();

@@ -173,7 +173,7 @@ impl Group {
             return Ok(from_bytes(&self.gather_light(signature, elements.as_bytes())?));
         }
         let all = self.run(signature, |call| call.allgather(elements.as_bytes()))?;
-        Ok(all.iter().flat_map(|body| from_bytes(body)).collect())
+        Ok(joined(&all))
     }
 
     /// As [`Group::allgather_collective`] with any number of elements from each. `shmem_collect`.
@@ -202,7 +202,7 @@ impl Group {
         let shares: Vec<&[u8]> =
             (0..members).map(|place| elements[place * share..(place + 1) * share].as_bytes()).collect();
         let all = self.run(signature, |call| call.alltoall(&shares))?;
-        Ok(all.iter().flat_map(|body| from_bytes(body)).collect())
+        Ok(joined(&all))
     }
 
     /// As [`Group::alltoall_collective`] with any number of elements for each member.
@@ -237,11 +237,26 @@ fn check_reduction<T: Number>(reduction: Reduction, members: u32) -> Result<(), 
 
 /// Elements from bytes of any alignment.
 pub(crate) fn from_bytes<T: Element>(bytes: &[u8]) -> Vec<T> {
-    if size_of::<T>() == 0 {
+    joined(&[bytes])
+}
+
+/// Elements from the bytes of several pieces, one behind the other. What is left of a piece behind whole elements is left
+/// out.
+fn joined<T: Element>(pieces: &[impl AsRef<[u8]>]) -> Vec<T> {
+    let element_bytes = size_of::<T>();
+    if element_bytes == 0 {
         return Vec::new();
     }
-    let whole = bytes.chunks_exact(size_of::<T>());
-    whole.map(|element| T::read_from_bytes(element).expect("as many bytes as the element has")).collect()
+    let whole = |piece: &[u8]| piece.len() / element_bytes * element_bytes;
+    let total: usize = pieces.iter().map(|piece| whole(piece.as_ref())).sum();
+    let mut elements = vec![T::new_zeroed(); total / element_bytes];
+    let mut room = elements.as_mut_slice().as_mut_bytes();
+    for piece in pieces {
+        let (here, rest) = room.split_at_mut(whole(piece.as_ref()));
+        here.copy_from_slice(&piece.as_ref()[..here.len()]);
+        room = rest;
+    }
+    elements
 }
 
 /// How an element type is called in a signature.
