@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ga sanitize bench-ga bench-peers lint fuzz soak bench docs install clean
+.PHONY: help setup demo test test-ga sanitize bench-ga bench-peers lint fuzz soak bench counts docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -65,6 +65,10 @@ bench: setup ## Measure longarm beside what the machine allows
 
 bench-peers: setup ## Measure longarm beside MPI, OpenSHMEM, ARMCI-MPI, UCX and libfabric, and rewrite the tables of docs/src/performance.md
 	benches/peers/all.sh
+
+counts: setup ## Count the instructions of the hot calls by valgrind, and compare them with what they should be
+	$(CARGO) build --locked --release -p longarm-benches
+	benches/counts/run.sh --check benches/counts/release.txt "$(TARGET_DIR)/release/longarm-bench"
 
 docs: setup ## Build the interface's pages, and the book where mdbook is installed
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps

@@ -65,6 +65,12 @@ if [ "$only" = all ]; then
     # The tests start jobs with the longarm command, with the example programs, and link C programs with the archive.
     step build cargo build --locked --workspace --lib --bins --examples
     step tests cargo test --locked --workspace --no-fail-fast
+    # Instructions of the hot calls, which no other work on the machine changes.
+    if command -v valgrind >/dev/null; then
+        step counts benches/counts/run.sh --check benches/counts/dev.txt "$target/debug/longarm-bench"
+    else
+        skip counts "valgrind is not installed"
+    fi
     # Whole jobs with faults, and whether the bugs that are planted on purpose are found.
     step simulator cargo test --locked --release -p longarm-sim --test large
     step mutations env RUSTFLAGS="--cfg longarm_mutations" CARGO_TARGET_DIR="$target/mutations" \

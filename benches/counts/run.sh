@@ -2,7 +2,10 @@
 # Prints how many instructions each hot call takes, counted by valgrind: two runs that differ in the number of calls
 # only, so that start and end cancel out. The loop around the calls is taken off too.
 #
-#   benches/counts/run.sh [PATH-OF-longarm-bench]      default: built here, in release
+#   benches/counts/run.sh [--check FILE] [PATH-OF-longarm-bench]      default: built here, in release
+#
+# --check fails if a call takes over a twentieth more than the file says: release.txt or dev.txt beside this one, by how the
+# program was built.
 set -euo pipefail
 
 if ! command -v valgrind >/dev/null; then
@@ -14,6 +17,11 @@ few=10000
 many=60000
 calls="put8 get8 fetch-add quiet accumulate8 put-rows start-put8 codec"
 
+check=
+if [ "${1:-}" = --check ]; then
+    check=$2
+    shift 2
+fi
 folder=$(cd "$(dirname "$0")/../.." && pwd)
 bench=${1:-}
 if [ -z "$bench" ]; then
@@ -38,16 +46,28 @@ collected() {
 # Instructions of one call, with one decimal.
 per_call() {
     local less more
-    less=$(collected "$1" $few)
-    more=$(collected "$1" $many)
+    less=$(collected "$1" $few) || return 1
+    more=$(collected "$1" $many) || return 1
     awk -v less="$less" -v more="$more" -v calls=$((many - few)) 'BEGIN { printf "%.1f", (more - less) / calls }'
 }
 
 loop=$(per_call empty)
+grown=
 printf '%-14s %s\n' call "instructions"
 for call in $calls; do
     of_loop=$loop
     [ "$call" = codec ] && of_loop=0 # It has a loop of its own, which is counted in.
-    awk -v call="$call" -v all="$(per_call "$call")" -v loop="$of_loop" \
-        'BEGIN { printf "%-14s %.1f\n", call, all - loop }'
+    all=$(per_call "$call")
+    found=$(awk -v all="$all" -v loop="$of_loop" 'BEGIN { printf "%.1f", all - loop }')
+    printf '%-14s %s\n' "$call" "$found"
+    if [ -n "$check" ]; then
+        expected=$(awk -v call="$call" '$1 == call { print $2 }' "$check")
+        if [ -z "$expected" ] || awk -v found="$found" -v expected="$expected" 'BEGIN { exit !(found > 1.05 * expected + 2) }'; then
+            grown+=" $call (${expected:-nothing} expected)"
+        fi
+    fi
 done
+if [ -n "$grown" ]; then
+    echo "counts: more instructions than $check says:$grown" >&2
+    exit 1
+fi

@@ -548,3 +548,25 @@ fn hear(replies: &mut BufReader<UnixStream>) -> ToRank {
         }
     }
 }
+
+#[test]
+fn perf_measures_by_the_program_beside_it_and_says_so_if_there_is_none() {
+    let (status, stdout, stderr) = end(longarm("perf gups -n 3 --layout shm,tcp --quick --json"));
+    let beside = std::path::Path::new(env!("CARGO_BIN_EXE_longarm")).with_file_name("longarm-bench");
+    if !beside.is_file() {
+        assert!(status == 1 && stderr.contains("longarm-bench"), "{status}: {stderr}");
+        return;
+    }
+    // No update is lost, or there would be no line.
+    assert_eq!(status, 0, "{stderr}");
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{stdout}");
+    for (line, layout) in lines.into_iter().zip(["shm", "tcp"]) {
+        let of_layout = format!(r#""transport":"{layout}","op":"gups""#);
+        assert!(line.contains(&of_layout) && line.contains(r#""np":3"#), "{line}");
+    }
+    let (status, stdout, stderr) = end(longarm("perf sort -n 3 --layout tcp --quick"));
+    assert!(status == 0 && stdout.contains("is_S"), "{stdout} {stderr}");
+    let (status, _, stderr) = end(longarm("perf nothing"));
+    assert!(status == 2 && stderr.contains("nothing"), "{status}: {stderr}");
+}
