@@ -79,7 +79,7 @@ docs: setup ## Build the interface's pages, and the book where mdbook is install
 		echo "book: not built, because mdbook is not installed; its pages can be read as they are in docs/src"; \
 	fi
 
-install: setup ## Install the longarm command, and libarmci with its headers, under PREFIX
+install: setup ## Install the longarm command with what longarm perf runs, and libarmci with its headers, under PREFIX
 	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches -p longarm-armci --lib --bin longarm --bin longarm-bench
 	shims/armci/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"

@@ -40,6 +40,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Server(ServerArguments),
     /// Make a call many times, to count its instructions
+    #[command(hide = true)]
     Counts(CountsArguments),
     #[command(flatten)]
     Measure(What),
@@ -106,7 +107,7 @@ pub(crate) enum LayoutName {
     Shm,
     /// On nodes of this machine that talk TCP over the loopback
     Tcp,
-    /// On two network namespaces that share an interface (tools/ga/hosts.sh up)
+    /// On two network namespaces, joined by a pair of virtual interfaces (tools/ga/hosts.sh up); lines and pictures call it veth
     Hosts,
 }
 
@@ -123,13 +124,13 @@ impl LayoutName {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PerfArguments {
-    /// Where the ranks stand [default: shm and tcp]
+    /// Where the ranks stand [default: shm and tcp; footprint: tcp]
     #[arg(long, value_name = "LAYOUT", value_delimiter = ',')]
     pub(crate) layout: Vec<LayoutName>,
-    /// How many ranks [default: 2, or what the measurement needs]
+    /// How many ranks [default: 2; footprint: 64]
     #[arg(short = 'n', long)]
     pub(crate) ranks: Option<u32>,
-    /// How many nodes, over TCP [default: 2]
+    /// How many nodes, over TCP [default: 2; footprint: 8]
     #[arg(long)]
     pub(crate) nodes: Option<u32>,
     /// Fewer and shorter batches: for a look, not for a report

@@ -66,8 +66,9 @@ pub(crate) struct Overlap {
     pub(crate) work_us: f64,
     /// Share of the time of both together that went into the computation.
     pub(crate) availability: f64,
-    /// Share of the shorter of both that cost nothing.
-    pub(crate) hidden: f64,
+    /// Share of the shorter of both that cost nothing, where one follows one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) hidden: Option<f64>,
 }
 
 impl Line {

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("longarm-bench: {failure}");
+            eprintln!("longarm perf: {failure}");
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,4 @@
-//! `longarm perf LATENCY|GUPS|COMB|…`: one thing, in one layout or several, as a table, as lines, as pictures.
+//! `longarm perf latency`, `gups`, `comb` and so on: one thing, in one layout or several, as a table, as lines, as pictures.
 
 use std::io::Write;
 use std::path::Path;
@@ -58,51 +58,58 @@ pub(crate) fn run(what: &What) -> Result<(), Failure> {
 
 /// A job for each layout.
 fn jobs(suite: Suite, arguments: &PerfArguments) -> Result<Vec<Job>, Failure> {
-    let pair_only = matches!(suite, Suite::Lmt);
+    if suite == Suite::Lmt {
+        return large_messages(arguments);
+    }
     let layouts: Vec<LayoutName> = match (&arguments.layout[..], suite) {
-        (_, Suite::Lmt) => vec![LayoutName::Shm],
         ([], Suite::Footprint) => vec![LayoutName::Tcp],
         ([], _) => vec![LayoutName::Shm, LayoutName::Tcp],
         (given, _) => given.to_vec(),
     };
-    let mut jobs = Vec::new();
-    for layout in layouts {
-        let ranks = if pair_only { 2 } else { arguments.ranks.unwrap_or(suite.ranks()) };
-        let nodes = match layout {
-            LayoutName::Shm => 1,
-            LayoutName::Tcp => arguments.nodes.unwrap_or(suite.nodes()).min(ranks),
-            LayoutName::Hosts => 2,
-        };
-        if ranks < 2 || ranks < nodes {
-            return Err(format!("{ranks} ranks are too few for the layout {}", layout.name()).into());
-        }
-        if layout == LayoutName::Hosts && !HOST_FILES.iter().all(|file| Path::new(file).exists()) {
-            return Err(
-                "the layout hosts needs two network namespaces, longarm-a and longarm-b, that share an interface: \
-                 tools/ga/hosts.sh up makes them (as root)"
-                    .into(),
-            );
-        }
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let job = Job {
-            name: layout.name(),
-            suite,
-            transport: layout.name(),
-            ranks,
-            nodes,
-            bound: ranks as usize <= processors,
-            target: ranks - 1,
-            place: Place { on_hosts: layout == LayoutName::Hosts, variable: None },
-        };
-        if suite == Suite::Lmt {
-            for variable in [THROUGH_CACHES, AROUND_CACHES] {
-                jobs.push(Job { place: Place { variable: Some(variable), ..job.place }, ..job });
-            }
-        } else {
-            jobs.push(job);
-        }
+    if arguments.nodes.is_some() && layouts.iter().any(|layout| *layout != LayoutName::Tcp) {
+        return Err("--nodes is for --layout tcp: shm has one node, hosts has two".into());
     }
-    Ok(jobs)
+    let ranks = arguments.ranks.unwrap_or(suite.ranks());
+    layouts.into_iter().map(|layout| job(suite, layout, ranks, arguments.nodes.unwrap_or(suite.nodes()))).collect()
+}
+
+fn job(suite: Suite, layout: LayoutName, ranks: u32, nodes_over_tcp: u32) -> Result<Job, Failure> {
+    let nodes = match layout {
+        LayoutName::Shm => 1,
+        LayoutName::Tcp => nodes_over_tcp,
+        LayoutName::Hosts => 2,
+    };
+    if ranks < nodes.max(2) {
+        return Err(format!("{ranks} ranks are too few for {} on {nodes} nodes", suite.name()).into());
+    }
+    if layout == LayoutName::Hosts && !HOST_FILES.iter().all(|file| Path::new(file).exists()) {
+        return Err(
+            "--layout hosts needs two network namespaces, longarm-a and longarm-b, joined by a pair of virtual \
+             interfaces: tools/ga/hosts.sh up makes them (as root)"
+                .into(),
+        );
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Job {
+        name: layout.name(),
+        suite,
+        transport: layout.name(),
+        ranks,
+        nodes,
+        bound: ranks as usize <= processors,
+        target: ranks - 1,
+        place: Place { on_hosts: layout == LayoutName::Hosts, variable: None },
+    })
+}
+
+/// Once through the caches, once around them.
+fn large_messages(arguments: &PerfArguments) -> Result<Vec<Job>, Failure> {
+    if !arguments.layout.is_empty() || arguments.ranks.is_some() || arguments.nodes.is_some() {
+        return Err("lmt is measured between two ranks of one node: it takes no --layout, -n or --nodes".into());
+    }
+    let job = job(Suite::Lmt, LayoutName::Shm, 2, 1)?;
+    let with = |variable| Job { place: Place { variable: Some(variable), ..job.place }, ..job };
+    Ok([THROUGH_CACHES, AROUND_CACHES].map(with).to_vec())
 }
 
 fn table(lines: &[Line]) -> Table {
@@ -127,7 +134,8 @@ fn table(lines: &[Line]) -> Table {
         row.push(
             line.overlap.as_ref().map_or_else(String::new, |overlap| format!("{:.0} %", 100.0 * overlap.availability)),
         );
-        row.push(line.overlap.as_ref().map_or_else(String::new, |overlap| format!("{:.0} %", 100.0 * overlap.hidden)));
+        let hidden = line.overlap.as_ref().and_then(|overlap| overlap.hidden);
+        row.push(hidden.map_or_else(String::new, |hidden| format!("{:.0} %", 100.0 * hidden)));
         table.add_row(row);
     }
     for column in table.column_iter_mut().skip(3) {
@@ -155,12 +163,12 @@ fn draw(suite: Suite, lines: &[Line], against: &[Line], folder: &Path) -> Result
         for (name, picture) in pictures(suite, layout, &ours, &others) {
             let file = folder.join(format!("{name}-{layout}.svg"));
             std::fs::write(&file, plot::draw(&picture)).map_err(|error| format!("{}: {error}", file.display()))?;
-            eprintln!("longarm-bench: {}", file.display());
+            eprintln!("longarm perf: {}", file.display());
             drawn += 1;
         }
     }
     if drawn == 0 {
-        eprintln!("longarm-bench: there is nothing to draw of {}", suite.name());
+        eprintln!("longarm perf: there is nothing to draw of {}", suite.name());
     }
     Ok(())
 }
@@ -229,4 +237,64 @@ fn series(
         points.sort_by(|left, right| left.0.total_cmp(&right.0));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{Key, LONGARM, Overlap};
+    use crate::micro::sample::Sample;
+
+    fn arguments() -> PerfArguments {
+        let (layout, quick, json) = (Vec::new(), true, false);
+        PerfArguments { layout, ranks: None, nodes: None, quick, json, plot: None, against: None, longarm: None }
+    }
+
+    fn line(op: &str, bytes: u64, seconds: f64) -> Line {
+        Line::new(LONGARM, Key { transport: "tcp", op, bytes }, &Sample::of_batches(vec![seconds]))
+    }
+
+    #[test]
+    fn each_measurement_has_the_layouts_and_ranks_that_it_needs_unless_it_is_told() {
+        let shape = |job: &Job| (job.transport, job.ranks, job.nodes, job.target);
+        let of =
+            |suite, arguments: &PerfArguments| jobs(suite, arguments).unwrap().iter().map(shape).collect::<Vec<_>>();
+        assert_eq!(of(Suite::Gups, &arguments()), [("shm", 2, 1, 1), ("tcp", 2, 2, 1)]);
+        assert_eq!(of(Suite::Footprint, &arguments()), [("tcp", 64, 8, 63)]);
+        assert_eq!(of(Suite::Lmt, &arguments()), [("shm", 2, 1, 1), ("shm", 2, 1, 1)]);
+        let told = PerfArguments { layout: vec![LayoutName::Tcp], ranks: Some(6), nodes: Some(3), ..arguments() };
+        assert_eq!(of(Suite::Gups, &told), [("tcp", 6, 3, 5)]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_reason() {
+        let refused = |suite, arguments: PerfArguments| jobs(suite, &arguments).unwrap_err().to_string();
+        let few = PerfArguments { layout: vec![LayoutName::Tcp], ranks: Some(2), nodes: Some(3), ..arguments() };
+        assert!(refused(Suite::Gups, few).contains("2 ranks are too few for gups on 3 nodes"));
+        assert!(refused(Suite::Lmt, PerfArguments { ranks: Some(4), ..arguments() }).contains("two ranks of one node"));
+        assert!(refused(Suite::Gups, PerfArguments { nodes: Some(2), ..arguments() }).contains("--nodes is for"));
+    }
+
+    #[test]
+    fn curves_are_drawn_by_operation_and_those_of_others_beside_them() {
+        let ours = [line("put", 64, 2e-6), line("put", 8, 1e-6), line("get", 8, 3e-6)];
+        let other = Line { peer: "other".into(), ..line("put", 8, 4e-6) };
+        let unknown = Line { peer: "other".into(), ..line("swap", 8, 4e-6) };
+        let drawn = pictures(Suite::Latency, "tcp", &ours.iter().collect::<Vec<_>>(), &[&other, &unknown]);
+        let (name, picture) = &drawn[0];
+        let names: Vec<&str> = picture.series.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((name.as_str(), names), ("latency", vec!["put", "get", "put other"]));
+        assert_eq!(picture.series[0].1.iter().map(|point| point.0).collect::<Vec<_>>(), [8.0, 64.0], "by size");
+    }
+
+    #[test]
+    fn availability_is_drawn_over_the_interval_and_stands_in_the_table() {
+        let overlap = Overlap { comm_us: 9.0, work_us: 30.0, availability: 0.75, hidden: None };
+        let line = Line { interval_us: Some(30.0), overlap: Some(overlap), ..line("comb_poll_get", 5000, 1e-6) };
+        let drawn = pictures(Suite::Comb, "tcp", &[&line], &[]);
+        assert_eq!(drawn[0].0, "comb-poll-availability");
+        assert_eq!(drawn[0].1.series, [("get 5 kB".to_owned(), vec![(30.0, 0.75)])]);
+        let text = table(&[line]).to_string();
+        assert!(text.contains("30.00 us") && text.contains("75 %"), "{text}");
+    }
 }

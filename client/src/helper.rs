@@ -1,6 +1,6 @@
 //! A small thread that drives transfers in progress while the application computes.
 //!
-//! It is started when a call leaves something unsent or unanswered, and steps aside while a thread of the application
+//! It is started when a call leaves much unsent or unanswered, or something that waits for company, and steps aside while a thread of the application
 //! waits in a call, because that thread drives. Now and then it looks after what was sent and not acknowledged, so that
 //! a broken connection is noticed although nobody waits for a reply, and asks the nodes from which a sleeping thread
 //! expects mail or a changed word whether they live. When there was nothing to look after for a while

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use longarm_memory::Region;
 use longarm_proto::{Cursor, MESSAGE_BYTES_MAX, Rank, Request, Run, Shape};
 use longarm_shm::sync::{AtomicUsize, Ordering, fence};
-use longarm_shm::{BOX_BYTES, CELL_PAYLOAD_BYTES, CellHead, CounterKind, Message, Popped, Producer};
+use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, CounterKind, Popped, Producer, SHORT_BYTES_MAX, ShortMessage};
 use parking_lot::Mutex;
 
 use self::inbox::{ACTIVE, ACTIVE_REPLY, COLLECTIVE, Inbox, Partial, Wanted};
@@ -205,7 +205,7 @@ impl Client {
                 }
             }
             if !shared {
-                // A pause lasts longer than what is on its way.
+                // No pause at first: it takes longer than a message that is under way.
                 if glance >= GLANCES_AT_ONCE {
                     std::hint::spin_loop();
                 }
@@ -317,7 +317,7 @@ impl Client {
         let _one_message_at_a_time = self.mail.outbox.lock();
         let local = self.layout.local_of(to);
         let me = self.layout.local_of(self.layout.me());
-        let short = Message::of([prefix, body]);
+        let short = ShortMessage::of([prefix, body]);
         if short.is_some_and(|short| self.segment.try_send_short(me, local, self.layout.me(), &short)) {
             return Ok(());
         }
@@ -368,7 +368,8 @@ impl Client {
         self.drain_cells_wanting(None)
     }
 
-    /// The same; a letter that is wanted is not put into the table if it comes. None of its place may be there.
+    /// The same. A letter that is wanted and already in the table is taken first; else the first that comes is handed over and
+    /// not kept.
     fn drain_cells_wanting(&self, mut wanted: Option<&mut Wanted>) -> bool {
         let local = self.layout.local_of(self.layout.me());
         if wanted.is_none() && self.segment.inbox_is_empty(local) {
@@ -387,8 +388,8 @@ impl Client {
         let mut active = Vec::new();
         loop {
             let popped = self.segment.try_pop(local, &mut |head, payload| {
-                if payload.len() <= BOX_BYTES && payload.len() as u64 == head.message_bytes {
-                    let mut message = [0; BOX_BYTES];
+                if payload.len() <= SHORT_BYTES_MAX && payload.len() as u64 == head.message_bytes {
+                    let mut message = [0; SHORT_BYTES_MAX];
                     let message = &mut message[..payload.len()];
                     payload.copy_to_slice(message);
                     let (head_bytes, rest) = message.split_first().unwrap_or((&0, &[]));

@@ -39,7 +39,7 @@ pub struct CellHead {
     pub tag: u32,
     /// Free for sender and receiver.
     pub words: [u64; 3],
-    /// Which messages of a fastbox come before it.
+    /// 0: the sender had no fastbox. Else bit 32, and below it how many messages it had put into its box before this cell.
     pub behind: u64,
 }
 

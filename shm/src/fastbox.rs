@@ -35,17 +35,20 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of the longest message.
 #[cfg(not(loom))]
-pub const BOX_BYTES: usize = 56;
+pub const SHORT_BYTES_MAX: usize = 56;
 // Fewer for the model checker: every word is a step.
 #[cfg(loom)]
-pub const BOX_BYTES: usize = 8;
+pub const SHORT_BYTES_MAX: usize = 8;
 /// Messages that wait in one box at most.
 #[cfg(not(loom))]
-pub(crate) const SLOTS: usize = 8;
+pub(crate) const SLOT_COUNT: usize = 8;
 #[cfg(loom)]
-pub(crate) const SLOTS: usize = 2;
+pub(crate) const SLOT_COUNT: usize = 2;
 /// Boxes of one receiver.
-pub(crate) const BOXES: usize = 15;
+#[cfg(not(loom))]
+pub(crate) const BOX_COUNT: usize = 15;
+#[cfg(loom)]
+pub(crate) const BOX_COUNT: usize = 2;
 
 const CELLS_BITS: u32 = 24;
 const CELLS_MASK: u32 = (1 << CELLS_BITS) - 1;
@@ -55,7 +58,7 @@ const CELLS_MASK: u32 = (1 << CELLS_BITS) - 1;
 #[derive(Debug, Default)]
 struct SlotLine {
     word: AtomicU64,
-    message: [AtomicU64; BOX_BYTES / 8],
+    message: [AtomicU64; SHORT_BYTES_MAX / 8],
 }
 
 /// What the sender alone writes.
@@ -94,7 +97,7 @@ struct ReceiverLine {
 pub(crate) struct Fastbox {
     sender: SenderLine,
     source: SourceLine,
-    slots: [SlotLine; SLOTS],
+    slots: [SlotLine; SLOT_COUNT],
     receiver: ReceiverLine,
 }
 
@@ -103,7 +106,7 @@ pub(crate) struct Fastbox {
 #[derive(Debug, Default)]
 pub(crate) struct Boxes {
     /// Local rank of the sender, plus 1. Filled from the front, once and for all.
-    owners: [AtomicU32; BOXES],
+    owners: [AtomicU32; BOX_COUNT],
     /// Nobody takes anything out of the boxes any more.
     closed: AtomicU32,
 }
@@ -118,25 +121,27 @@ unsafe impl Shared for Fastbox {}
 #[cfg(not(loom))]
 unsafe impl Shared for Boxes {}
 
-/// A cell that is not counted: its sender had no box.
+/// What a cell says whose sender has no box: it is not counted.
 pub(crate) const NO_BOX: u64 = 0;
+/// Beside the number of messages before it, in a cell whose sender has a box.
+const HAS_BOX: u64 = 1 << 32;
 
-/// A message of up to [`BOX_BYTES`] bytes.
+/// A message of up to [`SHORT_BYTES_MAX`] bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Message {
-    room: [u8; BOX_BYTES],
+pub struct ShortMessage {
+    room: [u8; SHORT_BYTES_MAX],
     bytes: usize,
 }
 
-impl Message {
+impl ShortMessage {
     /// The pieces, one behind the other, if they are not too long.
     #[inline]
-    pub fn of(pieces: [&[u8]; 2]) -> Option<Message> {
+    pub fn of(pieces: [&[u8]; 2]) -> Option<ShortMessage> {
         let bytes = pieces[0].len() + pieces[1].len();
-        if bytes > BOX_BYTES {
+        if bytes > SHORT_BYTES_MAX {
             return None;
         }
-        let mut message = Message { room: [0; BOX_BYTES], bytes };
+        let mut message = ShortMessage { room: [0; SHORT_BYTES_MAX], bytes };
         let (first, rest) = message.room.split_at_mut(pieces[0].len());
         first.copy_from_slice(pieces[0]);
         rest[..pieces[1].len()].copy_from_slice(pieces[1]);
@@ -161,7 +166,7 @@ impl Boxes {
     /// pushes anything to this receiver, so that every cell of one who has a box is counted. By one thread at a time of
     /// the sender.
     #[inline]
-    pub(crate) fn get(&self, sender: u32) -> Option<usize> {
+    pub(crate) fn get_or_claim(&self, sender: u32) -> Option<usize> {
         if self.is_closed() {
             return None;
         }
@@ -173,7 +178,7 @@ impl Boxes {
         // Relaxed: what is in a box is ordered by its own words. Who dies right after has a box in which nothing comes.
         let claim = |owner: &AtomicU32| owner.compare_exchange(0, sender + 1, Ordering::Relaxed, Ordering::Relaxed);
         let free = self.owners.iter().position(|owner| owner.load(Ordering::Relaxed) == 0)?;
-        (free..BOXES).find(|index| claim(&self.owners[*index]).is_ok())
+        (free..BOX_COUNT).find(|index| claim(&self.owners[*index]).is_ok())
     }
 
     /// How many boxes have been given away, from the first one on.
@@ -204,13 +209,13 @@ impl Fastbox {
 
     /// Sends a message, if there is room for it.
     #[inline]
-    pub(crate) fn try_send(&self, message: &Message) -> bool {
+    pub(crate) fn try_send(&self, message: &ShortMessage) -> bool {
         let sent = self.sender.sent.load(Ordering::Relaxed);
-        if sent.wrapping_sub(self.sender.taken_seen.load(Ordering::Relaxed)) as usize >= SLOTS {
+        if sent.wrapping_sub(self.sender.taken_seen.load(Ordering::Relaxed)) as usize >= SLOT_COUNT {
             // PAIR unboxed.
             let taken = self.receiver.taken.load(Ordering::Acquire);
             self.sender.taken_seen.store(taken, Ordering::Relaxed);
-            if sent.wrapping_sub(taken) as usize >= SLOTS {
+            if sent.wrapping_sub(taken) as usize >= SLOT_COUNT {
                 return false;
             }
         }
@@ -219,7 +224,7 @@ impl Fastbox {
         let word = u64::from(number) | u64::from(cells) << 32 | (message.bytes as u64) << (32 + CELLS_BITS);
         self.sender.sent.store(number, Ordering::Relaxed);
         // One store right behind the other: the receiver looks at the line all the time, and each look takes it away.
-        let slot = &self.slots[sent as usize % SLOTS];
+        let slot = &self.slots[sent as usize % SLOT_COUNT];
         for (target, source) in slot.message.iter().zip(message.room.as_chunks().0) {
             target.store(u64::from_ne_bytes(*source), Ordering::Relaxed);
         }
@@ -233,7 +238,7 @@ impl Fastbox {
     pub(crate) fn note_cell(&self) -> u64 {
         let cells = self.sender.cells.load(Ordering::Relaxed);
         self.sender.cells.store(cells.wrapping_add(1), Ordering::Relaxed);
-        u64::from(self.sender.sent.load(Ordering::Relaxed)) | 1 << 32
+        u64::from(self.sender.sent.load(Ordering::Relaxed)) | HAS_BOX
     }
 }
 
@@ -246,7 +251,7 @@ impl Fastbox {
 
     /// Takes the oldest message, unless a cell comes before it.
     #[inline]
-    pub(crate) fn take(&self) -> Option<Message> {
+    pub(crate) fn take(&self) -> Option<ShortMessage> {
         let word = self.oldest()?;
         let cells = self.receiver.cells.load(Ordering::Relaxed) & CELLS_MASK;
         ((word >> 32) as u32 & CELLS_MASK == cells).then(|| self.read(word))
@@ -254,7 +259,7 @@ impl Fastbox {
 
     /// Takes the oldest message, if it comes before a cell that was just taken and that says this of itself.
     #[inline]
-    pub(crate) fn take_before(&self, cell: u64) -> Option<Message> {
+    pub(crate) fn take_before(&self, cell: u64) -> Option<ShortMessage> {
         let taken = self.receiver.taken.load(Ordering::Relaxed);
         // Wrapping, and not only unequal: cells may change places where senders died, see `inbox`.
         let is_due = cell != NO_BOX && (cell as u32).wrapping_sub(taken).cast_signed() > 0;
@@ -262,7 +267,7 @@ impl Fastbox {
         Some(self.read(word))
     }
 
-    /// Whether no message is there. A glance for others than the receiver.
+    /// Whether no message is there. May be called without the receiver's lock; the answer may be old at once.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.oldest().is_none()
@@ -273,23 +278,23 @@ impl Fastbox {
     fn oldest(&self) -> Option<u64> {
         let taken = self.receiver.taken.load(Ordering::Relaxed);
         // PAIR boxed.
-        let word = self.slots[taken as usize % SLOTS].word.load(Ordering::Acquire);
+        let word = self.slots[taken as usize % SLOT_COUNT].word.load(Ordering::Acquire);
         // A slot that was never written is all zeros.
         (word as u32 == taken.wrapping_add(1) && word != 0).then_some(word)
     }
 
     #[inline]
-    fn read(&self, word: u64) -> Message {
+    fn read(&self, word: u64) -> ShortMessage {
         let taken = self.receiver.taken.load(Ordering::Relaxed);
-        let slot = &self.slots[taken as usize % SLOTS];
-        let mut room = [0; BOX_BYTES];
+        let slot = &self.slots[taken as usize % SLOT_COUNT];
+        let mut room = [0; SHORT_BYTES_MAX];
         for (target, source) in room.as_chunks_mut().0.iter_mut().zip(&slot.message) {
             *target = source.load(Ordering::Relaxed).to_ne_bytes();
         }
         // PAIR unboxed.
         self.receiver.taken.store(taken.wrapping_add(1), Ordering::Release);
         // The length is checked here, where it is read: any process of the node may write anything.
-        Message { room, bytes: ((word >> (32 + CELLS_BITS)) as usize).min(BOX_BYTES) }
+        ShortMessage { room, bytes: ((word >> (32 + CELLS_BITS)) as usize).min(SHORT_BYTES_MAX) }
     }
 
     /// A cell was taken that says this of itself; what was due before it has been taken too.
@@ -307,10 +312,10 @@ mod tests {
     use super::*;
 
     fn send(fastbox: &Fastbox, value: u64) -> bool {
-        fastbox.try_send(&Message::of([&value.to_le_bytes(), b"!"]).unwrap())
+        fastbox.try_send(&ShortMessage::of([&value.to_le_bytes(), b"!"]).unwrap())
     }
 
-    fn value(message: Message) -> u64 {
+    fn value(message: ShortMessage) -> u64 {
         let (value, rest) = message.as_slice().split_first_chunk().unwrap();
         assert_eq!(rest, b"!");
         u64::from_le_bytes(*value)
@@ -322,11 +327,11 @@ mod tests {
 
     #[test]
     fn a_message_is_its_pieces_and_no_longer_than_a_box() {
-        let long = [7; BOX_BYTES];
-        assert_eq!(Message::of([&long, &[]]).unwrap().as_slice(), long);
-        assert_eq!(Message::of([&long[..50], &[8; 6]]).unwrap().as_slice(), [&long[..50], &[8; 6]].concat());
-        assert_eq!(Message::of([&[], &[]]).unwrap().as_slice(), b"");
-        assert_eq!(Message::of([&long, &[1]]), None);
+        let long = [7; SHORT_BYTES_MAX];
+        assert_eq!(ShortMessage::of([&long, &[]]).unwrap().as_slice(), long);
+        assert_eq!(ShortMessage::of([&long[..50], &[8; 6]]).unwrap().as_slice(), [&long[..50], &[8; 6]].concat());
+        assert_eq!(ShortMessage::of([&[], &[]]).unwrap().as_slice(), b"");
+        assert_eq!(ShortMessage::of([&long, &[1]]), None);
     }
 
     #[test]
@@ -334,11 +339,11 @@ mod tests {
         let fastbox = Fastbox::default();
         assert!(fastbox.is_empty());
         for round in 0..5 {
-            for place in 0..SLOTS as u64 {
+            for place in 0..SLOT_COUNT as u64 {
                 assert!(send(&fastbox, round * 100 + place));
             }
             assert!(!send(&fastbox, 7), "the box is full");
-            for place in 0..SLOTS as u64 {
+            for place in 0..SLOT_COUNT as u64 {
                 assert_eq!(take(&fastbox), Some(round * 100 + place));
             }
             assert_eq!(take(&fastbox), None);
@@ -355,7 +360,7 @@ mod tests {
         for number in [&fastbox.sender.cells, &fastbox.receiver.cells] {
             number.store(CELLS_MASK, Ordering::Relaxed);
         }
-        for value in 0..3 * SLOTS as u64 {
+        for value in 0..3 * SLOT_COUNT as u64 {
             assert!(send(&fastbox, value));
             let cell = fastbox.note_cell();
             assert_eq!(take(&fastbox), Some(value));
@@ -389,16 +394,16 @@ mod tests {
     fn boxes_go_to_those_who_ask_first_until_there_are_none_or_the_receiver_is_dead() {
         let boxes = Boxes::default();
         assert_eq!((boxes.of(7), boxes.count()), (None, 0));
-        for sender in 0..BOXES as u32 {
+        for sender in 0..BOX_COUNT as u32 {
             for _ in 0..2 {
-                assert_eq!(boxes.get(sender), Some(sender as usize));
+                assert_eq!(boxes.get_or_claim(sender), Some(sender as usize));
             }
             assert_eq!(boxes.of(sender), Some(sender as usize));
             assert_eq!(boxes.count(), sender as usize + 1);
         }
-        assert_eq!((boxes.get(99), boxes.of(99)), (None, None));
+        assert_eq!((boxes.get_or_claim(99), boxes.of(99)), (None, None));
         boxes.close();
-        assert_eq!((boxes.get(3), boxes.of(3)), (None, Some(3)));
+        assert_eq!((boxes.get_or_claim(3), boxes.of(3)), (None, Some(3)));
     }
 
     #[test]

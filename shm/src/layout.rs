@@ -31,7 +31,7 @@ use longarm_proto::{JobId, Mutation, Rank, mutation};
 use crate::bell::{Bell, BellWord};
 use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
 use crate::counters::{Counters, OwnCounters, PeerCounters, SETS, WaitCounters};
-use crate::fastbox::{BOXES, Boxes, Fastbox, Message, NO_BOX};
+use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, NO_BOX, ShortMessage};
 use crate::in_use::{CELLS_PER_WORD, CellsInUse};
 use crate::inbox::{Cells, Inbox};
 use crate::parts::{
@@ -89,7 +89,7 @@ pub struct Full;
 /// What a pop found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Popped {
-    /// A cell, which was handed to the caller's function.
+    /// A cell or a short message, which was handed to the caller's function.
     Taken,
     /// Nothing.
     Empty,
@@ -310,7 +310,7 @@ impl NodeSegment {
         let index = self.take_cell(producer).ok_or(Full)?;
         let behind = match producer {
             Producer::Local(from) => {
-                let number = self.boxes(to_local).get(from);
+                let number = self.boxes(to_local).get_or_claim(from);
                 number.map_or(NO_BOX, |number| self.fastbox(to_local, number).note_cell())
             }
             Producer::Server => NO_BOX,
@@ -333,8 +333,8 @@ impl NodeSegment {
     ///
     /// If there is no such rank here.
     #[inline]
-    pub fn try_send_short(&self, from_local: u32, to_local: u32, source: Rank, message: &Message) -> bool {
-        let Some(number) = self.boxes(to_local).get(from_local) else { return false };
+    pub fn try_send_short(&self, from_local: u32, to_local: u32, source: Rank, message: &ShortMessage) -> bool {
+        let Some(number) = self.boxes(to_local).get_or_claim(from_local) else { return false };
         let fastbox = self.fastbox(to_local, number);
         fastbox.set_source(source.0);
         if !fastbox.try_send(message) {
@@ -453,7 +453,7 @@ impl NodeSegment {
     fn fastbox(&self, local: u32, number: usize) -> &Fastbox {
         assert!(local < self.layout.local_ranks, "local rank {local} of {}", self.layout.local_ranks);
         let first = self.layout.boxes + u64::from(local) * BOXES_STRIDE + FIRST_BOX;
-        &self.part::<Fastbox>(first, BOXES as u32)[number]
+        &self.part::<Fastbox>(first, BOX_COUNT as u32)[number]
     }
 
     fn inboxes(&self) -> &[QueueEnds] {
@@ -533,7 +533,7 @@ impl NodeSegment {
 
 /// Hands over a message of a fastbox.
 #[inline]
-fn hand_over(fastbox: &Fastbox, message: &Message, take: &mut dyn FnMut(CellHead, Region<'_>)) {
+fn hand_over(fastbox: &Fastbox, message: &ShortMessage, take: &mut dyn FnMut(CellHead, Region<'_>)) {
     let bytes = message.as_slice();
     let (source, message_bytes) = (fastbox.source(), bytes.len() as u64);
     let head = CellHead { source, bytes: bytes.len() as u32, message_bytes, ..CellHead::default() };

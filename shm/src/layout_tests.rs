@@ -232,7 +232,7 @@ fn threads_that_push_to_each_other_lose_nothing_and_keep_their_order() {
 }
 
 fn send_short(node: &NodeSegment, from: u32, to: u32, message: &[u8]) -> bool {
-    node.try_send_short(from, to, Rank(40 + from), &Message::of([message, &[]]).unwrap())
+    node.try_send_short(from, to, Rank(40 + from), &ShortMessage::of([message, &[]]).unwrap())
 }
 
 #[test]
@@ -275,9 +275,9 @@ fn what_a_sender_sends_short_and_long_arrives_in_order_with_its_name_and_a_ring_
 fn the_senders_without_a_box_are_told_to_push() {
     let node = node(20);
     let with_a_box = (0..19).filter(|from| send_short(&node, *from, 19, b"hello")).count();
-    assert_eq!(with_a_box, BOXES);
+    assert_eq!(with_a_box, BOX_COUNT);
     let from: Vec<u32> = std::iter::from_fn(|| pop(&node, 19)).map(|(head, _)| head.source).collect();
-    assert_eq!(from, (40..40 + BOXES as u32).collect::<Vec<_>>());
+    assert_eq!(from, (40..40 + BOX_COUNT as u32).collect::<Vec<_>>());
     assert_eq!(pop(&node, 18), None, "others have boxes of their own");
     assert!(send_short(&node, 17, 18, b"hello"));
     assert_eq!(pop(&node, 18).unwrap().1, b"hello");

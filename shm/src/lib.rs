@@ -12,7 +12,7 @@
 //! - [`window`], [`amo`], [`accumulate`]: the bytes of ranks, and what may be done to them.
 //! - [`cell`], [`in_use`], [`inbox`], [`queue`], `fastbox`, [`bell`]: messages between the ranks of a node, and how a
 //!   sleeper is woken.
-//! - [`layout`]: where all of this lies in the node's segment.
+//! - [`layout`]: the node's segment, and what may be done with it; `parts`: where all of this lies in it.
 //! - [`counters`]: what is counted, always.
 //!
 //! It refuses to know other nodes, sockets and clocks. Any process may die between any two instructions; the head of
@@ -56,7 +56,7 @@ pub use self::{
     amo::AmoError,
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead},
     counters::{CounterKind, Counters, OwnCounters},
-    fastbox::{BOX_BYTES, Message},
+    fastbox::{SHORT_BYTES_MAX, ShortMessage},
     layout::{Full, NodeSegment, Popped, Producer},
     parts::LOCAL_RANKS_MAX,
     segment::{OutsideSegment, Segment, SegmentError},

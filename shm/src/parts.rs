@@ -3,7 +3,7 @@
 use crate::bell::BellWord;
 use crate::cell::{CELLS_OF_SERVER, CELLS_PER_RANK, Cell};
 use crate::counters::{PeerCounters, SETS};
-use crate::fastbox::{BOXES, Boxes, Fastbox};
+use crate::fastbox::{BOX_COUNT, Boxes, Fastbox};
 use crate::in_use::CELLS_PER_WORD;
 use crate::queue::QueueEnds;
 use crate::segment::{PAGE_BYTES, SegmentError, page_aligned};
@@ -73,7 +73,8 @@ pub(crate) const IN_USE_BYTES: u64 = 64;
 const _: () = assert!((CELLS_OF_SERVER / CELLS_PER_WORD) as u64 * 8 <= IN_USE_BYTES);
 
 /// From the fastboxes of one receiver to those of the next one: who has them, on a page's first lines, then they.
-pub(crate) const BOXES_STRIDE: u64 = (FIRST_BOX + (BOXES * size_of::<Fastbox>()) as u64).next_multiple_of(PAGE_BYTES);
+pub(crate) const BOXES_STRIDE: u64 =
+    (FIRST_BOX + (BOX_COUNT * size_of::<Fastbox>()) as u64).next_multiple_of(PAGE_BYTES);
 pub(crate) const FIRST_BOX: u64 = 128;
 const _: () = assert!(size_of::<Boxes>() as u64 <= FIRST_BOX);
 

@@ -33,10 +33,12 @@ pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
 pub(super) fn all_to_all(job: &Job<'_>) -> Result<(), Failure> {
     let (world, size) = (job.world, job.world.size() as usize);
     for bytes in BYTES {
-        let all: Vec<u8> = (0..size * bytes).map(|index| (index * 31) as u8).collect();
+        let me = world.rank() as usize;
+        let block = |from: usize, to: usize| (0..bytes).map(move |index| pattern(from, to, index));
+        let all: Vec<u8> = (0..size).flat_map(|to| block(me, to)).collect();
         let whole = world.alltoall_collective(&all)?;
-        let mine = world.rank() as usize * bytes;
-        let expected: Vec<u8> = all[mine..mine + bytes].repeat(size);
+        let mine = me * bytes;
+        let expected: Vec<u8> = (0..size).flat_map(|from| block(from, me)).collect();
         if whole != expected {
             return Err("all-to-all has not brought what was sent".into());
         }
@@ -48,7 +50,7 @@ pub(super) fn all_to_all(job: &Job<'_>) -> Result<(), Failure> {
         measure(job, "alltoall_put", bytes, || {
             world.scope(|scope| {
                 for step in 0..size {
-                    let to = (world.rank() as usize + step) % size;
+                    let to = (me + step) % size;
                     scope.put(&window, to as u32, mine, &all[to * bytes..(to + 1) * bytes]);
                 }
             })?;
@@ -60,6 +62,11 @@ pub(super) fn all_to_all(job: &Job<'_>) -> Result<(), Failure> {
         window.free_collective()?;
     }
     Ok(())
+}
+
+/// A byte that depends on who sends it, to whom, and where it stands.
+fn pattern(from: usize, to: usize, index: usize) -> u8 {
+    (from * 89 + to * 151 + index * 31 + index / 256 * 7) as u8
 }
 
 fn measure(

@@ -52,6 +52,14 @@ struct Comb<'a> {
     speed: f64,
 }
 
+/// The same work, with and without transfers.
+struct Measured {
+    with_transfers_s: f64,
+    alone_s: f64,
+    /// How many were done meanwhile.
+    transfers: u64,
+}
+
 impl Comb<'_> {
     fn curves(&self, bytes: usize, is_get: bool) -> Result<(), Failure> {
         let work_s = if self.job.arguments.quick { QUICK_WORK_S } else { WORK_S };
@@ -59,13 +67,13 @@ impl Comb<'_> {
         let alone_s = self.batch_alone(bytes, is_get)?;
         for interval in intervals {
             let loops = ((work_s * self.speed) as u64 / interval).max(1);
-            let (wet, dry, done) = self.poll(bytes, is_get, interval, loops)?;
             let direction = if is_get { "get" } else { "put" };
-            self.tell(&format!("comb_poll_{direction}"), bytes, interval, (wet, dry, done), alone_s);
+            let measured = self.poll(bytes, is_get, interval, loops)?;
+            self.tell(&format!("comb_poll_{direction}"), bytes, interval, &measured, alone_s);
             // Each loop waits for a batch too.
             let loops = ((work_s / (interval as f64 / self.speed + alone_s)) as u64).max(3);
             let measured = self.post_work_wait(bytes, is_get, interval, loops)?;
-            self.tell(&format!("comb_pww_{direction}"), bytes, interval, measured, alone_s);
+            self.tell(&format!("comb_pww_{direction}"), bytes, interval, &measured, alone_s);
         }
         Ok(())
     }
@@ -95,8 +103,8 @@ impl Comb<'_> {
         Ok(Sample::of_batches(seconds).seconds)
     }
 
-    /// Seconds with transfers, seconds of the work alone, transfers done.
-    fn poll(&self, bytes: usize, is_get: bool, interval: u64, loops: u64) -> Result<(f64, f64, u64), Failure> {
+    /// Some transfers are always under way.
+    fn poll(&self, bytes: usize, is_get: bool, interval: u64, loops: u64) -> Result<Measured, Failure> {
         let start = Instant::now();
         for _ in 0..loops {
             compute(interval);
@@ -119,17 +127,11 @@ impl Comb<'_> {
         let wet = start.elapsed().as_secs_f64();
         longarm::wait_all(handles.into_iter().flatten())?;
         self.job.world.quiet()?;
-        Ok((wet, dry, done))
+        Ok(Measured { with_transfers_s: wet, alone_s: dry, transfers: done })
     }
 
-    /// The same. What was started is waited for in each loop.
-    fn post_work_wait(
-        &self,
-        bytes: usize,
-        is_get: bool,
-        interval: u64,
-        loops: u64,
-    ) -> Result<(f64, f64, u64), Failure> {
+    /// What was started is waited for in each loop.
+    fn post_work_wait(&self, bytes: usize, is_get: bool, interval: u64, loops: u64) -> Result<Measured, Failure> {
         let mut buffers = vec![vec![1; bytes]; TOGETHER];
         let (mut wet, mut dry) = (0.0, 0.0);
         for _ in 0..loops {
@@ -143,18 +145,18 @@ impl Comb<'_> {
             wet += start.elapsed().as_secs_f64();
         }
         self.job.world.quiet()?;
-        Ok((wet, dry, loops * TOGETHER as u64))
+        Ok(Measured { with_transfers_s: wet, alone_s: dry, transfers: loops * TOGETHER as u64 })
     }
 
-    fn tell(&self, op: &str, bytes: usize, interval: u64, (wet, dry, done): (f64, f64, u64), alone_s: f64) {
-        let each = wet / done.max(1) as f64;
+    fn tell(&self, op: &str, bytes: usize, interval: u64, measured: &Measured, alone_s: f64) {
+        let each = measured.with_transfers_s / measured.transfers.max(1) as f64;
         let key = Key { transport: &self.job.arguments.transport, op, bytes: bytes as u64 };
         let work_s = interval as f64 / self.speed;
         let overlap = Overlap {
             comm_us: alone_s * 1e6,
             work_us: work_s * 1e6,
-            availability: (dry / wet).min(1.0),
-            hidden: ((alone_s + work_s - each * TOGETHER as f64) / alone_s.min(work_s)).clamp(0.0, 1.0),
+            availability: (measured.alone_s / measured.with_transfers_s).min(1.0),
+            hidden: None,
         };
         let line = Line::new(LONGARM, key, &Sample::of_batches(vec![each]));
         let line = Line { np: self.job.world.size(), window: TOGETHER as u32, overlap: Some(overlap), ..line };

@@ -88,7 +88,7 @@ fn measure(
         comm_us: alone.seconds * 1e6,
         work_us: work.seconds * 1e6,
         availability: work.seconds / both.seconds,
-        hidden: hidden.clamp(0.0, 1.0),
+        hidden: Some(hidden.clamp(0.0, 1.0)),
     };
     let line = Line { np: job.world.size(), overlap: Some(overlap), ..Line::new(LONGARM, key, &both) };
     println!("{}", line.to_json());

@@ -68,7 +68,8 @@ impl Signature {
         let kinds = u64::from(self.element) | u64::from(self.reduction) << 8;
         let words =
             [word(first), word(last), kinds, u64::from(self.element_bytes) << 32 | u64::from(self.root), self.count];
-        // Folded multiplication: both halves of the product, so that no bit of either factor is lost.
+        // Folded multiplication: both halves of the product, so that no bit of either factor is lost. The numbers are digits of
+        // pi and of the golden ratio.
         words.iter().fold(0x243f_6a88_85a3_08d3, |digest: u64, word| {
             let product = u128::from(digest ^ word) * 0x9e37_79b9_7f4a_7c15;
             (product >> 64) as u64 ^ product as u64
@@ -221,9 +222,7 @@ impl Call<'_> {
             distance *= 2;
             self.next_step();
         }
-        if least.0 == most.0 {
-            return Ok(());
-        }
+        assert_ne!(least.0, most.0, "equal signatures have equal digests");
         let other = if least.0 == mine { most } else { least };
         Err(CollectiveError::Mismatch { mine, rank: other.1, theirs: other.0 })
     }

@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::check;
 use super::mortal::die_after;
-use crate::fastbox::{Fastbox, Message};
+use crate::fastbox::{Boxes, Fastbox, ShortMessage};
 use crate::queue::{Links, Queue, QueueEnds, Taken};
 use crate::sync::AtomicU32;
 
@@ -44,7 +44,7 @@ impl Pair {
     }
 
     fn try_send(&self, value: u8) -> bool {
-        self.fastbox.try_send(&Message::of([&[value], &[]]).expect("one byte is short"))
+        self.fastbox.try_send(&ShortMessage::of([&[value], &[]]).expect("one byte is short"))
     }
 
     fn push(&self, cell: u32, value: u8) {
@@ -122,6 +122,25 @@ fn loom_a_sender_dies_at_any_step_and_what_it_sent_arrives_in_order() {
             assert_eq!(taken, [1, 2, 3, 4][..taken.len()], "step {steps}");
             assert!(!lived || taken.len() == 4, "step {steps}");
             assert!(lived || steps < 36, "there are more steps to die at");
+        });
+    }
+}
+
+#[test]
+fn loom_two_senders_get_different_boxes_also_if_one_dies_while_it_asks() {
+    for steps in 0..=8 {
+        check(None, move || {
+            let boxes = Arc::new(Boxes::default());
+            let mortal = {
+                let boxes = boxes.clone();
+                thread::spawn(move || die_after(steps, || boxes.get_or_claim(0)))
+            };
+            let mine = boxes.get_or_claim(1).expect("there is one for each");
+            let theirs = mortal.join().unwrap();
+            assert_ne!(theirs, Some(Some(mine)));
+            assert_eq!(boxes.of(1), Some(mine));
+            let count = boxes.count();
+            assert!(mine < count && (theirs.is_none() || count == 2), "all boxes that were given away are looked at");
         });
     }
 }

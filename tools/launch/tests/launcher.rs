@@ -550,14 +550,11 @@ fn hear(replies: &mut BufReader<UnixStream>) -> ToRank {
 }
 
 #[test]
-fn perf_measures_by_the_program_beside_it_and_says_so_if_there_is_none() {
-    let (status, stdout, stderr) = end(longarm("perf gups -n 3 --layout shm,tcp --quick --json"));
+fn perf_measures_by_the_program_beside_it() {
     let beside = std::path::Path::new(env!("CARGO_BIN_EXE_longarm")).with_file_name("longarm-bench");
-    if !beside.is_file() {
-        assert!(status == 1 && stderr.contains("longarm-bench"), "{status}: {stderr}");
-        return;
-    }
+    assert!(beside.is_file(), "this test needs longarm-bench: cargo build --workspace --bins");
     // No update is lost, or there would be no line.
+    let (status, stdout, stderr) = end(longarm("perf gups -n 3 --layout shm,tcp --quick --json"));
     assert_eq!(status, 0, "{stderr}");
     let lines: Vec<&str> = stdout.lines().collect();
     assert_eq!(lines.len(), 2, "{stdout}");
@@ -567,6 +564,22 @@ fn perf_measures_by_the_program_beside_it_and_says_so_if_there_is_none() {
     }
     let (status, stdout, stderr) = end(longarm("perf sort -n 3 --layout tcp --quick"));
     assert!(status == 0 && stdout.contains("is_S"), "{stdout} {stderr}");
+    let pictures = tempfile::tempdir().unwrap();
+    let (status, stdout, stderr) = end(longarm(&format!("perf lmt --quick --plot {}", pictures.path().display())));
+    assert!(status == 0 && stdout.contains("lmt_double") && stdout.contains("lmt_nontemporal"), "{stdout} {stderr}");
+    let picture = std::fs::read_to_string(pictures.path().join("lmt-shm.svg")).unwrap();
+    assert!(picture.contains("lmt_double"), "{stderr}");
     let (status, _, stderr) = end(longarm("perf nothing"));
     assert!(status == 2 && stderr.contains("nothing"), "{status}: {stderr}");
+}
+
+#[test]
+fn perf_without_its_program_says_how_to_get_it() {
+    let alone = tempfile::tempdir().unwrap();
+    let copy = alone.path().join("longarm");
+    std::fs::copy(env!("CARGO_BIN_EXE_longarm"), &copy).unwrap();
+    let mut command = Command::new(copy);
+    command.args(["perf", "gups"]).env("PATH", "");
+    let (status, _, stderr) = end(command);
+    assert!(status == 1 && stderr.contains("longarm-bench") && stderr.contains("make install"), "{status}: {stderr}");
 }
