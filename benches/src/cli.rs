@@ -130,7 +130,7 @@ pub(crate) struct PerfArguments {
     /// How many ranks [default: 2; footprint: 64]
     #[arg(short = 'n', long)]
     pub(crate) ranks: Option<u32>,
-    /// How many nodes, over TCP [default: 2; footprint: 8]
+    /// How many nodes, over TCP [default: 2; footprint: 16]
     #[arg(long)]
     pub(crate) nodes: Option<u32>,
     /// Fewer and shorter batches: for a look, not for a report

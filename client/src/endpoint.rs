@@ -128,6 +128,7 @@ pub struct Endpoint {
     replies_full: AtomicBool,
     expects_much: AtomicBool,
     has_much_to_send: AtomicBool,
+    held_back: AtomicBool,
     /// What waits to be sent waits for company.
     gathering: AtomicBool,
     /// The number of the last request, if it asks how far the server is, which is as good as a quiet; else 0.
@@ -172,6 +173,7 @@ impl Endpoint {
             replies_full: AtomicBool::new(false),
             expects_much: AtomicBool::new(false),
             has_much_to_send: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
             gathering: AtomicBool::new(false),
             confirming: AtomicU64::new(0),
         }
@@ -218,6 +220,11 @@ impl Endpoint {
 
     pub(crate) fn wants_write(&self) -> bool {
         self.wants_write.load(Ordering::Acquire)
+    }
+
+    /// Whether what is next to be sent has to wait for the data of a get.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.held_back.load(Ordering::Acquire)
     }
 
     /// Whether what waits to be sent takes longer than to wake the helper.
@@ -375,7 +382,8 @@ impl Endpoint {
         self.wants_write.store(state.outgoing.can_send(), Ordering::Release);
         self.buffered_bytes.store(state.outgoing.buffered_bytes(), Ordering::Release);
         self.replies_full.store(state.reports.is_full(), Ordering::Release);
-        self.has_much_to_send.store(state.reports.streams_more_than(MUCH_TO_SEND_BYTES), Ordering::Release);
+        self.has_much_to_send.store(state.outgoing.streams_more_than(MUCH_TO_SEND_BYTES), Ordering::Release);
+        self.held_back.store(!state.outgoing.is_sent() && !state.outgoing.can_send(), Ordering::Release);
         self.expects_much.store(state.reports.expects_much(), Ordering::Release);
         let unacknowledged = !state.outgoing.is_acknowledged();
         let alive = self.broken.get().is_none();

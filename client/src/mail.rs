@@ -27,7 +27,7 @@ use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
 use crate::route::Client;
 use crate::time::RestOn;
-use crate::wait::Drive;
+use crate::wait::{Drive, Moment};
 use crate::waits::{Awaited, WaitingCall, Whom};
 
 /// Bytes of the longest head.
@@ -196,6 +196,7 @@ impl Client {
         let me = self.layout.local_of(self.layout.me());
         let shared = self.spin_us == 0;
         let mut wanted = Wanted { place, found: None };
+        let mut moment = Moment::default();
         for glance in 0..if shared { GLANCES_SHARED } else { GLANCES } {
             // It may have come while another one was waited for, or to another thread of this rank.
             if self.mail.kept.load(Ordering::Relaxed) > 0 || !self.segment.inbox_is_empty(me) {
@@ -212,6 +213,10 @@ impl Client {
             } else if self.time.is_simulated() {
                 return None;
             } else {
+                // Whoever else has this processor may compute, and give it back late.
+                if moment.is_over() {
+                    return None;
+                }
                 std::thread::yield_now();
             }
         }
@@ -350,11 +355,7 @@ impl Client {
     /// Takes everything out of the inbox but runs nothing, for a thread that is in the middle of sending. The thread
     /// that runs active messages is told.
     pub(crate) fn drain_cells_only(&self) -> bool {
-        let arrived = self.drain_cells();
-        if arrived && self.mail.waiting.load(Ordering::Acquire) > 0 {
-            self.my_bell().ring();
-        }
-        arrived
+        self.drain_cells()
     }
 
     /// Takes everything out of the inbox and runs what can be run. True if anything came.
@@ -419,8 +420,14 @@ impl Client {
         }
         self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
         // Still under the lock, which keeps active messages in order.
+        let came = !active.is_empty();
         for message in active {
             self.enqueue_active(Some(message));
+        }
+        drop(inbox);
+        if came {
+            // Who looked before they were queued, and found the inbox empty, may be asleep; and we may not run them.
+            self.my_bell().ring();
         }
         progress
     }

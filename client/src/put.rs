@@ -100,6 +100,11 @@ impl Client {
     pub(crate) fn leave_to_helper(self: &Arc<Self>, rank: Rank) {
         let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return };
         // Of what waits for company the helper knows.
+        if endpoint.is_held_back() {
+            // It waits for data that comes to us, and we may take in none for long.
+            self.hand_to_helper();
+            return;
+        }
         let wants_write = || endpoint.wants_write() && !endpoint.is_gathering();
         // Who goes on has something to do, and to copy much into the kernel would keep it from that.
         if wants_write() && !endpoint.has_much_to_send() {

@@ -27,6 +27,8 @@ const LOOKS_BEFORE_CLOCK: u32 = 16;
 /// whoever else wants this processor go first: that may be who is to answer.
 /// What comes through memory may come through the server: who waits for that drives it almost at once.
 const ASSIST_AFTER: Duration = Duration::from_micros(10);
+/// Who drives the server gives it back, and the processor away, once in so many looks: both cost something.
+const YIELD_ASSISTING: u32 = 64;
 /// How long one sleep lasts at most where a plain store may have made it needless.
 const NAP: Duration = Duration::from_micros(200);
 /// The same, after many naps in vain.
@@ -113,13 +115,28 @@ impl Sleepers {
     }
 }
 
+/// How long who gives the processor to others goes on with that, at most, before it sleeps.
+const MOMENT: Duration = Duration::from_micros(50);
+
+/// The time since the first question.
+#[derive(Default)]
+pub(crate) struct Moment(Option<Instant>);
+
+impl Moment {
+    /// Whether it was long ago.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.0.get_or_insert_with(Instant::now).elapsed() > MOMENT
+    }
+}
+
 /// The order of looking, yielding and sleeping.
 struct Pace {
     looks: u32,
     since: Option<Instant>,
     spin: Duration,
     naps: u32,
-    slept: bool,
+    /// It has waited for longer than a moment, and looks after others' affairs too.
+    assists: bool,
 }
 
 enum Next {
@@ -132,7 +149,7 @@ enum Next {
 
 impl Pace {
     fn new(spin_us: u64) -> Pace {
-        Pace { looks: 0, since: None, spin: Duration::from_micros(spin_us), naps: 0, slept: false }
+        Pace { looks: 0, since: None, spin: Duration::from_micros(spin_us), naps: 0, assists: false }
     }
 
     fn progress(&mut self) {
@@ -219,17 +236,22 @@ impl Client {
             match pace.next(drive) {
                 Next::Look => std::hint::spin_loop(),
                 next @ (Next::Assist | Next::Yield) => {
+                    pace.assists = true;
+                    if matches!(next, Next::Yield)
+                        && (assistant.is_none() || pace.looks.is_multiple_of(YIELD_ASSISTING))
+                    {
+                        // Nobody else could drive the server while we have no processor.
+                        assistant = None;
+                        std::thread::yield_now();
+                    }
                     if assistant.is_none() {
                         assistant = self.assist.as_ref().and_then(|assist| assist.take());
-                    }
-                    if matches!(next, Next::Yield) {
-                        std::thread::yield_now();
                     }
                 }
                 Next::Sleep => {
                     assistant = None;
                     entered.get_or_insert_with(|| self.waits.enter(awaited));
-                    pace.slept = true;
+                    pace.assists = true;
                     let in_memory = drive.is_in_memory();
                     if in_memory {
                         waiting = None; // A sleep in memory looks after no endpoint, so the helper has to.
@@ -263,9 +285,9 @@ impl Client {
 
     fn drive(&self, drive: Drive<'_>, pace: &Pace) -> bool {
         match drive {
-            // Before the first sleep only what is waited for: the shortest way. After it all that may have woken us.
+            // At first only what is waited for: the shortest way. Then all that is under way, which nobody else may drive.
             // The inbox is emptied too: what waits there may keep the server, or a rank of this node, from going on.
-            Drive::Endpoint(endpoint) if !pace.slept => self.drive_endpoint(endpoint) | self.drain_cells_only(),
+            Drive::Endpoint(endpoint) if !pace.assists => self.drive_endpoint(endpoint) | self.drain_cells_only(),
             Drive::Endpoint(_) | Drive::Endpoints => self.drive_busy() | self.drain_cells_only(),
             Drive::Memory | Drive::Stores | Drive::Cells => self.drive_busy() | self.drain_cells(),
         }

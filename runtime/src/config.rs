@@ -29,6 +29,8 @@ const TIB: u64 = 1 << 40;
 const SPIN_US: u64 = 100;
 /// Above this, non-temporal copies are assumed to help where the caches are not known.
 const NONTEMPORAL_BYTES: u64 = 4 * MIB;
+/// Shorter copies never go around the caches.
+const NONTEMPORAL_BYTES_MIN: u64 = 128 * KIB;
 
 /// The value of every variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,8 +217,13 @@ const VARIABLES: [Variable; 18] = [
     Variable {
         name: "LONGARM_NONTEMPORAL_BYTES",
         unit: "bytes",
-        meaning: "copies at least this large go around the caches",
-        slot: Slot::Bytes { field: |config| &mut config.nontemporal_bytes, min: 4 * KIB, max: 64 * TIB, zero: None },
+        meaning: "copies, or walks of copies from 128k on, at least this large go around the caches",
+        slot: Slot::Bytes {
+            field: |config| &mut config.nontemporal_bytes,
+            min: NONTEMPORAL_BYTES_MIN,
+            max: 64 * TIB,
+            zero: None,
+        },
     },
     Variable {
         name: "LONGARM_CONNECT_TIMEOUT_S",
@@ -531,7 +538,7 @@ impl fmt::Display for UnknownVariable {
 fn nontemporal_bytes(caches: &[topology::Cache]) -> Option<u64> {
     let cache = topology::last_cache(caches)?;
     let share_bytes = cache.bytes / (2 * u64::from(cache.cores.max(1)));
-    Some(share_bytes.max(4 * KIB))
+    Some(share_bytes.max(NONTEMPORAL_BYTES_MIN))
 }
 
 fn parse_bytes(text: &str) -> Option<u64> {

@@ -8,7 +8,7 @@
 //!   ┌ sender's ───────────────┬ who ───┬ slots ──────────────────────────────────┬ receiver's ────────┐
 //!   │ sent, cells, taken seen │ source │ word │ 56 bytes ║ word │ 56 bytes ║ … 8 │ taken, cells taken │
 //!   └─────────────────────────┴────────┴─────────────────────────────────────────┴────────────────────┘
-//!     word: number of the message │ cells that come before it │ bytes
+//!     word: number of the message │ cells that come before it │ bytes │ written
 //! ```
 //!
 //! The word of a slot says that its message is there: it holds the message's number. So a slot is never emptied, and a
@@ -51,6 +51,8 @@ pub(crate) const BOX_COUNT: usize = 15;
 pub(crate) const BOX_COUNT: usize = 2;
 
 const CELLS_BITS: u32 = 24;
+/// In the word of every slot that was ever written.
+const WRITTEN: u64 = 1 << 63;
 const CELLS_MASK: u32 = (1 << CELLS_BITS) - 1;
 
 /// A message, as it lies in a box.
@@ -111,6 +113,28 @@ pub(crate) struct Boxes {
     closed: AtomicU32,
 }
 
+/// Where the receiver looks first, which goes round so that no sender is passed over for ever. It alone writes this.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    place: AtomicU32,
+}
+
+impl Turn {
+    /// The places below `count`, from the one on whose turn it is.
+    #[inline]
+    pub(crate) fn places(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let first = self.place.load(Ordering::Relaxed) as usize % count;
+        (first..count).chain(0..first)
+    }
+
+    /// Something was taken from this place: the others come first next time.
+    #[inline]
+    pub(crate) fn taken_from(&self, place: usize) {
+        self.place.store(place as u32 + 1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<SlotLine>() == 64 && size_of::<Boxes>() == 64 && size_of::<Fastbox>() == 768);
 
@@ -120,6 +144,9 @@ unsafe impl Shared for Fastbox {}
 // SAFETY: `repr(C)`, atomics only, without padding.
 #[cfg(not(loom))]
 unsafe impl Shared for Boxes {}
+// SAFETY: `repr(C)`, an atomic and padding that nobody reads.
+#[cfg(not(loom))]
+unsafe impl Shared for Turn {}
 
 /// What a cell says whose sender has no box: it is not counted.
 pub(crate) const NO_BOX: u64 = 0;
@@ -221,7 +248,7 @@ impl Fastbox {
         }
         let number = sent.wrapping_add(1);
         let cells = self.sender.cells.load(Ordering::Relaxed) & CELLS_MASK;
-        let word = u64::from(number) | u64::from(cells) << 32 | (message.bytes as u64) << (32 + CELLS_BITS);
+        let word = u64::from(number) | u64::from(cells) << 32 | (message.bytes as u64) << (32 + CELLS_BITS) | WRITTEN;
         self.sender.sent.store(number, Ordering::Relaxed);
         // One store right behind the other: the receiver looks at the line all the time, and each look takes it away.
         let slot = &self.slots[sent as usize % SLOT_COUNT];
@@ -280,7 +307,7 @@ impl Fastbox {
         // PAIR boxed.
         let word = self.slots[taken as usize % SLOT_COUNT].word.load(Ordering::Acquire);
         // A slot that was never written is all zeros.
-        (word as u32 == taken.wrapping_add(1) && word != 0).then_some(word)
+        (word as u32 == taken.wrapping_add(1) && word & WRITTEN != 0).then_some(word)
     }
 
     #[inline]
@@ -294,7 +321,7 @@ impl Fastbox {
         // PAIR unboxed.
         self.receiver.taken.store(taken.wrapping_add(1), Ordering::Release);
         // The length is checked here, where it is read: any process of the node may write anything.
-        ShortMessage { room, bytes: ((word >> (32 + CELLS_BITS)) as usize).min(SHORT_BYTES_MAX) }
+        ShortMessage { room, bytes: (((word & !WRITTEN) >> (32 + CELLS_BITS)) as usize).min(SHORT_BYTES_MAX) }
     }
 
     /// A cell was taken that says this of itself; what was due before it has been taken too.

@@ -31,11 +31,11 @@ use longarm_proto::{JobId, Mutation, Rank, mutation};
 use crate::bell::{Bell, BellWord};
 use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
 use crate::counters::{Counters, OwnCounters, PeerCounters, SETS, WaitCounters};
-use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, NO_BOX, ShortMessage};
+use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, NO_BOX, ShortMessage, Turn};
 use crate::in_use::{CELLS_PER_WORD, CellsInUse};
 use crate::inbox::{Cells, Inbox};
 use crate::parts::{
-    BELLS_PER_RANK, BOXES_STRIDE, FIRST_BOX, HEADER_BYTES, IN_USE_BYTES, Layout, cell_count, peers_bytes,
+    BELLS_PER_RANK, BOXES_STRIDE, FIRST_BOX, HEADER_BYTES, IN_USE_BYTES, Layout, TURN, cell_count, peers_bytes,
 };
 use crate::queue::{Links, Queue, QueueEnds, Taken};
 use crate::segment::{PAGE_BYTES, Segment, SegmentError, Shared};
@@ -357,16 +357,31 @@ impl NodeSegment {
     /// If there is no such rank here.
     pub fn try_pop(&self, local: u32, take: &mut dyn FnMut(CellHead, Region<'_>)) -> Popped {
         let boxes = self.boxes(local);
-        let is_open = !boxes.is_closed();
-        if is_open {
-            for number in 0..boxes.count() {
-                let fastbox = self.fastbox(local, number);
-                if let Some(message) = fastbox.take() {
-                    hand_over(fastbox, &message, take);
-                    return Popped::Taken;
-                }
+        if boxes.is_closed() {
+            return self.pop_cell(local, None, take);
+        }
+        let (count, turn) = (boxes.count(), self.turn(local));
+        let mut popped = Popped::Empty;
+        // The queue has its turn behind the boxes.
+        for place in turn.places(count + 1) {
+            if place == count {
+                popped = self.pop_cell(local, Some(boxes), take);
+            } else {
+                let fastbox = self.fastbox(local, place);
+                let Some(message) = fastbox.take() else { continue };
+                hand_over(fastbox, &message, take);
+                popped = Popped::Taken;
+            }
+            if popped == Popped::Taken {
+                turn.taken_from(place);
+                break;
             }
         }
+        popped
+    }
+
+    /// Takes the oldest cell, and what comes before it in the boxes, unless these are closed.
+    fn pop_cell(&self, local: u32, boxes: Option<&Boxes>, take: &mut dyn FnMut(CellHead, Region<'_>)) -> Popped {
         let cells = self.node_cells();
         let inbox = Inbox::new(&self.inboxes()[local as usize], &cells, local);
         let index = match inbox.take() {
@@ -375,10 +390,9 @@ impl NodeSegment {
             Taken::Broken => return Popped::Broken,
         };
         let head = self.read_head(index);
-        if is_open
-            && head.behind != NO_BOX
+        if head.behind != NO_BOX
             && let Producer::Local(from) = self.owner_of(index)
-            && let Some(number) = boxes.of(from)
+            && let Some(number) = boxes.and_then(|boxes| boxes.of(from))
         {
             let fastbox = self.fastbox(local, number);
             while let Some(message) = fastbox.take_before(head.behind) {
@@ -447,6 +461,11 @@ impl NodeSegment {
     fn boxes(&self, local: u32) -> &Boxes {
         assert!(local < self.layout.local_ranks, "local rank {local} of {}", self.layout.local_ranks);
         &self.part(self.layout.boxes + u64::from(local) * BOXES_STRIDE, 1)[0]
+    }
+
+    #[inline]
+    fn turn(&self, local: u32) -> &Turn {
+        &self.part(self.layout.boxes + u64::from(local) * BOXES_STRIDE + TURN, 1)[0]
     }
 
     #[inline]

@@ -293,3 +293,19 @@ fn nothing_goes_into_the_boxes_of_the_dead() {
     assert_eq!(pop(&node, 1).unwrap().0.tag, 7, "what is in the box is nobody's");
     assert_eq!(pop(&node, 1), None);
 }
+
+#[test]
+fn nobody_is_passed_over_for_one_who_sends_all_the_time() {
+    let node = node(4);
+    for from in 0..3 {
+        assert!(send_short(&node, from, 3, b"first"));
+    }
+    push(&node, Producer::Server, 3, 9, b"by the queue").unwrap();
+    let mut sources = Vec::new();
+    for _ in 0..5 {
+        assert!(send_short(&node, 0, 3, b"more"));
+        sources.push(pop(&node, 3).unwrap().0.source);
+    }
+    sources.sort_unstable();
+    assert_eq!(sources, [0, 40, 40, 41, 42], "the queue and each box had a turn");
+}

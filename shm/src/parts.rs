@@ -3,7 +3,7 @@
 use crate::bell::BellWord;
 use crate::cell::{CELLS_OF_SERVER, CELLS_PER_RANK, Cell};
 use crate::counters::{PeerCounters, SETS};
-use crate::fastbox::{BOX_COUNT, Boxes, Fastbox};
+use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, Turn};
 use crate::in_use::CELLS_PER_WORD;
 use crate::queue::QueueEnds;
 use crate::segment::{PAGE_BYTES, SegmentError, page_aligned};
@@ -76,7 +76,9 @@ const _: () = assert!((CELLS_OF_SERVER / CELLS_PER_WORD) as u64 * 8 <= IN_USE_BY
 pub(crate) const BOXES_STRIDE: u64 =
     (FIRST_BOX + (BOX_COUNT * size_of::<Fastbox>()) as u64).next_multiple_of(PAGE_BYTES);
 pub(crate) const FIRST_BOX: u64 = 128;
-const _: () = assert!(size_of::<Boxes>() as u64 <= FIRST_BOX);
+/// Behind who has them, on the same page.
+pub(crate) const TURN: u64 = 64;
+const _: () = assert!(size_of::<Boxes>() as u64 <= TURN && TURN + size_of::<Turn>() as u64 <= FIRST_BOX);
 
 pub(crate) fn cell_count(local_ranks: u32) -> u32 {
     local_ranks * CELLS_PER_RANK + CELLS_OF_SERVER

@@ -98,6 +98,7 @@ impl Comb<'_> {
         for _ in 0..15 {
             let start = Instant::now();
             buffers = longarm::wait_all(self.start_all(is_get, buffers)?)?;
+            self.job.world.quiet()?;
             seconds.push(start.elapsed().as_secs_f64());
         }
         Ok(Sample::of_batches(seconds).seconds)
@@ -133,18 +134,20 @@ impl Comb<'_> {
     /// What was started is waited for in each loop.
     fn post_work_wait(&self, bytes: usize, is_get: bool, interval: u64, loops: u64) -> Result<Measured, Failure> {
         let mut buffers = vec![vec![1; bytes]; TOGETHER];
-        let (mut wet, mut dry) = (0.0, 0.0);
+        let start = Instant::now();
         for _ in 0..loops {
-            let start = Instant::now();
             compute(interval);
-            dry += start.elapsed().as_secs_f64();
-            let start = Instant::now();
+        }
+        let dry = start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        for _ in 0..loops {
             let handles = self.start_all(is_get, buffers)?;
             compute(interval);
             buffers = longarm::wait_all(handles)?;
-            wet += start.elapsed().as_secs_f64();
+            // A put is done when it is there.
+            self.job.world.quiet()?;
         }
-        self.job.world.quiet()?;
+        let wet = start.elapsed().as_secs_f64();
         Ok(Measured { with_transfers_s: wet, alone_s: dry, transfers: loops * TOGETHER as u64 })
     }
 
@@ -158,7 +161,10 @@ impl Comb<'_> {
             availability: (measured.alone_s / measured.with_transfers_s).min(1.0),
             hidden: None,
         };
-        let line = Line::new(LONGARM, key, &Sample::of_batches(vec![each]));
+        let mut line = Line::new(LONGARM, key, &Sample::of_batches(vec![each]));
+        if measured.transfers == 0 {
+            (line.mbps, line.rate) = (0.0, 0.0);
+        }
         let line = Line { np: self.job.world.size(), window: TOGETHER as u32, overlap: Some(overlap), ..line };
         println!("{}", Line { interval_us: Some(work_s * 1e6), ..line }.to_json());
     }

@@ -1,7 +1,7 @@
 //! How much memory the runtime takes: of a process at the start, for each node that it talks to, for each window.
 //!
-//! Private memory as the kernel counts it, without that of the sockets, which is the kernel's own. The differences are
-//! those of the rank that measures, and of the one that hosts the server of the last node.
+//! Private memory of rank 0 as the kernel counts it, without that of the sockets, which is the kernel's own. Collectives have
+//! connected it to some nodes before; the difference is that of those it had not talked to.
 
 use longarm::World;
 
@@ -22,8 +22,9 @@ pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
     window.put_one(world.rank(), 0, 1)?;
     world.barrier_collective()?;
     let before = private_bytes()?;
-    let others: Vec<u32> =
-        first_ranks(world).into_iter().filter(|rank| world.node_of(*rank) != Some(world.node())).collect();
+    let known: Vec<Option<u32>> = world.traffic().iter().map(|peer| world.node_of(peer.peer)).collect();
+    let is_new = |node: Option<u32>| node != Some(world.node()) && !known.contains(&node);
+    let others: Vec<u32> = first_ranks(world).into_iter().filter(|rank| is_new(world.node_of(*rank))).collect();
     if job.measures() {
         for rank in &others {
             window.put_one(*rank, 0, 2)?;

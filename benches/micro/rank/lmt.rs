@@ -13,7 +13,7 @@
 use std::hint::black_box;
 use std::io::{IoSlice, IoSliceMut, Read};
 
-use longarm::{Compare, Window};
+use longarm::{Compare, Reduction, Window};
 use nix::fcntl::{SpliceFFlags, vmsplice};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
@@ -37,9 +37,7 @@ const FREE: usize = 3;
 const ADDRESS: usize = 4;
 const PROCESS: usize = 5;
 const PIPE: usize = 6;
-/// What cannot be used here is noted, and left out on both sides.
-const REFUSED: usize = 7;
-const WORDS: usize = 8;
+const WORDS: usize = 7;
 
 pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
     let world = job.world;
@@ -143,15 +141,11 @@ impl Lmt<'_> {
 
     /// Whether both can do it; if not, it is said.
     fn both(&self, allowed: bool, op: &str, why: &str) -> Result<bool, Failure> {
-        if !allowed {
-            self.words.set(0, REFUSED, 1)?;
-        }
-        self.job.world.barrier_collective()?;
-        let refused = self.words.fetch(0, REFUSED)? == 1;
-        self.job.world.barrier_collective()?;
-        self.words.set(0, REFUSED, 0)?;
+        let mut refused = [i64::from(!allowed)];
+        self.job.world.allreduce_collective(Reduction::Sum, &mut refused)?;
+        let refused = refused[0] > 0;
         if refused && self.job.measures() {
-            eprintln!("longarm-bench: {op} is left out: {why}");
+            eprintln!("longarm perf: {op} is left out: {why}");
         }
         Ok(!refused)
     }

@@ -98,7 +98,7 @@ impl Suite {
     }
 
     pub(crate) fn nodes(self) -> u32 {
-        if self == Suite::Footprint { 8 } else { 2 }
+        if self == Suite::Footprint { 16 } else { 2 }
     }
 }
 

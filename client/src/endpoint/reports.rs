@@ -11,8 +11,8 @@ const RECEIVED_BYTES: u64 = 64 << 10;
 /// Bytes that are sent from their own places after which the server is asked for them although nobody waits yet.
 const STREAMED_BYTES: u64 = 1 << 20;
 
-/// What a socket takes in although nobody reads, at least: the size with which the kernel makes it.
-const KERNEL_KEEPS_BYTES: u64 = 128 << 10;
+/// About what a socket takes in although nobody reads: half of the size with which the kernel makes it.
+const KERNEL_KEEPS_BYTES: u64 = 64 << 10;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -90,11 +90,6 @@ impl Reports {
     /// The same, for so many bytes that it should be asked for although nobody waits yet.
     pub(super) fn streams_much(&self) -> bool {
         self.streamed_bytes >= STREAMED_BYTES
-    }
-
-    /// Whether more bytes than this were put into the queue to be sent from their own places since the last report.
-    pub(super) fn streams_more_than(&self, bytes: u64) -> bool {
-        self.streamed_bytes > bytes
     }
 
     /// A report of all that was received is sent.

@@ -77,6 +77,9 @@ impl<S: RunSource> Stream<S> {
     }
 }
 
+/// Each payload is longer than what is copied, so a few tell enough.
+const ITEMS_LOOKED_AT: usize = 32;
+
 /// Frames and payloads of one session that the peer has not acknowledged, in the order in which they were put in.
 pub struct Outgoing<S> {
     items: VecDeque<Item<S>>,
@@ -132,6 +135,13 @@ impl<S: RunSource> Outgoing<S> {
     /// Those of [`Outgoing::buffered_bytes`] that were not sent.
     pub fn unsent_bytes(&self) -> usize {
         self.unsent_bytes
+    }
+
+    /// Whether payloads of more bytes than this wait in their own places to be sent. Looks at the next few only.
+    pub fn streams_more_than(&self, bytes: u64) -> bool {
+        let next = self.items.range(self.next.min(self.items.len())..).take(ITEMS_LOOKED_AT);
+        let unsent = next.map(|item| if let Item::Stream(stream) = item { stream.cursor.remaining() } else { 0 });
+        self.streams > 0 && unsent.sum::<u64>() > bytes
     }
 
     /// Payloads in their own places that were not acknowledged.

@@ -59,6 +59,7 @@ fn options(text: &str) -> BTreeSet<&str> {
 fn the_page_about_the_command_line_has_every_option_and_no_other() {
     let run = text(&["run", "--help"]);
     let info = text(&["info", "--help"]) + &text(&["ps", "--help"]);
+    let info = info + &text(&["perf", "gups", "--help"]) + &text(&["perf", "all", "--help"]);
     // The example of an option that belongs to the program and not to longarm.
     let known: BTreeSet<&str> =
         options(&run).union(&options(&info)).copied().filter(|o| *o != "--its-own-option").collect();

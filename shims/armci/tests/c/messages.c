@@ -92,26 +92,32 @@ static void messages_of_anybody(void)
     armci_msg_barrier();
 }
 
-/* Of messages from several, the one that came first is taken first. */
+/* Of messages from several, each is taken once, and those of one sender in their order. */
 static void nobody_is_passed_over(void)
 {
-    int value = me, from = -1;
+    int value = 0, from = -1;
     if (ranks < 3 || !ARMCI_Same_node(0) || !ARMCI_Same_node(1) || !ARMCI_Same_node(2)) {
         return;
     }
-    if (me == 2) {
-        armci_msg_snd(12, &value, sizeof value, 0);
-        armci_msg_snd(13, &value, sizeof value, 1);
-    } else if (me == 1) {
-        armci_msg_rcv(13, &value, sizeof value, NULL, 2);
-        armci_msg_snd(12, &value, sizeof value, 0);
+    if (me == 1 || me == 2) {
+        for (value = 0; value < 2; value++) {
+            armci_msg_snd(12, &value, sizeof value, 0);
+        }
+        value = 0;
         armci_msg_snd(14, &value, sizeof value, 0);
     } else if (me == 0) {
+        /* All of them are here before the first one is taken. */
         armci_msg_rcv(14, &value, sizeof value, NULL, 1);
-        from = armci_msg_rcvany(12, &value, sizeof value, NULL);
-        CHECK_EQUAL(from, 2);
-        from = armci_msg_rcvany(12, &value, sizeof value, NULL);
-        CHECK_EQUAL(from, 1);
+        armci_msg_rcv(14, &value, sizeof value, NULL, 2);
+        int last[3] = {-1, -1, -1};
+        for (int message = 0; message < 4; message++) {
+            from = armci_msg_rcvany(12, &value, sizeof value, NULL);
+            CHECK(from == 1 || from == 2);
+            CHECK_EQUAL(value, last[from] + 1);
+            last[from] = value;
+        }
+        CHECK_EQUAL(last[1], 1);
+        CHECK_EQUAL(last[2], 1);
     }
 }
 
