@@ -210,3 +210,23 @@ fn a_payload_that_went_out_before_anybody_waits_for_it_is_asked_for_by_who_does(
     });
     assert!(completion.is_complete());
 }
+
+#[test]
+fn what_has_to_wait_for_a_get_is_known_to_be_held_back() {
+    let sends = Arc::new(AtomicUsize::new(0));
+    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
+    endpoint.drive();
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let get = Request::Get { target, shape: Shape::contiguous(0, 60_000) };
+    let token = Token::Part(Arc::new(Completion::new()));
+    assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
+    assert!(!endpoint.is_held_back() && !endpoint.expects_much());
+    let put = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
+    let bytes = [7; 8];
+    let payload = Payload::Copied(Region::from_slice(&bytes), Cursor::new(Shape::contiguous(0, 8)));
+    assert!(endpoint.issue(&put, None, payload, Sending::Confirmed).is_ok());
+    assert!(endpoint.is_held_back() && endpoint.is_busy() && !endpoint.wants_write());
+    let token = Token::Part(Arc::new(Completion::new()));
+    assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
+    assert!(endpoint.expects_much(), "of 120 kB the kernel keeps a part");
+}
