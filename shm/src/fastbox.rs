@@ -113,25 +113,33 @@ pub(crate) struct Boxes {
     closed: AtomicU32,
 }
 
-/// Where the receiver looks first, which goes round so that no sender is passed over for ever. It alone writes this.
+/// Where the receiver looks first: mostly at the first box, now and then at the next one in turn, so that no sender is passed
+/// over for ever. It alone writes this.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    place: AtomicU32,
+    /// What was taken from anywhere.
+    taken: AtomicU32,
 }
 
+/// Once in so many times another place has its turn.
+pub(crate) const TURN_EVERY: u32 = 16;
+
 impl Turn {
-    /// The places below `count`, from the one on whose turn it is.
+    /// The places below `count`, in the order in which they are looked at.
     #[inline]
     pub(crate) fn places(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        let first = self.place.load(Ordering::Relaxed) as usize % count;
+        let taken = self.taken.load(Ordering::Relaxed);
+        let has_turn = taken.is_multiple_of(TURN_EVERY);
+        let first = if has_turn { (taken / TURN_EVERY) as usize % count } else { 0 };
         (first..count).chain(0..first)
     }
 
-    /// Something was taken from this place: the others come first next time.
+    /// Something was taken.
     #[inline]
-    pub(crate) fn taken_from(&self, place: usize) {
-        self.place.store(place as u32 + 1, Ordering::Relaxed);
+    pub(crate) fn taken(&self) {
+        let taken = self.taken.load(Ordering::Relaxed);
+        self.taken.store(taken.wrapping_add(1), Ordering::Relaxed);
     }
 }
 

@@ -373,7 +373,7 @@ impl NodeSegment {
                 popped = Popped::Taken;
             }
             if popped == Popped::Taken {
-                turn.taken_from(place);
+                turn.taken();
                 break;
             }
         }

@@ -302,10 +302,11 @@ fn nobody_is_passed_over_for_one_who_sends_all_the_time() {
     }
     push(&node, Producer::Server, 3, 9, b"by the queue").unwrap();
     let mut sources = Vec::new();
-    for _ in 0..5 {
-        assert!(send_short(&node, 0, 3, b"more"));
+    for _ in 0..4 * crate::fastbox::TURN_EVERY {
         sources.push(pop(&node, 3).unwrap().0.source);
+        assert!(send_short(&node, 0, 3, b"more"));
     }
-    sources.sort_unstable();
-    assert_eq!(sources, [0, 40, 40, 41, 42], "the queue and each box had a turn");
+    for source in [0, 41, 42] {
+        assert_eq!(sources.iter().filter(|other| **other == source).count(), 1, "{source} had its turn");
+    }
 }
