@@ -18,7 +18,7 @@ use crate::report::{bandwidth, time};
 const HOST_FILES: [&str; 2] = ["/run/netns/longarm-a", "/run/netns/longarm-b"];
 /// Copies of this size and more go around the caches, in the job that measures just that.
 const AROUND_CACHES: (&str, &str) = ("LONGARM_NONTEMPORAL_BYTES", "128k");
-/// Shorter ones never do.
+/// As a number.
 const AROUND_CACHES_BYTES_MIN: u64 = 128 << 10;
 /// And never in the others.
 const THROUGH_CACHES: (&str, &str) = ("LONGARM_NONTEMPORAL_BYTES", "64t");

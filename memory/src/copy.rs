@@ -26,7 +26,7 @@ pub const NONTEMPORAL_BYTES_MIN_DEFAULT: usize = usize::MAX;
 
 static NONTEMPORAL_BYTES_MIN: AtomicUsize = AtomicUsize::new(NONTEMPORAL_BYTES_MIN_DEFAULT);
 
-/// From how many bytes on a copy passes by the caches. Not less than 128 KiB: shorter ones never do.
+/// From how many bytes on a copy passes by the caches.
 #[inline]
 pub fn nontemporal_bytes_min() -> usize {
     // Relaxed: a number that stands alone; an old value only means the other, equally correct, loop.
@@ -139,7 +139,7 @@ mod tests {
     fn copies_that_pass_by_the_caches_are_right() {
         let _threshold = THRESHOLD.lock();
         let len = if cfg!(miri) { 3000 } else { 300_001 };
-        set_nontemporal_bytes_min(200_000);
+        set_nontemporal_bytes_min(2048);
         for (to_margin, from_margin) in [(0, 0), (1, 0), (0, 9), (31, 33)] {
             let base = len + 64;
             check(2 * base + 128, to_margin, base + from_margin, len);

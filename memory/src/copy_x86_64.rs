@@ -184,10 +184,9 @@ const STRING_BYTES_MIN: usize = 512 << 10;
 pub(crate) unsafe fn copy_bulk(dst: *mut u8, src: *const u8, len: usize) {
     let ahead = dst.addr().wrapping_sub(src.addr());
     let separate = ahead >= len && ahead.wrapping_neg() >= len;
-    let around_caches = len >= walk::PIECE_BYTES_MIN && {
-        let bytes_min = nontemporal_bytes_min();
-        walk::is_long_with(dst.addr(), len, bytes_min) || len >= bytes_min
-    };
+    let bytes_min = nontemporal_bytes_min();
+    let around_caches =
+        len >= bytes_min || len >= walk::PIECE_BYTES_MIN && walk::is_long_with(dst.addr(), len, bytes_min);
     let string = separate && len >= STRING_BYTES_MIN && !around_caches;
     if string && is_x86_feature_detected!("ermsb") {
         // SAFETY: the caller's promise, and the ranges are separate and longer than 64 bytes.

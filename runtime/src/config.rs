@@ -29,8 +29,8 @@ const TIB: u64 = 1 << 40;
 const SPIN_US: u64 = 100;
 /// Above this, non-temporal copies are assumed to help where the caches are not known.
 const NONTEMPORAL_BYTES: u64 = 4 * MIB;
-/// Shorter copies never go around the caches.
-const NONTEMPORAL_BYTES_MIN: u64 = 128 * KIB;
+/// Below, a copy around the caches only costs.
+const NONTEMPORAL_BYTES_MIN: u64 = 4 * KIB;
 
 /// The value of every variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
