@@ -165,6 +165,30 @@ proptest! {
     }
 
     #[test]
+    fn rows_give_the_same_runs_and_stay_in_their_span(
+        shape in shape(),
+        rows_max in proptest::collection::vec(1_u64..100, 1..8),
+    ) {
+        let mut cursor = Cursor::new(shape.clone());
+        let mut offsets = Vec::new();
+        for bytes_max in rows_max.iter().cycle() {
+            let Some(row) = cursor.row(*bytes_max) else { break };
+            prop_assert!(row.count >= 1 && row.run.bytes >= 1 && row.bytes() <= *bytes_max);
+            let (span, first) = row.span();
+            prop_assert_eq!(span.offset + first, row.run.offset);
+            for number in 0..row.count {
+                let offset = row.run.offset.wrapping_add_signed(row.stride * number as i64);
+                prop_assert!(offset >= span.offset && offset + row.run.bytes <= span.end());
+                offsets.extend(offset..offset + row.run.bytes);
+            }
+            let before = cursor.remaining();
+            cursor.pass(&row);
+            prop_assert_eq!(cursor.remaining(), before - row.bytes());
+        }
+        prop_assert_eq!(offsets, naive_bytes(&shape));
+    }
+
+    #[test]
     fn upcoming_appends_no_more_than_it_is_asked_for(shape in shape(), runs_max in 0_usize..10, passed in 0_u64..20) {
         let mut cursor = Cursor::new(shape);
         cursor.advance(passed.min(cursor.remaining()));

@@ -10,8 +10,8 @@
 mod incoming;
 mod outgoing;
 
-use longarm_memory::{Region, RegionMut};
-use longarm_proto::Run;
+use longarm_memory::{Grid, Region, RegionMut, Step};
+use longarm_proto::{Row, Run};
 
 pub use incoming::{INCOMING_BYTES, Incoming};
 pub use outgoing::Outgoing;
@@ -32,3 +32,24 @@ pub trait RunTarget {
 const REGIONS_MAX: usize = 32;
 /// Runs shorter than this on average are copied through a buffer rather than named one by one.
 const RUN_BYTES_MIN: u64 = 2 << 10;
+
+/// From bytes that are packed to a row whose first run starts at `offset` of its region.
+///
+/// ```
+/// use longarm_memory::{Region, RegionMut};
+/// use longarm_netmod::flow::unpacking;
+/// use longarm_proto::{Row, Run};
+///
+/// let row = Row { run: Run { offset: 0, bytes: 2 }, count: 2, stride: 3 };
+/// let mut target = *b"-----";
+/// unpacking(&row, 0).copy(RegionMut::from_slice(&mut target), Region::from_slice(b"abcd"));
+/// assert_eq!(&target, b"ab-cd");
+/// ```
+pub fn unpacking(row: &Row, offset: u64) -> Grid {
+    let run_bytes = row.run.bytes as usize;
+    let mut grid = Grid::new(run_bytes, offset as usize, 0);
+    let step =
+        Step { count: row.count as usize, target_stride: row.stride as isize, source_stride: run_bytes as isize };
+    assert!(grid.repeat(step), "a grid has room for one step");
+    grid
+}

@@ -12,10 +12,10 @@
 use std::collections::VecDeque;
 
 use bytes::{Buf, BytesMut};
-use longarm_memory::Region;
+use longarm_memory::{Region, RegionMut};
 use longarm_proto::{Cursor, Run, Violation};
 
-use super::{REGIONS_MAX, RUN_BYTES_MIN, RunSource};
+use super::{REGIONS_MAX, RUN_BYTES_MIN, RunSource, unpacking};
 use crate::{Link, LinkError};
 
 /// One buffer of frames. Frames behind it go into the next one.
@@ -393,14 +393,14 @@ impl<S: RunSource> Default for Outgoing<S> {
 }
 
 fn pack(source: &impl RunSource, cursor: &mut Cursor, bytes: u64, out: &mut BytesMut) {
-    let mut left = bytes;
-    while left > 0 {
-        let run = cursor.peek().expect("the cursor has at least the bytes asked for");
-        let part = Run { offset: run.offset, bytes: run.bytes.min(left) };
-        let from = out.len();
-        out.resize(from + part.bytes as usize, 0);
-        source.region(part).copy_to_slice(&mut out[from..]);
-        cursor.advance(part.bytes);
-        left -= part.bytes;
+    let mut at = out.len();
+    out.resize(at + bytes as usize, 0);
+    while at < out.len() {
+        let row = cursor.row((out.len() - at) as u64).expect("the cursor has at least the bytes asked for");
+        let (span, first) = row.span();
+        let target = RegionMut::from_slice(&mut out[at..at + row.bytes() as usize]);
+        unpacking(&row, first).reversed().copy(target, source.region(span));
+        at += row.bytes() as usize;
+        cursor.pass(&row);
     }
 }

@@ -17,6 +17,33 @@ pub struct Cursor {
     walk: Walk,
 }
 
+/// Equal runs at one distance from each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The first one.
+    pub run: Run,
+    /// How many; at least one.
+    pub count: u64,
+    /// Bytes from the start of one to the start of the next. May be 0 or negative.
+    pub stride: i64,
+}
+
+impl Row {
+    /// Bytes of all runs together.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.run.bytes * self.count
+    }
+
+    /// From the lowest byte to the highest, those between the runs included, and where in it the first run starts.
+    #[inline]
+    pub fn span(&self) -> (Run, u64) {
+        let reach = self.stride.unsigned_abs() * (self.count - 1);
+        let before = if self.stride < 0 { reach } else { 0 };
+        (Run { offset: self.run.offset - before, bytes: reach + self.run.bytes }, before)
+    }
+}
+
 /// The runs behind the current one.
 #[derive(Clone, Debug)]
 enum Walk {
@@ -81,6 +108,43 @@ impl Cursor {
         }
         self.current.offset = self.current.offset.wrapping_add(bytes);
         self.current.bytes -= bytes.min(self.current.bytes);
+    }
+
+    /// What is left of the present run, or the present run and as many of its like as have up to `bytes_max` bytes
+    /// together. `None` at the end.
+    #[inline]
+    pub fn row(&self, bytes_max: u64) -> Option<Row> {
+        if self.remaining == 0 {
+            return None;
+        }
+        if let Walk::Strided { shape, indices, .. } = &self.walk
+            && let [level, ..] = shape.levels()
+            && self.current.bytes == shape.run_bytes()
+            && self.current.bytes <= bytes_max
+        {
+            let count = (level.count - indices[0]).min(bytes_max / self.current.bytes);
+            return Some(Row { run: self.current, count, stride: level.stride });
+        }
+        let run = Run { offset: self.current.offset, bytes: self.current.bytes.min(bytes_max) };
+        Some(Row { run, count: 1, stride: 0 })
+    }
+
+    /// Passes a row that [`Cursor::row`] gave just now.
+    ///
+    /// # Panics
+    /// When fewer bytes remain.
+    #[inline]
+    pub fn pass(&mut self, row: &Row) {
+        if let Walk::Strided { indices, offset, .. } = &mut self.walk
+            && row.count > 1
+        {
+            let before_last = row.count - 1;
+            indices[0] += before_last;
+            *offset = step_offset(*offset, row.stride, before_last);
+            self.current.offset = *offset;
+            self.remaining -= before_last * row.run.bytes;
+        }
+        self.advance(row.run.bytes);
     }
 
     /// Appends what is left of the present run and the runs after it to `out`, `runs_max` at most, without moving.

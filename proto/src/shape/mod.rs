@@ -9,7 +9,7 @@
 mod cursor;
 mod strided;
 
-pub use cursor::Cursor;
+pub use cursor::{Cursor, Row};
 pub use strided::{Level, Pieces, ShapeError, Strided};
 
 /// Bytes without a gap.
