@@ -62,26 +62,40 @@ impl Client {
         true
     }
 
-    /// [`Client::accumulate`] of one run.
+    /// [`Client::accumulate`] of one run. The scale is lent: copying one that was made just now would make the processor
+    /// wait.
+    #[inline]
     pub fn accumulate_run(
         self: &Arc<Self>,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
-        operator: (Kernel, Scale),
+        (kernel, scale): (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        let run = Run { offset, bytes: source.len() as u64 };
         if !self.failures.any()
             && let Some(part) = window.mapped_part(rank)
         {
-            let (kernel, scale) = operator;
             let me = self.layout.me();
             if part.accumulate(offset, kernel, scale, source.region(), &self.segment.stripes(), me).is_ok() {
-                self.count(rank, CounterKind::Accumulate, run.bytes);
+                self.count(rank, CounterKind::Accumulate, source.len() as u64);
                 return Ok(());
             }
         }
-        self.accumulate(window, rank, Shapes::contiguous(run), operator, source)
+        self.accumulate_long(window, rank, offset, (kernel, scale), source)
+    }
+
+    /// One run the long way, never inlined as that of a put.
+    #[inline(never)]
+    fn accumulate_long(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        (kernel, scale): (Kernel, &Scale),
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        let run = Run { offset, bytes: source.len() as u64 };
+        self.accumulate(window, rank, Shapes::contiguous(run), (kernel, *scale), source)
     }
 }

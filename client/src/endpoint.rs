@@ -6,6 +6,7 @@
 //! A connection that breaks is made anew (`way`), and both sides go on where they were: everything that was sent is
 //! kept until the server has said that it has it. `reports` says when to ask for that, `pulse` whether it lives.
 
+mod gathered;
 mod pulse;
 mod reports;
 mod state;
@@ -17,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 use longarm_memory::Region;
-use longarm_proto::{Cursor, Mutation, NodeId, Rank, Refusal, Request, mutation};
+use longarm_proto::{Cursor, Mutation, NodeId, Rank, Refusal, Request, Run, WindowRef, mutation};
 use longarm_shm::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
@@ -26,6 +27,7 @@ use crate::dial::Dial;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::time::Time;
+use gathered::GATHERED_PUT_BYTES_MAX;
 use state::State;
 
 /// What a reply does when it comes.
@@ -301,7 +303,7 @@ impl Endpoint {
                 state.report_if_none_is_due();
                 true
             }
-            Sending::Soon => goes_alone || state.outgoing.unsent_bytes() >= GATHERED_BYTES_MAX,
+            Sending::Soon => goes_alone || state.unsent_bytes() >= GATHERED_BYTES_MAX,
             Sending::Later => false,
         };
         state.gathering = !flush && sending == Sending::Soon;
@@ -318,6 +320,36 @@ impl Endpoint {
             self.unconfirmed.store(false, Ordering::Release);
         }
         Ok(driven)
+    }
+
+    /// Takes a small put in that nobody waits for: it goes out together with those around it. `None`: it has to be issued
+    /// like any other, because it is too large for that or nothing else is under way.
+    #[inline]
+    pub(crate) fn gather(&self, target: &WindowRef, run: Run, bytes: Region<'_>) -> Option<Driven> {
+        if run.bytes > GATHERED_PUT_BYTES_MAX {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let goes_on = state.has_gathered() && state.gathering;
+        if !goes_on
+            && (self.broken.get().is_some() || state.is_idle() || !state.may_gather(self.options.buffered_bytes_max))
+        {
+            return None;
+        }
+        state.gather(target, run, bytes);
+        let mut driven = Driven::default();
+        if state.unsent_bytes() >= GATHERED_BYTES_MAX {
+            state.report_if_much_is_kept(self.options.buffered_bytes_max);
+            let receive = state.should_receive(self.options.buffered_bytes_max);
+            self.unconfirmed.store(true, Ordering::Release);
+            driven = self.drive_locked(&mut state, receive);
+        } else if !goes_on {
+            // Before the first of them quiet had nothing to ask for; of the others it knows by the first.
+            self.unconfirmed.store(true, Ordering::Release);
+            driven.gathers = !std::mem::replace(&mut state.gathering, true);
+            self.note(&mut state);
+        }
+        Some(driven)
     }
 
     /// Sends and receives what the link gives and takes now. `None`: another thread does.
@@ -379,19 +411,21 @@ impl Endpoint {
         if std::mem::take(&mut state.confirmed) {
             self.unconfirmed.store(false, Ordering::Release);
         }
-        self.wants_write.store(state.outgoing.can_send(), Ordering::Release);
+        self.wants_write.store(state.outgoing.can_send() || state.has_gathered(), Ordering::Release);
         self.buffered_bytes.store(state.outgoing.buffered_bytes(), Ordering::Release);
         self.replies_full.store(state.reports.is_full(), Ordering::Release);
         self.has_much_to_send.store(state.outgoing.streams_more_than(MUCH_TO_SEND_BYTES), Ordering::Release);
-        self.held_back.store(!state.outgoing.is_sent() && !state.outgoing.can_send(), Ordering::Release);
+        let held_back = !state.outgoing.is_sent() && !state.outgoing.can_send() && !state.has_gathered();
+        self.held_back.store(held_back, Ordering::Release);
         self.expects_much.store(state.reports.expects_much(), Ordering::Release);
-        let unacknowledged = !state.outgoing.is_acknowledged();
+        let unacknowledged = !state.outgoing.is_acknowledged() || state.has_gathered();
         let alive = self.broken.get().is_none();
         self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
         self.known.store(state.way.is_known(), Ordering::Release);
         self.gathering.store(state.gathering && alive, Ordering::Release);
         let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
-        let busy = !state.outgoing.is_sent() || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
+        let unsent = !state.outgoing.is_sent() || state.has_gathered();
+        let busy = unsent || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
         let busy = busy || state.reports.owes_for_streams();
         self.busy.store(busy && alive, Ordering::Release);
@@ -424,6 +458,7 @@ impl Endpoint {
         // The reason first: who sees a failed completion finds it.
         let how = self.broken.get_or_init(|| how).clone();
         let outcome = Outcome::Lost(how);
+        state.forget_gathered();
         state.outgoing.abandon(|held| {
             let completion = Arc::clone(held.completion());
             drop(held);

@@ -194,6 +194,40 @@ pub enum TransferError {
         /// What the system or the node's server said.
         reason: String,
     },
+    /// Memory that is in no window is reached by ranks of the same node only. Nothing was sent.
+    #[error(
+        "{operation} to rank {rank}, which is on another node: memory that is exposed and in no window is not reached there; use a window"
+    )]
+    OtherNode {
+        /// What the caller was doing.
+        operation: Operation,
+        /// The target.
+        rank: Rank,
+    },
+    /// The bytes do not lie in what the target has exposed. Nothing was sent.
+    #[error("{operation} to rank {rank}: bytes {offset}..{end} are outside, it has exposed {exposed_bytes} bytes")]
+    OutsideExposed {
+        /// What the caller was doing.
+        operation: Operation,
+        /// The target.
+        rank: Rank,
+        /// First byte asked for.
+        offset: u64,
+        /// One past the last byte asked for.
+        end: u64,
+        /// Bytes that the target has exposed.
+        exposed_bytes: u64,
+    },
+    /// The system does not let this process reach memory of the target's process. Some of the bytes may have arrived.
+    #[error("{operation} to rank {rank}: the system does not reach its memory: {reason}")]
+    Unattachable {
+        /// What the caller was doing.
+        operation: Operation,
+        /// The target.
+        rank: Rank,
+        /// What it said, and what to do.
+        reason: String,
+    },
     /// The target is gone. Any part of the bytes may have arrived.
     #[error(transparent)]
     Lost(#[from] Lost),

@@ -28,6 +28,18 @@ impl Client {
         if self.get_at_once(window, rank, offset, &target) {
             return Ok(());
         }
+        self.get_run(window, rank, offset, target)
+    }
+
+    /// One run the long way, never inlined as that of a put.
+    #[inline(never)]
+    fn get_run(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        target: OriginBytesMut<'_>,
+    ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: target.len() as u64 };
         self.get_shaped(window, rank, Shapes::contiguous(run), target)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_memory::Region;
-use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, ShapeError, Signal};
+use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Shape, ShapeError, Signal};
 use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
@@ -54,6 +54,18 @@ impl Client {
         if self.put_at_once(window, rank, offset, source) {
             return Ok(());
         }
+        self.put_run(window, rank, offset, source)
+    }
+
+    /// One run the long way. Never inlined: what it keeps on the stack would cost the short way as much as the put itself.
+    #[inline(never)]
+    fn put_run(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: source.len() as u64 };
         self.put_shaped(window, rank, Shapes::contiguous(run), source)
     }
@@ -91,9 +103,45 @@ impl Client {
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
         let region = source.region().as_region();
+        if let (Shape::Contiguous(to), Shape::Contiguous(from)) = (&shapes.target, &shapes.origin)
+            && from.offset == 0
+            && from.bytes == to.bytes
+            && region.len() as u64 == to.bytes
+            && self.put_together(window, rank, to.offset, OriginBytes::from_region(region))
+        {
+            return Ok(());
+        }
         self.start_write(Writing::Put, (window, rank), shapes, region, Some(source), false)?;
         self.leave_to_helper(rank);
         Ok(())
+    }
+
+    /// Starts a small put to another node together with others that nobody waits for either; its bytes are copied. False:
+    /// nothing was done, and another way has to be taken, or finds out what is wrong.
+    pub fn put_together(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        source: OriginBytes<'_>,
+    ) -> bool {
+        let bytes = source.len() as u64;
+        let Some(end) = offset.checked_add(bytes) else { return false };
+        let unusual = bytes == 0 || self.failures.any() || window.is_here(rank);
+        if unusual || window.check(Operation::Put, rank, offset, end).is_err() {
+            return false;
+        }
+        let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return false };
+        let run = Run { offset, bytes };
+        let Some(driven) = endpoint.gather(&window.target(rank), run, source.region()) else { return false };
+        self.note_driven(endpoint, Some(driven));
+        if driven.gathers {
+            self.hand_to_helper();
+        } else if driven.progress {
+            self.leave_unacknowledged();
+        }
+        self.count(rank, CounterKind::Put, bytes);
+        true
     }
 
     /// After an operation was queued and the caller goes on: what the link did not take is the helper's.

@@ -29,6 +29,7 @@ impl Client {
     }
 
     /// The way through every check.
+    #[inline(never)]
     fn rmw_long(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
         let completion = Arc::new(Completion::new());
         self.begin_rmw(window, rank, offset, rmw, &completion)?;

@@ -283,14 +283,17 @@ impl Client {
     /// Counts an operation.
     #[inline]
     pub fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
-        let main = IS_MAIN.with(|is_main| match is_main.get() {
+        let main = match IS_MAIN.with(std::cell::Cell::get) {
             Some(known) => known,
-            None => {
-                let known = std::thread::current().id() == self.main_thread;
-                is_main.set(Some(known));
-                known
-            }
-        });
+            None => self.learn_whether_main(),
+        };
         self.counters.add(peer, kind, bytes, main);
+    }
+
+    #[cold]
+    fn learn_whether_main(&self) -> bool {
+        let known = std::thread::current().id() == self.main_thread;
+        IS_MAIN.set(Some(known));
+        known
     }
 }

@@ -96,6 +96,19 @@ impl Adder {
     }
 }
 
+/// target += scale × source, of one f64: what [`Adder::f64`] does, with nothing to pick.
+///
+/// # Panics
+///
+/// If one of them has not 8 bytes.
+#[inline]
+pub fn add_one_f64(target: RegionMut<'_>, source: Region<'_>, scale: f64) {
+    assert_same_length(target.len(), size_of::<f64>());
+    assert_same_length(size_of::<f64>(), source.len());
+    // SAFETY: both sides are valid for their length by the contract of regions, which is that of a number (asserted).
+    unsafe { machine::one_f64(target.as_mut_ptr(), source.as_ptr(), scale) };
+}
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[path = "add_x86_64.rs"]
 mod machine;

@@ -34,6 +34,17 @@ pub(super) fn pick(kind: Kind) -> AddFn {
     }
 }
 
+/// One number.
+///
+/// # Safety
+///
+/// Both sides are valid for 8 bytes.
+pub(super) unsafe fn one_f64(dst: *mut u8, src: *const u8, scale: f64) {
+    let add = |to, from| (f64::from_ne_bytes(to) + scale * f64::from_ne_bytes(from)).to_ne_bytes();
+    // SAFETY: the caller's promise, passed on.
+    unsafe { each::<8>(dst, src, 8, add) }
+}
+
 /// # Safety
 ///
 /// As for `each`.

@@ -145,3 +145,23 @@ fn a_part_of_an_element_panics() {
     let (mut target, source) = ([0; 12], [0; 12]);
     Adder::f64(1.0).add(RegionMut::from_slice(&mut target), Region::from_slice(&source));
 }
+
+#[test]
+fn one_number_is_added_as_many_are() {
+    let (to, from) = (0.1_f64, -7.3_f64);
+    for scale in [1.0, 0.0, REAL, f64::INFINITY] {
+        let mut target = [0; 11];
+        target[3..].copy_from_slice(&to.to_ne_bytes());
+        let source = from.to_ne_bytes();
+        add_one_f64(RegionMut::from_slice(&mut target[3..]), Region::from_slice(&source), scale);
+        assert_eq!(target[3..], (to + scale * from).to_ne_bytes());
+        assert_eq!(target[..3], [0; 3]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "cannot copy 16 bytes into a region of 8 bytes")]
+fn more_than_one_number_is_not_one() {
+    let mut target = [0; 8];
+    add_one_f64(RegionMut::from_slice(&mut target), Region::from_slice(&[0; 16]), 1.0);
+}

@@ -26,6 +26,18 @@ pub(super) fn pick(kind: Kind) -> AddFn {
     }
 }
 
+/// One number.
+///
+/// # Safety
+///
+/// Both sides are valid for 8 bytes.
+#[inline(always)]
+pub(super) unsafe fn one_f64(dst: *mut u8, src: *const u8, scale: f64) {
+    let target = load!(f64, xmm_reg, "movsd", dst, 0);
+    let source = load!(f64, xmm_reg, "movsd", src, 0);
+    store!(xmm_reg, "movsd", dst, 0, target + scale * source);
+}
+
 /// Where a walk stands on both sides, and how many bytes are left.
 struct Position {
     dst: *mut u8,

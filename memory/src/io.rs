@@ -100,6 +100,23 @@ pub fn receive(fd: BorrowedFd<'_>, regions: &[RegionMut<'_>]) -> io::Result<usiz
     })
 }
 
+/// The shortest time in microseconds in which an answer has come over a TCP connection, as its kernel has measured it.
+/// `None` where it has not, or the socket is not one of TCP.
+pub fn round_trip_us(fd: BorrowedFd<'_>) -> Option<u32> {
+    /// Where `tcpi_min_rtt` stands in `struct tcp_info` of linux/tcp.h, which has only grown at its end.
+    const AT: usize = 148;
+    let mut info = [0_u8; 256];
+    let mut bytes = info.len() as libc::socklen_t;
+    // SAFETY: `info` is writable for the `bytes` that the call is told of, and it sets `bytes` to no more than that.
+    let done = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut bytes)
+    };
+    let known = info.get(..bytes as usize).filter(|_| done == 0)?;
+    let us = u32::from_ne_bytes(*known.get(AT..)?.first_chunk()?);
+    // Both say that nothing was measured.
+    Some(us).filter(|us| *us > 0 && *us < u32::MAX)
+}
+
 /// A signal that arrives during the call is no reason to come back.
 fn repeat_interrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
@@ -130,6 +147,16 @@ mod tests {
         assert_eq!(receive(right.as_fd(), &targets).unwrap(), 16);
         assert_eq!(&first, b"one-s");
         assert_eq!(&second[..11], b"ided memory");
+    }
+
+    #[test]
+    fn the_round_trip_of_a_tcp_connection_is_known_and_that_of_another_socket_is_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let us = round_trip_us(caller.as_fd()).expect("the kernel has measured the handshake");
+        assert!(us < 10_000_000, "{us} us on one machine");
+        let (local, _other) = UnixStream::pair().unwrap();
+        assert_eq!(round_trip_us(local.as_fd()), None);
     }
 
     #[test]

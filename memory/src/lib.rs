@@ -8,6 +8,7 @@
 //! It refuses to know what the bytes mean, who else writes them, or when: those are the callers' matters.
 
 pub mod add;
+mod attach;
 pub mod copy;
 mod descriptor;
 pub mod grid;
@@ -19,9 +20,10 @@ mod vector;
 #[cfg(any(test, all(target_arch = "x86_64", not(miri))))]
 mod walk;
 
-pub use add::Adder;
+pub use add::{Adder, add_one_f64};
+pub use attach::Attached;
 pub use copy::{nontemporal_bytes_min, set_nontemporal_bytes_min};
 pub use descriptor::adopt_descriptor;
 pub use grid::{Grid, Step};
-pub use io::{REGIONS_MAX, receive, send};
+pub use io::{REGIONS_MAX, receive, round_trip_us, send};
 pub use region::{Region, RegionMut};

@@ -140,8 +140,14 @@ impl Caller {
                 self.link = Some(link);
                 CallerStep::Pending
             }
-            Ok(Some((reception, None))) => CallerStep::Proven { link, reception },
-            Ok(Some((reception, Some(keys)))) => CallerStep::Proven { link: keys.seal(link), reception },
+            Ok(Some((reception, keys))) => {
+                link.proven();
+                let link = match keys {
+                    Some(keys) => keys.seal(link),
+                    None => link,
+                };
+                CallerStep::Proven { link, reception }
+            }
             Err(DialError::HungUp) if !self.connected => CallerStep::Failed(DialError::Connect(LinkError::Refused)),
             Err(DialError::Link(error)) if !self.connected => CallerStep::Failed(DialError::Connect(error)),
             Err(error) => CallerStep::Failed(error),

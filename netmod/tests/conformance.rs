@@ -2,20 +2,21 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
-use longarm_netmod::{Netmod, Sim, Tcp, TcpOptions, conformance};
+use longarm_netmod::{Netmod, Sim, SocketBuffers, Tcp, TcpOptions, conformance};
 
-fn tcp(interface: IpAddr, socket_buffer_bytes: Option<usize>) -> Tcp {
-    Tcp::new(TcpOptions { interface: Some(interface), socket_buffer_bytes })
+fn tcp(interface: IpAddr, socket_buffers: SocketBuffers) -> Tcp {
+    Tcp::new(TcpOptions { interface: Some(interface), socket_buffers })
 }
 
 #[test]
 fn tcp_over_ipv4_conforms() {
-    conformance(&tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), None));
+    conformance(&tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), SocketBuffers::Kernel));
+    conformance(&tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), SocketBuffers::ByRoundTrip));
 }
 
 #[test]
 fn tcp_with_the_smallest_buffers_conforms() {
-    conformance(&tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), Some(1)));
+    conformance(&tcp(IpAddr::V4(Ipv4Addr::LOCALHOST), SocketBuffers::Fixed(1)));
 }
 
 #[test]
@@ -24,7 +25,7 @@ fn tcp_over_ipv6_conforms() {
         eprintln!("no IPv6 on this machine: nothing is tested");
         return;
     }
-    let tcp = tcp(IpAddr::V6(Ipv6Addr::LOCALHOST), None);
+    let tcp = tcp(IpAddr::V6(Ipv6Addr::LOCALHOST), SocketBuffers::Kernel);
     let listener = tcp.listen().unwrap();
     assert!(listener.address().starts_with("[::1]:"), "{}", listener.address());
     conformance(&tcp);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
     Admission, AdmissionError, Caller, CallerStep, Capabilities, DialError, Doorman, DoormanStep, Introduction,
-    KeyError, Link, LinkError, Listener, Netmod, Sim, Tcp, TcpOptions, conformance, connect_authenticated,
+    KeyError, Link, LinkError, Listener, Netmod, Sim, SocketBuffers, Tcp, TcpOptions, conformance,
+    connect_authenticated,
 };
 use longarm_proto::{
     CHALLENGE_BYTES, HELLO_BYTES, HandshakeError, Identity, InitiatorHandshake, JobId, NodeId, PROOF_BYTES, Rank,
@@ -94,9 +95,9 @@ impl Listener for SealedListener {
 
 #[test]
 fn an_encrypted_tcp_conforms_with_large_and_small_buffers() {
-    for socket_buffer_bytes in [None, Some(16 << 10)] {
+    for socket_buffers in [SocketBuffers::Kernel, SocketBuffers::Fixed(16 << 10)] {
         let interface = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        conformance(&Sealed(Tcp::new(TcpOptions { interface, socket_buffer_bytes })));
+        conformance(&Sealed(Tcp::new(TcpOptions { interface, socket_buffers })));
     }
 }
 

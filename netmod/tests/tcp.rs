@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Interest, Link, LinkError, Listener, Netmod, Poller, Tcp, TcpOptions};
+use longarm_netmod::{Interest, Link, LinkError, Listener, Netmod, Poller, SocketBuffers, Tcp, TcpOptions};
 use rustix::net::sockopt;
 
 fn accept(listener: &mut dyn Listener) -> Box<dyn Link> {
@@ -33,7 +33,7 @@ fn wait_readable(descriptor: BorrowedFd<'_>) {
 #[test]
 fn sockets_of_both_ends_are_set_up_alike() {
     let bytes = 50_000;
-    let tcp = Tcp::new(TcpOptions { socket_buffer_bytes: Some(bytes), ..TcpOptions::default() });
+    let tcp = Tcp::new(TcpOptions { socket_buffers: SocketBuffers::Fixed(bytes), ..TcpOptions::default() });
     let (caller, called) = pair(&tcp);
     for link in [caller, called] {
         let socket = link.descriptor().unwrap();

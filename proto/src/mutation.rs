@@ -61,6 +61,8 @@ mutations! {
     SessionKept,
     /// A put of many runs leaves out the last byte of each.
     RunCutShort,
+    /// Small puts that go together are sent behind what is asked for after them.
+    GatheredLate,
     /// A server takes a call that is older than the session's connection.
     AttemptNotChecked,
     /// A server believes whoever calls.

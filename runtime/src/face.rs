@@ -67,6 +67,13 @@ impl Window<u8> {
         self.client().put(&self.shared.client, Rank(rank), offset, source)
     }
 
+    /// Starts a small put to another node together with others that nobody waits for; the source is copied. False: nothing
+    /// was done, and it has to be started by [`Window::start_put_shapes`], which also knows what is wrong.
+    #[inline]
+    pub fn put_bytes_together(&self, rank: u32, offset: u64, source: OriginBytes<'_>) -> bool {
+        self.client().put_together(&self.shared.client, Rank(rank), offset, source)
+    }
+
     /// Whether operations may go to the mapped memory of a window without further questions: nobody has died.
     #[inline]
     pub fn is_undisturbed(&self) -> bool {
@@ -113,7 +120,7 @@ impl Window<u8> {
         &self,
         rank: u32,
         offset: u64,
-        operator: Operator,
+        operator: (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
         self.client().accumulate_run(&self.shared.client, Rank(rank), offset, operator, source)

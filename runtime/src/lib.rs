@@ -28,6 +28,7 @@ pub mod collective;
 pub mod config;
 mod element;
 mod error;
+mod exposed;
 pub mod face;
 mod group;
 mod handle;
@@ -45,6 +46,7 @@ pub use error::{
     CollectiveError, InitError, Lost, LostHow, MessageError, MutexError, Operation, RmwError, TransferError, WaitError,
     WindowError,
 };
+pub use exposed::Exposed;
 pub use group::Group;
 pub use handle::{Handle, wait_all, wait_any, wait_some};
 pub use heap::{HEAP_ALIGNMENT, Heap, HeapBlock, HeapError};

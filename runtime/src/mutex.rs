@@ -52,6 +52,18 @@ impl Group {
 }
 
 impl Mutexes {
+    /// How many mutexes a rank hosts; 0 for ranks that are not in the group.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// assert_eq!(world.mutexes_collective(2)?.count(0), 2);
+    /// # world.finalize()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn count(&self, host: u32) -> u64 {
+        self.home.count(Rank(host))
+    }
+
     /// Takes a mutex, waiting until it is this rank's turn. If its holder dies meanwhile the mutex goes to whoever has
     /// waited for longest; see [`MutexGuard::previous_holder_died`]. `ARMCI_Lock`.
     ///

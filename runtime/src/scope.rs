@@ -72,7 +72,8 @@ impl<'env> Scope<'env> {
     #[inline]
     pub fn put<T: Element>(&self, window: &Window<T>, rank: u32, index: usize, source: &'env [T]) {
         let (client, bytes) = (&window.shared.inner.client, OriginBytes::from(source.as_bytes()));
-        if client.put_at_once(&window.shared.client, Rank(rank), Window::<T>::offset(index), bytes) {
+        let (part, offset) = (&window.shared.client, Window::<T>::offset(index));
+        if client.put_at_once(part, Rank(rank), offset, bytes) || client.put_together(part, Rank(rank), offset, bytes) {
             return;
         }
         self.start_put(window, rank, Ok(Window::<T>::run_shapes(index, source.len())), source);

@@ -68,7 +68,7 @@ fn main() {
             let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).expect("a sum");
             let ours = best_ns(calls, || {
                 let source = Region::from_slice(black_box(&source_bytes));
-                let result = window.accumulate(0, kernel, Scale::from(scale), source, &stripes, Rank(0));
+                let result = window.accumulate(0, kernel, &Scale::from(scale), source, &stripes, Rank(0));
                 result.expect("inside the window");
             });
             line(&format!("{name}, {bytes} bytes"), ours, plain);
@@ -79,7 +79,7 @@ fn main() {
     let kernel = Kernel::new(ElementType::I64, AccumulateOp::Sum).expect("a sum");
     let ours = best_ns(20, || {
         let source = Region::from_slice(black_box(&source));
-        window.accumulate(0, kernel, Scale::from(1_i64), source, &stripes, Rank(0)).expect("inside the window");
+        window.accumulate(0, kernel, &Scale::from(1_i64), source, &stripes, Rank(0)).expect("inside the window");
     });
     println!("{:<36} {:>12.1} ns an element", "sum of i64, 65536 bytes", ours / 8192.0);
 

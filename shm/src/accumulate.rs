@@ -24,7 +24,7 @@
 
 use std::mem::MaybeUninit;
 
-use longarm_memory::{Adder, Grid, Region, RegionMut};
+use longarm_memory::{Adder, Grid, Region, RegionMut, add_one_f64};
 use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Scale};
 
 use crate::stripe::{BLOCK_BITS, StripeGuard, Stripes};
@@ -211,7 +211,32 @@ impl How {
 }
 
 /// One run, the frequent case: what [`Accumulator::run`] does, with nothing to keep for the next one.
+#[inline]
 pub(crate) fn accumulate_run(
+    window: &Window<'_>,
+    offset: u64,
+    operator: (Kernel, &Scale),
+    source: Region<'_>,
+    (stripes, who): (&Stripes<'_>, Rank),
+) -> Result<(), AccumulateError> {
+    let (kernel, scale) = operator;
+    let sums_f64 = (kernel.element(), kernel.op()) == (ElementType::F64, AccumulateOp::Sum);
+    if sums_f64
+        && source.len() == size_of::<f64>()
+        && let Ok(target) = window.region_mut(offset, size_of::<f64>() as u64)
+    {
+        // The most frequent one of all: nothing to pick, nothing to cut.
+        let scale = f64::of_scale(scale, 0);
+        let guard = stripes.lock((window.place_bytes() + offset) >> BLOCK_BITS, who);
+        add_one_f64(target, source, scale);
+        drop(guard);
+        return Ok(());
+    }
+    accumulate_any_run(window, offset, operator, source, (stripes, who))
+}
+
+#[inline(never)]
+fn accumulate_any_run(
     window: &Window<'_>,
     offset: u64,
     (kernel, scale): (Kernel, &Scale),

@@ -134,7 +134,7 @@ fn check(kernel: Kernel, scale: Scale, offset: usize, count: usize, source_shift
     let words = words();
     let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
     let stripes = Stripes::new(&words);
-    window.accumulate(offset as u64, kernel, scale, Region::from_slice(source), &stripes, Rank(3)).unwrap();
+    window.accumulate(offset as u64, kernel, &scale, Region::from_slice(source), &stripes, Rank(3)).unwrap();
     assert!(memory.0[..] == expected[..], "{kernel:?} {scale:?} at {offset}, {count} elements, shift {source_shift}");
     assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
 }
@@ -238,7 +238,7 @@ fn a_not_a_number_loses_against_every_number() {
         let window = Window::from_region(RegionMut::from_slice(&mut memory.0), 0);
         let kernel = Kernel::new(ElementType::F64, op).unwrap();
         let scale = Scale::one(ElementType::F64);
-        window.accumulate(0, kernel, scale, Region::from_slice(&source), &Stripes::new(&words), Rank(0)).unwrap();
+        window.accumulate(0, kernel, &scale, Region::from_slice(&source), &Stripes::new(&words), Rank(0)).unwrap();
         assert_eq!(memory.0[..24], expected.map(f64::to_le_bytes).concat());
     }
 }
@@ -253,7 +253,7 @@ fn what_is_outside_or_half_an_element_is_refused_and_untouched() {
     let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap();
     let accumulate = |offset: u64, bytes: usize| {
         let source = vec![1; bytes];
-        window.accumulate(offset, kernel, Scale::one(ElementType::F64), Region::from_slice(&source), &stripes, Rank(0))
+        window.accumulate(offset, kernel, &Scale::one(ElementType::F64), Region::from_slice(&source), &stripes, Rank(0))
     };
     let window_bytes = 3 * 4096;
     let outside = OutsideWindow { offset: window_bytes - 8, bytes: 16, window_bytes };
@@ -294,7 +294,7 @@ fn threads_that_add_to_the_same_elements_lose_nothing() {
                         for (first, last) in [(0, skip), (skip, count)] {
                             let part = Region::from_slice(&source[first * size..last * size]);
                             let at = (offset + first * size) as u64;
-                            window.accumulate(at, kernel, Scale::one(element), part, &stripes, Rank(who)).unwrap();
+                            window.accumulate(at, kernel, &Scale::one(element), part, &stripes, Rank(who)).unwrap();
                         }
                     }
                 });
@@ -324,7 +324,7 @@ fn integer_accumulates_and_read_modify_writes_of_one_word_are_all_counted() {
         scope.spawn(move || {
             for _ in 0..rounds {
                 let source = Region::from_slice(source);
-                window.accumulate(8, kernel, Scale::from(2_i64), source, &stripes, Rank(0)).unwrap();
+                window.accumulate(8, kernel, &Scale::from(2_i64), source, &stripes, Rank(0)).unwrap();
             }
         });
         scope.spawn(move || {

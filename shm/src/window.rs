@@ -297,12 +297,12 @@ impl<'a> Window<'a> {
         &self,
         offset: u64,
         kernel: Kernel,
-        scale: Scale,
+        scale: &Scale,
         source: Region<'_>,
         stripes: &Stripes<'a>,
         who: Rank,
     ) -> Result<(), AccumulateError> {
-        accumulate_run(self, offset, (kernel, &scale), source, (stripes, who))
+        accumulate_run(self, offset, (kernel, scale), source, (stripes, who))
     }
 
     /// The same accumulate for any number of runs: cheaper for each of them than [`Window::accumulate`].

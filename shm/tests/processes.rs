@@ -114,7 +114,7 @@ impl Node {
         let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap();
         let scale = Scale::one(ElementType::F64);
         let stripes = self.node.stripes();
-        self.window.part(0).accumulate(0, kernel, scale, Region::from_slice(ones), &stripes, who).unwrap();
+        self.window.part(0).accumulate(0, kernel, &scale, Region::from_slice(ones), &stripes, who).unwrap();
     }
 
     fn elements(&self) -> Vec<f64> {

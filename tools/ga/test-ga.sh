@@ -35,9 +35,13 @@ suite=$target/release/longarm-suite
 
 options=(run --build "$build" --mpi "$mpi" --limit-seconds 180)
 if [ -n "$quick" ]; then
-    options+=(--quick --ranks 2,3 --nodes 1,2)
+    options+=(--quick)
+    sizes=(--ranks 2,3 --nodes 1,2)
+    # The same programs once more: what differs is how they are started.
+    sizes_again=(--ranks 3 --nodes 2)
 else
-    options+=(--ranks 2,3,4,5 --nodes 1,2)
+    sizes=(--ranks 2,3,4,5 --nodes 1,2)
+    sizes_again=("${sizes[@]}")
 fi
 
 outcomes=()
@@ -55,10 +59,10 @@ suite() {
     outcomes+=("$name: $(head -n 1 "$page.md")")
 }
 
-suite ga ga.list
-suite classic classic.list
+suite ga ga.list "${sizes[@]}"
+suite classic classic.list "${sizes[@]}"
 # The classic programs need no MPI: then longarm's own launcher starts them.
-suite classic-longarm-run classic.list --launcher longarm --longarm "$prefix/bin/longarm"
+suite classic-longarm-run classic.list "${sizes_again[@]}" --launcher longarm --longarm "$prefix/bin/longarm"
 
 printf '\n'
 for outcome in "${outcomes[@]}"; do

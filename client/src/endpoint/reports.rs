@@ -66,7 +66,12 @@ impl Reports {
 
     /// How many large gets have to be over before this request may be sent, if it has to wait.
     pub(super) fn gate(&self, request: &Request) -> Option<u64> {
-        (self.large_gets > self.large_gets_over && !may_pass_gets(request)).then_some(self.large_gets)
+        (self.holds_back_writes() && !may_pass_gets(request)).then_some(self.large_gets)
+    }
+
+    /// Whether a write has to wait for the data of a get.
+    pub(super) fn holds_back_writes(&self) -> bool {
+        self.large_gets > self.large_gets_over
     }
 
     /// A reply came, with so many bytes of copied data behind it.

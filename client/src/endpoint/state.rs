@@ -7,9 +7,10 @@ use longarm_netmod::LinkError;
 use longarm_netmod::flow::{Incoming, Outgoing, RunSource};
 use longarm_proto::{
     Cursor, EAGER_BYTES_MAX, Initiator, Mutation, REPLY_BYTES, Reception, Refusal, Reply, Request, RequestId, Run,
-    Violation, mutation,
+    Violation, WindowRef, mutation,
 };
 
+use super::gathered::Gathered;
 use super::pulse::{Beat, Pulse};
 use super::reports::{Reports, is_large_get};
 use super::way::Way;
@@ -32,6 +33,8 @@ pub(super) struct State {
     pub(super) landing: Option<(Held, Cursor)>,
     landing_bytes: u64,
     scratch: Vec<u8>,
+    /// Small puts that will be one request.
+    gathered: Gathered,
     pub(super) reports: Reports,
     /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
     pub(super) unanswered: Option<Token>,
@@ -82,6 +85,7 @@ impl State {
             landing: None,
             landing_bytes: 0,
             scratch: Vec::new(),
+            gathered: Gathered::default(),
             reports: Reports::default(),
             unanswered: None,
             pulse: Pulse::default(),
@@ -101,16 +105,63 @@ impl State {
 
     /// Whether nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged()
+        self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged() && !self.gathered.is_some()
+    }
+
+    /// Whether puts were taken in of which no request was made yet.
+    pub(super) fn has_gathered(&self) -> bool {
+        self.gathered.is_some()
+    }
+
+    /// The connection is over: what was taken in goes nowhere.
+    pub(super) fn forget_gathered(&mut self) {
+        self.gathered = Gathered::default();
+        self.gathering = false;
+    }
+
+    /// Bytes that wait to be sent, those of streams apart.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.outgoing.unsent_bytes() + self.gathered.wire_bytes()
+    }
+
+    /// Whether a request may go behind all others without having to wait for one of them.
+    pub(super) fn may_gather(&self, buffered_bytes_max: usize) -> bool {
+        self.outgoing.buffered_bytes() < buffered_bytes_max && !self.reports.holds_back_writes()
+    }
+
+    /// Takes a small put in, which becomes a request together with those that follow.
+    pub(super) fn gather(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
+        if !self.gathered.fits(target, run) {
+            self.seal();
+        }
+        self.gathered.add(target, run, bytes);
+    }
+
+    /// Makes a request of the small puts taken in. Before anything else is begun, so that the order stays.
+    fn seal(&mut self) {
+        if !self.gathered.is_some() {
+            return;
+        }
+        let (request, payload) = self.gathered.take();
+        self.begin_next(&request, None, Payload::Headed(&payload, None));
+        self.gathered.take_back(request, payload);
     }
 
     /// The number of the last request, if it asks how far the server is.
     pub(super) fn confirming(&self) -> Option<RequestId> {
-        (self.reports.due > 0 && self.last_report == self.initiator.last()).then_some(self.last_report)
+        let is_last = self.last_report == self.initiator.last() && !self.gathered.is_some();
+        (self.reports.due > 0 && is_last).then_some(self.last_report)
     }
 
     /// Puts a request behind all others.
     pub(super) fn begin(&mut self, request: &Request, token: Option<Token>, payload: Payload<'_>) {
+        if !mutation(Mutation::GatheredLate) {
+            self.seal();
+        }
+        self.begin_next(request, token, payload);
+    }
+
+    fn begin_next(&mut self, request: &Request, token: Option<Token>, payload: Payload<'_>) {
         if let Some(until) = self.reports.gate(request) {
             self.outgoing.gate(until);
         }
@@ -148,6 +199,7 @@ impl State {
 
     /// Tells how far we are, and asks the same.
     fn report(&mut self) {
+        self.seal();
         let received_bytes = self.incoming.received_bytes();
         self.reports.reported(received_bytes);
         let request = Request::Report { received_bytes };
@@ -167,12 +219,22 @@ impl State {
 
     /// Before a request: either side may keep too much.
     pub(super) fn report_if_due(&mut self, request: &Request, buffered_bytes_max: usize) {
-        let keeps_much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 || self.reports.streams_much();
-        let keeps_much = keeps_much && self.reports.due == 0;
         let replies = request.has_reply() || is_large_get(request);
-        if keeps_much || (replies && self.reports.is_due(self.incoming.received_bytes())) {
+        if self.keeps_much(buffered_bytes_max) || (replies && self.reports.is_due(self.incoming.received_bytes())) {
             self.report();
         }
+    }
+
+    /// The same before puts that were taken in become a request.
+    pub(super) fn report_if_much_is_kept(&mut self, buffered_bytes_max: usize) {
+        if self.keeps_much(buffered_bytes_max) {
+            self.report();
+        }
+    }
+
+    fn keeps_much(&self, buffered_bytes_max: usize) -> bool {
+        let much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 || self.reports.streams_much();
+        much && self.reports.due == 0
     }
 
     /// While nobody waits: what was sent some time ago should have arrived.
@@ -193,6 +255,7 @@ impl State {
     /// Calls if there is no connection, else moves what can be moved.
     pub(super) fn turn(&mut self, endpoint: &Endpoint, receive: bool) -> Result<Driven, LostHow> {
         self.gathering = false;
+        self.seal();
         if !self.way.is_up() && !self.call(endpoint)? {
             return Ok(Driven::default());
         }
@@ -352,6 +415,7 @@ impl State {
                 self.reports.due -= 1;
                 // It was answered behind all others, as a quiet is.
                 let is_last = self.reports.due == 0 && self.last_report == self.initiator.last();
+                let is_last = is_last && !self.gathered.is_some();
                 self.confirmed = is_last && self.refused.is_none();
                 // Somebody may wait for it in a quiet.
                 driven.completed |= is_last;

@@ -180,6 +180,58 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
 }
 
 #[test]
+fn small_puts_become_one_request_before_anything_else_is_asked() {
+    let sends = Arc::new(AtomicUsize::new(0));
+    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
+    endpoint.drive();
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let gather = |offset| endpoint.gather(&target, Run { offset, bytes: 8 }, Region::from_slice(&[7; 8]));
+    assert!(gather(0).is_none(), "nothing is under way that it could wait for");
+    let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
+    let payload = || Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
+    assert!(endpoint.issue(&request, None, payload(), Sending::Soon).is_ok());
+    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (1, 1));
+    let told = (0..100).filter(|number| gather(16 * number).is_some_and(|driven| driven.gathers)).count();
+    assert_eq!(told, 1, "the helper is told once");
+    assert!(endpoint.is_busy() && endpoint.wants_write() && endpoint.is_gathering() && endpoint.is_unconfirmed());
+    assert!(endpoint.is_unacknowledged() && !endpoint.is_held_back());
+    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (1, 1));
+    // What is asked for next comes behind them: they are the second request, the question whether all is there the third.
+    assert!(endpoint.issue(&request, None, payload(), Sending::Confirmed).is_ok());
+    let last = endpoint.state.lock().initiator.last().0;
+    assert_eq!((last, sends.load(Ordering::Relaxed)), (4, 2));
+    assert_eq!(endpoint.confirming(), Some(4));
+    assert!(!endpoint.is_gathering() && !endpoint.wants_write());
+    assert!(gather(8).is_some_and(|driven| driven.gathers));
+    assert_eq!(endpoint.confirming(), None, "what is behind the question is not in the answer");
+    endpoint.drive();
+    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (5, 3));
+    // Many are sent although nobody waits.
+    let before = sends.load(Ordering::Relaxed);
+    for number in 0..GATHERED_BYTES_MAX as u64 / 24 + 1 {
+        assert!(gather(16 * number).is_some());
+    }
+    assert_eq!(sends.load(Ordering::Relaxed), before + 1);
+    endpoint.give_up(LostHow::Finalized);
+    assert!(gather(0).is_none() && !endpoint.is_busy() && !endpoint.is_gathering());
+}
+
+#[test]
+fn a_small_put_does_not_pass_a_large_get() {
+    let sends = Arc::new(AtomicUsize::new(0));
+    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
+    endpoint.drive();
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let get = Request::Get { target, shape: Shape::contiguous(0, 60_000) };
+    let token = Token::Part(Arc::new(Completion::new()));
+    assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
+    assert!(endpoint.gather(&target, Run { offset: 0, bytes: 8 }, Region::from_slice(&[7; 8])).is_none());
+    let large = Run { offset: 0, bytes: GATHERED_PUT_BYTES_MAX + 1 };
+    let bytes = vec![7; large.bytes as usize];
+    assert!(endpoint.gather(&target, large, Region::from_slice(&bytes)).is_none());
+}
+
+#[test]
 fn a_payload_that_went_out_before_anybody_waits_for_it_is_asked_for_by_who_does() {
     let sends = Arc::new(AtomicUsize::new(0));
     let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);

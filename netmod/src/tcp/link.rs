@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 
-use super::socket;
+use super::{SocketBuffers, socket};
 use crate::endpoint::{Link, LinkError};
 
 /// A [`Link`] over TCP.
@@ -16,16 +16,19 @@ pub(super) struct TcpLink {
     peer_name: String,
     /// Where it is being connected to; `None` once it is.
     connecting: Option<SocketAddr>,
+    /// Its buffers are chosen when the way is known.
+    chooses_buffers: bool,
 }
 
 impl TcpLink {
-    pub(super) fn new(socket: OwnedFd, remote: SocketAddr) -> Self {
-        Self { socket, peer_name: remote.to_string(), connecting: None }
+    pub(super) fn new(socket: OwnedFd, remote: SocketAddr, buffers: SocketBuffers) -> Self {
+        let chooses_buffers = buffers == SocketBuffers::ByRoundTrip && !remote.ip().is_loopback();
+        Self { socket, peer_name: remote.to_string(), connecting: None, chooses_buffers }
     }
 
     /// Begins to connect a fresh socket.
-    pub(super) fn connect(socket: OwnedFd, remote: SocketAddr) -> Result<Self, LinkError> {
-        let mut link = Self { socket, peer_name: remote.to_string(), connecting: Some(remote) };
+    pub(super) fn connect(socket: OwnedFd, remote: SocketAddr, buffers: SocketBuffers) -> Result<Self, LinkError> {
+        let mut link = Self { connecting: Some(remote), ..Self::new(socket, remote, buffers) };
         link.settle()?;
         Ok(link)
     }
@@ -65,6 +68,15 @@ impl Link for TcpLink {
             // There was room, so no bytes means that none will come.
             Ok(0) => Err(LinkError::Closed),
             other => moved(other),
+        }
+    }
+
+    fn proven(&mut self) {
+        if self.chooses_buffers
+            && let Some(bytes) = longarm_memory::round_trip_us(self.socket.as_fd()).and_then(socket::buffer_bytes)
+        {
+            // If that is refused the kernel goes on choosing, which is only slower.
+            let _ = socket::set_buffers(&self.socket, bytes);
         }
     }
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{acceptfrom_with, bind, listen};
 
 use super::link::TcpLink;
-use super::socket;
+use super::{SocketBuffers, socket};
 use crate::endpoint::{Link, LinkError, Listener};
 
 /// Connections that may wait to be accepted: a whole large node that calls at once. The kernel caps it.
@@ -17,15 +17,16 @@ const BACKLOG: i32 = 4096;
 pub(super) struct TcpListener {
     socket: OwnedFd,
     address: String,
+    buffers: SocketBuffers,
 }
 
 impl TcpListener {
-    pub(super) fn open(interface: IpAddr, socket_buffer_bytes: Option<usize>) -> Result<Self, LinkError> {
-        let socket = socket::open(interface, socket_buffer_bytes)?;
+    pub(super) fn open(interface: IpAddr, buffers: SocketBuffers) -> Result<Self, LinkError> {
+        let socket = socket::open(interface, buffers)?;
         bind(&socket, &SocketAddr::new(interface, 0))?;
         listen(&socket, BACKLOG)?;
         let address = socket::local_address(&socket)?.to_string();
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, buffers })
     }
 }
 
@@ -43,7 +44,7 @@ impl Listener for TcpListener {
             };
             // Who is gone already fails here, and is skipped too.
             let (Ok(()), Ok(remote)) = (socket::tune(&socket), SocketAddr::try_from(remote)) else { continue };
-            return Ok(Some(Box::new(TcpLink::new(socket, remote))));
+            return Ok(Some(Box::new(TcpLink::new(socket, remote, self.buffers))));
         }
     }
 

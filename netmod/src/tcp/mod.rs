@@ -19,9 +19,21 @@ use listener::TcpListener;
 pub struct TcpOptions {
     /// The address of the interface that peers reach this process at. `None` is 127.0.0.1: this machine only.
     pub interface: Option<IpAddr>,
-    /// The kernel's send and receive buffer of each connection, in bytes (the kernel doubles it for its own use and
-    /// caps it). `None` leaves the kernel to tune them itself.
-    pub socket_buffer_bytes: Option<usize>,
+    /// The kernel's send and receive buffer of each connection.
+    pub socket_buffers: SocketBuffers,
+}
+
+/// How large the kernel's buffers of a connection are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SocketBuffers {
+    /// The kernel lets them grow as it finds right.
+    #[default]
+    Kernel,
+    /// So many bytes each. The kernel doubles it for its own use, and caps it.
+    Fixed(usize),
+    /// As much as a quick network carries in a round trip of this connection; the kernel's choice on one machine, and
+    /// where the round trip is long. Buffers that grow beyond it only leave the caches.
+    ByRoundTrip,
 }
 
 /// The `tcp` netmod, over IPv4 or IPv6. Addresses are `192.0.2.1:4000` and `[2001:db8::1]:4000`.
@@ -52,12 +64,12 @@ impl Netmod for Tcp {
             // Peers connect to what we tell them, and this says nothing about where we are.
             return Err(LinkError::BadAddress);
         }
-        Ok(Box::new(TcpListener::open(interface, self.options.socket_buffer_bytes)?))
+        Ok(Box::new(TcpListener::open(interface, self.options.socket_buffers)?))
     }
 
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
         let remote: SocketAddr = address.parse().map_err(|_| LinkError::BadAddress)?;
-        let socket = socket::open(remote.ip(), self.options.socket_buffer_bytes)?;
-        Ok(Box::new(TcpLink::connect(socket, remote)?))
+        let socket = socket::open(remote.ip(), self.options.socket_buffers)?;
+        Ok(Box::new(TcpLink::connect(socket, remote, self.options.socket_buffers)?))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_client::{Assist, AssistTurn, Dial, DialStep, Dialing, Layout, LostHow, Time};
-use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod, Tcp, TcpOptions};
+use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod, SocketBuffers, Tcp, TcpOptions};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret, Session};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Assistant, Engine, EngineOptions, Server};
@@ -267,6 +267,10 @@ impl Time for Clock {
 pub(crate) fn tcp(config: &Config) -> Tcp {
     Tcp::new(TcpOptions {
         interface: Some(config.interface),
-        socket_buffer_bytes: (config.socket_buffer_bytes > 0).then_some(config.socket_buffer_bytes as usize),
+        socket_buffers: match config.socket_buffer_bytes {
+            0 if config.is_set("LONGARM_SOCKET_BUFFER_BYTES") => SocketBuffers::Kernel,
+            0 => SocketBuffers::ByRoundTrip,
+            bytes => SocketBuffers::Fixed(bytes as usize),
+        },
     })
 }

@@ -67,10 +67,15 @@ impl<T: Number> Window<T> {
     /// # Errors
     /// As [`Window::put`], and [`TransferError::NoSuchKernel`] for an update that the type does not have.
     pub fn accumulate(&self, rank: u32, index: usize, update: Update<T>, source: &[T]) -> Result<(), TransferError> {
-        let operator = update.kernel(rank)?;
         let source = OriginBytes::from(source.as_bytes());
         let client = &self.shared.inner.client;
-        client.accumulate_run(&self.shared.client, Rank(rank), Self::offset(index), operator, source)
+        // Lent from where it was made: to copy it now would make the processor wait.
+        match &update.kernel(rank) {
+            Ok((kernel, scale)) => {
+                client.accumulate_run(&self.shared.client, Rank(rank), Self::offset(index), (*kernel, scale), source)
+            }
+            Err(error) => Err(error.clone()),
+        }
     }
 
     /// As [`Window::accumulate`], from the patch `from` of a buffer to the patch `to` of a rank's part. `ARMCI_AccS`.

@@ -87,7 +87,7 @@ fn next_epoch() -> u64 {
 
 /// Bytes of a part that is mapped here, for a call that neither waits nor looks up another address.
 pub(crate) struct Direct<'a> {
-    /// Where the address is mapped.
+    /// Where the address is mapped; null if it is not.
     pub(crate) start: *mut u8,
     /// Bytes from the start of the part to the address.
     pub(crate) offset: u64,
@@ -124,10 +124,20 @@ impl Addresses {
     /// The bytes, if this thread has used their part before, it is mapped here, and they are inside.
     ///
     /// # Safety
+    /// As [`Addresses::known`].
+    #[inline(always)]
+    pub(crate) unsafe fn direct<'a>(&self, rank: u32, address: usize, bytes: usize) -> Option<Direct<'a>> {
+        // SAFETY: this function's own contract.
+        unsafe { self.known(rank, address, bytes) }.filter(|known| !known.start.is_null())
+    }
+
+    /// The bytes, if this thread has used their part before and they are inside; no start if the part is not mapped here.
+    ///
+    /// # Safety
     /// The window of the result is not used after this thread has looked up another address or removed a part: the
     /// caller neither does so nor waits, because handlers of messages run while a thread waits.
     #[inline(always)]
-    pub(crate) unsafe fn direct<'a>(&self, rank: u32, address: usize, bytes: usize) -> Option<Direct<'a>> {
+    pub(crate) unsafe fn known<'a>(&self, rank: u32, address: usize, bytes: usize) -> Option<Direct<'a>> {
         // PAIR epoch.
         let epoch = self.epoch.load(Ordering::Acquire);
         let recent: *const [Cell<Recent>; REMEMBERED] = RECENT.with(std::ptr::from_ref);
@@ -138,13 +148,12 @@ impl Addresses {
             let offset = address.wrapping_sub(known.start) as u64;
             let inside = offset < known.bytes && bytes as u64 <= known.bytes - offset;
             if inside && known.rank == rank && known.epoch == epoch {
-                if known.base.is_null() {
-                    return None;
-                }
+                let mapped = !known.base.is_null();
+                let start = if mapped { known.base.wrapping_add(offset as usize) } else { known.base };
                 // SAFETY: the box in `OWNERS` keeps the window, and only this thread takes it out: by a lookup that
                 // misses or by a removal, which this function's contract excludes while the result is used.
                 let window = unsafe { &*known.window };
-                return Some(Direct { start: known.base.wrapping_add(offset as usize), offset, window });
+                return Some(Direct { start, offset, window });
             }
         }
         None

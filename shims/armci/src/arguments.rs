@@ -256,12 +256,9 @@ const ACC_COMPLEX: c_int = 40;
 const ACC_DOUBLE_COMPLEX: c_int = 41;
 const ACC_LONG: c_int = 42;
 
-/// What an accumulate code and its scale mean.
-///
-/// # Safety
-/// `scale` is readable for one element of the type, if it is not null.
+/// What an accumulate code means. Its scale is not null.
 #[inline]
-pub(crate) unsafe fn operator(code: c_int, scale: *const c_void) -> Done<(Kernel, Scale)> {
+pub(crate) fn kernel(code: c_int, scale: *const c_void) -> Done<Kernel> {
     not_null(scale)?;
     let element = match code {
         ACC_INT => ElementType::I32,
@@ -272,9 +269,32 @@ pub(crate) unsafe fn operator(code: c_int, scale: *const c_void) -> Done<(Kernel
         ACC_DOUBLE_COMPLEX => ElementType::C64,
         code => return Err(Fault::fatal(format!("there is no accumulate operation {code}"))),
     };
-    let mut bytes = [0; 16];
-    // SAFETY: one element of the type is readable by this function's contract, and 16 bytes hold the longest.
-    unsafe { std::ptr::copy_nonoverlapping(scale.cast::<u8>(), bytes.as_mut_ptr(), element.bytes()) };
-    let kernel = Kernel::new(element, AccumulateOp::Sum).expect("every type has a sum");
-    Ok((kernel, Scale(bytes)))
+    Ok(Kernel::new(element, AccumulateOp::Sum).expect("every type has a sum"))
+}
+
+/// The scale of an accumulate. To be lent from where it is: a copy of bytes that were written just now makes the
+/// processor wait.
+///
+/// # Safety
+/// `scale` is readable for one element of the kernel's type.
+#[inline]
+pub(crate) unsafe fn scale(kernel: Kernel, scale: *const c_void) -> Scale {
+    /// # Safety
+    /// `BYTES` bytes are readable.
+    #[inline(always)]
+    unsafe fn take<const BYTES: usize>(scale: *const c_void) -> Scale {
+        let mut bytes = [0; 16];
+        // SAFETY: this function's own contract; alignment does not matter to a read of bytes.
+        bytes[..BYTES].copy_from_slice(&unsafe { scale.cast::<[u8; BYTES]>().read() });
+        Scale(bytes)
+    }
+    // A length that is known is a move; a call to copy would take longer than the sum.
+    match kernel.element().bytes() {
+        // SAFETY: this function's own contract.
+        4 => unsafe { take::<4>(scale) },
+        // SAFETY: this function's own contract.
+        8 => unsafe { take::<8>(scale) },
+        // SAFETY: this function's own contract; no element is longer.
+        _ => unsafe { take::<16>(scale) },
+    }
 }

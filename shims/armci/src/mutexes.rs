@@ -5,10 +5,9 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
-use std::thread::ThreadId;
+use std::sync::{Arc, OnceLock};
 
-use longarm::face::sync::{AtomicBool, AtomicU64, Ordering};
+use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use longarm::{Group, MutexGuard, Mutexes};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -22,8 +21,14 @@ const COUNT_MAX: c_int = 32768;
 const BAD_COUNT: c_int = -1;
 
 /// The set of the job, and those of handles.
+///
+/// PAIR whole-set: the store of the pointer (Release) and its loads (Acquire). Who sees the pointer sees the set.
 pub(crate) struct MutexSet {
-    whole: RwLock<Option<Arc<Set>>>,
+    /// Null, or the last of `wholes`.
+    whole: AtomicPtr<Set>,
+    /// Every set that the job has had. They are not freed before the job is, which is never: a thread may still look at
+    /// one while another destroys it.
+    wholes: Mutex<Vec<Arc<Set>>>,
     by_handle: RwLock<HashMap<u64, Arc<Set>>>,
     next: AtomicU64,
 }
@@ -32,24 +37,123 @@ pub(crate) struct MutexSet {
 pub(crate) struct Set {
     mutexes: Mutexes,
     group: Group,
-    /// Which thread of this process holds a mutex, by process and number.
-    gates: Mutex<HashMap<(u32, u64), ThreadId>>,
+    gates: Gates,
+}
+
+/// Which thread of this process holds a mutex.
+///
+/// PAIR gate: taking one (Acquire) and opening it (Release). What a thread did under a mutex is done before another thread
+/// of the process goes through.
+///
+/// SeqCst between opening a gate and the look at `waiting`, and between the mark in `waiting` and the look at the gate:
+/// with less both could miss each other, and somebody would sleep before an open gate.
+struct Gates {
+    /// By process and number: 0, or the number of a thread. Made when a process's mutexes are first used.
+    holders: Box<[OnceLock<Box<[AtomicU64]>>]>,
+    /// Threads that wait before some gate.
+    waiting: AtomicU32,
+    sleep: Mutex<()>,
     opened: Condvar,
+}
+
+/// A number for each thread that ever locked something, from 1 on.
+fn this_thread() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static ME: u64 = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+    ME.with(|me| *me)
+}
+
+impl Gates {
+    fn of(ranks: u32) -> Gates {
+        let holders = (0..ranks).map(|_| OnceLock::new()).collect();
+        Gates { holders, waiting: AtomicU32::new(0), sleep: Mutex::new(()), opened: Condvar::new() }
+    }
+
+    /// The gate of a mutex. `None`: there is no such mutex.
+    fn gate(&self, mutexes: &Mutexes, (host, number): (u32, u64)) -> Option<&AtomicU64> {
+        let of_host = self.holders.get(host as usize)?;
+        let of_host = of_host.get_or_init(|| (0..mutexes.count(host)).map(|_| AtomicU64::new(0)).collect());
+        of_host.get(usize::try_from(number).ok()?)
+    }
+
+    /// Goes through, when whoever is inside has opened it. False: that is this thread itself.
+    #[inline]
+    fn pass(&self, gate: &AtomicU64, me: u64) -> bool {
+        // PAIR gate.
+        match gate.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => true,
+            Err(holder) if holder == me => false,
+            Err(_) => {
+                self.wait(gate, me);
+                true
+            }
+        }
+    }
+
+    #[cold]
+    fn wait(&self, gate: &AtomicU64, me: u64) {
+        let mut sleep = self.sleep.lock();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // PAIR gate.
+        while gate.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            self.opened.wait(&mut sleep);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn open(&self, gate: &AtomicU64) {
+        // PAIR gate.
+        gate.swap(0, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            // Who has looked at the gate before is asleep when the lock is free.
+            drop(self.sleep.lock());
+            self.opened.notify_all();
+        }
+    }
 }
 
 impl MutexSet {
     pub(crate) fn new() -> MutexSet {
-        MutexSet { whole: RwLock::new(None), by_handle: RwLock::default(), next: AtomicU64::new(1) }
+        MutexSet {
+            whole: AtomicPtr::new(std::ptr::null_mut()),
+            wholes: Mutex::default(),
+            by_handle: RwLock::default(),
+            next: AtomicU64::new(1),
+        }
     }
 
     /// Forgets those that were not destroyed, when ARMCI ends.
     pub(crate) fn forget(&self) {
-        *self.whole.write() = None;
+        self.set_whole(None);
         self.by_handle.write().clear();
     }
 
-    fn whole(&self) -> Done<Arc<Set>> {
-        self.whole.read().clone().ok_or_else(|| Fault::fatal("there are no mutexes; ARMCI_Create_mutexes makes them"))
+    #[inline]
+    fn whole_if_any(&self) -> Option<&Set> {
+        // PAIR whole-set.
+        let whole = self.whole.load(Ordering::Acquire);
+        // SAFETY: it is null or points to a set of `wholes`, which keeps it as long as `self` lives.
+        unsafe { whole.as_ref() }
+    }
+
+    #[inline]
+    fn whole(&self) -> Done<&Set> {
+        self.whole_if_any().ok_or_else(|| Fault::fatal("there are no mutexes; ARMCI_Create_mutexes makes them"))
+    }
+
+    fn set_whole(&self, set: Option<Set>) {
+        let mut wholes = self.wholes.lock();
+        let pointer = set.map_or(std::ptr::null(), |set| {
+            let set = Arc::new(set);
+            let pointer = Arc::as_ptr(&set);
+            wholes.push(set);
+            pointer
+        });
+        // PAIR whole-set.
+        self.whole.store(pointer.cast_mut(), Ordering::Release);
     }
 
     fn of_handle(&self, handle: *const c_void) -> Done<Arc<Set>> {
@@ -62,7 +166,8 @@ impl Set {
     pub(crate) fn make(group: &Group, count: c_int) -> Done<Set> {
         let count = u64::try_from(count).map_err(|_| Fault::Code(BAD_COUNT))?;
         let mutexes = group.mutexes_collective(count)?;
-        Ok(Set { mutexes, group: group.clone(), gates: Mutex::default(), opened: Condvar::new() })
+        let gates = Gates::of(group.members().into_iter().max().map_or(0, |last| last + 1));
+        Ok(Set { mutexes, group: group.clone(), gates })
     }
 
     fn place(&self, number: c_int, proc: c_int) -> Done<(u32, u64)> {
@@ -75,26 +180,19 @@ impl Set {
 
     pub(crate) fn lock(&self, number: c_int, proc: c_int) -> Done {
         let place = self.place(number, proc)?;
-        let me = std::thread::current().id();
-        let mut gates = self.gates.lock();
-        loop {
-            match gates.get(&place) {
-                None => break,
-                Some(holder) if *holder == me => {
-                    return Err(Fault::fatal(format!("this thread holds mutex {number} of process {proc} already")));
-                }
-                Some(_) => self.opened.wait(&mut gates),
-            }
+        let gate = self.gates.gate(&self.mutexes, place);
+        if let Some(gate) = gate
+            && !self.gates.pass(gate, this_thread())
+        {
+            return Err(Fault::fatal(format!("this thread holds mutex {number} of process {proc} already")));
         }
-        gates.insert(place, me);
-        drop(gates);
         match self.mutexes.lock(place.0, place.1) {
             Ok(guard) => {
                 keep(guard, number, proc);
                 Ok(())
             }
             Err(error) => {
-                self.open(place);
+                gate.into_iter().for_each(|gate| self.gates.open(gate));
                 Err(error.into())
             }
         }
@@ -102,15 +200,21 @@ impl Set {
 
     pub(crate) fn try_lock(&self, number: c_int, proc: c_int) -> Done<bool> {
         let place = self.place(number, proc)?;
-        let mut gates = self.gates.lock();
-        if gates.contains_key(&place) {
+        let gate = self.gates.gate(&self.mutexes, place);
+        if let Some(gate) = gate
+            // PAIR gate.
+            && gate.compare_exchange(0, this_thread(), Ordering::SeqCst, Ordering::SeqCst).is_err()
+        {
             return Ok(false);
         }
-        let taken = self.mutexes.try_lock(place.0, place.1)?;
-        let Some(guard) = taken else { return Ok(false) };
-        keep(guard, number, proc);
-        gates.insert(place, std::thread::current().id());
-        Ok(true)
+        let taken = self.mutexes.try_lock(place.0, place.1);
+        if let Ok(Some(guard)) = taken {
+            keep(guard, number, proc);
+            return Ok(true);
+        }
+        gate.into_iter().for_each(|gate| self.gates.open(gate));
+        taken?;
+        Ok(false)
     }
 
     /// What this process has put before is visible to whoever takes the mutex next.
@@ -118,13 +222,10 @@ impl Set {
         let place = self.place(number, proc)?;
         job.world.quiet()?;
         let unlocked = self.mutexes.unlock(place.0, place.1);
-        self.open(place);
+        if let Some(gate) = self.gates.gate(&self.mutexes, place) {
+            self.gates.open(gate);
+        }
         Ok(unlocked?)
-    }
-
-    fn open(&self, place: (u32, u64)) {
-        self.gates.lock().remove(&place);
-        self.opened.notify_all();
     }
 }
 
@@ -149,11 +250,11 @@ pub extern "C" fn PARMCI_Create_mutexes(num: c_int) -> c_int {
         if !(0..=COUNT_MAX).contains(&num) {
             return Err(Fault::Code(BAD_COUNT));
         }
-        if job.mutexes.whole.read().is_some() {
+        if job.mutexes.whole_if_any().is_some() {
             return Err(Fault::fatal("there are mutexes already; ARMCI_Destroy_mutexes frees them"));
         }
         let set = Set::make(job.world.group(), num)?;
-        *job.mutexes.whole.write() = Some(Arc::new(set));
+        job.mutexes.set_whole(Some(set));
         Ok(())
     })
 }
@@ -164,7 +265,7 @@ pub extern "C" fn PARMCI_Destroy_mutexes() -> c_int {
     call("ARMCI_Destroy_mutexes", |job| {
         let set = job.mutexes.whole()?;
         set.mutexes.free_collective()?;
-        *job.mutexes.whole.write() = None;
+        job.mutexes.set_whole(None);
         Ok(())
     })
 }

@@ -144,7 +144,7 @@ impl Caller {
                 let source = vec![0; bytes];
                 let one = Scale::one(ElementType::F64);
                 client
-                    .accumulate_run(window, rank, offset, (kernel, one), source[..].into())
+                    .accumulate_run(window, rank, offset, (kernel, &one), source[..].into())
                     .map_err(Refused::of_transfer)
             }
             3 => {

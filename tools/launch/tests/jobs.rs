@@ -9,6 +9,7 @@ mod jobs {
     pub mod accumulate;
     pub mod atomics;
     pub mod collectives;
+    pub mod exposed;
     pub mod form;
     pub mod groups;
     pub mod heap;
@@ -127,6 +128,7 @@ fn all_jobs() -> Vec<Job> {
         job("the_last_element_is_inside_and_the_next_is_not", traps::edges, EVERY),
         job("parts_differ_in_size", traps::sizes, USUAL),
         job("impossible_shapes_are_refused", traps::impossible, EVERY),
+        job("memory_outside_windows_is_reached_by_the_ranks_of_its_node", exposed::exposed, EVERY),
         job("a_freed_window_refuses_everything", windows::freed, EVERY),
         job("windows_come_and_go", windows::reuse, USUAL),
         job("ranks_of_a_node_map_windows_at_the_same_addresses", windows::addresses, EVERY),

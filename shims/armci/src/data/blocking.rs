@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 
 use super::transfer::{Doing, Ending, Strided, contiguous, strided};
 use super::vector::{Giov, vector};
-use crate::arguments::{Side, operator};
+use crate::arguments::{self, Side};
 use crate::boundary::call;
 
 /// Writes `bytes` bytes to a process.
@@ -44,8 +44,10 @@ pub unsafe extern "C" fn PARMCI_Acc(
     proc: c_int,
 ) -> c_int {
     call("ARMCI_Acc", |job| {
+        let kernel = arguments::kernel(optype, scale)?;
         // SAFETY: this function's own contract.
-        let doing = Doing::Accumulate(unsafe { operator(optype, scale) }?);
+        let scale = unsafe { arguments::scale(kernel, scale) };
+        let doing = Doing::Accumulate(kernel, &scale);
         // SAFETY: this function's own contract.
         unsafe { contiguous(job, doing, src, dst, (bytes, proc)) }
     })
@@ -67,9 +69,9 @@ pub unsafe extern "C" fn PARMCI_PutS(
 ) -> c_int {
     let local = Side { start: src_ptr, strides: src_stride_arr };
     let remote = Side { start: dst_ptr, strides: dst_stride_arr };
-    let arguments = Strided { local, remote, count, levels: stride_levels, proc };
+    let call_arguments = Strided { local, remote, count, levels: stride_levels, proc };
     // SAFETY: this function's own contract.
-    call("ARMCI_PutS", |job| unsafe { strided(job, Doing::Put, Ending::Blocking, &arguments) })
+    call("ARMCI_PutS", |job| unsafe { strided(job, Doing::Put, Ending::Blocking, &call_arguments) })
 }
 
 /// Reads a patch.
@@ -88,9 +90,9 @@ pub unsafe extern "C" fn PARMCI_GetS(
 ) -> c_int {
     let remote = Side { start: src_ptr, strides: src_stride_arr };
     let local = Side { start: dst_ptr, strides: dst_stride_arr };
-    let arguments = Strided { local, remote, count, levels: stride_levels, proc };
+    let call_arguments = Strided { local, remote, count, levels: stride_levels, proc };
     // SAFETY: this function's own contract.
-    call("ARMCI_GetS", |job| unsafe { strided(job, Doing::Get, Ending::Blocking, &arguments) })
+    call("ARMCI_GetS", |job| unsafe { strided(job, Doing::Get, Ending::Blocking, &call_arguments) })
 }
 
 /// Adds a scaled patch.
@@ -111,12 +113,14 @@ pub unsafe extern "C" fn PARMCI_AccS(
 ) -> c_int {
     let local = Side { start: src_ptr, strides: src_stride_arr };
     let remote = Side { start: dst_ptr, strides: dst_stride_arr };
-    let arguments = Strided { local, remote, count, levels: stride_levels, proc };
+    let call_arguments = Strided { local, remote, count, levels: stride_levels, proc };
     call("ARMCI_AccS", |job| {
+        let kernel = arguments::kernel(optype, scale)?;
         // SAFETY: this function's own contract.
-        let doing = Doing::Accumulate(unsafe { operator(optype, scale) }?);
+        let scale = unsafe { arguments::scale(kernel, scale) };
+        let doing = Doing::Accumulate(kernel, &scale);
         // SAFETY: this function's own contract.
-        unsafe { strided(job, doing, Ending::Blocking, &arguments) }
+        unsafe { strided(job, doing, Ending::Blocking, &call_arguments) }
     })
 }
 
@@ -147,8 +151,10 @@ pub unsafe extern "C" fn PARMCI_GetV(darr: *mut Giov, len: c_int, proc: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PARMCI_AccV(op: c_int, scale: *mut c_void, darr: *mut Giov, len: c_int, proc: c_int) -> c_int {
     call("ARMCI_AccV", |job| {
+        let kernel = arguments::kernel(op, scale)?;
         // SAFETY: this function's own contract.
-        let doing = Doing::Accumulate(unsafe { operator(op, scale) }?);
+        let scale = unsafe { arguments::scale(kernel, scale) };
+        let doing = Doing::Accumulate(kernel, &scale);
         // SAFETY: this function's own contract.
         unsafe { vector(job, doing, Ending::Blocking, darr, (len, proc)) }
     })

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use super::handles::CHandle;
 use super::transfer::{Doing, Ending, Strided, contiguous_under, strided};
 use super::vector::{Giov, vector};
-use crate::arguments::{Side, operator};
+use crate::arguments::{self, Side};
 use crate::boundary::call;
 
 /// Starts `ARMCI_Put`.
@@ -61,8 +61,10 @@ pub unsafe extern "C" fn PARMCI_NbAcc(
     nb_handle: *mut CHandle,
 ) -> c_int {
     call("ARMCI_NbAcc", |job| {
+        let kernel = arguments::kernel(optype, scale)?;
         // SAFETY: this function's own contract.
-        let doing = Doing::Accumulate(unsafe { operator(optype, scale) }?);
+        let scale = unsafe { arguments::scale(kernel, scale) };
+        let doing = Doing::Accumulate(kernel, &scale);
         // SAFETY: this function's own contract.
         unsafe { contiguous_under(job, doing, nb_handle, (src, dst), (bytes, proc)) }
     })
@@ -85,10 +87,10 @@ pub unsafe extern "C" fn PARMCI_NbPutS(
 ) -> c_int {
     let local = Side { start: src_ptr, strides: src_stride_arr };
     let remote = Side { start: dst_ptr, strides: dst_stride_arr };
-    let arguments = Strided { local, remote, count, levels: stride_levels, proc };
+    let call_arguments = Strided { local, remote, count, levels: stride_levels, proc };
     call("ARMCI_NbPutS", |job| {
         // SAFETY: this function's own contract.
-        unsafe { strided(job, Doing::Put, Ending::Under(nb_handle), &arguments) }
+        unsafe { strided(job, Doing::Put, Ending::Under(nb_handle), &call_arguments) }
     })
 }
 
@@ -109,10 +111,10 @@ pub unsafe extern "C" fn PARMCI_NbGetS(
 ) -> c_int {
     let remote = Side { start: src_ptr, strides: src_stride_arr };
     let local = Side { start: dst_ptr, strides: dst_stride_arr };
-    let arguments = Strided { local, remote, count, levels: stride_levels, proc };
+    let call_arguments = Strided { local, remote, count, levels: stride_levels, proc };
     call("ARMCI_NbGetS", |job| {
         // SAFETY: this function's own contract.
-        unsafe { strided(job, Doing::Get, Ending::Under(nb_handle), &arguments) }
+        unsafe { strided(job, Doing::Get, Ending::Under(nb_handle), &call_arguments) }
     })
 }
 
@@ -135,12 +137,14 @@ pub unsafe extern "C" fn PARMCI_NbAccS(
 ) -> c_int {
     let local = Side { start: src_ptr, strides: src_stride_arr };
     let remote = Side { start: dst_ptr, strides: dst_stride_arr };
-    let arguments = Strided { local, remote, count, levels: stride_levels, proc };
+    let call_arguments = Strided { local, remote, count, levels: stride_levels, proc };
     call("ARMCI_NbAccS", |job| {
+        let kernel = arguments::kernel(optype, scale)?;
         // SAFETY: this function's own contract.
-        let doing = Doing::Accumulate(unsafe { operator(optype, scale) }?);
+        let scale = unsafe { arguments::scale(kernel, scale) };
+        let doing = Doing::Accumulate(kernel, &scale);
         // SAFETY: this function's own contract.
-        unsafe { strided(job, doing, Ending::Under(nb_handle), &arguments) }
+        unsafe { strided(job, doing, Ending::Under(nb_handle), &call_arguments) }
     })
 }
 
@@ -185,8 +189,10 @@ pub unsafe extern "C" fn PARMCI_NbAccV(
     nb_handle: *mut CHandle,
 ) -> c_int {
     call("ARMCI_NbAccV", |job| {
+        let kernel = arguments::kernel(op, scale)?;
         // SAFETY: this function's own contract.
-        let doing = Doing::Accumulate(unsafe { operator(op, scale) }?);
+        let scale = unsafe { arguments::scale(kernel, scale) };
+        let doing = Doing::Accumulate(kernel, &scale);
         // SAFETY: this function's own contract.
         unsafe { vector(job, doing, Ending::Under(nb_handle), darr, (len, proc)) }
     })

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use longarm::face::{Completion, CounterKind, Lender, Operator, OriginBytes, OriginBytesMut, RegionMut, Shapes};
+use longarm::face::{Completion, CounterKind, Kernel, Lender, OriginBytes, OriginBytesMut, RegionMut, Scale, Shapes};
 use longarm::{Operation, TransferError, Window};
 
 use super::handles::{CHandle, Pending};
@@ -14,18 +14,18 @@ use crate::job::Job;
 
 /// What a transfer does.
 #[derive(Clone, Copy)]
-pub(crate) enum Doing {
+pub(crate) enum Doing<'a> {
     Put,
     Get,
-    Accumulate(Operator),
+    Accumulate(Kernel, &'a Scale),
 }
 
-impl Doing {
+impl Doing<'_> {
     pub(crate) fn operation(self) -> Operation {
         match self {
             Doing::Put => Operation::Put,
             Doing::Get => Operation::Get,
-            Doing::Accumulate(_) => Operation::Accumulate,
+            Doing::Accumulate(..) => Operation::Accumulate,
         }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) struct Strided {
 /// The pointers of `arguments` are as ARMCI's interface wants them: arrays as long as `levels` says; the local bytes
 /// readable or writable until the transfer has ended, and nobody has a reference to them if they are written.
 #[inline]
-pub(crate) unsafe fn strided(job: &Job, doing: Doing, ending: Ending, arguments: &Strided) -> Done {
+pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, arguments: &Strided) -> Done {
     not_null(arguments.local.start)?;
     not_null(arguments.remote.start)?;
     // SAFETY: this function's own contract.
@@ -91,7 +91,7 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing, ending: Ending, arguments:
 #[inline]
 unsafe fn strided_through_memory(
     job: &Job,
-    doing: Doing,
+    doing: Doing<'_>,
     rank: u32,
     counts: &Counts,
     arguments: &Strided,
@@ -108,13 +108,13 @@ unsafe fn strided_through_memory(
     }
     let (to, from) = match doing {
         Doing::Get => (local, remote),
-        Doing::Put | Doing::Accumulate(_) => (remote, local),
+        Doing::Put | Doing::Accumulate(..) => (remote, local),
     };
     // SAFETY: this function's own contract.
     let Some(patch) = (unsafe { counts.patch(to.strides, from.strides) }) else { return Ok(false) };
     let (local_bytes, remote_bytes) = match doing {
         Doing::Get => (patch.to_bytes, patch.from_bytes),
-        Doing::Put | Doing::Accumulate(_) => (patch.from_bytes, patch.to_bytes),
+        Doing::Put | Doing::Accumulate(..) => (patch.from_bytes, patch.to_bytes),
     };
     // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
     let direct = unsafe { job.addresses.direct(rank, remote.start.addr(), remote_bytes) };
@@ -132,7 +132,8 @@ unsafe fn strided_through_memory(
             patch.grid.copy(unsafe { writable(local.start.cast_mut(), local_bytes) }, there.as_region());
             direct.window.count(rank, CounterKind::Get, patch.bytes);
         }
-        Doing::Accumulate(operator) => {
+        Doing::Accumulate(kernel, scale) => {
+            let operator = (kernel, *scale);
             // SAFETY: this function's own contract: the bytes of the patch are readable.
             let source = OriginBytes::from_region(unsafe { readable(local.start, local_bytes) });
             let grid = patch.grid.at_target(direct.offset as usize);
@@ -150,7 +151,7 @@ unsafe fn strided_through_memory(
 pub(crate) unsafe fn run(
     job: &Job,
     window: &Window<u8>,
-    (doing, ending): (Doing, Ending),
+    (doing, ending): (Doing<'_>, Ending),
     rank: u32,
     shapes: Shapes,
     origin: &Origin,
@@ -167,7 +168,10 @@ pub(crate) unsafe fn run(
             // SAFETY: this function's own contract: the bytes are writable and nobody refers to them.
             Doing::Get => window.get_shapes(rank, shapes, unsafe { origin.target() }),
             // SAFETY: this function's own contract: the bytes are readable.
-            Doing::Accumulate(operator) => window.accumulate_shapes(rank, shapes, operator, unsafe { origin.source() }),
+            Doing::Accumulate(kernel, scale) => {
+                // SAFETY: this function's own contract: the bytes are readable.
+                window.accumulate_shapes(rank, shapes, (kernel, *scale), unsafe { origin.source() })
+            }
         },
     }
 }
@@ -179,7 +183,7 @@ pub(crate) unsafe fn run(
 unsafe fn start(
     job: &Job,
     window: &Window<u8>,
-    (doing, handle): (Doing, *mut CHandle),
+    (doing, handle): (Doing<'_>, *mut CHandle),
     rank: u32,
     shapes: Shapes,
     origin: &Origin,
@@ -192,7 +196,7 @@ unsafe fn start(
     let started = match doing {
         Doing::Put => window.start_put_shapes(rank, shapes, &lender),
         Doing::Get => window.start_get_shapes(rank, shapes, &lender),
-        Doing::Accumulate(operator) => window.start_accumulate_shapes(rank, shapes, operator, &lender),
+        Doing::Accumulate(kernel, scale) => window.start_accumulate_shapes(rank, shapes, (kernel, *scale), &lender),
     };
     completion.part_done();
     if started.is_ok() && completion.is_complete() {
@@ -212,7 +216,7 @@ unsafe fn start(
 #[inline(always)]
 pub(crate) unsafe fn contiguous(
     job: &Job,
-    doing: Doing,
+    doing: Doing<'_>,
     local: *const c_void,
     remote: *const c_void,
     (bytes, proc): (c_int, c_int),
@@ -239,7 +243,7 @@ pub(crate) unsafe fn contiguous(
 /// As [`contiguous`], and `bytes` bytes are mapped at `direct`.
 #[inline(always)]
 unsafe fn through_memory(
-    doing: Doing,
+    doing: Doing<'_>,
     local: *const c_void,
     direct: &Direct<'_>,
     (bytes, rank): (usize, u32),
@@ -260,10 +264,10 @@ unsafe fn through_memory(
             unsafe { writable(local.cast_mut(), bytes) }.copy_from(remote.as_region());
             direct.window.count(rank, CounterKind::Get, bytes as u64);
         }
-        Doing::Accumulate(operator) => {
+        Doing::Accumulate(kernel, scale) => {
             // SAFETY: this function's own contract.
             let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
-            direct.window.accumulate_bytes(rank, direct.offset, operator, source)?;
+            direct.window.accumulate_bytes(rank, direct.offset, (kernel, scale), source)?;
         }
     }
     Ok(true)
@@ -276,7 +280,7 @@ unsafe fn through_memory(
 #[inline(never)]
 unsafe fn contiguous_long(
     job: &Job,
-    doing: Doing,
+    doing: Doing<'_>,
     local: *const c_void,
     remote: *const c_void,
     (bytes, rank): (usize, u32),
@@ -292,10 +296,10 @@ unsafe fn contiguous_long(
             let target = unsafe { OriginBytesMut::from_raw(local.cast_mut().cast(), bytes) };
             window.get_bytes(rank, offset, target)
         }
-        Doing::Accumulate(operator) => {
+        Doing::Accumulate(kernel, scale) => {
             // SAFETY: this function's own contract.
             let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
-            window.accumulate_bytes(rank, offset, operator, source)
+            window.accumulate_bytes(rank, offset, (kernel, scale), source)
         }
     })
 }
@@ -313,14 +317,50 @@ fn nothing_to_do(job: &Job, local: *const c_void, remote: *const c_void, bytes: 
 ///
 /// # Safety
 /// As [`contiguous`], until the transfer has ended; the handle is null or writable.
+#[inline]
 pub(crate) unsafe fn contiguous_under(
     job: &Job,
-    doing: Doing,
+    doing: Doing<'_>,
     handle: *mut CHandle,
     (local, remote): (*const c_void, *const c_void),
     (bytes, proc): (c_int, c_int),
 ) -> Done {
     let rank = job.rank(proc)?;
+    if !local.is_null() && !remote.is_null() && bytes > 0 {
+        let bytes = bytes as usize;
+        // SAFETY: what is done with the result does not wait: operations on mapped memory, and puts that are copied.
+        if let Some(known) = unsafe { job.addresses.known(rank, remote.addr(), bytes) } {
+            let done = if !known.start.is_null() {
+                // SAFETY: this function's own contract, and `known` has looked at the remote bytes.
+                unsafe { through_memory(doing, local, &known, (bytes, rank)) }?
+            } else if matches!(doing, Doing::Put) {
+                // SAFETY: this function's own contract.
+                let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
+                known.window.put_bytes_together(rank, known.offset, source)
+            } else {
+                false
+            };
+            if done {
+                return Ok(());
+            }
+        }
+    }
+    // SAFETY: this function's own contract.
+    unsafe { contiguous_under_long(job, doing, handle, (local, remote), (bytes, proc, rank)) }
+}
+
+/// A contiguous transfer under a handle, through the tables.
+///
+/// # Safety
+/// As [`contiguous_under`].
+#[inline(never)]
+unsafe fn contiguous_under_long(
+    job: &Job,
+    doing: Doing<'_>,
+    handle: *mut CHandle,
+    (local, remote): (*const c_void, *const c_void),
+    (bytes, proc, rank): (c_int, c_int, u32),
+) -> Done {
     if job.world.shares_memory_with(rank) {
         // SAFETY: this function's own contract.
         return unsafe { contiguous(job, doing, local, remote, (bytes, proc)) };

@@ -35,7 +35,7 @@ const NO_SEGMENTS: c_int = -4;
 /// [`super::transfer::strided`].
 pub(crate) unsafe fn vector(
     job: &Job,
-    doing: Doing,
+    doing: Doing<'_>,
     ending: Ending,
     descriptors: *const Giov,
     (length, proc): (c_int, c_int),
@@ -90,15 +90,19 @@ fn check(descriptor: &Giov) -> Done {
 ///
 /// # Safety
 /// The arrays of the descriptor are as long as it says.
-unsafe fn pairs(descriptor: &Giov, doing: Doing) -> impl Iterator<Item = (*const c_void, *const c_void)> + use<'_> {
+unsafe fn pairs<'a>(
+    descriptor: &'a Giov,
+    doing: Doing<'_>,
+) -> impl Iterator<Item = (*const c_void, *const c_void)> + use<'a> {
     let count = descriptor.count as usize;
     // SAFETY: not null, checked before, and this function's own contract.
     let sources = unsafe { std::slice::from_raw_parts(descriptor.sources, count) };
     // SAFETY: as above.
     let targets = unsafe { std::slice::from_raw_parts(descriptor.targets, count) };
-    sources.iter().zip(targets).map(move |(source, target)| match doing {
-        Doing::Get => (target.cast_const(), source.cast_const()),
-        Doing::Put | Doing::Accumulate(_) => (source.cast_const(), target.cast_const()),
+    let gets = matches!(doing, Doing::Get);
+    sources.iter().zip(targets).map(move |(source, target)| match gets {
+        true => (target.cast_const(), source.cast_const()),
+        false => (source.cast_const(), target.cast_const()),
     })
 }
 
@@ -108,7 +112,7 @@ unsafe fn pairs(descriptor: &Giov, doing: Doing) -> impl Iterator<Item = (*const
 /// As [`vector`].
 unsafe fn together(
     job: &Job,
-    how: (Doing, Ending),
+    how: (Doing<'_>, Ending),
     rank: u32,
     bytes: u64,
     pairs: impl Iterator<Item = (*const c_void, *const c_void)>,
@@ -146,7 +150,7 @@ impl Batch {
 
     /// # Safety
     /// As [`vector`].
-    unsafe fn go(self, job: &Job, how: (Doing, Ending), rank: u32) -> Done {
+    unsafe fn go(self, job: &Job, how: (Doing<'_>, Ending), rank: u32) -> Done {
         let start = self.locals.iter().map(|(local, _)| *local).min().expect("a batch has pairs");
         let run_from_start =
             |(local, bytes): &(*const u8, u64)| Run { offset: (local.addr() - start.addr()) as u64, bytes: *bytes };

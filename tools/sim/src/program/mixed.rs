@@ -57,8 +57,13 @@ impl Program {
         let written = book::with(|book| book.register(pair, number).write());
         let value = Self::register_value(pair, number, written);
         book::start(self.rank.0, Kind::Put, target, offset);
-        let put = self.client.put(&self.window, target, offset, value.to_le_bytes().as_slice().into());
-        put.map_err(|error| self.failed(Kind::Put, target, &error))?;
+        let bytes = value.to_le_bytes();
+        let together =
+            self.dice.one_in(2) && self.client.put_together(&self.window, target, offset, (&bytes[..]).into());
+        if !together {
+            let put = self.client.put(&self.window, target, offset, (&bytes[..]).into());
+            put.map_err(|error| self.failed(Kind::Put, target, &error))?;
+        }
         book::finish(self.rank.0, Kind::Put, value);
         self.put.push((pair, number, written));
         Ok(1)
@@ -127,7 +132,7 @@ impl Program {
         book::start(self.rank.0, kind, target, offset);
         let (client, bytes) = (Arc::clone(&self.client), source.as_slice().into());
         let done = if step == 1 {
-            client.accumulate_run(&self.window, target, offset, (kernel, scale), bytes)
+            client.accumulate_run(&self.window, target, offset, (kernel, &scale), bytes)
         } else {
             let shapes = Self::every_other(offset, count);
             client.accumulate(&self.window, target, shapes, (kernel, scale), bytes)

@@ -1,0 +1,180 @@
+//! Memory of a process that is in no window and that the other ranks of its node reach all the same, by cross-memory attach.
+//!
+//! ```text
+//!   expose: each rank says where its memory is ── gathered from all ──► everybody knows (process, address, bytes)
+//!   put, get: one system call; the kernel copies between the two processes
+//!   withdraw: a barrier, after which nobody knows any more ──► the memory is its owner's again
+//! ```
+//!
+//! The memory belongs to the exposure from the first to the last of these steps. An exposure that is dropped without the
+//! last one leaks it: others may still write there.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use longarm_memory::Attached;
+use longarm_proto::Rank;
+use longarm_shm::CounterKind;
+
+use crate::error::{Lost, LostHow, Operation, TransferError};
+use crate::origin_bytes::{OriginBytes, OriginBytesMut};
+use crate::route::Client;
+
+/// What a rank says of the memory that it exposes: its process, among which processes that number counts, the address,
+/// the bytes.
+pub type Notice = [u64; 4];
+
+/// Memory of this rank that others reach, and theirs.
+pub struct ExposedMemory<T> {
+    start: NonNull<T>,
+    length: usize,
+    capacity: usize,
+    parts: Box<[Part]>,
+}
+
+/// What one rank has exposed.
+struct Part {
+    bytes: u64,
+    /// `None`: it cannot be reached from here.
+    attached: Option<Attached>,
+}
+
+// SAFETY: the elements are reached by the kernel only, which takes them for bytes, until `withdraw` gives them back whole;
+// so the value may move between threads as they may.
+unsafe impl<T: Send> Send for ExposedMemory<T> {}
+// SAFETY: as above; a shared reference gives no access to the elements but as bytes, by system calls.
+unsafe impl<T: Send> Sync for ExposedMemory<T> {}
+
+impl<T: Copy + Send + 'static> ExposedMemory<T> {
+    /// Exposes a vector. `gather` takes this rank's notice to all others and gives theirs, by rank; none for those that do
+    /// not take part. `None` instead of a value if one of them says something of this process that is not so.
+    ///
+    /// # Errors
+    /// Those of `gather`. The memory is leaked: others may know of it.
+    pub fn expose<E>(
+        memory: Vec<T>,
+        process_space: u64,
+        gather: impl FnOnce(Notice) -> Result<Vec<Option<Notice>>, E>,
+    ) -> Result<Option<ExposedMemory<T>>, E> {
+        let mut memory = ManuallyDrop::new(memory);
+        let start = NonNull::new(memory.as_mut_ptr()).expect("a vector's pointer is never null");
+        let (length, capacity) = (memory.len(), memory.capacity());
+        let bytes = (length * size_of::<T>()) as u64;
+        let address = start.as_ptr().expose_provenance() as u64;
+        let mine: Notice = [std::process::id().into(), process_space, address, bytes];
+        let notices = gather(mine)?;
+        // Of other processes what they say is believed, as all that they say of windows; of this one it has to be true.
+        let is_lie = |notice: &Notice| notice[..2] == mine[..2] && *notice != mine;
+        if notices.iter().flatten().any(is_lie) {
+            return Ok(None);
+        }
+        let parts = notices.into_iter().map(|notice| {
+            let [process, space, address, bytes] = notice.unwrap_or_default();
+            let process = u32::try_from(process).ok().filter(|_| space == process_space);
+            // SAFETY: the notice was made from an exposure like this one, which keeps its memory, refers to nothing in it,
+            // and is withdrawn by all ranks together, when nobody can use this any more. If that process dies, its
+            // number is not given to another one before the kernel has gone through all others.
+            let attached = process.and_then(|process| unsafe { Attached::new(process, address, bytes) });
+            Part { bytes, attached }
+        });
+        Ok(Some(ExposedMemory { start, length, capacity, parts: parts.collect() }))
+    }
+
+    /// Gives the memory back after a meeting of all ranks, each of which comes there by this call.
+    ///
+    /// # Errors
+    /// Those of `meet`. The memory is leaked: others may still copy to it.
+    pub fn withdraw<E>(self, meet: impl FnOnce() -> Result<(), E>) -> Result<Vec<T>, E> {
+        meet()?;
+        // SAFETY: the parts come from one vector, which is given back once because `self` is gone. All ranks have given
+        // their exposures away and met, so no process copies to it any more; what was copied were bytes of elements.
+        Ok(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.length, self.capacity) })
+    }
+
+    /// Bytes that a rank has exposed; none for one that does not take part.
+    pub fn bytes_of(&self, rank: Rank) -> u64 {
+        self.parts.get(rank.0 as usize).map_or(0, |part| part.bytes)
+    }
+}
+
+impl Client {
+    /// Writes bytes to what a rank of this node has exposed. They are there on return.
+    pub fn put_exposed<T: Copy + Send + 'static>(
+        &self,
+        exposed: &ExposedMemory<T>,
+        rank: Rank,
+        offset: u64,
+        source: OriginBytes<'_>,
+    ) -> Result<(), TransferError> {
+        let bytes = source.len() as u64;
+        let attached = self.attached(exposed, (Operation::Put, rank), offset, bytes)?;
+        let done = attached.write(offset as usize, source.region());
+        done.map_err(|error| self.unattachable(Operation::Put, rank, &error))?;
+        self.count(rank, CounterKind::Put, bytes);
+        Ok(())
+    }
+
+    /// Reads bytes of what a rank of this node has exposed.
+    pub fn get_exposed<T: Copy + Send + 'static>(
+        &self,
+        exposed: &ExposedMemory<T>,
+        rank: Rank,
+        offset: u64,
+        target: OriginBytesMut<'_>,
+    ) -> Result<(), TransferError> {
+        let bytes = target.len() as u64;
+        let attached = self.attached(exposed, (Operation::Get, rank), offset, bytes)?;
+        let done = attached.read(offset as usize, target.region());
+        done.map_err(|error| self.unattachable(Operation::Get, rank, &error))?;
+        self.count(rank, CounterKind::Get, bytes);
+        Ok(())
+    }
+
+    /// Everything that can be wrong with a target before the system is asked.
+    fn attached<'a, T>(
+        &self,
+        exposed: &'a ExposedMemory<T>,
+        (operation, rank): (Operation, Rank),
+        offset: u64,
+        bytes: u64,
+    ) -> Result<&'a Attached, TransferError> {
+        let ranks = self.layout.rank_count();
+        if rank.0 >= ranks {
+            return Err(TransferError::NoSuchRank { operation, rank, ranks });
+        }
+        self.alive(operation, rank)?;
+        if !self.same_node(rank) {
+            return Err(TransferError::OtherNode { operation, rank });
+        }
+        let part = &exposed.parts[rank.0 as usize];
+        let end = offset.saturating_add(bytes);
+        if end > part.bytes {
+            let exposed_bytes = part.bytes;
+            return Err(TransferError::OutsideExposed { operation, rank, offset, end, exposed_bytes });
+        }
+        let reason =
+            || "its process is in another space of process numbers; start the ranks of a node in one".to_owned();
+        part.attached.as_ref().ok_or_else(|| TransferError::Unattachable { operation, rank, reason: reason() })
+    }
+
+    #[cold]
+    fn unattachable(&self, operation: Operation, rank: Rank, error: &io::Error) -> TransferError {
+        if let Err(lost) = self.alive(operation, rank) {
+            return lost.into();
+        }
+        if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) {
+            let node = self.layout.node_of(rank);
+            return Lost { rank, node, operation, how: LostHow::Gone }.into();
+        }
+        let reason = match error.kind() {
+            io::ErrorKind::PermissionDenied => format!(
+                "{error}; kernel.yama.ptrace_scope has to be 0 or 1, and in a container the calls process_vm_readv and \
+                 process_vm_writev allowed"
+            ),
+            _ => error.to_string(),
+        };
+        TransferError::Unattachable { operation, rank, reason }
+    }
+}

@@ -1,0 +1,144 @@
+//! Memory that is in no window and is read and written by the other ranks of its node all the same.
+
+use std::os::unix::fs::MetadataExt;
+
+use longarm_client::{ExposedMemory, Notice, OriginBytes, OriginBytesMut};
+use longarm_proto::Rank;
+use rustix::process::{PTracer, set_ptracer};
+use zerocopy::IntoBytes;
+
+use crate::collective::Signature;
+use crate::element::Element;
+use crate::error::{CollectiveError, TransferError};
+use crate::group::Group;
+use crate::world::World;
+
+/// Vectors of the members of a group that the ranks of each node read and write, although they were not allocated as a
+/// [`Window`](crate::Window): the kernel copies between the processes (cross-memory attach), and the owner takes no part in
+/// it. Each call is a system call, so a window is quicker for what is small; accumulates, atomics and ranks of other nodes
+/// need one.
+///
+/// The system has to allow it: `longarm info` says whether it does.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let field = vec![world.rank() as f64; 1000];
+/// let exposed = world.expose_collective(field)?;
+/// let mut value = [0.0];
+/// exposed.get(0, 999, &mut value)?;
+/// assert_eq!(value, [0.0]);
+/// exposed.put(world.rank(), 3, &[2.5])?;
+/// let field = exposed.withdraw_collective()?; // Ours again.
+/// assert_eq!(field[3], 2.5);
+/// # world.finalize()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Exposed<T: Element> {
+    group: Group,
+    memory: ExposedMemory<T>,
+}
+
+impl World {
+    /// [`Group::expose_collective`] over all ranks.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn expose_collective<T: Element>(&self, memory: Vec<T>) -> Result<Exposed<T>, CollectiveError> {
+        self.group().expose_collective(memory)
+    }
+}
+
+impl Group {
+    /// Lets the members on this rank's node read and write a vector, which may have another length at each. Collective.
+    /// It is given back by [`Exposed::withdraw_collective`]; without that it is leaked, because others may still write to
+    /// it.
+    ///
+    /// Where the kernel allows attaching to descendants only (yama's `ptrace_scope` of 1), this process permits it to
+    /// all of the same user from now on.
+    ///
+    /// # Errors
+    /// As [`Group::sync_collective`].
+    pub fn expose_collective<T: Element>(&self, memory: Vec<T>) -> Result<Exposed<T>, CollectiveError> {
+        // Where there is no yama nothing has to be permitted, and the kernel does not know the call.
+        let _ = set_ptracer(PTracer::Any);
+        let space = std::fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino());
+        let exposed = ExposedMemory::expose(memory, space, |mine: Notice| {
+            let all = self.run(Signature::of::<T>("expose", 0, 0), |call| call.allgather(&encode(&mine)))?;
+            let mut notices = vec![None; self.inner.client.layout().rank_count() as usize];
+            for (place, body) in (0..).zip(&all) {
+                let rank = self.world_rank(place).expect("every body is a member's");
+                notices[rank as usize] = decode(body);
+            }
+            Ok::<_, CollectiveError>(notices)
+        })?;
+        let memory = exposed.ok_or_else(|| CollectiveError::BadArgument {
+            what: "what another rank says of this process's memory",
+            found: 0,
+            members: self.size(),
+        })?;
+        Ok(Exposed { group: self.clone(), memory })
+    }
+}
+
+impl<T: Element> Exposed<T> {
+    /// How many elements a rank has exposed; 0 for one that is no member.
+    pub fn len_at(&self, rank: u32) -> usize {
+        self.memory.bytes_of(Rank(rank)) as usize / size_of::<T>().max(1)
+    }
+
+    /// Writes elements to what a rank has exposed, from `index` on. They are there on return.
+    ///
+    /// # Errors
+    /// [`TransferError`]: the rank does not exist, is on another node, is lost, has not exposed so much, or the system does
+    /// not reach its memory.
+    pub fn put(&self, rank: u32, index: usize, source: &[T]) -> Result<(), TransferError> {
+        let source = OriginBytes::from(source.as_bytes());
+        self.group.inner.client.put_exposed(&self.memory, Rank(rank), offset::<T>(index), source)
+    }
+
+    /// Reads elements of what a rank has exposed, from `index` on.
+    ///
+    /// # Errors
+    /// As [`Exposed::put`].
+    pub fn get(&self, rank: u32, index: usize, target: &mut [T]) -> Result<(), TransferError> {
+        let target = OriginBytesMut::from(target.as_mut_bytes());
+        self.group.inner.client.get_exposed(&self.memory, Rank(rank), offset::<T>(index), target)
+    }
+
+    /// Takes this rank's vector back when no member can reach it any more. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sync_collective`]. The vector is leaked: somebody may still write to it.
+    pub fn withdraw_collective(self) -> Result<Vec<T>, CollectiveError> {
+        let Exposed { group, memory } = self;
+        memory.withdraw(|| group.run(Signature::plain("withdraw"), |_| Ok(())))
+    }
+}
+
+/// Bytes from the start. What does not fit is outside of any memory.
+fn offset<T>(index: usize) -> u64 {
+    (index as u64).saturating_mul(size_of::<T>() as u64)
+}
+
+fn encode(notice: &Notice) -> Vec<u8> {
+    notice.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn decode(body: &[u8]) -> Option<Notice> {
+    let (words, rest) = body.as_chunks();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    rest.is_empty().then(|| words.try_into().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_comes_back_and_anything_else_is_none() {
+        let notice = [1, u64::MAX, 0, 77];
+        let body = encode(&notice);
+        assert_eq!(decode(&body), Some(notice));
+        assert_eq!((decode(&body[1..]), decode(&body[8..]), decode(&[])), (None, None, None));
+    }
+}
