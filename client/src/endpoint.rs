@@ -27,7 +27,7 @@ use crate::dial::Dial;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::time::Time;
-use gathered::GATHERED_PUT_BYTES_MAX;
+pub(crate) use gathered::GATHERED_RUN_BYTES_MAX;
 use state::State;
 
 /// What a reply does when it comes.
@@ -35,6 +35,8 @@ use state::State;
 pub(crate) enum Token {
     /// Its bytes go here.
     Data { target: Held, cursor: Cursor },
+    /// Its bytes go here, one run after the other.
+    Gathered(Vec<(Held, Run)>),
     /// A part is done, perhaps with a value.
     Part(Arc<Completion>),
     /// Nobody waits: the reply says how far the server is.
@@ -46,17 +48,37 @@ impl Token {
         match self {
             Token::Data { target, .. } => Some(target.completion()),
             Token::Part(completion) => Some(completion),
-            Token::Report => None,
+            Token::Gathered(_) | Token::Report => None,
+        }
+    }
+
+    /// Bytes of data that come with the reply.
+    fn data_bytes(&self) -> u64 {
+        match self {
+            Token::Data { cursor, .. } => cursor.remaining(),
+            Token::Gathered(places) => places.iter().map(|(_, run)| run.bytes).sum(),
+            Token::Part(_) | Token::Report => 0,
         }
     }
 
     fn fail(self, outcome: Outcome) {
+        if let Token::Gathered(places) = self {
+            places.into_iter().for_each(|(target, _)| fail_place(target, outcome.clone()));
+            return;
+        }
         let completion = self.completion().map(Arc::clone);
         drop(self); // Lets go of the memory before the part is done.
         if let Some(completion) = completion {
             completion.part_failed(outcome);
         }
     }
+}
+
+/// Lets go of memory, then ends its part with a failure.
+fn fail_place(target: Held, outcome: Outcome) {
+    let completion = Arc::clone(target.completion());
+    drop(target);
+    completion.part_failed(outcome);
 }
 
 /// The payload of a request.
@@ -326,30 +348,59 @@ impl Endpoint {
     /// like any other, because it is too large for that or nothing else is under way.
     #[inline]
     pub(crate) fn gather(&self, target: &WindowRef, run: Run, bytes: Region<'_>) -> Option<Driven> {
-        if run.bytes > GATHERED_PUT_BYTES_MAX {
+        if run.bytes > GATHERED_RUN_BYTES_MAX {
             return None;
         }
         let mut state = self.state.lock();
-        let goes_on = state.has_gathered() && state.gathering;
-        if !goes_on
-            && (self.broken.get().is_some() || state.is_idle() || !state.may_gather(self.options.buffered_bytes_max))
-        {
+        if !self.gathers_more(&state) || state.holds_back_writes() {
             return None;
         }
-        state.gather(target, run, bytes);
+        let goes_on = state.has_gathered();
+        state.gather_put(target, run, bytes);
+        self.unconfirmed.store(true, Ordering::Release);
+        Some(self.gathered(&mut state, goes_on))
+    }
+
+    /// The same for a small get. `hold` is called if it is taken: what comes goes to a run of what that gives.
+    #[inline]
+    pub(crate) fn gather_get(
+        &self,
+        target: &WindowRef,
+        run: Run,
+        (hold, here): (impl FnOnce() -> Held, Run),
+    ) -> Option<Driven> {
+        if run.bytes > GATHERED_RUN_BYTES_MAX {
+            return None;
+        }
+        let mut state = self.state.lock();
+        if !self.gathers_more(&state) || state.reports.is_full() {
+            return None;
+        }
+        let goes_on = state.has_gathered();
+        state.gather_get(target, run, (hold(), here));
+        Some(self.gathered(&mut state, goes_on))
+    }
+
+    /// Whether small requests may wait for others: something is under way, and there is room.
+    #[inline]
+    fn gathers_more(&self, state: &State) -> bool {
+        state.has_room_for_bytes(self.options.buffered_bytes_max)
+            && (state.has_gathered() || (!state.is_idle() && self.broken.get().is_none()))
+    }
+
+    /// After something was taken in: sends it if it is much, else sees to it that somebody does.
+    #[inline]
+    fn gathered(&self, state: &mut State, goes_on: bool) -> Driven {
         let mut driven = Driven::default();
         if state.unsent_bytes() >= GATHERED_BYTES_MAX {
             state.report_if_much_is_kept(self.options.buffered_bytes_max);
             let receive = state.should_receive(self.options.buffered_bytes_max);
-            self.unconfirmed.store(true, Ordering::Release);
-            driven = self.drive_locked(&mut state, receive);
-        } else if !goes_on {
-            // Before the first of them quiet had nothing to ask for; of the others it knows by the first.
-            self.unconfirmed.store(true, Ordering::Release);
+            driven = self.drive_locked(state, receive);
+        } else if !goes_on || !state.gathering {
             driven.gathers = !std::mem::replace(&mut state.gathering, true);
-            self.note(&mut state);
+            self.note(state);
         }
-        Some(driven)
+        driven
     }
 
     /// Sends and receives what the link gives and takes now. `None`: another thread does.
@@ -458,7 +509,9 @@ impl Endpoint {
         // The reason first: who sees a failed completion finds it.
         let how = self.broken.get_or_init(|| how).clone();
         let outcome = Outcome::Lost(how);
-        state.forget_gathered();
+        for (target, _) in state.abandon_gathered() {
+            fail_place(target, outcome.clone());
+        }
         state.outgoing.abandon(|held| {
             let completion = Arc::clone(held.completion());
             drop(held);
@@ -466,6 +519,9 @@ impl Endpoint {
         });
         if let Some((held, cursor)) = state.landing.take() {
             Token::Data { target: held, cursor }.fail(outcome.clone());
+        }
+        for (target, _) in std::mem::take(&mut state.landings) {
+            fail_place(target, outcome.clone());
         }
         for token in state.unanswered.take().into_iter().chain(state.initiator.drain()) {
             token.fail(outcome.clone());

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use longarm_memory::RegionMut;
-use longarm_proto::{Cursor, Rank, Request, Run};
+use longarm_proto::{Cursor, Rank, Request, Run, Shape};
 use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
-use crate::endpoint::{Payload, Sending, Token};
+use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytesMut, lend};
 use crate::route::{Client, Route};
@@ -105,6 +105,10 @@ impl Client {
         match self.route(window, Operation::Get, rank)? {
             Route::Direct(part) => read_direct(&part, &shapes, target.region()),
             Route::Served(endpoint) => {
+                if !blocking && self.gathers_get(endpoint, (window, rank), &shapes, target) {
+                    self.count(rank, CounterKind::Get, bytes);
+                    return Ok(());
+                }
                 for shapes in shapes.frames() {
                     let request = Request::Get { target: window.target(rank), shape: shapes.target };
                     let token = Token::Data { target: target.hold(), cursor: Cursor::new(shapes.origin) };
@@ -121,6 +125,28 @@ impl Client {
         }
         self.count(rank, CounterKind::Get, bytes);
         Ok(())
+    }
+
+    /// Starts a small get together with others that nobody waits for either. False: nothing was done.
+    fn gathers_get(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        (window, rank): (&ClientWindow, Rank),
+        shapes: &Shapes,
+        target: &Lender<'_>,
+    ) -> bool {
+        let (Shape::Contiguous(there), Shape::Contiguous(here)) = (&shapes.target, &shapes.origin) else {
+            return false;
+        };
+        let place = (|| target.hold(), *here);
+        let Some(driven) = endpoint.gather_get(&window.target(rank), *there, place) else { return false };
+        self.note_driven(endpoint, Some(driven));
+        if driven.gathers || (driven.progress && endpoint.expects_much()) {
+            self.hand_to_helper();
+        } else if driven.progress {
+            self.leave_unacknowledged();
+        }
+        true
     }
 
     /// A read of a part that this node has: it needs no completion.

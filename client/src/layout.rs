@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use longarm_proto::{NodeId, Rank};
 
-/// The ranks of the world by node.
+/// The ranks of the world by node: 16 bytes a rank where each has a node of its own, 12 where nodes are large.
 #[derive(Clone, Debug)]
 pub struct Layout {
     me: Rank,
     node_of_rank: Arc<[NodeId]>,
     local_of_rank: Arc<[u32]>,
-    ranks_of_node: Arc<[Box<[Rank]>]>,
+    /// Node by node, ascending in each.
+    ranks: Arc<[Rank]>,
+    /// Where in `ranks` each node begins, and where the last one ends.
+    starts: Arc<[u32]>,
 }
 
 impl Layout {
@@ -21,20 +24,24 @@ impl Layout {
     pub fn new(me: Rank, node_of_rank: &[NodeId]) -> Layout {
         assert!((me.0 as usize) < node_of_rank.len(), "rank {} of {}", me.0, node_of_rank.len());
         let node_count = node_of_rank.iter().map(|node| node.0 as usize + 1).max().unwrap_or(0);
-        let mut ranks_of_node: Vec<Vec<Rank>> = vec![Vec::new(); node_count];
-        let mut local_of_rank = Vec::with_capacity(node_of_rank.len());
-        for (rank, node) in (0..).map(Rank).zip(node_of_rank) {
-            let ranks = &mut ranks_of_node[node.0 as usize];
-            local_of_rank.push(ranks.len() as u32);
-            ranks.push(rank);
+        let mut counts = vec![0_u32; node_count];
+        let local_of_rank = node_of_rank.iter().map(|node| {
+            let count = &mut counts[node.0 as usize];
+            *count += 1;
+            *count - 1
+        });
+        let local_of_rank: Arc<[u32]> = local_of_rank.collect();
+        assert!(counts.iter().all(|count| *count > 0), "a node without ranks");
+        let mut starts = vec![0];
+        starts.extend(counts.iter().scan(0, |end, count| {
+            *end += count;
+            Some(*end)
+        }));
+        let mut ranks = vec![Rank(0); node_of_rank.len()];
+        for ((rank, node), local) in (0..).map(Rank).zip(node_of_rank).zip(&*local_of_rank) {
+            ranks[(starts[node.0 as usize] + local) as usize] = rank;
         }
-        assert!(ranks_of_node.iter().all(|ranks| !ranks.is_empty()), "a node without ranks");
-        Layout {
-            me,
-            node_of_rank: node_of_rank.into(),
-            local_of_rank: local_of_rank.into(),
-            ranks_of_node: ranks_of_node.into_iter().map(Vec::into_boxed_slice).collect(),
-        }
+        Layout { me, node_of_rank: node_of_rank.into(), local_of_rank, ranks: ranks.into(), starts: starts.into() }
     }
 
     /// The same for another rank. They share what they know.
@@ -59,7 +66,7 @@ impl Layout {
 
     /// How many nodes the world has.
     pub fn node_count(&self) -> u32 {
-        self.ranks_of_node.len() as u32
+        self.starts.len() as u32 - 1
     }
 
     /// The node of this process.
@@ -81,7 +88,8 @@ impl Layout {
 
     /// The ranks of a node, ascending.
     pub fn ranks_of(&self, node: NodeId) -> &[Rank] {
-        &self.ranks_of_node[node.0 as usize]
+        let node = node.0 as usize;
+        &self.ranks[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 
     /// The rank that hosts the server of a node: its lowest.
@@ -92,5 +100,31 @@ impl Layout {
     /// Whether a number is a rank of the world.
     pub fn contains(&self, rank: Rank) -> bool {
         rank.0 < self.rank_count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_found_by_node_however_they_are_dealt_out() {
+        let node_of_rank = [1, 0, 1, 2, 0, 1].map(NodeId);
+        let layout = Layout::new(Rank(3), &node_of_rank);
+        assert_eq!((layout.rank_count(), layout.node_count(), layout.my_node()), (6, 3, NodeId(2)));
+        let ranks: Vec<&[Rank]> = (0..3).map(|node| layout.ranks_of(NodeId(node))).collect();
+        assert_eq!(ranks, [&[Rank(1), Rank(4)][..], &[Rank(0), Rank(2), Rank(5)], &[Rank(3)]]);
+        for (rank, node) in (0..).map(Rank).zip(node_of_rank) {
+            assert_eq!(layout.node_of(rank), node);
+            assert_eq!(layout.ranks_of(node)[layout.local_of(rank) as usize], rank);
+        }
+        assert_eq!(layout.server_host(NodeId(1)), Rank(0));
+        assert!(layout.contains(Rank(5)) && !layout.contains(Rank(6)));
+    }
+
+    #[test]
+    #[should_panic(expected = "a node without ranks")]
+    fn a_node_without_ranks_is_a_mistake() {
+        Layout::new(Rank(0), &[NodeId(0), NodeId(2)]);
     }
 }

@@ -65,7 +65,8 @@ pub struct Client {
     pub(crate) layout: Layout,
     pub(crate) segment: Arc<NodeSegment>,
     counters: OwnCounters,
-    endpoints: Box<[OnceLock<Endpoint>]>,
+    /// By node. In boxes: of a large job's nodes a rank talks to few.
+    endpoints: Box<[OnceLock<Box<Endpoint>>]>,
     dialing: Mutex<()>,
     closed: AtomicBool,
     dial: Arc<dyn Dial>,
@@ -193,7 +194,7 @@ impl Client {
     /// The connection to a node, opened now if need be.
     pub(crate) fn endpoint(&self, operation: Operation, node: NodeId) -> Result<&Endpoint, Lost> {
         let place = &self.endpoints[node.0 as usize];
-        let endpoint = match place.get() {
+        let endpoint: &Endpoint = match place.get() {
             Some(endpoint) => endpoint,
             None => self.open(operation, node)?,
         };
@@ -206,14 +207,14 @@ impl Client {
     #[cold]
     fn open(&self, operation: Operation, node: NodeId) -> Result<&Endpoint, Lost> {
         let host = self.layout.server_host(node);
-        let endpoint = {
+        let endpoint: &Endpoint = {
             let _nobody_closes = self.dialing.lock();
             if self.closed.load(Ordering::Acquire) {
                 return Err(Lost { rank: host, node, operation, how: LostHow::Finalized });
             }
             self.endpoints[node.0 as usize].get_or_init(|| {
                 let (dial, time) = (Arc::clone(&self.dial), Arc::clone(&self.time));
-                Endpoint::new(node, host, dial, time, self.endpoint_options)
+                Box::new(Endpoint::new(node, host, dial, time, self.endpoint_options))
             })
         };
         // Who asks first hears at once if nobody answers. Not `is_up`: the connection may break in the very moment it
@@ -242,12 +243,12 @@ impl Client {
 
     /// The connection to a node, if it was ever opened.
     pub(crate) fn endpoint_if_open(&self, node: NodeId) -> Option<&Endpoint> {
-        self.endpoints[node.0 as usize].get()
+        self.endpoints[node.0 as usize].get().map(Box::as_ref)
     }
 
     /// Every connection that is open.
     pub(crate) fn open_endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        self.endpoints.iter().filter_map(OnceLock::get)
+        self.endpoints.iter().filter_map(OnceLock::get).map(Box::as_ref)
     }
 
     /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it.

@@ -38,6 +38,12 @@ impl Vectors {
         self.count == REGIONS_MAX
     }
 
+    /// The vector, if it is the only one: a call that takes no list is cheaper, most of all one that finds nothing.
+    fn only(&self) -> Option<libc::iovec> {
+        // SAFETY: the first of `count` slots was written.
+        (self.count == 1).then(|| unsafe { self.slots[0].assume_init() })
+    }
+
     fn message(&mut self) -> libc::msghdr {
         // SAFETY: `msghdr` is plain integers and pointers, for which all zeros means "nothing given".
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -67,6 +73,12 @@ pub fn send(fd: BorrowedFd<'_>, regions: &[Region<'_>]) -> io::Result<usize> {
     if vectors.count == 0 {
         return Ok(0);
     }
+    if let Some(libc::iovec { iov_base, iov_len }) = vectors.only() {
+        return repeat_interrupted(|| {
+            // SAFETY: the vector is readable for its length by the contract of `Region`, and send only reads.
+            unsafe { libc::send(fd.as_raw_fd(), iov_base, iov_len, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) }
+        });
+    }
     let message = vectors.message();
     repeat_interrupted(|| {
         // SAFETY: `message` names `count` initialised vectors in `vectors`, which lives on; each vector is readable
@@ -91,6 +103,13 @@ pub fn receive(fd: BorrowedFd<'_>, regions: &[RegionMut<'_>]) -> io::Result<usiz
     }
     if vectors.count == 0 {
         return Err(io::ErrorKind::InvalidInput.into());
+    }
+    if let Some(libc::iovec { iov_base, iov_len }) = vectors.only() {
+        return repeat_interrupted(|| {
+            // SAFETY: the vector is writable for its length by the contract of `RegionMut`, and the kernel writes as any
+            // other process would.
+            unsafe { libc::recv(fd.as_raw_fd(), iov_base, iov_len, libc::MSG_DONTWAIT) }
+        });
     }
     let mut message = vectors.message();
     repeat_interrupted(|| {

@@ -1,4 +1,4 @@
-//! Small puts that nobody waits for, taken together: one request with many runs instead of a request for each.
+//! Small puts, or gets, that nobody waits for, taken together: one request with many runs instead of a request for each.
 //!
 //! A header is eight times as long as the word that most of them carry, and the server spends more on a request than on
 //! the word. Puts to places that follow each other become one run.
@@ -6,8 +6,11 @@
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{EAGER_BYTES_MAX, Request, Run, SEGMENTS_PER_FRAME_MAX, Shape, WindowRef};
 
+use super::Token;
+use crate::origin_bytes::Held;
+
 /// Larger ones are requests of their own.
-pub(super) const GATHERED_PUT_BYTES_MAX: u64 = 1 << 10;
+pub(crate) const GATHERED_RUN_BYTES_MAX: u64 = 1 << 10;
 /// About what a run takes in a request besides its bytes.
 const RUN_WIRE_BYTES: usize = 16;
 
@@ -17,7 +20,11 @@ pub(super) struct Gathered {
     /// `None`: nothing was taken in.
     target: Option<WindowRef>,
     runs: Vec<Run>,
+    /// What is put.
     payload: Vec<u8>,
+    /// Where what is got goes, and how much that is together. None of them: these are puts.
+    places: Vec<(Held, Run)>,
+    got_bytes: u64,
 }
 
 impl Gathered {
@@ -31,17 +38,35 @@ impl Gathered {
         self.payload.len() + self.runs.len() * RUN_WIRE_BYTES
     }
 
-    /// Whether the put can go into the same request as those before it.
+    /// Whether a put can go into the same request as what is before it.
     #[inline]
-    pub(super) fn fits(&self, target: &WindowRef, run: Run) -> bool {
-        self.target.as_ref() == Some(target)
-            && self.runs.len() < SEGMENTS_PER_FRAME_MAX
-            && self.payload.len() as u64 + run.bytes <= EAGER_BYTES_MAX
+    pub(super) fn fits_put(&self, target: &WindowRef, run: Run) -> bool {
+        self.has_room(target) && self.places.is_empty() && self.payload.len() as u64 + run.bytes <= EAGER_BYTES_MAX
+    }
+
+    /// The same for a get.
+    #[inline]
+    pub(super) fn fits_get(&self, target: &WindowRef, run: Run) -> bool {
+        self.has_room(target) && !self.places.is_empty() && self.got_bytes + run.bytes <= EAGER_BYTES_MAX
+    }
+
+    #[inline]
+    fn has_room(&self, target: &WindowRef) -> bool {
+        self.target.as_ref() == Some(target) && self.runs.len() < SEGMENTS_PER_FRAME_MAX
+    }
+
+    /// Takes a get in that fits, or the first one: what comes goes to a run of a place.
+    #[inline]
+    pub(super) fn add_get(&mut self, target: &WindowRef, run: Run, place: (Held, Run)) {
+        self.target.get_or_insert(*target);
+        self.runs.push(run);
+        self.places.push(place);
+        self.got_bytes += run.bytes;
     }
 
     /// Takes a put in that fits, or the first one.
     #[inline]
-    pub(super) fn add(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
+    pub(super) fn add_put(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
         self.target.get_or_insert(*target);
         match self.runs.last_mut() {
             Some(last) if last.end() == run.offset => last.bytes += run.bytes,
@@ -52,22 +77,35 @@ impl Gathered {
         RegionMut::from_slice(&mut self.payload[at..]).copy_from(bytes);
     }
 
-    /// The request of all that was taken in, and its payload. Both are to be given back.
+    /// The request of all that was taken in, its token, and its payload. The first and the last are to be given back.
     ///
     /// # Panics
     /// When nothing was taken in.
-    pub(super) fn take(&mut self) -> (Request, Vec<u8>) {
+    pub(super) fn take(&mut self) -> (Request, Option<Token>, Vec<u8>) {
         let target = self.target.take().expect("something was taken in");
         let runs = std::mem::take(&mut self.runs);
         let shape = if let [run] = runs[..] { Shape::Contiguous(run) } else { Shape::Vector(runs) };
-        (Request::Put { target, shape, signal: None }, std::mem::take(&mut self.payload))
+        let payload = std::mem::take(&mut self.payload);
+        if self.places.is_empty() {
+            return (Request::Put { target, shape, signal: None }, None, payload);
+        }
+        let places = std::mem::take(&mut self.places);
+        (Request::Get { target, shape }, Some(Token::Gathered(places)), payload)
+    }
+
+    /// Where what was to be got would have gone, to be let go of.
+    pub(super) fn abandon(&mut self) -> Vec<(Held, Run)> {
+        std::mem::take(self).places
     }
 
     /// What [`Gathered::take`] gave, for the next request.
     pub(super) fn take_back(&mut self, request: Request, payload: Vec<u8>) {
-        if let Request::Put { shape: Shape::Vector(runs), .. } = request {
+        if let Request::Put { shape: Shape::Vector(runs), .. } | Request::Get { shape: Shape::Vector(runs), .. } =
+            request
+        {
             self.runs = runs;
         }
+        self.got_bytes = 0;
         self.payload = payload;
         self.runs.clear();
         self.payload.clear();
@@ -76,7 +114,12 @@ impl Gathered {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::completion::{Completion, Outcome};
+    use crate::error::LostHow;
+    use crate::origin_bytes::{OriginBytesMut, lend};
     use longarm_proto::{AccessKey, Generation, Rank, WindowId};
 
     fn target(rank: u32) -> WindowRef {
@@ -85,7 +128,7 @@ mod tests {
 
     fn add(gathered: &mut Gathered, offset: u64, bytes: &[u8]) {
         let run = Run { offset, bytes: bytes.len() as u64 };
-        gathered.add(&target(0), run, Region::from_slice(bytes));
+        gathered.add_put(&target(0), run, Region::from_slice(bytes));
     }
 
     #[test]
@@ -95,31 +138,63 @@ mod tests {
         add(&mut gathered, 12, b"ef");
         add(&mut gathered, 8, b"xy");
         assert_eq!(gathered.wire_bytes(), 8 + 2 * RUN_WIRE_BYTES);
-        let (request, payload) = gathered.take();
+        let (request, token, payload) = gathered.take();
+        assert!(token.is_none(), "puts are not answered");
         let runs = vec![Run { offset: 8, bytes: 6 }, Run { offset: 8, bytes: 2 }];
         assert_eq!(request, Request::Put { target: target(0), shape: Shape::Vector(runs), signal: None });
         assert_eq!(payload, b"abcdefxy");
         gathered.take_back(request, payload);
         assert!(!gathered.is_some() && gathered.wire_bytes() == 0);
         add(&mut gathered, 3, b"z");
-        let (request, payload) = gathered.take();
+        let (request, token, payload) = gathered.take();
+        assert!(token.is_none(), "puts are not answered");
         assert_eq!(request, Request::Put { target: target(0), shape: Shape::contiguous(3, 1), signal: None });
         assert_eq!(payload, b"z");
     }
 
     #[test]
+    fn gets_go_with_gets_as_far_as_their_data_is_copied() {
+        let completion = Arc::new(Completion::new());
+        let mut memory = vec![0; EAGER_BYTES_MAX as usize];
+        lend(Arc::clone(&completion), |lent| {
+            let lender = lent.target(OriginBytesMut::from(&mut memory[..]));
+            let mut gathered = Gathered::default();
+            let run = |offset, bytes| Run { offset, bytes };
+            assert!(!gathered.fits_get(&target(0), run(0, 1)), "there is none yet");
+            gathered.add_get(&target(0), run(64, 8), (lender.hold(), run(0, 8)));
+            assert!(!gathered.fits_put(&target(0), run(0, 1)), "a put is another request");
+            gathered.add_get(&target(0), run(72, 8), (lender.hold(), run(8, 8)));
+            assert_eq!(gathered.wire_bytes(), 2 * RUN_WIRE_BYTES);
+            assert!(gathered.fits_get(&target(0), run(0, EAGER_BYTES_MAX - 16)));
+            assert!(!gathered.fits_get(&target(0), run(0, EAGER_BYTES_MAX - 15)));
+            let (request, token, payload) = gathered.take();
+            // Side by side there, perhaps not here.
+            let shape = Shape::Vector(vec![run(64, 8), run(72, 8)]);
+            assert_eq!(request, Request::Get { target: target(0), shape });
+            gathered.take_back(request, payload);
+            assert!(!gathered.is_some() && !gathered.fits_get(&target(0), run(0, 1)));
+            add(&mut gathered, 0, b"a");
+            assert!(!gathered.fits_get(&target(0), run(0, 1)), "a get is another request");
+            token.expect("gets are answered").fail(Outcome::Lost(LostHow::Finalized));
+            completion.part_done();
+        });
+        assert!(completion.is_complete() && completion.failure().is_some());
+    }
+
+    #[test]
     fn a_request_is_about_one_part_and_no_longer_than_a_frame() {
         let mut gathered = Gathered::default();
-        assert!(!gathered.fits(&target(0), Run { offset: 0, bytes: 1 }), "there is none yet");
+        assert!(!gathered.fits_put(&target(0), Run { offset: 0, bytes: 1 }), "there is none yet");
         for number in 0..SEGMENTS_PER_FRAME_MAX as u64 {
             add(&mut gathered, 16 * number, b"12345678");
         }
-        assert!(!gathered.fits(&target(0), Run { offset: 0, bytes: 8 }), "no more runs fit a frame");
-        let (request, payload) = gathered.take();
+        assert!(!gathered.fits_put(&target(0), Run { offset: 0, bytes: 8 }), "no more runs fit a frame");
+        let (request, token, payload) = gathered.take();
+        assert!(token.is_none(), "puts are not answered");
         gathered.take_back(request, payload);
         add(&mut gathered, 0, &[1; EAGER_BYTES_MAX as usize - 1]);
-        assert!(gathered.fits(&target(0), Run { offset: 0, bytes: 1 }));
-        assert!(!gathered.fits(&target(0), Run { offset: 0, bytes: 2 }), "it is no longer copied as a whole");
-        assert!(!gathered.fits(&target(1), Run { offset: 0, bytes: 1 }), "another rank's part");
+        assert!(gathered.fits_put(&target(0), Run { offset: 0, bytes: 1 }));
+        assert!(!gathered.fits_put(&target(0), Run { offset: 0, bytes: 2 }), "it is no longer copied as a whole");
+        assert!(!gathered.fits_put(&target(1), Run { offset: 0, bytes: 1 }), "another rank's part");
     }
 }

@@ -31,9 +31,11 @@ pub(super) struct State {
     incoming: Incoming,
     /// Data that is coming in, and whether it comes straight from the window.
     pub(super) landing: Option<(Held, Cursor)>,
+    /// Where the data behind it goes, of gets that went together.
+    pub(super) landings: std::vec::IntoIter<(Held, Run)>,
     landing_bytes: u64,
     scratch: Vec<u8>,
-    /// Small puts that will be one request.
+    /// Small puts, or gets, that will be one request.
     gathered: Gathered,
     pub(super) reports: Reports,
     /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
@@ -83,6 +85,7 @@ impl State {
             outgoing: Outgoing::new(),
             incoming: Incoming::new(),
             landing: None,
+            landings: Vec::new().into_iter(),
             landing_bytes: 0,
             scratch: Vec::new(),
             gathered: Gathered::default(),
@@ -113,10 +116,10 @@ impl State {
         self.gathered.is_some()
     }
 
-    /// The connection is over: what was taken in goes nowhere.
-    pub(super) fn forget_gathered(&mut self) {
-        self.gathered = Gathered::default();
+    /// The connection is over: what was taken in goes nowhere. The places of gets, which are to be let go of.
+    pub(super) fn abandon_gathered(&mut self) -> Vec<(Held, Run)> {
         self.gathering = false;
+        self.gathered.abandon()
     }
 
     /// Bytes that wait to be sent, those of streams apart.
@@ -124,26 +127,42 @@ impl State {
         self.outgoing.unsent_bytes() + self.gathered.wire_bytes()
     }
 
-    /// Whether a request may go behind all others without having to wait for one of them.
-    pub(super) fn may_gather(&self, buffered_bytes_max: usize) -> bool {
-        self.outgoing.buffered_bytes() < buffered_bytes_max && !self.reports.holds_back_writes()
+    /// Whether more may be copied, as far as room is concerned.
+    pub(super) fn has_room_for_bytes(&self, buffered_bytes_max: usize) -> bool {
+        self.outgoing.buffered_bytes() < buffered_bytes_max
+    }
+
+    /// Whether a write would have to wait for the data of a get.
+    pub(super) fn holds_back_writes(&self) -> bool {
+        self.reports.holds_back_writes()
     }
 
     /// Takes a small put in, which becomes a request together with those that follow.
-    pub(super) fn gather(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
-        if !self.gathered.fits(target, run) {
+    pub(super) fn gather_put(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
+        if !self.gathered.fits_put(target, run) {
             self.seal();
         }
-        self.gathered.add(target, run, bytes);
+        self.gathered.add_put(target, run, bytes);
     }
 
-    /// Makes a request of the small puts taken in. Before anything else is begun, so that the order stays.
+    /// The same for a get.
+    pub(super) fn gather_get(&mut self, target: &WindowRef, run: Run, place: (Held, Run)) {
+        if !self.gathered.fits_get(target, run) {
+            self.seal();
+        }
+        self.gathered.add_get(target, run, place);
+    }
+
+    /// Makes a request of what was taken in. Before anything else is begun, so that the order stays.
     fn seal(&mut self) {
         if !self.gathered.is_some() {
             return;
         }
-        let (request, payload) = self.gathered.take();
-        self.begin_next(&request, None, Payload::Headed(&payload, None));
+        let (request, token, payload) = self.gathered.take();
+        if request.has_reply() && self.reports.is_due(self.incoming.received_bytes()) {
+            self.report_next();
+        }
+        self.begin_next(&request, token, Payload::Headed(&payload, None));
         self.gathered.take_back(request, payload);
     }
 
@@ -200,6 +219,10 @@ impl State {
     /// Tells how far we are, and asks the same.
     fn report(&mut self) {
         self.seal();
+        self.report_next();
+    }
+
+    fn report_next(&mut self) {
         let received_bytes = self.incoming.received_bytes();
         self.reports.reported(received_bytes);
         let request = Request::Report { received_bytes };
@@ -361,6 +384,14 @@ impl State {
         Ok(driven)
     }
 
+    /// The data of the next of several gets is coming in, if there is one.
+    fn land_next(&mut self) {
+        if let Some((target, run)) = self.landings.next() {
+            self.landing_bytes = run.bytes;
+            self.landing = Some((target, Cursor::new(run.into())));
+        }
+    }
+
     /// Its data will not have to be sent again: what could change it may follow.
     fn large_get_is_over(&mut self) {
         self.reports.large_gets_over += 1;
@@ -381,6 +412,7 @@ impl State {
             if self.landing_bytes > EAGER_BYTES_MAX {
                 self.large_get_is_over();
             }
+            self.land_next();
             driven.completed = true;
             return Ok(true);
         }
@@ -397,9 +429,9 @@ impl State {
         match &reply {
             Reply::Data { bytes, .. } => self.reports.received(*bytes),
             // The data that was asked for will not come.
-            Reply::Refused { token: Some(Token::Data { cursor, .. }), .. } => {
-                self.reports.received(cursor.remaining());
-                self.reports.data_came(cursor.remaining());
+            Reply::Refused { token: Some(token @ (Token::Data { .. } | Token::Gathered(_))), .. } => {
+                self.reports.received(token.data_bytes());
+                self.reports.data_came(token.data_bytes());
             }
             // Nobody has asked for these.
             Reply::Refused { token: None, .. } | Reply::Alive => {}
@@ -409,6 +441,10 @@ impl State {
             Reply::Data { token: Token::Data { target, cursor }, bytes } => {
                 self.landing_bytes = bytes;
                 self.landing = Some((target, cursor));
+            }
+            Reply::Data { token: Token::Gathered(places), .. } => {
+                self.landings = places.into_iter();
+                self.land_next();
             }
             Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),
             Reply::Done(Token::Report) => {

@@ -226,7 +226,7 @@ fn a_small_put_does_not_pass_a_large_get() {
     let token = Token::Part(Arc::new(Completion::new()));
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
     assert!(endpoint.gather(&target, Run { offset: 0, bytes: 8 }, Region::from_slice(&[7; 8])).is_none());
-    let large = Run { offset: 0, bytes: GATHERED_PUT_BYTES_MAX + 1 };
+    let large = Run { offset: 0, bytes: GATHERED_RUN_BYTES_MAX + 1 };
     let bytes = vec![7; large.bytes as usize];
     assert!(endpoint.gather(&target, large, Region::from_slice(&bytes)).is_none());
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Scale};
+use longarm_client::{Awaited, Completion, Operation, Shapes, TransferError, lend};
+use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Run, Scale};
 
 use super::{Added, Program, Stop};
 use crate::book::{self, Kind};
@@ -98,11 +99,34 @@ impl Program {
         let offset = self.shape.register_at(self.shape.place_of(target, writer), number);
         let mut word = [0; 8];
         book::start(self.rank.0, kind, target, offset);
-        let got = self.client.get(&self.window, target, offset, word.as_mut_slice().into());
+        let got = if self.dice.one_in(2) {
+            self.get_together(target, offset, &mut word)
+        } else {
+            self.client.get(&self.window, target, offset, word.as_mut_slice().into())
+        };
         got.map_err(|error| self.failed(kind, target, &error))?;
         let value = u64::from_le_bytes(word);
         book::finish(self.rank.0, kind, value);
         Ok(value)
+    }
+
+    /// Reads a word behind another one, by gets that wait for each other's company.
+    fn get_together(&self, target: Rank, offset: u64, word: &mut [u8; 8]) -> Result<(), TransferError> {
+        let completion = Arc::new(Completion::new());
+        let (client, mut other) = (&self.client, [0; 8]);
+        let started = lend(Arc::clone(&completion), |lent| {
+            let places =
+                [(0, lent.target(other.as_mut_slice().into())), (offset, lent.target(word.as_mut_slice().into()))];
+            let started = places.iter().try_for_each(|(offset, place)| {
+                let shapes = Shapes::contiguous(Run { offset: *offset, bytes: 8 });
+                client.start_get(&self.window, target, shapes, place)
+            });
+            completion.part_done();
+            client.wait_completion(Awaited::rank(Operation::Get, target), &completion);
+            started
+        });
+        started?;
+        completion.failure().map_or(Ok(()), |outcome| Err(client.explain(outcome, Operation::Get, target)))
     }
 
     fn accumulate(&mut self, target: Rank) -> Result<u32, Stop> {
