@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 use longarm_memory::Region;
+use longarm_netmod::flow::Costs;
 use longarm_proto::{Cursor, Mutation, NodeId, Rank, Refusal, Request, Run, WindowRef, mutation};
 use longarm_shm::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
@@ -117,6 +118,8 @@ pub struct EndpointOptions {
     pub reconnect_ms: u64,
     /// How long a server that is waited for may be silent before its connection counts as broken.
     pub silence_ms: u64,
+    /// What packing and sending cost, which says how much is packed at a time.
+    pub costs: Costs,
 }
 
 /// Bytes that the helper sends, not who goes on computing.
@@ -181,7 +184,7 @@ impl Endpoint {
         Endpoint {
             node,
             host,
-            state: Mutex::new(State::new()),
+            state: Mutex::new(State::new(options.costs)),
             dial,
             time,
             options,

@@ -1,7 +1,7 @@
 //! Streams over links that move a random part of what they are given: every cut is met sooner or later.
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::flow::{Incoming, Outgoing, RunSource, RunTarget};
+use longarm_netmod::flow::{Costs, Incoming, Outgoing, RunSource, RunTarget};
 use longarm_netmod::{Link, Netmod, Sim};
 use longarm_proto::{Cursor, Level, Run, Shape, Strided};
 use proptest::prelude::*;
@@ -82,7 +82,7 @@ proptest! {
     ) {
         let memory = memory();
         let (mut near, mut far) = pair(seed);
-        let mut outgoing: Outgoing<&Memory> = Outgoing::new();
+        let mut outgoing: Outgoing<&Memory> = Outgoing::new(Costs::TYPICAL);
         let (mut expected, mut streams) = (Vec::new(), 0);
         for (number, item) in items.iter().enumerate() {
             match item {
@@ -124,7 +124,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let memory = memory();
-        let mut outgoing: Outgoing<&Memory> = Outgoing::new();
+        let mut outgoing: Outgoing<&Memory> = Outgoing::new(Costs::TYPICAL);
         let (mut expected, mut streams) = (Vec::new(), 0);
         for (number, item) in items.iter().enumerate() {
             match item {
@@ -183,7 +183,7 @@ proptest! {
     #[test]
     fn what_is_behind_a_gate_waits_until_it_is_opened(seed in any::<u64>()) {
         let (mut near, mut far) = pair(seed);
-        let mut outgoing: Outgoing<&Memory> = Outgoing::new();
+        let mut outgoing: Outgoing<&Memory> = Outgoing::new(Costs::TYPICAL);
         outgoing.write(|buffer| buffer.extend_from_slice(b"before"));
         outgoing.gate(1);
         outgoing.write(|buffer| buffer.extend_from_slice(b"behind"));
@@ -215,7 +215,7 @@ proptest! {
         let memory = memory();
         let (mut near, mut far) = pair(seed);
         let payload = packed(&memory, &shape);
-        let mut outgoing: Outgoing<&Memory> = Outgoing::new();
+        let mut outgoing: Outgoing<&Memory> = Outgoing::new(Costs::TYPICAL);
         outgoing.write(|buffer| {
             buffer.extend_from_slice(b"head");
             buffer.extend_from_slice(&payload);

@@ -10,7 +10,9 @@ use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
-use crate::bootstrap::{Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, tcp};
+use crate::bootstrap::{
+    Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, tcp,
+};
 use crate::config::Config;
 use crate::error::{CollectiveError, InitError};
 use crate::group::Group;
@@ -148,6 +150,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
             connect_ms: config.connect_timeout_s * 1000,
             reconnect_ms: config.reconnect_s * 1000,
             silence_ms: config.silence_ms,
+            costs: costs(),
         },
         processors: start.processors.clone(),
     });

@@ -10,7 +10,7 @@
 //! even half a frame, and what was sent is kept until the peer says that it has it.
 
 use longarm_memory::Region;
-use longarm_netmod::flow::{Incoming, Outgoing, unpacking};
+use longarm_netmod::flow::{Costs, Incoming, Outgoing, unpacking};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
     Cursor, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, Mutation, REPLY_BYTES, Rank, ReplyBody, ReplyHeader,
@@ -149,14 +149,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A session that begins, without a link.
-    pub(crate) fn new(peer: Identity) -> Connection {
+    pub(crate) fn new(peer: Identity, costs: Costs) -> Connection {
         Connection {
             link: None,
             peer,
             responder: Responder::new(),
             input: Incoming::new(),
             state: State::Header,
-            replies: Replies { outgoing: Outgoing::new(), received_bytes: 0 },
+            replies: Replies { outgoing: Outgoing::new(costs), received_bytes: 0 },
             stalled: false,
         }
     }

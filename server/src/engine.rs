@@ -10,6 +10,7 @@ mod sessions;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use longarm_netmod::flow::Costs;
 use longarm_netmod::{Admission, Doorman, Interest, Link, LinkError, Listener, Poller, Ready};
 use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped, Producer};
@@ -48,6 +49,8 @@ pub struct EngineOptions {
     pub session_keep_ms: u64,
     /// What follows the handshake is encrypted.
     pub sealed: bool,
+    /// What packing and sending cost, which says how much of an answer is packed at a time.
+    pub costs: Costs,
 }
 
 impl EngineOptions {
@@ -158,6 +161,7 @@ pub struct Engine {
     half_open_max: usize,
     handshake_timeout_ms: u64,
     session_keep_ms: u64,
+    costs: Costs,
 }
 
 impl Engine {
@@ -207,6 +211,7 @@ impl Engine {
             half_open_max: options.half_open_max,
             handshake_timeout_ms: options.handshake_timeout_ms,
             session_keep_ms: options.session_keep_ms,
+            costs: options.costs,
         })
     }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
+use longarm_netmod::flow::Costs;
 use longarm_netmod::{DialError, Introduction, Link, LinkError, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
 use longarm_proto::{
     AccessKey, AccumulateOp, CHALLENGE_BYTES, ElementType, Generation, HEADER_BYTES, Identity, Initiator,
@@ -81,6 +82,7 @@ fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
         session_keep_ms: SESSION_KEEP_MS,
         sealed,
+        costs: Costs::TYPICAL,
     });
     let mut engine = engine.unwrap();
     // Rank 1 is dead from the start as far as its mail is concerned.

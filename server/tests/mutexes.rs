@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
+use longarm_netmod::flow::Costs;
 use longarm_netmod::{DialError, Introduction, Link, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
 use longarm_proto::{
     AccessKey, Generation, Identity, Initiator, JobId, NodeId, REPLY_BYTES, Rank, Refusal, Reply, Request, RequestId,
@@ -73,6 +74,7 @@ impl Node {
             handshake_timeout_ms: 1 << 40,
             session_keep_ms: 1 << 40,
             sealed: false,
+            costs: Costs::TYPICAL,
         });
         let mut engine = engine.unwrap();
         let create = || {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longarm_memory::Region;
 use longarm_netmod::LinkError;
-use longarm_netmod::flow::{Incoming, Outgoing, RunSource};
+use longarm_netmod::flow::{Costs, Incoming, Outgoing, RunSource};
 use longarm_proto::{
     Cursor, EAGER_BYTES_MAX, Initiator, Mutation, REPLY_BYTES, Reception, Refusal, Reply, Request, RequestId, Run,
     Violation, WindowRef, mutation,
@@ -77,12 +77,12 @@ impl From<Violation> for Broken {
 }
 
 impl State {
-    pub(super) fn new() -> State {
+    pub(super) fn new(costs: Costs) -> State {
         State {
             way: Way::new(SESSION),
             renewed: false,
             initiator: Initiator::new(),
-            outgoing: Outgoing::new(),
+            outgoing: Outgoing::new(costs),
             incoming: Incoming::new(),
             landing: None,
             landings: Vec::new().into_iter(),

@@ -78,8 +78,13 @@ impl Time for Still {
 }
 
 fn endpoint(answers: impl IntoIterator<Item = Answer>) -> Endpoint {
-    let options =
-        EndpointOptions { buffered_bytes_max: 1 << 20, connect_ms: 1000, reconnect_ms: 1000, silence_ms: 1000 };
+    let options = EndpointOptions {
+        buffered_bytes_max: 1 << 20,
+        connect_ms: 1000,
+        reconnect_ms: 1000,
+        silence_ms: 1000,
+        costs: Costs::TYPICAL,
+    };
     let server = Server(Mutex::new(answers.into_iter().collect()));
     Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::new(Still), options)
 }
@@ -119,7 +124,13 @@ impl Time for Hands {
 #[test]
 fn a_server_that_nobody_asks_anything_is_missed_if_somebody_waits_for_its_node() {
     let hands = Arc::new(Hands::default());
-    let options = EndpointOptions { buffered_bytes_max: 1 << 20, connect_ms: 1000, reconnect_ms: 0, silence_ms: 1000 };
+    let options = EndpointOptions {
+        buffered_bytes_max: 1 << 20,
+        connect_ms: 1000,
+        reconnect_ms: 0,
+        silence_ms: 1000,
+        costs: Costs::TYPICAL,
+    };
     let server = Server(Mutex::new([Answer::Silent(Reception::Fresh)].into()));
     let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::clone(&hands) as _, options);
     endpoint.drive();

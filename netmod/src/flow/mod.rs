@@ -7,12 +7,14 @@
 //!
 //! Both move bytes only: what a frame means is not known here.
 
+mod costs;
 mod incoming;
 mod outgoing;
 
 use longarm_memory::{Grid, Region, RegionMut, Step};
 use longarm_proto::{Row, Run};
 
+pub use costs::Costs;
 pub use incoming::{INCOMING_BYTES, Incoming};
 pub use outgoing::Outgoing;
 

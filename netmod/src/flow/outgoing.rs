@@ -15,13 +15,11 @@ use bytes::{Buf, BytesMut};
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{Cursor, Run, Violation};
 
-use super::{REGIONS_MAX, RUN_BYTES_MIN, RunSource, unpacking};
+use super::{Costs, REGIONS_MAX, RUN_BYTES_MIN, RunSource, unpacking};
 use crate::{Link, LinkError};
 
 /// One buffer of frames. Frames behind it go into the next one.
 const BUFFER_BYTES: usize = 64 << 10;
-/// How much of a payload of short runs is packed at once.
-const PACK_BYTES: u64 = 32 << 10;
 /// Empty buffers that are kept for the next frames.
 const SPARE_MAX: usize = 6;
 
@@ -55,7 +53,7 @@ impl<S: RunSource> Stream<S> {
     }
 
     /// If short runs are next, copies a piece of them into a buffer.
-    fn pack(&mut self, runs: &mut Vec<Run>) {
+    fn pack(&mut self, runs: &mut Vec<Run>, costs: &Costs) {
         if !self.packed.is_empty() {
             return;
         }
@@ -65,7 +63,7 @@ impl<S: RunSource> Stream<S> {
         if total >= RUN_BYTES_MIN * runs.len() as u64 || self.cursor.remaining() == total && runs.len() == 1 {
             return;
         }
-        let bytes = self.cursor.remaining().min(PACK_BYTES);
+        let bytes = self.cursor.remaining().min(costs.piece_bytes(self.start.remaining()));
         self.packed.clear();
         pack(&self.source, &mut self.cursor, bytes, &mut self.packed);
     }
@@ -94,12 +92,14 @@ pub struct Outgoing<S> {
     acknowledged_bytes: u64,
     spare: Vec<BytesMut>,
     runs: Vec<Run>,
+    costs: Costs,
 }
 
 impl<S: RunSource> Outgoing<S> {
-    /// Nothing waits, nothing was sent.
-    pub fn new() -> Outgoing<S> {
+    /// Nothing waits, nothing was sent. The costs say how much of a payload of short runs is packed at a time.
+    pub fn new(costs: Costs) -> Outgoing<S> {
         Outgoing {
+            costs,
             items: VecDeque::new(),
             next: 0,
             buffered_bytes: 0,
@@ -214,7 +214,7 @@ impl<S: RunSource> Outgoing<S> {
         let mut progress = false;
         while self.can_send() {
             if let Some(Item::Stream(stream)) = self.items.get_mut(self.next) {
-                stream.pack(&mut self.runs);
+                stream.pack(&mut self.runs, &self.costs);
             }
             let sent = self.send_once(link)?;
             if sent == 0 {
@@ -386,13 +386,8 @@ impl<S: RunSource> Outgoing<S> {
     }
 }
 
-impl<S: RunSource> Default for Outgoing<S> {
-    fn default() -> Self {
-        Outgoing::new()
-    }
-}
-
-fn pack(source: &impl RunSource, cursor: &mut Cursor, bytes: u64, out: &mut BytesMut) {
+/// Copies the next bytes of a cursor behind those that are there.
+pub(super) fn pack(source: &impl RunSource, cursor: &mut Cursor, bytes: u64, out: &mut BytesMut) {
     let mut at = out.len();
     out.resize(at + bytes as usize, 0);
     while at < out.len() {

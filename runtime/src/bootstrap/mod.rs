@@ -16,7 +16,7 @@ pub(crate) use exchange::Exchanged;
 #[doc(hidden)]
 pub use exchange::{cards_from_records, pids_of_neighbours, start_from_records};
 pub(crate) use launcher::Launcher;
-pub(crate) use node::{Clock, Dialer, Node, NodeOptions, tcp};
+pub(crate) use node::{Clock, Dialer, Node, NodeOptions, costs, tcp};
 
 /// What is called with a rank that died and how.
 pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;

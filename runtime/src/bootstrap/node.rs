@@ -1,9 +1,10 @@
 //! This process's place on its node: the shared segment, the door, and the server if it is hosted here.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longarm_client::{Assist, AssistTurn, Dial, DialStep, Dialing, Layout, LostHow, Time};
+use longarm_netmod::flow::Costs;
 use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod, SocketBuffers, Tcp, TcpOptions};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret, Session};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
@@ -137,6 +138,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         handshake_timeout_ms: options.config.handshake_timeout_ms,
         session_keep_ms: options.config.reconnect_s * 1000 + SESSION_SPARE_MS,
         sealed: options.config.encrypt,
+        costs: costs(),
     })?;
     let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
     let thread = start_thread(&server, options.processors)?;
@@ -261,6 +263,12 @@ impl Time for Clock {
     fn now_ms(&self) -> u64 {
         self.0.now_ms()
     }
+}
+
+/// What packing and sending cost here, measured once.
+pub(crate) fn costs() -> Costs {
+    static COSTS: OnceLock<Costs> = OnceLock::new();
+    *COSTS.get_or_init(Costs::measure)
 }
 
 /// The TCP netmod as the configuration wants it.

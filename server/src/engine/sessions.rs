@@ -110,7 +110,7 @@ impl Engine {
                 return Some(Reception::Gone);
             }
             let peer = Peer {
-                connection: Connection::new(identity),
+                connection: Connection::new(identity, self.costs),
                 interest: Interest::default(),
                 stalled: false,
                 session: (session.number, session.attempt),

@@ -31,6 +31,7 @@ pub const ALLOWANCES: &[Allowance] = &[
         "netmod/src/clock.rs",
         "the clock of those who are given the time: the server's thread and the runtime",
     ),
+    allow(Rule::Clock, "netmod/src/flow/costs.rs", "what packing and sending cost is measured once, for whoever asks"),
     allow(Rule::Clock, "server/src/thread.rs", "the server's thread: the engine itself gets the time as an argument"),
     allow(Rule::Clock, "client/src/wait.rs", "how long a waiting thread spins before it sleeps is a matter of time"),
     allow(Rule::Clock, "client/src/waits.rs", "how long a thread has waited is a matter of time"),

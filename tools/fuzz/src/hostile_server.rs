@@ -9,6 +9,7 @@
 mod dialing;
 mod link;
 
+use longarm_netmod::flow::Costs;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -114,6 +115,7 @@ impl Caller {
                 connect_ms: CONNECT_MS,
                 reconnect_ms: CONNECT_MS,
                 silence_ms: SILENCE_MS,
+                costs: Costs::TYPICAL,
             },
             processors: Vec::new(),
         });

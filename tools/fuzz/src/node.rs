@@ -1,6 +1,7 @@
 //! A node's server: engine, door, windows. One a thread, because a fresh one for every input would take most of the
 //! time. Connections are each input's own, and what it leaves behind is cleared.
 
+use longarm_netmod::flow::Costs;
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -85,6 +86,7 @@ impl Node {
             handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
             session_keep_ms: SESSION_KEEP_MS,
             sealed: false,
+            costs: Costs::TYPICAL,
         });
         let mut engine = engine.expect("the system has a socket and a poller for an engine");
         engine.note_death(RANKS[1]);

@@ -1,5 +1,6 @@
 //! A job on this thread: its nodes with their real servers, and what all of its parts may ask for.
 
+use longarm_netmod::flow::Costs;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -127,6 +128,7 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
         session_keep_ms: SESSION_KEEP_MS,
         sealed: shape.sealed,
+        costs: Costs::TYPICAL,
     });
     let engine = Some(engine.map_err(|error| error.to_string())?);
     let door = Some(Door::connect(&name).map_err(|error| error.to_string())?);
