@@ -62,8 +62,8 @@ impl Client {
         true
     }
 
-    /// [`Client::accumulate`] of one run. The scale is lent: copying one that was made just now would make the processor
-    /// wait.
+    /// [`Client::accumulate`] of one run. The scale is lent, not copied: a wide load right after the narrow stores that made it
+    /// stalls until these have left the store buffer.
     #[inline]
     pub fn accumulate_run(
         self: &Arc<Self>,

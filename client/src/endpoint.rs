@@ -156,7 +156,7 @@ pub struct Endpoint {
     expects_much: AtomicBool,
     has_much_to_send: AtomicBool,
     held_back: AtomicBool,
-    /// What waits to be sent waits for company.
+    /// What waits to be sent waits for company: requests of any kind, those that are not made yet included.
     gathering: AtomicBool,
     /// The number of the last request, if it asks how far the server is, which is as good as a quiet; else 0.
     confirming: AtomicU64,
@@ -350,7 +350,7 @@ impl Endpoint {
     /// Takes a small put in that nobody waits for: it goes out together with those around it. `None`: it has to be issued
     /// like any other, because it is too large for that or nothing else is under way.
     #[inline]
-    pub(crate) fn gather(&self, target: &WindowRef, run: Run, bytes: Region<'_>) -> Option<Driven> {
+    pub(crate) fn gather_put(&self, target: &WindowRef, run: Run, bytes: Region<'_>) -> Option<Driven> {
         if run.bytes > GATHERED_RUN_BYTES_MAX {
             return None;
         }
@@ -358,10 +358,10 @@ impl Endpoint {
         if !self.gathers_more(&state) || state.holds_back_writes() {
             return None;
         }
-        let goes_on = state.has_gathered();
+        let goes_on = self.goes_on_gathering(&mut state);
         state.gather_put(target, run, bytes);
         self.unconfirmed.store(true, Ordering::Release);
-        Some(self.gathered(&mut state, goes_on))
+        Some(self.after_gathering(&mut state, goes_on))
     }
 
     /// The same for a small get. `hold` is called if it is taken: what comes goes to a run of what that gives.
@@ -379,9 +379,9 @@ impl Endpoint {
         if !self.gathers_more(&state) || state.reports.is_full() {
             return None;
         }
-        let goes_on = state.has_gathered();
+        let goes_on = self.goes_on_gathering(&mut state);
         state.gather_get(target, run, (hold(), here));
-        Some(self.gathered(&mut state, goes_on))
+        Some(self.after_gathering(&mut state, goes_on))
     }
 
     /// Whether small requests may wait for others: something is under way, and there is room.
@@ -391,9 +391,20 @@ impl Endpoint {
             && (state.has_gathered() || (!state.is_idle() && self.broken.get().is_none()))
     }
 
+    /// Before something is taken in: whether it goes on with what was. Where a list begins, who sends it may be the helper,
+    /// which asks for nothing: if much is kept, the question goes in front of it.
+    #[inline]
+    fn goes_on_gathering(&self, state: &mut State) -> bool {
+        let goes_on = state.has_gathered();
+        if !goes_on {
+            state.report_if_much_is_kept(self.options.buffered_bytes_max);
+        }
+        goes_on
+    }
+
     /// After something was taken in: sends it if it is much, else sees to it that somebody does.
     #[inline]
-    fn gathered(&self, state: &mut State, goes_on: bool) -> Driven {
+    fn after_gathering(&self, state: &mut State, goes_on: bool) -> Driven {
         let mut driven = Driven::default();
         if state.unsent_bytes() >= GATHERED_BYTES_MAX {
             state.report_if_much_is_kept(self.options.buffered_bytes_max);

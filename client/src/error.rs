@@ -196,7 +196,7 @@ pub enum TransferError {
     },
     /// Memory that is in no window is reached by ranks of the same node only. Nothing was sent.
     #[error(
-        "{operation} to rank {rank}, which is on another node: memory that is exposed and in no window is not reached there; use a window"
+        "{operation} to rank {rank}: it is on another node, and exposed memory is reached only from its own node; use a window"
     )]
     OtherNode {
         /// What the caller was doing.
@@ -205,7 +205,9 @@ pub enum TransferError {
         rank: Rank,
     },
     /// The bytes do not lie in what the target has exposed. Nothing was sent.
-    #[error("{operation} to rank {rank}: bytes {offset}..{end} are outside, it has exposed {exposed_bytes} bytes")]
+    #[error(
+        "{operation} to rank {rank}: bytes {offset}..{end} are outside the {exposed_bytes} bytes that it has exposed"
+    )]
     OutsideExposed {
         /// What the caller was doing.
         operation: Operation,

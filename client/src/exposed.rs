@@ -17,6 +17,7 @@ use std::ptr::NonNull;
 use longarm_memory::Attached;
 use longarm_proto::Rank;
 use longarm_shm::CounterKind;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Lost, LostHow, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, OriginBytesMut};
@@ -25,6 +26,15 @@ use crate::route::Client;
 /// What a rank says of the memory that it exposes: its process, among which processes that number counts, the address,
 /// the bytes.
 pub type Notice = [u64; 4];
+
+/// Whether a rank that exposes memory is on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// It is: its memory is reached.
+    ThisNode,
+    /// It is not.
+    OtherNode,
+}
 
 /// Memory of this rank that others reach, and theirs.
 pub struct ExposedMemory<T> {
@@ -47,16 +57,16 @@ unsafe impl<T: Send> Send for ExposedMemory<T> {}
 // SAFETY: as above; a shared reference gives no access to the elements but as bytes, by system calls.
 unsafe impl<T: Send> Sync for ExposedMemory<T> {}
 
-impl<T: Copy + Send + 'static> ExposedMemory<T> {
-    /// Exposes a vector. `gather` takes this rank's notice to all others and gives theirs, by rank; none for those that do
-    /// not take part. `None` instead of a value if one of them says something of this process that is not so.
+impl<T: FromBytes + IntoBytes + Send + 'static> ExposedMemory<T> {
+    /// Exposes a vector. `process_space` tells the namespace of process numbers; 0 if it is not known. `allgather` takes this rank's notice to all others and gives theirs, by rank; none for those that do
+    /// not take part. `Ok(None)`: a notice names this very process but other memory, so what was exchanged is broken.
     ///
     /// # Errors
-    /// Those of `gather`. The memory is leaked: others may know of it.
+    /// Those of `allgather`. The memory is leaked: others may know of it.
     pub fn expose<E>(
         memory: Vec<T>,
         process_space: u64,
-        gather: impl FnOnce(Notice) -> Result<Vec<Option<Notice>>, E>,
+        allgather: impl FnOnce(Notice) -> Result<Vec<Option<(Notice, Where)>>, E>,
     ) -> Result<Option<ExposedMemory<T>>, E> {
         let mut memory = ManuallyDrop::new(memory);
         let start = NonNull::new(memory.as_mut_ptr()).expect("a vector's pointer is never null");
@@ -64,18 +74,25 @@ impl<T: Copy + Send + 'static> ExposedMemory<T> {
         let bytes = (length * size_of::<T>()) as u64;
         let address = start.as_ptr().expose_provenance() as u64;
         let mine: Notice = [std::process::id().into(), process_space, address, bytes];
-        let notices = gather(mine)?;
-        // Of other processes what they say is believed, as all that they say of windows; of this one it has to be true.
-        let is_lie = |notice: &Notice| notice[..2] == mine[..2] && *notice != mine;
+        let notices = allgather(mine)?;
+        // What others say of their own memory is believed, as what they say of windows is. A notice with our own process
+        // number would make the kernel write into our memory, so it has to be the one that we gave.
+        // Other machines have processes of the same number, in a namespace of the same number.
+        let is_lie = |(notice, place): &(Notice, Where)| {
+            *place == Where::ThisNode && notice[..2] == mine[..2] && *notice != mine
+        };
         if notices.iter().flatten().any(is_lie) {
             return Ok(None);
         }
         let parts = notices.into_iter().map(|notice| {
-            let [process, space, address, bytes] = notice.unwrap_or_default();
-            let process = u32::try_from(process).ok().filter(|_| space == process_space);
+            let (notice, place) = notice.unwrap_or(([0; 4], Where::OtherNode));
+            let [process, space, address, bytes] = notice;
+            let same_space = notice == mine || (space == process_space && space != 0);
+            let process = u32::try_from(process).ok().filter(|_| place == Where::ThisNode && same_space);
             // SAFETY: the notice was made from an exposure like this one, which keeps its memory, refers to nothing in it,
-            // and is withdrawn by all ranks together, when nobody can use this any more. If that process dies, its
-            // number is not given to another one before the kernel has gone through all others.
+            // and is withdrawn by all ranks together, when nobody can use this any more. If that process dies,
+            // `Client::alive` refuses it once the death is known; until then its number goes to nobody before the kernel has
+            // given out all others.
             let attached = process.and_then(|process| unsafe { Attached::new(process, address, bytes) });
             Part { bytes, attached }
         });
@@ -89,10 +106,12 @@ impl<T: Copy + Send + 'static> ExposedMemory<T> {
     pub fn withdraw<E>(self, meet: impl FnOnce() -> Result<(), E>) -> Result<Vec<T>, E> {
         meet()?;
         // SAFETY: the parts come from one vector, which is given back once because `self` is gone. All ranks have given
-        // their exposures away and met, so no process copies to it any more; what was copied were bytes of elements.
+        // their exposures away and met, so no process copies to it any more; any bytes are an element (`FromBytes`).
         Ok(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.length, self.capacity) })
     }
+}
 
+impl<T> ExposedMemory<T> {
     /// Bytes that a rank has exposed; none for one that does not take part.
     pub fn bytes_of(&self, rank: Rank) -> u64 {
         self.parts.get(rank.0 as usize).map_or(0, |part| part.bytes)
@@ -101,7 +120,7 @@ impl<T: Copy + Send + 'static> ExposedMemory<T> {
 
 impl Client {
     /// Writes bytes to what a rank of this node has exposed. They are there on return.
-    pub fn put_exposed<T: Copy + Send + 'static>(
+    pub fn put_exposed<T>(
         &self,
         exposed: &ExposedMemory<T>,
         rank: Rank,
@@ -117,7 +136,7 @@ impl Client {
     }
 
     /// Reads bytes of what a rank of this node has exposed.
-    pub fn get_exposed<T: Copy + Send + 'static>(
+    pub fn get_exposed<T>(
         &self,
         exposed: &ExposedMemory<T>,
         rank: Rank,
@@ -154,8 +173,7 @@ impl Client {
             let exposed_bytes = part.bytes;
             return Err(TransferError::OutsideExposed { operation, rank, offset, end, exposed_bytes });
         }
-        let reason =
-            || "its process is in another space of process numbers; start the ranks of a node in one".to_owned();
+        let reason = || "its process is in another PID namespace; start all ranks of a node in the same one".to_owned();
         part.attached.as_ref().ok_or_else(|| TransferError::Unattachable { operation, rank, reason: reason() })
     }
 

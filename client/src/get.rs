@@ -105,7 +105,7 @@ impl Client {
         match self.route(window, Operation::Get, rank)? {
             Route::Direct(part) => read_direct(&part, &shapes, target.region()),
             Route::Served(endpoint) => {
-                if !blocking && self.gathers_get(endpoint, (window, rank), &shapes, target) {
+                if !blocking && self.get_together(endpoint, (window, rank), &shapes, target) {
                     self.count(rank, CounterKind::Get, bytes);
                     return Ok(());
                 }
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Starts a small get together with others that nobody waits for either. False: nothing was done.
-    fn gathers_get(
+    fn get_together(
         self: &Arc<Self>,
         endpoint: &Endpoint,
         (window, rank): (&ClientWindow, Rank),

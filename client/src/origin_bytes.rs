@@ -1,6 +1,6 @@
 //! The origin's side of a transfer: bytes of this process, lent or owned until an operation lets go of them.
 //!
-//! This is the crate's only module with unsafe code. It turns "the caller keeps this memory" into types:
+//! Besides `exposed` this is the crate's only module with unsafe code. It turns "the caller keeps this memory" into types:
 //!
 //! - [`OriginBytes`] and [`OriginBytesMut`] are borrowed, or made by a C face from a pointer it vouches for;
 //! - [`lend`] lets an operation keep borrowed bytes until its completion is complete, and does not return before;

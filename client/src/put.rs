@@ -133,7 +133,7 @@ impl Client {
         }
         let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return false };
         let run = Run { offset, bytes };
-        let Some(driven) = endpoint.gather(&window.target(rank), run, source.region()) else { return false };
+        let Some(driven) = endpoint.gather_put(&window.target(rank), run, source.region()) else { return false };
         self.note_driven(endpoint, Some(driven));
         if driven.gathers {
             self.hand_to_helper();

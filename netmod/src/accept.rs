@@ -124,7 +124,7 @@ impl Doorman {
         let mut link = self.link.take().expect("a doorman that has decided is not asked again");
         let step = match self.advance(&mut *link) {
             Ok(Progress::Welcomed((identity, session), keys)) => {
-                link.proven();
+                link.on_proven();
                 let link = match keys {
                     Some(keys) => keys.seal(link),
                     None => link,

@@ -141,7 +141,7 @@ impl Caller {
                 CallerStep::Pending
             }
             Ok(Some((reception, keys))) => {
-                link.proven();
+                link.on_proven();
                 let link = match keys {
                     Some(keys) => keys.seal(link),
                     None => link,

@@ -32,9 +32,9 @@ pub trait Link: Send {
     /// connection broke; bytes under way are lost. [`LinkError::Forged`] likewise, on an encrypted one. An error is final.
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError>;
 
-    /// Both ends have proven themselves: from here on it carries frames. What depends on the way between them, which some
-    /// bytes have gone by now, can be chosen.
-    fn proven(&mut self) {}
+    /// The handshake is over and frames follow. A link that tunes itself to the way, which some bytes have gone by now, does it
+    /// here.
+    fn on_proven(&mut self) {}
 
     /// Whether bytes that arrived earlier wait inside the link. No descriptor announces them, so who wants to sleep
     /// receives first until there are none.

@@ -61,7 +61,7 @@ mutations! {
     SessionKept,
     /// A put of many runs leaves out the last byte of each.
     RunCutShort,
-    /// Small puts that go together are sent behind what is asked for after them.
+    /// Small puts, or gets, that go together are sent behind what is asked for after them.
     GatheredLate,
     /// A server takes a call that is older than the session's connection.
     AttemptNotChecked,

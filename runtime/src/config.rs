@@ -37,7 +37,8 @@ const NONTEMPORAL_BYTES_MIN: u64 = 4 * KIB;
 pub struct Config {
     /// Address that the servers listen on.
     pub interface: IpAddr,
-    /// Size of the kernel's socket buffers. 0: the kernel chooses, or by default the way to another host does.
+    /// Size of the kernel's socket buffers. 0: the kernel chooses, if it was set; if not, it follows from the round trip of
+    /// each connection. [`Config::is_set`] tells them apart.
     pub socket_buffer_bytes: u64,
     /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
     pub eager_bytes: u64,
@@ -183,7 +184,7 @@ const VARIABLES: [Variable; 18] = [
     Variable {
         name: "LONGARM_SOCKET_BUFFER_BYTES",
         unit: "bytes",
-        meaning: "size of the kernel's socket buffers; by default what the way to another host asks for",
+        meaning: "size of the kernel's socket buffers; if not set, it follows from each connection's round trip",
         slot: Slot::Bytes {
             field: |config| &mut config.socket_buffer_bytes,
             min: 4 * KIB,

@@ -99,6 +99,9 @@ pub enum CollectiveError {
         /// What that one called.
         theirs: Signature,
     },
+    /// What a member said of the memory that it exposes is not so: the exchange mixed something up.
+    #[error("a member's notice of its exposed memory is broken")]
+    BrokenNotice,
     /// An argument makes no sense for this group.
     #[error("{what} is {found}, but the group has {members} members")]
     BadArgument {

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use longarm_client::{ExposedMemory, Notice, OriginBytes, OriginBytesMut};
+use longarm_client::{ExposedMemory, Notice, OriginBytes, OriginBytesMut, Where};
 use longarm_proto::Rank;
 use rustix::process::{PTracer, set_ptracer};
 use zerocopy::IntoBytes;
@@ -57,7 +57,7 @@ impl Group {
     /// all of the same user from now on.
     ///
     /// # Errors
-    /// As [`Group::sync_collective`].
+    /// [`CollectiveError::BrokenNotice`]; else as [`Group::sync_collective`]. The vector is leaked.
     pub fn expose_collective<T: Element>(&self, memory: Vec<T>) -> Result<Exposed<T>, CollectiveError> {
         // Where there is no yama nothing has to be permitted, and the kernel does not know the call.
         let _ = set_ptracer(PTracer::Any);
@@ -67,15 +67,13 @@ impl Group {
             let mut notices = vec![None; self.inner.client.layout().rank_count() as usize];
             for (place, body) in (0..).zip(&all) {
                 let rank = self.world_rank(place).expect("every body is a member's");
-                notices[rank as usize] = decode(body);
+                let near = self.inner.client.same_node(Rank(rank));
+                let place = if near { Where::ThisNode } else { Where::OtherNode };
+                notices[rank as usize] = decode(body).map(|notice| (notice, place));
             }
             Ok::<_, CollectiveError>(notices)
         })?;
-        let memory = exposed.ok_or_else(|| CollectiveError::BadArgument {
-            what: "what another rank says of this process's memory",
-            found: 0,
-            members: self.size(),
-        })?;
+        let memory = exposed.ok_or(CollectiveError::BrokenNotice)?;
         Ok(Exposed { group: self.clone(), memory })
     }
 }

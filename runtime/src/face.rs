@@ -111,7 +111,8 @@ impl Window<u8> {
         self.client().get_shaped(&self.shared.client, Rank(rank), shapes, target)
     }
 
-    /// [`Window::accumulate`] of one run.
+    /// [`Window::accumulate`] of one run. The scale is lent, not copied: a wide load right after the narrow stores that made it
+    /// would stall.
     ///
     /// # Errors
     /// As [`Window::accumulate`].

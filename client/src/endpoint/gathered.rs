@@ -1,7 +1,15 @@
 //! Small puts, or gets, that nobody waits for, taken together: one request with many runs instead of a request for each.
 //!
+//! ```text
+//!   put 8 B ─┐
+//!   put 8 B ─┼─► runs + payload ── take ──► one put of a vector
+//!   put 8 B ─┘        (all to one part, all puts or all gets)
+//! ```
+//!
 //! A header is eight times as long as the word that most of them carry, and the server spends more on a request than on
-//! the word. Puts to places that follow each other become one run.
+//! the word.
+//!
+//! It sends nothing and keeps no order: `State` makes the request before it begins any other.
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{EAGER_BYTES_MAX, Request, Run, SEGMENTS_PER_FRAME_MAX, Shape, WindowRef};
@@ -68,10 +76,9 @@ impl Gathered {
     #[inline]
     pub(super) fn add_put(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
         self.target.get_or_insert(*target);
-        match self.runs.last_mut() {
-            Some(last) if last.end() == run.offset => last.bytes += run.bytes,
-            _ => self.runs.push(run),
-        }
+        // Never one run with the put beside it: the target stores each run by itself and in order, words whole, as a fence
+        // and read-modify-writes between two of them need it.
+        self.runs.push(run);
         let at = self.payload.len();
         self.payload.resize(at + run.bytes as usize, 0);
         RegionMut::from_slice(&mut self.payload[at..]).copy_from(bytes);
@@ -132,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn puts_stay_in_their_order_and_those_side_by_side_become_one_run() {
+    fn puts_stay_apart_and_in_their_order_even_side_by_side() {
         let mut gathered = Gathered::default();
         add(&mut gathered, 8, b"abcd");
         add(&mut gathered, 12, b"ef");
         add(&mut gathered, 8, b"xy");
-        assert_eq!(gathered.wire_bytes(), 8 + 2 * RUN_WIRE_BYTES);
+        assert_eq!(gathered.wire_bytes(), 8 + 3 * RUN_WIRE_BYTES);
         let (request, token, payload) = gathered.take();
         assert!(token.is_none(), "puts are not answered");
-        let runs = vec![Run { offset: 8, bytes: 6 }, Run { offset: 8, bytes: 2 }];
+        let runs = vec![Run { offset: 8, bytes: 4 }, Run { offset: 12, bytes: 2 }, Run { offset: 8, bytes: 2 }];
         assert_eq!(request, Request::Put { target: target(0), shape: Shape::Vector(runs), signal: None });
         assert_eq!(payload, b"abcdefxy");
         gathered.take_back(request, payload);

@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) initiator: Initiator<Token>,
     pub(super) outgoing: Outgoing<Held>,
     incoming: Incoming,
-    /// Data that is coming in, and whether it comes straight from the window.
+    /// Data that is coming in: where it goes.
     pub(super) landing: Option<(Held, Cursor)>,
     /// Where the data behind it goes, of gets that went together.
     pub(super) landings: std::vec::IntoIter<(Held, Run)>,
@@ -111,7 +111,7 @@ impl State {
         self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged() && !self.gathered.is_some()
     }
 
-    /// Whether puts were taken in of which no request was made yet.
+    /// Whether small puts or gets wait that are no request yet.
     pub(super) fn has_gathered(&self) -> bool {
         self.gathered.is_some()
     }
@@ -140,7 +140,7 @@ impl State {
     /// Takes a small put in, which becomes a request together with those that follow.
     pub(super) fn gather_put(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
         if !self.gathered.fits_put(target, run) {
-            self.seal();
+            self.begin_gathered();
         }
         self.gathered.add_put(target, run, bytes);
     }
@@ -148,13 +148,13 @@ impl State {
     /// The same for a get.
     pub(super) fn gather_get(&mut self, target: &WindowRef, run: Run, place: (Held, Run)) {
         if !self.gathered.fits_get(target, run) {
-            self.seal();
+            self.begin_gathered();
         }
         self.gathered.add_get(target, run, place);
     }
 
     /// Makes a request of what was taken in. Before anything else is begun, so that the order stays.
-    fn seal(&mut self) {
+    fn begin_gathered(&mut self) {
         if !self.gathered.is_some() {
             return;
         }
@@ -175,7 +175,7 @@ impl State {
     /// Puts a request behind all others.
     pub(super) fn begin(&mut self, request: &Request, token: Option<Token>, payload: Payload<'_>) {
         if !mutation(Mutation::GatheredLate) {
-            self.seal();
+            self.begin_gathered();
         }
         self.begin_next(request, token, payload);
     }
@@ -218,7 +218,7 @@ impl State {
 
     /// Tells how far we are, and asks the same.
     fn report(&mut self) {
-        self.seal();
+        self.begin_gathered();
         self.report_next();
     }
 
@@ -248,7 +248,7 @@ impl State {
         }
     }
 
-    /// The same before puts that were taken in become a request.
+    /// The same before what was gathered becomes a request.
     pub(super) fn report_if_much_is_kept(&mut self, buffered_bytes_max: usize) {
         if self.keeps_much(buffered_bytes_max) {
             self.report();
@@ -278,7 +278,7 @@ impl State {
     /// Calls if there is no connection, else moves what can be moved.
     pub(super) fn turn(&mut self, endpoint: &Endpoint, receive: bool) -> Result<Driven, LostHow> {
         self.gathering = false;
-        self.seal();
+        self.begin_gathered();
         if !self.way.is_up() && !self.call(endpoint)? {
             return Ok(Driven::default());
         }

@@ -5,9 +5,9 @@
 //!                    │ unpack 1     │ unpack 2     │ …    │ unpack n
 //! ```
 //!
-//! Small pieces: many calls. Large ones: nothing is on its way while the first is packed and the last unpacked. With t bytes in
-//! pieces of c, a call that costs f and a byte that costs p, what is not hidden is t / c × f + 2 × c × p, which is least at
-//! c = √(t × f / 2p).
+//! Small pieces cost calls; large ones leave the network idle while the first is packed and the last unpacked. For a payload of
+//! `t` bytes in pieces of `c`, with `f` for a call and `p` for packing a byte, the time that nothing hides is
+//! `t/c × f + 2 × c × p`. It is least at `c = √(t × f / 2p)`. Below, `t` and `p` count in KiB.
 
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -16,36 +16,38 @@ use bytes::BytesMut;
 use longarm_memory::Region;
 use longarm_proto::{Cursor, Level, Run, Strided};
 
-use super::RunSource;
 use super::outgoing::pack;
+use super::{INCOMING_BYTES, RunSource};
 
 /// What it costs to pack and to send. See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// Nanoseconds of a send and the receive that takes it, without their bytes.
+    /// Nanoseconds of a send and its receive, without their bytes. Measured on a pair of unix sockets, which stands for the
+    /// system calls of TCP.
     pub call_ns: u64,
     /// Nanoseconds to pack 1 KiB of short runs.
-    pub kib_ns: u64,
+    pub pack_kib_ns: u64,
 }
 
-/// The bounds of a piece: a page or two at least, and no more than the buffer that it is received in.
+/// A page or two.
 const PIECE_BYTES_MIN: u64 = 8 << 10;
-const PIECE_BYTES_MAX: u64 = 64 << 10;
+/// The buffer that it is received in.
+const PIECE_BYTES_MAX: u64 = INCOMING_BYTES as u64;
 
 impl Costs {
     /// Those of a machine of 2020, where nothing is measured: in a simulation, which is the same each time.
-    pub const TYPICAL: Costs = Costs { call_ns: 2000, kib_ns: 60 };
+    pub const TYPICAL: Costs = Costs { call_ns: 2000, pack_kib_ns: 60 };
 
     /// Measures both, which takes some tens of microseconds.
     pub fn measure() -> Costs {
         let call = call().unwrap_or(Duration::from_nanos(Costs::TYPICAL.call_ns));
-        Costs { call_ns: (call.as_nanos() as u64).max(1), kib_ns: (packing().as_nanos() as u64).max(1) }
+        Costs { call_ns: (call.as_nanos() as u64).max(1), pack_kib_ns: (packing().as_nanos() as u64).max(1) }
     }
 
     /// How much of a payload of `bytes` bytes is packed at a time.
     pub fn piece_bytes(&self, bytes: u64) -> u64 {
         let kib = bytes.div_ceil(1 << 10);
-        let square = u128::from(kib) * u128::from(self.call_ns) / (2 * u128::from(self.kib_ns));
+        let square = u128::from(kib) * u128::from(self.call_ns) / (2 * u128::from(self.pack_kib_ns));
         let piece = u64::try_from(square.isqrt()).unwrap_or(u64::MAX).saturating_mul(1 << 10);
         piece.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
     }
@@ -65,7 +67,7 @@ fn call() -> std::io::Result<Duration> {
     Ok(best)
 }
 
-/// A KiB of runs of a line each, a line apart.
+/// Packs 16 KiB of runs of one cache line, every second line, and says what 1 KiB of that took; the shortest of four times.
 fn packing() -> Duration {
     const RUNS: u64 = 256;
     let memory = vec![0; 128 * RUNS as usize];
@@ -96,7 +98,7 @@ mod tests {
 
     #[test]
     fn pieces_grow_with_the_payload_and_with_the_cost_of_a_call() {
-        let piece = |call_ns, kib_ns, bytes| Costs { call_ns, kib_ns }.piece_bytes(bytes);
+        let piece = |call_ns, pack_kib_ns, bytes| Costs { call_ns, pack_kib_ns }.piece_bytes(bytes);
         assert_eq!(piece(2000, 50, 64 << 10), 35 << 10);
         assert!(piece(2000, 50, 32 << 10) < piece(2000, 50, 64 << 10));
         assert!(piece(500, 50, 64 << 10) < piece(2000, 50, 64 << 10));
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn what_is_measured_can_be_used() {
         let costs = Costs::measure();
-        assert!(costs.call_ns > 0 && costs.kib_ns > 0, "{costs:?}");
+        assert!(costs.call_ns > 0 && costs.pack_kib_ns > 0, "{costs:?}");
         assert!((PIECE_BYTES_MIN..=PIECE_BYTES_MAX).contains(&costs.piece_bytes(1 << 20)));
     }
 }

@@ -35,7 +35,7 @@ const REGIONS_MAX: usize = 32;
 /// Runs shorter than this on average are copied through a buffer rather than named one by one.
 const RUN_BYTES_MIN: u64 = 2 << 10;
 
-/// From bytes that are packed to a row whose first run starts at `offset` of its region.
+/// The grid that spreads packed bytes over a row whose first run starts at `offset` of the target's region. Reversed, it packs.
 ///
 /// ```
 /// use longarm_memory::{Region, RegionMut};

@@ -33,6 +33,13 @@ impl TcpLink {
         Ok(link)
     }
 
+    /// Whether both ends have one address.
+    fn is_on_this_machine(&self) -> bool {
+        let remote: Option<SocketAddr> = self.peer_name.parse().ok();
+        let local = socket::local_address(&self.socket).ok();
+        remote.zip(local).is_some_and(|(remote, local)| remote.ip() == local.ip())
+    }
+
     /// Whether it is connected; asks the kernel while it is not.
     fn settle(&mut self) -> Result<bool, LinkError> {
         let Some(remote) = self.connecting else { return Ok(true) };
@@ -71,9 +78,14 @@ impl Link for TcpLink {
         }
     }
 
-    fn proven(&mut self) {
+    fn on_proven(&mut self) {
+        let chosen = || {
+            let us = longarm_memory::round_trip_us(self.socket.as_fd())?;
+            socket::buffer_bytes(us, socket::buffer_bytes_max())
+        };
         if self.chooses_buffers
-            && let Some(bytes) = longarm_memory::round_trip_us(self.socket.as_fd()).and_then(socket::buffer_bytes)
+            && !self.is_on_this_machine()
+            && let Some(bytes) = chosen()
         {
             // If that is refused the kernel goes on choosing, which is only slower.
             let _ = socket::set_buffers(&self.socket, bytes);

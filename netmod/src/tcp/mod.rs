@@ -31,8 +31,9 @@ pub enum SocketBuffers {
     Kernel,
     /// So many bytes each. The kernel doubles it for its own use, and caps it.
     Fixed(usize),
-    /// As much as a quick network carries in a round trip of this connection; the kernel's choice on one machine, and
-    /// where the round trip is long. Buffers that grow beyond it only leave the caches.
+    /// As many bytes as 40 Gbit/s carry in this connection's round trip; larger buffers only fall out of the caches. As
+    /// `Kernel` between two ends of one address, where the round trip is longer than 200 µs, and where so much may not be
+    /// asked for (`net.core.rmem_max` and `wmem_max`).
     ByRoundTrip,
 }
 

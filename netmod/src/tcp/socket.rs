@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -39,10 +40,21 @@ const BUFFER_BYTES_MIN: usize = 64 << 10;
 /// On a longer way than this the kernel knows better how fast it is.
 const ROUND_TRIP_US_MAX: u32 = 200;
 
-/// The buffers of a connection of [`SocketBuffers::ByRoundTrip`]. `None`: the kernel's choice.
-pub(super) fn buffer_bytes(round_trip_us: u32) -> Option<usize> {
-    let carried = BYTES_A_US * round_trip_us as usize;
-    (round_trip_us <= ROUND_TRIP_US_MAX).then(|| carried.max(BUFFER_BYTES_MIN))
+/// The buffers of a connection of [`SocketBuffers::ByRoundTrip`]. `None`: the kernel's choice, which may grow beyond what
+/// it lets anybody ask for.
+pub(super) fn buffer_bytes(round_trip_us: u32, bytes_max: usize) -> Option<usize> {
+    let bytes = (BYTES_A_US * round_trip_us as usize).max(BUFFER_BYTES_MIN);
+    (round_trip_us <= ROUND_TRIP_US_MAX && bytes <= bytes_max).then_some(bytes)
+}
+
+/// The largest buffers that may be asked for: more is cut silently, and the kernel then chooses no longer. 0 if that is not
+/// known.
+pub(super) fn buffer_bytes_max() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let read = |name| std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok();
+        ["rmem_max", "wmem_max"].map(|name| read(name).unwrap_or(0)).into_iter().min().unwrap_or(0)
+    })
 }
 
 /// Fixes both buffers.
@@ -74,9 +86,11 @@ mod tests {
 
     #[test]
     fn buffers_hold_a_round_trip_and_are_left_to_the_kernel_where_it_is_long() {
-        assert_eq!(buffer_bytes(1), Some(BUFFER_BYTES_MIN));
-        assert_eq!(buffer_bytes(20), Some(100_000));
-        assert_eq!(buffer_bytes(ROUND_TRIP_US_MAX), Some(1_000_000));
-        assert_eq!(buffer_bytes(ROUND_TRIP_US_MAX + 1), None);
+        assert_eq!(buffer_bytes(1, usize::MAX), Some(BUFFER_BYTES_MIN));
+        assert_eq!(buffer_bytes(20, usize::MAX), Some(100_000));
+        assert_eq!(buffer_bytes(ROUND_TRIP_US_MAX, usize::MAX), Some(1_000_000));
+        assert_eq!(buffer_bytes(ROUND_TRIP_US_MAX + 1, usize::MAX), None);
+        // More than may be asked for would be cut, and would never grow.
+        assert_eq!((buffer_bytes(40, 200_000), buffer_bytes(41, 200_000)), (Some(200_000), None));
     }
 }

@@ -69,7 +69,7 @@ impl<T: Number> Window<T> {
     pub fn accumulate(&self, rank: u32, index: usize, update: Update<T>, source: &[T]) -> Result<(), TransferError> {
         let source = OriginBytes::from(source.as_bytes());
         let client = &self.shared.inner.client;
-        // Lent from where it was made: to copy it now would make the processor wait.
+        // Lent from where it was made, for the reason that `Client::accumulate_run` has.
         match &update.kernel(rank) {
             Ok((kernel, scale)) => {
                 client.accumulate_run(&self.shared.client, Rank(rank), Self::offset(index), (*kernel, scale), source)

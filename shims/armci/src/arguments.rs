@@ -272,8 +272,7 @@ pub(crate) fn kernel(code: c_int, scale: *const c_void) -> Done<Kernel> {
     Ok(Kernel::new(element, AccumulateOp::Sum).expect("every type has a sum"))
 }
 
-/// The scale of an accumulate. To be lent from where it is: a copy of bytes that were written just now makes the
-/// processor wait.
+/// The scale of an accumulate, to be lent from where it is, not copied: see `longarm::Window::accumulate_bytes`.
 ///
 /// # Safety
 /// `scale` is readable for one element of the kernel's type.

@@ -42,11 +42,12 @@ pub(crate) struct Set {
 
 /// Which thread of this process holds a mutex.
 ///
-/// PAIR gate: taking one (Acquire) and opening it (Release). What a thread did under a mutex is done before another thread
-/// of the process goes through.
+/// PAIR gate: taking one and opening it. What a thread did under a mutex is done before another thread of the process goes
+/// through.
 ///
-/// SeqCst between opening a gate and the look at `waiting`, and between the mark in `waiting` and the look at the gate:
-/// with less both could miss each other, and somebody would sleep before an open gate.
+/// All of them are SeqCst, which includes that. A waiter marks `waiting`, then looks at the gate; an opener opens the gate, then
+/// looks at `waiting`. In the one order of all four at least one of them sees the other. With less, both could miss it, and the
+/// waiter would sleep before an open gate.
 struct Gates {
     /// By process and number: 0, or the number of a thread. Made when a process's mutexes are first used.
     holders: Box<[OnceLock<Box<[AtomicU64]>>]>,
@@ -78,7 +79,7 @@ impl Gates {
         of_host.get(usize::try_from(number).ok()?)
     }
 
-    /// Goes through, when whoever is inside has opened it. False: that is this thread itself.
+    /// Waits until the gate is free and takes it. False: this thread has it already.
     #[inline]
     fn pass(&self, gate: &AtomicU64, me: u64) -> bool {
         // PAIR gate.
@@ -108,7 +109,7 @@ impl Gates {
         // PAIR gate.
         gate.swap(0, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            // Who has looked at the gate before is asleep when the lock is free.
+            // A waiter marks itself and looks at the gate under this lock: once we have had it, it is asleep or through.
             drop(self.sleep.lock());
             self.opened.notify_all();
         }
@@ -192,7 +193,9 @@ impl Set {
                 Ok(())
             }
             Err(error) => {
-                gate.into_iter().for_each(|gate| self.gates.open(gate));
+                if let Some(gate) = gate {
+                    self.gates.open(gate);
+                }
                 Err(error.into())
             }
         }
@@ -212,7 +215,9 @@ impl Set {
             keep(guard, number, proc);
             return Ok(true);
         }
-        gate.into_iter().for_each(|gate| self.gates.open(gate));
+        if let Some(gate) = gate {
+            self.gates.open(gate);
+        }
         taken?;
         Ok(false)
     }

@@ -9,7 +9,6 @@
 mod dialing;
 mod link;
 
-use longarm_netmod::flow::Costs;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,6 +17,7 @@ use longarm_client::{
     AttachError, Client, ClientOptions, ClientWindow, EndpointOptions, Failures, Layout, LostHow, MutexError,
     MutexHome, RestOn, RmwError, Time, TransferError, WindowIdentity,
 };
+use longarm_netmod::flow::Costs;
 use longarm_proto::{
     AccessKey, AccumulateOp, ElementType, Generation, JobId, Kernel, NodeId, Rank, RequestKind, Rmw, RmwOp, RmwWidth,
     Scale, WindowId,

@@ -1,13 +1,13 @@
 //! A node's server: engine, door, windows. One a thread, because a fresh one for every input would take most of the
 //! time. Connections are each input's own, and what it leaves behind is cleared.
 
-use longarm_netmod::flow::Costs;
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use longarm_netmod::flow::Costs;
 use longarm_proto::{AccessKey, Generation, JobId, NodeId, Rank, Secret, WindowId};
 use longarm_server::door::{DoorReply, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};

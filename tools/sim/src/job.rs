@@ -1,12 +1,12 @@
 //! A job on this thread: its nodes with their real servers, and what all of its parts may ask for.
 
-use longarm_netmod::flow::Costs;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm_client::{ClientWindow, WindowIdentity};
+use longarm_netmod::flow::Costs;
 use longarm_proto::{JobId, NodeId, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Engine, EngineOptions};

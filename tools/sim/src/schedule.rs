@@ -1,13 +1,13 @@
 //! Who runs when: the one loop of a run. It takes the next event off the heap, and lets whoever it concerns go on: a
 //! rank's fiber, a node's server, or the fault plan. Nobody is looked at for whom nothing has happened.
 
-use longarm_netmod::flow::Costs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm_client::mail::ActiveMessage;
 use longarm_client::{Client, ClientOptions, Death, EndpointOptions, Failures, Layout, RestOn};
+use longarm_netmod::flow::Costs;
 use longarm_proto::{Identity, Rank};
 use longarm_shm::sync::AtomicU64;
 
@@ -524,7 +524,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
             connect_ms: CONNECT_MS,
             reconnect_ms: RECONNECT_MS,
             silence_ms: SILENCE_MS,
-            costs: Costs { call_ns: dice.between(1, 10_000), kib_ns: dice.between(1, 1000) },
+            costs: Costs { call_ns: dice.between(1, 10_000), pack_kib_ns: dice.between(1, 1000) },
         },
         processors: Vec::new(),
         time: Arc::new(SimTime),
