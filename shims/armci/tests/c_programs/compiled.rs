@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::library::{here, library, succeed};
 
 /// A language, and which of the libraries is linked.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Way {
     /// The oldest C that has what programs need, with the archive.
     C99Static,
