@@ -28,7 +28,7 @@ use crate::dial::Dial;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::time::Time;
-pub(crate) use gathered::GATHERED_RUN_BYTES_MAX;
+use gathered::GATHERED_RUN_BYTES_MAX;
 use state::State;
 
 /// What a reply does when it comes.
@@ -63,14 +63,11 @@ impl Token {
     }
 
     fn fail(self, outcome: Outcome) {
-        if let Token::Gathered(places) = self {
-            places.into_iter().for_each(|(target, _)| fail_place(target, outcome.clone()));
-            return;
-        }
-        let completion = self.completion().map(Arc::clone);
-        drop(self); // Lets go of the memory before the part is done.
-        if let Some(completion) = completion {
-            completion.part_failed(outcome);
+        match self {
+            Token::Data { target, .. } => fail_place(target, outcome),
+            Token::Gathered(places) => places.into_iter().for_each(|(target, _)| fail_place(target, outcome.clone())),
+            Token::Part(completion) => completion.part_failed(outcome),
+            Token::Report => {}
         }
     }
 }
@@ -526,13 +523,9 @@ impl Endpoint {
         for (target, _) in state.abandon_gathered() {
             fail_place(target, outcome.clone());
         }
-        state.outgoing.abandon(|held| {
-            let completion = Arc::clone(held.completion());
-            drop(held);
-            completion.part_failed(outcome.clone());
-        });
-        if let Some((held, cursor)) = state.landing.take() {
-            Token::Data { target: held, cursor }.fail(outcome.clone());
+        state.outgoing.abandon(|held| fail_place(held, outcome.clone()));
+        if let Some((held, _)) = state.landing.take() {
+            fail_place(held, outcome.clone());
         }
         for (target, _) in std::mem::take(&mut state.landings) {
             fail_place(target, outcome.clone());
@@ -562,8 +555,8 @@ impl Rejected<'_> {
         if let Some(token) = self.token {
             token.fail(outcome.clone());
         }
-        if let Payload::Streamed(held, cursor) | Payload::Headed(_, Some((held, cursor))) = self.payload {
-            Token::Data { target: held, cursor }.fail(outcome);
+        if let Payload::Streamed(held, _) | Payload::Headed(_, Some((held, _))) = self.payload {
+            fail_place(held, outcome);
         }
     }
 }

@@ -20,7 +20,7 @@ use longarm_proto::{
 use crate::endpoint::{Link, LinkError};
 use crate::exchange::{HandshakeIn, HandshakeOut};
 use crate::poller::Interest;
-use crate::sealed::{self, KEY_BYTES, KeyError, Keys};
+use crate::sealed::{self, KEY_BYTES, KeyError, Keys, carrying_frames};
 
 /// Why a peer was not let in. Its link is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -124,12 +124,7 @@ impl Doorman {
         let mut link = self.link.take().expect("a doorman that has decided is not asked again");
         let step = match self.advance(&mut *link) {
             Ok(Progress::Welcomed((identity, session), keys)) => {
-                link.on_proven();
-                let link = match keys {
-                    Some(keys) => keys.seal(link),
-                    None => link,
-                };
-                return DoormanStep::Admitted { link, identity, session };
+                return DoormanStep::Admitted { link: carrying_frames(link, keys), identity, session };
             }
             Err(error) => return DoormanStep::Refused(error),
             Ok(Progress::Proven((identity, session))) => DoormanStep::Proven { identity, session },

@@ -15,7 +15,7 @@ use crate::alarm::{Alarm, Wake};
 use crate::endpoint::{Link, LinkError, Netmod};
 use crate::exchange::{HandshakeIn, HandshakeOut};
 use crate::poller::Interest;
-use crate::sealed::{KEY_BYTES, KeyError, KeyOffer, Keys};
+use crate::sealed::{KEY_BYTES, KeyError, KeyOffer, Keys, carrying_frames};
 
 /// Why no proven connection came about. No frame was sent in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -140,14 +140,7 @@ impl Caller {
                 self.link = Some(link);
                 CallerStep::Pending
             }
-            Ok(Some((reception, keys))) => {
-                link.on_proven();
-                let link = match keys {
-                    Some(keys) => keys.seal(link),
-                    None => link,
-                };
-                CallerStep::Proven { link, reception }
-            }
+            Ok(Some((reception, keys))) => CallerStep::Proven { link: carrying_frames(link, keys), reception },
             Err(DialError::HungUp) if !self.connected => CallerStep::Failed(DialError::Connect(LinkError::Refused)),
             Err(DialError::Link(error)) if !self.connected => CallerStep::Failed(DialError::Connect(error)),
             Err(error) => CallerStep::Failed(error),

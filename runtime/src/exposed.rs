@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use longarm_client::{ExposedMemory, Notice, OriginBytes, OriginBytesMut, Where};
 use longarm_proto::Rank;
 use rustix::process::{PTracer, set_ptracer};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::collective::Signature;
 use crate::element::Element;
@@ -63,13 +63,13 @@ impl Group {
         let _ = set_ptracer(PTracer::Any);
         let space = std::fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino());
         let exposed = ExposedMemory::expose(memory, space, |mine: Notice| {
-            let all = self.run(Signature::of::<T>("expose", 0, 0), |call| call.allgather(&encode(&mine)))?;
+            let all = self.run(Signature::of::<T>("expose", 0, 0), |call| call.allgather(mine.as_bytes()))?;
             let mut notices = vec![None; self.inner.client.layout().rank_count() as usize];
             for (place, body) in (0..).zip(&all) {
                 let rank = self.world_rank(place).expect("every body is a member's");
                 let near = self.inner.client.same_node(Rank(rank));
                 let place = if near { Where::ThisNode } else { Where::OtherNode };
-                notices[rank as usize] = decode(body).map(|notice| (notice, place));
+                notices[rank as usize] = Notice::read_from_bytes(body).ok().map(|notice| (notice, place));
             }
             Ok::<_, CollectiveError>(notices)
         })?;
@@ -118,25 +118,16 @@ fn offset<T>(index: usize) -> u64 {
     (index as u64).saturating_mul(size_of::<T>() as u64)
 }
 
-fn encode(notice: &Notice) -> Vec<u8> {
-    notice.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-fn decode(body: &[u8]) -> Option<Notice> {
-    let (words, rest) = body.as_chunks();
-    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    rest.is_empty().then(|| words.try_into().ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_notice_comes_back_and_anything_else_is_none() {
-        let notice = [1, u64::MAX, 0, 77];
-        let body = encode(&notice);
-        assert_eq!(decode(&body), Some(notice));
+        let notice: Notice = [1, u64::MAX, 0, 77];
+        let body = notice.as_bytes();
+        let decode = |body| Notice::read_from_bytes(body).ok();
+        assert_eq!(decode(body), Some(notice));
         assert_eq!((decode(&body[1..]), decode(&body[8..]), decode(&[])), (None, None, None));
     }
 }

@@ -18,7 +18,7 @@ use super::Token;
 use crate::origin_bytes::Held;
 
 /// Larger ones are requests of their own.
-pub(crate) const GATHERED_RUN_BYTES_MAX: u64 = 1 << 10;
+pub(super) const GATHERED_RUN_BYTES_MAX: u64 = 1 << 10;
 /// About what a run takes in a request besides its bytes.
 const RUN_WIRE_BYTES: usize = 16;
 

@@ -89,6 +89,15 @@ fn endpoint(answers: impl IntoIterator<Item = Answer>) -> Endpoint {
     Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::new(Still), options)
 }
 
+/// One whose connection is up and takes everything; how often it was sent something, and a part of a window there.
+fn counted() -> (Endpoint, Arc<AtomicUsize>, WindowRef) {
+    let sends = Arc::new(AtomicUsize::new(0));
+    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
+    endpoint.drive();
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    (endpoint, sends, target)
+}
+
 #[test]
 fn a_connection_that_breaks_in_the_moment_it_is_made_keeps_nobody_waiting() {
     let endpoint = endpoint([Answer::Broken(Reception::Fresh)]);
@@ -158,10 +167,7 @@ fn a_failure_that_cannot_pass_ends_the_calls() {
 
 #[test]
 fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() {
-    let sends = Arc::new(AtomicUsize::new(0));
-    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
-    endpoint.drive();
-    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let (endpoint, sends, target) = counted();
     let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
     let put = |sending| {
         let bytes = [7; 8];
@@ -192,10 +198,7 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
 
 #[test]
 fn small_puts_become_one_request_before_anything_else_is_asked() {
-    let sends = Arc::new(AtomicUsize::new(0));
-    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
-    endpoint.drive();
-    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let (endpoint, sends, target) = counted();
     let gather = |offset| endpoint.gather_put(&target, Run { offset, bytes: 8 }, Region::from_slice(&[7; 8]));
     assert!(gather(0).is_none(), "nothing is under way that it could wait for");
     let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
@@ -229,10 +232,7 @@ fn small_puts_become_one_request_before_anything_else_is_asked() {
 
 #[test]
 fn a_small_put_does_not_pass_a_large_get() {
-    let sends = Arc::new(AtomicUsize::new(0));
-    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
-    endpoint.drive();
-    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let (endpoint, _, target) = counted();
     let get = Request::Get { target, shape: Shape::contiguous(0, 60_000) };
     let token = Token::Part(Arc::new(Completion::new()));
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
@@ -244,10 +244,7 @@ fn a_small_put_does_not_pass_a_large_get() {
 
 #[test]
 fn a_payload_that_went_out_before_anybody_waits_for_it_is_asked_for_by_who_does() {
-    let sends = Arc::new(AtomicUsize::new(0));
-    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
-    endpoint.drive();
-    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let (endpoint, _, target) = counted();
     let (shape, bytes) = (Shape::contiguous(0, 100_000), vec![7; 100_000]);
     let request = Request::Put { target, shape: shape.clone(), signal: None };
     let completion = Arc::new(Completion::new());
@@ -276,10 +273,7 @@ fn a_payload_that_went_out_before_anybody_waits_for_it_is_asked_for_by_who_does(
 
 #[test]
 fn what_has_to_wait_for_a_get_is_known_to_be_held_back() {
-    let sends = Arc::new(AtomicUsize::new(0));
-    let endpoint = endpoint([Answer::Counting(Reception::Fresh, Arc::clone(&sends))]);
-    endpoint.drive();
-    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let (endpoint, _, target) = counted();
     let get = Request::Get { target, shape: Shape::contiguous(0, 60_000) };
     let token = Token::Part(Arc::new(Completion::new()));
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());

@@ -61,6 +61,15 @@ impl From<snow::Error> for KeyError {
     }
 }
 
+/// A link right behind the handshake, as it carries frames: sealed if there are keys.
+pub(crate) fn carrying_frames(mut link: Box<dyn Link>, keys: Option<Keys>) -> Box<dyn Link> {
+    link.on_proven();
+    match keys {
+        Some(keys) => keys.seal(link),
+        None => link,
+    }
+}
+
 /// What records are sealed and opened with.
 pub(crate) struct Keys(Box<TransportState>);
 

@@ -13,6 +13,7 @@ use crate::endpoint::{Link, LinkError};
 /// A [`Link`] over TCP.
 pub(super) struct TcpLink {
     socket: OwnedFd,
+    remote: SocketAddr,
     peer_name: String,
     /// Where it is being connected to; `None` once it is.
     connecting: Option<SocketAddr>,
@@ -23,7 +24,7 @@ pub(super) struct TcpLink {
 impl TcpLink {
     pub(super) fn new(socket: OwnedFd, remote: SocketAddr, buffers: SocketBuffers) -> Self {
         let chooses_buffers = buffers == SocketBuffers::ByRoundTrip && !remote.ip().is_loopback();
-        Self { socket, peer_name: remote.to_string(), connecting: None, chooses_buffers }
+        Self { socket, remote, peer_name: remote.to_string(), connecting: None, chooses_buffers }
     }
 
     /// Begins to connect a fresh socket.
@@ -35,9 +36,7 @@ impl TcpLink {
 
     /// Whether both ends have one address.
     fn is_on_this_machine(&self) -> bool {
-        let remote: Option<SocketAddr> = self.peer_name.parse().ok();
-        let local = socket::local_address(&self.socket).ok();
-        remote.zip(local).is_some_and(|(remote, local)| remote.ip() == local.ip())
+        socket::local_address(&self.socket).is_ok_and(|local| local.ip() == self.remote.ip())
     }
 
     /// Whether it is connected; asks the kernel while it is not.
