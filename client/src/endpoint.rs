@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 use longarm_memory::Region;
+use longarm_netmod::Interest;
 use longarm_netmod::flow::Costs;
 use longarm_proto::{Cursor, Mutation, NodeId, Rank, Refusal, Request, Run, WindowRef, mutation};
 use longarm_shm::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -418,6 +419,16 @@ impl Endpoint {
     pub(crate) fn drive(&self) -> Option<Driven> {
         let mut state = self.state.try_lock()?;
         Some(self.drive_locked(&mut state, true))
+    }
+
+    /// Sees to it that the descriptor announces what comes. Gives what to watch it for, and whether something is there
+    /// already. Where another thread drives, that one sees to it before it sleeps.
+    pub(crate) fn prepare_sleep(&self) -> (Interest, bool) {
+        let wanted = Interest { readable: true, writable: self.wants_write() };
+        let Some(mut state) = self.state.try_lock() else { return (wanted, false) };
+        let Some(link) = state.way.link() else { return (wanted, false) };
+        let ready = link.arm();
+        (link.awaits(wanted), ready)
     }
 
     /// Sends what the link takes now. `None`: another thread drives.

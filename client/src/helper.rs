@@ -234,6 +234,9 @@ fn sleep(client: &Client, idle: bool, tends: bool) -> bool {
     events.extend(watched.iter().filter_map(Watched::poll));
     // Not longer than a moment while something is in progress that no descriptor announces.
     let unannounced = watched.iter().any(|watched| watched.descriptor.is_none());
+    if watched.iter().any(|watched| watched.ready) {
+        return true;
+    }
     // Several times within the time after which silence counts, else it could not be told from our own absence.
     let tend = TEND.min(Duration::from_millis(client.endpoint_options.silence_ms / 8).max(CALL_NAP));
     let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(tend) };

@@ -190,6 +190,8 @@ pub(crate) struct Watched {
     pub(crate) is_up: bool,
     pub(crate) descriptor: Option<Arc<OwnedFd>>,
     flags: PollFlags,
+    /// Something is there already.
+    pub(crate) ready: bool,
 }
 
 impl Watched {
@@ -355,7 +357,9 @@ impl Client {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
             let watched = self.watched();
             events.extend(watched.iter().filter_map(Watched::poll));
-            if watched.iter().all(|watched| watched.descriptor.is_some() || !watched.is_up) {
+            if watched.iter().any(|watched| watched.ready) {
+                rung = false;
+            } else if watched.iter().all(|watched| watched.descriptor.is_some() || !watched.is_up) {
                 // Mail rings a bell in memory, which wakes nobody here: who has none to expect sleeps for good. An
                 // interrupted sleep is a short one.
                 let nap = (self.layout.rank_count() > 1).then(|| pace.nap());
@@ -376,10 +380,12 @@ impl Client {
     pub(crate) fn watched(&self) -> Vec<Watched> {
         let busy = self.open_endpoints().filter(|endpoint| endpoint.is_busy());
         busy.map(|endpoint| {
+            let (wanted, ready) = endpoint.prepare_sleep();
             let (is_up, descriptor) = (endpoint.is_up(), endpoint.descriptor());
-            let mut flags = PollFlags::IN;
-            flags.set(PollFlags::OUT, endpoint.wants_write());
-            Watched { is_up, descriptor, flags }
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, wanted.readable);
+            flags.set(PollFlags::OUT, wanted.writable);
+            Watched { is_up, descriptor, flags, ready }
         })
         .collect()
     }

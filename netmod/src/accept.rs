@@ -153,11 +153,12 @@ impl Doorman {
 
     /// What [`Doorman::poll`] waits for.
     pub fn interest(&self) -> Interest {
-        match self.stage {
+        let wanted = match self.stage {
             Stage::Hello(_) | Stage::Proof(..) | Stage::Key(..) => Interest::READABLE,
             Stage::Challenge(..) | Stage::Welcome(..) | Stage::Answer(..) => Interest::WRITABLE,
             Stage::Proven(..) | Stage::Over => Interest::default(),
-        }
+        };
+        self.link.as_ref().map_or(wanted, |link| link.awaits(wanted))
     }
 
     /// When the peer's time is over, on the caller's clock.

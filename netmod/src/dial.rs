@@ -154,11 +154,12 @@ impl Caller {
 
     /// What [`Caller::poll`] waits for.
     pub fn interest(&self) -> Interest {
-        match self.stage {
+        let wanted = match self.stage {
             Stage::Hello(_) | Stage::Proof(_) | Stage::Key(..) => Interest::WRITABLE,
             Stage::Challenge(_) | Stage::Welcome(..) | Stage::Answer(..) => Interest::READABLE,
             Stage::Over => Interest::default(),
-        }
+        };
+        self.link.as_ref().map_or(wanted, |link| link.awaits(wanted))
     }
 
     fn advance(&mut self, link: &mut dyn Link) -> Result<Option<(Reception, Option<Keys>)>, DialError> {

@@ -10,6 +10,8 @@ use std::os::fd::BorrowedFd;
 use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 
+use crate::poller::Interest;
+
 /// An ordered, reliable stream of bytes to one peer. No call blocks. Dropping it closes it.
 ///
 /// Bytes that were accepted before an orderly close reach the peer, if the closing side has read all that was sent
@@ -42,9 +44,22 @@ pub trait Link: Send {
         false
     }
 
+    /// Sees to it that the descriptor announces what comes from now on. Who wants to sleep calls it first, and looks once
+    /// more instead of sleeping if it returns true: something is there already. Links whose descriptors announce everything by
+    /// themselves have nothing to do; a link that was accepted has seen to it whenever it received nothing.
+    fn arm(&mut self) -> bool {
+        false
+    }
+
     /// What to sleep on until the link can move bytes, or `None` where there is nothing to sleep on and the caller
     /// has to try again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What to watch the descriptor for in order to be told of what is `wanted`. A descriptor that stands for several others
+    /// becomes readable for everything.
+    fn awaits(&self, wanted: Interest) -> Interest {
+        wanted
+    }
 
     /// Who is at the other end, for messages to people. For `tcp` it is address:port.
     fn peer_name(&self) -> &str;
@@ -126,6 +141,9 @@ pub enum LinkError {
     /// The text is no address of this network, or no address that a peer could connect to.
     #[error("this is not an address that one can connect to")]
     BadAddress,
+    /// The network device has given the connection up. Bytes under way in either direction may be lost.
+    #[error("the network device gave the connection up: {0}")]
+    Device(&'static str),
     /// The system said no.
     #[error("{}", io::Error::from_raw_os_error(*errno))]
     System {

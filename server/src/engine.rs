@@ -403,10 +403,11 @@ impl Engine {
         let interest =
             Interest { readable: peer.connection.wants_input(), writable: !peer.connection.replies.is_sent() };
         if interest != peer.interest
-            && let Some(descriptor) = peer.connection.link().and_then(Link::descriptor)
+            && let Some(link) = peer.connection.link()
+            && let Some(descriptor) = link.descriptor()
         {
             peer.interest = interest;
-            if let Err(error) = self.poller.modify(descriptor, CONNECTION | number as u64, interest) {
+            if let Err(error) = self.poller.modify(descriptor, CONNECTION | number as u64, link.awaits(interest)) {
                 tracing::error!(%error, "cannot watch a connection");
             }
         }

@@ -8,6 +8,7 @@ use super::Keys;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use crate::endpoint::{Link, LinkError};
+use crate::poller::Interest;
 
 /// See the module above.
 pub(super) struct SealedLink {
@@ -55,8 +56,16 @@ impl Link for SealedLink {
         self.ended.is_none() && self.receiver.holds_bytes()
     }
 
+    fn arm(&mut self) -> bool {
+        self.link.arm()
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.descriptor()
+    }
+
+    fn awaits(&self, wanted: Interest) -> Interest {
+        self.link.awaits(wanted)
     }
 
     fn peer_name(&self) -> &str {

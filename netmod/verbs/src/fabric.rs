@@ -1,0 +1,336 @@
+//! What all links of a process share: the device, its domain, the buffers, and what became of queues that ended.
+//!
+//! Opened when the first link needs it, and once: windows are registered in the same domain that queues reach.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::options::VerbsOptions;
+use crate::record::Record;
+use crate::sys::{Context, Domain, Library, NoLibrary, Port, PortLimits, Queue, QueueLimits, SharedReceive, Slab, Slabs};
+
+/// Why verbs cannot be used here. In every case TCP can.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerbsError {
+    /// The machine has no verbs library.
+    #[error("{reason}")]
+    NoLibrary {
+        /// What is missing.
+        reason: String,
+    },
+    /// There is no device, or none with an active port.
+    #[error("no RDMA device with an active port (found: {found}); see `longarm info`")]
+    NoDevice {
+        /// What there is.
+        found: String,
+    },
+    /// The device that was asked for cannot be used.
+    #[error("RDMA device {device}: {what}: {errno}")]
+    Device {
+        /// Its name, as it was asked for.
+        device: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        errno: Errno,
+    },
+    /// The name of the device is none.
+    #[error("{text:?} names no device and port: NAME, NAME:PORT or NAME:PORT:GID is meant")]
+    BadName {
+        /// What was given.
+        text: String,
+    },
+}
+
+impl From<NoLibrary> for VerbsError {
+    fn from(missing: NoLibrary) -> Self {
+        VerbsError::NoLibrary { reason: missing.to_string() }
+    }
+}
+
+/// Requests of one connection that may be under way. More than messages that a peer has buffers for: the rest is for reads and
+/// writes of its memory.
+pub(crate) const DEPTH: u32 = 128;
+
+/// An open device, and all that links share.
+pub(crate) struct Fabric {
+    pub(crate) options: VerbsOptions,
+    pub(crate) port: Port,
+    pub(crate) gid_index: u8,
+    pub(crate) gid: [u8; 16],
+    pub(crate) limits: PortLimits,
+    /// Copied into before they are sent.
+    pub(crate) outgoing: Arc<Slabs>,
+    shared: Arc<SharedReceive>,
+    incoming: Mutex<Incoming>,
+    incoming_slabs: Arc<Slabs>,
+    ended: Mutex<VecDeque<(u32, u32)>>,
+    pub(crate) domain: Arc<Domain>,
+}
+
+/// The buffers that wait in the shared receive queue, by the number of their request.
+#[derive(Default)]
+struct Incoming {
+    posted: slab::Slab<Slab>,
+    /// What links were promised.
+    promised: usize,
+    /// Buffers that there are: posted, or with a link.
+    made: usize,
+}
+
+/// Ended queues that are remembered for peers that call again.
+const ENDED_MAX: usize = 4096;
+
+impl Fabric {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`VerbsError`], which says why not.
+    pub(crate) fn open(options: &VerbsOptions) -> Result<Arc<Fabric>, VerbsError> {
+        let library = Library::get()?;
+        let (context, port, gid_index) = choose(library, &options.device)?;
+        let name = context.name().to_owned();
+        let failed = |what: &'static str| {
+            let device = name.clone();
+            move |errno| VerbsError::Device { device, what, errno }
+        };
+        let gid = context.gid(port.number, gid_index).map_err(failed("asking for its address"))?;
+        let domain = Domain::new(&context).map_err(failed("making a protection domain"))?;
+        let limits = context.limits();
+        let slabs_max = (64 << 20) / options.slab_bytes.max(1);
+        let buffers = limits.shared_receives.min(u32::try_from(slabs_max).unwrap_or(u32::MAX));
+        let shared = SharedReceive::new(&domain, buffers).map_err(failed("making a shared receive queue"))?;
+        Ok(Arc::new(Fabric {
+            options: options.clone(),
+            port,
+            gid_index,
+            gid,
+            limits,
+            outgoing: Slabs::new(&domain, options.slab_bytes, slabs_max),
+            shared: Arc::new(shared),
+            incoming: Mutex::default(),
+            incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
+            ended: Mutex::default(),
+            domain,
+        }))
+    }
+
+    /// A queue that is not connected, and as many buffers for it as a peer is promised.
+    ///
+    /// # Errors
+    /// The system's: most often the limit of locked memory.
+    pub(crate) fn queue(&self) -> Result<Queue, Errno> {
+        let credits = self.options.credits_each();
+        let limits = QueueLimits {
+            depth: DEPTH.min(self.limits.queue_depth),
+            inline_bytes: INLINE_BYTES,
+            gathers: (crate::sys::GATHERS_MAX as u32).min(self.limits.gathers),
+            // Each buffer that the peer may fill, and what fails when the queue ends.
+            receives: u32::from(credits) + 8,
+        };
+        let queue = Queue::new(&self.domain, &self.shared, limits)?;
+        self.promise(credits.into())?;
+        Ok(queue)
+    }
+
+    fn promise(&self, credits: usize) -> Result<(), Errno> {
+        let mut incoming = self.incoming.lock();
+        while incoming.made < incoming.promised + credits {
+            let slab = self.incoming_slabs.take()?.ok_or(Errno::NOBUFS)?;
+            self.post(&mut incoming, slab)?;
+            incoming.made += 1;
+        }
+        incoming.promised += credits;
+        Ok(())
+    }
+
+    /// The peer of an ended link fills no more buffers. They stay for the next.
+    pub(crate) fn take_back_promise(&self) {
+        self.incoming.lock().promised -= usize::from(self.options.credits_each());
+    }
+
+    fn post(&self, incoming: &mut Incoming, slab: Slab) -> Result<(), Errno> {
+        let entry = incoming.posted.vacant_entry();
+        let id = entry.key() as u64;
+        let slab = entry.insert(slab);
+        // SAFETY: it stays in the table until its completion is handed to `filled`, and the table outlives the queue.
+        #[allow(unsafe_code)]
+        let posted = unsafe { self.shared.post(id, slab) };
+        if posted.is_err() {
+            incoming.posted.remove(id as usize);
+        }
+        posted
+    }
+
+    /// The buffer of a completion.
+    pub(crate) fn filled(&self, id: u64) -> Slab {
+        self.incoming.lock().posted.remove(id as usize)
+    }
+
+    /// A buffer may be filled again, by whoever comes first.
+    pub(crate) fn give_back(&self, slab: Slab) {
+        let posted = self.post(&mut self.incoming.lock(), slab);
+        if let Err(errno) = posted {
+            tracing::error!(%errno, "the device does not take a buffer back");
+        }
+    }
+
+    /// Remembers up to which packet a queue has done what its peer wanted.
+    pub(crate) fn remember(&self, queue: u32, executed: u32) {
+        let mut ended = self.ended.lock();
+        ended.push_back((queue, executed));
+        if ended.len() > ENDED_MAX {
+            ended.pop_front();
+        }
+    }
+
+    /// What is known of a queue that has ended.
+    pub(crate) fn executed(&self, queue: u32) -> Option<u32> {
+        self.ended.lock().iter().rev().find(|(number, _)| *number == queue).map(|(_, executed)| *executed)
+    }
+
+    /// What we say of ourselves, less what belongs to one connection.
+    pub(crate) fn record(&self) -> Record {
+        Record {
+            usable: true,
+            is_ethernet: self.port.is_ethernet,
+            mtu_code: u8::try_from(self.port.mtu_code).unwrap_or(1),
+            reads_in: self.limits.reads_at_once,
+            lid: self.port.lid,
+            credits: self.options.credits_each(),
+            slab_bytes: u32::try_from(self.options.slab_bytes).unwrap_or(u32::MAX),
+            gid: self.gid,
+            ..Record::default()
+        }
+    }
+
+    /// How much memory the preregistered buffers take: those to send from, and those that peers fill.
+    pub(crate) fn slab_bytes(&self) -> (usize, usize) {
+        (self.outgoing.bytes(), self.incoming_slabs.bytes())
+    }
+}
+
+/// Asked of the device for requests that carry their bytes; it may give more.
+const INLINE_BYTES: u32 = 128;
+
+/// The device and port of this name, or the first that can be used.
+fn choose(library: &'static Library, name: &str) -> Result<(Arc<Context>, Port, u8), VerbsError> {
+    let names = crate::sys::device_names(library);
+    if name.is_empty() {
+        let mut found = Vec::new();
+        for name in &names {
+            match open_port(library, name, None, None) {
+                Ok(chosen) if chosen.1.is_active => return Ok(chosen),
+                Ok((_, port, _)) => found.push(format!("{name}, whose port {} is down", port.number)),
+                Err(error) => found.push(format!("{name}: {error}")),
+            }
+        }
+        let found = if found.is_empty() { "none".to_owned() } else { found.join("; ") };
+        return Err(VerbsError::NoDevice { found });
+    }
+    let bad = || VerbsError::BadName { text: name.to_owned() };
+    let mut parts = name.split(':');
+    let device = parts.next().filter(|device| !device.is_empty()).ok_or_else(bad)?;
+    let mut number = || parts.next().map(|text| text.parse::<u8>().map_err(|_| bad())).transpose();
+    let (port, gid) = (number()?, number()?);
+    if parts.next().is_some() {
+        return Err(bad());
+    }
+    open_port(library, device, port, gid)
+}
+
+/// The RDMA devices of this machine; none where there is no library.
+pub fn device_names() -> Vec<String> {
+    Library::get().map(crate::sys::device_names).unwrap_or_default()
+}
+
+/// Opens a device, finds its port (the first that is active, or the first), and one of the port's addresses.
+pub(crate) fn open_port(
+    library: &'static Library,
+    device: &str,
+    port: Option<u8>,
+    gid: Option<u8>,
+) -> Result<(Arc<Context>, Port, u8), VerbsError> {
+    let failed = |what: &'static str| move |errno| VerbsError::Device { device: device.to_owned(), what, errno };
+    let context = Context::open(library, device).map_err(failed("opening it"))?;
+    let port = match port {
+        Some(number) => context.port(number).map_err(failed("asking for its port"))?,
+        None => {
+            let all = (1..=context.limits().ports.max(1)).map(|number| context.port(number));
+            let all: Vec<Port> = all.collect::<Result<_, _>>().map_err(failed("asking for its ports"))?;
+            let active = all.iter().find(|port| port.is_active).or(all.first());
+            active.cloned().ok_or(Errno::NODEV).map_err(failed("asking for its ports"))?
+        }
+    };
+    let gid = gid.unwrap_or_else(|| choose_gid(&context, &port));
+    Ok((context, port, gid))
+}
+
+/// One of a port's addresses, as people and the choice want to know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Gid {
+    pub(crate) index: u8,
+    pub(crate) bytes: [u8; 16],
+    pub(crate) kind: String,
+}
+
+/// The addresses of a port that are set.
+pub(crate) fn gids(context: &Context, port: &Port) -> Vec<Gid> {
+    let count = u8::try_from(port.gids).unwrap_or(u8::MAX);
+    let all = (0..count).filter_map(|index| Some((index, context.gid(port.number, index).ok()?)));
+    let set = all.filter(|(_, bytes)| *bytes != [0; 16]);
+    set.map(|(index, bytes)| {
+        let folder = Path::new("/sys/class/infiniband").join(context.name()).join("ports").join(port.number.to_string());
+        let kind = std::fs::read_to_string(folder.join("gid_attrs/types").join(index.to_string()));
+        Gid { index, bytes, kind: kind.map(|kind| kind.trim().to_owned()).unwrap_or_default() }
+    })
+    .collect()
+}
+
+/// Over Ethernet RoCE v2 before v1, as only that is routed; an IPv4 address before an IPv6 one, and that before one that holds
+/// on one link only. InfiniBand needs no choice.
+fn choose_gid(context: &Context, port: &Port) -> u8 {
+    if !port.is_ethernet {
+        return 0;
+    }
+    gids(context, port).iter().min_by_key(|gid| (rank_of(gid), gid.index)).map_or(0, |gid| gid.index)
+}
+
+fn rank_of(gid: &Gid) -> u8 {
+    let is_ipv4 = gid.bytes[..10] == [0; 10] && gid.bytes[10..12] == [0xff; 2];
+    let is_local = gid.bytes[..2] == [0xfe, 0x80];
+    let way = if is_ipv4 { 0 } else { 1 + u8::from(is_local) };
+    let version = if gid.kind.contains("v2") { 0 } else { 3 };
+    version + way
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gid(index: u8, kind: &str, bytes: &[u8]) -> Gid {
+        let mut whole = [0; 16];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        Gid { index, bytes: whole, kind: kind.into() }
+    }
+
+    #[test]
+    fn routed_addresses_are_chosen_first() {
+        let ipv4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+        let table = [
+            gid(0, "IB/RoCE v1", &[0xfe, 0x80]),
+            gid(1, "RoCE v2", &[0xfe, 0x80]),
+            gid(2, "IB/RoCE v1", &ipv4),
+            gid(3, "RoCE v2", &ipv4),
+            gid(4, "RoCE v2", &[0x20, 1]),
+        ];
+        let mut order: Vec<&Gid> = table.iter().collect();
+        order.sort_by_key(|gid| rank_of(gid));
+        assert_eq!(order.iter().map(|gid| gid.index).collect::<Vec<_>>(), [3, 4, 1, 2, 0]);
+    }
+}

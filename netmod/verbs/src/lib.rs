@@ -1,0 +1,23 @@
+//! `verbs`: InfiniBand, RoCE and iWARP.
+//!
+//! ```text
+//!   netmod ──► link: TCP for the proof, a queue pair beside it ──► stream: bytes through preregistered buffers
+//!                 │                                                   │
+//!                 └── record: what the two sides agree on             └── sys: the verbs library, found at run time
+//! ```
+//!
+//! The crate builds with the headers of rdma-core, and its programs start without its libraries.
+#![deny(unsafe_code)]
+
+mod fabric;
+mod link;
+mod netmod;
+mod options;
+mod packets;
+mod record;
+mod stream;
+mod sys;
+
+pub use fabric::{VerbsError, device_names};
+pub use netmod::Verbs;
+pub use options::VerbsOptions;

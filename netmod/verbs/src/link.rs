@@ -1,0 +1,453 @@
+//! One connection: a TCP connection first, which proves who is there, and a queue pair beside it from then on.
+//!
+//! ```text
+//!   proving (over TCP) ──► agreeing (records, over TCP) ──► verbs: bytes over the queue pair, TCP tells when the peer is gone
+//!                                   └─────────────────────► plain: bytes over TCP, where a side cannot or will not
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{Interest, Link, LinkError, Poller};
+
+use crate::fabric::Fabric;
+use crate::netmod::Shared;
+use crate::record::{KEEP_TCP, READY, RECORD_BYTES, Record};
+use crate::stream::Stream;
+use crate::sys::Queue;
+
+/// Who of the two has called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    /// With the address that was called.
+    Caller,
+    Called,
+}
+
+enum Stage {
+    /// What the owner sends and receives goes over TCP.
+    Proving,
+    Agreeing(Box<Agreeing>),
+    Verbs(Box<Stream>),
+    Plain,
+}
+
+/// The records on their way.
+#[derive(Default)]
+struct Agreeing {
+    outgoing: Vec<u8>,
+    sent: usize,
+    incoming: Vec<u8>,
+    /// Ours, once it was made: with a queue if it says so.
+    ours: Option<(Record, Option<Queue>)>,
+    /// What follows once `outgoing` is out.
+    then: Option<Then>,
+}
+
+enum Then {
+    Verbs(Box<Stream>),
+    Plain,
+}
+
+pub(crate) struct VerbsLink {
+    tcp: Box<dyn Link>,
+    shared: Arc<Shared>,
+    side: Side,
+    stage: Stage,
+    /// What the owner sleeps on: TCP, and the queue's completions.
+    poller: Poller,
+    /// TCP is watched for room too.
+    awaits_room: bool,
+    peer_name: String,
+    /// Whom we call; failures are counted by it.
+    address: String,
+    ended: Option<LinkError>,
+    /// Something has come over the queue.
+    heard: bool,
+    /// A send was refused although only the agreement stood in its way.
+    turned_away: bool,
+}
+
+const TCP: u64 = 0;
+const QUEUE: u64 = 1;
+/// Of ten milliseconds each, for what was sent last to be delivered.
+const LINGER_MOMENTS: usize = 20;
+
+impl VerbsLink {
+    /// Around a TCP connection that may still be on its way.
+    ///
+    /// # Errors
+    /// The system's, when descriptors run out.
+    pub(crate) fn new(
+        tcp: Box<dyn Link>,
+        shared: Arc<Shared>,
+        side: Side,
+        address: String,
+    ) -> Result<VerbsLink, LinkError> {
+        let poller = Poller::new()?;
+        // A caller's connection tells by its room that it is there.
+        let awaits_room = side == Side::Caller;
+        if let Some(descriptor) = tcp.descriptor() {
+            let interest = if awaits_room { Interest::BOTH } else { Interest::READABLE };
+            poller.add(descriptor, TCP, interest)?;
+        }
+        let peer_name = tcp.peer_name().to_owned();
+        let stage = Stage::Proving;
+        Ok(VerbsLink { tcp, shared, side, stage, poller, awaits_room, peer_name, address, ended: None, heard: false, turned_away: false })
+    }
+
+    fn watch_room(&mut self, wanted: bool) {
+        if self.awaits_room == wanted {
+            return;
+        }
+        let interest = if wanted { Interest::BOTH } else { Interest::READABLE };
+        if let Some(descriptor) = self.tcp.descriptor() {
+            self.awaits_room = self.poller.modify(descriptor, TCP, interest).is_ok() && wanted;
+        }
+    }
+
+    /// Our record, with a queue where there can be one.
+    fn make_record(&self, previous_queue: u32) -> (Record, Option<Queue>) {
+        let unusable = (Record::default(), None);
+        let Some(fabric) = self.shared.fabric_for(&self.address) else { return unusable };
+        match fabric.queue() {
+            Ok(queue) => {
+                let first_packet = self.shared.first_packet(queue.number());
+                let record = Record { queue: queue.number(), first_packet, previous_queue, ..fabric.record() };
+                (record, Some(queue))
+            }
+            Err(errno) => {
+                self.shared.say_once(&format!(
+                    "no queue for a connection to {} ({errno}); it goes over TCP. Look at `ulimit -l` and the device's limits",
+                    self.peer_name
+                ));
+                unusable
+            }
+        }
+    }
+
+    /// Carries the agreement as far as it goes now.
+    fn agree(&mut self) -> Result<(), LinkError> {
+        while let Stage::Agreeing(agreeing) = &mut self.stage {
+            if agreeing.sent < agreeing.outgoing.len() {
+                let rest = &agreeing.outgoing[agreeing.sent..];
+                let sent = self.tcp.send(&[Region::from_slice(rest)])?;
+                agreeing.sent += sent;
+                let whole = agreeing.sent == agreeing.outgoing.len();
+                self.watch_room(!whole);
+                if !whole {
+                    return Ok(());
+                }
+                continue;
+            }
+            if let Some(then) = agreeing.then.take() {
+                self.begin(then)?;
+                return Ok(());
+            }
+            let have = agreeing.incoming.len();
+            let mut bytes = [0; RECORD_BYTES];
+            let room = &mut bytes[..RECORD_BYTES - have];
+            let got = self.tcp.receive(&[RegionMut::from_slice(room)])?;
+            agreeing.incoming.extend_from_slice(&bytes[..got]);
+            if agreeing.incoming.len() < RECORD_BYTES {
+                return Ok(());
+            }
+            let theirs: [u8; RECORD_BYTES] = agreeing.incoming[..].try_into().expect("it is whole");
+            let Ok(theirs) = Record::decode(&theirs) else {
+                // It may be a build without verbs, whose bytes these are: nothing can be made of them.
+                self.shared.say_once(&format!(
+                    "{} does not speak of verbs: start all ranks with the same build, or with LONGARM_NETMOD=tcp",
+                    self.peer_name
+                ));
+                return Err(LinkError::Reset);
+            };
+            self.handle_record(&theirs);
+        }
+        Ok(())
+    }
+
+    fn handle_record(&mut self, theirs: &Record) {
+        let Stage::Agreeing(agreeing) = &mut self.stage else { unreachable!("called in this stage") };
+        let (ours, queue) = match agreeing.ours.take() {
+            Some(ours) => ours,
+            None => {
+                let (mut record, queue) =
+                    if theirs.usable { self.make_record(0) } else { (Record::default(), None) };
+                record.executed = self.shared.fabric().and_then(|fabric| fabric.executed(theirs.previous_queue));
+                (record, queue)
+            }
+        };
+        let fabric = self.shared.fabric();
+        let stream = match (fabric, queue) {
+            (Some(fabric), Some(queue)) if theirs.usable => connected(&fabric, queue, &ours, theirs),
+            _ => None,
+        };
+        let Stage::Agreeing(agreeing) = &mut self.stage else { unreachable!("as above") };
+        agreeing.outgoing = match (self.side, &stream) {
+            (Side::Called, Some(_)) => ours.encode().to_vec(),
+            (Side::Called, None) => Record { usable: false, executed: ours.executed, ..Record::default() }.encode().to_vec(),
+            (Side::Caller, _) if !theirs.usable => Vec::new(),
+            (Side::Caller, Some(_)) => vec![READY],
+            (Side::Caller, None) => vec![KEEP_TCP],
+        };
+        agreeing.sent = 0;
+        agreeing.then = Some(stream.map_or(Then::Plain, |stream| Then::Verbs(Box::new(stream))));
+    }
+
+    fn begin(&mut self, then: Then) -> Result<(), LinkError> {
+        self.stage = match then {
+            Then::Plain => Stage::Plain,
+            Then::Verbs(mut stream) => {
+                stream.may_send = self.side == Side::Caller;
+                self.shared.note_queue(&self.address, stream.peer_queue());
+                self.poller.add(stream.descriptor(), QUEUE, Interest::READABLE)?;
+                Stage::Verbs(stream)
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads the one byte that TCP still brings, and notices the end.
+    fn hear(&mut self) -> Result<(), LinkError> {
+        let mut byte = [0];
+        if self.tcp.receive(&[RegionMut::from_slice(&mut byte)])? == 0 {
+            return Ok(());
+        }
+        let Stage::Verbs(stream) = &mut self.stage else { return Ok(()) };
+        match byte[0] {
+            READY if !stream.may_send => {
+                stream.may_send = true;
+                Ok(())
+            }
+            KEEP_TCP if !stream.may_send => {
+                self.stage = Stage::Plain;
+                Ok(())
+            }
+            _ => Err(LinkError::Reset),
+        }
+    }
+
+    /// As far as the agreement goes now, and what TCP has to say. An error of TCP counts when the queue has nothing more.
+    fn settle(&mut self) -> Result<(), LinkError> {
+        if matches!(self.stage, Stage::Agreeing(_)) {
+            self.agree()?;
+        }
+        if let Stage::Verbs(stream) = &self.stage
+            && !stream.may_send
+        {
+            self.hear()?;
+        }
+        Ok(())
+    }
+
+    fn end_with<T>(&mut self, result: Result<T, LinkError>) -> Result<T, LinkError> {
+        let Err(mut error) = result else { return result };
+        if self.ended.is_none() {
+            if matches!(error, LinkError::Device(_)) {
+                // The device fails too when the peer is simply gone, which TCP knows better.
+                match self.hear() {
+                    Err(gone) => error = gone,
+                    Ok(()) if self.side == Side::Caller && !self.heard => {
+                        self.shared.note_failure(&self.address, &self.peer_name);
+                    }
+                    Ok(()) => {}
+                }
+            }
+            self.ended = Some(error);
+        }
+        Err(error)
+    }
+
+    fn try_send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        self.settle()?;
+        match &mut self.stage {
+            Stage::Agreeing(_) => {
+                self.turned_away = true;
+                Ok(0)
+            }
+            Stage::Verbs(stream) if !stream.may_send => {
+                self.turned_away = true;
+                Ok(0)
+            }
+            Stage::Verbs(_) => self.send_verbs(regions),
+            Stage::Proving | Stage::Plain => {
+                let total: usize = regions.iter().map(|region| region.len()).sum();
+                let sent = self.tcp.send(regions)?;
+                self.watch_room(sent < total);
+                Ok(sent)
+            }
+        }
+    }
+
+    fn send_verbs(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        let total: usize = regions.iter().map(|region| region.len()).sum();
+        let mut sent = 0;
+        loop {
+            let Stage::Verbs(stream) = &mut self.stage else { return Ok(sent) };
+            let more = if sent == 0 { stream.send(regions)? } else { stream.send(&behind(regions, sent))? };
+            sent += more;
+            if sent == total {
+                return Ok(sent);
+            }
+            // Who serves sleeps until there is room, so it is seen to at once; and a peer that is gone makes none.
+            let something_came = if self.side == Side::Called { self.try_arm()? } else { false };
+            if self.side == Side::Caller && sent == 0 {
+                self.hear()?;
+            }
+            if !something_came || more == 0 {
+                return Ok(sent);
+            }
+        }
+    }
+
+    fn try_receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        self.settle()?;
+        let received = match &mut self.stage {
+            Stage::Proving | Stage::Plain => return self.tcp.receive(regions),
+            Stage::Agreeing(_) => return Ok(0),
+            Stage::Verbs(stream) => stream.receive(regions)?,
+        };
+        if received > 0 {
+            self.heard = true;
+            return Ok(received);
+        }
+        if self.side == Side::Called && regions.iter().any(|region| !region.is_empty()) {
+            // Who serves sleeps when nothing comes, so it is seen to at once. A caller says when it wants to sleep.
+            if self.try_arm()? {
+                return self.try_receive_arrived(regions);
+            }
+        }
+        Ok(0)
+    }
+
+    fn try_receive_arrived(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        match &mut self.stage {
+            Stage::Verbs(stream) => stream.receive(regions),
+            _ => self.tcp.receive(regions),
+        }
+    }
+
+    /// Whether a send that was turned away would be taken now.
+    fn lets_in(&mut self) -> bool {
+        let open = match &self.stage {
+            Stage::Agreeing(_) => false,
+            Stage::Verbs(stream) => stream.may_send,
+            Stage::Proving | Stage::Plain => true,
+        };
+        open && std::mem::take(&mut self.turned_away)
+    }
+
+    fn try_arm(&mut self) -> Result<bool, LinkError> {
+        self.settle()?;
+        if self.lets_in() {
+            return Ok(true);
+        }
+        let Stage::Verbs(stream) = &mut self.stage else { return Ok(false) };
+        if stream.arm()? {
+            return Ok(true);
+        }
+        let heard = self.hear();
+        let Stage::Verbs(stream) = &mut self.stage else { return Ok(true) };
+        match heard {
+            Ok(()) => Ok(self.lets_in()),
+            // What the peer sent before it went has arrived by now.
+            Err(_) if stream.poll()? || stream.holds_bytes() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What of the regions lies behind the first `bytes`.
+fn behind<'a>(regions: &[Region<'a>], mut bytes: usize) -> Vec<Region<'a>> {
+    let mut rest = Vec::with_capacity(regions.len());
+    for region in regions {
+        let skipped = bytes.min(region.len());
+        bytes -= skipped;
+        if skipped < region.len() {
+            rest.push(region.slice(skipped, region.len() - skipped));
+        }
+    }
+    rest
+}
+
+fn connected(fabric: &Arc<Fabric>, queue: Queue, ours: &Record, theirs: &Record) -> Option<Stream> {
+    match Stream::connect(fabric, queue, ours, theirs) {
+        Ok(stream) => Some(stream),
+        Err(errno) => {
+            fabric.take_back_promise();
+            tracing::warn!(%errno, "the device finds no way to a peer; the connection goes over TCP");
+            None
+        }
+    }
+}
+
+impl Link for VerbsLink {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        match self.ended.map_or_else(|| self.try_send(regions), Err) {
+            // What it has sent before it went can still be received.
+            Err(LinkError::Closed) => Err(LinkError::Closed),
+            result => self.end_with(result),
+        }
+    }
+
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        if regions.iter().all(|region| region.is_empty()) && self.ended.is_some() {
+            return Ok(0);
+        }
+        // What has arrived before an error is still handed out.
+        let result = match &mut self.stage {
+            Stage::Verbs(stream) if stream.holds_bytes() => stream.receive(regions),
+            _ => self.ended.map_or_else(|| self.try_receive(regions), Err),
+        };
+        self.end_with(result)
+    }
+
+    fn on_proven(&mut self) {
+        self.tcp.on_proven();
+        let mut agreeing = Agreeing::default();
+        if self.side == Side::Caller {
+            let (record, queue) = self.make_record(self.shared.previous_queue(&self.address));
+            agreeing.outgoing = record.encode().to_vec();
+            agreeing.ours = Some((record, queue));
+        }
+        self.stage = Stage::Agreeing(Box::new(agreeing));
+    }
+
+    fn holds_bytes(&self) -> bool {
+        matches!(&self.stage, Stage::Verbs(stream) if stream.holds_bytes())
+    }
+
+    fn arm(&mut self) -> bool {
+        if self.ended.is_some() {
+            return true;
+        }
+        let armed = self.try_arm();
+        self.end_with(armed).unwrap_or(true)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poller.as_fd())
+    }
+
+    fn awaits(&self, wanted: Interest) -> Interest {
+        if wanted == Interest::default() { wanted } else { Interest::READABLE }
+    }
+
+    fn peer_name(&self) -> &str {
+        &self.peer_name
+    }
+}
+
+impl Drop for VerbsLink {
+    fn drop(&mut self) {
+        if let Stage::Verbs(stream) = &mut self.stage
+            && self.ended.is_none()
+        {
+            let tcp = std::cell::RefCell::new(&mut self.tcp);
+            stream.linger(LINGER_MOMENTS, || {
+                tcp.borrow_mut().receive(&[RegionMut::from_slice(&mut [0])]).is_ok()
+            });
+        }
+    }
+}

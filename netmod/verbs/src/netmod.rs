@@ -1,0 +1,174 @@
+//! The netmod: connections are made and proven over TCP, and go on over queue pairs where both sides have them.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, OnceLock};
+
+use longarm_netmod::{Capabilities, Link, LinkError, Listener, Netmod, Tcp, TcpOptions};
+use parking_lot::Mutex;
+
+use crate::fabric::{Fabric, VerbsError};
+use crate::link::{Side, VerbsLink};
+use crate::options::VerbsOptions;
+
+/// What the links of one netmod know of each other.
+pub(crate) struct Shared {
+    options: VerbsOptions,
+    fabric: OnceLock<Option<Arc<Fabric>>>,
+    /// By the address that was called.
+    called: Mutex<HashMap<String, Called>>,
+    said: Mutex<Vec<String>>,
+}
+
+/// What is remembered of a peer that was called.
+#[derive(Default)]
+struct Called {
+    /// The peer's end of our last queue.
+    previous_queue: u32,
+    /// Queues in a row over which nothing came back.
+    failures: u32,
+}
+
+/// Queues in a row that brought nothing before a peer is reached over TCP.
+const FAILURES_MAX: u32 = 3;
+
+impl Shared {
+    pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
+        let opened = self.fabric.get_or_init(|| match Fabric::open(&self.options) {
+            Ok(fabric) => Some(fabric),
+            Err(error) => {
+                tracing::warn!("verbs cannot be used here, TCP is: {error}");
+                None
+            }
+        });
+        opened.clone()
+    }
+
+    /// The device, unless it has failed on the way to this peer too often.
+    pub(crate) fn fabric_for(&self, address: &str) -> Option<Arc<Fabric>> {
+        let given_up = self.called.lock().get(address).is_some_and(|called| called.failures >= FAILURES_MAX);
+        if given_up { None } else { self.fabric() }
+    }
+
+    /// A number for a connection's first packet: another one for each, so that late packets of an old one are not taken.
+    pub(crate) fn first_packet(&self, queue: u32) -> u32 {
+        let mut bytes = [0; 3];
+        match getrandom::fill(&mut bytes) {
+            Ok(()) => u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]),
+            Err(_) => queue.wrapping_mul(0x9e37) & 0x00ff_ffff,
+        }
+    }
+
+    pub(crate) fn previous_queue(&self, address: &str) -> u32 {
+        self.called.lock().get(address).map_or(0, |called| called.previous_queue)
+    }
+
+    pub(crate) fn note_queue(&self, address: &str, queue: u32) {
+        if !address.is_empty() {
+            self.called.lock().entry(address.to_owned()).or_default().previous_queue = queue;
+        }
+    }
+
+    pub(crate) fn note_failure(&self, address: &str, peer: &str) {
+        let mut called = self.called.lock();
+        let called = called.entry(address.to_owned()).or_default();
+        called.failures += 1;
+        if called.failures == FAILURES_MAX {
+            tracing::warn!(peer, "{FAILURES_MAX} queues in a row brought nothing back; this peer is reached over TCP from now on");
+        }
+    }
+
+    /// Something that a person should read, and once.
+    pub(crate) fn say_once(&self, sentence: &str) {
+        let mut said = self.said.lock();
+        if !said.iter().any(|other| other == sentence) {
+            tracing::warn!("{sentence}");
+            said.push(sentence.to_owned());
+        }
+    }
+}
+
+/// InfiniBand, RoCE and iWARP by the verbs interface.
+///
+/// Connections are made over TCP, proven there, and leave it for a reliable queue pair. The TCP connection stays, and tells when
+/// the peer is gone. Where one side has no device, they stay on TCP altogether.
+///
+/// # Example
+/// ```
+/// use longarm_netmod::{Netmod, TcpOptions};
+/// use longarm_verbs::{Verbs, VerbsOptions};
+///
+/// let verbs = Verbs::new(TcpOptions::default(), VerbsOptions::default());
+/// assert_eq!(verbs.name(), "verbs");
+/// if let Err(why) = verbs.open() {
+///     println!("TCP will be used: {why}");
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Verbs {
+    tcp: Tcp,
+    shared: Arc<Shared>,
+}
+
+impl Verbs {
+    /// Verbs on a device, with connections made by TCP. Nothing is opened yet.
+    pub fn new(tcp: TcpOptions, options: VerbsOptions) -> Verbs {
+        let shared =
+            Shared { options, fabric: OnceLock::new(), called: Mutex::default(), said: Mutex::default() };
+        Verbs { tcp: Tcp::new(tcp), shared: Arc::new(shared) }
+    }
+
+    /// Opens the device now, to hear whether it can be used. Links open it by themselves otherwise, and use TCP if it cannot.
+    ///
+    /// # Errors
+    /// [`VerbsError`], which says why not.
+    pub fn open(&self) -> Result<(), VerbsError> {
+        if self.shared.fabric.get().is_some_and(Option::is_some) {
+            return Ok(());
+        }
+        let fabric = Fabric::open(&self.shared.options)?;
+        self.shared.fabric.get_or_init(|| Some(fabric));
+        Ok(())
+    }
+}
+
+impl Netmod for Verbs {
+    fn name(&self) -> &'static str {
+        "verbs"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { remote_memory: true, atomics: false, descriptor_sleep: true }
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
+        let tcp = self.tcp.listen()?;
+        Ok(Box::new(VerbsListener { tcp, shared: Arc::clone(&self.shared) }))
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        let tcp = self.tcp.connect(address)?;
+        Ok(Box::new(VerbsLink::new(tcp, Arc::clone(&self.shared), Side::Caller, address.to_owned())?))
+    }
+}
+
+struct VerbsListener {
+    tcp: Box<dyn Listener>,
+    shared: Arc<Shared>,
+}
+
+impl Listener for VerbsListener {
+    fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
+        let Some(tcp) = self.tcp.accept()? else { return Ok(None) };
+        let link = VerbsLink::new(tcp, Arc::clone(&self.shared), Side::Called, String::new())?;
+        Ok(Some(Box::new(link)))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.tcp.descriptor()
+    }
+
+    fn address(&self) -> &str {
+        self.tcp.address()
+    }
+}

@@ -1,0 +1,56 @@
+//! What can be chosen.
+
+/// How the netmod behaves. The defaults are for a device of today and a job of some dozen nodes.
+#[derive(Clone, Debug)]
+pub struct VerbsOptions {
+    /// Which device and port: `NAME`, `NAME:PORT` or `NAME:PORT:GID`, where GID is an index of the port's table. Empty:
+    /// the first device with an active port.
+    pub device: String,
+    /// Bytes of a preregistered buffer.
+    pub slab_bytes: usize,
+    /// Buffers that a peer may fill before it hears from us again. Fewer where many peers are expected.
+    pub credits: u16,
+    /// How many peers are expected at most: ranks of other nodes.
+    pub peers: usize,
+    /// How long a packet is waited for before it is sent again: 4.096 µs times two to the power of this, eight times.
+    pub timeout_code: u8,
+    /// More memory than this is never registered for one window: its pages would have to stay in memory all at once.
+    pub pinned_bytes_max: u64,
+}
+
+impl Default for VerbsOptions {
+    fn default() -> Self {
+        Self {
+            device: String::new(),
+            slab_bytes: 8 << 10,
+            credits: 8,
+            peers: 1,
+            timeout_code: 14,
+            pinned_bytes_max: 16 << 30,
+        }
+    }
+}
+
+/// All buffers for what arrives are at most so many bytes.
+const RECEIVE_BYTES_MAX: usize = 64 << 20;
+
+impl VerbsOptions {
+    /// Buffers for each peer, so that all of them together stay within bounds.
+    pub(crate) fn credits_each(&self) -> u16 {
+        let fair = RECEIVE_BYTES_MAX / self.slab_bytes.max(1) / self.peers.max(1);
+        let fair = u16::try_from(fair).unwrap_or(u16::MAX);
+        self.credits.min(fair).max(crate::record::CREDITS_MIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_peers_get_fewer_buffers_each_and_never_too_few() {
+        let credits = |peers| VerbsOptions { peers, ..VerbsOptions::default() }.credits_each();
+        assert_eq!((credits(1), credits(1024)), (8, 8));
+        assert_eq!((credits(1500), credits(100_000)), (5, 4));
+    }
+}

@@ -1,0 +1,243 @@
+//! Completion queues, and the channel that a sleeper watches.
+
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::{Context, check, last_errno};
+
+/// Fetched at a time.
+const BATCH: usize = 16;
+
+/// What kind of work has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    Received,
+    Sent,
+    Wrote,
+    Read,
+}
+
+/// A work request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    /// The number that was given with it.
+    pub(crate) id: u64,
+    /// Only right where it went well: the device does not say it of what failed.
+    pub(crate) work: Work,
+    pub(crate) result: Result<(), Failure>,
+    /// Of what was received.
+    pub(crate) bytes: u32,
+    pub(crate) immediate: u32,
+}
+
+/// Why a work request failed, by the number of the verbs interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Failure(pub(crate) u32);
+
+impl Failure {
+    /// Whether it failed because another one before it did.
+    pub(crate) fn is_flushed(self) -> bool {
+        self.0 == ibv_wc_status::IBV_WC_WR_FLUSH_ERR
+    }
+
+    /// In words.
+    pub(crate) fn words(self) -> &'static str {
+        match self.0 {
+            ibv_wc_status::IBV_WC_RETRY_EXC_ERR => "the peer's device does not answer",
+            ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR => "the peer has no buffer for what is sent",
+            ibv_wc_status::IBV_WC_REM_ACCESS_ERR => "the peer's device refuses access to the memory",
+            ibv_wc_status::IBV_WC_REM_INV_REQ_ERR => "the peer's device refuses the request",
+            ibv_wc_status::IBV_WC_REM_OP_ERR => "the peer's device could not do the request",
+            ibv_wc_status::IBV_WC_LOC_PROT_ERR => "our device has no access to the memory",
+            ibv_wc_status::IBV_WC_LOC_LEN_ERR => "a message is longer than its buffer",
+            ibv_wc_status::IBV_WC_WR_FLUSH_ERR => "the queue has failed before",
+            _ => "the device failed",
+        }
+    }
+}
+
+/// What a sleeper watches for the completions of several queues.
+pub(crate) struct Channel {
+    context: Arc<Context>,
+    raw: NonNull<ibv_comp_channel>,
+}
+
+// SAFETY: the library lets any thread use a channel at any time.
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+impl Channel {
+    fn new(context: &Arc<Context>) -> Result<Arc<Channel>, Errno> {
+        // SAFETY: the context is open.
+        let raw = unsafe { (context.library.create_comp_channel)(context.raw.as_ptr()) };
+        let raw = NonNull::new(raw).ok_or_else(last_errno)?;
+        let channel = Arc::new(Channel { context: Arc::clone(context), raw });
+        // Events are fetched by who has been told of them, and never waited for.
+        let flags = rustix::fs::fcntl_getfl(channel.descriptor())?;
+        rustix::fs::fcntl_setfl(channel.descriptor(), flags | OFlags::NONBLOCK)?;
+        Ok(channel)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: it lives as long as we do.
+        let channel = unsafe { self.raw.as_ref() };
+        // SAFETY: the channel's descriptor is open as long as the channel.
+        unsafe { BorrowedFd::borrow_raw(channel.fd) }
+    }
+
+    /// Fetches what is announced. Returns whether there was something.
+    fn drain(&self) -> bool {
+        let mut any = false;
+        loop {
+            let (mut cq, mut cookie) = (std::ptr::null_mut(), std::ptr::null_mut());
+            let library = self.context.library;
+            // SAFETY: there is room for the answers.
+            let got = unsafe { (library.get_cq_event)(self.raw.as_ptr(), &raw mut cq, &raw mut cookie) };
+            if got != 0 {
+                return any;
+            }
+            any = true;
+            // SAFETY: events come of our own queues only, which outlive this call: who drops them has us too.
+            unsafe { (library.ack_cq_events)(cq, 1) };
+        }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: its queues hold a count of it, so none is left.
+        let destroyed = unsafe { (self.context.library.destroy_comp_channel)(self.raw.as_ptr()) };
+        debug_assert_eq!(destroyed, 0, "a queue of the channel is left");
+    }
+}
+
+/// One completion queue.
+struct Cq {
+    channel: Arc<Channel>,
+    raw: NonNull<ibv_cq>,
+}
+
+// SAFETY: the library lets any thread use a completion queue at any time.
+unsafe impl Send for Cq {}
+// SAFETY: as above.
+unsafe impl Sync for Cq {}
+
+impl Cq {
+    fn new(channel: &Arc<Channel>, depth: u32) -> Result<Cq, Errno> {
+        let context = &channel.context;
+        let depth = i32::try_from(depth).map_err(|_| Errno::INVAL)?;
+        let (none, all) = (std::ptr::null_mut(), channel.raw.as_ptr());
+        // SAFETY: context and channel are there.
+        let raw = unsafe { (context.library.create_cq)(context.raw.as_ptr(), depth, none, all, 0) };
+        let raw = NonNull::new(raw).ok_or_else(last_errno)?;
+        Ok(Cq { channel: Arc::clone(channel), raw })
+    }
+
+    fn poll(&self, out: &mut Vec<Finished>) -> Result<(), Errno> {
+        let mut entries = [const { MaybeUninit::<ibv_wc>::zeroed() }; BATCH];
+        loop {
+            let place = entries.as_mut_ptr().cast::<ibv_wc>();
+            // SAFETY: the queue is there, and there is room for as many.
+            let count = unsafe { rdma_sys::ibv_poll_cq(self.raw.as_ptr(), BATCH as i32, place) };
+            let count = usize::try_from(count).map_err(|_| Errno::IO)?;
+            for entry in &entries[..count] {
+                // SAFETY: the library has written the first `count`, and the others are zeros.
+                out.push(finished(unsafe { entry.assume_init_ref() }));
+            }
+            if count < BATCH {
+                return Ok(());
+            }
+        }
+    }
+
+    fn arm(&self) -> Result<(), Errno> {
+        // SAFETY: the queue is there.
+        check(unsafe { rdma_sys::ibv_req_notify_cq(self.raw.as_ptr(), 0) })
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // SAFETY: the queue pair that uses it was destroyed before: it stands before this in its owner.
+        let destroyed = unsafe { (self.channel.context.library.destroy_cq)(self.raw.as_ptr()) };
+        debug_assert_eq!(destroyed, 0, "a queue pair still uses the completion queue");
+    }
+}
+
+fn finished(entry: &ibv_wc) -> Finished {
+    let work = match entry.opcode {
+        ibv_wc_opcode::IBV_WC_SEND => Work::Sent,
+        ibv_wc_opcode::IBV_WC_RDMA_WRITE => Work::Wrote,
+        ibv_wc_opcode::IBV_WC_RDMA_READ => Work::Read,
+        _ => Work::Received,
+    };
+    let has_immediate = entry.wc_flags & ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
+    // SAFETY: both forms of the union are a number of four bytes.
+    let immediate = unsafe { entry.imm_data_invalidated_rkey_union.imm_data };
+    Finished {
+        id: entry.wr_id,
+        work,
+        result: if entry.status == ibv_wc_status::IBV_WC_SUCCESS { Ok(()) } else { Err(Failure(entry.status)) },
+        bytes: entry.byte_len,
+        immediate: if has_immediate { u32::from_be(immediate) } else { 0 },
+    }
+}
+
+/// What a queue pair has done and received: two queues, and one descriptor for both.
+pub(crate) struct Completions {
+    sent: Cq,
+    received: Cq,
+    channel: Arc<Channel>,
+    /// An event has been asked for, or is there to be fetched.
+    armed: bool,
+}
+
+impl Completions {
+    /// Queues that hold so many completions each: who has no more requests than that under way cannot overrun them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn new(context: &Arc<Context>, sent: u32, received: u32) -> Result<Completions, Errno> {
+        let channel = Channel::new(context)?;
+        let (sent, received) = (Cq::new(&channel, sent)?, Cq::new(&channel, received)?);
+        Ok(Completions { sent, received, channel, armed: false })
+    }
+
+    pub(super) fn raw(&self) -> (*mut ibv_cq, *mut ibv_cq) {
+        (self.sent.raw.as_ptr(), self.received.raw.as_ptr())
+    }
+
+    /// What has ended since the last time. No system call on a device with queues in memory.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn poll(&self, out: &mut Vec<Finished>) -> Result<(), Errno> {
+        self.received.poll(out)?;
+        self.sent.poll(out)
+    }
+
+    /// Sees to it that the descriptor becomes readable with the next completion. Look once more afterwards.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn arm(&mut self) -> Result<(), Errno> {
+        if self.armed && !self.channel.drain() {
+            return Ok(());
+        }
+        self.armed = true;
+        self.received.arm()?;
+        self.sent.arm()
+    }
+
+    /// What to sleep on.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.channel.descriptor()
+    }
+}

@@ -1,0 +1,36 @@
+//! The verbs library behind safe faces, but for posting work: the memory that a work request names has to live until
+//! its completion, and only the caller can see to that.
+//!
+//! Types and constants are `rdma-sys`'s, functions are looked up in the library when the process first asks for a
+//! device. So a program starts where there is no such library, and finds it where there is one.
+#![allow(unsafe_code)]
+
+mod completions;
+mod context;
+mod library;
+mod memory;
+mod queue;
+
+pub(crate) use completions::{Completions, Failure, Finished, Work};
+pub(crate) use context::{Context, Domain, Port, PortLimits, device_names};
+pub(crate) use library::{Library, NoLibrary};
+pub(crate) use memory::{Access, Registration, Slab, Slabs};
+pub(crate) use queue::{
+    CHAIN_MAX, Connection, Data, GATHERS_MAX, Post, Posting, Queue, QueueLimits, SharedReceive, Span,
+};
+
+use rustix::io::Errno;
+
+/// What the last call that returned nothing left in `errno`.
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// What a call that returns an error number says.
+fn check(returned: i32) -> Result<(), Errno> {
+    match returned {
+        0 => Ok(()),
+        -1 => Err(last_errno()),
+        number => Err(Errno::from_raw_os_error(number.abs())),
+    }
+}
