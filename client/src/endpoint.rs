@@ -12,6 +12,7 @@ mod reports;
 mod state;
 #[cfg(test)]
 mod tests;
+mod transfers;
 mod way;
 
 use std::os::fd::OwnedFd;
@@ -31,6 +32,7 @@ use crate::origin_bytes::Held;
 use crate::time::Time;
 use gathered::GATHERED_RUN_BYTES_MAX;
 use state::State;
+pub(crate) use transfers::PutSource;
 
 /// What a reply does when it comes.
 #[allow(clippy::large_enum_variant, reason = "most tokens are those of gets, which have the large one")]
@@ -156,6 +158,10 @@ pub struct Endpoint {
     held_back: AtomicBool,
     /// What waits to be sent waits for company: requests of any kind, those that are not made yet included.
     gathering: AtomicBool,
+    /// The link reaches the node's memory.
+    reaches: AtomicBool,
+    /// Transfers with no server involved are under way.
+    transfers: AtomicBool,
     /// The number of the last request, if it asks how far the server is, which is as good as a quiet; else 0.
     confirming: AtomicU64,
 }
@@ -200,6 +206,8 @@ impl Endpoint {
             has_much_to_send: AtomicBool::new(false),
             held_back: AtomicBool::new(false),
             gathering: AtomicBool::new(false),
+            reaches: AtomicBool::new(false),
+            transfers: AtomicBool::new(false),
             confirming: AtomicU64::new(0),
         }
     }
@@ -343,6 +351,31 @@ impl Endpoint {
             self.unconfirmed.store(false, Ordering::Release);
         }
         Ok(driven)
+    }
+
+    /// Begins a put into the node's memory with no server involved. False: the server has to do it, because the link cannot,
+    /// or something is under way that must not be overtaken.
+    pub(crate) fn put_direct(&self, target: &WindowRef, run: Run, source: PutSource<'_>) -> bool {
+        self.reaches.load(Ordering::Relaxed) && self.begin_direct(|state| state.put_direct(target, run, source))
+    }
+
+    /// Begins a get from the node's memory, likewise. `place`: where the bytes go.
+    pub(crate) fn get_direct(&self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> bool {
+        self.reaches.load(Ordering::Relaxed) && self.begin_direct(|state| state.get_direct(target, run, place))
+    }
+
+    fn begin_direct(&self, begin: impl FnOnce(&mut State) -> bool) -> bool {
+        let mut state = self.state.lock();
+        if self.broken.get().is_some() || !begin(&mut state) {
+            return false;
+        }
+        self.note(&mut state);
+        true
+    }
+
+    /// Whether transfers are under way that no server is involved in.
+    pub(crate) fn has_transfers(&self) -> bool {
+        self.transfers.load(Ordering::Acquire)
     }
 
     /// Takes a small put in that nobody waits for: it goes out together with those around it. `None`: it has to be issued
@@ -491,7 +524,8 @@ impl Endpoint {
         let held_back = !state.outgoing.is_sent() && !state.outgoing.can_send() && !state.has_gathered();
         self.held_back.store(held_back, Ordering::Release);
         self.expects_much.store(state.reports.expects_much(), Ordering::Release);
-        let unacknowledged = !state.outgoing.is_acknowledged() || state.has_gathered();
+        let transfers = !state.transfers.is_empty();
+        let unacknowledged = !state.outgoing.is_acknowledged() || state.has_gathered() || transfers;
         let alive = self.broken.get().is_none();
         self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
         self.known.store(state.way.is_known(), Ordering::Release);
@@ -500,7 +534,9 @@ impl Endpoint {
         let unsent = !state.outgoing.is_sent() || state.has_gathered();
         let busy = unsent || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
-        let busy = busy || state.reports.owes_for_streams();
+        let busy = busy || state.reports.owes_for_streams() || transfers;
+        self.reaches.store(state.reaches == Some(true), Ordering::Relaxed);
+        self.transfers.store(transfers && alive, Ordering::Release);
         self.busy.store(busy && alive, Ordering::Release);
         // After `busy`: who no longer waits for the reply finds nothing to ask for.
         let confirming = state.confirming().filter(|_| alive).map_or(0, |number| number.0);
@@ -543,6 +579,9 @@ impl Endpoint {
         }
         for token in state.unanswered.take().into_iter().chain(state.initiator.drain()) {
             token.fail(outcome.clone());
+        }
+        if state.transfers.abandon(&outcome) {
+            self.unconfirmed.store(true, Ordering::Release);
         }
         state.way.close();
         // The copy as well, or the connection would stay open.

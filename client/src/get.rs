@@ -104,6 +104,7 @@ impl Client {
         }
         match self.route(window, Operation::Get, rank)? {
             Route::Direct(part) => read_direct(&part, &shapes, target.region()),
+            Route::Served(endpoint) if self.get_direct(endpoint, (window, rank), &shapes, target, blocking) => {}
             Route::Served(endpoint) => {
                 if !blocking && self.get_together(endpoint, (window, rank), &shapes, target) {
                     self.count(rank, CounterKind::Get, bytes);
@@ -125,6 +126,27 @@ impl Client {
         }
         self.count(rank, CounterKind::Get, bytes);
         Ok(())
+    }
+
+    /// Gets with no server involved, where the network can do that. False: the server has to.
+    fn get_direct(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        (window, rank): (&ClientWindow, Rank),
+        shapes: &Shapes,
+        target: &Lender<'_>,
+        blocking: bool,
+    ) -> bool {
+        let (Shape::Contiguous(there), Shape::Contiguous(here)) = (&shapes.target, &shapes.origin) else {
+            return false;
+        };
+        if !endpoint.get_direct(&window.target(rank), *there, (&|| target.hold(), *here)) {
+            return false;
+        }
+        if !blocking {
+            self.hand_to_helper();
+        }
+        true
     }
 
     /// Starts a small get together with others that nobody waits for either. False: nothing was done.

@@ -64,6 +64,13 @@ impl Client {
         }
         let mut asked = Vec::new();
         let mut result: Result<(), TransferError> = Ok(());
+        // What no server is involved in, none can answer for.
+        for endpoint in endpoints.iter().filter(|endpoint| endpoint.has_transfers()) {
+            let awaited = Awaited::rank(Operation::Quiet, endpoint.host());
+            let over = || (!endpoint.has_transfers()).then_some(());
+            self.wait_for(Drive::Endpoint(endpoint), awaited, over);
+            result = result.and(self.take_refused(endpoint).map_or(Ok(()), Err));
+        }
         // What was put last may have brought the question along.
         let (confirming, others): (Vec<_>, Vec<_>) =
             endpoints.iter().map(|endpoint| (*endpoint, endpoint.confirming())).partition(|(_, asked)| asked.is_some());
@@ -90,17 +97,21 @@ impl Client {
         for (endpoint, completion) in asked {
             self.wait_complete(endpoint, Awaited::rank(Operation::Quiet, endpoint.host()), &completion);
             let outcome = self.failure(&completion, Operation::Quiet, endpoint.host());
-            let refused = endpoint.take_refused().map(|(refusal, detail)| TransferError::Refused {
-                operation: Operation::Quiet,
-                rank: endpoint.host(),
-                node: endpoint.node(),
-                refusal,
-                detail,
-            });
+            let refused = self.take_refused(endpoint);
             if result.is_ok() {
                 result = outcome.and(refused.map_or(Ok(()), Err));
             }
         }
         result
+    }
+
+    fn take_refused(&self, endpoint: &Endpoint) -> Option<TransferError> {
+        endpoint.take_refused().map(|(refusal, detail)| TransferError::Refused {
+            operation: Operation::Quiet,
+            rank: endpoint.host(),
+            node: endpoint.node(),
+            refusal,
+            detail,
+        })
     }
 }

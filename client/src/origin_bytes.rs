@@ -115,6 +115,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// The same memory for another part of the same operation.
+    pub(crate) fn again(&self) -> Held {
+        self.completion.add_part();
+        Held { region: self.region, completion: Arc::clone(&self.completion), _owner: self._owner.clone() }
+    }
+
     pub(crate) fn completion(&self) -> &Arc<Completion> {
         &self.completion
     }

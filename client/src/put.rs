@@ -7,7 +7,7 @@ use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Shape, ShapeError
 use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
-use crate::endpoint::{Endpoint, Payload, Sending};
+use crate::endpoint::{Endpoint, Payload, PutSource, Sending};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
 use crate::route::{Client, Route};
@@ -237,6 +237,9 @@ impl Client {
         }
         match self.route(window, operation, rank)? {
             Route::Direct(part) => self.write_direct(writing, &part, &shapes, source),
+            Route::Served(endpoint)
+                if matches!(writing, Writing::Put)
+                    && self.put_direct(endpoint, (window, rank), &shapes, source, lender, blocking) => {}
             Route::Served(endpoint) => {
                 let mut frames = shapes.frames().peekable();
                 while let Some(shapes) = frames.next() {
@@ -269,6 +272,37 @@ impl Client {
     }
 
     /// A write to a part that this node has. The shapes are lent: they are large, and nothing keeps them.
+    /// Puts with no server involved, where the network can do that. False: the server has to.
+    fn put_direct(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        (window, rank): (&ClientWindow, Rank),
+        shapes: &Shapes,
+        source: Region<'_>,
+        lender: Option<&Lender<'_>>,
+        blocking: bool,
+    ) -> bool {
+        let (Shape::Contiguous(there), Shape::Contiguous(here)) = (&shapes.target, &shapes.origin) else {
+            return false;
+        };
+        let hold = || lender.expect("only with one").hold();
+        let copied = lender.is_none() || here.bytes <= self.eager_bytes as u64;
+        let source = match copied {
+            true => PutSource::Copied(source.slice(here.offset as usize, here.bytes as usize)),
+            false => PutSource::Lent(&hold, *here),
+        };
+        if !endpoint.put_direct(&window.target(rank), *there, source) {
+            return false;
+        }
+        if copied || blocking {
+            self.leave_unacknowledged();
+        } else {
+            // The rest is posted when there is room.
+            self.hand_to_helper();
+        }
+        true
+    }
+
     fn write_here(
         &self,
         writing: Writing,

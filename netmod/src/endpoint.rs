@@ -6,10 +6,12 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 
+use crate::direct::{DirectAccess, RemoteMemory};
 use crate::poller::Interest;
 
 /// An ordered, reliable stream of bytes to one peer. No call blocks. Dropping it closes it.
@@ -51,6 +53,17 @@ pub trait Link: Send {
         false
     }
 
+    /// What reaches the peer's memory without the peer, on links that can. `None` also while it is not decided yet;
+    /// [`Link::is_settled`] tells.
+    fn direct(&mut self) -> Option<&mut dyn DirectAccess> {
+        None
+    }
+
+    /// Whether it is decided what the link can do.
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     /// What to sleep on until the link can move bytes, or `None` where there is nothing to sleep on and the caller
     /// has to try again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
@@ -88,6 +101,11 @@ pub trait Netmod: Send + Sync {
 
     /// What this network can do beyond moving bytes.
     fn capabilities(&self) -> Capabilities;
+
+    /// Where to say what peers may reach without the server, on networks that can do that.
+    fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
+        None
+    }
 
     /// Opens a new place to be reached at, with an address of its own.
     ///

@@ -40,6 +40,20 @@ pub struct Config {
     /// Size of the kernel's socket buffers. 0: the kernel chooses, if it was set; if not, it follows from the round trip of
     /// each connection. [`Config::is_set`] tells them apart.
     pub socket_buffer_bytes: u64,
+    /// The network between nodes.
+    pub network: NetworkChoice,
+    /// The RDMA device, or several that the nodes take in turn. Empty: the first with an active port.
+    pub verbs_device: String,
+    /// Size of a preregistered buffer.
+    pub verbs_slab_bytes: u64,
+    /// Preregistered buffers that a peer may fill at a time.
+    pub verbs_credits: u64,
+    /// For how long an RDMA device waits for a packet, as a power of two.
+    pub verbs_timeout: u64,
+    /// Whether payload goes from memory to memory, with no server involved.
+    pub verbs_direct: bool,
+    /// Windows larger than this are not registered with RDMA devices.
+    pub verbs_pinned_bytes_max: u64,
     /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
     pub eager_bytes: u64,
     /// Bound on what one connection copies and keeps until it is reported as received.
@@ -84,6 +98,18 @@ pub enum OnFailure {
     Abort,
     /// They go on without it.
     Continue,
+}
+
+/// Which network nodes talk over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkChoice {
+    /// Verbs where there is a device and the nodes are on several machines, else TCP.
+    Auto,
+    /// TCP.
+    Tcp,
+    /// Verbs, and nothing starts where there is no device.
+    Verbs,
 }
 
 /// Where a value came from.
@@ -160,6 +186,10 @@ enum Slot {
     Address,
     /// What a death leads to.
     Policy,
+    /// A network.
+    Network,
+    /// Any text; `empty` says what none stands for.
+    Text { field: fn(&mut Config) -> &mut String, accepted: &'static str, empty: &'static str },
     /// A filter of log lines.
     Filter,
 }
@@ -170,11 +200,11 @@ const INTERFACE: usize = 0;
 const EAGER_BYTES_MAX: u64 = 16 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
-const SPIN: usize = 4;
-const NONTEMPORAL: usize = 5;
+const SPIN: usize = 11;
+const NONTEMPORAL: usize = 12;
 
 /// The table.
-const VARIABLES: [Variable; 18] = [
+const VARIABLES: [Variable; 25] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -190,6 +220,57 @@ const VARIABLES: [Variable; 18] = [
             min: 4 * KIB,
             max: GIB,
             zero: Some("the kernel chooses"),
+        },
+    },
+    Variable {
+        name: "LONGARM_NETMOD",
+        unit: "",
+        meaning: "network between nodes; has to be the same for all",
+        slot: Slot::Network,
+    },
+    Variable {
+        name: "LONGARM_VERBS_DEVICE",
+        unit: "",
+        meaning: "RDMA device, with its port and the index of its address where they matter",
+        slot: Slot::Text {
+            field: |config| &mut config.verbs_device,
+            accepted: "NAME, NAME:PORT or NAME:PORT:GID; several, with commas, are taken in turn by the nodes",
+            empty: "first",
+        },
+    },
+    Variable {
+        name: "LONGARM_VERBS_SLAB_BYTES",
+        unit: "bytes",
+        meaning: "size of the preregistered buffers that bytes are copied through",
+        slot: Slot::Bytes { field: |config| &mut config.verbs_slab_bytes, min: 256, max: MIB, zero: None },
+    },
+    Variable {
+        name: "LONGARM_VERBS_CREDITS",
+        unit: "buffers",
+        meaning: "preregistered buffers that a peer may fill at a time; fewer in jobs of very many ranks",
+        slot: Slot::Number { field: |config| &mut config.verbs_credits, min: 4, max: 1024 },
+    },
+    Variable {
+        name: "LONGARM_VERBS_TIMEOUT",
+        unit: "",
+        meaning: "an RDMA device waits 4.096 us times two to the power of this for a packet, eight times",
+        slot: Slot::Number { field: |config| &mut config.verbs_timeout, min: 1, max: 31 },
+    },
+    Variable {
+        name: "LONGARM_VERBS_DIRECT",
+        unit: "",
+        meaning: "whether RDMA devices read and write windows with no server involved",
+        slot: Slot::Switch { field: |config| &mut config.verbs_direct },
+    },
+    Variable {
+        name: "LONGARM_VERBS_PINNED_BYTES_MAX",
+        unit: "bytes",
+        meaning: "larger windows are not registered, as all their pages would have to stay in memory",
+        slot: Slot::Bytes {
+            field: |config| &mut config.verbs_pinned_bytes_max,
+            min: 4 * KIB,
+            max: 64 * TIB,
+            zero: Some("none is registered"),
         },
     },
     Variable {
@@ -321,6 +402,13 @@ impl Default for Config {
         Config {
             interface: IpAddr::V4(Ipv4Addr::LOCALHOST),
             socket_buffer_bytes: 0,
+            network: NetworkChoice::Auto,
+            verbs_device: String::new(),
+            verbs_slab_bytes: 8 * KIB,
+            verbs_credits: 8,
+            verbs_timeout: 14,
+            verbs_direct: true,
+            verbs_pinned_bytes_max: 16 * GIB,
             eager_bytes: 16 * KIB,
             send_ring_bytes: MIB,
             spin_us: SPIN_US,
@@ -470,6 +558,17 @@ impl Slot {
                     _ => return None,
                 }
             }
+            Slot::Network => {
+                config.network = match value {
+                    "auto" => NetworkChoice::Auto,
+                    "tcp" => NetworkChoice::Tcp,
+                    "verbs" => NetworkChoice::Verbs,
+                    _ => return None,
+                }
+            }
+            Slot::Text { field, empty, .. } => {
+                *field(config) = if value == empty { String::new() } else { value.to_owned() };
+            }
             Slot::Filter => config.log = Some(value.to_owned()),
         }
         Some(())
@@ -483,6 +582,11 @@ impl Slot {
             Slot::Switch { field } => if *field(config) { "yes" } else { "no" }.to_owned(),
             Slot::Address => config.interface.to_string(),
             Slot::Policy => config.on_failure.to_string(),
+            Slot::Network => config.network.to_string(),
+            Slot::Text { field, empty, .. } => match field(config).as_str() {
+                "" => empty.to_owned(),
+                text => text.to_owned(),
+            },
             Slot::Filter => config.log.clone().unwrap_or_else(|| "warn".to_owned()),
         }
     }
@@ -498,6 +602,10 @@ impl Slot {
             Slot::Switch { .. } => "yes (or 1) or no (or 0)".to_owned(),
             Slot::Address => "an IPv4 or IPv6 address".to_owned(),
             Slot::Policy => "abort (they are ended) or continue (they go on)".to_owned(),
+            Slot::Network => {
+                "auto (verbs between machines that have a device, else tcp), tcp or verbs (or nothing starts)".to_owned()
+            }
+            Slot::Text { accepted, .. } => accepted.to_owned(),
             Slot::Filter => {
                 "a level (error, warn, info, debug, trace) or a filter such as longarm_server=trace".to_owned()
             }
@@ -510,6 +618,16 @@ impl fmt::Display for OnFailure {
         formatter.write_str(match self {
             OnFailure::Abort => "abort",
             OnFailure::Continue => "continue",
+        })
+    }
+}
+
+impl fmt::Display for NetworkChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            NetworkChoice::Auto => "auto",
+            NetworkChoice::Tcp => "tcp",
+            NetworkChoice::Verbs => "verbs",
         })
     }
 }

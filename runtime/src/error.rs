@@ -65,6 +65,12 @@ pub enum InitError {
     /// The server cannot listen.
     #[error("the server of this node cannot listen (LONGARM_INTERFACE says where): {0}")]
     Listen(longarm_netmod::LinkError),
+    /// The network that LONGARM_NETMOD asks for cannot be used.
+    #[error("the network that LONGARM_NETMOD asks for cannot be used: {reason}")]
+    Network {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The server of this node cannot be made.
     #[error(transparent)]
     Engine(#[from] longarm_server::EngineError),

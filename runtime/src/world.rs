@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
 use crate::bootstrap::{
-    Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, tcp,
+    Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, network,
 };
 use crate::config::Config;
 use crate::error::{CollectiveError, InitError};
@@ -126,16 +126,18 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
     let secret = Secret(start.read_secret().ok_or(InitError::LauncherGarbled)?);
     let job = JobId(start.job);
     let identity = Identity { job, rank: layout.me(), node: layout.my_node() };
+    let netmod = network(&config, &layout)?;
     let node = Node::join(&NodeOptions {
         job,
         secret: secret.clone(),
         layout: &layout,
         config: &config,
+        netmod: &*netmod,
         rendezvous: rendezvous.as_ref(),
         processors: &start.processors,
     })?;
     let sealed = config.encrypt;
-    let dialer = Dialer { netmod: tcp(&config), rendezvous: rendezvous.clone(), secret, identity, sealed };
+    let dialer = Dialer { netmod, rendezvous: rendezvous.clone(), secret, identity, sealed };
     let client = Client::new(ClientOptions {
         layout,
         segment: Arc::clone(&node.segment),

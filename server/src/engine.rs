@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{Admission, Doorman, Interest, Link, LinkError, Listener, Poller, Ready};
+use longarm_netmod::{Admission, Doorman, Interest, LinkError, Listener, Poller, Ready, RemoteMemory};
 use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped, Producer};
 use slab::Slab;
@@ -51,6 +51,8 @@ pub struct EngineOptions {
     pub sealed: bool,
     /// What packing and sending cost, which says how much of an answer is packed at a time.
     pub costs: Costs,
+    /// Where peers reach the windows of the node with no server involved, on networks that can do that.
+    pub remote_memory: Option<Arc<dyn RemoteMemory>>,
 }
 
 impl EngineOptions {
@@ -179,9 +181,11 @@ impl Engine {
         let listener_has_none = options.listener.as_ref().is_some_and(|listener| listener.descriptor().is_none());
         let host = options.ranks_here().next().expect("a node has a rank, which hosts its server");
         let local_of_rank = options.ranks_here().zip(0..).collect();
+        let mut windows = Windows::of_job(options.job);
+        windows.publish_to(options.remote_memory);
         Ok(Engine {
             shared: Shared {
-                windows: Windows::of_job(options.job),
+                windows,
                 node: options.segment,
                 local_of_rank,
                 locks: Locks::default(),

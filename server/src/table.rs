@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
+use longarm_netmod::RemoteMemory;
 use longarm_netmod::flow::{RunSource, RunTarget};
 use longarm_proto::{AccessKey, Generation, JobId, Mutation, Rank, Refusal, Run, WindowId, WindowRef, mutation};
 use longarm_shm::{NodeWindow, Window};
@@ -28,6 +29,8 @@ impl WindowParts {
 }
 
 struct Entry {
+    /// While they are there, peers reach the parts without us. First, so that they go before the memory does.
+    _published: Vec<Box<dyn Send>>,
     generation: Generation,
     key: AccessKey,
     parts: Arc<WindowParts>,
@@ -42,12 +45,28 @@ pub struct Windows {
     live: HashMap<WindowId, Entry>,
     freed: HashMap<WindowId, Generation>,
     addresses: AddressSpace,
+    remote: Option<Arc<dyn RemoteMemory>>,
 }
 
 impl Windows {
     /// None yet.
     pub fn of_job(job: JobId) -> Windows {
-        Windows { live: HashMap::new(), freed: HashMap::new(), addresses: AddressSpace::of_job(job) }
+        Windows { live: HashMap::new(), freed: HashMap::new(), addresses: AddressSpace::of_job(job), remote: None }
+    }
+
+    /// From now on windows are also published there.
+    pub fn publish_to(&mut self, remote: Option<Arc<dyn RemoteMemory>>) {
+        self.remote = remote;
+    }
+
+    fn publish(&self, (window, generation, key): (WindowId, Generation, AccessKey), parts: &WindowParts) -> Vec<Box<dyn Send>> {
+        let Some(remote) = &self.remote else { return Vec::new() };
+        let each = parts.ranks.iter().enumerate();
+        each.map(|(index, rank)| {
+            let part = WindowRef { rank: *rank, window, generation, key };
+            remote.publish(part, parts.memory.part(index).whole())
+        })
+        .collect()
     }
 
     /// Starts to serve a window. False if one of this identity is served already.
@@ -57,7 +76,8 @@ impl Windows {
         }
         self.freed.remove(&window);
         let address = self.addresses.take(parts.memory.bytes());
-        self.live.insert(window, Entry { generation, key, parts: Arc::new(parts), address });
+        let published = self.publish((window, generation, key), &parts);
+        self.live.insert(window, Entry { _published: published, generation, key, parts: Arc::new(parts), address });
         true
     }
 

@@ -83,6 +83,7 @@ fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)
         session_keep_ms: SESSION_KEEP_MS,
         sealed,
         costs: Costs::TYPICAL,
+        remote_memory: None,
     });
     let mut engine = engine.unwrap();
     // Rank 1 is dead from the start as far as its mail is concerned.

@@ -75,6 +75,7 @@ impl Node {
             session_keep_ms: 1 << 40,
             sealed: false,
             costs: Costs::TYPICAL,
+            remote_memory: None,
         });
         let mut engine = engine.unwrap();
         let create = || {

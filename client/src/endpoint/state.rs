@@ -13,6 +13,7 @@ use longarm_proto::{
 use super::gathered::Gathered;
 use super::pulse::{Beat, Pulse};
 use super::reports::{Reports, is_large_get};
+use super::transfers::{PutSource, Transfers};
 use super::way::Way;
 use super::{Driven, Endpoint, Payload, Token};
 use crate::completion::Outcome;
@@ -37,6 +38,10 @@ pub(super) struct State {
     scratch: Vec<u8>,
     /// Small puts, or gets, that will be one request.
     gathered: Gathered,
+    /// Transfers with no server involved.
+    pub(super) transfers: Transfers,
+    /// Whether the link reaches the node's memory; `None` while that is not decided.
+    pub(super) reaches: Option<bool>,
     pub(super) reports: Reports,
     /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
     pub(super) unanswered: Option<Token>,
@@ -89,6 +94,8 @@ impl State {
             landing_bytes: 0,
             scratch: Vec::new(),
             gathered: Gathered::default(),
+            transfers: Transfers::default(),
+            reaches: None,
             reports: Reports::default(),
             unanswered: None,
             pulse: Pulse::default(),
@@ -309,8 +316,48 @@ impl State {
     }
 
     /// The connection broke: from now on the server is called again.
+    /// Whether nothing is under way in the server that a direct transfer could overtake.
+    #[inline]
+    fn may_go_direct(&self) -> bool {
+        self.reaches == Some(true) && self.is_idle() && self.transfers.are_posted()
+    }
+
+    /// Begins a put into the node's memory. False: it has to be served.
+    pub(super) fn put_direct(&mut self, target: &WindowRef, run: Run, source: PutSource<'_>) -> bool {
+        if !self.may_go_direct() {
+            return false;
+        }
+        let Some(access) = self.way.link().and_then(|link| link.direct()) else { return false };
+        self.transfers.put(access, target, run, source)
+    }
+
+    /// Begins a get from the node's memory. False: it has to be served.
+    pub(super) fn get_direct(&mut self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> bool {
+        if !self.may_go_direct() {
+            return false;
+        }
+        let Some(access) = self.way.link().and_then(|link| link.direct()) else { return false };
+        self.transfers.get(access, target, run, place)
+    }
+
+    /// Takes up direct transfers that are over.
+    fn take_outcomes(&mut self, driven: &mut Driven) {
+        if self.transfers.is_empty() {
+            return;
+        }
+        let Some(link) = self.way.link() else { return };
+        if self.transfers.take_outcomes(link, driven) {
+            self.refused.get_or_insert((Refusal::FreedWindow, 0));
+        }
+        if driven.progress {
+            self.pulse.moved();
+        }
+    }
+
     fn lose_link(&mut self, endpoint: &Endpoint, reason: String) -> Result<(), LostHow> {
         self.renewed = true;
+        self.reaches = None;
+        self.transfers.orphan();
         if endpoint.options.reconnect_ms == 0 {
             self.way.close();
             return Err(LostHow::Failed(reason));
@@ -346,6 +393,13 @@ impl State {
 
     fn exchange(&mut self, receive: bool) -> Result<Driven, Broken> {
         let mut driven = Driven::default();
+        let link = self.way.link().expect("a turn begins with a link");
+        if !self.transfers.settle(link, &mut driven)? {
+            return Ok(driven);
+        }
+        if self.reaches.is_none() && link.is_settled() {
+            self.reaches = Some(link.direct().is_some());
+        }
         // Who waits asks. Who goes on asks along with what goes out, unless a question is on its way already.
         if self.reports.owes_for_streams() && (receive || self.reports.due == 0) {
             self.report();
@@ -381,6 +435,7 @@ impl State {
             driven.progress = true;
         }
         self.incoming.forget_drained();
+        self.take_outcomes(&mut driven);
         Ok(driven)
     }
 
@@ -504,7 +559,7 @@ fn end(token: &Token, how: impl FnOnce(&crate::completion::Completion)) {
 }
 
 /// Lets go of memory, then ends its part.
-fn finish(held: Held) {
+pub(super) fn finish(held: Held) {
     let completion = Arc::clone(held.completion());
     drop(held);
     completion.part_done();

@@ -9,7 +9,9 @@
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
 #![deny(unsafe_code)]
 
+mod direct;
 mod fabric;
+mod keys;
 mod link;
 mod netmod;
 mod options;

@@ -5,16 +5,20 @@
 //!                                   └─────────────────────► plain: bytes over TCP, where a side cannot or will not
 //! ```
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Interest, Link, LinkError, Poller};
+use longarm_netmod::{
+    DirectAccess, DirectOutcome, DirectSource, Interest, Link, LinkError, Loan, Poller, Reach,
+};
+use longarm_proto::{Run, WindowRef};
 
 use crate::fabric::Fabric;
 use crate::netmod::Shared;
 use crate::record::{KEEP_TCP, READY, RECORD_BYTES, Record};
-use crate::stream::Stream;
+use crate::stream::{Stream, Unresolved};
 use crate::sys::Queue;
 
 /// Who of the two has called.
@@ -67,6 +71,8 @@ pub(crate) struct VerbsLink {
     heard: bool,
     /// A send was refused although only the agreement stood in its way.
     turned_away: bool,
+    /// Of direct transfers that the connection before this one had begun.
+    outcomes: VecDeque<(u64, DirectOutcome)>,
 }
 
 const TCP: u64 = 0;
@@ -94,7 +100,20 @@ impl VerbsLink {
         }
         let peer_name = tcp.peer_name().to_owned();
         let stage = Stage::Proving;
-        Ok(VerbsLink { tcp, shared, side, stage, poller, awaits_room, peer_name, address, ended: None, heard: false, turned_away: false })
+        Ok(VerbsLink {
+            tcp,
+            shared,
+            side,
+            stage,
+            poller,
+            awaits_room,
+            peer_name,
+            address,
+            ended: None,
+            heard: false,
+            turned_away: false,
+            outcomes: VecDeque::new(),
+        })
     }
 
     fn watch_room(&mut self, wanted: bool) {
@@ -180,9 +199,14 @@ impl VerbsLink {
         };
         let fabric = self.shared.fabric();
         let stream = match (fabric, queue) {
-            (Some(fabric), Some(queue)) if theirs.usable => connected(&fabric, queue, &ours, theirs),
+            (Some(fabric), Some(queue)) if theirs.usable => {
+                self.connected(&fabric, queue, &ours, theirs)
+            }
             _ => None,
         };
+        if self.side == Side::Caller {
+            self.outcomes.extend(self.shared.resolve(&self.address, theirs.executed));
+        }
         let Stage::Agreeing(agreeing) = &mut self.stage else { unreachable!("as above") };
         agreeing.outgoing = match (self.side, &stream) {
             (Side::Called, Some(_)) => ours.encode().to_vec(),
@@ -193,6 +217,19 @@ impl VerbsLink {
         };
         agreeing.sent = 0;
         agreeing.then = Some(stream.map_or(Then::Plain, |stream| Then::Verbs(Box::new(stream))));
+    }
+
+    fn connected(&self, fabric: &Arc<Fabric>, queue: Queue, ours: &Record, theirs: &Record) -> Option<Stream> {
+        let about = (&self.shared, self.shared.known(&self.address));
+        match Stream::connect(about, fabric, queue, (ours, theirs)) {
+            Ok(stream) => Some(stream),
+            Err(errno) => {
+                fabric.take_back_promise();
+                let peer = self.peer_name.as_str();
+                tracing::warn!(%errno, peer, "the device finds no way to a peer; the connection goes over TCP");
+                None
+            }
+        }
     }
 
     fn begin(&mut self, then: Then) -> Result<(), LinkError> {
@@ -371,17 +408,6 @@ fn behind<'a>(regions: &[Region<'a>], mut bytes: usize) -> Vec<Region<'a>> {
     rest
 }
 
-fn connected(fabric: &Arc<Fabric>, queue: Queue, ours: &Record, theirs: &Record) -> Option<Stream> {
-    match Stream::connect(fabric, queue, ours, theirs) {
-        Ok(stream) => Some(stream),
-        Err(errno) => {
-            fabric.take_back_promise();
-            tracing::warn!(%errno, "the device finds no way to a peer; the connection goes over TCP");
-            None
-        }
-    }
-}
-
 impl Link for VerbsLink {
     fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
         match self.ended.map_or_else(|| self.try_send(regions), Err) {
@@ -426,6 +452,22 @@ impl Link for VerbsLink {
         self.end_with(armed).unwrap_or(true)
     }
 
+    fn direct(&mut self) -> Option<&mut dyn DirectAccess> {
+        match &self.stage {
+            Stage::Verbs(stream) if stream.may_send && self.side == Side::Caller => Some(self),
+            _ if !self.outcomes.is_empty() => Some(self),
+            _ => None,
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        match &self.stage {
+            Stage::Proving | Stage::Agreeing(_) => false,
+            Stage::Verbs(stream) => stream.may_send,
+            Stage::Plain => true,
+        }
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.poller.as_fd())
     }
@@ -439,6 +481,44 @@ impl Link for VerbsLink {
     }
 }
 
+impl DirectAccess for VerbsLink {
+    fn reach(&mut self, target: &WindowRef, copied_bytes: usize) -> Reach {
+        match &mut self.stage {
+            Stage::Verbs(stream) if self.ended.is_none() => stream.reach(target, copied_bytes),
+            _ => Reach::No,
+        }
+    }
+
+    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
+        let result = match (&mut self.stage, self.ended) {
+            (_, Some(error)) => Err(error),
+            (Stage::Verbs(stream), None) => stream.put(ticket, target, run, source),
+            _ => unreachable!("nothing can be reached without a queue"),
+        };
+        self.end_with(result)
+    }
+
+    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
+        let result = match (&mut self.stage, self.ended) {
+            (_, Some(error)) => Err(error),
+            (Stage::Verbs(stream), None) => stream.get(ticket, target, run, into),
+            _ => unreachable!("nothing can be reached without a queue"),
+        };
+        self.end_with(result)
+    }
+
+    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
+        self.outcomes.pop_front().or_else(|| match &mut self.stage {
+            Stage::Verbs(stream) => {
+                let outcome = stream.take_outcome();
+                self.heard |= outcome.is_some();
+                outcome
+            }
+            _ => None,
+        })
+    }
+}
+
 impl Drop for VerbsLink {
     fn drop(&mut self) {
         if let Stage::Verbs(stream) = &mut self.stage
@@ -448,6 +528,15 @@ impl Drop for VerbsLink {
             stream.linger(LINGER_MOMENTS, || {
                 tcp.borrow_mut().receive(&[RegionMut::from_slice(&mut [0])]).is_ok()
             });
+        }
+        if self.side == Side::Caller {
+            // Those that an older connection had left, and nobody has asked for.
+            let again = |(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) };
+            let mut unresolved: Vec<Unresolved> = self.outcomes.drain(..).map(again).collect();
+            if let Stage::Verbs(stream) = &mut self.stage {
+                unresolved.extend(stream.unresolved());
+            }
+            self.shared.leave_unresolved(&self.address, unresolved);
         }
     }
 }

@@ -4,12 +4,19 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 
-use longarm_netmod::{Capabilities, Link, LinkError, Listener, Netmod, Tcp, TcpOptions};
+use longarm_memory::RegionMut;
+use longarm_netmod::{
+    Capabilities, DirectOutcome, Link, LinkError, Listener, Netmod, RemoteMemory, Tcp, TcpOptions,
+};
+use longarm_proto::WindowRef;
 use parking_lot::Mutex;
 
 use crate::fabric::{Fabric, VerbsError};
+use crate::keys::{Known, Published};
 use crate::link::{Side, VerbsLink};
 use crate::options::VerbsOptions;
+use crate::packets::was_done;
+use crate::stream::Unresolved;
 
 /// What the links of one netmod know of each other.
 pub(crate) struct Shared {
@@ -18,13 +25,16 @@ pub(crate) struct Shared {
     /// By the address that was called.
     called: Mutex<HashMap<String, Called>>,
     said: Mutex<Vec<String>>,
+    pub(crate) published: Arc<Published>,
 }
 
 /// What is remembered of a peer that was called.
 #[derive(Default)]
 struct Called {
-    /// The peer's end of our last queue.
+    /// The peer's end of our last queue, and what it left undone.
     previous_queue: u32,
+    unresolved: Vec<Unresolved>,
+    known: Arc<Known>,
     /// Queues in a row over which nothing came back.
     failures: u32,
 }
@@ -36,6 +46,10 @@ impl Shared {
     pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
         let opened = self.fabric.get_or_init(|| match Fabric::open(&self.options) {
             Ok(fabric) => Some(fabric),
+            Err(error @ (VerbsError::NoLibrary { .. } | VerbsError::NoDevice { .. })) if !self.options.demanded => {
+                tracing::debug!("verbs cannot be used here, TCP is: {error}");
+                None
+            }
             Err(error) => {
                 tracing::warn!("verbs cannot be used here, TCP is: {error}");
                 None
@@ -63,6 +77,27 @@ impl Shared {
         self.called.lock().get(address).map_or(0, |called| called.previous_queue)
     }
 
+    /// What is known of the windows of this peer.
+    pub(crate) fn known(&self, address: &str) -> Arc<Known> {
+        Arc::clone(&self.called.lock().entry(address.to_owned()).or_default().known)
+    }
+
+    /// A connection has ended with transfers under way.
+    pub(crate) fn leave_unresolved(&self, address: &str, unresolved: Vec<Unresolved>) {
+        let mut called = self.called.lock();
+        let called = called.entry(address.to_owned()).or_default();
+        called.known.forget_questions();
+        called.unresolved.extend(unresolved);
+    }
+
+    /// What became of them, as the peer knows up to which packet it went along.
+    pub(crate) fn resolve(&self, address: &str, executed: Option<u32>) -> Vec<(u64, DirectOutcome)> {
+        let mut called = self.called.lock();
+        let Some(called) = called.get_mut(address) else { return Vec::new() };
+        let unresolved = std::mem::take(&mut called.unresolved);
+        unresolved.iter().map(|transfer| (transfer.ticket, outcome(transfer, executed))).collect()
+    }
+
     pub(crate) fn note_queue(&self, address: &str, queue: u32) {
         if !address.is_empty() {
             self.called.lock().entry(address.to_owned()).or_default().previous_queue = queue;
@@ -85,6 +120,15 @@ impl Shared {
             tracing::warn!("{sentence}");
             said.push(sentence.to_owned());
         }
+    }
+}
+
+/// Without word of the peer it counts as not done: to write the same bytes twice is better than never.
+fn outcome(transfer: &Unresolved, executed: Option<u32>) -> DirectOutcome {
+    match (transfer.outcome, transfer.behind, executed) {
+        (Some(outcome), ..) => outcome,
+        (None, Some(behind), Some(executed)) if was_done(behind, executed) => DirectOutcome::Done,
+        _ => DirectOutcome::NotDone,
     }
 }
 
@@ -114,7 +158,13 @@ impl Verbs {
     /// Verbs on a device, with connections made by TCP. Nothing is opened yet.
     pub fn new(tcp: TcpOptions, options: VerbsOptions) -> Verbs {
         let shared =
-            Shared { options, fabric: OnceLock::new(), called: Mutex::default(), said: Mutex::default() };
+            Shared {
+            options,
+            fabric: OnceLock::new(),
+            called: Mutex::default(),
+            said: Mutex::default(),
+            published: Arc::default(),
+        };
         Verbs { tcp: Tcp::new(tcp), shared: Arc::new(shared) }
     }
 
@@ -141,6 +191,10 @@ impl Netmod for Verbs {
         Capabilities { remote_memory: true, atomics: false, descriptor_sleep: true }
     }
 
+    fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
+        (self.shared.options.pinned_bytes_max > 0).then(|| Arc::new(Windows(Arc::clone(&self.shared.published))) as _)
+    }
+
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
         let tcp = self.tcp.listen()?;
         Ok(Box::new(VerbsListener { tcp, shared: Arc::clone(&self.shared) }))
@@ -149,6 +203,15 @@ impl Netmod for Verbs {
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
         let tcp = self.tcp.connect(address)?;
         Ok(Box::new(VerbsLink::new(tcp, Arc::clone(&self.shared), Side::Caller, address.to_owned())?))
+    }
+}
+
+/// The windows of this node's server.
+struct Windows(Arc<Published>);
+
+impl RemoteMemory for Windows {
+    fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send> {
+        self.0.publish(part, memory)
     }
 }
 

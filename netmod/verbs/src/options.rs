@@ -6,6 +6,8 @@ pub struct VerbsOptions {
     /// Which device and port: `NAME`, `NAME:PORT` or `NAME:PORT:GID`, where GID is an index of the port's table. Empty:
     /// the first device with an active port.
     pub device: String,
+    /// Whether somebody has asked for it: then it is worth a warning if it cannot be used.
+    pub demanded: bool,
     /// Bytes of a preregistered buffer.
     pub slab_bytes: usize,
     /// Buffers that a peer may fill before it hears from us again. Fewer where many peers are expected.
@@ -14,6 +16,8 @@ pub struct VerbsOptions {
     pub peers: usize,
     /// How long a packet is waited for before it is sent again: 4.096 µs times two to the power of this, eight times.
     pub timeout_code: u8,
+    /// Below this, lent memory is copied through buffers: registering it would take longer.
+    pub register_bytes_min: usize,
     /// More memory than this is never registered for one window: its pages would have to stay in memory all at once.
     pub pinned_bytes_max: u64,
 }
@@ -22,10 +26,12 @@ impl Default for VerbsOptions {
     fn default() -> Self {
         Self {
             device: String::new(),
+            demanded: false,
             slab_bytes: 8 << 10,
             credits: 8,
             peers: 1,
             timeout_code: 14,
+            register_bytes_min: 32 << 10,
             pinned_bytes_max: 16 << 30,
         }
     }

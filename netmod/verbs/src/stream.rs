@@ -10,13 +10,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::LinkError;
+use longarm_netmod::{DirectOutcome, LinkError, Loan};
+use longarm_proto::WindowRef;
 use rustix::io::Errno;
 
+use crate::direct::Direct;
 use crate::fabric::{DEPTH, Fabric};
+use crate::keys::{Known, NOTE_BYTES, Note};
+use crate::netmod::Shared;
 use crate::packets::Packets;
 use crate::record::Record;
-use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab, Work};
+use crate::sys::{
+    CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Registration, Slab, Work,
+};
 
 /// A buffer that has arrived, and how much of it was read.
 struct Arrived {
@@ -26,15 +32,32 @@ struct Arrived {
 }
 
 /// A request under way.
-struct Request {
-    /// What is kept until it has ended.
-    _slab: Option<Slab>,
+pub(crate) struct Request {
+    /// What is not given back before it has ended.
+    pub(crate) kept: Kept,
+    /// The number behind its last packet.
+    pub(crate) behind: u32,
+    pub(crate) is_read: bool,
+    /// The direct transfer that ends with it.
+    pub(crate) ends: Option<u64>,
+}
+
+/// What a request needs while it is under way.
+pub(crate) enum Kept {
+    /// Its bytes went with it.
+    Nothing,
+    Slab { _slab: Slab },
+    /// What is read goes on to somewhere else.
+    Landing { slab: Slab, loan: Arc<dyn Loan>, at: usize, bytes: usize },
+    Memory { _registration: Registration, _loan: Arc<dyn Loan> },
 }
 
 /// One side's end.
 pub(crate) struct Stream {
-    queue: Queue,
-    fabric: Arc<Fabric>,
+    pub(crate) queue: Queue,
+    pub(crate) fabric: Arc<Fabric>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) known: Arc<Known>,
     peer_queue: u32,
     peer_slab_bytes: usize,
     /// Messages that we may send before the peer gives a buffer back.
@@ -43,10 +66,16 @@ pub(crate) struct Stream {
     owed: u32,
     /// Whether the peer's queue answers already.
     pub(crate) may_send: bool,
-    requests: VecDeque<Request>,
+    pub(crate) requests: VecDeque<Request>,
     /// The number of the first of `requests`.
     first_request: u64,
-    packets: Packets,
+    pub(crate) reads_under_way: usize,
+    pub(crate) packets: Packets,
+    /// Direct transfers, and notes to the peer, that wait for room.
+    pub(crate) direct: Direct,
+    notes: VecDeque<Note>,
+    /// The request that the peer's device refused.
+    refused: Option<u64>,
     arrived: VecDeque<Arrived>,
     finished: Vec<Finished>,
     failed: Option<LinkError>,
@@ -59,6 +88,19 @@ struct Message {
     immediate: u32,
 }
 
+/// A direct transfer that a connection leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Unresolved {
+    pub(crate) ticket: u64,
+    /// The number behind its last packet, if all of it went out and the peer's memory is what matters.
+    pub(crate) behind: Option<u32>,
+    /// What is known already.
+    pub(crate) outcome: Option<DirectOutcome>,
+}
+
+/// Marks a message that is no part of the stream. The other bits count buffers.
+const NOTE: u32 = 1 << 31;
+
 /// Of a stream of this length no piece is smaller, and none larger than a buffer.
 const PIECE_BYTES_MIN: usize = 2 << 10;
 /// So many pieces at least, where they are not too small: the first is on its way while the others are copied.
@@ -69,7 +111,12 @@ impl Stream {
     ///
     /// # Errors
     /// The system's, when the device finds no way to the peer.
-    pub(crate) fn connect(fabric: &Arc<Fabric>, queue: Queue, ours: &Record, theirs: &Record) -> Result<Stream, Errno> {
+    pub(crate) fn connect(
+        (shared, known): (&Arc<Shared>, Arc<Known>),
+        fabric: &Arc<Fabric>,
+        queue: Queue,
+        (ours, theirs): (&Record, &Record),
+    ) -> Result<Stream, Errno> {
         let mtu_code = ours.mtu_code.min(theirs.mtu_code);
         queue.connect(&Connection {
             port: fabric.port.number,
@@ -88,6 +135,8 @@ impl Stream {
         Ok(Stream {
             queue,
             fabric: Arc::clone(fabric),
+            shared: Arc::clone(shared),
+            known,
             peer_queue: theirs.queue,
             peer_slab_bytes: theirs.slab_bytes as usize,
             credits: theirs.credits.into(),
@@ -95,6 +144,10 @@ impl Stream {
             may_send: false,
             requests: VecDeque::new(),
             first_request: 0,
+            reads_under_way: 0,
+            direct: Direct::default(),
+            notes: VecDeque::new(),
+            refused: None,
             packets: Packets::new(ours.first_packet, mtu_code),
             arrived: VecDeque::new(),
             finished: Vec::new(),
@@ -111,11 +164,11 @@ impl Stream {
         self.queue.completions.descriptor()
     }
 
-    fn check(&self) -> Result<(), LinkError> {
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    fn fail(&mut self, why: &'static str) -> LinkError {
+    pub(crate) fn fail(&mut self, why: &'static str) -> LinkError {
         *self.failed.get_or_insert(LinkError::Device(why))
     }
 
@@ -128,40 +181,131 @@ impl Stream {
             self.take_up(&entry);
         }
         self.finished = finished;
-        match polled {
-            Ok(()) => Ok(any),
-            Err(_) => Err(self.fail("the device gives no completions")),
+        if polled.is_err() {
+            return Err(self.fail("the device gives no completions"));
         }
+        if self.failed.is_none() {
+            self.advance_direct()?;
+            self.send_notes()?;
+        }
+        Ok(any)
     }
 
     fn take_up(&mut self, entry: &Finished) {
         match entry.result {
             Ok(()) if entry.work == Work::Received => {
                 let slab = self.fabric.filled(entry.id);
-                self.credits += entry.immediate;
-                if entry.bytes == 0 {
+                self.credits += entry.immediate & !NOTE;
+                if entry.immediate & NOTE != 0 {
+                    self.take_note(&slab, entry.bytes as usize);
+                    self.give_back(slab);
+                } else if entry.bytes == 0 {
                     self.give_back(slab);
                 } else {
                     self.arrived.push_back(Arrived { slab, bytes: entry.bytes as usize, at: 0 });
                 }
             }
             Ok(()) => self.forget_requests(entry.id),
-            Err(failure) => self.note_failure(failure),
+            Err(failure) => self.note_failure(entry.id, failure),
         }
     }
 
-    fn note_failure(&mut self, failure: Failure) {
+    fn note_failure(&mut self, id: u64, failure: Failure) {
         if failure.is_flushed() && self.failed.is_some() {
             return;
+        }
+        if failure.is_refused() {
+            self.refused.get_or_insert(id);
         }
         self.fail(failure.words());
     }
 
     /// A request has ended, and with it all before it.
     fn forget_requests(&mut self, last: u64) {
-        while self.first_request <= last && self.requests.pop_front().is_some() {
+        while self.first_request <= last {
+            let Some(request) = self.requests.pop_front() else { return };
             self.first_request += 1;
+            self.reads_under_way -= usize::from(request.is_read);
+            if let Kept::Landing { slab, loan, at, bytes } = &request.kept {
+                loan.memory().slice(*at, *bytes).copy_from(slab.region(*bytes));
+            }
+            // The memory first, then the word that it is free.
+            drop(request.kept);
+            if let Some(ticket) = request.ends {
+                self.direct.outcomes.push_back((ticket, DirectOutcome::Done));
+            }
         }
+    }
+
+    /// The direct transfers that have not ended: their numbers, behind which packet they would have, and whether the peer's
+    /// device has refused them. For the next connection.
+    pub(crate) fn unresolved(&mut self) -> Vec<Unresolved> {
+        let first = self.first_request;
+        let posted: Vec<Unresolved> = (first..)
+            .zip(&self.requests)
+            .filter_map(|(id, request)| {
+                let behind = (!request.is_read).then_some(request.behind);
+                let outcome = (self.refused == Some(id)).then_some(DirectOutcome::Refused);
+                request.ends.map(|ticket| Unresolved { ticket, behind, outcome })
+            })
+            .collect();
+        let waiting = self.direct.backlog.iter();
+        let waiting = waiting.map(|transfer| Unresolved { ticket: transfer.ticket, behind: None, outcome: None });
+        let over = self.direct.outcomes.drain(..);
+        let over = over.map(|(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) });
+        over.chain(posted).chain(waiting).collect()
+    }
+
+    /// What a peer says beside the stream.
+    fn take_note(&mut self, slab: &Slab, bytes: usize) {
+        let mut note = [0; NOTE_BYTES];
+        if bytes != NOTE_BYTES {
+            self.fail("a note of the peer is garbled");
+            return;
+        }
+        slab.region(bytes).copy_to_slice(&mut note);
+        match Note::decode(&note) {
+            Some(Note::Ask(part)) => {
+                let answer = self.shared.published.ask(&self.fabric, &part).unwrap_or_else(|errno| {
+                    self.shared.say_once(&format!(
+                        "a window cannot be registered with the device ({errno}), so its traffic is copied through buffers; \
+                         look at `ulimit -l` and LONGARM_VERBS_PINNED_BYTES_MAX"
+                    ));
+                    None
+                });
+                self.notes.push_back(Note::Answer(part, answer));
+            }
+            Some(Note::Answer(part, answer)) => self.known.answered(part, answer),
+            None => {
+                self.fail("a note of the peer is garbled");
+            }
+        }
+    }
+
+    /// Asks about a part of a window.
+    pub(crate) fn ask(&mut self, part: WindowRef) -> Result<(), LinkError> {
+        self.notes.push_back(Note::Ask(part));
+        self.send_notes()
+    }
+
+    fn send_notes(&mut self) -> Result<(), LinkError> {
+        while self.may_send && self.credits >= 2 && self.has_room() {
+            let Some(note) = self.notes.pop_front() else { break };
+            let bytes = note.encode();
+            let message = Message { slab: None, bytes: NOTE_BYTES, immediate: self.take_owed() | NOTE };
+            if self.queue.inline_bytes() >= NOTE_BYTES {
+                self.post(vec![message], &[Region::from_slice(&bytes)])?;
+                continue;
+            }
+            let Some(mut slab) = self.take_slab()? else {
+                self.owed += message.immediate & !NOTE;
+                self.notes.push_front(note);
+                break;
+            };
+            slab.region_mut().slice(0, NOTE_BYTES).copy_from_slice(&bytes);
+            self.post(vec![Message { slab: Some(slab), ..message }], &[])?;
+        }
+        Ok(())
     }
 
     fn give_back(&mut self, slab: Slab) {
@@ -169,8 +313,16 @@ impl Stream {
         self.owed += 1;
     }
 
-    fn has_room(&self) -> bool {
-        self.requests.len() + CHAIN_MAX <= DEPTH as usize
+    pub(crate) fn next_request(&self) -> u64 {
+        self.first_request + self.requests.len() as u64
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.has_room_for(CHAIN_MAX)
+    }
+
+    pub(crate) fn has_room_for(&self, requests: usize) -> bool {
+        self.requests.len() + requests <= DEPTH as usize
     }
 
     /// Sends what there is room for.
@@ -179,7 +331,9 @@ impl Stream {
         self.poll()?;
         self.check()?;
         let total: usize = regions.iter().map(|region| region.len()).sum();
-        if !self.may_send || total == 0 || self.credits < 2 || !self.has_room() {
+        // What was begun before goes first.
+        let waits = !self.direct.backlog.is_empty() || !self.notes.is_empty();
+        if !self.may_send || total == 0 || self.credits < 2 || !self.has_room() || waits {
             return Ok(0);
         }
         if total <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= GATHERS_MAX {
@@ -203,7 +357,7 @@ impl Stream {
         Ok(sent)
     }
 
-    fn take_slab(&mut self) -> Result<Option<Slab>, LinkError> {
+    pub(crate) fn take_slab(&mut self) -> Result<Option<Slab>, LinkError> {
         match self.fabric.outgoing.take() {
             Ok(slab) => Ok(slab),
             Err(_) => Err(self.fail("no memory can be registered for what is sent (see `ulimit -l`)")),
@@ -218,7 +372,7 @@ impl Stream {
     fn post(&mut self, messages: Vec<Message>, inline: &[Region<'_>]) -> Result<(), LinkError> {
         let count = messages.len();
         debug_assert!(count <= CHAIN_MAX && self.credits as usize >= count);
-        let first = self.first_request + self.requests.len() as u64;
+        let first = self.next_request();
         let spans: Vec<_> = messages
             .iter()
             .map(|message| message.slab.as_ref().map(|slab| [slab.span(message.bytes)]))
@@ -230,7 +384,7 @@ impl Stream {
                 posting: Posting::Send { immediate: message.immediate },
                 data: span.as_ref().map_or(Data::Inline(inline), |span| Data::Spans(span)),
                 signaled: id + 1 == first + count as u64,
-                fenced: false,
+                fenced: self.reads_under_way > 0,
             })
             .collect();
         // SAFETY: slabs stay in `requests` until their completion, or a later one's, was taken up; and when the queue is
@@ -239,8 +393,9 @@ impl Stream {
         let posted = unsafe { self.queue.post(&posts) };
         self.credits -= count as u32;
         for message in messages {
-            self.packets.pass(message.bytes as u64);
-            self.requests.push_back(Request { _slab: message.slab });
+            let behind = self.packets.pass(message.bytes as u64);
+            let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { _slab: slab });
+            self.requests.push_back(Request { kept, behind, is_read: false, ends: None });
         }
         posted.map_err(|_| self.fail("the device takes no more requests"))
     }

@@ -4,6 +4,7 @@ pub mod control;
 mod exchange;
 mod launcher;
 mod neighbours;
+mod network;
 mod node;
 
 use std::sync::Arc;
@@ -16,7 +17,8 @@ pub(crate) use exchange::Exchanged;
 #[doc(hidden)]
 pub use exchange::{cards_from_records, pids_of_neighbours, start_from_records};
 pub(crate) use launcher::Launcher;
-pub(crate) use node::{Clock, Dialer, Node, NodeOptions, costs, tcp};
+pub(crate) use network::network;
+pub(crate) use node::{Clock, Dialer, Node, NodeOptions, costs};
 
 /// What is called with a rank that died and how.
 pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longarm_client::{Assist, AssistTurn, Dial, DialStep, Dialing, Layout, LostHow, Time};
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod, SocketBuffers, Tcp, TcpOptions};
+use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret, Session};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Assistant, Engine, EngineOptions, Server};
@@ -27,6 +27,8 @@ pub(crate) struct NodeOptions<'a> {
     pub(crate) secret: Secret,
     pub(crate) layout: &'a Layout,
     pub(crate) config: &'a Config,
+    /// What the server listens on.
+    pub(crate) netmod: &'a dyn Netmod,
     pub(crate) rendezvous: Option<&'a Arc<dyn Rendezvous>>,
     /// The processors of the job: the server's thread may use all of them, whatever this rank is bound to.
     pub(crate) processors: &'a [u32],
@@ -123,7 +125,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
     let segment = Arc::new(NodeSegment::create(options.job, layout.rank_count(), ranks.len() as u32)?);
     // Ranks of this node connect too: a mutex that others wait for is the server's business.
     let listener =
-        if layout.rank_count() > 1 { Some(tcp(options.config).listen().map_err(InitError::Listen)?) } else { None };
+        if layout.rank_count() > 1 { Some(options.netmod.listen().map_err(InitError::Listen)?) } else { None };
     let address = listener.as_ref().map_or_else(String::new, |listener| listener.address().to_owned());
     let door = door_name(options.job, node);
     let engine = Engine::new(EngineOptions {
@@ -139,6 +141,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         session_keep_ms: options.config.reconnect_s * 1000 + SESSION_SPARE_MS,
         sealed: options.config.encrypt,
         costs: costs(),
+        remote_memory: options.netmod.remote_memory(),
     })?;
     let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
     let thread = start_thread(&server, options.processors)?;
@@ -190,7 +193,7 @@ impl AssistTurn for Turn<'_> {
 
 /// Calls the servers of nodes: asks for the address, then proves itself.
 pub(crate) struct Dialer {
-    pub(crate) netmod: Tcp,
+    pub(crate) netmod: Arc<dyn Netmod>,
     pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
     pub(crate) secret: Secret,
     pub(crate) identity: Identity,
@@ -269,16 +272,4 @@ impl Time for Clock {
 pub(crate) fn costs() -> Costs {
     static COSTS: OnceLock<Costs> = OnceLock::new();
     *COSTS.get_or_init(Costs::measure)
-}
-
-/// The TCP netmod as the configuration wants it.
-pub(crate) fn tcp(config: &Config) -> Tcp {
-    Tcp::new(TcpOptions {
-        interface: Some(config.interface),
-        socket_buffers: match config.socket_buffer_bytes {
-            0 if config.is_set("LONGARM_SOCKET_BUFFER_BYTES") => SocketBuffers::Kernel,
-            0 => SocketBuffers::ByRoundTrip,
-            bytes => SocketBuffers::Fixed(bytes as usize),
-        },
-    })
 }

@@ -87,6 +87,7 @@ impl Node {
             session_keep_ms: SESSION_KEEP_MS,
             sealed: false,
             costs: Costs::TYPICAL,
+            remote_memory: None,
         });
         let mut engine = engine.expect("the system has a socket and a poller for an engine");
         engine.note_death(RANKS[1]);

@@ -129,6 +129,7 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
         session_keep_ms: SESSION_KEEP_MS,
         sealed: shape.sealed,
         costs: Costs::TYPICAL,
+        remote_memory: None,
     });
     let engine = Some(engine.map_err(|error| error.to_string())?);
     let door = Some(Door::connect(&name).map_err(|error| error.to_string())?);

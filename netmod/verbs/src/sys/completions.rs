@@ -46,6 +46,11 @@ impl Failure {
         self.0 == ibv_wc_status::IBV_WC_WR_FLUSH_ERR
     }
 
+    /// Whether the peer's device has found fault with it.
+    pub(crate) fn is_refused(self) -> bool {
+        matches!(self.0, ibv_wc_status::IBV_WC_REM_ACCESS_ERR | ibv_wc_status::IBV_WC_REM_INV_REQ_ERR)
+    }
+
     /// In words.
     pub(crate) fn words(self) -> &'static str {
         match self.0 {

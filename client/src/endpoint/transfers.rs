@@ -1,0 +1,249 @@
+//! Transfers that reach the other node's memory with no server involved, and what becomes of them when the link breaks.
+//!
+//! ```text
+//!   begun ──► posted on the link ──► outcome: done, or refused
+//!     ▲                │
+//!     └── link broke ──┘   the next link says which were done; the others are posted there, before anything is sent
+//! ```
+//!
+//! They keep their order among themselves and with what is sent after them: a link does both in the order of the calls. What
+//! was sent before and is not acknowledged might still be under way in the server, so a transfer that comes behind such a
+//! request is served too.
+
+use std::collections::VecDeque;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::flow::RunTarget;
+use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach};
+use longarm_proto::{Refusal, Run, WindowRef};
+
+use super::{Driven, fail_place};
+use crate::completion::Outcome;
+use crate::origin_bytes::Held;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Transfers {
+    /// In the order in which they were begun.
+    begun: VecDeque<Transfer>,
+    /// How many of them, from the first on, are posted on the link that there is now.
+    posted: usize,
+    next_ticket: u64,
+    /// Room of copied puts that are over.
+    spare: Vec<Vec<u8>>,
+    /// The link is not the one on which they were posted.
+    orphaned: bool,
+}
+
+struct Transfer {
+    ticket: u64,
+    target: WindowRef,
+    run: Run,
+    what: What,
+}
+
+enum What {
+    /// A put of these bytes.
+    Copied(Vec<u8>),
+    /// A put of, or a get into, this part of lent memory.
+    Lent { held: Held, here: Run, is_get: bool },
+}
+
+/// What is kept of `spare`.
+const SPARE_MAX: usize = 64;
+
+/// A link's share of lent memory: its part is done when the link lets go of it.
+struct Share {
+    held: Option<Held>,
+    here: Run,
+}
+
+impl Loan for Share {
+    fn memory(&self) -> RegionMut<'_> {
+        self.held.as_ref().expect("kept until it is dropped").region_mut(self.here)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            super::state::finish(held);
+        }
+    }
+}
+
+fn share(held: &Held, here: Run) -> Box<dyn Loan> {
+    Box::new(Share { held: Some(held.again()), here })
+}
+
+impl Transfers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.begun.is_empty()
+    }
+
+    /// Whether all is on its way, so that others may follow.
+    pub(super) fn are_posted(&self) -> bool {
+        self.posted == self.begun.len() && !self.orphaned
+    }
+
+    /// The link has gone.
+    pub(super) fn orphan(&mut self) {
+        self.posted = 0;
+        self.orphaned = !self.begun.is_empty();
+    }
+
+    fn push(&mut self, target: WindowRef, run: Run, what: What) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.begun.push_back(Transfer { ticket, target, run, what });
+    }
+
+    /// Begins a put. False if the memory cannot be reached, or not now. An error of the link is found by who next uses it.
+    pub(super) fn put(
+        &mut self,
+        access: &mut dyn DirectAccess,
+        target: &WindowRef,
+        run: Run,
+        source: PutSource<'_>,
+    ) -> bool {
+        let copied_bytes = match &source {
+            PutSource::Copied(region) => region.len(),
+            PutSource::Lent(..) => 0,
+        };
+        if access.reach(target, copied_bytes) != Reach::Yes {
+            return false;
+        }
+        let what = match source {
+            PutSource::Copied(region) => {
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                bytes.resize(region.len(), 0);
+                region.copy_to_slice(&mut bytes);
+                What::Copied(bytes)
+            }
+            PutSource::Lent(hold, here) => What::Lent { held: hold(), here, is_get: false },
+        };
+        self.push(*target, run, what);
+        let _ = self.post_next(access);
+        true
+    }
+
+    /// Begins a get, likewise.
+    pub(super) fn get(
+        &mut self,
+        access: &mut dyn DirectAccess,
+        target: &WindowRef,
+        run: Run,
+        (hold, here): (&dyn Fn() -> Held, Run),
+    ) -> bool {
+        if access.reach(target, 0) != Reach::Yes {
+            return false;
+        }
+        self.push(*target, run, What::Lent { held: hold(), here, is_get: true });
+        let _ = self.post_next(access);
+        true
+    }
+
+    /// Posts the first that is not posted. It can be reached.
+    fn post_next(&mut self, access: &mut dyn DirectAccess) -> Result<(), LinkError> {
+        let transfer = &self.begun[self.posted];
+        let (ticket, target, run) = (transfer.ticket, &transfer.target, transfer.run);
+        self.posted += 1;
+        match &transfer.what {
+            What::Copied(bytes) => access.put(ticket, target, run, DirectSource::Copied(Region::from_slice(bytes))),
+            What::Lent { held, here, is_get: false } => {
+                access.put(ticket, target, run, DirectSource::Lent(share(held, *here)))
+            }
+            What::Lent { held, here, is_get: true } => access.get(ticket, target, run, share(held, *here)),
+        }
+    }
+
+    /// Goes on with what an older link has left. True once nothing of it is left to be posted, and others may go on.
+    pub(super) fn settle(&mut self, link: &mut dyn Link, driven: &mut Driven) -> Result<bool, LinkError> {
+        if self.are_posted() {
+            return Ok(true);
+        }
+        // Nothing is sent by this, but both sides come to agree.
+        link.send(&[])?;
+        if !link.is_settled() {
+            return Ok(false);
+        }
+        if std::mem::take(&mut self.orphaned) {
+            self.take_outcomes(link, driven);
+        }
+        while self.posted < self.begun.len() {
+            let transfer = &self.begun[self.posted];
+            let copied_bytes = if let What::Copied(bytes) = &transfer.what { bytes.len() } else { 0 };
+            let Some(access) = link.direct() else {
+                // They stand before what is to be sent, and cannot be put there any more.
+                return Err(LinkError::Device("it carried transfers that only it can end"));
+            };
+            match access.reach(&transfer.target, copied_bytes) {
+                Reach::Yes => self.post_next(access)?,
+                Reach::Asked | Reach::Full => return Ok(false),
+                Reach::No => {
+                    let transfer = self.begun.remove(self.posted).expect("it was there");
+                    self.end(transfer, DirectOutcome::Refused, driven);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes up what is over. Gives the refusal of a put whose caller has gone on.
+    pub(super) fn take_outcomes(&mut self, link: &mut dyn Link, driven: &mut Driven) -> bool {
+        let mut refused = false;
+        let Some(access) = link.direct() else { return refused };
+        while let Some((ticket, outcome)) = access.take_outcome() {
+            driven.progress = true;
+            if outcome == DirectOutcome::NotDone {
+                continue;
+            }
+            let Some(at) = self.begun.iter().position(|transfer| transfer.ticket == ticket) else { continue };
+            let transfer = self.begun.remove(at).expect("it was found");
+            self.posted -= usize::from(at < self.posted);
+            refused |= self.end(transfer, outcome, driven);
+        }
+        refused
+    }
+
+    fn end(&mut self, transfer: Transfer, outcome: DirectOutcome, driven: &mut Driven) -> bool {
+        driven.completed = true;
+        let done = outcome == DirectOutcome::Done;
+        match transfer.what {
+            What::Lent { held, .. } if done => super::state::finish(held),
+            What::Lent { held, .. } => {
+                fail_place(held, Outcome::Refused { refusal: Refusal::FreedWindow, detail: transfer.run.offset });
+            }
+            What::Copied(mut bytes) => {
+                if self.spare.len() < SPARE_MAX {
+                    bytes.clear();
+                    self.spare.push(bytes);
+                }
+                return !done;
+            }
+        }
+        false
+    }
+
+    /// Nothing will come of them. True if there were puts whose callers have gone on.
+    pub(super) fn abandon(&mut self, outcome: &Outcome) -> bool {
+        self.posted = 0;
+        self.orphaned = false;
+        let mut lost = false;
+        for transfer in self.begun.drain(..) {
+            match transfer.what {
+                What::Lent { held, .. } => fail_place(held, outcome.clone()),
+                What::Copied(_) => lost = true,
+            }
+        }
+        lost
+    }
+}
+
+/// Where the bytes of a put are.
+pub(crate) enum PutSource<'a> {
+    /// The caller's, until the call returns.
+    Copied(Region<'a>),
+    /// Lent, and which part of it.
+    Lent(&'a dyn Fn() -> Held, Run),
+}

@@ -1,0 +1,80 @@
+//! Reaching memory of the other node with no server involved: what a network that can do that offers besides its links.
+//!
+//! ```text
+//!   target                                      origin
+//!   server ──► RemoteMemory::publish            Link::direct ──► reach ──► put, get ──► take_outcome
+//! ```
+//!
+//! Outcomes come in order, unless the link breaks. What was under way then is resolved by the next link to the same peer: it
+//! knows what was done, and the rest is for the owner to do again, before anything else goes over that link.
+
+use longarm_memory::{Region, RegionMut};
+use longarm_proto::{Run, WindowRef};
+
+/// Where a node's server says what peers may reach.
+pub trait RemoteMemory: Send + Sync {
+    /// Lets peers that know the key read and write a part of a window. Dropping what is returned ends that, before the
+    /// memory goes away.
+    fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send>;
+}
+
+/// Whether memory can be reached directly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// It can, now.
+    Yes,
+    /// The peer was asked, and has not answered yet.
+    Asked,
+    /// It can, when there is room again.
+    Full,
+    /// It cannot.
+    No,
+}
+
+/// What became of a direct transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DirectOutcome {
+    /// A put is in the target's memory, and visible to all who look there; a get's bytes have arrived.
+    Done,
+    /// The link broke before it was done. Nothing, or a part of it, was.
+    NotDone,
+    /// The peer's device refused: the window is gone, or was never as large.
+    Refused,
+}
+
+/// Memory of this process, kept until it is dropped.
+pub trait Loan: Send + Sync {
+    /// All of it. It stays where it is, and nobody holds an exclusive reference to it.
+    fn memory(&self) -> RegionMut<'_>;
+}
+
+/// Where the bytes of a put are.
+pub enum DirectSource<'a> {
+    /// They are copied before the call returns.
+    Copied(Region<'a>),
+    /// They are read until the outcome.
+    Lent(Box<dyn Loan>),
+}
+
+/// Direct transfers over a link, in the order in which they are begun: also with what the link sends.
+pub trait DirectAccess {
+    /// Whether a part of a window can be reached; asks the peer if that is not known. `copied_bytes` is the length of a put
+    /// that would be copied, and 0 for transfers of lent memory.
+    fn reach(&mut self, target: &WindowRef, copied_bytes: usize) -> Reach;
+
+    /// Begins to write to memory that can be reached.
+    ///
+    /// # Errors
+    /// As [`crate::Link::send`]: an error is final for the link, and the next one knows the outcome.
+    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>)
+    -> Result<(), crate::LinkError>;
+
+    /// Begins to read memory that can be reached.
+    ///
+    /// # Errors
+    /// As for puts.
+    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), crate::LinkError>;
+
+    /// The next transfer that is over, by the number that it was begun with.
+    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)>;
+}

@@ -1,0 +1,277 @@
+//! Direct transfers: requests that write and read the peer's memory, which does not notice.
+//!
+//! | bytes | a put | a get |
+//! | --- | --- | --- |
+//! | fit into a request | inline | through a buffer |
+//! | fewer than registering is worth | through buffers, several in one chain | through buffers |
+//! | more | from where they are, piece by piece: the next is registered while the last is on its way | likewise |
+//!
+//! Requests of one connection are done in order, so a transfer is over when its last request is. Reads are the exception: what
+//! comes behind one waits for it by a fence, and so does what is sent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach};
+use longarm_proto::{Run, WindowRef};
+
+use crate::keys::RemotePart;
+use crate::stream::{Kept, Request, Stream};
+use crate::sys::{Access, CHAIN_MAX, Data, Post, Posting, Registration, Span};
+
+/// What waits for room, and what is over.
+#[derive(Default)]
+pub(crate) struct Direct {
+    pub(crate) backlog: VecDeque<Transfer>,
+    pub(crate) outcomes: VecDeque<(u64, DirectOutcome)>,
+}
+
+/// A transfer that is not wholly posted.
+pub(crate) struct Transfer {
+    pub(crate) ticket: u64,
+    loan: Arc<dyn Loan>,
+    remote: u64,
+    remote_key: u32,
+    bytes: usize,
+    posted: usize,
+    is_read: bool,
+}
+
+/// Transfers that wait. Who has more does it another way.
+const BACKLOG_MAX: usize = 64;
+/// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
+const PIECES_MAX: usize = 8;
+const PIECE_BYTES_MAX: usize = 1 << 20;
+const PIECE_BYTES_MIN: usize = 64 << 10;
+
+/// What a request does with its bytes.
+#[derive(Clone, Copy)]
+struct Move {
+    remote: u64,
+    remote_key: u32,
+    is_read: bool,
+}
+
+impl Move {
+    fn posting(self) -> Posting {
+        let Move { remote, remote_key, is_read } = self;
+        if is_read { Posting::Read { remote, remote_key } } else { Posting::Write { remote, remote_key } }
+    }
+}
+
+fn place(part: &RemotePart, run: Run) -> Option<u64> {
+    let end = run.offset.checked_add(run.bytes)?;
+    (end <= part.bytes).then(|| part.start + run.offset)
+}
+
+impl Stream {
+    fn part(&mut self, target: &WindowRef, run: Run) -> Result<(u64, u32), LinkError> {
+        let part = self.known.find(target);
+        let found = part.and_then(|part| Some((place(&part, run)?, part.key)));
+        found.ok_or_else(|| self.fail("a transfer leads outside of what the peer lets others reach"))
+    }
+
+    /// Posts one request for a whole transfer, or the last piece of one if `ends` says so.
+    fn post_direct(&mut self, what: Move, data: Data<'_>, kept: Kept, bytes: usize, ends: Option<u64>) -> Result<(), LinkError> {
+        let id = self.next_request();
+        let fenced = self.reads_under_way > 0 && !what.is_read;
+        let post = Post { id, posting: what.posting(), data, signaled: true, fenced };
+        // SAFETY: what the spans name is in `kept`, which stays until the completion was taken up, or the queue is gone. The
+        // memory of loans is theirs to be written.
+        #[allow(unsafe_code)]
+        let posted = unsafe { self.queue.post(&[post]) };
+        self.note_request(kept, bytes, what.is_read, ends);
+        posted.map_err(|_| self.fail("the device takes no more requests"))
+    }
+
+    fn note_request(&mut self, kept: Kept, bytes: usize, is_read: bool, ends: Option<u64>) {
+        let behind = self.packets.pass(bytes as u64);
+        self.reads_under_way += usize::from(is_read);
+        self.requests.push_back(Request { kept, behind, is_read, ends });
+    }
+
+    /// A put whose bytes are the caller's only until the call returns.
+    fn put_copied(&mut self, ticket: u64, (remote, remote_key): (u64, u32), source: Region<'_>) -> Result<(), LinkError> {
+        if source.len() <= self.queue.inline_bytes() {
+            let what = Move { remote, remote_key, is_read: false };
+            return self.post_direct(what, Data::Inline(&[source]), Kept::Nothing, source.len(), Some(ticket));
+        }
+        let mut at = 0;
+        while at < source.len() {
+            let mut spans = Vec::with_capacity(CHAIN_MAX);
+            let mut slabs = Vec::with_capacity(CHAIN_MAX);
+            let first_at = at;
+            while at < source.len() && slabs.len() < CHAIN_MAX {
+                let Some(mut slab) = self.take_slab()? else { break };
+                let bytes = slab.slab_bytes().min(source.len() - at);
+                slab.region_mut().slice(0, bytes).copy_from(source.slice(at, bytes));
+                spans.push([slab.span(bytes)]);
+                slabs.push((slab, bytes));
+                at += bytes;
+            }
+            if slabs.is_empty() {
+                return Err(self.fail("no buffer is left for what is sent"));
+            }
+            self.post_chain((remote + first_at as u64, remote_key), &spans)?;
+            let count = slabs.len();
+            for (index, (slab, bytes)) in slabs.into_iter().enumerate() {
+                let ends = (at == source.len() && index + 1 == count).then_some(ticket);
+                self.note_request(Kept::Slab { _slab: slab }, bytes, false, ends);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes of consecutive memory, with one ring of the doorbell.
+    fn post_chain(&mut self, (mut remote, remote_key): (u64, u32), spans: &[[Span; 1]]) -> Result<(), LinkError> {
+        let first = self.next_request();
+        let fenced = self.reads_under_way > 0;
+        let posts: Vec<Post<'_>> = (first..)
+            .zip(spans)
+            .map(|(id, span)| {
+                let posting = Posting::Write { remote, remote_key };
+                remote += u64::from(span[0].bytes);
+                Post { id, posting, data: Data::Spans(span), signaled: id + 1 == first + spans.len() as u64, fenced }
+            })
+            .collect();
+        // SAFETY: the caller keeps the slabs in `requests` until their completion, or a later one's, was taken up.
+        #[allow(unsafe_code)]
+        let posted = unsafe { self.queue.post(&posts) };
+        posted.map_err(|_| self.fail("the device takes no more requests"))
+    }
+
+    /// Posts what waits, as far as there is room.
+    pub(crate) fn advance_direct(&mut self) -> Result<(), LinkError> {
+        while self.may_send && self.has_room() {
+            let pieces = self.requests.iter().filter(|request| matches!(request.kept, Kept::Memory { .. })).count();
+            let Some(transfer) = self.direct.backlog.front() else { break };
+            if pieces >= PIECES_MAX {
+                break;
+            }
+            let loan = Arc::clone(&transfer.loan);
+            let (at, rest) = (transfer.posted, transfer.bytes - transfer.posted);
+            let ticket = transfer.ticket;
+            let what = Move {
+                remote: transfer.remote + at as u64,
+                remote_key: transfer.remote_key,
+                is_read: transfer.is_read,
+            };
+            let piece_bytes = (transfer.bytes / 4).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX).min(rest);
+            let posted = match self.registered(&loan, at, piece_bytes) {
+                Some(registration) => {
+                    let start = loan.memory().slice(at, piece_bytes).as_mut_ptr().expose_provenance() as u64;
+                    let local_key = registration.local_key();
+                    let span = [Span { start, bytes: piece_bytes as u32, local_key }];
+                    let ends = (piece_bytes == rest).then_some(ticket);
+                    let kept = Kept::Memory { _registration: registration, _loan: loan };
+                    self.post_direct(what, Data::Spans(&span), kept, piece_bytes, ends)?;
+                    piece_bytes
+                }
+                None => match self.post_through_slab(what, &loan, at, rest, ticket)? {
+                    0 => break,
+                    bytes => bytes,
+                },
+            };
+            let transfer = self.direct.backlog.front_mut().expect("it was there");
+            transfer.posted += posted;
+            if transfer.posted == transfer.bytes {
+                self.direct.backlog.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// The registration of a piece of a loan, where that is worth it and the system lets us.
+    fn registered(&mut self, loan: &Arc<dyn Loan>, at: usize, bytes: usize) -> Option<Registration> {
+        if bytes < self.fabric.options.register_bytes_min {
+            return None;
+        }
+        let start = loan.memory().slice(at, bytes).as_mut_ptr().expose_provenance();
+        match Registration::new(&self.fabric.domain, (start, bytes), start as u64, Access::Local) {
+            Ok(registration) => Some(registration),
+            Err(errno) => {
+                self.shared.say_once(&format!(
+                    "memory cannot be registered with the device ({errno}), so it is copied through buffers; look at `ulimit -l`"
+                ));
+                None
+            }
+        }
+    }
+
+    /// Copies one buffer's worth. 0: no buffer is free now.
+    fn post_through_slab(
+        &mut self,
+        what: Move,
+        loan: &Arc<dyn Loan>,
+        at: usize,
+        rest: usize,
+        ticket: u64,
+    ) -> Result<usize, LinkError> {
+        let Some(mut slab) = self.take_slab()? else { return Ok(0) };
+        let bytes = slab.slab_bytes().min(rest);
+        let ends = (bytes == rest).then_some(ticket);
+        let span = [slab.span(bytes)];
+        let kept = if what.is_read {
+            Kept::Landing { slab, loan: Arc::clone(loan), at, bytes }
+        } else {
+            let source: RegionMut<'_> = loan.memory().slice(at, bytes);
+            slab.region_mut().slice(0, bytes).copy_from(source.as_region());
+            Kept::Slab { _slab: slab }
+        };
+        self.post_direct(what, Data::Spans(&span), kept, bytes, ends)?;
+        Ok(bytes)
+    }
+
+    fn begin_lent(
+        &mut self,
+        ticket: u64,
+        (target, run): (&WindowRef, Run),
+        loan: Box<dyn Loan>,
+        is_read: bool,
+    ) -> Result<(), LinkError> {
+        let (remote, remote_key) = self.part(target, run)?;
+        let (loan, bytes) = (Arc::from(loan), run.bytes as usize);
+        self.direct.backlog.push_back(Transfer { ticket, loan, remote, remote_key, bytes, posted: 0, is_read });
+        self.advance_direct()
+    }
+}
+
+impl DirectAccess for Stream {
+    fn reach(&mut self, target: &WindowRef, copied_bytes: usize) -> Reach {
+        let waiting = self.direct.backlog.len();
+        // What is copied goes out at once, so nothing may wait before it.
+        let fits = match copied_bytes {
+            0 => waiting < BACKLOG_MAX,
+            bytes => waiting == 0 && self.has_room_for(bytes.div_ceil(self.fabric.outgoing.slab_bytes())),
+        };
+        if !self.may_send || !fits {
+            return Reach::Full;
+        }
+        let (reach, is_new) = self.known.reach(target);
+        if is_new && self.ask(*target).is_err() {
+            return Reach::No;
+        }
+        reach
+    }
+
+    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
+        self.check()?;
+        match source {
+            DirectSource::Copied(region) => {
+                let remote = self.part(target, run)?;
+                self.put_copied(ticket, remote, region)
+            }
+            DirectSource::Lent(loan) => self.begin_lent(ticket, (target, run), loan, false),
+        }
+    }
+
+    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
+        self.check()?;
+        self.begin_lent(ticket, (target, run), into, true)
+    }
+
+    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
+        self.direct.outcomes.pop_front()
+    }
+}

@@ -1,0 +1,79 @@
+//! Which network the nodes talk over.
+
+use std::sync::Arc;
+
+use longarm_client::Layout;
+use longarm_netmod::{Netmod, SocketBuffers, Tcp, TcpOptions};
+
+use crate::config::{Config, NetworkChoice};
+use crate::error::InitError;
+
+/// The network that the configuration asks for, or that the machine has.
+///
+/// # Errors
+/// [`InitError::Network`] when one was asked for by name and cannot be used.
+pub(crate) fn network(config: &Config, layout: &Layout) -> Result<Arc<dyn Netmod>, InitError> {
+    match config.network {
+        NetworkChoice::Tcp => Ok(Arc::new(Tcp::new(tcp_options(config)))),
+        // Nodes of one machine gain nothing by a device, and all of them see the same address.
+        NetworkChoice::Auto if config.interface.is_loopback() => Ok(Arc::new(Tcp::new(tcp_options(config)))),
+        NetworkChoice::Auto => Ok(verbs_or_tcp(config, layout)),
+        NetworkChoice::Verbs => verbs_demanded(config, layout),
+    }
+}
+
+fn tcp_options(config: &Config) -> TcpOptions {
+    TcpOptions {
+        interface: Some(config.interface),
+        socket_buffers: match config.socket_buffer_bytes {
+            0 if config.is_set("LONGARM_SOCKET_BUFFER_BYTES") => SocketBuffers::Kernel,
+            0 => SocketBuffers::ByRoundTrip,
+            bytes => SocketBuffers::Fixed(bytes as usize),
+        },
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn verbs(config: &Config, layout: &Layout) -> longarm_verbs::Verbs {
+    let mut devices = config.verbs_device.split(',').map(str::trim);
+    let count = devices.clone().count();
+    let device = devices.nth(layout.my_node().0 as usize % count.max(1)).unwrap_or_default();
+    let peers = (0..layout.rank_count()).filter(|rank| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node());
+    let options = longarm_verbs::VerbsOptions {
+        device: device.to_owned(),
+        demanded: config.network == NetworkChoice::Verbs || config.is_set("LONGARM_VERBS_DEVICE"),
+        slab_bytes: config.verbs_slab_bytes as usize,
+        credits: config.verbs_credits as u16,
+        peers: peers.count(),
+        timeout_code: config.verbs_timeout as u8,
+        pinned_bytes_max: if config.verbs_direct { config.verbs_pinned_bytes_max } else { 0 },
+        ..longarm_verbs::VerbsOptions::default()
+    };
+    longarm_verbs::Verbs::new(tcp_options(config), options)
+}
+
+#[cfg(feature = "verbs")]
+fn verbs_or_tcp(config: &Config, layout: &Layout) -> Arc<dyn Netmod> {
+    // Also where this machine has no device: another may have one, and both have to speak alike.
+    Arc::new(verbs(config, layout))
+}
+
+#[cfg(feature = "verbs")]
+fn verbs_demanded(config: &Config, layout: &Layout) -> Result<Arc<dyn Netmod>, InitError> {
+    let verbs = verbs(config, layout);
+    if layout.rank_count() > 1 {
+        verbs.open().map_err(|error| InitError::Network { reason: error.to_string() })?;
+    }
+    Ok(Arc::new(verbs))
+}
+
+#[cfg(not(feature = "verbs"))]
+fn verbs_or_tcp(config: &Config, _: &Layout) -> Arc<dyn Netmod> {
+    Arc::new(Tcp::new(tcp_options(config)))
+}
+
+#[cfg(not(feature = "verbs"))]
+fn verbs_demanded(_: &Config, _: &Layout) -> Result<Arc<dyn Netmod>, InitError> {
+    let reason = "this build has no verbs; build it with `--features verbs`, or set LONGARM_NETMOD=tcp".to_owned();
+    Err(InitError::Network { reason })
+}
