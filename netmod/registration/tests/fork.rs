@@ -1,0 +1,86 @@
+//! A child neither uses nor tears down what its parent has registered, and does not hold it up.
+
+mod support;
+
+use longarm_registration::{Options, RegisterError, Watched};
+
+use support::mapping::in_child;
+use support::{Looking, Mapping, page_bytes, watching};
+
+#[test]
+fn a_child_finds_nothing_and_leaves_the_registrations_alone() {
+    let registrar = Looking::default();
+    let device = registrar.0.clone();
+    let Some(cache) = watching(registrar, Options::default()) else { return };
+    let mapping = Mapping::new(4);
+    let pinned = cache.acquire(mapping.start, mapping.bytes).unwrap();
+    let number = pinned.handle().number;
+    let (start, bytes) = (mapping.start, mapping.bytes);
+    let mut held = Some((pinned, cache, mapping));
+    let status = in_child(|| {
+        let (pinned, cache, mapping) = held.take().unwrap();
+        assert!(cache.lookup(start, 1).is_none());
+        let refused = cache.acquire(start, bytes).unwrap_err();
+        assert_eq!(refused, RegisterError::Forked);
+        assert!(refused.to_string().contains("children"));
+        assert_eq!(cache.statistics().watch, Watched::Off);
+        cache.invalidate(start, bytes);
+        // The last guard of something that has left the cache, as far as this copy knows, then all of it.
+        drop(pinned);
+        drop(cache);
+        // Not watched here: nobody would read its event.
+        drop(mapping);
+        assert!(device.0.lock().unwrap().registered.contains_key(&number));
+        // A cache of its own works.
+        let own = watching(Looking::default(), Options::default()).unwrap();
+        let mapping = Mapping::new(4);
+        drop(own.acquire(mapping.start, mapping.bytes).unwrap());
+        assert!(own.lookup(mapping.start, 1).is_some());
+        mapping.unmap(0, 1);
+        own.lookup(mapping.start, 1).is_none()
+    });
+    assert_eq!(status, 0);
+    let (pinned, cache, mapping) = held.unwrap();
+    assert_eq!(cache.lookup(start, bytes).unwrap().handle().number, number);
+    mapping.unmap(0, 4);
+    assert!(cache.lookup(start, bytes).is_none());
+    drop(pinned);
+    assert!(cache.statistics().hits > 0);
+}
+
+#[test]
+fn forks_and_transfers_at_the_same_time_disturb_each_other_in_nothing() {
+    let registrar = Looking::default();
+    let device = registrar.0.clone();
+    let Some(cache) = watching(registrar, Options::default()) else { return };
+    let cache = &cache;
+    std::thread::scope(|scope| {
+        let working = scope.spawn(move || {
+            let mapping = Mapping::new(4);
+            for round in 0..2000usize {
+                let content = u8::try_from(round % 251).unwrap();
+                mapping.write(0, content);
+                let pinned = cache.acquire(mapping.start, mapping.bytes).unwrap();
+                assert_eq!(pinned.handle().sees(mapping.start), content);
+                mapping.unmap(0, 4);
+                assert!(cache.lookup(mapping.start, 1).is_none());
+                assert!(mapping.map_again(0, 4));
+            }
+        });
+        let mapping = Mapping::new(4);
+        let mut children = 0;
+        while !working.is_finished() || children == 0 {
+            drop(cache.acquire(mapping.start, mapping.bytes).unwrap());
+            let status = in_child(|| {
+                let refused = cache.acquire(mapping.start, page_bytes()).unwrap_err() == RegisterError::Forked;
+                mapping.unmap(0, 4);
+                refused && cache.lookup(mapping.start, 1).is_none()
+            });
+            assert_eq!(status, 0);
+            children += 1;
+        }
+        eprintln!("{children} children");
+    });
+    cache.invalidate(0, usize::MAX);
+    assert!(device.0.lock().unwrap().registered.is_empty());
+}
