@@ -4,8 +4,8 @@ mod support;
 
 use longarm_registration::{Options, RegisterError, Watched};
 
-use support::mapping::in_child;
-use support::{Looking, Mapping, page_bytes, watching};
+use support::mapping::{Mapping, in_child, page_bytes};
+use support::{Looking, watching};
 
 #[test]
 fn a_child_finds_nothing_and_leaves_the_registrations_alone() {

@@ -6,7 +6,8 @@ use std::sync::{Barrier, Mutex};
 
 use longarm_registration::{Cache, Options, Pinned, RegisterError, Registrar, Watched};
 
-use support::{Looking, Mapping, Recording, page_bytes, watching};
+use support::mapping::{Mapping, page_bytes};
+use support::{Looking, Recording, watching};
 
 const PAGES: usize = 8;
 
@@ -150,16 +151,26 @@ fn moved_memory_is_found_neither_here_nor_there() {
 #[test]
 fn grown_memory_can_be_registered_and_goes_with_and_after_the_cache() {
     let Some((cache, device, mapping)) = with_known() else { return };
-    let mapping = mapping.moved(64 * PAGES);
-    assert_eq!(found_fresh(&cache, &mapping), 0);
+    let start = mapping.start;
+    // In place: what was there is still there, and the rest is new.
+    let mapping = mapping.grown(8 * PAGES);
+    assert_eq!(mapping.start, start);
+    assert_eq!(found_fresh(&cache, &mapping), PAGES);
     acquire(&cache, &mapping);
-    let mapping = mapping.moved(1024 * PAGES);
-    let pinned = cache.acquire(mapping.start, page_bytes()).unwrap();
+    assert_eq!((found_fresh(&cache, &mapping), cache.statistics().entries), (8 * PAGES, 1));
+    // Elsewhere, and larger: the kernel tells of as much as there was.
+    let blocking = Mapping { start: mapping.start + mapping.bytes, bytes: page_bytes() };
+    assert!(blocking.map_again(0, 1));
+    let mapping = mapping.grown(16 * PAGES);
+    assert_ne!(mapping.start, start);
+    assert_eq!(found_fresh(&cache, &mapping), 0);
+    let pinned = acquire(&cache, &mapping);
+    let mapping = mapping.grown(1024 * PAGES);
     drop(cache);
     assert_eq!(device.0.lock().unwrap().registered.len(), 1);
     drop(pinned);
     assert!(device.0.lock().unwrap().registered.is_empty());
-    // Parts of it are still watched.
+    // The part that came last is still watched.
     drop(mapping);
 }
 
@@ -242,8 +253,8 @@ impl Draw {
     }
 }
 
-/// Changes some pages in one of the ways there are, and gives them new content.
-fn change(mapping: &Mapping, draw: &mut Draw, content: u8) {
+/// Changes some pages in one of the ways there are. Which ones.
+fn change(mapping: &Mapping, draw: &mut Draw) -> (usize, usize) {
     let first = draw.below(PAGES);
     let pages = 1 + draw.below(PAGES - first);
     match draw.below(4) {
@@ -260,9 +271,10 @@ fn change(mapping: &Mapping, draw: &mut Draw, content: u8) {
             let fresh = Mapping::new(PAGES);
             let target = Mapping { start: mapping.start, bytes: mapping.bytes };
             std::mem::forget(fresh.moved_onto(target));
+            return (0, PAGES);
         }
     }
-    fill(mapping, 0..PAGES, content);
+    (first, pages)
 }
 
 #[test]
@@ -281,17 +293,22 @@ fn threads_that_change_memory_and_transfer_at_the_same_time_find_nothing_stale()
                 let mut draw = Draw(thread);
                 let mapping = Mapping::new(PAGES);
                 let mut in_use = Vec::new();
+                let mut contents = [0; PAGES];
                 for round in 0..400usize {
                     let content = u8::try_from(round % 251).unwrap();
-                    change(&mapping, &mut draw, content);
+                    let (first, pages) = change(&mapping, &mut draw);
+                    // What was not changed keeps its content, as its registration may have been kept.
+                    fill(&mapping, first..first + pages, content);
+                    contents[first..first + pages].fill(content);
                     assert!(found_fresh(cache, &mapping) <= PAGES);
                     for _ in 0..4 {
                         let first = draw.below(PAGES);
                         let pages = 1 + draw.below(PAGES - first);
                         match cache.acquire(mapping.page(first), pages * page_bytes()) {
                             Ok(pinned) => {
-                                (first..first + pages)
-                                    .for_each(|page| assert_eq!(pinned.handle().sees(mapping.page(page)), content));
+                                for (page, content) in contents.iter().enumerate().skip(first).take(pages) {
+                                    assert_eq!(pinned.handle().sees(mapping.page(page)), *content);
+                                }
                                 in_use.push(pinned);
                             }
                             Err(RegisterError::Limit { .. } | RegisterError::Full { .. }) => in_use.clear(),

@@ -6,9 +6,15 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
+
+/// Where the next mapping goes: far from where the kernel puts what has no place of its own, so that nothing else gets in
+/// where a test has unmapped something.
+static PLACE: AtomicUsize = AtomicUsize::new(0x1000_0000_0000);
+const PLACE_BYTES: usize = 1 << 20;
 
 pub fn page_bytes() -> usize {
     rustix::param::page_size()
@@ -26,9 +32,10 @@ impl Mapping {
     /// Fresh pages, private and without a file.
     pub fn new(pages: usize) -> Mapping {
         let bytes = pages * page_bytes();
-        // SAFETY: the kernel chooses addresses at which nothing is.
-        let start = unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, access(), MapFlags::PRIVATE) };
-        Mapping { start: start.unwrap() as usize, bytes }
+        let start = PLACE.fetch_add(bytes.next_multiple_of(PLACE_BYTES) + PLACE_BYTES, Ordering::Relaxed);
+        let mapping = Mapping { start, bytes };
+        assert!(mapping.map_again(0, pages));
+        mapping
     }
 
     /// Pages of a file or a shared memory, shared.
@@ -76,15 +83,13 @@ impl Mapping {
         unsafe { rustix::mm::madvise(self.pointer(first), pages * page_bytes(), advice) }.unwrap();
     }
 
-    /// Moves all of it elsewhere, to as many pages as said.
-    pub fn moved(self, pages: usize) -> Mapping {
+    /// Makes it larger, elsewhere if something is in the way.
+    pub fn grown(self, pages: usize) -> Mapping {
         let (flags, bytes) = (MremapFlags::MAYMOVE, pages * page_bytes());
-        // A page of it is kept, so that it has to move.
         // SAFETY: these addresses are this mapping's, and nothing in it is Rust memory.
         let start = unsafe { rustix::mm::mremap(self.pointer(0), self.bytes, bytes, flags) }.unwrap();
-        let moved = Mapping { start: start as usize, bytes };
         std::mem::forget(self);
-        moved
+        Mapping { start: start as usize, bytes }
     }
 
     /// Moves all of it into other addresses of the test, whose pages go.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use longarm_registration::{Cache, CacheError, Options, RegisterError, Registrar, Watch};
 
-pub use mapping::{Mapping, page_bytes};
+use mapping::page_bytes;
 
 /// What a device would know: which registrations there are.
 #[derive(Default)]
