@@ -158,9 +158,8 @@ impl<R: Registrar> Cache<R> {
             drop(state);
             return self.register_uncached(wanted, None);
         }
-        let merged = self.merged(wanted);
-        let merged = merged(&state);
-        let room = (merged != wanted).then(|| shared.reserve(&mut state, merged.bytes())).flatten();
+        let merged = shared.merged(&state, wanted);
+        let room = if merged == wanted { None } else { shared.reserve(&mut state, merged.bytes()) };
         if let Some(reservation) = room {
             state.pending = Some(Pending { extent: merged, is_changed: false });
             drop(state);
@@ -169,10 +168,7 @@ impl<R: Registrar> Cache<R> {
             {
                 return Ok(self.keep(merged, handle, reservation));
             }
-            state = shared.lock();
-            state.pending = None;
-            shared.unwatch_unused(&state, merged);
-            drop(state);
+            self.give_up(merged);
             drop(reservation);
             state = shared.lock();
         }
@@ -194,24 +190,6 @@ impl<R: Registrar> Cache<R> {
         }
         let handle = self.register(wanted)?;
         Ok(self.keep(wanted, handle, reservation))
-    }
-
-    /// How far a registration reaches that swallows what it overlaps, and what it touches if that stays small.
-    fn merged(&self, wanted: Extent) -> impl FnOnce(&crate::shared::State<R>) -> Extent {
-        let bytes_max = self.shared.options.merge_bytes_max;
-        move |state| {
-            let mut merged = wanted;
-            for at in state.map.overlapping(wanted) {
-                merged = merged.union(state.map.extent(at));
-            }
-            for neighbour in state.map.touching(merged).into_iter().flatten() {
-                let both = merged.union(neighbour);
-                if both.bytes() <= bytes_max {
-                    merged = both;
-                }
-            }
-            merged
-        }
     }
 
     /// From now on changes of this memory are told; `false` where they cannot be.
@@ -292,12 +270,12 @@ impl<R: Registrar> Cache<R> {
         entry
     }
 
-    /// Nothing is being made any more, and nothing came of it.
-    fn give_up(&self, wanted: Extent) {
+    /// Nothing came of making this.
+    fn give_up(&self, extent: Extent) {
         let shared = &self.shared;
         let mut state = shared.lock();
         state.pending = None;
-        shared.unwatch_unused(&state, wanted);
+        shared.unwatch_unused(&state, extent);
     }
 }
 

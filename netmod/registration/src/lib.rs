@@ -56,7 +56,10 @@
 //!
 //! Nobody calls the allocator, or drops a handle, while holding that lock or on the reading thread: both may unmap watched
 //! memory, and would wait for an event that only they could read. So the lists have room for all from the beginning, what
-//! leaves the cache is put aside, and a second thread (`longarm-memfree`), or whoever registers next, drops it.
+//! leaves the cache is put aside, and a second thread (`longarm-memfree`), or whoever registers next, drops it. Both threads
+//! block all signals. For the same reason a program's handler of a signal must not unmap memory.
+//!
+//! The price: unmapping memory that is known takes one switch to the reading thread. Memory that is not known costs nothing.
 //!
 //! # What it does not see
 //!

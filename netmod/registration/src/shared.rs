@@ -75,7 +75,7 @@ pub(crate) struct Reservation<R: Registrar> {
     bytes: usize,
 }
 
-/// What became of a change of memory.
+/// What becomes of the mapping whose memory changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mapping {
     /// Something else may be mapped there by now, so it is left alone.
@@ -212,6 +212,21 @@ impl<R: Registrar> Shared<R> {
         extent.for_each_outside(kept, |piece| watcher.userfault.unwatch(piece));
     }
 
+    /// How far a registration reaches that swallows what it overlaps, and what it touches if that stays small.
+    pub(crate) fn merged(&self, state: &State<R>, wanted: Extent) -> Extent {
+        let mut merged = wanted;
+        for at in state.map.overlapping(wanted) {
+            merged = merged.union(state.map.extent(at));
+        }
+        for neighbour in state.map.touching(merged).into_iter().flatten() {
+            let both = merged.union(neighbour);
+            if both.bytes() <= self.options.merge_bytes_max {
+                merged = both;
+            }
+        }
+        merged
+    }
+
     /// Takes the watch off an extent that was not registered after all, as far as no entry needs it.
     pub(crate) fn unwatch_unused(&self, state: &State<R>, extent: Extent) {
         let kept = [state.pending.map(|pending| pending.extent)];
@@ -268,17 +283,13 @@ impl<R: Registrar> Shared<R> {
 
     /// Room for one more registration of this size, if there is any without letting go of another.
     pub(crate) fn reserve(self: &Arc<Self>, state: &mut State<R>, bytes: usize) -> Option<Reservation<R>> {
-        if !self.has_room(state, bytes) {
+        let bytes_left = self.options.bytes_max.saturating_sub(state.bytes);
+        if bytes > bytes_left || state.registrations >= self.options.entries_max {
             return None;
         }
         state.bytes += bytes;
         state.registrations += 1;
         Some(Reservation { shared: Arc::clone(self), bytes })
-    }
-
-    pub(crate) fn has_room(&self, state: &State<R>, bytes: usize) -> bool {
-        let bytes_left = self.options.bytes_max.saturating_sub(state.bytes);
-        bytes <= bytes_left && state.registrations < self.options.entries_max
     }
 
     pub(crate) fn statistics(&self) -> Statistics {

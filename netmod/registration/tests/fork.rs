@@ -16,21 +16,27 @@ fn a_child_finds_nothing_and_leaves_the_registrations_alone() {
     let pinned = cache.acquire(mapping.start, mapping.bytes).unwrap();
     let number = pinned.handle().number;
     let (start, bytes) = (mapping.start, mapping.bytes);
-    let mut held = Some((pinned, cache, mapping));
+    // Only its guard keeps this one, so that the guard's drop is what would deregister.
+    let left = Mapping::new(1);
+    let last = cache.acquire(left.start, left.bytes).unwrap();
+    let last_number = last.handle().number;
+    cache.invalidate(left.start, left.bytes);
+    let mut held = Some((pinned, last, cache, mapping));
     let status = in_child(|| {
-        let (pinned, cache, mapping) = held.take().unwrap();
+        let (pinned, last, cache, mapping) = held.take().unwrap();
         assert!(cache.lookup(start, 1).is_none());
         let refused = cache.acquire(start, bytes).unwrap_err();
         assert_eq!(refused, RegisterError::Forked);
         assert!(refused.to_string().contains("children"));
         assert_eq!(cache.statistics().watch, Watched::Off);
         cache.invalidate(start, bytes);
-        // The last guard of something that has left the cache, as far as this copy knows, then all of it.
+        drop(last);
         drop(pinned);
         drop(cache);
+        let is_registered = |number| device.0.lock().unwrap().registered.contains_key(&number);
+        assert!(is_registered(number) && is_registered(last_number));
         // Not watched here: nobody would read its event.
         drop(mapping);
-        assert!(device.0.lock().unwrap().registered.contains_key(&number));
         // A cache of its own works.
         let own = watching(Looking::default(), Options::default()).unwrap();
         let mapping = Mapping::new(4);
@@ -40,7 +46,9 @@ fn a_child_finds_nothing_and_leaves_the_registrations_alone() {
         own.lookup(mapping.start, 1).is_none()
     });
     assert_eq!(status, 0);
-    let (pinned, cache, mapping) = held.unwrap();
+    let (pinned, last, cache, mapping) = held.unwrap();
+    drop(last);
+    assert!(!device.0.lock().unwrap().registered.contains_key(&last_number));
     assert_eq!(cache.lookup(start, bytes).unwrap().handle().number, number);
     mapping.unmap(0, 4);
     assert!(cache.lookup(start, bytes).is_none());
