@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 
 use crate::error::{CacheError, RegisterError};
 use crate::extent::Extent;
-use crate::kind;
 use crate::options::{Options, Watch};
 use crate::shared::{Entry, Pending, Reservation, Shared};
 use crate::statistics::{Statistics, Watched};
@@ -197,7 +196,7 @@ impl<R: Registrar> Cache<R> {
         let Some(watcher) = &self.shared.watcher else { return true };
         self.shared.lock().has_watched = true;
         // In this order: what is mapped there after the look comes with an event.
-        watcher.userfault.watch(extent).is_ok() && kind::is_private_memory(extent)
+        watcher.userfault.watch(extent).is_ok() && watcher.maps.are_private(extent)
     }
 
     /// Room within the bounds, at the cost of others if need be.

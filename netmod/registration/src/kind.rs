@@ -6,11 +6,47 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use crate::extent::Extent;
+use rustix::io::Errno;
 
-/// Whether all mappings among these addresses are private and anonymous. `false` where that cannot be told.
-pub(crate) fn is_private_memory(extent: Extent) -> bool {
-    let Ok(maps) = File::open("/proc/self/maps") else { return false };
+use crate::extent::Extent;
+use crate::system;
+
+const MAPS: &str = "/proc/self/maps";
+
+/// The list of this process's mappings, kept open.
+#[derive(Debug)]
+pub(crate) struct Maps(Option<File>);
+
+impl Maps {
+    pub(crate) fn open() -> Maps {
+        Maps(File::open(MAPS).ok())
+    }
+
+    /// Whether all mappings among these addresses are private memory. `false` where that cannot be told.
+    pub(crate) fn are_private(&self, extent: Extent) -> bool {
+        let Some(maps) = &self.0 else { return false };
+        let mut address = extent.start;
+        while address < extent.end {
+            match system::mapping_at(maps, address) {
+                Ok(Some((mapping, is_private))) if mapping.start < extent.end => {
+                    if !is_private {
+                        return false;
+                    }
+                    address = mapping.end;
+                }
+                Ok(_) => return true,
+                Err(Errno::NOTTY) => return are_private_by_the_list(extent),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// The same for kernels that do not answer questions. It reads the whole list up to there, which gets long in large
+/// programs.
+fn are_private_by_the_list(extent: Extent) -> bool {
+    let Ok(maps) = File::open(MAPS) else { return false };
     let mut maps = BufReader::with_capacity(1 << 14, maps);
     let mut line = String::new();
     loop {
@@ -30,7 +66,7 @@ pub(crate) fn is_private_memory(extent: Extent) -> bool {
     }
 }
 
-/// A line of that file: which addresses, and whether they are private and without a file.
+/// A line of the list: which addresses, and whether they are private and without a file.
 fn parse(line: &str) -> Option<(Extent, bool)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
@@ -45,6 +81,26 @@ fn parse(line: &str) -> Option<(Extent, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::{Mapping, page_bytes};
+
+    #[test]
+    fn both_ways_of_asking_tell_private_memory_from_a_file() {
+        let maps = Maps::open();
+        let extent = |start, bytes| Extent { start, end: start + bytes };
+        let private = Mapping::new(4);
+        private.unmap(1, 1);
+        let program = File::open("/proc/self/exe").unwrap();
+        let file = Mapping::of_file(&program, 1);
+        for (extent, is_private) in [
+            (extent(private.start, private.bytes), true),
+            (extent(file.start, page_bytes()), false),
+            // All there is.
+            (extent(0, usize::MAX), false),
+        ] {
+            assert_eq!(maps.are_private(extent), is_private);
+            assert_eq!(are_private_by_the_list(extent), is_private);
+        }
+    }
 
     #[test]
     fn mappings_of_the_heap_are_private_and_others_are_not() {

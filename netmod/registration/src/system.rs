@@ -22,6 +22,8 @@ const OPCODE_REGISTER: ioctl::Opcode = opcode::read_write::<Register>(GROUP, 0x0
 const OPCODE_UNREGISTER: ioctl::Opcode = opcode::read::<AddressRange>(GROUP, 0x01);
 const OPCODE_WRITE_PROTECT: ioctl::Opcode = opcode::read_write::<WriteProtect>(GROUP, 0x06);
 
+const OPCODE_MAP_QUERY: ioctl::Opcode = opcode::read_write::<MapQuery>(b'f', 17);
+
 const USER_MODE_ONLY: u32 = 1;
 /// Write protection at all, then events for mremap, for madvise and for munmap. Never the one for fork: it would hold
 /// up the fork until somebody reads it.
@@ -31,6 +33,10 @@ const FEATURE_REMAP: u64 = 1 << 2;
 const FEATURE_REMOVE: u64 = 1 << 3;
 const FEATURE_UNMAP: u64 = 1 << 6;
 const MODE_WRITE_PROTECT: u64 = 1 << 1;
+
+/// The mapping that covers the address, or the next one.
+const QUERY_THIS_OR_NEXT: u64 = 0x10;
+const MAPPING_SHARED: u64 = 0x08;
 
 const EVENT_REMAP: u8 = 0x14;
 const EVENT_REMOVE: u8 = 0x15;
@@ -67,6 +73,27 @@ struct WriteProtect {
     mode: u64,
 }
 
+/// A question about one mapping, and the answer.
+#[repr(C)]
+#[derive(Default)]
+struct MapQuery {
+    size: u64,
+    query_flags: u64,
+    query_address: u64,
+    start: u64,
+    end: u64,
+    flags: u64,
+    page_bytes: u64,
+    offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    name_bytes: u32,
+    build_id_bytes: u32,
+    name_address: u64,
+    build_id_address: u64,
+}
+
+const _: () = assert!(size_of::<MapQuery>() == 104);
 const _: () = assert!(size_of::<Api>() == 24 && size_of::<AddressRange>() == 16);
 const _: () = assert!(size_of::<Register>() == 32 && size_of::<WriteProtect>() == 24);
 
@@ -185,6 +212,32 @@ impl AsFd for Userfault {
 impl From<Extent> for AddressRange {
     fn from(extent: Extent) -> Self {
         AddressRange { start: extent.start as u64, bytes: extent.bytes() as u64 }
+    }
+}
+
+/// The mapping that covers this address, or the next one, and whether it is private memory without a file; `None` behind the
+/// last one. `maps` is the list of a process's mappings in /proc.
+///
+/// # Errors
+/// `ENOTTY` from a kernel that does not answer such questions, older than 6.11.
+pub(crate) fn mapping_at(maps: impl AsFd, address: usize) -> Result<Option<(Extent, bool)>, Errno> {
+    let mut query = MapQuery {
+        size: size_of::<MapQuery>() as u64,
+        query_flags: QUERY_THIS_OR_NEXT,
+        query_address: address as u64,
+        ..MapQuery::default()
+    };
+    // SAFETY: the opcode takes a `procmap_query`, whose layout `MapQuery` has, and whose size the first field tells.
+    let call = unsafe { Updater::<OPCODE_MAP_QUERY, MapQuery>::new(&mut query) };
+    // SAFETY: neither a name nor a build id is asked for, so the call writes nothing but `query`, which outlives it.
+    match unsafe { ioctl::ioctl(maps, call) } {
+        Ok(()) => {
+            let address = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+            let extent = Extent { start: address(query.start), end: address(query.end) };
+            Ok(Some((extent, query.flags & MAPPING_SHARED == 0 && query.inode == 0)))
+        }
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -10,12 +10,14 @@ use rustix::io::Errno;
 use crate::cache::Registrar;
 use crate::error::CacheError;
 use crate::extent::Extent;
+use crate::kind::Maps;
 use crate::shared::Shared;
 use crate::system::{self, Userfault};
 
 /// Where events come from, and how the thread that reads them is stopped.
 pub(crate) struct Watcher {
     pub(crate) userfault: Userfault,
+    pub(crate) maps: Maps,
     stop: OwnedFd,
 }
 
@@ -28,7 +30,7 @@ impl Watcher {
         let userfault = Userfault::open()?;
         userfault.watch(page)?;
         userfault.unwatch(page);
-        Ok(Watcher { userfault, stop: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)? })
+        Ok(Watcher { userfault, maps: Maps::open(), stop: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)? })
     }
 
     /// Has the reading thread end. No event is read by it any more.

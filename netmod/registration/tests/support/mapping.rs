@@ -38,11 +38,11 @@ impl Mapping {
         mapping
     }
 
-    /// Pages of a file or a shared memory, shared.
+    /// Pages of a file or a shared memory, shared, to be read.
     pub fn of_file(file: impl AsFd, pages: usize) -> Mapping {
         let bytes = pages * page_bytes();
         // SAFETY: the kernel chooses addresses at which nothing is.
-        let start = unsafe { rustix::mm::mmap(null_mut(), bytes, access(), MapFlags::SHARED, file, 0) };
+        let start = unsafe { rustix::mm::mmap(null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, file, 0) };
         Mapping { start: start.unwrap() as usize, bytes }
     }
 
