@@ -211,6 +211,20 @@ fn memory_that_others_can_take_away_is_registered_for_one_use() {
     drop(shared);
 }
 
+#[test]
+fn a_second_cache_registers_what_the_first_watches_for_one_use() {
+    let Some((first, _, mapping)) = with_known() else { return };
+    let Some(second) = watching(Looking::default(), Options::default()) else { return };
+    drop(acquire(&second, &mapping));
+    assert_eq!((found_fresh(&second, &mapping), second.statistics().uncached), (0, 1));
+    // The first has let go: the second may.
+    first.invalidate(mapping.start, mapping.bytes);
+    drop(acquire(&second, &mapping));
+    assert_eq!((found_fresh(&second, &mapping), second.statistics().misses), (PAGES, 1));
+    mapping.unmap(0, PAGES);
+    assert_eq!(found_fresh(&second, &mapping), 0);
+}
+
 /// Drops of handles that unmap watched memory, as a free in a device's library may.
 #[test]
 fn a_handle_that_unmaps_watched_memory_when_dropped_holds_up_nobody() {
