@@ -43,8 +43,8 @@
 //! the calling thread until that event was read. The thread goes on as soon as the event is *read*, not when it was
 //! acted upon; therefore the event is read, and acted upon, under the one lock that every lookup takes:
 //!
-//! 1. The reader locks, reads, takes the registrations out, unlocks. A program that goes on after `munmap` and then looks
-//!    up has to wait for that lock, and finds nothing. What happens on one thread, or in an order that the program
+//! 1. The reader locks, reads, takes the registrations out, unlocks. A program that goes on after `munmap` and then
+//!    looks up has to wait for that lock, and finds nothing. What happens on one thread, or in an order that the program
 //!    sees to, is safe by this alone.
 //! 2. The kernel unmaps *before* it queues the event. Between the two another thread can map the same addresses anew, by
 //!    mere chance (`free` here, `malloc` there), and look up. The kernel counts such changes from before the addresses
@@ -54,12 +54,13 @@
 //! 3. A registration that is being made is noted before its memory is watched. An event that meets it keeps it from
 //!    being kept; it serves the one request that it was made for.
 //!
-//! Nobody calls the allocator, or drops a handle, while holding that lock or on the reading thread: both may unmap watched
-//! memory, and would wait for an event that only they could read. So the lists have room for all from the beginning, what
-//! leaves the cache is put aside, and a second thread (`longarm-memfree`), or whoever registers next, drops it. Both threads
-//! block all signals. For the same reason a program's handler of a signal must not unmap memory.
+//! Nobody calls the allocator, or drops a handle, while holding that lock or on the reading thread: both may unmap
+//! watched memory, and would wait for an event that only they could read. So the lists have room for all from the beginning, what
+//! leaves the cache is put aside, and a second thread (`longarm-memfree`), or whoever registers next, drops it. Both
+//! threads block all signals. For the same reason a program's handler of a signal must not unmap memory.
 //!
-//! The price: unmapping memory that is known takes one switch to the reading thread. Memory that is not known costs nothing.
+//! The price: unmapping memory that is known takes one switch to the reading thread, and a hit takes the question of 2,
+//! which costs little more than the shortest system call there is. Memory that is not known costs nothing.
 //!
 //! # What it does not see
 //!
@@ -78,7 +79,8 @@
 //! A child has a copy of the cache, and must not use it: the registrations are about its parent's pages, and the device's
 //! descriptor is shared, so that deregistering in the child would take them from the parent. A page that the kernel wipes
 //! in children tells them apart without a system call. In a child, lookups find nothing, `acquire` is refused, and what
-//! is dropped deregisters nothing. The fork itself neither waits nor disturbs the parent. A child may make a cache of its own.
+//! is dropped deregisters nothing. The fork itself neither waits nor disturbs the parent. A child may make a cache of
+//! its own.
 //!
 //! # One cache a process
 //!

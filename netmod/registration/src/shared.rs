@@ -325,8 +325,9 @@ impl<R: Registrar> Shared<R> {
 impl<R: Registrar> Drop for Entry<R> {
     fn drop(&mut self) {
         if self.reservation.shared.mark.is_in_child() {
-            // It is the parent's: whatever its drop would do, the device would do to the parent.
+            // They are the parent's: whatever their drops would do, the device would do to the parent.
             std::mem::forget(self.handle.take());
+            std::mem::forget(Arc::clone(&self.reservation.shared));
         }
         // Else the handle deregisters first, and then the reservation gives the room back: in this order for the bounds'
         // sake.

@@ -2,7 +2,8 @@
 
 mod support;
 
-use longarm_registration::{Options, RegisterError, Watched};
+use longarm_registration::{Options, RegisterError, Registrar, Watched};
+use rustix::process::{Pid, getpid};
 
 use support::mapping::{Mapping, in_child, page_bytes};
 use support::{Looking, watching};
@@ -54,6 +55,33 @@ fn a_child_finds_nothing_and_leaves_the_registrations_alone() {
     assert!(cache.lookup(start, bytes).is_none());
     drop(pinned);
     assert!(cache.statistics().hits > 0);
+}
+
+/// A registrar may hold the device open: ending it in a child would end the parent's.
+#[test]
+fn a_child_that_drops_the_last_guard_of_a_cache_that_is_gone_leaves_the_registrar_alone() {
+    struct Owned(Pid);
+    impl Registrar for Owned {
+        type Handle = ();
+        fn register(&self, _start: usize, _bytes: usize) -> Result<(), RegisterError> {
+            Ok(())
+        }
+    }
+    impl Drop for Owned {
+        fn drop(&mut self) {
+            assert_eq!(self.0, getpid(), "dropped in a child");
+        }
+    }
+    let Some(cache) = watching(Owned(getpid()), Options::default()) else { return };
+    let mapping = Mapping::new(1);
+    let mut pinned = Some(cache.acquire(mapping.start, mapping.bytes).unwrap());
+    drop(cache);
+    let status = in_child(|| {
+        drop(pinned.take());
+        true
+    });
+    assert_eq!(status, 0);
+    assert!(pinned.is_some());
 }
 
 #[test]
