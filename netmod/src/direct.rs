@@ -66,8 +66,13 @@ pub trait DirectAccess {
     ///
     /// # Errors
     /// As [`crate::Link::send`]: an error is final for the link, and the next one knows the outcome.
-    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>)
-    -> Result<(), crate::LinkError>;
+    fn put(
+        &mut self,
+        ticket: u64,
+        target: &WindowRef,
+        run: Run,
+        source: DirectSource<'_>,
+    ) -> Result<(), crate::LinkError>;
 
     /// Begins to read memory that can be reached.
     ///

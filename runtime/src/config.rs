@@ -603,7 +603,8 @@ impl Slot {
             Slot::Address => "an IPv4 or IPv6 address".to_owned(),
             Slot::Policy => "abort (they are ended) or continue (they go on)".to_owned(),
             Slot::Network => {
-                "auto (verbs between machines that have a device, else tcp), tcp or verbs (or nothing starts)".to_owned()
+                "auto (verbs between machines that have a device, else tcp), tcp or verbs (or nothing starts)"
+                    .to_owned()
             }
             Slot::Text { accepted, .. } => accepted.to_owned(),
             Slot::Filter => {

@@ -184,13 +184,7 @@ impl Engine {
         let mut windows = Windows::of_job(options.job);
         windows.publish_to(options.remote_memory);
         Ok(Engine {
-            shared: Shared {
-                windows,
-                node: options.segment,
-                local_of_rank,
-                locks: Locks::default(),
-                host,
-            },
+            shared: Shared { windows, node: options.segment, local_of_rank, locks: Locks::default(), host },
             poller,
             ready: Vec::new(),
             listener: options.listener,

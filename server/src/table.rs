@@ -59,7 +59,11 @@ impl Windows {
         self.remote = remote;
     }
 
-    fn publish(&self, (window, generation, key): (WindowId, Generation, AccessKey), parts: &WindowParts) -> Vec<Box<dyn Send>> {
+    fn publish(
+        &self,
+        (window, generation, key): (WindowId, Generation, AccessKey),
+        parts: &WindowParts,
+    ) -> Vec<Box<dyn Send>> {
         let Some(remote) = &self.remote else { return Vec::new() };
         let each = parts.ranks.iter().enumerate();
         each.map(|(index, rank)| {

@@ -15,10 +15,12 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach};
 use longarm_proto::{Run, WindowRef};
+use longarm_registration::{Pinned, RegisterError};
 
+use crate::fabric::Device;
 use crate::keys::RemotePart;
 use crate::stream::{Kept, Request, Stream};
-use crate::sys::{Access, CHAIN_MAX, Data, Post, Posting, Registration, Span};
+use crate::sys::{CHAIN_MAX, Data, Post, Posting, Span};
 
 /// What waits for room, and what is over.
 #[derive(Default)]
@@ -42,6 +44,8 @@ pub(crate) struct Transfer {
 const BACKLOG_MAX: usize = 64;
 /// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
 const PIECES_MAX: usize = 8;
+/// Below this, copying is quicker than asking the cache.
+const KNOWN_BYTES_MIN: usize = 4 << 10;
 const PIECE_BYTES_MAX: usize = 1 << 20;
 const PIECE_BYTES_MIN: usize = 64 << 10;
 
@@ -73,7 +77,14 @@ impl Stream {
     }
 
     /// Posts one request for a whole transfer, or the last piece of one if `ends` says so.
-    fn post_direct(&mut self, what: Move, data: Data<'_>, kept: Kept, bytes: usize, ends: Option<u64>) -> Result<(), LinkError> {
+    fn post_direct(
+        &mut self,
+        what: Move,
+        data: Data<'_>,
+        kept: Kept,
+        bytes: usize,
+        ends: Option<u64>,
+    ) -> Result<(), LinkError> {
         let id = self.next_request();
         let fenced = self.reads_under_way > 0 && !what.is_read;
         let post = Post { id, posting: what.posting(), data, signaled: true, fenced };
@@ -92,7 +103,12 @@ impl Stream {
     }
 
     /// A put whose bytes are the caller's only until the call returns.
-    fn put_copied(&mut self, ticket: u64, (remote, remote_key): (u64, u32), source: Region<'_>) -> Result<(), LinkError> {
+    fn put_copied(
+        &mut self,
+        ticket: u64,
+        (remote, remote_key): (u64, u32),
+        source: Region<'_>,
+    ) -> Result<(), LinkError> {
         if source.len() <= self.queue.inline_bytes() {
             let what = Move { remote, remote_key, is_read: false };
             return self.post_direct(what, Data::Inline(&[source]), Kept::Nothing, source.len(), Some(ticket));
@@ -161,7 +177,7 @@ impl Stream {
             let posted = match self.registered(&loan, at, piece_bytes) {
                 Some(registration) => {
                     let start = loan.memory().slice(at, piece_bytes).as_mut_ptr().expose_provenance() as u64;
-                    let local_key = registration.local_key();
+                    let local_key = registration.handle().local_key();
                     let span = [Span { start, bytes: piece_bytes as u32, local_key }];
                     let ends = (piece_bytes == rest).then_some(ticket);
                     let kept = Kept::Memory { _registration: registration, _loan: loan };
@@ -183,17 +199,18 @@ impl Stream {
     }
 
     /// The registration of a piece of a loan, where that is worth it and the system lets us.
-    fn registered(&mut self, loan: &Arc<dyn Loan>, at: usize, bytes: usize) -> Option<Registration> {
-        if bytes < self.fabric.options.register_bytes_min {
-            return None;
-        }
+    fn registered(&mut self, loan: &Arc<dyn Loan>, at: usize, bytes: usize) -> Option<Pinned<Device>> {
         let start = loan.memory().slice(at, bytes).as_mut_ptr().expose_provenance();
-        match Registration::new(&self.fabric.domain, (start, bytes), start as u64, Access::Local) {
-            Ok(registration) => Some(registration),
-            Err(errno) => {
-                self.shared.say_once(&format!(
-                    "memory cannot be registered with the device ({errno}), so it is copied through buffers; look at `ulimit -l`"
-                ));
+        if bytes < self.fabric.options.register_bytes_min {
+            // What is registered already costs nothing.
+            return if bytes >= KNOWN_BYTES_MIN { self.fabric.cache.lookup(start, bytes) } else { None };
+        }
+        match self.fabric.cache.acquire(start, bytes) {
+            Ok(pinned) => Some(pinned),
+            // Others are under way, and give theirs back.
+            Err(RegisterError::Full { .. }) => None,
+            Err(error) => {
+                self.shared.say_once(&format!("memory is copied through buffers: {error}"));
                 None
             }
         }

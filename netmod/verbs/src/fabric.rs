@@ -6,12 +6,16 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
+use longarm_registration::{Cache, Options as CacheOptions, RegisterError, Registrar};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::options::VerbsOptions;
 use crate::record::Record;
-use crate::sys::{Context, Domain, Library, NoLibrary, Port, PortLimits, Queue, QueueLimits, SharedReceive, Slab, Slabs};
+use crate::sys::{
+    Access, Context, Domain, Library, NoLibrary, Port, PortLimits, Queue, QueueLimits, Registration, SharedReceive,
+    Slab, Slabs,
+};
 
 /// Why verbs cannot be used here. In every case TCP can.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -39,6 +43,9 @@ pub enum VerbsError {
         /// What the system said.
         errno: Errno,
     },
+    /// Memory cannot be registered by the cache.
+    #[error(transparent)]
+    Cache(#[from] longarm_registration::CacheError),
     /// The name of the device is none.
     #[error("{text:?} names no device and port: NAME, NAME:PORT or NAME:PORT:GID is meant")]
     BadName {
@@ -70,7 +77,24 @@ pub(crate) struct Fabric {
     incoming: Mutex<Incoming>,
     incoming_slabs: Arc<Slabs>,
     ended: Mutex<VecDeque<(u32, u32)>>,
+    /// What of the program's own memory is registered.
+    pub(crate) cache: Cache<Device>,
     pub(crate) domain: Arc<Domain>,
+}
+
+/// What the cache registers with.
+pub(crate) struct Device(Arc<Domain>);
+
+impl Registrar for Device {
+    type Handle = Registration;
+
+    fn register(&self, start: usize, bytes: usize) -> Result<Registration, RegisterError> {
+        Registration::new(&self.0, (start, bytes), start as u64, Access::Local).map_err(|errno| match errno {
+            Errno::NOMEM | Errno::AGAIN | Errno::NOSPC => RegisterError::Limit { bytes },
+            Errno::FAULT | Errno::INVAL => RegisterError::BadRange { start, bytes },
+            other => RegisterError::System { errno: other.raw_os_error() },
+        })
+    }
 }
 
 /// The buffers that wait in the shared receive queue, by the number of their request.
@@ -82,6 +106,9 @@ struct Incoming {
     /// Buffers that there are: posted, or with a link.
     made: usize,
 }
+
+/// Registrations that the cache keeps: finding one among many more takes longer than it saves.
+const CACHE_ENTRIES_MAX: usize = 1024;
 
 /// Ended queues that are remembered for peers that call again.
 const ENDED_MAX: usize = 4096;
@@ -105,6 +132,12 @@ impl Fabric {
         let slabs_max = (64 << 20) / options.slab_bytes.max(1);
         let buffers = limits.shared_receives.min(u32::try_from(slabs_max).unwrap_or(u32::MAX));
         let shared = SharedReceive::new(&domain, buffers).map_err(failed("making a shared receive queue"))?;
+        let cache_options = CacheOptions {
+            bytes_max: options.cache_bytes_max,
+            entries_max: usize::try_from(limits.registrations / 2).unwrap_or(0).clamp(1, CACHE_ENTRIES_MAX),
+            ..CacheOptions::default()
+        };
+        let cache = Cache::new(Device(Arc::clone(&domain)), cache_options)?;
         Ok(Arc::new(Fabric {
             options: options.clone(),
             port,
@@ -116,6 +149,7 @@ impl Fabric {
             incoming: Mutex::default(),
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
             ended: Mutex::default(),
+            cache,
             domain,
         }))
     }
@@ -285,7 +319,8 @@ pub(crate) fn gids(context: &Context, port: &Port) -> Vec<Gid> {
     let all = (0..count).filter_map(|index| Some((index, context.gid(port.number, index).ok()?)));
     let set = all.filter(|(_, bytes)| *bytes != [0; 16]);
     set.map(|(index, bytes)| {
-        let folder = Path::new("/sys/class/infiniband").join(context.name()).join("ports").join(port.number.to_string());
+        let folder =
+            Path::new("/sys/class/infiniband").join(context.name()).join("ports").join(port.number.to_string());
         let kind = std::fs::read_to_string(folder.join("gid_attrs/types").join(index.to_string()));
         Gid { index, bytes, kind: kind.map(|kind| kind.trim().to_owned()).unwrap_or_default() }
     })

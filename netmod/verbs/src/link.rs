@@ -10,9 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{
-    DirectAccess, DirectOutcome, DirectSource, Interest, Link, LinkError, Loan, Poller, Reach,
-};
+use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Interest, Link, LinkError, Loan, Poller, Reach};
 use longarm_proto::{Run, WindowRef};
 
 use crate::fabric::Fabric;
@@ -191,17 +189,14 @@ impl VerbsLink {
         let (ours, queue) = match agreeing.ours.take() {
             Some(ours) => ours,
             None => {
-                let (mut record, queue) =
-                    if theirs.usable { self.make_record(0) } else { (Record::default(), None) };
+                let (mut record, queue) = if theirs.usable { self.make_record(0) } else { (Record::default(), None) };
                 record.executed = self.shared.fabric().and_then(|fabric| fabric.executed(theirs.previous_queue));
                 (record, queue)
             }
         };
         let fabric = self.shared.fabric();
         let stream = match (fabric, queue) {
-            (Some(fabric), Some(queue)) if theirs.usable => {
-                self.connected(&fabric, queue, &ours, theirs)
-            }
+            (Some(fabric), Some(queue)) if theirs.usable => self.connected(&fabric, queue, &ours, theirs),
             _ => None,
         };
         if self.side == Side::Caller {
@@ -210,7 +205,9 @@ impl VerbsLink {
         let Stage::Agreeing(agreeing) = &mut self.stage else { unreachable!("as above") };
         agreeing.outgoing = match (self.side, &stream) {
             (Side::Called, Some(_)) => ours.encode().to_vec(),
-            (Side::Called, None) => Record { usable: false, executed: ours.executed, ..Record::default() }.encode().to_vec(),
+            (Side::Called, None) => {
+                Record { usable: false, executed: ours.executed, ..Record::default() }.encode().to_vec()
+            }
             (Side::Caller, _) if !theirs.usable => Vec::new(),
             (Side::Caller, Some(_)) => vec![READY],
             (Side::Caller, None) => vec![KEEP_TCP],
@@ -525,9 +522,7 @@ impl Drop for VerbsLink {
             && self.ended.is_none()
         {
             let tcp = std::cell::RefCell::new(&mut self.tcp);
-            stream.linger(LINGER_MOMENTS, || {
-                tcp.borrow_mut().receive(&[RegionMut::from_slice(&mut [0])]).is_ok()
-            });
+            stream.linger(LINGER_MOMENTS, || tcp.borrow_mut().receive(&[RegionMut::from_slice(&mut [0])]).is_ok());
         }
         if self.side == Side::Caller {
             // Those that an older connection had left, and nobody has asked for.

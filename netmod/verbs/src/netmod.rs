@@ -5,9 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 
 use longarm_memory::RegionMut;
-use longarm_netmod::{
-    Capabilities, DirectOutcome, Link, LinkError, Listener, Netmod, RemoteMemory, Tcp, TcpOptions,
-};
+use longarm_netmod::{Capabilities, DirectOutcome, Link, LinkError, Listener, Netmod, RemoteMemory, Tcp, TcpOptions};
 use longarm_proto::WindowRef;
 use parking_lot::Mutex;
 
@@ -109,7 +107,10 @@ impl Shared {
         let called = called.entry(address.to_owned()).or_default();
         called.failures += 1;
         if called.failures == FAILURES_MAX {
-            tracing::warn!(peer, "{FAILURES_MAX} queues in a row brought nothing back; this peer is reached over TCP from now on");
+            tracing::warn!(
+                peer,
+                "{FAILURES_MAX} queues in a row brought nothing back; this peer is reached over TCP from now on"
+            );
         }
     }
 
@@ -157,8 +158,7 @@ pub struct Verbs {
 impl Verbs {
     /// Verbs on a device, with connections made by TCP. Nothing is opened yet.
     pub fn new(tcp: TcpOptions, options: VerbsOptions) -> Verbs {
-        let shared =
-            Shared {
+        let shared = Shared {
             options,
             fabric: OnceLock::new(),
             called: Mutex::default(),

@@ -18,6 +18,8 @@ pub struct VerbsOptions {
     pub timeout_code: u8,
     /// Below this, lent memory is copied through buffers: registering it would take longer.
     pub register_bytes_min: usize,
+    /// Bytes of the program's own memory that are registered at a time, in use or kept for the next transfer.
+    pub cache_bytes_max: usize,
     /// More memory than this is never registered for one window: its pages would have to stay in memory all at once.
     pub pinned_bytes_max: u64,
 }
@@ -32,6 +34,7 @@ impl Default for VerbsOptions {
             peers: 1,
             timeout_code: 14,
             register_bytes_min: 32 << 10,
+            cache_bytes_max: 1 << 30,
             pinned_bytes_max: 16 << 30,
         }
     }

@@ -12,17 +12,16 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectOutcome, LinkError, Loan};
 use longarm_proto::WindowRef;
+use longarm_registration::Pinned;
 use rustix::io::Errno;
 
 use crate::direct::Direct;
-use crate::fabric::{DEPTH, Fabric};
+use crate::fabric::{DEPTH, Device, Fabric};
 use crate::keys::{Known, NOTE_BYTES, Note};
 use crate::netmod::Shared;
 use crate::packets::Packets;
 use crate::record::Record;
-use crate::sys::{
-    CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Registration, Slab, Work,
-};
+use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab, Work};
 
 /// A buffer that has arrived, and how much of it was read.
 struct Arrived {
@@ -46,10 +45,20 @@ pub(crate) struct Request {
 pub(crate) enum Kept {
     /// Its bytes went with it.
     Nothing,
-    Slab { _slab: Slab },
+    Slab {
+        _slab: Slab,
+    },
     /// What is read goes on to somewhere else.
-    Landing { slab: Slab, loan: Arc<dyn Loan>, at: usize, bytes: usize },
-    Memory { _registration: Registration, _loan: Arc<dyn Loan> },
+    Landing {
+        slab: Slab,
+        loan: Arc<dyn Loan>,
+        at: usize,
+        bytes: usize,
+    },
+    Memory {
+        _registration: Pinned<Device>,
+        _loan: Arc<dyn Loan>,
+    },
 }
 
 /// One side's end.
@@ -373,10 +382,8 @@ impl Stream {
         let count = messages.len();
         debug_assert!(count <= CHAIN_MAX && self.credits as usize >= count);
         let first = self.next_request();
-        let spans: Vec<_> = messages
-            .iter()
-            .map(|message| message.slab.as_ref().map(|slab| [slab.span(message.bytes)]))
-            .collect();
+        let spans: Vec<_> =
+            messages.iter().map(|message| message.slab.as_ref().map(|slab| [slab.span(message.bytes)])).collect();
         let posts: Vec<Post<'_>> = (first..)
             .zip(messages.iter().zip(&spans))
             .map(|(id, (message, span))| Post {

@@ -39,6 +39,12 @@ pub const ALLOWANCES: &[Allowance] = &[
     allow(Rule::Unsafe, "shm/", "what the ranks of a node share"),
     allow(Rule::Unsafe, "client/src/exposed.rs", "holds memory that the kernel writes for other processes"),
     allow(Rule::Unsafe, "client/src/origin_bytes.rs", "lends the caller's buffers to operations that outlive a call"),
+    allow(
+        Rule::Unsafe,
+        "netmod/registration/src/system.rs",
+        "userfaultfd, and the page that is wiped in a child: system calls without a safe face",
+    ),
+    allow(Rule::Unsafe, "netmod/registration/tests/support/mapping.rs", "the tests unmap, move and discard memory"),
     allow(Rule::Unsafe, "shims/armci/", "the C face: pointers of C programs, as the headers promise them"),
     allow(Rule::Unsafe, "shims/mpi/", "calls functions of the MPI that is in the process"),
     allow(Rule::Clock, "shims/mpi/src/environment.rs", "who started this process is told by the environment"),

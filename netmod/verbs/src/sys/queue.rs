@@ -162,11 +162,7 @@ impl Queue {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn new(
-        domain: &Arc<Domain>,
-        shared: &Arc<SharedReceive>,
-        limits: QueueLimits,
-    ) -> Result<Queue, Errno> {
+    pub(crate) fn new(domain: &Arc<Domain>, shared: &Arc<SharedReceive>, limits: QueueLimits) -> Result<Queue, Errno> {
         let context: &Arc<Context> = &domain.context;
         let completions = Completions::new(context, limits.depth, limits.receives)?;
         let (send_cq, recv_cq) = completions.raw();

@@ -1,0 +1,131 @@
+//! The two threads of a cache that watches memory: one reads events, the other drops what they have taken out.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::io::Errno;
+
+use crate::cache::Registrar;
+use crate::error::CacheError;
+use crate::extent::Extent;
+use crate::kind::Maps;
+use crate::shared::Shared;
+use crate::system::{self, Userfault};
+
+/// Where events come from, and how the thread that reads them is stopped.
+pub(crate) struct Watcher {
+    pub(crate) userfault: Userfault,
+    pub(crate) maps: Maps,
+    stop: OwnedFd,
+}
+
+impl Watcher {
+    /// Opens it, and tries it on a page that nobody uses.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn open(page: Extent) -> Result<Watcher, Errno> {
+        let userfault = Userfault::open()?;
+        userfault.watch(page)?;
+        userfault.unwatch(page);
+        Ok(Watcher { userfault, maps: Maps::open(), stop: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)? })
+    }
+
+    /// Has the reading thread end. No event is read by it any more.
+    pub(crate) fn stop(&self) {
+        // It cannot fail: the count is far from its bound.
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+
+    /// Sleeps until there is an event, whatever was said about the end.
+    fn wait_for_event(&self) {
+        // An interruption, or a kernel out of memory for a moment: the caller looks and comes back.
+        let _ = rustix::event::poll(&mut [PollFd::new(&self.userfault, PollFlags::IN)], None);
+    }
+
+    /// Sleeps until there is an event; `false` at the end.
+    fn wait(&self) -> bool {
+        let mut ready =
+            [PollFd::new(&self.userfault, PollFlags::IN), PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN)];
+        loop {
+            match rustix::event::poll(&mut ready, None) {
+                Err(Errno::INTR) => {}
+                // The kernel is out of memory for a moment.
+                Err(_) => std::thread::yield_now(),
+                Ok(_) => return ready[1].revents().is_empty(),
+            }
+        }
+    }
+}
+
+/// Starts both.
+///
+/// # Errors
+/// Where the system has no thread for us.
+pub(crate) fn start<R: Registrar>(shared: &Arc<Shared<R>>) -> Result<Vec<JoinHandle<()>>, CacheError> {
+    let spawn = |name: &str, run: fn(&Shared<R>)| {
+        let shared = Arc::clone(shared);
+        let body = move || {
+            // A handler of the program must not run here: it might unmap watched memory, and wait for this thread.
+            system::block_signals();
+            run(&shared);
+        };
+        let spawned = std::thread::Builder::new().name(name.into()).spawn(body);
+        spawned.map_err(|error| CacheError::System { errno: error.raw_os_error().unwrap_or(0) })
+    };
+    let watching = spawn("longarm-memwatch", watch)?;
+    match spawn("longarm-memfree", free) {
+        Ok(freeing) => Ok(vec![watching, freeing]),
+        Err(error) => {
+            if let Some(watcher) = &shared.watcher {
+                watcher.stop();
+            }
+            // It has nothing to lose: nobody has used the cache.
+            let _ = watching.join();
+            Err(error)
+        }
+    }
+}
+
+/// Reads what events still come after the end of a cache, as long as the process lives.
+///
+/// What it knew of is not watched any more. But memory that was grown by `mremap` stays watched in the part that is
+/// new, which nobody tells us; and the watch does not end with our descriptor where a child has a copy of that. Unread,
+/// an event would hold up the program for good.
+pub(crate) fn start_draining(watcher: Arc<Watcher>) {
+    let body = move || {
+        system::block_signals();
+        loop {
+            watcher.wait_for_event();
+            while watcher.userfault.read(|_| {}) > 0 {}
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("longarm-memwatch".into()).spawn(body) {
+        tracing::warn!("no thread to read the last events about watched memory: {error}");
+    }
+}
+
+fn watch<R: Registrar>(shared: &Shared<R>) {
+    let Some(watcher) = &shared.watcher else { return };
+    while watcher.wait() {
+        // First the lock, then the read: the thread that caused the event goes on at the read.
+        let mut state = shared.lock();
+        shared.serve(&mut state);
+    }
+}
+
+fn free<R: Registrar>(shared: &Shared<R>) {
+    loop {
+        let mut state = shared.lock();
+        while state.dead.is_empty() && !state.is_stopping {
+            state = shared.has_dead.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.is_stopping {
+            return;
+        }
+        drop(state);
+        shared.reap();
+    }
+}
