@@ -17,7 +17,10 @@ use longarm_netmod::flow::RunTarget;
 use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach};
 use longarm_proto::{Refusal, Run, WindowRef};
 
-use super::{Driven, fail_place};
+use longarm_shm::sync::Ordering;
+
+use super::state::State;
+use super::{Driven, Endpoint, fail_place};
 use crate::completion::Outcome;
 use crate::origin_bytes::Held;
 
@@ -237,6 +240,33 @@ impl Transfers {
             }
         }
         lost
+    }
+}
+
+impl Endpoint {
+    /// Begins a put into the node's memory with no server involved. False: the server has to do it, because the link cannot,
+    /// or something is under way that must not be overtaken.
+    pub(crate) fn put_direct(&self, target: &WindowRef, run: Run, source: PutSource<'_>) -> bool {
+        self.reaches.load(Ordering::Relaxed) && self.begin_direct(|state| state.put_direct(target, run, source))
+    }
+
+    /// Begins a get from the node's memory, likewise. `place`: where the bytes go.
+    pub(crate) fn get_direct(&self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> bool {
+        self.reaches.load(Ordering::Relaxed) && self.begin_direct(|state| state.get_direct(target, run, place))
+    }
+
+    fn begin_direct(&self, begin: impl FnOnce(&mut State) -> bool) -> bool {
+        let mut state = self.state.lock();
+        if self.broken.get().is_some() || !begin(&mut state) {
+            return false;
+        }
+        self.note(&mut state);
+        true
+    }
+
+    /// Whether transfers are under way that no server is involved in.
+    pub(crate) fn has_transfers(&self) -> bool {
+        self.transfers.load(Ordering::Acquire)
     }
 }
 

@@ -40,6 +40,12 @@ pub(crate) struct Transfer {
     is_read: bool,
 }
 
+/// Requests of at most so many bytes may end untold,
+const SHORT_BYTES: usize = 1 << 10;
+/// where so many are under way already,
+const FEW: usize = 4;
+/// and so many in a row at most.
+const TELL_EVERY: usize = 8;
 /// Transfers that wait. Who has more does it another way.
 const BACKLOG_MAX: usize = 64;
 /// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
@@ -87,12 +93,47 @@ impl Stream {
     ) -> Result<(), LinkError> {
         let id = self.next_request();
         let fenced = self.reads_under_way > 0 && !what.is_read;
-        let post = Post { id, posting: what.posting(), data, signaled: true, fenced };
+        // Of many short ones in a row the ends of most are told by a later one's.
+        let signaled = bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
+        self.untold = if signaled { 0 } else { self.untold + 1 };
+        self.count_direct(what.is_read, data);
+        let post = Post { id, posting: what.posting(), data, signaled, fenced };
         // SAFETY: what the spans name is in `kept`, which stays until the completion was taken up, or the queue is gone. The
         // memory of loans is theirs to be written.
         #[allow(unsafe_code)]
         let posted = unsafe { self.queue.post(&[post]) };
         self.note_request(kept, bytes, what.is_read, ends);
+        posted.map_err(|_| self.fail("the device takes no more requests"))
+    }
+
+    fn count_direct(&self, is_read: bool, data: Data<'_>) {
+        let counters = &self.fabric.counters;
+        counters.doorbells.add(1);
+        if is_read {
+            counters.reads.add(1)
+        } else {
+            counters.writes.add(1)
+        }
+        if matches!(data, Data::Inline(_)) {
+            counters.inline.add(1);
+        }
+    }
+
+    /// Where only requests are left whose end nobody tells, one without bytes behind them does.
+    pub(crate) fn tell_the_rest(&mut self) -> Result<(), LinkError> {
+        if self.untold == 0 || self.untold < self.requests.len() {
+            return Ok(());
+        }
+        let fenced = self.reads_under_way > 0;
+        let posting = Posting::Write { remote: 0, remote_key: 0 };
+        let post = Post { id: self.next_request(), posting, data: Data::Spans(&[]), signaled: true, fenced };
+        self.untold = 0;
+        self.fabric.counters.writes.add(1);
+        self.fabric.counters.doorbells.add(1);
+        // SAFETY: it names no memory.
+        #[allow(unsafe_code)]
+        let posted = unsafe { self.queue.post(&[post]) };
+        self.note_request(Kept::Nothing, 0, false, None);
         posted.map_err(|_| self.fail("the device takes no more requests"))
     }
 
@@ -122,6 +163,7 @@ impl Stream {
                 let Some(mut slab) = self.take_slab()? else { break };
                 let bytes = slab.slab_bytes().min(source.len() - at);
                 slab.region_mut().slice(0, bytes).copy_from(source.slice(at, bytes));
+                self.fabric.counters.copied_bytes.add(bytes);
                 spans.push([slab.span(bytes)]);
                 slabs.push((slab, bytes));
                 at += bytes;
@@ -151,6 +193,10 @@ impl Stream {
                 Post { id, posting, data: Data::Spans(span), signaled: id + 1 == first + spans.len() as u64, fenced }
             })
             .collect();
+        let counters = &self.fabric.counters;
+        counters.writes.add(posts.len());
+        counters.doorbells.add(1);
+        self.untold = 0;
         // SAFETY: the caller keeps the slabs in `requests` until their completion, or a later one's, was taken up.
         #[allow(unsafe_code)]
         let posted = unsafe { self.queue.post(&posts) };
@@ -181,6 +227,7 @@ impl Stream {
                     let span = [Span { start, bytes: piece_bytes as u32, local_key }];
                     let ends = (piece_bytes == rest).then_some(ticket);
                     let kept = Kept::Memory { _registration: registration, _loan: loan };
+                    self.fabric.counters.zero_copy_bytes.add(piece_bytes);
                     self.post_direct(what, Data::Spans(&span), kept, piece_bytes, ends)?;
                     piece_bytes
                 }
@@ -234,6 +281,7 @@ impl Stream {
         } else {
             let source: RegionMut<'_> = loan.memory().slice(at, bytes);
             slab.region_mut().slice(0, bytes).copy_from(source.as_region());
+            self.fabric.counters.copied_bytes.add(bytes);
             Kept::Slab { _slab: slab }
         };
         self.post_direct(what, Data::Spans(&span), kept, bytes, ends)?;

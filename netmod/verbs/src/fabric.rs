@@ -10,6 +10,7 @@ use longarm_registration::{Cache, Options as CacheOptions, RegisterError, Regist
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::counts::Counters;
 use crate::options::VerbsOptions;
 use crate::record::Record;
 use crate::sys::{
@@ -79,6 +80,7 @@ pub(crate) struct Fabric {
     ended: Mutex<VecDeque<(u32, u32)>>,
     /// What of the program's own memory is registered.
     pub(crate) cache: Cache<Device>,
+    pub(crate) counters: Counters,
     pub(crate) domain: Arc<Domain>,
 }
 
@@ -150,6 +152,7 @@ impl Fabric {
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
             ended: Mutex::default(),
             cache,
+            counters: Counters::default(),
             domain,
         }))
     }

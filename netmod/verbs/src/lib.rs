@@ -9,6 +9,7 @@
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
 #![deny(unsafe_code)]
 
+mod counts;
 mod direct;
 mod fabric;
 mod keys;
@@ -20,6 +21,8 @@ mod record;
 mod stream;
 mod sys;
 
+pub use counts::Counts;
 pub use fabric::{VerbsError, device_names};
+pub use longarm_registration::Statistics as CacheStatistics;
 pub use netmod::Verbs;
 pub use options::VerbsOptions;

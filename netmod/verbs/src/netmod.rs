@@ -7,8 +7,10 @@ use std::sync::{Arc, OnceLock};
 use longarm_memory::RegionMut;
 use longarm_netmod::{Capabilities, DirectOutcome, Link, LinkError, Listener, Netmod, RemoteMemory, Tcp, TcpOptions};
 use longarm_proto::WindowRef;
+use longarm_registration::Statistics as CacheStatistics;
 use parking_lot::Mutex;
 
+use crate::counts::Counts;
 use crate::fabric::{Fabric, VerbsError};
 use crate::keys::{Known, Published};
 use crate::link::{Side, VerbsLink};
@@ -179,6 +181,25 @@ impl Verbs {
         let fabric = Fabric::open(&self.shared.options)?;
         self.shared.fabric.get_or_init(|| Some(fabric));
         Ok(())
+    }
+
+    /// What was asked of the device so far; `None` where it is not open.
+    pub fn counts(&self) -> Option<Counts> {
+        Some(self.opened()?.counters.read())
+    }
+
+    /// What the cache of registrations has done so far; `None` where no device is open.
+    pub fn cache_statistics(&self) -> Option<CacheStatistics> {
+        Some(self.opened()?.cache.statistics())
+    }
+
+    /// How much memory the preregistered buffers take: those to send from, and those that peers fill.
+    pub fn buffer_bytes(&self) -> Option<(usize, usize)> {
+        Some(self.opened()?.slab_bytes())
+    }
+
+    fn opened(&self) -> Option<&Arc<Fabric>> {
+        self.shared.fabric.get()?.as_ref()
     }
 }
 

@@ -14,7 +14,7 @@ pub struct VerbsOptions {
     pub credits: u16,
     /// How many peers are expected at most: ranks of other nodes.
     pub peers: usize,
-    /// How long a packet is waited for before it is sent again: 4.096 µs times two to the power of this, eight times.
+    /// How long a packet is waited for before it is sent again: 4.096 µs times two to the power of this, seven times.
     pub timeout_code: u8,
     /// Below this, lent memory is copied through buffers: registering it would take longer.
     pub register_bytes_min: usize,

@@ -79,6 +79,8 @@ pub(crate) struct Stream {
     /// The number of the first of `requests`.
     first_request: u64,
     pub(crate) reads_under_way: usize,
+    /// Requests since the last one whose end is told.
+    pub(crate) untold: usize,
     pub(crate) packets: Packets,
     /// Direct transfers, and notes to the peer, that wait for room.
     pub(crate) direct: Direct,
@@ -154,6 +156,7 @@ impl Stream {
             requests: VecDeque::new(),
             first_request: 0,
             reads_under_way: 0,
+            untold: 0,
             direct: Direct::default(),
             notes: VecDeque::new(),
             refused: None,
@@ -186,6 +189,7 @@ impl Stream {
         let mut finished = std::mem::take(&mut self.finished);
         let polled = self.queue.completions.poll(&mut finished);
         let any = !finished.is_empty();
+        self.fabric.counters.completions.add(finished.len());
         for entry in finished.drain(..) {
             self.take_up(&entry);
         }
@@ -194,6 +198,7 @@ impl Stream {
             return Err(self.fail("the device gives no completions"));
         }
         if self.failed.is_none() {
+            self.tell_the_rest()?;
             self.advance_direct()?;
             self.send_notes()?;
         }
@@ -237,6 +242,7 @@ impl Stream {
             self.reads_under_way -= usize::from(request.is_read);
             if let Kept::Landing { slab, loan, at, bytes } = &request.kept {
                 loan.memory().slice(*at, *bytes).copy_from(slab.region(*bytes));
+                self.fabric.counters.copied_bytes.add(*bytes);
             }
             // The memory first, then the word that it is free.
             drop(request.kept);
@@ -359,6 +365,7 @@ impl Stream {
             let Some(mut slab) = self.take_slab()? else { break };
             let bytes = piece_bytes.min(total - sent).min(slab.slab_bytes()).min(self.peer_slab_bytes);
             source.copy_to(slab.region_mut().slice(0, bytes));
+            self.fabric.counters.copied_bytes.add(bytes);
             messages.push(Message { slab: Some(slab), bytes, immediate: self.take_owed() });
             self.post(messages, &[])?;
             sent += bytes;
@@ -399,6 +406,11 @@ impl Stream {
         #[allow(unsafe_code)]
         let posted = unsafe { self.queue.post(&posts) };
         self.credits -= count as u32;
+        self.untold = 0;
+        let counters = &self.fabric.counters;
+        counters.messages.add(count);
+        counters.doorbells.add(1);
+        counters.inline.add(messages.iter().filter(|message| message.slab.is_none()).count());
         for message in messages {
             let behind = self.packets.pass(message.bytes as u64);
             let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { _slab: slab });
@@ -431,6 +443,7 @@ impl Stream {
             }
             received += at;
         }
+        self.fabric.counters.copied_bytes.add(received);
         self.tell_owed()?;
         Ok(received)
     }

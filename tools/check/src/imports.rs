@@ -3,18 +3,27 @@
 use crate::rules::{Finding, Rule};
 
 /// Which crates of this tree each one may import. Those of one row never meet: who is above joins them.
-const MAY_IMPORT: [(&str, &[&str]); 16] = [
+const MAY_IMPORT: [(&str, &[&str]); 17] = [
     ("longarm-memory", &[]),
     ("longarm-proto", &[]),
     ("longarm-shm", &["longarm-memory", "longarm-proto"]),
     ("longarm-netmod", &["longarm-memory", "longarm-proto"]),
     // It knows addresses and nothing of networks.
     ("longarm-registration", &[]),
+    ("longarm-verbs", &["longarm-memory", "longarm-proto", "longarm-netmod", "longarm-registration"]),
     ("longarm-server", &["longarm-memory", "longarm-proto", "longarm-shm", "longarm-netmod"]),
     ("longarm-client", &["longarm-memory", "longarm-proto", "longarm-shm", "longarm-netmod"]),
     (
         "longarm",
-        &["longarm-memory", "longarm-proto", "longarm-shm", "longarm-netmod", "longarm-server", "longarm-client"],
+        &[
+            "longarm-memory",
+            "longarm-proto",
+            "longarm-shm",
+            "longarm-netmod",
+            "longarm-verbs",
+            "longarm-server",
+            "longarm-client",
+        ],
     ),
     // Above the runtime nobody looks below it.
     ("longarm-launch", &["longarm"]),

@@ -187,10 +187,6 @@ impl Domain {
         let raw = NonNull::new(raw).ok_or_else(last_errno)?;
         Ok(Arc::new(Domain { context: Arc::clone(context), raw }))
     }
-
-    pub(crate) fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
 }
 
 impl Drop for Domain {

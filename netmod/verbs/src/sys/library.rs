@@ -53,7 +53,6 @@ functions! {
     query_gid = b"ibv_query_gid\0": fn(*mut ibv_context, u8, c_int, *mut ibv_gid) -> c_int;
     alloc_pd = b"ibv_alloc_pd\0": fn(*mut ibv_context) -> *mut ibv_pd;
     dealloc_pd = b"ibv_dealloc_pd\0": fn(*mut ibv_pd) -> c_int;
-    reg_mr = b"ibv_reg_mr\0": fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
     reg_mr_iova = b"ibv_reg_mr_iova\0": fn(*mut ibv_pd, *mut c_void, usize, u64, c_int) -> *mut ibv_mr;
     dereg_mr = b"ibv_dereg_mr\0": fn(*mut ibv_mr) -> c_int;
     create_comp_channel = b"ibv_create_comp_channel\0": fn(*mut ibv_context) -> *mut ibv_comp_channel;

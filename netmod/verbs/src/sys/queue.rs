@@ -138,7 +138,6 @@ pub(crate) struct Queue {
     raw: NonNull<ibv_qp>,
     number: u32,
     inline_bytes: u32,
-    gathers: usize,
     /// They outlive the pair.
     pub(crate) completions: Completions,
     _shared: Arc<SharedReceive>,
@@ -190,7 +189,6 @@ impl Queue {
             raw,
             number,
             inline_bytes: init.cap.max_inline_data,
-            gathers: init.cap.max_send_sge as usize,
             completions,
             _shared: Arc::clone(shared),
             domain: Arc::clone(domain),
@@ -264,8 +262,9 @@ impl Queue {
         attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = with.first_sent;
         attr.timeout = with.timeout_code;
-        attr.retry_cnt = 7;
-        // Seven stands for: as often as it takes.
+        // Some devices take seven for: as often as it takes.
+        attr.retry_cnt = 6;
+        // Here that is what seven stands for.
         attr.rnr_retry = 7;
         attr.max_rd_atomic = with.reads_out;
         self.modify(

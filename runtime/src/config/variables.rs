@@ -1,0 +1,327 @@
+//! The table of variables: how each is called, read and shown.
+
+use super::{Config, GIB, KIB, MIB, NONTEMPORAL_BYTES_MIN, NetworkChoice, OnFailure, TIB};
+
+/// One row of the table.
+pub(super) struct Variable {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) meaning: &'static str,
+    pub(super) slot: Slot,
+}
+
+/// How a value is read and where it is kept.
+pub(super) enum Slot {
+    /// A size within bounds. `zero` says what 0 stands for, if it is accepted below the bounds.
+    Bytes { field: fn(&mut Config) -> &mut u64, min: u64, max: u64, zero: Option<&'static str> },
+    /// A plain number within bounds.
+    Number { field: fn(&mut Config) -> &mut u64, min: u64, max: u64 },
+    /// Yes or no.
+    Switch { field: fn(&mut Config) -> &mut bool },
+    /// An address of this machine.
+    Address,
+    /// What a death leads to.
+    Policy,
+    /// A network.
+    Network,
+    /// Any text; `empty` says what none stands for.
+    Text { field: fn(&mut Config) -> &mut String, accepted: &'static str, empty: &'static str },
+    /// A filter of log lines.
+    Filter,
+}
+
+// The order is the order of `longarm info`.
+pub(super) const INTERFACE: usize = 0;
+/// Largest and smallest values that fit together: a ring takes at least two eager payloads.
+const EAGER_BYTES_MAX: u64 = 16 * KIB;
+const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
+const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
+pub(super) const SPIN: usize = 11;
+pub(super) const NONTEMPORAL: usize = 12;
+
+/// The table.
+pub(super) const VARIABLES: [Variable; 25] = [
+    Variable {
+        name: "LONGARM_INTERFACE",
+        unit: "",
+        meaning: "address that the servers of the nodes listen on",
+        slot: Slot::Address,
+    },
+    Variable {
+        name: "LONGARM_SOCKET_BUFFER_BYTES",
+        unit: "bytes",
+        meaning: "size of the kernel's socket buffers; if not set, it follows from each connection's round trip",
+        slot: Slot::Bytes {
+            field: |config| &mut config.socket_buffer_bytes,
+            min: 4 * KIB,
+            max: GIB,
+            zero: Some("the kernel chooses"),
+        },
+    },
+    Variable {
+        name: "LONGARM_NETMOD",
+        unit: "",
+        meaning: "network between nodes; has to be the same for all",
+        slot: Slot::Network,
+    },
+    Variable {
+        name: "LONGARM_VERBS_DEVICE",
+        unit: "",
+        meaning: "RDMA device, with its port and the index of its address where they matter",
+        slot: Slot::Text {
+            field: |config| &mut config.verbs_device,
+            accepted: "NAME, NAME:PORT or NAME:PORT:GID; several, with commas, are taken in turn by the nodes",
+            empty: "first",
+        },
+    },
+    Variable {
+        name: "LONGARM_VERBS_SLAB_BYTES",
+        unit: "bytes",
+        meaning: "size of the preregistered buffers that bytes are copied through",
+        slot: Slot::Bytes { field: |config| &mut config.verbs_slab_bytes, min: 256, max: MIB, zero: None },
+    },
+    Variable {
+        name: "LONGARM_VERBS_CREDITS",
+        unit: "buffers",
+        meaning: "preregistered buffers that a peer may fill at a time; fewer in jobs of very many ranks",
+        slot: Slot::Number { field: |config| &mut config.verbs_credits, min: 4, max: 1024 },
+    },
+    Variable {
+        name: "LONGARM_VERBS_TIMEOUT",
+        unit: "",
+        meaning: "an RDMA device waits 4.096 us times two to the power of this for a packet, seven times",
+        slot: Slot::Number { field: |config| &mut config.verbs_timeout, min: 1, max: 31 },
+    },
+    Variable {
+        name: "LONGARM_VERBS_DIRECT",
+        unit: "",
+        meaning: "whether RDMA devices read and write windows with no server involved",
+        slot: Slot::Switch { field: |config| &mut config.verbs_direct },
+    },
+    Variable {
+        name: "LONGARM_VERBS_PINNED_BYTES_MAX",
+        unit: "bytes",
+        meaning: "larger windows are not registered, as all their pages would have to stay in memory",
+        slot: Slot::Bytes {
+            field: |config| &mut config.verbs_pinned_bytes_max,
+            min: 4 * KIB,
+            max: 64 * TIB,
+            zero: Some("none is registered"),
+        },
+    },
+    Variable {
+        name: "LONGARM_EAGER_BYTES",
+        unit: "bytes",
+        meaning: "payloads up to this size are copied behind their header, larger ones are sent from where they are",
+        slot: Slot::Bytes { field: |config| &mut config.eager_bytes, min: 64, max: EAGER_BYTES_MAX, zero: None },
+    },
+    Variable {
+        name: "LONGARM_SEND_RING_BYTES",
+        unit: "bytes",
+        meaning: "bound on what one connection copies and keeps until it is reported as received",
+        slot: Slot::Bytes {
+            field: |config| &mut config.send_ring_bytes,
+            min: SEND_RING_BYTES_MIN,
+            max: GIB,
+            zero: None,
+        },
+    },
+    Variable {
+        name: "LONGARM_SPIN_US",
+        unit: "microseconds",
+        meaning: "how long a waiting thread spins before it sleeps; by default 0 where ranks share processors",
+        slot: Slot::Number { field: |config| &mut config.spin_us, min: 0, max: 1_000_000 },
+    },
+    Variable {
+        name: "LONGARM_NONTEMPORAL_BYTES",
+        unit: "bytes",
+        meaning: "copies, or walks of copies from 128k on, at least this large go around the caches",
+        slot: Slot::Bytes {
+            field: |config| &mut config.nontemporal_bytes,
+            min: NONTEMPORAL_BYTES_MIN,
+            max: 64 * TIB,
+            zero: None,
+        },
+    },
+    Variable {
+        name: "LONGARM_CONNECT_TIMEOUT_S",
+        unit: "seconds",
+        meaning: "how long to try to reach a node",
+        slot: Slot::Number { field: |config| &mut config.connect_timeout_s, min: 1, max: 3600 },
+    },
+    Variable {
+        name: "LONGARM_RECONNECT_S",
+        unit: "seconds",
+        meaning: "how long a connection that broke may take to be made anew before its node counts as lost; 0: at once",
+        slot: Slot::Number { field: |config| &mut config.reconnect_s, min: 0, max: 86_400 },
+    },
+    Variable {
+        name: "LONGARM_SILENCE_MS",
+        unit: "milliseconds",
+        meaning: "how long a node that is waited for may be silent before its connection counts as broken",
+        slot: Slot::Number { field: |config| &mut config.silence_ms, min: 50, max: 3_600_000 },
+    },
+    Variable {
+        name: "LONGARM_ENCRYPT",
+        unit: "",
+        meaning: "whether what is sent over connections is encrypted; has to be the same for all",
+        slot: Slot::Switch { field: |config| &mut config.encrypt },
+    },
+    Variable {
+        name: "LONGARM_HALF_OPEN_MAX",
+        unit: "connections",
+        meaning: "how many connections without a finished handshake a server keeps",
+        slot: Slot::Number { field: |config| &mut config.half_open_max, min: 1, max: 65536 },
+    },
+    Variable {
+        name: "LONGARM_HANDSHAKE_TIMEOUT_MS",
+        unit: "milliseconds",
+        meaning: "how long a handshake may take",
+        slot: Slot::Number { field: |config| &mut config.handshake_timeout_ms, min: 1, max: 600_000 },
+    },
+    Variable {
+        name: "LONGARM_HEAP_BYTES",
+        unit: "bytes",
+        meaning: "size of the symmetric heap of each rank, used only where touched",
+        slot: Slot::Bytes {
+            field: |config| &mut config.heap_bytes,
+            min: 64 * KIB,
+            max: 64 * TIB,
+            zero: Some("no heap"),
+        },
+    },
+    Variable {
+        name: "LONGARM_WINDOW_BYTES_MAX",
+        unit: "bytes",
+        meaning: "the largest window a rank may ask for",
+        slot: Slot::Bytes { field: |config| &mut config.window_bytes_max, min: 4 * KIB, max: 64 * TIB, zero: None },
+    },
+    Variable {
+        name: "LONGARM_NODES",
+        unit: "nodes",
+        meaning: "into how many nodes, which share no memory, the ranks of a machine are cut",
+        slot: Slot::Number { field: |config| &mut config.nodes, min: 1, max: 1 << 20 },
+    },
+    Variable {
+        name: "LONGARM_ON_FAILURE",
+        unit: "",
+        meaning: "what longarm run does with the other ranks when one dies",
+        slot: Slot::Policy,
+    },
+    Variable {
+        name: "LONGARM_WATCHDOG_S",
+        unit: "seconds",
+        meaning: "after how long in one call a rank is reported as waiting; 0 for never",
+        slot: Slot::Number { field: |config| &mut config.watchdog_s, min: 0, max: 86400 },
+    },
+    Variable {
+        name: "LONGARM_LOG",
+        unit: "",
+        meaning: "what to log, such as \"debug\" or \"longarm_server=trace\"",
+        slot: Slot::Filter,
+    },
+];
+
+impl Slot {
+    /// Reads a value into its field. `None` when the value is refused.
+    pub(super) fn parse(&self, config: &mut Config, value: &str) -> Option<()> {
+        match *self {
+            Slot::Bytes { field, min, max, zero } => {
+                let bytes = parse_bytes(value)?;
+                let zero_meant = bytes == 0 && zero.is_some();
+                *field(config) = Some(bytes).filter(|bytes| zero_meant || (min..=max).contains(bytes))?;
+            }
+            Slot::Number { field, min, max } => {
+                *field(config) = value.parse().ok().filter(|number| (min..=max).contains(number))?;
+            }
+            Slot::Switch { field } => {
+                *field(config) = match value {
+                    "1" | "yes" => true,
+                    "0" | "no" => false,
+                    _ => return None,
+                };
+            }
+            Slot::Address => config.interface = value.parse().ok()?,
+            Slot::Policy => {
+                config.on_failure = match value {
+                    "abort" => OnFailure::Abort,
+                    "continue" => OnFailure::Continue,
+                    _ => return None,
+                }
+            }
+            Slot::Network => {
+                config.network = match value {
+                    "auto" => NetworkChoice::Auto,
+                    "tcp" => NetworkChoice::Tcp,
+                    "verbs" => NetworkChoice::Verbs,
+                    _ => return None,
+                }
+            }
+            Slot::Text { field, empty, .. } => {
+                *field(config) = if value == empty { String::new() } else { value.to_owned() };
+            }
+            Slot::Filter => config.log = Some(value.to_owned()),
+        }
+        Some(())
+    }
+
+    /// The value, in a form that `parse` accepts.
+    pub(super) fn show(&self, config: &mut Config) -> String {
+        match *self {
+            Slot::Bytes { field, .. } => show_bytes(*field(config)),
+            Slot::Number { field, .. } => field(config).to_string(),
+            Slot::Switch { field } => if *field(config) { "yes" } else { "no" }.to_owned(),
+            Slot::Address => config.interface.to_string(),
+            Slot::Policy => config.on_failure.to_string(),
+            Slot::Network => config.network.to_string(),
+            Slot::Text { field, empty, .. } => match field(config).as_str() {
+                "" => empty.to_owned(),
+                text => text.to_owned(),
+            },
+            Slot::Filter => config.log.clone().unwrap_or_else(|| "warn".to_owned()),
+        }
+    }
+
+    pub(super) fn accepted(&self) -> String {
+        match *self {
+            Slot::Bytes { min, max, zero, .. } => {
+                let zero = zero.map(|meaning| format!(", or 0 ({meaning})")).unwrap_or_default();
+                let (min, max) = (show_bytes(min), show_bytes(max));
+                format!("bytes from {min} to {max}, with an optional suffix k, m, g or t{zero}")
+            }
+            Slot::Number { min, max, .. } => format!("a number from {min} to {max}"),
+            Slot::Switch { .. } => "yes (or 1) or no (or 0)".to_owned(),
+            Slot::Address => "an IPv4 or IPv6 address".to_owned(),
+            Slot::Policy => "abort (they are ended) or continue (they go on)".to_owned(),
+            Slot::Network => {
+                "auto (verbs between machines that have a device, else tcp), tcp or verbs (or nothing starts)"
+                    .to_owned()
+            }
+            Slot::Text { accepted, .. } => accepted.to_owned(),
+            Slot::Filter => {
+                "a level (error, warn, info, debug, trace) or a filter such as longarm_server=trace".to_owned()
+            }
+        }
+    }
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, suffix) = text.split_at(split);
+    let unit = match suffix.to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => KIB,
+        "m" => MIB,
+        "g" => GIB,
+        "t" => TIB,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A size with the largest suffix that leaves a whole number.
+fn show_bytes(bytes: u64) -> String {
+    let units = [(TIB, "t"), (GIB, "g"), (MIB, "m"), (KIB, "k")];
+    let fitting = units.iter().find(|(unit, _)| bytes != 0 && bytes.is_multiple_of(*unit));
+    fitting.map_or_else(|| bytes.to_string(), |(unit, suffix)| format!("{}{suffix}", bytes / unit))
+}
