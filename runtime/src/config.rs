@@ -55,6 +55,10 @@ pub struct Config {
     pub verbs_timeout: u64,
     /// Whether payload goes from memory to memory, with no server involved.
     pub verbs_direct: bool,
+    /// From which size on memory is registered with RDMA devices rather than copied. 0: it is measured.
+    pub verbs_register_bytes: u64,
+    /// Bound on the program's own memory that is registered at a time.
+    pub verbs_cache_bytes: u64,
     /// Windows larger than this are not registered with RDMA devices.
     pub verbs_pinned_bytes_max: u64,
     /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
@@ -191,6 +195,8 @@ impl Default for Config {
             verbs_credits: 8,
             verbs_timeout: 14,
             verbs_direct: true,
+            verbs_register_bytes: 0,
+            verbs_cache_bytes: GIB,
             verbs_pinned_bytes_max: 16 * GIB,
             eager_bytes: 16 * KIB,
             send_ring_bytes: MIB,

@@ -35,6 +35,7 @@ mod handle;
 mod heap;
 mod message;
 mod mutex;
+pub mod network;
 mod patch;
 mod scope;
 pub mod topology;

@@ -52,8 +52,6 @@ const BACKLOG_MAX: usize = 64;
 const PIECES_MAX: usize = 8;
 /// Below this, copying is quicker than asking the cache.
 const KNOWN_BYTES_MIN: usize = 4 << 10;
-const PIECE_BYTES_MAX: usize = 1 << 20;
-const PIECE_BYTES_MIN: usize = 64 << 10;
 
 /// What a request does with its bytes.
 #[derive(Clone, Copy)]
@@ -219,7 +217,7 @@ impl Stream {
                 remote_key: transfer.remote_key,
                 is_read: transfer.is_read,
             };
-            let piece_bytes = (transfer.bytes / 4).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX).min(rest);
+            let piece_bytes = self.fabric.costs.piece_bytes(transfer.bytes).min(rest);
             let posted = match self.registered(&loan, at, piece_bytes) {
                 Some(registration) => {
                     let start = loan.memory().slice(at, piece_bytes).as_mut_ptr().expose_provenance() as u64;
@@ -248,7 +246,7 @@ impl Stream {
     /// The registration of a piece of a loan, where that is worth it and the system lets us.
     fn registered(&mut self, loan: &Arc<dyn Loan>, at: usize, bytes: usize) -> Option<Pinned<Device>> {
         let start = loan.memory().slice(at, bytes).as_mut_ptr().expose_provenance();
-        if bytes < self.fabric.options.register_bytes_min {
+        if bytes < self.fabric.register_bytes_min {
             // What is registered already costs nothing.
             return if bytes >= KNOWN_BYTES_MIN { self.fabric.cache.lookup(start, bytes) } else { None };
         }

@@ -10,12 +10,13 @@ use longarm_registration::{Cache, Options as CacheOptions, RegisterError, Regist
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::costs::Costs;
 use crate::counts::Counters;
 use crate::options::VerbsOptions;
 use crate::record::Record;
 use crate::sys::{
-    Access, Context, Domain, Library, NoLibrary, Port, PortLimits, Queue, QueueLimits, Registration, SharedReceive,
-    Slab, Slabs,
+    Access, Connection, Context, Domain, Library, NoLibrary, Port, PortLimits, Queue, QueueLimits, Registration,
+    SharedReceive, Slab, Slabs,
 };
 
 /// Why verbs cannot be used here. In every case TCP can.
@@ -81,6 +82,9 @@ pub(crate) struct Fabric {
     /// What of the program's own memory is registered.
     pub(crate) cache: Cache<Device>,
     pub(crate) counters: Counters,
+    pub(crate) costs: Costs,
+    /// From which size on memory is registered.
+    pub(crate) register_bytes_min: usize,
     pub(crate) domain: Arc<Domain>,
 }
 
@@ -134,6 +138,22 @@ impl Fabric {
         let slabs_max = (64 << 20) / options.slab_bytes.max(1);
         let buffers = limits.shared_receives.min(u32::try_from(slabs_max).unwrap_or(u32::MAX));
         let shared = SharedReceive::new(&domain, buffers).map_err(failed("making a shared receive queue"))?;
+        let shared = Arc::new(shared);
+        let myself = Connection {
+            port: port.number,
+            gid_index,
+            is_ethernet: port.is_ethernet,
+            mtu_code: port.mtu_code,
+            peer_queue: 0,
+            peer_lid: port.lid,
+            peer_gid: gid,
+            first_sent: 0,
+            first_received: 0,
+            reads_out: limits.reads_at_once,
+            reads_in: limits.reads_at_once,
+            timeout_code: options.timeout_code,
+        };
+        let costs = options.costs.unwrap_or_else(|| Costs::measure(&domain, &shared, &myself));
         let cache_options = CacheOptions {
             bytes_max: options.cache_bytes_max,
             entries_max: usize::try_from(limits.registrations / 2).unwrap_or(0).clamp(1, CACHE_ENTRIES_MAX),
@@ -147,12 +167,14 @@ impl Fabric {
             gid,
             limits,
             outgoing: Slabs::new(&domain, options.slab_bytes, slabs_max),
-            shared: Arc::new(shared),
+            shared,
             incoming: Mutex::default(),
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
             ended: Mutex::default(),
             cache,
             counters: Counters::default(),
+            costs,
+            register_bytes_min: options.register_bytes_min.unwrap_or_else(|| costs.register_bytes_min()),
             domain,
         }))
     }
@@ -332,7 +354,7 @@ pub(crate) fn gids(context: &Context, port: &Port) -> Vec<Gid> {
 
 /// Over Ethernet RoCE v2 before v1, as only that is routed; an IPv4 address before an IPv6 one, and that before one that holds
 /// on one link only. InfiniBand needs no choice.
-fn choose_gid(context: &Context, port: &Port) -> u8 {
+pub(crate) fn choose_gid(context: &Context, port: &Port) -> u8 {
     if !port.is_ethernet {
         return 0;
     }

@@ -9,6 +9,7 @@
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
 #![deny(unsafe_code)]
 
+mod costs;
 mod counts;
 mod direct;
 mod fabric;
@@ -18,11 +19,14 @@ mod netmod;
 mod options;
 mod packets;
 mod record;
+mod report;
 mod stream;
 mod sys;
 
+pub use costs::Costs;
 pub use counts::Counts;
 pub use fabric::{VerbsError, device_names};
 pub use longarm_registration::Statistics as CacheStatistics;
 pub use netmod::Verbs;
 pub use options::VerbsOptions;
+pub use report::{CostReport, DeviceReport, GidReport, PortReport, devices, measure};

@@ -1,5 +1,7 @@
 //! What can be chosen.
 
+use crate::costs::Costs;
+
 /// How the netmod behaves. The defaults are for a device of today and a job of some dozen nodes.
 #[derive(Clone, Debug)]
 pub struct VerbsOptions {
@@ -16,8 +18,10 @@ pub struct VerbsOptions {
     pub peers: usize,
     /// How long a packet is waited for before it is sent again: 4.096 µs times two to the power of this, seven times.
     pub timeout_code: u8,
-    /// Below this, lent memory is copied through buffers: registering it would take longer.
-    pub register_bytes_min: usize,
+    /// Below this, lent memory is copied through buffers. `None`: what follows from the costs.
+    pub register_bytes_min: Option<usize>,
+    /// What copying, registering and sending cost. `None`: it is measured when the device is opened.
+    pub costs: Option<Costs>,
     /// Bytes of the program's own memory that are registered at a time, in use or kept for the next transfer.
     pub cache_bytes_max: usize,
     /// More memory than this is never registered for one window: its pages would have to stay in memory all at once.
@@ -33,7 +37,8 @@ impl Default for VerbsOptions {
             credits: 8,
             peers: 1,
             timeout_code: 14,
-            register_bytes_min: 32 << 10,
+            register_bytes_min: None,
+            costs: None,
             cache_bytes_max: 1 << 30,
             pinned_bytes_max: 16 << 30,
         }

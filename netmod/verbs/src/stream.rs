@@ -112,11 +112,6 @@ pub(crate) struct Unresolved {
 /// Marks a message that is no part of the stream. The other bits count buffers.
 const NOTE: u32 = 1 << 31;
 
-/// Of a stream of this length no piece is smaller, and none larger than a buffer.
-const PIECE_BYTES_MIN: usize = 2 << 10;
-/// So many pieces at least, where they are not too small: the first is on its way while the others are copied.
-const PIECES_MIN: usize = 4;
-
 impl Stream {
     /// Connects a queue to the peer that has sent `theirs` in answer to `ours`.
     ///
@@ -356,7 +351,8 @@ impl Stream {
             self.post(vec![message], regions)?;
             return Ok(total);
         }
-        let piece_bytes = (total / PIECES_MIN).max(PIECE_BYTES_MIN);
+        let buffer_bytes = self.fabric.outgoing.slab_bytes().min(self.peer_slab_bytes);
+        let piece_bytes = self.fabric.costs.copied_piece_bytes(total, buffer_bytes);
         let mut sent = 0;
         let mut source = Walk::new(regions);
         while sent < total && self.credits >= 2 && self.has_room() {

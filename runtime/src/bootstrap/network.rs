@@ -33,22 +33,29 @@ fn tcp_options(config: &Config) -> TcpOptions {
     }
 }
 
+/// What the configuration says, for a node of this number.
 #[cfg(feature = "verbs")]
-fn verbs(config: &Config, layout: &Layout) -> longarm_verbs::Verbs {
+pub(crate) fn verbs_options(config: &Config, node: u32) -> longarm_verbs::VerbsOptions {
     let mut devices = config.verbs_device.split(',').map(str::trim);
     let count = devices.clone().count();
-    let device = devices.nth(layout.my_node().0 as usize % count.max(1)).unwrap_or_default();
-    let peers = (0..layout.rank_count()).filter(|rank| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node());
-    let options = longarm_verbs::VerbsOptions {
+    let device = devices.nth(node as usize % count.max(1)).unwrap_or_default();
+    longarm_verbs::VerbsOptions {
         device: device.to_owned(),
         demanded: config.network == NetworkChoice::Verbs || config.is_set("LONGARM_VERBS_DEVICE"),
         slab_bytes: config.verbs_slab_bytes as usize,
         credits: config.verbs_credits as u16,
-        peers: peers.count(),
         timeout_code: config.verbs_timeout as u8,
         pinned_bytes_max: if config.verbs_direct { config.verbs_pinned_bytes_max } else { 0 },
+        register_bytes_min: (config.verbs_register_bytes > 0).then_some(config.verbs_register_bytes as usize),
+        cache_bytes_max: config.verbs_cache_bytes as usize,
         ..longarm_verbs::VerbsOptions::default()
-    };
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn verbs(config: &Config, layout: &Layout) -> longarm_verbs::Verbs {
+    let peers = (0..layout.rank_count()).filter(|rank| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node());
+    let options = longarm_verbs::VerbsOptions { peers: peers.count(), ..verbs_options(config, layout.my_node().0) };
     longarm_verbs::Verbs::new(tcp_options(config), options)
 }
 

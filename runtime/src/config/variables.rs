@@ -36,11 +36,11 @@ pub(super) const INTERFACE: usize = 0;
 const EAGER_BYTES_MAX: u64 = 16 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
-pub(super) const SPIN: usize = 11;
-pub(super) const NONTEMPORAL: usize = 12;
+pub(super) const SPIN: usize = 13;
+pub(super) const NONTEMPORAL: usize = 14;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 25] = [
+pub(super) const VARIABLES: [Variable; 27] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -97,6 +97,23 @@ pub(super) const VARIABLES: [Variable; 25] = [
         unit: "",
         meaning: "whether RDMA devices read and write windows with no server involved",
         slot: Slot::Switch { field: |config| &mut config.verbs_direct },
+    },
+    Variable {
+        name: "LONGARM_VERBS_REGISTER_BYTES",
+        unit: "bytes",
+        meaning: "memory from this size on is registered with RDMA devices rather than copied",
+        slot: Slot::Bytes {
+            field: |config| &mut config.verbs_register_bytes,
+            min: 4 * KIB,
+            max: TIB,
+            zero: Some("it follows from what is measured"),
+        },
+    },
+    Variable {
+        name: "LONGARM_VERBS_CACHE_BYTES",
+        unit: "bytes",
+        meaning: "bound on the program's own memory that is registered at a time, in use or kept for later",
+        slot: Slot::Bytes { field: |config| &mut config.verbs_cache_bytes, min: MIB, max: 64 * TIB, zero: None },
     },
     Variable {
         name: "LONGARM_VERBS_PINNED_BYTES_MAX",

@@ -48,6 +48,8 @@ pub const ALLOWANCES: &[Allowance] = &[
     allow(Rule::Unsafe, "netmod/verbs/src/fabric.rs", "offers a buffer to the device, and keeps it"),
     allow(Rule::Unsafe, "netmod/verbs/src/stream.rs", "posts requests that name buffers, and keeps those"),
     allow(Rule::Unsafe, "netmod/verbs/src/direct.rs", "posts requests that name lent memory, and keeps the loan"),
+    allow(Rule::Clock, "netmod/verbs/src/costs.rs", "what a device takes is measured when it is opened"),
+    allow(Rule::Unsafe, "netmod/verbs/src/costs.rs", "posts requests that name its own blocks"),
     allow(Rule::Atomics, "netmod/verbs/src/counts.rs", "counters that stand alone"),
     allow(Rule::Unsafe, "netmod/registration/tests/support/mapping.rs", "the tests unmap, move and discard memory"),
     allow(Rule::Unsafe, "shims/armci/", "the C face: pointers of C programs, as the headers promise them"),

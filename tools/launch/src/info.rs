@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 use longarm::config::{Config, Entry};
+use longarm::network::Rdma;
 use longarm::topology::{Cache, Machine};
 use serde::Serialize;
 
@@ -15,13 +16,17 @@ use crate::units;
 struct Network {
     name: &'static str,
     is_available: bool,
-    remark: &'static str,
+    remark: String,
 }
 
-const NETWORKS: [Network; 2] = [
-    Network { name: "tcp", is_available: true, remark: "any network; the address is LONGARM_INTERFACE" },
-    Network { name: "verbs", is_available: false, remark: "not built in" },
-];
+fn networks(rdma: &Rdma) -> [Network; 2] {
+    let usable = rdma.fault.is_none();
+    let remark = rdma.fault.clone().unwrap_or_else(|| "RDMA devices, see below; LONGARM_NETMOD chooses".to_owned());
+    [
+        Network { name: "tcp", is_available: true, remark: "any network; the address is LONGARM_INTERFACE".to_owned() },
+        Network { name: "verbs", is_available: usable, remark },
+    ]
+}
 
 /// Everything, for `--json`.
 #[derive(Debug, Serialize)]
@@ -29,6 +34,7 @@ struct Info<'a> {
     version: &'static str,
     machine: &'a Machine,
     networks: [Network; 2],
+    rdma: &'a Rdma,
     variables: &'a [Entry],
 }
 
@@ -37,13 +43,15 @@ pub fn info(arguments: &InfoArguments) -> ExitCode {
     let machine = Machine::probe();
     let config = Config::from_environment();
     let entries = config.as_ref().map(Config::entries).unwrap_or_default();
+    let rdma = longarm::network::rdma(config.as_ref().unwrap_or(&Config::default()));
     if arguments.json {
+        let networks = networks(&rdma);
         let info =
-            Info { version: env!("CARGO_PKG_VERSION"), machine: &machine, networks: NETWORKS, variables: &entries };
+            Info { version: env!("CARGO_PKG_VERSION"), machine: &machine, networks, rdma: &rdma, variables: &entries };
         let text = serde_json::to_string_pretty(&info).expect("the description has only names as keys");
         print(&format!("{text}\n"));
     } else {
-        print(&render(&machine, &entries));
+        print(&render(&machine, &rdma, &entries));
     }
     match config {
         Ok(config) => {
@@ -65,12 +73,19 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn render(machine: &Machine, entries: &[Entry]) -> String {
+fn render(machine: &Machine, rdma: &Rdma, entries: &[Entry]) -> String {
     let mut text = format!("longarm {}\n", env!("CARGO_PKG_VERSION"));
     for (title, rows) in
-        [("machine", processors(machine)), ("memory", memory(machine)), ("between ranks", between_ranks(machine))]
+        [("machine", processors(machine)), ("memory", memory(machine)), ("between ranks", between_ranks(machine, rdma))]
     {
         text += &format!("\n{title}\n{}\n", two_columns(rows));
+    }
+    for device in &rdma.devices {
+        let rows = device.lines.iter().map(|line| row("", line)).collect();
+        text += &format!("\nRDMA device {}\n{}\n", device.name, two_columns(rows));
+    }
+    if !rdma.measured.is_empty() {
+        text += &format!("\nRDMA costs, measured\n{}\n", two_columns(rdma.measured.clone()));
     }
     if !entries.is_empty() {
         text += &format!("\nthresholds and other configuration\n{}\n", variables(entries));
@@ -139,7 +154,7 @@ fn memory(machine: &Machine) -> Vec<Row> {
     ]
 }
 
-fn between_ranks(machine: &Machine) -> Vec<Row> {
+fn between_ranks(machine: &Machine, rdma: &Rdma) -> Vec<Row> {
     let limit = |limit: Option<u64>| limit.map_or("none".to_owned(), |limit| limit.to_string());
     let mut rows = vec![
         row("memory files (memfd)", if machine.memfd { "yes" } else { "no: longarm cannot share windows here" }),
@@ -149,8 +164,8 @@ fn between_ranks(machine: &Machine) -> Vec<Row> {
             format!("{} (can be raised to {})", limit(machine.descriptors), limit(machine.descriptors_max)),
         ),
     ];
-    rows.extend(NETWORKS.iter().map(|network| {
-        let value = if network.is_available { format!("yes: {}", network.remark) } else { network.remark.to_owned() };
+    rows.extend(networks(rdma).into_iter().map(|network| {
+        let value = if network.is_available { format!("yes: {}", network.remark) } else { network.remark };
         (format!("network {}", network.name), value)
     }));
     rows

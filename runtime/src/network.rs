@@ -1,0 +1,97 @@
+//! The networks between nodes that this build and this machine have, for those who ask.
+
+use serde::Serialize;
+
+use crate::config::Config;
+
+/// What is known of RDMA devices.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Rdma {
+    /// This build can use them.
+    pub is_built_in: bool,
+    /// Why they cannot be used, if that is so.
+    pub fault: Option<String>,
+    /// The devices, as they describe themselves.
+    pub devices: Vec<Device>,
+    /// What was measured on the device that a rank would use.
+    pub measured: Vec<(String, String)>,
+}
+
+/// A device in words.
+#[derive(Clone, Debug, Serialize)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its ports and addresses, a line each.
+    pub lines: Vec<String>,
+}
+
+/// Looks at the RDMA devices of this machine, and measures the one that a rank would use.
+///
+/// # Example
+/// ```
+/// let rdma = longarm::network::rdma(&longarm::config::Config::default());
+/// assert!(rdma.is_built_in || rdma.devices.is_empty());
+/// ```
+#[cfg(not(feature = "verbs"))]
+pub fn rdma(_: &Config) -> Rdma {
+    Rdma { fault: Some("not built in; build with `--features verbs`".to_owned()), ..Rdma::default() }
+}
+
+/// Looks at the RDMA devices of this machine, and measures the one that a rank would use.
+///
+/// # Example
+/// ```
+/// let rdma = longarm::network::rdma(&longarm::config::Config::default());
+/// assert!(rdma.is_built_in || rdma.devices.is_empty());
+/// ```
+#[cfg(feature = "verbs")]
+pub fn rdma(config: &Config) -> Rdma {
+    let found = match longarm_verbs::devices() {
+        Ok(found) => found,
+        Err(error) => return Rdma { is_built_in: true, fault: Some(error.to_string()), ..Rdma::default() },
+    };
+    let devices = found.iter().map(describe).collect();
+    let measured = longarm_verbs::measure(&crate::bootstrap::verbs_options(config, 0));
+    let (fault, measured) = match measured {
+        Ok(report) => (None, costs(&report)),
+        Err(error) => (Some(error.to_string()), Vec::new()),
+    };
+    Rdma { is_built_in: true, fault, devices, measured }
+}
+
+#[cfg(feature = "verbs")]
+fn describe(device: &longarm_verbs::DeviceReport) -> Device {
+    let mut lines = Vec::new();
+    if let Some(fault) = &device.fault {
+        lines.push(format!("cannot be opened: {fault}"));
+    } else {
+        let atomics = if device.atomics { "atomics" } else { "no atomics" };
+        let (depth, reads, registrations) = (device.queue_depth, device.reads_at_once, device.registrations);
+        lines
+            .push(format!("{depth} requests a queue, {reads} reads at once, {registrations} registrations, {atomics}"));
+    }
+    for port in &device.ports {
+        let state = if port.is_active { "active" } else { "down" };
+        let lid = if port.lid > 0 { format!(", LID {}", port.lid) } else { String::new() };
+        lines.push(format!("port {}: {state}, {}, MTU {} B{lid}", port.number, port.link, port.mtu_bytes));
+        for gid in &port.gids {
+            let chosen = if gid.is_chosen { ", chosen" } else { "" };
+            lines.push(format!("port {}, GID {}: {} ({}{chosen})", port.number, gid.index, gid.address, gid.kind));
+        }
+    }
+    Device { name: device.name.clone(), lines }
+}
+
+#[cfg(feature = "verbs")]
+fn costs(report: &longarm_verbs::CostReport) -> Vec<(String, String)> {
+    let costs = &report.costs;
+    let row = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        row("copying 1 KiB", format!("{} ns", costs.copy_kib_ns)),
+        row("registering", format!("{} ns, and {} ns each KiB", costs.register_ns, costs.register_kib_ns)),
+        row("a write of 8 B", format!("{} ns, and {} ns each KiB more", costs.request_ns, costs.wire_kib_ns)),
+        row("inline up to", format!("{} B", report.inline_bytes)),
+        row("copied below, registered from", format!("{} B", report.register_bytes_min)),
+    ]
+}
