@@ -137,11 +137,11 @@ impl Client {
         target: &Lender<'_>,
         blocking: bool,
     ) -> bool {
-        let (Shape::Contiguous(there), Shape::Contiguous(here)) = (&shapes.target, &shapes.origin) else {
-            return false;
-        };
-        if !endpoint.get_direct(&window.target(rank), *there, (&|| target.hold(), *here)) {
-            return false;
+        let Some(runs) = endpoint.reaches_memory().then(|| shapes.long_runs()).flatten() else { return false };
+        for (here, there) in runs {
+            if !endpoint.get_direct(&window.target(rank), there, (&|| target.hold(), here)) {
+                return false;
+            }
         }
         if !blocking {
             self.hand_to_helper();

@@ -282,17 +282,18 @@ impl Client {
         lender: Option<&Lender<'_>>,
         blocking: bool,
     ) -> bool {
-        let (Shape::Contiguous(there), Shape::Contiguous(here)) = (&shapes.target, &shapes.origin) else {
-            return false;
-        };
+        let Some(runs) = endpoint.reaches_memory().then(|| shapes.long_runs()).flatten() else { return false };
         let hold = || lender.expect("only with one").hold();
-        let copied = lender.is_none() || here.bytes <= self.eager_bytes as u64;
-        let source = match copied {
-            true => PutSource::Copied(source.slice(here.offset as usize, here.bytes as usize)),
-            false => PutSource::Lent(&hold, *here),
-        };
-        if !endpoint.put_direct(&window.target(rank), *there, source) {
-            return false;
+        let copied = lender.is_none() || shapes.origin.bytes() <= self.eager_bytes as u64;
+        for (here, there) in runs {
+            let source = match copied {
+                true => PutSource::Copied(source.slice(here.offset as usize, here.bytes as usize)),
+                false => PutSource::Lent(&hold, here),
+            };
+            // Where the link has no more room the server does all of it: the same bytes, to the same place.
+            if !endpoint.put_direct(&window.target(rank), there, source) {
+                return false;
+            }
         }
         if copied || blocking {
             self.leave_unacknowledged();

@@ -25,6 +25,11 @@ pub(crate) enum Way {
     Runs,
 }
 
+/// A run of this length is worth a request of its own, where a network moves each without the server,
+const LONG_RUN_BYTES: u64 = 4 << 10;
+/// if there are no more than these.
+const LONG_RUNS_MAX: usize = 32;
+
 impl Shapes {
     /// One run of the target, the origin's buffer from its start.
     pub fn contiguous(run: Run) -> Shapes {
@@ -104,6 +109,24 @@ impl Shapes {
             done = until;
         }
         Some(grid)
+    }
+
+    /// The runs on both sides, where they are few and long: each is worth a request of its own.
+    pub(crate) fn long_runs(&self) -> Option<Vec<(Run, Run)>> {
+        let are_long = [&self.target, &self.origin].into_iter().all(|shape| match shape {
+            Shape::Contiguous(_) => true,
+            Shape::Strided(strided) => {
+                let run_bytes = strided.run_bytes();
+                run_bytes >= LONG_RUN_BYTES && shape.bytes() / run_bytes <= LONG_RUNS_MAX as u64
+            }
+            Shape::Vector(runs) => runs.len() <= LONG_RUNS_MAX && runs.iter().all(|run| run.bytes >= LONG_RUN_BYTES),
+        });
+        if !are_long {
+            return None;
+        }
+        let mut runs = Vec::new();
+        self.pairs(|here, there| runs.push((here, there)));
+        (runs.len() <= LONG_RUNS_MAX).then_some(runs)
     }
 
     /// Calls `each` with equally long runs of the origin and the target, in order.

@@ -122,3 +122,21 @@ fn lists_of_runs_and_nothing_at_all_are_no_grid() {
         assert!(Shapes { target, origin }.grid().is_none());
     }
 }
+
+#[test]
+fn long_runs_are_few_and_long() {
+    let run = |offset, bytes| Run { offset, bytes };
+    let pair = |here, there| (here, there);
+    let whole = Shapes::contiguous(run(7, 1 << 40));
+    assert_eq!(whole.long_runs(), Some(vec![pair(run(0, 1 << 40), run(7, 1 << 40))]));
+    let two = Shape::Vector(vec![run(0, 8192), run(100_000, 4096)]);
+    let spread = Shapes { target: two.clone(), origin: Shape::Contiguous(run(5, 12_288)) };
+    let expected = vec![pair(run(5, 8192), run(0, 8192)), pair(run(8197, 4096), run(100_000, 4096))];
+    assert_eq!(spread.long_runs(), Some(expected));
+    let short = Shape::Vector(vec![run(0, 8192), run(100_000, 4095)]);
+    let origin = Shape::Contiguous(run(0, 8192 + 4095));
+    assert_eq!(Shapes { target: short, origin }.long_runs(), None, "one is too short");
+    let many = Shape::Vector((0..33).map(|index| run(index * 8192, 4096)).collect());
+    let origin = Shape::Contiguous(run(0, 33 * 4096));
+    assert_eq!(Shapes { target: many, origin }.long_runs(), None, "there are too many");
+}

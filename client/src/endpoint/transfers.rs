@@ -247,12 +247,19 @@ impl Endpoint {
     /// Begins a put into the node's memory with no server involved. False: the server has to do it, because the link cannot,
     /// or something is under way that must not be overtaken.
     pub(crate) fn put_direct(&self, target: &WindowRef, run: Run, source: PutSource<'_>) -> bool {
-        self.reaches.load(Ordering::Relaxed) && self.begin_direct(|state| state.put_direct(target, run, source))
+        self.reaches_memory() && self.begin_direct(|state| state.put_direct(target, run, source))
     }
 
     /// Begins a get from the node's memory, likewise. `place`: where the bytes go.
     pub(crate) fn get_direct(&self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> bool {
-        self.reaches.load(Ordering::Relaxed) && self.begin_direct(|state| state.get_direct(target, run, place))
+        self.reaches_memory() && self.begin_direct(|state| state.get_direct(target, run, place))
+    }
+
+    /// Whether the network reaches memory of the node with no server involved.
+    #[inline]
+    pub(crate) fn reaches_memory(&self) -> bool {
+        // Relaxed: an old value has the server do it.
+        self.reaches.load(Ordering::Relaxed)
     }
 
     fn begin_direct(&self, begin: impl FnOnce(&mut State) -> bool) -> bool {
