@@ -48,7 +48,7 @@ impl Costs {
     /// From this size on it is worth registering memory that is not registered.
     pub fn register_bytes_min(&self) -> usize {
         let saved = (USES * u64::from(self.copy_kib_ns)).saturating_sub(self.register_kib_ns.into());
-        let bytes = if saved == 0 { u64::MAX } else { (u64::from(self.register_ns) << 10) / saved };
+        let bytes = (u64::from(self.register_ns) << 10).checked_div(saved).unwrap_or(u64::MAX);
         bytes.clamp(REGISTER_BYTES_MIN, REGISTER_BYTES_MAX).next_power_of_two() as usize
     }
 
