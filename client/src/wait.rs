@@ -27,6 +27,8 @@ const LOOKS_BEFORE_CLOCK: u32 = 16;
 /// whoever else wants this processor go first: that may be who is to answer.
 /// What comes through memory may come through the server: who waits for that drives it almost at once.
 const ASSIST_AFTER: Duration = Duration::from_micros(10);
+/// The same for who waits for an RDMA device, which may be an emulated one.
+const DEVICE_ASSIST_AFTER: Duration = Duration::from_micros(60);
 /// Who drives the server gives it back, and the processor away, once in so many looks: both cost something.
 const YIELD_ASSISTING: u32 = 64;
 /// How long one sleep lasts at most where a plain store may have made it needless.
@@ -57,6 +59,15 @@ impl Drive<'_> {
     /// may be what sends.
     fn runs_handlers(self) -> bool {
         matches!(self, Drive::Memory | Drive::Stores)
+    }
+
+    /// How long it looks before it does other work. A device of this process brings its own transfers to an end without
+    /// anybody's server, and soon.
+    fn assist_after(self) -> Duration {
+        match self {
+            Drive::Endpoint(endpoint) if endpoint.has_transfers() => DEVICE_ASSIST_AFTER,
+            _ => ASSIST_AFTER,
+        }
     }
 
     fn is_in_memory(self) -> bool {
@@ -171,7 +182,7 @@ impl Pace {
             return Next::Look;
         }
         match since.elapsed() {
-            elapsed if elapsed < ASSIST_AFTER && !drive.is_in_memory() => Next::Look,
+            elapsed if elapsed < drive.assist_after() && !drive.is_in_memory() => Next::Look,
             elapsed if elapsed < ASSIST_AFTER => Next::Assist,
             elapsed if elapsed < self.spin => Next::Yield,
             _ => Next::Sleep,
