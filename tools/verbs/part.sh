@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# One part of what tools/verbs/test.sh runs, inside of the virtual machine: part.sh PART PROGRAMS
+#
+# PROGRAMS is the folder where the compiled programs are. The last line says how much went over RDMA and how much over TCP;
+# a part that was to use RDMA and has not fails.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+
+part=$1
+programs=$2
+longarm=$programs/longarm
+# Half of the nodes use each device, so that what they say to each other crosses the wire.
+export LONGARM_NETMOD=verbs LONGARM_VERBS_DEVICE=rxe0,rxe1
+# An emulated machine is slow, and what stands still in it for a while is not dead yet.
+export LONGARM_SILENCE_MS=20000 LONGARM_WATCHDOG_S=0 LONGARM_CONNECT_TIMEOUT_S=60
+failed=0
+
+say() { printf 'verbs: %s\n' "$*"; }
+
+# Runs a command that has to succeed.
+check() {
+    say "$*"
+    "$@" && return
+    say "FAILED (status $?): $*"
+    failed=1
+}
+
+# Runs jobs of one layout: a test program, the layout, and names of jobs, of which the beginning will do.
+jobs() {
+    local program=$1 layout=$2 name names=()
+    shift 2
+    for name in "$@"; do
+        mapfile -t names < <("$programs/$program" --list | sed -n "s/^\($name.*($layout)\): test\$/\1/p")
+        [ ${#names[@]} -gt 0 ] || { say "FAILED: no job $name on $layout" && failed=1; }
+        for name in "${names[@]}"; do
+            check "$programs/$program" --exact "$name"
+        done
+    done
+}
+
+# One of the C programs, which says at its end that all was well.
+c_program() {
+    local name=$1 said
+    shift
+    say "$name: $*"
+    said=$("$longarm" run "$@" --timeout 120 -- "$programs/armci/$name" 2>&1)
+    grep -qx "ok $name" <<<"$said" && return
+    printf '%s\n' "$said"
+    say "FAILED: $name: $*"
+    failed=1
+}
+
+# Packets that the devices have sent, and segments of TCP.
+packets() {
+    cat /sys/class/infiniband/*/ports/*/hw_counters/sent_pkts 2>/dev/null | awk '{ sum += $1 } END { print sum + 0 }'
+}
+segments() {
+    awk '/^Tcp:/ { line++; if (line == 1) { for (i = 2; i <= NF; i++) if ($i == "OutSegs") at = i } else print $at }' /proc/net/snmp
+}
+
+# What the wire between the devices does to packets, both ways.
+wire() {
+    local interface
+    for interface in rn0 rn1; do
+        tc qdisc replace dev "$interface" root netem "$@" || failed=1
+    done
+}
+
+# What is run over a wire that does something.
+on_a_bad_wire() {
+    check "$programs/crate-conformance" two_devices_conform
+    jobs jobs "2 x 2" words_are_put integers_are_accumulated operations_of_a_rank messages_of_every_size
+    check env LONGARM_TEST_SEED=7 "$programs/differential" --ops 1500 2_ranks_and_2_nodes
+}
+
+packets_before=$(packets)
+segments_before=$(segments)
+uses_rdma=yes
+case $part in
+crate)
+    for program in "$programs"/crate-*; do
+        check "$program" --test-threads 1
+    done
+    ;;
+jobs)
+    # What takes several GiB, or many times as long as the others, is left to the other networks.
+    check "$programs/jobs" "(2 x 2)" --skip four_gibibytes --skip shapes_of_megabytes --skip every_reduction \
+        --skip too_large --skip sparse
+    ;;
+layouts)
+    jobs jobs "2 x 1" more_than_four
+    jobs jobs "4 x 1" words_are_put floats_are_accumulated each_rmw who_sees_a_signal one_rank_at_a_time what_is_quiet \
+        messages_of_a_source windows_come_and_go threads_of_a_rank
+    jobs jobs "5 over 3" integers_are_accumulated operations_of_a_rank collectives_of_every_size \
+        bytes_at_any_offset the_last_element a_freed_window
+    ;;
+differential)
+    for seed in 1 2 3; do
+        for layout in 4_ranks_and_2_nodes 4_ranks_and_4_nodes; do
+            check env LONGARM_TEST_SEED="$seed" "$programs/differential" --ops 4000 "$layout"
+        done
+    done
+    ;;
+faults)
+    check "$programs/faults" wrong_arguments
+    ;;
+loss)
+    wire loss 1%
+    on_a_bad_wire
+    ;;
+delay)
+    wire delay 2ms 1ms
+    on_a_bad_wire
+    ;;
+reorder)
+    wire delay 1ms reorder 75% 50%
+    on_a_bad_wire
+    ;;
+corruption)
+    wire corrupt 0.5% duplicate 1%
+    on_a_bad_wire
+    ;;
+hosts)
+    at_host=$PWD/tools/ga/at-host.sh
+    for each in 1 2; do
+        check "$at_host" 198.51.100.1 mpiexec.mpich -launcher ssh -launcher-exec "$at_host" \
+            -hosts 198.51.100.1,198.51.100.2 -ppn "$each" -n $((each * 2)) "$programs/armci/job"
+    done
+    ;;
+iwarp)
+    uses_rdma=
+    rdma link del rxe0
+    rdma link del rxe1
+    export LONGARM_VERBS_DEVICE=siw0,siw1
+    check "$programs/crate-conformance" --test-threads 1
+    jobs jobs "2 x 2" words_are_put integers_are_accumulated
+    ;;
+nothing)
+    uses_rdma=
+    say "without a device a job that demands verbs says so"
+    said=$("$longarm" run -n 2 --nodes 2 --timeout 60 -- "$programs/armci/contiguous" 2>&1) && failed=1
+    printf '%s\n' "$said"
+    grep -q "LONGARM_NETMOD" <<<"$said" || failed=1
+    unset LONGARM_VERBS_DEVICE
+    export LONGARM_NETMOD=auto LONGARM_INTERFACE=10.77.0.1
+    ip addr add 10.77.0.1/32 dev lo
+    c_program contiguous -n 4 --nodes 2
+    ;;
+armci)
+    for name in contiguous strided vector accumulate rmw nonblocking ordering mutex; do
+        c_program "$name" -n 4 --nodes 2
+    done
+    for name in contiguous aggregate memory groups messages; do
+        c_program "$name" -n 4 --nodes 4
+    done
+    ;;
+*)
+    say "there is no part $part"
+    exit 2
+    ;;
+esac
+
+sent=$(($(packets) - packets_before))
+say "$sent packets over RDMA, $(($(segments) - segments_before)) segments over TCP"
+if [ -n "$uses_rdma" ] && [ "$sent" -eq 0 ]; then
+    say "FAILED: nothing went over RDMA"
+    failed=1
+fi
+exit "$failed"
