@@ -23,6 +23,7 @@ PARTS=(
     "hosts|300|--net hosts|MPI starts a job on two hosts, in a network namespace each"
     "jobs|1500||jobs on two nodes of two ranks"
     "faults|600||deaths, strangers and wrong arguments"
+    "port|600||a port that goes down for a second every few"
     "reorder|600||a wire that lets packets overtake each other"
     "corruption|600||a wire that changes and doubles packets"
     "delay|600||a wire that takes its time"
