@@ -25,12 +25,14 @@ if ! command -v cargo >/dev/null; then
     exit 1
 fi
 
-# Whether the headers of RDMA are there, and a libclang: where Debian, or whoever else, puts one.
+# Whether the headers of RDMA are there, and a libclang with its own, where Debian or another system puts them.
 has_verbs() {
     command -v pkg-config >/dev/null && pkg-config --exists libibverbs librdmacm || return 1
     [ -z "${LIBCLANG_PATH:-}" ] || return 0
-    compgen -G '/usr/lib*/llvm*/lib*/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang*.so*' >/dev/null ||
-        compgen -G '/usr/lib/*-linux-gnu/libclang*.so*' >/dev/null
+    compgen -G '/usr/lib*/llvm*/lib*/libclang[.-][s0-9]*' >/dev/null || compgen -G '/usr/lib*/libclang.so*' >/dev/null ||
+        return 1
+    compgen -G '/usr/lib*/llvm*/lib*/clang/*/include/stddef.h' >/dev/null ||
+        compgen -G '/usr/lib*/clang/*/include/stddef.h' >/dev/null
 }
 
 can_link || apt_install gcc libc6-dev

@@ -25,17 +25,32 @@ check() {
     failed=1
 }
 
-# Runs jobs of one layout: a test program, the layout, and names of jobs, of which the beginning will do.
-jobs() {
-    local program=$1 layout=$2 name names=()
+# Runs those tests of a program whose names match: a regular expression, then options of the program. None is a failure.
+tests() {
+    local program=$1 pattern=$2 name names=()
     shift 2
-    for name in "$@"; do
-        mapfile -t names < <("$programs/$program" --list | sed -n "s/^\($name.*($layout)\): test\$/\1/p")
-        [ ${#names[@]} -gt 0 ] || { say "FAILED: no job $name on $layout" && failed=1; }
-        for name in "${names[@]}"; do
-            check "$programs/$program" --exact "$name"
-        done
+    mapfile -t names < <("$programs/$program" --list "$@" | sed -n "s/: test\$//p" | grep -E "^$pattern")
+    if [ ${#names[@]} -eq 0 ]; then
+        say "FAILED: $program has no test $pattern"
+        failed=1
+    fi
+    for name in "${names[@]}"; do
+        check "$programs/$program" "$@" --exact "$name"
     done
+}
+
+# Runs jobs on one layout: the beginnings of their names suffice.
+jobs() {
+    local layout=$1 name
+    shift
+    for name in "$@"; do
+        tests jobs "$name.*\($layout\)\$"
+    done
+}
+
+# Runs a random program: its seed, ranks, nodes and operations.
+random() {
+    LONGARM_TEST_SEED=$1 tests differential "seed_$1_on_$2_ranks_and_$3_nodes" --ops "$4"
 }
 
 # One of the C programs, which says at its end that all was well.
@@ -69,8 +84,8 @@ wire() {
 # What is run over a wire that does something.
 on_a_bad_wire() {
     check "$programs/crate-conformance" two_devices_conform
-    jobs jobs "2 x 2" words_are_put integers_are_accumulated operations_of_a_rank messages_of_every_size
-    check env LONGARM_TEST_SEED=7 "$programs/differential" --ops 1500 2_ranks_and_2_nodes
+    jobs "2 x 2" lengths_around operations_of_a_rank messages_of_a_source "$@"
+    random 7 4 2 1500
 }
 
 packets_before=$(packets)
@@ -88,17 +103,15 @@ jobs)
         --skip too_large --skip sparse
     ;;
 layouts)
-    jobs jobs "2 x 1" more_than_four
-    jobs jobs "4 x 1" words_are_put floats_are_accumulated each_rmw who_sees_a_signal one_rank_at_a_time what_is_quiet \
-        messages_of_a_source windows_come_and_go threads_of_a_rank
-    jobs jobs "5 over 3" integers_are_accumulated operations_of_a_rank collectives_of_every_size \
-        bytes_at_any_offset the_last_element a_freed_window
+    jobs "4 x 1" each_rmw who_sees_a_signal one_rank_at_a_time what_is_quiet messages_of_a_source windows_come_and_go \
+        threads_of_a_rank words_are_put
+    jobs "5 over 3" operations_of_a_rank bytes_at_any_offset the_last_element a_freed_window messages_of_every_size \
+        collectives_of_every_size
     ;;
 differential)
     for seed in 1 2 3; do
-        for layout in 4_ranks_and_2_nodes 4_ranks_and_4_nodes; do
-            check env LONGARM_TEST_SEED="$seed" "$programs/differential" --ops 4000 "$layout"
-        done
+        random "$seed" 4 2 4000
+        random "$seed" 4 4 4000
     done
     ;;
 faults)
@@ -108,12 +121,13 @@ faults)
         rank_3_of_4_on_2_nodes_killed_and_the_others rank_0_of_4_on_2_nodes_killed_and_the_others \
         rank_5_and_2_of_6_on_3_nodes_killed_and_the_others without_our_launcher_all_of_a_node_notice \
         strangers_with_garbage strangers_that_say_nothing wrong_arguments; do
-        check "$programs/faults" "$name"
+        tests faults "$name"
     done
     ;;
 loss)
     wire loss 1%
-    on_a_bad_wire
+    on_a_bad_wire words_are_put integers_are_accumulated
+    random 8 4 4 1500
     ;;
 delay)
     wire delay 2ms 1ms
@@ -157,7 +171,7 @@ iwarp)
     printf '%s\n' "$said"
     grep -q "over TCP" <<<"$said" || failed=1
     check "$programs/crate-conformance" --test-threads 1
-    jobs jobs "2 x 2" words_are_put
+    jobs "2 x 2" lengths_around
     ;;
 nothing)
     uses_rdma=
@@ -171,6 +185,9 @@ nothing)
     c_program contiguous -n 4 --nodes 2
     ;;
 armci)
+    for name in contiguous strided value; do
+        c_program "$name" -n 2 --nodes 2
+    done
     for name in contiguous strided vector accumulate value nonblocking ordering mutex; do
         c_program "$name" -n 4 --nodes 2
     done
