@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ga sanitize bench-ga bench-peers lint fuzz soak bench counts docs install clean
+.PHONY: help setup setup-verbs demo test test-ga test-verbs sanitize bench-ga bench-peers lint fuzz soak bench counts docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -24,22 +24,29 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## Show this list
 	@echo "usage: make TARGET"
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-11s %s\n", $$1, $$2 }'
 	@echo
 	@echo "install takes PREFIX (now $(PREFIX)) and DESTDIR. Everything is built in $(TARGET_DIR) (CARGO_TARGET_DIR)."
 
 setup: ## Install what is missing to build: a C compiler, rustfmt, clippy
 	@tools/setup.sh
 
+# What builds the whole workspace builds the verbs netmod, which needs more. Without that no line of it is asked for.
+setup-verbs: setup
+	@tools/setup.sh verbs
+
 demo: setup ## Run three example programs on real input, on one node and on two
 	$(CARGO) build --locked --release -p longarm-launch -p longarm --bins --examples
 	tools/demo.sh "$(TARGET_DIR)/release/longarm" "$(TARGET_DIR)/release/examples" "$(DEMO_OUTPUT)"
 
-test: setup ## Check format, lints, docs and rules, then run all tests and models
+test: setup-verbs ## Check format, lints, docs and rules, then run all tests and models
 	@tools/test.sh
 
 test-ga: setup ## Build the real Global Arrays on longarm, and run its tests and ARMCI's own (MPI=mpich or openmpi)
 	tools/ga/test-ga.sh $(MPI)
+
+test-verbs: setup-verbs ## Run tests and jobs over RDMA devices, in a virtual machine that has some
+	@tools/verbs/test.sh
 
 sanitize: setup ## Run the tests under the address and thread sanitizers and Miri, as far as the nightly toolchain has them
 	@tools/sanitize.sh
@@ -47,7 +54,7 @@ sanitize: setup ## Run the tests under the address and thread sanitizers and Mir
 bench-ga: setup ## Measure ARMCI's and Global Arrays' perf programs on longarm beside ComEx and ARMCI-MPI
 	tools/ga/perf.sh $(MPI)
 
-lint: setup ## Only the checks of `make test` that run no tests
+lint: setup-verbs ## Only the checks of `make test` that run no tests
 	@tools/test.sh lint
 
 fuzz: setup ## Feed every place where bytes of others come in with what a fuzzer makes up (SECONDS=60 for each target)
@@ -70,7 +77,7 @@ counts: setup ## Count the instructions of the hot calls by valgrind, and compar
 	$(CARGO) build --locked --release -p longarm-benches
 	benches/counts/run.sh --check benches/counts/release.txt "$(TARGET_DIR)/release/longarm-bench"
 
-docs: setup ## Build the interface's pages, and the book where mdbook is installed
+docs: setup-verbs ## Build the interface's pages, and the book where mdbook is installed
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 	@echo "interface: $(TARGET_DIR)/doc/longarm/index.html"
 	@if command -v mdbook >/dev/null; then \

@@ -2,8 +2,9 @@
 # Installs what building longarm needs and this machine does not have. Does nothing, and says nothing, when all is there.
 #
 # Needed: a Rust toolchain with rustfmt and clippy; a C compiler with its headers, which links every program and
-# assembles the hash function. With the argument `tests` also a C++ compiler, for the tests of the C headers and for the
-# fuzzer.
+# assembles the hash function. With the argument `verbs` also what the verbs netmod is built with, and so the workspace as
+# a whole: the headers of rdma-core, and libclang, which reads them. With the argument `tests` all that and a C++ compiler,
+# for the tests of the C headers and for the fuzzer.
 set -euo pipefail
 
 . "$(dirname "$0")/apt.sh"
@@ -24,7 +25,20 @@ if ! command -v cargo >/dev/null; then
     exit 1
 fi
 
+# Whether the headers of RDMA are there, and a libclang with its own, where Debian or another system puts them.
+has_verbs() {
+    command -v pkg-config >/dev/null && pkg-config --exists libibverbs librdmacm || return 1
+    [ -z "${LIBCLANG_PATH:-}" ] || return 0
+    compgen -G '/usr/lib*/llvm*/lib*/libclang[.-][s0-9]*' >/dev/null || compgen -G '/usr/lib*/libclang.so*' >/dev/null ||
+        return 1
+    compgen -G '/usr/lib*/llvm*/lib*/clang/*/include/stddef.h' >/dev/null ||
+        compgen -G '/usr/lib*/clang/*/include/stddef.h' >/dev/null
+}
+
 can_link || apt_install gcc libc6-dev
+case ${1:-} in
+verbs | tests) has_verbs || apt_install libibverbs-dev librdmacm-dev libclang-dev pkg-config ;;
+esac
 if [ "${1:-}" = tests ]; then
     command -v c++ >/dev/null || apt_install g++
 fi

@@ -65,6 +65,14 @@ if [ "$only" = all ]; then
     # The tests start jobs with the longarm command, with the example programs, and link C programs with the archive.
     step build cargo build --locked --workspace --lib --bins --examples
     step tests cargo test --locked --workspace --no-fail-fast
+    # The verbs netmod on RDMA devices; `make test-verbs` runs much more there.
+    if [ "${LONGARM_TEST_VERBS:-}" = no ]; then
+        skip verbs "because LONGARM_TEST_VERBS=no"
+    elif ! tools/rdma-vm/setup; then
+        skip verbs "the virtual machine with RDMA devices cannot be had"
+    else
+        step verbs tools/verbs/test.sh crate
+    fi
     # Instructions of the hot calls, which no other work on the machine changes.
     if command -v valgrind >/dev/null; then
         step counts benches/counts/run.sh --check benches/counts/dev.txt "$target/debug/longarm-bench"

@@ -1,0 +1,216 @@
+#!/usr/bin/env bash
+# One part of what tools/verbs/test.sh runs, inside of the virtual machine: part.sh PART PROGRAMS
+#
+# PROGRAMS is the folder where the compiled programs are. The last line says how much went over RDMA and how much over TCP;
+# a part that was to use RDMA and has not fails.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+
+part=$1
+programs=$2
+longarm=$programs/longarm
+# Half of the nodes use each device, so that what they say to each other crosses the wire.
+export LONGARM_NETMOD=verbs LONGARM_VERBS_DEVICE=rxe0,rxe1
+# An emulated machine is slow, and what stands still in it for a while is not dead yet.
+export LONGARM_SILENCE_MS=20000 LONGARM_WATCHDOG_S=0 LONGARM_CONNECT_TIMEOUT_S=60
+failed=0
+
+say() { printf 'verbs: %s\n' "$*"; }
+
+# Runs a command that has to succeed.
+check() {
+    say "$*"
+    "$@" && return
+    say "FAILED (status $?): $*"
+    failed=1
+}
+
+# Runs those tests of a program whose names match: a regular expression, then options of the program. None is a failure.
+tests() {
+    local program=$1 pattern=$2 name names=()
+    shift 2
+    mapfile -t names < <("$programs/$program" --list "$@" | sed -n "s/: test\$//p" | grep -E "^$pattern")
+    if [ ${#names[@]} -eq 0 ]; then
+        say "FAILED: $program has no test $pattern"
+        failed=1
+    fi
+    for name in "${names[@]}"; do
+        check "$programs/$program" "$@" --exact "$name"
+    done
+}
+
+# Runs jobs on one layout: the beginnings of their names suffice.
+jobs() {
+    local layout=$1 name
+    shift
+    for name in "$@"; do
+        tests jobs "$name.*\($layout\)\$"
+    done
+}
+
+# Runs a random program: its seed, ranks, nodes and operations.
+random() {
+    LONGARM_TEST_SEED=$1 tests differential "seed_$1_on_$2_ranks_and_$3_nodes" --ops "$4"
+}
+
+# One of the C programs, which says at its end that all was well.
+c_program() {
+    local name=$1 said
+    shift
+    say "$name: $*"
+    said=$("$longarm" run "$@" --timeout 120 -- "$programs/armci/$name" 2>&1)
+    grep -qx "ok $name" <<<"$said" && return
+    printf '%s\n' "$said"
+    say "FAILED: $name: $*"
+    failed=1
+}
+
+# Packets that the devices have sent, and segments of TCP.
+packets() {
+    cat /sys/class/infiniband/*/ports/*/hw_counters/sent_pkts 2>/dev/null | awk '{ sum += $1 } END { print sum + 0 }'
+}
+segments() {
+    awk '/^Tcp:/ { line++; if (line == 1) { for (i = 2; i <= NF; i++) if ($i == "OutSegs") at = i } else print $at }' /proc/net/snmp
+}
+
+# What the wire between the devices does to packets, both ways.
+wire() {
+    local interface
+    for interface in rn0 rn1; do
+        tc qdisc replace dev "$interface" root netem "$@" || failed=1
+    done
+}
+
+# What is run over a wire that does something.
+on_a_bad_wire() {
+    check "$programs/crate-conformance" two_devices_conform
+    jobs "2 x 2" lengths_around operations_of_a_rank messages_of_a_source "$@"
+    random 7 4 2 1500
+}
+
+packets_before=$(packets)
+segments_before=$(segments)
+uses_rdma=yes
+case $part in
+crate)
+    for program in "$programs"/crate-*; do
+        check "$program" --test-threads 1
+    done
+    ;;
+jobs)
+    # What takes several GiB, or touches no network, is left to the other networks.
+    jobs "2 x 2" words_are_put threads_of_a_rank memory_outside_windows windows_come_and_go the_heap_gives \
+        a_freed_window many_handles lengths_around shapes_of_megabytes operations_of_a_rank what_is_quiet \
+        a_barrier_completes who_sees_a_signal rmws_and_accumulates rmws_of_all_ranks integers_are_accumulated \
+        accumulates_of_all_ranks one_rank_at_a_time messages_of_every_size messages_are_replied_to \
+        a_rank_that_computes a_rank_that_looks bytes_at_any_offset the_last_element parts_differ \
+        windows_belong_to collectives_of_every_size
+    ;;
+layouts)
+    jobs "4 x 1" each_rmw who_sees_a_signal one_rank_at_a_time what_is_quiet messages_of_a_source windows_come_and_go \
+        threads_of_a_rank words_are_put
+    jobs "5 over 3" operations_of_a_rank bytes_at_any_offset the_last_element a_freed_window messages_of_every_size \
+        collectives_of_every_size
+    ;;
+differential)
+    for seed in 1 2 3; do
+        random "$seed" 4 2 4000
+        random "$seed" 4 4 4000
+    done
+    ;;
+faults)
+    for name in rank_2_of_4_on_2_nodes_killed_and_all_meetings rank_3_of_4_on_2_nodes_panics_and_all_meetings \
+        rank_1_of_4_on_2_nodes_exits_and_all_transfers rank_1_of_4_on_4_nodes_killed_and_all_meetings \
+        mutexes_that_rank_1_of_4_on_2_nodes_held mutexes_that_rank_1_of_4_on_4_nodes_held \
+        rank_3_of_4_on_2_nodes_killed_and_the_others rank_0_of_4_on_2_nodes_killed_and_the_others \
+        rank_5_and_2_of_6_on_3_nodes_killed_and_the_others without_our_launcher_all_of_a_node_notice \
+        strangers_with_garbage strangers_that_say_nothing wrong_arguments; do
+        tests faults "$name"
+    done
+    ;;
+loss)
+    wire loss 1%
+    on_a_bad_wire words_are_put integers_are_accumulated
+    random 8 4 4 1500
+    ;;
+delay)
+    wire delay 2ms 1ms
+    on_a_bad_wire
+    ;;
+reorder)
+    wire delay 1ms reorder 75% 50%
+    on_a_bad_wire
+    ;;
+corruption)
+    wire corrupt 0.5% duplicate 1%
+    on_a_bad_wire
+    ;;
+port)
+    # What is on its way then is lost, and the devices try again for a while.
+    while :; do
+        sleep 5
+        tools/rdma-vm/port rn0 down
+        sleep 1
+        tools/rdma-vm/port rn0 up
+    done &
+    shaker=$!
+    on_a_bad_wire
+    kill "$shaker"
+    tools/rdma-vm/port rn0 up
+    ;;
+hosts)
+    at_host=$PWD/tools/ga/at-host.sh
+    # What MPI itself says is to take the other wire.
+    export UCX_TLS=tcp,self
+    for each in 1 2; do
+        check "$at_host" 198.51.100.1 mpiexec.mpich -launcher ssh -launcher-exec "$at_host" \
+            -hosts 198.51.100.1,198.51.100.2 -ppn "$each" -n $((each * 2)) "$programs/armci/job"
+    done
+    ;;
+iwarp)
+    uses_rdma=
+    rdma link del rxe0
+    rdma link del rxe1
+    export LONGARM_VERBS_DEVICE=siw0,siw1
+    say "a job says that TCP is used, and why"
+    said=$("$longarm" run -n 2 --nodes 2 --timeout 120 -- "$programs/armci/contiguous" 2>&1) || failed=1
+    printf '%s\n' "$said"
+    grep -q "over TCP" <<<"$said" || failed=1
+    check "$programs/crate-conformance" --test-threads 1
+    jobs "2 x 2" lengths_around
+    ;;
+nothing)
+    uses_rdma=
+    say "without a device a job that demands verbs says so"
+    said=$("$longarm" run -n 2 --nodes 2 --timeout 60 -- "$programs/armci/contiguous" 2>&1) && failed=1
+    printf '%s\n' "$said"
+    grep -q "LONGARM_NETMOD" <<<"$said" || failed=1
+    unset LONGARM_VERBS_DEVICE
+    export LONGARM_NETMOD=auto LONGARM_INTERFACE=10.77.0.1
+    ip addr add 10.77.0.1/32 dev lo
+    c_program contiguous -n 4 --nodes 2
+    ;;
+armci)
+    for name in contiguous strided value; do
+        c_program "$name" -n 2 --nodes 2
+    done
+    for name in contiguous strided vector accumulate value nonblocking ordering mutex; do
+        c_program "$name" -n 4 --nodes 2
+    done
+    for name in contiguous aggregate memory groups messages; do
+        c_program "$name" -n 4 --nodes 4
+    done
+    ;;
+*)
+    say "there is no part $part"
+    exit 2
+    ;;
+esac
+
+sent=$(($(packets) - packets_before))
+say "$sent packets over RDMA, $(($(segments) - segments_before)) segments over TCP"
+if [ -n "$uses_rdma" ] && [ "$sent" -eq 0 ]; then
+    say "FAILED: nothing went over RDMA"
+    failed=1
+fi
+exit "$failed"
