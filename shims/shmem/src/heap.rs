@@ -108,6 +108,16 @@ impl SymmetricHeap {
     }
 }
 
+#[cold]
+fn not_together(name: &'static str, error: &HeapError) -> ! {
+    match error {
+        HeapError::Collective(inner) if inner.lost().is_none() => {
+            end(name, format_args!("{error}; all PEs have to call the same in the same order, with the same sizes"))
+        }
+        error => end(name, error),
+    }
+}
+
 /// A block, or null with a line that says why there is none.
 fn given(name: &'static str, job: &Job, outcome: Result<HeapBlock, HeapError>) -> *mut c_void {
     match outcome {
@@ -120,7 +130,7 @@ fn given(name: &'static str, job: &Job, outcome: Result<HeapBlock, HeapError>) -
             );
             std::ptr::null_mut()
         }
-        Err(error) => end(name, format_args!("{error}; all PEs have to call it in the same order, with the same sizes")),
+        Err(error) => not_together(name, &error),
     }
 }
 
@@ -198,6 +208,6 @@ pub(crate) fn free(name: &'static str, start: *mut c_void) {
     crate::order::quiet(name, crate::context::DEFAULT);
     let block = job.heap.take(name, job, start.addr());
     if let Err(error) = job.heap.heap.free_collective(block) {
-        end(name, format_args!("{error}; all PEs have to call it in the same order, with the same block"));
+        not_together(name, &error);
     }
 }
