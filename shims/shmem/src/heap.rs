@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longarm::face::RegionMut;
 use longarm::face::sync::{AtomicUsize, Ordering};
-use longarm::{Heap, HeapBlock, HeapError, Window, World};
+use longarm::{CollectiveError, Heap, HeapBlock, HeapError, Window, World};
 use parking_lot::Mutex;
 
 use crate::boundary::end;
@@ -111,7 +111,7 @@ impl SymmetricHeap {
 #[cold]
 fn not_together(name: &'static str, error: &HeapError) -> ! {
     match error {
-        HeapError::Collective(inner) if inner.lost().is_none() => {
+        HeapError::Collective(CollectiveError::Mismatch { .. }) => {
             end(name, format_args!("{error}; all PEs have to call the same in the same order, with the same sizes"))
         }
         error => end(name, error),

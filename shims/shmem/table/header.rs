@@ -86,7 +86,7 @@ fn generics(text: &mut String, functions: &[Function]) {
                 let (c, name) = (function.type_c, &function.name);
                 format!(" \\\n    {c} *: {name}, const {c} *: {name}, volatile {c} *: {name}")
             };
-            some.map(|function| case(function)).collect::<Vec<_>>().join(",")
+            some.map(case).collect::<Vec<_>>().join(",")
         };
         let has_context = list.iter().any(|function| function.with_context);
         let argument = if list[0].generic.1 == Generic::ByPointer(1) { "SECOND_" } else { "FIRST_" };
