@@ -21,5 +21,11 @@ fn main() {
     for (name, text) in files {
         std::fs::write(output.join(name), text).expect("cargo's folder can be written to");
     }
-    cc::Build::new().file("src/long_double.c").std("c11").warnings_into_errors(true).extra_warnings(true).pic(true).compile("shmem_long_double");
+    cc::Build::new()
+        .file("src/long_double.c")
+        .std("c11")
+        .warnings_into_errors(true)
+        .extra_warnings(true)
+        .pic(true)
+        .compile("shmem_long_double");
 }

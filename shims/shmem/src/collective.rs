@@ -48,7 +48,14 @@ impl Who {
 }
 
 /// Bytes that a member of a team of this node has at a symmetric address.
-pub(crate) fn of_member(name: &'static str, job: &Job, team: &Team, place: usize, address: usize, bytes: usize) -> *mut u8 {
+pub(crate) fn of_member(
+    name: &'static str,
+    job: &Job,
+    team: &Team,
+    place: usize,
+    address: usize,
+    bytes: usize,
+) -> *mut u8 {
     let pe = team.members[place] as c_int;
     job.direct(pe, address, bytes).unwrap_or_else(|| job.place(name, pe, address, bytes).here)
 }
@@ -75,7 +82,14 @@ pub(crate) unsafe fn given(to: *mut u8, bytes: &[u8]) {
 
 /// # Safety
 /// The elements are readable at `source` and writable at `dest`, at all members.
-pub(crate) unsafe fn broadcast<T>(name: &'static str, who: Who, dest: *mut T, source: *const T, count: u64, root: c_int) -> c_int {
+pub(crate) unsafe fn broadcast<T>(
+    name: &'static str,
+    who: Who,
+    dest: *mut T,
+    source: *const T,
+    count: u64,
+    root: c_int,
+) -> c_int {
     let job = job::get(name);
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
@@ -152,13 +166,30 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
 ///
 /// # Safety
 /// As [`collect`].
-unsafe fn gather(name: &'static str, job: &Job, (team, room): (&Team, &Room), dest: *mut u8, source: *const u8, sizes: &[usize]) {
-    let starts: Vec<usize> = sizes.iter().scan(0, |at, size| { *at += size; Some(*at - size) }).collect();
+unsafe fn gather(
+    name: &'static str,
+    job: &Job,
+    (team, room): (&Team, &Room),
+    dest: *mut u8,
+    source: *const u8,
+    sizes: &[usize],
+) {
+    let starts: Vec<usize> = sizes
+        .iter()
+        .scan(0, |at, size| {
+            *at += size;
+            Some(*at - size)
+        })
+        .collect();
     // Each begins with itself, so that not all read the same memory at once.
     for turn in 0..team.size() {
         let place = (team.me + turn) % team.size();
         let (to, bytes) = (dest.wrapping_add(starts[place]), sizes[place]);
-        let from = if place == team.me { source.cast_mut() } else if bytes == 0 { continue } else {
+        let from = if place == team.me {
+            source.cast_mut()
+        } else if bytes == 0 {
+            continue;
+        } else {
             of_member(name, job, team, place, source.addr(), bytes)
         };
         if bytes > 0 && from != to {

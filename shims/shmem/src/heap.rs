@@ -43,7 +43,9 @@ pub(crate) fn bytes_asked_for(name: &'static str) -> u64 {
         Some(bytes) => bytes.next_multiple_of(4096),
         None => end(
             name,
-            format_args!("{variable} is set to {value:?}, which is no size; it takes a number with k, m, g or t behind it, such as 3.1M"),
+            format_args!(
+                "{variable} is set to {value:?}, which is no size; it takes a number with k, m, g or t behind it, such as 3.1M"
+            ),
         ),
     }
 }
@@ -54,7 +56,10 @@ impl SymmetricHeap {
         let bytes = bytes_asked_for(name);
         let heap = match world.heap_of_collective(bytes) {
             Ok(heap) => heap,
-            Err(error) => end(name, format_args!("no symmetric heap of {bytes} bytes: {error}; SHMEM_SYMMETRIC_SIZE asks for another size")),
+            Err(error) => end(
+                name,
+                format_args!("no symmetric heap of {bytes} bytes: {error}; SHMEM_SYMMETRIC_SIZE asks for another size"),
+            ),
         };
         let window = heap.window::<u8>();
         let start = match window.pointer_at(world.rank()) {
@@ -103,7 +108,12 @@ impl SymmetricHeap {
         self.note_live(job, &blocks);
         match found {
             Some(block) => block,
-            None => end(name, format_args!("address {address:#x} is not the start of a block of the symmetric heap; was it freed before?")),
+            None => end(
+                name,
+                format_args!(
+                    "address {address:#x} is not the start of a block of the symmetric heap; was it freed before?"
+                ),
+            ),
         }
     }
 }

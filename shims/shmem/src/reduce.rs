@@ -29,7 +29,13 @@ struct Block([u8; BLOCK_BYTES]);
 
 /// # Safety
 /// The elements are readable at `source` and writable at `dest`, at all members.
-pub(crate) unsafe fn all<O: Operator<T>, T>(name: &'static str, who: Who, dest: *mut T, source: *const T, count: u64) -> c_int {
+pub(crate) unsafe fn all<O: Operator<T>, T>(
+    name: &'static str,
+    who: Who,
+    dest: *mut T,
+    source: *const T,
+    count: u64,
+) -> c_int {
     let job = job::get(name);
     let Some(team) = who.team(name, job) else { return -1 };
     match &team.room {
@@ -49,7 +55,13 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(name: &'static str, who: Who, dest: 
 ///
 /// # Safety
 /// As [`all`].
-pub(crate) unsafe fn to_all<O: Operator<T>, T>(name: &'static str, who: Who, dest: *mut T, source: *const T, count: c_int) {
+pub(crate) unsafe fn to_all<O: Operator<T>, T>(
+    name: &'static str,
+    who: Who,
+    dest: *mut T,
+    source: *const T,
+    count: c_int,
+) {
     let Ok(count) = u64::try_from(count) else { end(name, format_args!("{count} elements")) };
     // SAFETY: this function's own contract.
     unsafe { all::<O, T>(name, who, dest, source, count) };
@@ -69,7 +81,9 @@ pub(crate) unsafe fn scan<O: Operator<T>, T>(
     let job = job::get(name);
     let Some(team) = who.team(name, job) else { return -1 };
     // SAFETY: this function's own contract.
-    unsafe { by_pieces::<O, T>(name, job, team, (dest, source, count as usize), &|me| (0, me + usize::from(with_own))) };
+    unsafe {
+        by_pieces::<O, T>(name, job, team, (dest, source, count as usize), &|me| (0, me + usize::from(with_own)))
+    };
     0
 }
 

@@ -153,7 +153,14 @@ pub(crate) unsafe fn get_one<T: Copy + Default>(name: &'static str, context: usi
 /// # Safety
 /// As [`put`], until quiet.
 #[inline(always)]
-pub(crate) unsafe fn put_nbi<T>(name: &'static str, context: usize, dest: *mut T, source: *const T, count: u64, pe: c_int) {
+pub(crate) unsafe fn put_nbi<T>(
+    name: &'static str,
+    context: usize,
+    dest: *mut T,
+    source: *const T,
+    count: u64,
+    pe: c_int,
+) {
     let bytes = bytes_of::<T>(count);
     if context == DEFAULT
         && let Some(job) = job::active()
@@ -191,7 +198,9 @@ unsafe fn start_put(name: &'static str, handle: usize, dest: *mut u8, source: *c
     // SAFETY: the region is only read: it goes to a put.
     let region = unsafe { RegionMut::from_raw(source.cast_mut(), bytes) };
     // SAFETY: this function's own contract: the bytes stay until quiet.
-    unsafe { start(name, context, region, &place, |lender, shapes| place.window.start_put_shapes(place.rank, shapes, lender)) };
+    unsafe {
+        start(name, context, region, &place, |lender, shapes| place.window.start_put_shapes(place.rank, shapes, lender))
+    };
 }
 
 /// Starts something about the bytes of a region, towards as many at a place.
@@ -217,7 +226,14 @@ unsafe fn start(
 /// # Safety
 /// As [`get`], until quiet.
 #[inline(always)]
-pub(crate) unsafe fn get_nbi<T>(name: &'static str, context: usize, dest: *mut T, source: *const T, count: u64, pe: c_int) {
+pub(crate) unsafe fn get_nbi<T>(
+    name: &'static str,
+    context: usize,
+    dest: *mut T,
+    source: *const T,
+    count: u64,
+    pe: c_int,
+) {
     let bytes = bytes_of::<T>(count);
     if context == DEFAULT
         && let Some(job) = job::active()
@@ -249,7 +265,9 @@ unsafe fn start_get(name: &'static str, handle: usize, dest: *mut u8, source: *c
     // SAFETY: this function's own contract.
     let region = unsafe { RegionMut::from_raw(dest, bytes) };
     // SAFETY: this function's own contract: the bytes stay until quiet.
-    unsafe { start(name, context, region, &place, |lender, shapes| place.window.start_get_shapes(place.rank, shapes, lender)) };
+    unsafe {
+        start(name, context, region, &place, |lender, shapes| place.window.start_get_shapes(place.rank, shapes, lender))
+    };
 }
 
 /// The name that C passes, which is one of its literals.

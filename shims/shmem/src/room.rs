@@ -60,7 +60,9 @@ impl Rooms {
         let mine = if world.rank() == first { bytes } else { 0 };
         let window = or_end(name, world.allocate_collective::<u8>(mine));
         window.leave_out_of_dumps();
-        let Some(base) = or_end(name, window.pointer_at(first)) else { end(name, "the rooms of this node are not mapped") };
+        let Some(base) = or_end(name, window.pointer_at(first)) else {
+            end(name, "the rooms of this node are not mapped")
+        };
         Rooms { base, locals, _window: window }
     }
 

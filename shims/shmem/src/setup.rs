@@ -10,10 +10,10 @@ use crate::boundary::{self, end, end_with_status, or_end};
 use crate::context::Contexts;
 use crate::heap::SymmetricHeap;
 use crate::job::{self, Job, Peer};
+use crate::order;
 use crate::room::Rooms;
 use crate::statics::Statics;
 use crate::team::Teams;
-use crate::order;
 
 const THREAD_SINGLE: c_int = 0;
 const THREAD_MULTIPLE: c_int = 3;
@@ -120,10 +120,12 @@ fn join(name: &'static str, world: World, thread_level: c_int) -> Job {
     let rooms = Rooms::new(name, &world);
     let statics = Statics::new(name, &world);
     let peers = (0..world.size()).map(|rank| {
-        let mapped = |window: &longarm::Window<u8>| {
-            or_end(name, window.pointer_at(rank)).unwrap_or(std::ptr::null_mut())
-        };
-        Peer { heap: mapped(&heap.window), statics: statics.as_ref().map_or(std::ptr::null_mut(), |it| mapped(&it.window)) }
+        let mapped =
+            |window: &longarm::Window<u8>| or_end(name, window.pointer_at(rank)).unwrap_or(std::ptr::null_mut());
+        Peer {
+            heap: mapped(&heap.window),
+            statics: statics.as_ref().map_or(std::ptr::null_mut(), |it| mapped(&it.window)),
+        }
     });
     Job {
         me: world.rank(),

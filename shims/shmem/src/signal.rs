@@ -25,7 +25,9 @@ pub(crate) unsafe fn put<T>(
     pe: c_int,
 ) {
     // SAFETY: this function's own contract.
-    unsafe { put_bytes(name, context, (dest.cast(), source.cast(), rma::bytes_of::<T>(count)), (signal, value, op), pe) };
+    unsafe {
+        put_bytes(name, context, (dest.cast(), source.cast(), rma::bytes_of::<T>(count)), (signal, value, op), pe)
+    };
 }
 
 /// # Safety
@@ -42,7 +44,9 @@ unsafe fn put_bytes(
     let op = match op {
         SET => SignalOp::Set,
         ADD => SignalOp::Add,
-        other => end(name, format_args!("there is no signal operation {other}; use SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD")),
+        other => {
+            end(name, format_args!("there is no signal operation {other}; use SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD"))
+        }
     };
     job.rank(name, pe);
     if bytes > 0 {

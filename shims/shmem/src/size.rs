@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn sizes_have_fractions_and_suffixes() {
-        let cases = [("1024", 1024), ("4k", 4096), ("3.5K", 3584), ("1.5 m", 3 << 19), ("2G", 2 << 30), ("1t", 1 << 40)];
+        let cases =
+            [("1024", 1024), ("4k", 4096), ("3.5K", 3584), ("1.5 m", 3 << 19), ("2G", 2 << 30), ("1t", 1 << 40)];
         for (text, bytes) in cases {
             assert_eq!(parse(text), Some(bytes), "{text}");
         }

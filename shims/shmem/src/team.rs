@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::ffi::{c_int, c_long};
 
-use longarm::face::sync::{AtomicPtr, AtomicU64, Ordering};
 use longarm::face::Region;
+use longarm::face::sync::{AtomicPtr, AtomicU64, Ordering};
 use longarm::{Group, World};
 use parking_lot::Mutex;
 
@@ -149,10 +149,13 @@ impl Teams {
         }
         let (start, log_stride, size) = set;
         let bad = || -> ! {
-            end(name, format_args!(
-                "the active set of {size} PEs from PE {start} on with stride 2^{log_stride} is not inside of the PEs 0 to {}",
-                job.size - 1
-            ))
+            end(
+                name,
+                format_args!(
+                    "the active set of {size} PEs from PE {start} on with stride 2^{log_stride} is not inside of the PEs 0 to {}",
+                    job.size - 1
+                ),
+            )
         };
         if start < 0 || size < 1 || !(0..31).contains(&log_stride) {
             bad();
@@ -166,7 +169,12 @@ impl Teams {
         let room = job.rooms.of_set(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let room = room.unwrap_or(usize::MAX);
         let Some(team) = make(&job.world, &job.rooms, members, (room, 0), tag, TeamConfig::default()) else {
-            end(name, format_args!("this PE is not in the active set of {size} PEs from PE {start} on with stride 2^{log_stride}"))
+            end(
+                name,
+                format_args!(
+                    "this PE is not in the active set of {size} PEs from PE {start} on with stride 2^{log_stride}"
+                ),
+            )
         };
         let team: &'static Team = Box::leak(Box::new(team));
         sets.insert(set, team);
@@ -337,8 +345,9 @@ pub(crate) unsafe fn split_2d(
         return -1;
     }
     // SAFETY: this function's own contract.
-    let configs = unsafe { (read_config((x_config, x_mask)), read_config((y_config, y_mask))) };
-    let (Some(x_config), Some(y_config)) = configs else { return -1 };
+    let Some(x_config) = (unsafe { read_config((x_config, x_mask)) }) else { return -1 };
+    // SAFETY: this function's own contract.
+    let Some(y_config) = (unsafe { read_config((y_config, y_mask)) }) else { return -1 };
     let width = (x_range as usize).min(parent.size());
     let (x, y) = (parent.me % width, parent.me / width);
     let of = |is_in: &dyn Fn(usize) -> bool| -> Vec<u32> {

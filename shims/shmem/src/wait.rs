@@ -172,7 +172,12 @@ pub(crate) unsafe fn all<T: Watched>(name: &'static str, words: Words<T>, compar
 
 /// # Safety
 /// As [`all`].
-pub(crate) unsafe fn test_all<T: Watched>(name: &'static str, words: Words<T>, comparison: c_int, values: Values<T>) -> c_int {
+pub(crate) unsafe fn test_all<T: Watched>(
+    name: &'static str,
+    words: Words<T>,
+    comparison: c_int,
+    values: Values<T>,
+) -> c_int {
     let job = job::get(name);
     if words.1 == 0 {
         return 1;
@@ -221,7 +226,12 @@ pub(crate) unsafe fn any<T: Watched>(name: &'static str, words: Words<T>, compar
 
 /// # Safety
 /// As [`all`].
-pub(crate) unsafe fn test_any<T: Watched>(name: &'static str, words: Words<T>, comparison: c_int, values: Values<T>) -> u64 {
+pub(crate) unsafe fn test_any<T: Watched>(
+    name: &'static str,
+    words: Words<T>,
+    comparison: c_int,
+    values: Values<T>,
+) -> u64 {
     let job = job::get(name);
     if words.1 == 0 {
         return u64::MAX;

@@ -1,23 +1,20 @@
 //! The families, in the specification's order.
 
-use super::types::{
-    AMO, BITWISE, EXTENDED, NONE, OLD_AMO, OLD_EXTENDED, OLD_WAIT, OLD_WAIT_UNTIL, REDUCE_BITS, REDUCE_SUM, RMA, SIZED,
-    SIZED_OLD, TO_ALL_BITS, TO_ALL_ORDER, TO_ALL_SUM, Type,
-};
-use super::{Family, Generic, Standing};
-use Standing::{Current, Deprecated, Extension, Removed};
+use super::types::{AMO, BITWISE, EXTENDED, NONE, RMA, SIZED, Type};
+use super::{Family, Generic, Standing, collectives};
+use Standing::{Current, Deprecated};
 
 /// One function that is as it stands.
-const fn plain(standing: Standing, prototype: &'static str, body: &'static str) -> Family {
+pub(super) const fn plain(standing: Standing, prototype: &'static str, body: &'static str) -> Family {
     Family { standing, prototype, body, types: NONE, has_context: false, generic: ("", Generic::None) }
 }
 
 /// The same, with a context too.
-const fn with_context(prototype: &'static str, body: &'static str) -> Family {
+pub(super) const fn with_context(prototype: &'static str, body: &'static str) -> Family {
     Family { has_context: true, ..plain(Current, prototype, body) }
 }
 
-const fn typed(
+pub(super) const fn typed(
     types: &'static [Type],
     generic: &'static str,
     prototype: &'static str,
@@ -28,30 +25,53 @@ const fn typed(
 }
 
 /// Without contexts.
-const fn local(types: &'static [Type], generic: &'static str, prototype: &'static str, body: &'static str) -> Family {
+pub(super) const fn local(
+    types: &'static [Type],
+    generic: &'static str,
+    prototype: &'static str,
+    body: &'static str,
+) -> Family {
     Family { has_context: false, ..typed(types, generic, prototype, body) }
 }
 
 /// A collective of a team: its type is that of the second argument.
-const fn team(types: &'static [Type], generic: &'static str, prototype: &'static str, body: &'static str) -> Family {
+pub(super) const fn team(
+    types: &'static [Type],
+    generic: &'static str,
+    prototype: &'static str,
+    body: &'static str,
+) -> Family {
     Family { generic: (generic, Generic::ByPointer(1)), ..local(types, generic, prototype, body) }
 }
 
-const fn sized(prototype: &'static str, body: &'static str) -> Family {
+pub(super) const fn sized(prototype: &'static str, body: &'static str) -> Family {
     Family { types: SIZED, ..with_context(prototype, body) }
 }
 
-const fn old(types: &'static [Type], prototype: &'static str, body: &'static str) -> Family {
+pub(super) const fn old(types: &'static [Type], prototype: &'static str, body: &'static str) -> Family {
     Family { types, ..plain(Deprecated, prototype, body) }
 }
 
-const fn old_generic(types: &'static [Type], generic: &'static str, prototype: &'static str, body: &'static str) -> Family {
+pub(super) const fn old_generic(
+    types: &'static [Type],
+    generic: &'static str,
+    prototype: &'static str,
+    body: &'static str,
+) -> Family {
     Family { generic: (generic, Generic::ByPointer(0)), ..old(types, prototype, body) }
 }
 
 /// All families.
 pub fn all() -> impl Iterator<Item = Family> {
-    SETUP.into_iter().chain(RMA_CALLS).chain(AMO_CALLS).chain(SIGNALS).chain(WAITING).chain(COLLECTIVES).chain(OLD).chain(EXTENSIONS)
+    SETUP
+        .into_iter()
+        .chain(RMA_CALLS)
+        .chain(AMO_CALLS)
+        .chain(SIGNALS)
+        .chain(collectives::WAITING)
+        .chain(collectives::COLLECTIVES)
+        .chain(super::old::OLD)
+        .chain(super::old::EXTENSIONS)
 }
 
 const SETUP: [Family; 45] = [
@@ -64,34 +84,77 @@ const SETUP: [Family; 45] = [
     plain(Current, "int shmem_pe_accessible(int pe)", "info::pe_accessible({N}, pe)"),
     plain(Current, "int shmem_addr_accessible(const void *addr, int pe)", "info::addr_accessible({N}, addr, pe)"),
     plain(Current, "void *shmem_ptr(const void *dest, int pe)", "info::pointer({N}, dest, pe)"),
-    plain(Current, "void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe)", "info::team_pointer({N}, team, dest, pe)"),
+    plain(
+        Current,
+        "void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe)",
+        "info::team_pointer({N}, team, dest, pe)",
+    ),
     plain(Current, "void shmem_info_get_version(int *major, int *minor)", "info::version({N}, major, minor)"),
     plain(Current, "void shmem_info_get_name(char *name)", "info::name({N}, name.cast())"),
-    plain(Current, "int shmem_init_thread(int requested, int *provided)", "setup::init_thread({N}, requested, provided)"),
+    plain(
+        Current,
+        "int shmem_init_thread(int requested, int *provided)",
+        "setup::init_thread({N}, requested, provided)",
+    ),
     plain(Current, "void shmem_query_thread(int *provided)", "setup::query_thread({N}, provided)"),
     plain(Current, "void *shmem_malloc(size_t size)", "heap::malloc({N}, size)"),
     plain(Current, "void shmem_free(void *ptr)", "heap::free({N}, ptr)"),
     plain(Current, "void *shmem_realloc(void *ptr, size_t size)", "heap::realloc({N}, ptr, size)"),
     plain(Current, "void *shmem_align(size_t alignment, size_t size)", "heap::align({N}, alignment, size)"),
-    plain(Current, "void *shmem_malloc_with_hints(size_t size, long hints)", "heap::malloc_with_hints({N}, size, hints)"),
+    plain(
+        Current,
+        "void *shmem_malloc_with_hints(size_t size, long hints)",
+        "heap::malloc_with_hints({N}, size, hints)",
+    ),
     plain(Current, "void *shmem_calloc(size_t count, size_t size)", "heap::calloc({N}, count, size)"),
     plain(Current, "int shmem_team_my_pe(shmem_team_t team)", "team::my_pe({N}, team)"),
     plain(Current, "int shmem_team_n_pes(shmem_team_t team)", "team::n_pes({N}, team)"),
-    plain(Current, "int shmem_team_get_config(shmem_team_t team, long config_mask, shmem_team_config_t *config)", "team::get_config({N}, team, config_mask, config)"),
-    plain(Current, "int shmem_team_translate_pe(shmem_team_t src_team, int src_pe, shmem_team_t dest_team)", "team::translate_pe({N}, src_team, src_pe, dest_team)"),
-    plain(Current, "int shmem_team_split_strided(shmem_team_t parent_team, int start, int stride, int size, const shmem_team_config_t *config, long config_mask, shmem_team_t *new_team)", "team::split_strided({N}, parent_team, (start, stride, size), (config, config_mask), new_team)"),
-    plain(Current, "int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_config_t *xaxis_config, long xaxis_mask, shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, long yaxis_mask, shmem_team_t *yaxis_team)", "team::split_2d({N}, parent_team, xrange, (xaxis_config, xaxis_mask, xaxis_team), (yaxis_config, yaxis_mask, yaxis_team))"),
+    plain(
+        Current,
+        "int shmem_team_get_config(shmem_team_t team, long config_mask, shmem_team_config_t *config)",
+        "team::get_config({N}, team, config_mask, config)",
+    ),
+    plain(
+        Current,
+        "int shmem_team_translate_pe(shmem_team_t src_team, int src_pe, shmem_team_t dest_team)",
+        "team::translate_pe({N}, src_team, src_pe, dest_team)",
+    ),
+    plain(
+        Current,
+        "int shmem_team_split_strided(shmem_team_t parent_team, int start, int stride, int size, const shmem_team_config_t *config, long config_mask, shmem_team_t *new_team)",
+        "team::split_strided({N}, parent_team, (start, stride, size), (config, config_mask), new_team)",
+    ),
+    plain(
+        Current,
+        "int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_config_t *xaxis_config, long xaxis_mask, shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, long yaxis_mask, shmem_team_t *yaxis_team)",
+        "team::split_2d({N}, parent_team, xrange, (xaxis_config, xaxis_mask, xaxis_team), (yaxis_config, yaxis_mask, yaxis_team))",
+    ),
     plain(Current, "void shmem_team_destroy(shmem_team_t team)", "team::destroy({N}, team)"),
     plain(Current, "int shmem_ctx_create(long options, shmem_ctx_t *ctx)", "context::create({N}, options, ctx)"),
-    plain(Current, "int shmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx)", "context::create_in_team({N}, team, options, ctx)"),
+    plain(
+        Current,
+        "int shmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx)",
+        "context::create_in_team({N}, team, options, ctx)",
+    ),
     plain(Current, "void shmem_ctx_destroy(shmem_ctx_t ctx)", "context::destroy({N}, ctx)"),
     plain(Current, "int shmem_ctx_get_team(shmem_ctx_t ctx, shmem_team_t *team)", "context::get_team({N}, ctx, team)"),
-    plain(Current, "void shmem_ctx_session_start(shmem_ctx_t ctx, long options, const shmem_ctx_session_config_t *config, long config_mask)", "context::session({N}, ctx, options, config, config_mask)"),
-    plain(Current, "void shmem_ctx_session_stop(shmem_ctx_t ctx)", "context::session({N}, ctx, 0, std::ptr::null(), 0)"),
+    plain(
+        Current,
+        "void shmem_ctx_session_start(shmem_ctx_t ctx, long options, const shmem_ctx_session_config_t *config, long config_mask)",
+        "context::session({N}, ctx, options, config, config_mask)",
+    ),
+    plain(
+        Current,
+        "void shmem_ctx_session_stop(shmem_ctx_t ctx)",
+        "context::session({N}, ctx, 0, std::ptr::null(), 0)",
+    ),
     plain(Current, "void shmem_pcontrol(int level, ...)", ""),
     with_context("void shmem_fence(void)", "order::fence({N}, {X})"),
     with_context("void shmem_quiet(void)", "order::quiet({N}, {X})"),
-    with_context("void shmem_pe_quiet(const int *target_pes, size_t npes)", "order::pe_quiet({N}, {X}, target_pes, npes)"),
+    with_context(
+        "void shmem_pe_quiet(const int *target_pes, size_t npes)",
+        "order::pe_quiet({N}, {X}, target_pes, npes)",
+    ),
     plain(Current, "void shmem_barrier_all(void)", "order::barrier_all({N})"),
     plain(Current, "void shmem_sync_all(void)", "order::sync_all({N})"),
     plain(Current, "int shmem_team_sync(shmem_team_t team)", "order::team_sync({N}, team)"),
@@ -99,159 +162,279 @@ const SETUP: [Family; 45] = [
     plain(Current, "void shmem_clear_lock(long *lock)", "lock::clear({N}, lock)"),
     plain(Current, "int shmem_test_lock(long *lock)", "lock::test({N}, lock)"),
     plain(Current, "uint64_t shmem_signal_fetch(const uint64_t *sig_addr)", "wait::signal_fetch({N}, sig_addr)"),
-    plain(Current, "uint64_t shmem_signal_wait_until(uint64_t *sig_addr, int cmp, uint64_t cmp_value)", "wait::signal_wait_until({N}, sig_addr, cmp, cmp_value)"),
+    plain(
+        Current,
+        "uint64_t shmem_signal_wait_until(uint64_t *sig_addr, int cmp, uint64_t cmp_value)",
+        "wait::signal_wait_until({N}, sig_addr, cmp, cmp_value)",
+    ),
 ];
 
 const RMA_CALLS: [Family; 22] = [
-    typed(RMA, "shmem_put", "void shmem_{T}_put({C} *dest, const {C} *source, size_t nelems, int pe)", "rma::put({N}, {X}, dest, source, nelems, pe)"),
-    typed(RMA, "shmem_get", "void shmem_{T}_get({C} *dest, const {C} *source, size_t nelems, int pe)", "rma::get({N}, {X}, dest, source, nelems, pe)"),
-    typed(RMA, "shmem_iput", "void shmem_{T}_iput({C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)", "strided::put({N}, {X}, (dest, dst), (source, sst), (1, nelems), pe)"),
-    typed(RMA, "shmem_iget", "void shmem_{T}_iget({C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)", "strided::get({N}, {X}, (dest, dst), (source, sst), (1, nelems), pe)"),
-    typed(RMA, "shmem_ibput", "void shmem_{T}_ibput({C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe)", "strided::put({N}, {X}, (dest, dst), (source, sst), (bsize, nblocks), pe)"),
-    typed(RMA, "shmem_ibget", "void shmem_{T}_ibget({C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe)", "strided::get({N}, {X}, (dest, dst), (source, sst), (bsize, nblocks), pe)"),
+    typed(
+        RMA,
+        "shmem_put",
+        "void shmem_{T}_put({C} *dest, const {C} *source, size_t nelems, int pe)",
+        "rma::put({N}, {X}, dest, source, nelems, pe)",
+    ),
+    typed(
+        RMA,
+        "shmem_get",
+        "void shmem_{T}_get({C} *dest, const {C} *source, size_t nelems, int pe)",
+        "rma::get({N}, {X}, dest, source, nelems, pe)",
+    ),
+    typed(
+        RMA,
+        "shmem_iput",
+        "void shmem_{T}_iput({C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)",
+        "strided::put({N}, {X}, (dest, dst), (source, sst), (1, nelems), pe)",
+    ),
+    typed(
+        RMA,
+        "shmem_iget",
+        "void shmem_{T}_iget({C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)",
+        "strided::get({N}, {X}, (dest, dst), (source, sst), (1, nelems), pe)",
+    ),
+    typed(
+        RMA,
+        "shmem_ibput",
+        "void shmem_{T}_ibput({C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe)",
+        "strided::put({N}, {X}, (dest, dst), (source, sst), (bsize, nblocks), pe)",
+    ),
+    typed(
+        RMA,
+        "shmem_ibget",
+        "void shmem_{T}_ibget({C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe)",
+        "strided::get({N}, {X}, (dest, dst), (source, sst), (bsize, nblocks), pe)",
+    ),
     typed(RMA, "shmem_p", "void shmem_{T}_p({C} *dest, {C} value, int pe)", "rma::put_one({N}, {X}, dest, value, pe)"),
     typed(RMA, "shmem_g", "{C} shmem_{T}_g(const {C} *source, int pe)", "rma::get_one({N}, {X}, source, pe)"),
-    typed(RMA, "shmem_put_nbi", "void shmem_{T}_put_nbi({C} *dest, const {C} *source, size_t nelems, int pe)", "rma::put_nbi({N}, {X}, dest, source, nelems, pe)"),
-    typed(RMA, "shmem_get_nbi", "void shmem_{T}_get_nbi({C} *dest, const {C} *source, size_t nelems, int pe)", "rma::get_nbi({N}, {X}, dest, source, nelems, pe)"),
-    sized("void shmem_put{T}(void *dest, const void *source, size_t nelems, int pe)", "rma::put::<{C}>({N}, {X}, dest.cast(), source.cast(), nelems, pe)"),
-    sized("void shmem_get{T}(void *dest, const void *source, size_t nelems, int pe)", "rma::get::<{C}>({N}, {X}, dest.cast(), source.cast(), nelems, pe)"),
-    sized("void shmem_iput{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)", "strided::put::<{C}>({N}, {X}, (dest.cast(), dst), (source.cast(), sst), (1, nelems), pe)"),
-    sized("void shmem_iget{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)", "strided::get::<{C}>({N}, {X}, (dest.cast(), dst), (source.cast(), sst), (1, nelems), pe)"),
-    sized("void shmem_ibput{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe)", "strided::put::<{C}>({N}, {X}, (dest.cast(), dst), (source.cast(), sst), (bsize, nblocks), pe)"),
-    sized("void shmem_ibget{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe)", "strided::get::<{C}>({N}, {X}, (dest.cast(), dst), (source.cast(), sst), (bsize, nblocks), pe)"),
-    sized("void shmem_put{T}_nbi(void *dest, const void *source, size_t nelems, int pe)", "rma::put_nbi::<{C}>({N}, {X}, dest.cast(), source.cast(), nelems, pe)"),
-    sized("void shmem_get{T}_nbi(void *dest, const void *source, size_t nelems, int pe)", "rma::get_nbi::<{C}>({N}, {X}, dest.cast(), source.cast(), nelems, pe)"),
-    with_context("void shmem_putmem(void *dest, const void *source, size_t nelems, int pe)", "rma::put::<u8>({N}, {X}, dest.cast(), source.cast(), nelems, pe)"),
-    with_context("void shmem_getmem(void *dest, const void *source, size_t nelems, int pe)", "rma::get::<u8>({N}, {X}, dest.cast(), source.cast(), nelems, pe)"),
-    with_context("void shmem_putmem_nbi(void *dest, const void *source, size_t nelems, int pe)", "rma::put_nbi::<u8>({N}, {X}, dest.cast(), source.cast(), nelems, pe)"),
-    with_context("void shmem_getmem_nbi(void *dest, const void *source, size_t nelems, int pe)", "rma::get_nbi::<u8>({N}, {X}, dest.cast(), source.cast(), nelems, pe)"),
+    typed(
+        RMA,
+        "shmem_put_nbi",
+        "void shmem_{T}_put_nbi({C} *dest, const {C} *source, size_t nelems, int pe)",
+        "rma::put_nbi({N}, {X}, dest, source, nelems, pe)",
+    ),
+    typed(
+        RMA,
+        "shmem_get_nbi",
+        "void shmem_{T}_get_nbi({C} *dest, const {C} *source, size_t nelems, int pe)",
+        "rma::get_nbi({N}, {X}, dest, source, nelems, pe)",
+    ),
+    sized(
+        "void shmem_put{T}(void *dest, const void *source, size_t nelems, int pe)",
+        "rma::put::<{C}>({N}, {X}, dest.cast(), source.cast(), nelems, pe)",
+    ),
+    sized(
+        "void shmem_get{T}(void *dest, const void *source, size_t nelems, int pe)",
+        "rma::get::<{C}>({N}, {X}, dest.cast(), source.cast(), nelems, pe)",
+    ),
+    sized(
+        "void shmem_iput{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)",
+        "strided::put::<{C}>({N}, {X}, (dest.cast(), dst), (source.cast(), sst), (1, nelems), pe)",
+    ),
+    sized(
+        "void shmem_iget{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)",
+        "strided::get::<{C}>({N}, {X}, (dest.cast(), dst), (source.cast(), sst), (1, nelems), pe)",
+    ),
+    sized(
+        "void shmem_ibput{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe)",
+        "strided::put::<{C}>({N}, {X}, (dest.cast(), dst), (source.cast(), sst), (bsize, nblocks), pe)",
+    ),
+    sized(
+        "void shmem_ibget{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe)",
+        "strided::get::<{C}>({N}, {X}, (dest.cast(), dst), (source.cast(), sst), (bsize, nblocks), pe)",
+    ),
+    sized(
+        "void shmem_put{T}_nbi(void *dest, const void *source, size_t nelems, int pe)",
+        "rma::put_nbi::<{C}>({N}, {X}, dest.cast(), source.cast(), nelems, pe)",
+    ),
+    sized(
+        "void shmem_get{T}_nbi(void *dest, const void *source, size_t nelems, int pe)",
+        "rma::get_nbi::<{C}>({N}, {X}, dest.cast(), source.cast(), nelems, pe)",
+    ),
+    with_context(
+        "void shmem_putmem(void *dest, const void *source, size_t nelems, int pe)",
+        "rma::put::<u8>({N}, {X}, dest.cast(), source.cast(), nelems, pe)",
+    ),
+    with_context(
+        "void shmem_getmem(void *dest, const void *source, size_t nelems, int pe)",
+        "rma::get::<u8>({N}, {X}, dest.cast(), source.cast(), nelems, pe)",
+    ),
+    with_context(
+        "void shmem_putmem_nbi(void *dest, const void *source, size_t nelems, int pe)",
+        "rma::put_nbi::<u8>({N}, {X}, dest.cast(), source.cast(), nelems, pe)",
+    ),
+    with_context(
+        "void shmem_getmem_nbi(void *dest, const void *source, size_t nelems, int pe)",
+        "rma::get_nbi::<u8>({N}, {X}, dest.cast(), source.cast(), nelems, pe)",
+    ),
 ];
 
 const AMO_CALLS: [Family; 22] = [
-    typed(EXTENDED, "shmem_atomic_fetch", "{C} shmem_{T}_atomic_fetch(const {C} *source, int pe)", "amo::fetch({N}, {X}, source, pe)"),
-    typed(EXTENDED, "shmem_atomic_set", "void shmem_{T}_atomic_set({C} *dest, {C} value, int pe)", "amo::set({N}, {X}, dest, value, pe)"),
-    typed(EXTENDED, "shmem_atomic_swap", "{C} shmem_{T}_atomic_swap({C} *dest, {C} value, int pe)", "amo::swap({N}, {X}, dest, value, pe)"),
-    typed(AMO, "shmem_atomic_compare_swap", "{C} shmem_{T}_atomic_compare_swap({C} *dest, {C} cond, {C} value, int pe)", "amo::compare_swap({N}, {X}, dest, cond, value, pe)"),
-    typed(AMO, "shmem_atomic_fetch_inc", "{C} shmem_{T}_atomic_fetch_inc({C} *dest, int pe)", "amo::fetch_add({N}, {X}, dest, 1, pe)"),
+    typed(
+        EXTENDED,
+        "shmem_atomic_fetch",
+        "{C} shmem_{T}_atomic_fetch(const {C} *source, int pe)",
+        "amo::fetch({N}, {X}, source, pe)",
+    ),
+    typed(
+        EXTENDED,
+        "shmem_atomic_set",
+        "void shmem_{T}_atomic_set({C} *dest, {C} value, int pe)",
+        "amo::set({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        EXTENDED,
+        "shmem_atomic_swap",
+        "{C} shmem_{T}_atomic_swap({C} *dest, {C} value, int pe)",
+        "amo::swap({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        AMO,
+        "shmem_atomic_compare_swap",
+        "{C} shmem_{T}_atomic_compare_swap({C} *dest, {C} cond, {C} value, int pe)",
+        "amo::compare_swap({N}, {X}, dest, cond, value, pe)",
+    ),
+    typed(
+        AMO,
+        "shmem_atomic_fetch_inc",
+        "{C} shmem_{T}_atomic_fetch_inc({C} *dest, int pe)",
+        "amo::fetch_add({N}, {X}, dest, 1, pe)",
+    ),
     typed(AMO, "shmem_atomic_inc", "void shmem_{T}_atomic_inc({C} *dest, int pe)", "amo::add({N}, {X}, dest, 1, pe)"),
-    typed(AMO, "shmem_atomic_fetch_add", "{C} shmem_{T}_atomic_fetch_add({C} *dest, {C} value, int pe)", "amo::fetch_add({N}, {X}, dest, value, pe)"),
-    typed(AMO, "shmem_atomic_add", "void shmem_{T}_atomic_add({C} *dest, {C} value, int pe)", "amo::add({N}, {X}, dest, value, pe)"),
-    typed(BITWISE, "shmem_atomic_fetch_and", "{C} shmem_{T}_atomic_fetch_and({C} *dest, {C} value, int pe)", "amo::fetch_and({N}, {X}, dest, value, pe)"),
-    typed(BITWISE, "shmem_atomic_and", "void shmem_{T}_atomic_and({C} *dest, {C} value, int pe)", "amo::and({N}, {X}, dest, value, pe)"),
-    typed(BITWISE, "shmem_atomic_fetch_or", "{C} shmem_{T}_atomic_fetch_or({C} *dest, {C} value, int pe)", "amo::fetch_or({N}, {X}, dest, value, pe)"),
-    typed(BITWISE, "shmem_atomic_or", "void shmem_{T}_atomic_or({C} *dest, {C} value, int pe)", "amo::or({N}, {X}, dest, value, pe)"),
-    typed(BITWISE, "shmem_atomic_fetch_xor", "{C} shmem_{T}_atomic_fetch_xor({C} *dest, {C} value, int pe)", "amo::fetch_xor({N}, {X}, dest, value, pe)"),
-    typed(BITWISE, "shmem_atomic_xor", "void shmem_{T}_atomic_xor({C} *dest, {C} value, int pe)", "amo::xor({N}, {X}, dest, value, pe)"),
-    typed(EXTENDED, "shmem_atomic_fetch_nbi", "void shmem_{T}_atomic_fetch_nbi({C} *fetch, const {C} *source, int pe)", "fetch.write(amo::fetch({N}, {X}, source, pe))"),
-    typed(EXTENDED, "shmem_atomic_swap_nbi", "void shmem_{T}_atomic_swap_nbi({C} *fetch, {C} *dest, {C} value, int pe)", "fetch.write(amo::swap({N}, {X}, dest, value, pe))"),
-    typed(AMO, "shmem_atomic_compare_swap_nbi", "void shmem_{T}_atomic_compare_swap_nbi({C} *fetch, {C} *dest, {C} cond, {C} value, int pe)", "fetch.write(amo::compare_swap({N}, {X}, dest, cond, value, pe))"),
-    typed(AMO, "shmem_atomic_fetch_inc_nbi", "void shmem_{T}_atomic_fetch_inc_nbi({C} *fetch, {C} *dest, int pe)", "fetch.write(amo::fetch_add({N}, {X}, dest, 1, pe))"),
-    typed(AMO, "shmem_atomic_fetch_add_nbi", "void shmem_{T}_atomic_fetch_add_nbi({C} *fetch, {C} *dest, {C} value, int pe)", "fetch.write(amo::fetch_add({N}, {X}, dest, value, pe))"),
-    typed(BITWISE, "shmem_atomic_fetch_and_nbi", "void shmem_{T}_atomic_fetch_and_nbi({C} *fetch, {C} *dest, {C} value, int pe)", "fetch.write(amo::fetch_and({N}, {X}, dest, value, pe))"),
-    typed(BITWISE, "shmem_atomic_fetch_or_nbi", "void shmem_{T}_atomic_fetch_or_nbi({C} *fetch, {C} *dest, {C} value, int pe)", "fetch.write(amo::fetch_or({N}, {X}, dest, value, pe))"),
-    typed(BITWISE, "shmem_atomic_fetch_xor_nbi", "void shmem_{T}_atomic_fetch_xor_nbi({C} *fetch, {C} *dest, {C} value, int pe)", "fetch.write(amo::fetch_xor({N}, {X}, dest, value, pe))"),
+    typed(
+        AMO,
+        "shmem_atomic_fetch_add",
+        "{C} shmem_{T}_atomic_fetch_add({C} *dest, {C} value, int pe)",
+        "amo::fetch_add({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        AMO,
+        "shmem_atomic_add",
+        "void shmem_{T}_atomic_add({C} *dest, {C} value, int pe)",
+        "amo::add({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_fetch_and",
+        "{C} shmem_{T}_atomic_fetch_and({C} *dest, {C} value, int pe)",
+        "amo::fetch_and({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_and",
+        "void shmem_{T}_atomic_and({C} *dest, {C} value, int pe)",
+        "amo::and({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_fetch_or",
+        "{C} shmem_{T}_atomic_fetch_or({C} *dest, {C} value, int pe)",
+        "amo::fetch_or({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_or",
+        "void shmem_{T}_atomic_or({C} *dest, {C} value, int pe)",
+        "amo::or({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_fetch_xor",
+        "{C} shmem_{T}_atomic_fetch_xor({C} *dest, {C} value, int pe)",
+        "amo::fetch_xor({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_xor",
+        "void shmem_{T}_atomic_xor({C} *dest, {C} value, int pe)",
+        "amo::xor({N}, {X}, dest, value, pe)",
+    ),
+    typed(
+        EXTENDED,
+        "shmem_atomic_fetch_nbi",
+        "void shmem_{T}_atomic_fetch_nbi({C} *fetch, const {C} *source, int pe)",
+        "fetch.write(amo::fetch({N}, {X}, source, pe))",
+    ),
+    typed(
+        EXTENDED,
+        "shmem_atomic_swap_nbi",
+        "void shmem_{T}_atomic_swap_nbi({C} *fetch, {C} *dest, {C} value, int pe)",
+        "fetch.write(amo::swap({N}, {X}, dest, value, pe))",
+    ),
+    typed(
+        AMO,
+        "shmem_atomic_compare_swap_nbi",
+        "void shmem_{T}_atomic_compare_swap_nbi({C} *fetch, {C} *dest, {C} cond, {C} value, int pe)",
+        "fetch.write(amo::compare_swap({N}, {X}, dest, cond, value, pe))",
+    ),
+    typed(
+        AMO,
+        "shmem_atomic_fetch_inc_nbi",
+        "void shmem_{T}_atomic_fetch_inc_nbi({C} *fetch, {C} *dest, int pe)",
+        "fetch.write(amo::fetch_add({N}, {X}, dest, 1, pe))",
+    ),
+    typed(
+        AMO,
+        "shmem_atomic_fetch_add_nbi",
+        "void shmem_{T}_atomic_fetch_add_nbi({C} *fetch, {C} *dest, {C} value, int pe)",
+        "fetch.write(amo::fetch_add({N}, {X}, dest, value, pe))",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_fetch_and_nbi",
+        "void shmem_{T}_atomic_fetch_and_nbi({C} *fetch, {C} *dest, {C} value, int pe)",
+        "fetch.write(amo::fetch_and({N}, {X}, dest, value, pe))",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_fetch_or_nbi",
+        "void shmem_{T}_atomic_fetch_or_nbi({C} *fetch, {C} *dest, {C} value, int pe)",
+        "fetch.write(amo::fetch_or({N}, {X}, dest, value, pe))",
+    ),
+    typed(
+        BITWISE,
+        "shmem_atomic_fetch_xor_nbi",
+        "void shmem_{T}_atomic_fetch_xor_nbi({C} *fetch, {C} *dest, {C} value, int pe)",
+        "fetch.write(amo::fetch_xor({N}, {X}, dest, value, pe))",
+    ),
 ];
 
 const SIGNALS: [Family; 8] = [
-    typed(RMA, "shmem_put_signal", "void shmem_{T}_put_signal({C} *dest, const {C} *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)", "signal::put({N}, {X}, (dest, source, nelems), (sig_addr, signal, sig_op), pe)"),
-    typed(RMA, "shmem_put_signal_nbi", "void shmem_{T}_put_signal_nbi({C} *dest, const {C} *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)", "signal::put({N}, {X}, (dest, source, nelems), (sig_addr, signal, sig_op), pe)"),
-    sized("void shmem_put{T}_signal(void *dest, const void *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)", "signal::put::<{C}>({N}, {X}, (dest.cast(), source.cast(), nelems), (sig_addr, signal, sig_op), pe)"),
-    sized("void shmem_put{T}_signal_nbi(void *dest, const void *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)", "signal::put::<{C}>({N}, {X}, (dest.cast(), source.cast(), nelems), (sig_addr, signal, sig_op), pe)"),
-    with_context("void shmem_putmem_signal(void *dest, const void *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)", "signal::put::<u8>({N}, {X}, (dest.cast(), source.cast(), nelems), (sig_addr, signal, sig_op), pe)"),
-    with_context("void shmem_putmem_signal_nbi(void *dest, const void *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)", "signal::put::<u8>({N}, {X}, (dest.cast(), source.cast(), nelems), (sig_addr, signal, sig_op), pe)"),
-    with_context("void shmem_signal_add(uint64_t *sig_addr, uint64_t signal, int pe)", "amo::add({N}, {X}, sig_addr, signal, pe)"),
-    with_context("void shmem_signal_set(uint64_t *sig_addr, uint64_t signal, int pe)", "amo::set({N}, {X}, sig_addr, signal, pe)"),
-];
-
-const WAITING: [Family; 14] = [
-    local(AMO, "shmem_wait_until", "void shmem_{T}_wait_until({C} *ivar, int cmp, {C} cmp_value)", "wait::until({N}, ivar, cmp, cmp_value)"),
-    local(AMO, "shmem_wait_until_all", "void shmem_{T}_wait_until_all({C} *ivars, size_t nelems, const int *status, int cmp, {C} cmp_value)", "wait::all({N}, (ivars, nelems, status), cmp, wait::Values::one(cmp_value))"),
-    local(AMO, "shmem_wait_until_any", "size_t shmem_{T}_wait_until_any({C} *ivars, size_t nelems, const int *status, int cmp, {C} cmp_value)", "wait::any({N}, (ivars, nelems, status), cmp, wait::Values::one(cmp_value))"),
-    local(AMO, "shmem_wait_until_some", "size_t shmem_{T}_wait_until_some({C} *ivars, size_t nelems, size_t *indices, const int *status, int cmp, {C} cmp_value)", "wait::some({N}, (ivars, nelems, status), indices, cmp, wait::Values::one(cmp_value))"),
-    local(AMO, "shmem_wait_until_all_vector", "void shmem_{T}_wait_until_all_vector({C} *ivars, size_t nelems, const int *status, int cmp, {C} *cmp_values)", "wait::all({N}, (ivars, nelems, status), cmp, wait::Values::list(cmp_values))"),
-    local(AMO, "shmem_wait_until_any_vector", "size_t shmem_{T}_wait_until_any_vector({C} *ivars, size_t nelems, const int *status, int cmp, {C} *cmp_values)", "wait::any({N}, (ivars, nelems, status), cmp, wait::Values::list(cmp_values))"),
-    local(AMO, "shmem_wait_until_some_vector", "size_t shmem_{T}_wait_until_some_vector({C} *ivars, size_t nelems, size_t *indices, const int *status, int cmp, {C} *cmp_values)", "wait::some({N}, (ivars, nelems, status), indices, cmp, wait::Values::list(cmp_values))"),
-    local(AMO, "shmem_test", "int shmem_{T}_test({C} *ivar, int cmp, {C} cmp_value)", "wait::test({N}, ivar, cmp, cmp_value)"),
-    local(AMO, "shmem_test_all", "int shmem_{T}_test_all({C} *ivars, size_t nelems, const int *status, int cmp, {C} cmp_value)", "wait::test_all({N}, (ivars, nelems, status), cmp, wait::Values::one(cmp_value))"),
-    local(AMO, "shmem_test_any", "size_t shmem_{T}_test_any({C} *ivars, size_t nelems, const int *status, int cmp, {C} cmp_value)", "wait::test_any({N}, (ivars, nelems, status), cmp, wait::Values::one(cmp_value))"),
-    local(AMO, "shmem_test_some", "size_t shmem_{T}_test_some({C} *ivars, size_t nelems, size_t *indices, const int *status, int cmp, {C} cmp_value)", "wait::test_some({N}, (ivars, nelems, status), indices, cmp, wait::Values::one(cmp_value))"),
-    local(AMO, "shmem_test_all_vector", "int shmem_{T}_test_all_vector({C} *ivars, size_t nelems, const int *status, int cmp, {C} *cmp_values)", "wait::test_all({N}, (ivars, nelems, status), cmp, wait::Values::list(cmp_values))"),
-    local(AMO, "shmem_test_any_vector", "size_t shmem_{T}_test_any_vector({C} *ivars, size_t nelems, const int *status, int cmp, {C} *cmp_values)", "wait::test_any({N}, (ivars, nelems, status), cmp, wait::Values::list(cmp_values))"),
-    local(AMO, "shmem_test_some_vector", "size_t shmem_{T}_test_some_vector({C} *ivars, size_t nelems, size_t *indices, const int *status, int cmp, {C} *cmp_values)", "wait::test_some({N}, (ivars, nelems, status), indices, cmp, wait::Values::list(cmp_values))"),
-];
-
-const COLLECTIVES: [Family; 19] = [
-    team(RMA, "shmem_alltoall", "int shmem_{T}_alltoall(shmem_team_t team, {C} *dest, const {C} *source, size_t nelems)", "collective::alltoall({N}, Who::Team(team), dest, source, (1, 1, nelems))"),
-    team(RMA, "shmem_alltoalls", "int shmem_{T}_alltoalls(shmem_team_t team, {C} *dest, const {C} *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems)", "collective::alltoall({N}, Who::Team(team), dest, source, (dst, sst, nelems))"),
-    team(RMA, "shmem_broadcast", "int shmem_{T}_broadcast(shmem_team_t team, {C} *dest, const {C} *source, size_t nelems, int PE_root)", "collective::broadcast({N}, Who::Team(team), dest, source, nelems, PE_root)"),
-    team(RMA, "shmem_collect", "int shmem_{T}_collect(shmem_team_t team, {C} *dest, const {C} *source, size_t nelems)", "collective::collect({N}, Who::Team(team), dest, source, nelems)"),
-    team(RMA, "shmem_fcollect", "int shmem_{T}_fcollect(shmem_team_t team, {C} *dest, const {C} *source, size_t nelems)", "collective::fcollect({N}, Who::Team(team), dest, source, nelems)"),
-    plain(Current, "int shmem_alltoallmem(shmem_team_t team, void *dest, const void *source, size_t nelems)", "collective::alltoall::<u8>({N}, Who::Team(team), dest.cast(), source.cast(), (1, 1, nelems))"),
-    plain(Current, "int shmem_alltoallsmem(shmem_team_t team, void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems)", "collective::alltoall::<u8>({N}, Who::Team(team), dest.cast(), source.cast(), (dst, sst, nelems))"),
-    plain(Current, "int shmem_broadcastmem(shmem_team_t team, void *dest, const void *source, size_t nelems, int PE_root)", "collective::broadcast::<u8>({N}, Who::Team(team), dest.cast(), source.cast(), nelems, PE_root)"),
-    plain(Current, "int shmem_collectmem(shmem_team_t team, void *dest, const void *source, size_t nelems)", "collective::collect::<u8>({N}, Who::Team(team), dest.cast(), source.cast(), nelems)"),
-    plain(Current, "int shmem_fcollectmem(shmem_team_t team, void *dest, const void *source, size_t nelems)", "collective::fcollect::<u8>({N}, Who::Team(team), dest.cast(), source.cast(), nelems)"),
-    team(REDUCE_BITS, "shmem_and_reduce", "int shmem_{T}_and_reduce(shmem_team_t team, {C} *dest, const {C} *source, size_t nreduce)", "reduce::all::<And, {C}>({N}, Who::Team(team), dest, source, nreduce)"),
-    team(REDUCE_BITS, "shmem_or_reduce", "int shmem_{T}_or_reduce(shmem_team_t team, {C} *dest, const {C} *source, size_t nreduce)", "reduce::all::<Or, {C}>({N}, Who::Team(team), dest, source, nreduce)"),
-    team(REDUCE_BITS, "shmem_xor_reduce", "int shmem_{T}_xor_reduce(shmem_team_t team, {C} *dest, const {C} *source, size_t nreduce)", "reduce::all::<Xor, {C}>({N}, Who::Team(team), dest, source, nreduce)"),
-    team(RMA, "shmem_max_reduce", "int shmem_{T}_max_reduce(shmem_team_t team, {C} *dest, const {C} *source, size_t nreduce)", "reduce::all::<Max, {C}>({N}, Who::Team(team), dest, source, nreduce)"),
-    team(RMA, "shmem_min_reduce", "int shmem_{T}_min_reduce(shmem_team_t team, {C} *dest, const {C} *source, size_t nreduce)", "reduce::all::<Min, {C}>({N}, Who::Team(team), dest, source, nreduce)"),
-    team(REDUCE_SUM, "shmem_sum_reduce", "int shmem_{T}_sum_reduce(shmem_team_t team, {C} *dest, const {C} *source, size_t nreduce)", "reduce::all::<Sum, {C}>({N}, Who::Team(team), dest, source, nreduce)"),
-    team(REDUCE_SUM, "shmem_prod_reduce", "int shmem_{T}_prod_reduce(shmem_team_t team, {C} *dest, const {C} *source, size_t nreduce)", "reduce::all::<Product, {C}>({N}, Who::Team(team), dest, source, nreduce)"),
-    team(REDUCE_SUM, "shmem_sum_inscan", "int shmem_{T}_sum_inscan(shmem_team_t team, {C} *dest, const {C} *source, size_t nelems)", "reduce::scan::<Sum, {C}>({N}, Who::Team(team), dest, source, (nelems, true))"),
-    team(REDUCE_SUM, "shmem_sum_exscan", "int shmem_{T}_sum_exscan(shmem_team_t team, {C} *dest, const {C} *source, size_t nelems)", "reduce::scan::<Sum, {C}>({N}, Who::Team(team), dest, source, (nelems, false))"),
-];
-
-const OLD: [Family; 40] = [
-    plain(Deprecated, "void shmem_barrier(int PE_start, int logPE_stride, int PE_size, long *pSync)", "order::barrier({N}, Who::set((PE_start, logPE_stride, PE_size), pSync))"),
-    plain(Deprecated, "void shmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync)", "order::sync({N}, Who::set((PE_start, logPE_stride, PE_size), pSync))"),
-    old(SIZED_OLD, "void shmem_alltoall{T}(void *dest, const void *source, size_t nelems, int PE_start, int logPE_stride, int PE_size, long *pSync)", "collective::alltoall::<{C}>({N}, Who::set((PE_start, logPE_stride, PE_size), pSync), dest.cast(), source.cast(), (1, 1, nelems));"),
-    old(SIZED_OLD, "void shmem_alltoalls{T}(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int PE_start, int logPE_stride, int PE_size, long *pSync)", "collective::alltoall::<{C}>({N}, Who::set((PE_start, logPE_stride, PE_size), pSync), dest.cast(), source.cast(), (dst, sst, nelems));"),
-    old(SIZED_OLD, "void shmem_broadcast{T}(void *dest, const void *source, size_t nelems, int PE_root, int PE_start, int logPE_stride, int PE_size, long *pSync)", "collective::broadcast::<{C}>({N}, Who::set((PE_start, logPE_stride, PE_size), pSync), dest.cast(), source.cast(), nelems, PE_root);"),
-    old(SIZED_OLD, "void shmem_collect{T}(void *dest, const void *source, size_t nelems, int PE_start, int logPE_stride, int PE_size, long *pSync)", "collective::collect::<{C}>({N}, Who::set((PE_start, logPE_stride, PE_size), pSync), dest.cast(), source.cast(), nelems);"),
-    old(SIZED_OLD, "void shmem_fcollect{T}(void *dest, const void *source, size_t nelems, int PE_start, int logPE_stride, int PE_size, long *pSync)", "collective::fcollect::<{C}>({N}, Who::set((PE_start, logPE_stride, PE_size), pSync), dest.cast(), source.cast(), nelems);"),
-    old(TO_ALL_BITS, "void shmem_{T}_and_to_all({C} *dest, const {C} *source, int nreduce, int PE_start, int logPE_stride, int PE_size, {C} *pWrk, long *pSync)", "reduce::to_all::<And, {C}>({N}, Who::set_with_work((PE_start, logPE_stride, PE_size), pWrk, pSync), dest, source, nreduce)"),
-    old(TO_ALL_BITS, "void shmem_{T}_or_to_all({C} *dest, const {C} *source, int nreduce, int PE_start, int logPE_stride, int PE_size, {C} *pWrk, long *pSync)", "reduce::to_all::<Or, {C}>({N}, Who::set_with_work((PE_start, logPE_stride, PE_size), pWrk, pSync), dest, source, nreduce)"),
-    old(TO_ALL_BITS, "void shmem_{T}_xor_to_all({C} *dest, const {C} *source, int nreduce, int PE_start, int logPE_stride, int PE_size, {C} *pWrk, long *pSync)", "reduce::to_all::<Xor, {C}>({N}, Who::set_with_work((PE_start, logPE_stride, PE_size), pWrk, pSync), dest, source, nreduce)"),
-    old(TO_ALL_ORDER, "void shmem_{T}_max_to_all({C} *dest, const {C} *source, int nreduce, int PE_start, int logPE_stride, int PE_size, {C} *pWrk, long *pSync)", "reduce::to_all::<Max, {C}>({N}, Who::set_with_work((PE_start, logPE_stride, PE_size), pWrk, pSync), dest, source, nreduce)"),
-    old(TO_ALL_ORDER, "void shmem_{T}_min_to_all({C} *dest, const {C} *source, int nreduce, int PE_start, int logPE_stride, int PE_size, {C} *pWrk, long *pSync)", "reduce::to_all::<Min, {C}>({N}, Who::set_with_work((PE_start, logPE_stride, PE_size), pWrk, pSync), dest, source, nreduce)"),
-    old(TO_ALL_SUM, "void shmem_{T}_sum_to_all({C} *dest, const {C} *source, int nreduce, int PE_start, int logPE_stride, int PE_size, {C} *pWrk, long *pSync)", "reduce::to_all::<Sum, {C}>({N}, Who::set_with_work((PE_start, logPE_stride, PE_size), pWrk, pSync), dest, source, nreduce)"),
-    old(TO_ALL_SUM, "void shmem_{T}_prod_to_all({C} *dest, const {C} *source, int nreduce, int PE_start, int logPE_stride, int PE_size, {C} *pWrk, long *pSync)", "reduce::to_all::<Product, {C}>({N}, Who::set_with_work((PE_start, logPE_stride, PE_size), pWrk, pSync), dest, source, nreduce)"),
-    old_generic(OLD_EXTENDED, "shmem_fetch", "{C} shmem_{T}_fetch(const {C} *source, int pe)", "amo::fetch({N}, {X}, source, pe)"),
-    old_generic(OLD_EXTENDED, "shmem_set", "void shmem_{T}_set({C} *dest, {C} value, int pe)", "amo::set({N}, {X}, dest, value, pe)"),
-    old_generic(OLD_EXTENDED, "shmem_swap", "{C} shmem_{T}_swap({C} *dest, {C} value, int pe)", "amo::swap({N}, {X}, dest, value, pe)"),
-    old_generic(OLD_AMO, "shmem_cswap", "{C} shmem_{T}_cswap({C} *dest, {C} cond, {C} value, int pe)", "amo::compare_swap({N}, {X}, dest, cond, value, pe)"),
-    old_generic(OLD_AMO, "shmem_finc", "{C} shmem_{T}_finc({C} *dest, int pe)", "amo::fetch_add({N}, {X}, dest, 1, pe)"),
-    old_generic(OLD_AMO, "shmem_inc", "void shmem_{T}_inc({C} *dest, int pe)", "amo::add({N}, {X}, dest, 1, pe)"),
-    old_generic(OLD_AMO, "shmem_fadd", "{C} shmem_{T}_fadd({C} *dest, {C} value, int pe)", "amo::fetch_add({N}, {X}, dest, value, pe)"),
-    old_generic(OLD_AMO, "shmem_add", "void shmem_{T}_add({C} *dest, {C} value, int pe)", "amo::add({N}, {X}, dest, value, pe)"),
-    old(OLD_WAIT, "void shmem_{T}_wait({C} *ivar, {C} cmp_value)", "wait::until({N}, ivar, wait::NOT_EQUAL, cmp_value)"),
-    old_generic(OLD_WAIT_UNTIL, "shmem_wait_until", "void shmem_{T}_wait_until({C} *ivar, int cmp, {C} cmp_value)", "wait::until({N}, ivar, cmp, cmp_value)"),
-    old_generic(OLD_WAIT_UNTIL, "shmem_test", "int shmem_{T}_test({C} *ivar, int cmp, {C} cmp_value)", "wait::test({N}, ivar, cmp, cmp_value)"),
-    plain(Deprecated, "void shmem_wait(long *ivar, long cmp_value)", "wait::until({N}, ivar, wait::NOT_EQUAL, cmp_value)"),
-    plain(Deprecated, "void shmem_wait_until(long *ivar, int cmp, long cmp_value)", "wait::until({N}, ivar, cmp, cmp_value)"),
-    plain(Deprecated, "void start_pes(int npes)", "setup::start_pes({N}, npes)"),
-    plain(Deprecated, "int _my_pe(void)", "setup::my_pe({N})"),
-    plain(Deprecated, "int _num_pes(void)", "setup::n_pes({N})"),
-    plain(Deprecated, "void *shmalloc(size_t size)", "heap::malloc({N}, size)"),
-    plain(Deprecated, "void shfree(void *ptr)", "heap::free({N}, ptr)"),
-    plain(Deprecated, "void *shrealloc(void *ptr, size_t size)", "heap::realloc({N}, ptr, size)"),
-    plain(Deprecated, "void *shmemalign(size_t alignment, size_t size)", "heap::align({N}, alignment, size)"),
-    plain(Removed, "void shmem_set_cache_inv(void)", "order::cache({N})"),
-    plain(Removed, "void shmem_set_cache_line_inv(void *dest)", "order::cache_line({N}, dest)"),
-    plain(Removed, "void shmem_clear_cache_inv(void)", "order::cache({N})"),
-    plain(Removed, "void shmem_clear_cache_line_inv(void *dest)", "order::cache_line({N}, dest)"),
-    plain(Removed, "void shmem_udcflush(void)", "order::cache({N})"),
-    plain(Removed, "void shmem_udcflush_line(void *dest)", "order::cache_line({N}, dest)"),
-];
-
-const EXTENSIONS: [Family; 8] = [
-    plain(Extension, "double shmemx_wtime(void)", "info::wtime()"),
-    plain(Extension, "void shmemx_register_gettid(shmemx_gettid_t gettid_fn)", "info::register_gettid({N}, gettid_fn)"),
-    plain(Extension, "void shmemx_pcntr_get_issued_write(shmem_ctx_t ctx, uint64_t *cntr_value)", "info::counter({N}, ctx, info::Counted::Writes, cntr_value)"),
-    plain(Extension, "void shmemx_pcntr_get_issued_read(shmem_ctx_t ctx, uint64_t *cntr_value)", "info::counter({N}, ctx, info::Counted::Reads, cntr_value)"),
-    plain(Extension, "void shmemx_pcntr_get_completed_write(shmem_ctx_t ctx, uint64_t *cntr_value)", "info::counter({N}, ctx, info::Counted::Writes, cntr_value)"),
-    plain(Extension, "void shmemx_pcntr_get_completed_read(shmem_ctx_t ctx, uint64_t *cntr_value)", "info::counter({N}, ctx, info::Counted::Reads, cntr_value)"),
-    plain(Extension, "void shmemx_pcntr_get_completed_target(uint64_t *cntr_value)", "info::counter({N}, DEFAULT, info::Counted::Targeted, cntr_value)"),
-    plain(Extension, "void shmemx_pcntr_get_all(shmem_ctx_t ctx, shmemx_pcntr_t *pcntr)", "info::counters({N}, ctx, pcntr)"),
+    typed(
+        RMA,
+        "shmem_put_signal",
+        "void shmem_{T}_put_signal({C} *dest, const {C} *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)",
+        "signal::put({N}, {X}, (dest, source, nelems), (sig_addr, signal, sig_op), pe)",
+    ),
+    typed(
+        RMA,
+        "shmem_put_signal_nbi",
+        "void shmem_{T}_put_signal_nbi({C} *dest, const {C} *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)",
+        "signal::put({N}, {X}, (dest, source, nelems), (sig_addr, signal, sig_op), pe)",
+    ),
+    sized(
+        "void shmem_put{T}_signal(void *dest, const void *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)",
+        "signal::put::<{C}>({N}, {X}, (dest.cast(), source.cast(), nelems), (sig_addr, signal, sig_op), pe)",
+    ),
+    sized(
+        "void shmem_put{T}_signal_nbi(void *dest, const void *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)",
+        "signal::put::<{C}>({N}, {X}, (dest.cast(), source.cast(), nelems), (sig_addr, signal, sig_op), pe)",
+    ),
+    with_context(
+        "void shmem_putmem_signal(void *dest, const void *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)",
+        "signal::put::<u8>({N}, {X}, (dest.cast(), source.cast(), nelems), (sig_addr, signal, sig_op), pe)",
+    ),
+    with_context(
+        "void shmem_putmem_signal_nbi(void *dest, const void *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)",
+        "signal::put::<u8>({N}, {X}, (dest.cast(), source.cast(), nelems), (sig_addr, signal, sig_op), pe)",
+    ),
+    with_context(
+        "void shmem_signal_add(uint64_t *sig_addr, uint64_t signal, int pe)",
+        "amo::add({N}, {X}, sig_addr, signal, pe)",
+    ),
+    with_context(
+        "void shmem_signal_set(uint64_t *sig_addr, uint64_t signal, int pe)",
+        "amo::set({N}, {X}, sig_addr, signal, pe)",
+    ),
 ];

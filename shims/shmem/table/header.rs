@@ -10,7 +10,8 @@ const HEAD: &str = include_str!("head.h");
 
 /// `shmem.h`.
 pub fn shmem(functions: &[Function]) -> String {
-    let mut text = format!("{NOTE}#ifndef SHMEM_H\n#define SHMEM_H\n\n{HEAD}\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n");
+    let mut text =
+        format!("{NOTE}#ifndef SHMEM_H\n#define SHMEM_H\n\n{HEAD}\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n");
     text.push_str("void shmem_no_such_type_(void);\n");
     prototypes(&mut text, functions, "", |standing| standing != Standing::Extension);
     text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n\n");
@@ -33,7 +34,8 @@ pub fn pshmem(functions: &[Function]) -> String {
 /// `shmemx.h`.
 pub fn shmemx(functions: &[Function]) -> String {
     let head = include_str!("headx.h");
-    let mut text = format!("{NOTE}#ifndef SHMEMX_H\n#define SHMEMX_H\n\n{head}\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n");
+    let mut text =
+        format!("{NOTE}#ifndef SHMEMX_H\n#define SHMEMX_H\n\n{head}\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n");
     prototypes(&mut text, functions, "", |standing| standing == Standing::Extension);
     text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n\n");
     text.push_str("/* What programs have called by these names before it was part of the specification. */\n");
@@ -51,7 +53,8 @@ pub fn shmemx(functions: &[Function]) -> String {
         }
     }
     for generic in generics {
-        writeln!(text, "#define {} {generic}", generic.replacen("shmem_", "shmemx_", 1)).expect("a string takes everything");
+        writeln!(text, "#define {} {generic}", generic.replacen("shmem_", "shmemx_", 1))
+            .expect("a string takes everything");
     }
     text.push_str("\n#endif /* SHMEMX_H */\n");
     text
@@ -90,7 +93,9 @@ fn generics(text: &mut String, functions: &[Function]) {
         };
         let has_context = list.iter().any(|function| function.with_context);
         let argument = if list[0].generic.1 == Generic::ByPointer(1) { "SECOND_" } else { "FIRST_" };
-        let inner = |cases: String| format!("_Generic((SHMEM_SECOND_(__VA_ARGS__, 0, 0)), default: shmem_no_such_type_,{cases})");
+        let inner = |cases: String| {
+            format!("_Generic((SHMEM_SECOND_(__VA_ARGS__, 0, 0)), default: shmem_no_such_type_,{cases})")
+        };
         let context = if has_context { format!(" shmem_ctx_t: {},", inner(cases(true))) } else { String::new() };
         writeln!(
             text,
@@ -122,7 +127,10 @@ fn overloads(text: &mut String, functions: &[Function]) {
             overload(text, name, function);
         }
     }
-    for function in functions.iter().filter(|function| ["shmem_ctx_signal_add", "shmem_ctx_signal_set"].contains(&function.name.as_str())) {
+    for function in functions
+        .iter()
+        .filter(|function| ["shmem_ctx_signal_add", "shmem_ctx_signal_set"].contains(&function.name.as_str()))
+    {
         overload(text, &function.name.replacen("_ctx", "", 1), function);
     }
     text.push_str("static inline int shmem_sync(shmem_team_t team) { return shmem_team_sync(team); }\n");
@@ -142,4 +150,3 @@ fn overload(text: &mut String, name: &str, function: &Function) {
     )
     .expect("a string takes everything");
 }
-

@@ -3,9 +3,11 @@
 //! `families` has the families with their types, this expands them to functions, `exports` and `header` write them in Rust
 //! and C. The table is used by the build script, so it knows nothing of the crate.
 
+pub mod collectives;
 pub mod exports;
 pub mod families;
 pub mod header;
+pub mod old;
 pub mod types;
 
 use types::Type;
@@ -104,7 +106,9 @@ fn expand(family: &Family, kind: &Type, with_context: bool) -> Function {
     let (result, name) = split_name(head);
     let mut parameters: Vec<(String, String)> = match parameters {
         "void" => Vec::new(),
-        list => list.split(", ").map(|one| if one == "..." { ("...".into(), "".into()) } else { split_name(one) }).collect(),
+        list => {
+            list.split(", ").map(|one| if one == "..." { ("...".into(), "".into()) } else { split_name(one) }).collect()
+        }
     };
     let mut name = name;
     if with_context {
@@ -114,7 +118,8 @@ fn expand(family: &Family, kind: &Type, with_context: bool) -> Function {
     let context = if with_context { "ctx" } else { "DEFAULT" };
     let in_rust = exports::rust_type(kind.c);
     let body = family.body.replace("{N}", &format!("\"{name}\"")).replace("{X}", context).replace("{C}", in_rust);
-    let long_double = kind.c == "long double" && parameters.iter().chain([&(result.clone(), String::new())]).any(|(one, _)| one == "long double");
+    let long_double = kind.c == "long double"
+        && parameters.iter().chain([&(result.clone(), String::new())]).any(|(one, _)| one == "long double");
     let in_c = long_double || parameters.iter().any(|(one, _)| one == "...");
     Function {
         standing: family.standing,

@@ -52,17 +52,29 @@ pub const RMA: &[Type] = &[
     INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, SIZE, PTRDIFF,
 ];
 /// Standard AMO types; those of waiting too.
-pub const AMO: &[Type] =
-    &[INT, LONG, LONGLONG, UINT, ULONG, ULONGLONG, INT32, INT64, UINT32, UINT64, SIZE, PTRDIFF];
+pub const AMO: &[Type] = &[INT, LONG, LONGLONG, UINT, ULONG, ULONGLONG, INT32, INT64, UINT32, UINT64, SIZE, PTRDIFF];
 /// Extended AMO types.
 pub const EXTENDED: &[Type] =
     &[FLOAT, DOUBLE, INT, LONG, LONGLONG, UINT, ULONG, ULONGLONG, INT32, INT64, UINT32, UINT64, SIZE, PTRDIFF];
 /// Bitwise AMO types. The signed ones are the only ones of their kind here.
-pub const BITWISE: &[Type] = &[UINT, ULONG, ULONGLONG, own("int32", "int32_t"), own("int64", "int64_t"), UINT32, UINT64];
+pub const BITWISE: &[Type] =
+    &[UINT, ULONG, ULONGLONG, own("int32", "int32_t"), own("int64", "int64_t"), UINT32, UINT64];
 /// Types of bitwise reductions.
 pub const REDUCE_BITS: &[Type] = &[
-    UCHAR, USHORT, UINT, ULONG, ULONGLONG, own("int8", "int8_t"), own("int16", "int16_t"), own("int32", "int32_t"),
-    own("int64", "int64_t"), UINT8, UINT16, UINT32, UINT64, SIZE,
+    UCHAR,
+    USHORT,
+    UINT,
+    ULONG,
+    ULONGLONG,
+    own("int8", "int8_t"),
+    own("int16", "int16_t"),
+    own("int32", "int32_t"),
+    own("int64", "int64_t"),
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    SIZE,
 ];
 /// Types of sums and products.
 pub const REDUCE_SUM: &[Type] = &[

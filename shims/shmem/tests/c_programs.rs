@@ -86,7 +86,9 @@ fn examples() -> Vec<Trial> {
         let program = Arc::new(Program::new(here().join(format!("examples/{name}.c")), name, C11));
         for layout in [Some((4, 1)), Some((4, 2))] {
             let program = Arc::clone(&program);
-            trials.push(Trial::test(format!("example::{name}::{}", layout_name(layout)), move || passes(&program, layout)));
+            trials.push(Trial::test(format!("example::{name}::{}", layout_name(layout)), move || {
+                passes(&program, layout)
+            }));
         }
     }
     trials
@@ -171,7 +173,9 @@ pub(crate) fn run(program: &Path, layout: Layout, arguments: &[&str]) -> Result<
         None => Command::new(program),
         Some((pes, nodes)) => {
             let mut command = Command::new(prefix("openshmem")?.join("bin/oshrun"));
-            command.args(["-np", &pes.to_string(), "--nodes", &nodes.to_string(), "--timeout", SAFETY_NET_S]).arg(program);
+            command
+                .args(["-np", &pes.to_string(), "--nodes", &nodes.to_string(), "--timeout", SAFETY_NET_S])
+                .arg(program);
             command
         }
     };

@@ -32,7 +32,9 @@ fn both_libraries_export_every_function_and_its_twin_and_nothing_else() {
     let functions = table::functions();
     let wanted: BTreeSet<String> =
         functions.iter().flat_map(|function| [function.name.clone(), format!("p{}", function.name)]).collect();
-    for (library, arguments) in [("liblongarm_shmem.so", &["-D", "--defined-only"][..]), ("liblongarm_shmem.a", &["-g", "--defined-only"])] {
+    for (library, arguments) in
+        [("liblongarm_shmem.so", &["-D", "--defined-only"][..]), ("liblongarm_shmem.a", &["-g", "--defined-only"])]
+    {
         let output = succeed(Command::new("nm").args(arguments).arg(prefix.join("lib").join(library))).unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut found = BTreeSet::new();
@@ -58,7 +60,11 @@ fn the_headers_are_those_that_the_table_gives() {
     for (name, text) in headers {
         let path = here().join("include").join(name);
         let there = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(there == text, "{} is not up to date; cargo run -p longarm-shmem --example headers writes it", path.display());
+        assert!(
+            there == text,
+            "{} is not up to date; cargo run -p longarm-shmem --example headers writes it",
+            path.display()
+        );
     }
 }
 

@@ -20,6 +20,7 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
     ("longarm-benches", &["longarm", "longarm-proto"]),
     ("longarm-mpi", &[]),
     ("longarm-armci", &["longarm", "longarm-mpi"]),
+    ("longarm-shmem", &["longarm"]),
     ("longarm-check", &[]),
     ("longarm-suite", &[]),
     // Whole jobs on a network of its own, with everything below the runtime as it is.
