@@ -37,7 +37,7 @@ done
     OSHCC=$prefix/bin/oshcc CFLAGS=$have "$python" -m pip install --quiet --no-cache-dir --no-build-isolation --no-deps \
         --force-reinstall .)
 
-# test_ptr: with some neighbours on this node and some not it calls a collective on some PEs only (test_ptr.py:27-33).
+# test_ptr: with some neighbours on this node and some not it calls a collective on some processes only (test_ptr.py:27-33).
 failed=0
 for layout in "1 1" "2 1" "4 1" "2 2" "4 2"; do
     read -r pes nodes <<<"$layout"

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longarm::face::RegionMut;
 use longarm::face::sync::{AtomicUsize, Ordering};
-use longarm::{CollectiveError, Heap, HeapBlock, HeapError, Window, World};
+use longarm::{CollectiveError, HEAP_ALIGNMENT, Heap, HeapBlock, HeapError, Window, World};
 use parking_lot::Mutex;
 
 use crate::boundary::end;
@@ -83,8 +83,10 @@ impl SymmetricHeap {
             true => blocks
                 .range(..=offset)
                 .next_back()
-                .is_some_and(|(start, block)| offset - start + bytes <= block.bytes().max(1)),
-            false => blocks.iter().next_back().is_some_and(|(start, block)| offset + bytes <= start + block.bytes()),
+                .is_some_and(|(start, block)| offset - start + bytes <= block.bytes()),
+            false => {
+                blocks.iter().next_back().is_some_and(|(start, block)| offset + bytes <= start + whole_bytes(block))
+            }
         };
         inside.then_some(offset)
     }
@@ -98,7 +100,7 @@ impl SymmetricHeap {
     }
 
     fn note_live(&self, job: &Job, blocks: &BTreeMap<usize, HeapBlock>) {
-        let end = blocks.iter().next_back().map_or(0, |(start, block)| start + block.bytes());
+        let end = blocks.iter().next_back().map_or(0, |(start, block)| start + whole_bytes(block));
         self.live.store(if job.checks_blocks { 0 } else { end }, Ordering::Relaxed);
     }
 
@@ -126,6 +128,11 @@ fn not_together(name: &'static str, error: &HeapError) -> ! {
         }
         error => end(name, error),
     }
+}
+
+/// The lines of a block, the last one to its end: nothing else is in it.
+fn whole_bytes(block: &HeapBlock) -> usize {
+    block.bytes().next_multiple_of(HEAP_ALIGNMENT)
 }
 
 /// A block, or null with a line that says why there is none.

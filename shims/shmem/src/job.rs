@@ -7,6 +7,7 @@
 
 use std::ffi::c_int;
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use longarm::face::CounterKind;
 use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -39,8 +40,8 @@ pub(crate) struct Job {
     pub(crate) teams: Teams,
     /// What init was asked for.
     pub(crate) thread_level: c_int,
-    /// How often a waiting thread looks before it lets others have the processor.
-    pub(crate) looks: u32,
+    /// How long a waiting thread looks before it lets others have the processor.
+    pub(crate) spin: Duration,
     /// All PEs are on this node.
     pub(crate) is_one_node: bool,
     /// Every address is compared with the blocks of the heap.
@@ -217,17 +218,23 @@ impl Job {
 
     #[inline(never)]
     fn wait_long<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
-        /// Then it sleeps.
-        const TURNS: u32 = 200;
+        /// Looks between two questions for the time.
+        const LOOKS: u32 = 64;
+        /// How long it gives the processor to others, before it sleeps. Who is woken from a sleep takes so long that
+        /// another one falls asleep meanwhile, so it has to be longer than that.
+        const YIELDING: Duration = Duration::from_millis(2);
         // Between nodes it helps to move what comes and goes, which the client does while it waits.
         if self.is_one_node {
-            for _ in 0..self.looks {
-                if let Some(result) = check() {
-                    return result;
+            let began = Instant::now();
+            while began.elapsed() < self.spin {
+                for _ in 0..LOOKS {
+                    if let Some(result) = check() {
+                        return result;
+                    }
+                    std::hint::spin_loop();
                 }
-                std::hint::spin_loop();
             }
-            for _ in 0..TURNS {
+            while began.elapsed() < YIELDING {
                 std::thread::yield_now();
                 if let Some(result) = check() {
                     return result;
@@ -248,7 +255,7 @@ impl Job {
         if !self.is_one_node {
             self.world.progress();
         }
-        if self.looks == 0 {
+        if self.spin.is_zero() {
             std::thread::yield_now();
         }
     }

@@ -2,8 +2,6 @@
 
 use std::ffi::{c_int, c_void};
 
-use longarm::face::sync::{Ordering, fence as memory_fence};
-
 use crate::boundary::end;
 use crate::collective::Who;
 use crate::context::{self, DEFAULT};
@@ -46,8 +44,11 @@ pub(crate) unsafe fn pe_quiet(name: &'static str, handle: usize, pes: *const c_i
 
 /// All PEs meet when everything of the default context is complete.
 pub(crate) fn barrier_all(name: &'static str) {
-    quiet(name, DEFAULT);
-    sync_all(name);
+    let job = job::get(name);
+    if !job.is_one_node {
+        quiet(name, DEFAULT);
+    }
+    meet(name, job, team::WORLD);
 }
 
 pub(crate) fn sync_all(name: &'static str) {
@@ -55,8 +56,6 @@ pub(crate) fn sync_all(name: &'static str) {
 }
 
 fn meet(name: &'static str, job: &Job, handle: usize) -> c_int {
-    // Stores to mapped memory before it are visible to who has met.
-    memory_fence(Ordering::SeqCst);
     match job.teams.get(name, handle) {
         Some(team) => {
             team.meet(name, job);
@@ -77,7 +76,6 @@ pub(crate) fn barrier(name: &'static str, who: Who) {
 
 pub(crate) fn sync(name: &'static str, who: Who) {
     let job = job::get(name);
-    memory_fence(Ordering::SeqCst);
     if let Some(team) = who.team(name, job) {
         team.meet(name, job);
     }

@@ -9,8 +9,9 @@
 //! all flags have come so far. A slot is filled again two meetings later; who begins that has seen all flags of the one in
 //! between, and so knows that everybody has read what was in it.
 //!
-//! PAIR met: the swap of one's own flag (SeqCst, so that it is in one order with the sleepers' announcements) and the load of
-//! the others' (Acquire). Who sees the flag sees the slot, and all that its owner wrote before.
+//! PAIR met: the store of one's own flag (Release) and the load of the others' (Acquire). Who sees the flag sees the slot, and
+//! all that its owner wrote before. A sleeper whose announcement crosses the store may be left asleep, and wakes by itself: to
+//! exclude that would take a fence, which costs as much as the meeting.
 //!
 //! PAIR named: a set's name is claimed by compare-exchange (Relaxed is enough: the name is all there is to see).
 //!
@@ -117,7 +118,7 @@ impl Room {
     pub(crate) fn meet(&self, name: &'static str, job: &Job) -> u64 {
         let meeting = self.met.fetch_add(1, Ordering::Relaxed) + 1;
         // PAIR met.
-        self.flag(self.members[self.me].0).swap(meeting, Ordering::SeqCst);
+        self.flag(self.members[self.me].0).store(meeting, Ordering::Release);
         for (place, (_, rank)) in self.members.iter().enumerate() {
             if place != self.me {
                 job.world.ring(*rank);

@@ -1,6 +1,7 @@
 //! Init and finalize, who this is, and the end of the job.
 
 use std::ffi::{c_int, c_void};
+use std::time::Duration;
 
 use longarm::World;
 use longarm::face::sync::{AtomicBool, AtomicU32, Ordering};
@@ -17,8 +18,6 @@ use crate::team::Teams;
 
 const THREAD_SINGLE: c_int = 0;
 const THREAD_MULTIPLE: c_int = 3;
-/// Looks for each microsecond that a waiting thread may spin.
-const LOOKS_PER_US: u64 = 20;
 
 /// Held over init and finalize.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -134,7 +133,7 @@ fn join(name: &'static str, world: World, thread_level: c_int) -> Job {
         teams: Teams::new(&world, &rooms),
         contexts: Contexts::new(),
         thread_level,
-        looks: (world.config().spin_us * LOOKS_PER_US) as u32,
+        spin: Duration::from_micros(world.config().spin_us),
         is_one_node: world.node_count() == 1,
         checks_blocks: is_set(["SHMEM_DEBUG", "SMA_DEBUG"]),
         starts: AtomicU32::new(1),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_long};
 
 use longarm::face::Region;
-use longarm::face::sync::{AtomicPtr, AtomicU64, Ordering};
+use longarm::face::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 use longarm::{Group, World};
 use parking_lot::Mutex;
 
@@ -72,7 +72,11 @@ impl Team {
     pub(crate) fn meet(&self, name: &'static str, job: &Job) {
         match &self.room {
             Some(room) => drop(room.meet(name, job)),
-            None => or_end(name, self.group.sync_collective()),
+            None => {
+                // Stores to mapped memory before it are visible to who has met.
+                fence(Ordering::SeqCst);
+                or_end(name, self.group.sync_collective());
+            }
         }
     }
 

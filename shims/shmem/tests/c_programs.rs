@@ -42,7 +42,7 @@ const PROGRAMS: [(&str, &[Way]); 10] = [
 ];
 
 /// Nothing may even be warned about.
-const WARNINGS: [&str; 6] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g"];
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 /// Kills a job that hangs, so that the others are still run. No job needs a tenth of it.
 const SAFETY_NET_S: &str = "300";
 
