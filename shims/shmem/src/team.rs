@@ -147,6 +147,11 @@ impl Teams {
 
     /// The team of an active set.
     pub(crate) fn of_set(&self, name: &'static str, job: &Job, set: (c_int, c_int, c_int)) -> &'static Team {
+        if set == (0, 0, job.size as c_int)
+            && let Some(world) = self.find(WORLD)
+        {
+            return world;
+        }
         let mut sets = self.sets.lock();
         if let Some(team) = sets.get(&set) {
             return team;
