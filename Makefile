@@ -24,7 +24,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## Show this list
 	@echo "usage: make TARGET"
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
 	@echo
 	@echo "install takes PREFIX (now $(PREFIX)) and DESTDIR. Everything is built in $(TARGET_DIR) (CARGO_TARGET_DIR)."
 
