@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-verbs demo test test-ga test-verbs sanitize bench-ga bench-peers lint fuzz soak bench counts docs install clean
+.PHONY: help setup setup-verbs demo test test-ga test-verbs test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -24,7 +24,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## Show this list
 	@echo "usage: make TARGET"
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-11s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
 	@echo
 	@echo "install takes PREFIX (now $(PREFIX)) and DESTDIR. Everything is built in $(TARGET_DIR) (CARGO_TARGET_DIR)."
 
@@ -47,6 +47,10 @@ test-ga: setup ## Build the real Global Arrays on longarm, and run its tests and
 
 test-verbs: setup-verbs ## Run tests and jobs over RDMA devices, in a virtual machine that has some
 	@tools/verbs/test.sh
+
+test-shmem4py: setup ## Build the Python package shmem4py on longarm's OpenSHMEM, and run its own tests
+	$(MAKE) --no-print-directory install PREFIX="$(abspath $(TARGET_DIR))/installed" DESTDIR=
+	tools/shmem4py/test.sh "$(TARGET_DIR)/installed"
 
 sanitize: setup ## Run the tests under the address and thread sanitizers and Miri, as far as the nightly toolchain has them
 	@tools/sanitize.sh
@@ -86,8 +90,8 @@ docs: setup-verbs ## Build the interface's pages, and the book where mdbook is i
 		echo "book: not built, because mdbook is not installed; its pages can be read as they are in docs/src"; \
 	fi
 
-install: setup ## Install the longarm command with what longarm perf runs, and libarmci with its headers, under PREFIX
-	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches -p longarm-armci --lib --bin longarm --bin longarm-bench
+install: setup ## Install the longarm command with what longarm perf runs, libarmci and OpenSHMEM with their headers, under PREFIX
+	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches -p longarm-armci -p longarm-shmem --lib --bin longarm --bin longarm-bench
 	shims/armci/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
@@ -97,6 +101,7 @@ install: setup ## Install the longarm command with what longarm perf runs, and l
 	install -m 755 "$(TARGET_DIR)/release/armci/libarmci.so" "$(DESTDIR)$(PREFIX)/lib/libarmci.so"
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/armci/armci.pc.in \
 		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/armci.pc"
+	shims/shmem/install.sh "$(TARGET_DIR)/release/liblongarm_shmem.a" "$(DESTDIR)$(PREFIX)" "$(abspath $(PREFIX))"
 
 clean: ## Remove what was built and what the demo wrote
 	$(CARGO) clean

@@ -8,6 +8,7 @@
 
 mod clock;
 mod letters;
+mod symmetric;
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ pub use longarm_client::{Completion, Lender, OriginBytes, OriginBytesMut, Shapes
 pub use longarm_memory::{Grid, Region, RegionMut, Step};
 pub use longarm_proto::{
     AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rmw, RmwOp, RmwWidth, Run, Scale, Shape, ShapeError,
-    Strided,
+    SignalOp, Strided,
 };
 pub use longarm_shm::CounterKind;
 /// Atomics, for the state of an interface.

@@ -119,6 +119,19 @@ impl Group {
         Ok(self.with_members(words_of::<1>(&all[0])[0], ranks))
     }
 
+    /// The group of these ranks of the world, made without a word to the others: all members make it with the same ranks
+    /// and the same `tag`, and no two groups of the same ranks that are in use at once have the same one. `None` if this
+    /// rank is not listed.
+    pub(crate) fn among(inner: &Arc<Inner>, ranks: &[u32], tag: u64) -> Option<Group> {
+        let members: Box<[Rank]> = ranks.iter().copied().map(Rank).collect();
+        let index = members.iter().position(|rank| *rank == inner.me())? as u32;
+        // Lists hash to other numbers: the tag comes first.
+        let mut tagged = vec![Rank((tag >> 32) as u32 ^ u32::MAX), Rank(tag as u32)];
+        tagged.extend_from_slice(&members);
+        let shared = Shared { id: FROM_LIST | hash_of(&tagged), members, index, sequence: AtomicU64::new(0) };
+        Some(Group { inner: Arc::clone(inner), shared: Arc::new(shared) })
+    }
+
     fn with_members(&self, id: u64, members: Box<[Rank]>) -> Group {
         let me = self.inner.me();
         let index = members.iter().position(|rank| *rank == me).expect("this rank is a member") as u32;

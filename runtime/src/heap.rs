@@ -23,6 +23,7 @@ pub struct Heap {
     world: World,
     window: Arc<Shared>,
     blocks: Mutex<Blocks>,
+    heap_bytes: u64,
 }
 
 /// Memory of the heap: the same offset and length at every rank.
@@ -83,12 +84,20 @@ impl World {
     /// # Errors
     /// As [`Group::allocate_collective`](crate::Group::allocate_collective).
     pub fn heap_collective(&self) -> Result<Arc<Heap>, WindowError> {
+        self.heap_of_collective(self.inner.config.heap_bytes)
+    }
+
+    /// [`World::heap_collective`] with this many bytes at each rank, if this is the first call.
+    ///
+    /// # Errors
+    /// As [`World::heap_collective`].
+    pub fn heap_of_collective(&self, bytes: u64) -> Result<Arc<Heap>, WindowError> {
         if let Some(heap) = &*self.inner.heap.lock() {
             return Ok(Arc::clone(heap));
         }
-        let bytes = self.inner.config.heap_bytes;
         let window = Arc::new(self.allocate(bytes)?);
-        let heap = Arc::new(Heap { world: self.clone(), window, blocks: Mutex::new(Blocks::new(bytes as usize)) });
+        let blocks = Mutex::new(Blocks::new(bytes as usize));
+        let heap = Arc::new(Heap { world: self.clone(), window, blocks, heap_bytes: bytes });
         *self.inner.heap.lock() = Some(Arc::clone(&heap));
         Ok(heap)
     }
@@ -128,7 +137,7 @@ impl Heap {
             return Err(HeapError::BadAlignment { alignment });
         }
         let offset = self.blocks.lock().take(alignment.max(HEAP_ALIGNMENT), bytes);
-        let heap_bytes = self.world.inner.config.heap_bytes;
+        let heap_bytes = self.heap_bytes;
         Ok(HeapBlock { offset: offset.ok_or(HeapError::Exhausted { bytes, heap_bytes })?, bytes })
     }
 

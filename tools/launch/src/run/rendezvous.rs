@@ -294,7 +294,8 @@ impl Rendezvous {
             (FromRank::Join { .. }, _) => Err(Violation::JoinedTwice),
             // A rank may notice trouble at any time.
             (FromRank::Abort { reason, status }, _) => {
-                let status = if status & 0xff == 0 { 1 } else { status & 0xff };
+                // A rank may also end the job because all is done: `shmem_global_exit(0)`. What only looks like 0 is not.
+                let status = if status != 0 && status & 0xff == 0 { 1 } else { status & 0xff };
                 let failure = self.fail(rank, status, format!("aborted: {reason}"));
                 Ok(Some(Failure { has_reason: true, ..failure }))
             }
@@ -623,6 +624,14 @@ mod tests {
         assert!(matches!(&pair.drain()[..], [(0, ToRank::Died { rank: 1, .. })]));
         assert_eq!(pair.end(1, HowEnded::Exited(1)), None);
         assert_eq!(pair.drain(), []);
+    }
+
+    #[test]
+    fn a_rank_may_end_the_job_in_good_order() {
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        let failure = pair.say(1, &FromRank::Abort { reason: "all is done".to_owned(), status: 0 });
+        assert_eq!(failure.map(|failure| failure.status), Some(0));
     }
 
     fn deaths(messages: &[(u32, ToRank)], to: u32) -> Vec<u32> {

@@ -1,0 +1,54 @@
+//! What an interface with symmetric addresses needs beside windows: waiting for words that it looks at itself, and groups
+//! that their members make without meeting.
+
+use longarm_client::OriginBytes;
+use longarm_proto::{Rank, SignalOp};
+
+use crate::error::{RmwError, WaitError};
+use crate::group::Group;
+use crate::window::Window;
+use crate::world::World;
+
+impl World {
+    /// Waits until `check` gives something; it looks at words of this rank's own memory. Meanwhile the rank works for
+    /// longarm. [`World::ring`] wakes it at once, a plain store of another rank within a few milliseconds.
+    ///
+    /// # Errors
+    /// [`WaitError`]: a rank died that might have been the one to change the word.
+    pub fn wait_for_words<R>(&self, mut check: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
+        self.inner.client.wait_words(|| Ok(check()))
+    }
+
+    /// Wakes a rank of this node that sleeps until a word of its memory changes. For a caller that has changed one by a
+    /// sequentially consistent read-modify-write, or has put such a fence behind its store.
+    #[inline]
+    pub fn ring(&self, rank: u32) {
+        let client = &self.inner.client;
+        client.segment().window_bell(client.layout().local_of(Rank(rank))).ring_if_sleeping_after_rmw();
+    }
+
+    /// The group of these ranks, made without a word to the others: all members make it with the same ranks and the same
+    /// `tag`, and no two groups of the same ranks that are in use at once have the same tag. `None` if this rank is not
+    /// listed.
+    pub fn group_among(&self, ranks: &[u32], tag: u64) -> Option<Group> {
+        Group::among(&self.inner, ranks, tag)
+    }
+}
+
+impl Window<u8> {
+    /// [`Window::put_signal_set`] or [`Window::put_signal_add`] of bytes that a C program vouches for.
+    ///
+    /// # Errors
+    /// As [`Window::put_signal_set`].
+    pub fn put_signal_bytes(
+        &self,
+        (rank, offset): (u32, u64),
+        source: OriginBytes<'_>,
+        (signals, signal_offset): (&Window<u8>, u64),
+        (op, value): (SignalOp, u64),
+    ) -> Result<(), RmwError> {
+        let data = (&*self.shared.client, offset);
+        let word = (&*signals.shared.client, signal_offset);
+        self.shared.inner.client.put_signal(data, word, (op, value), Rank(rank), source)
+    }
+}

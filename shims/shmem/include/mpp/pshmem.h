@@ -1,0 +1,2 @@
+/* The deprecated place of pshmem.h. */
+#include "../pshmem.h"

@@ -1,0 +1,2 @@
+/* The deprecated place of shmem.h. */
+#include "../shmem.h"

@@ -1,0 +1,44 @@
+//! How a call that cannot do what it was asked for ends: with the whole job, and one line that says why.
+
+use std::fmt::Display;
+
+use longarm::face::sync::{AtomicBool, Ordering};
+
+use crate::job;
+
+/// A flag alone.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is ending the job, so that what it does at its exit is not to leave in good order.
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(Ordering::Relaxed)
+}
+
+/// Ends the whole job with one line.
+#[cold]
+pub(crate) fn end(name: &'static str, text: impl Display) -> ! {
+    end_with_status(&format!("{name}: {text}"), 1)
+}
+
+/// Ends the whole job with a line and an exit status.
+#[cold]
+pub(crate) fn end_with_status(line: &str, status: i32) -> ! {
+    ENDING.store(true, Ordering::Relaxed);
+    match job::any() {
+        Some(job) => job.world.abort(line, status),
+        None => match std::env::var("LONGARM_RANK") {
+            Ok(rank) => eprintln!("longarm: rank {rank}: {line}"),
+            Err(_) => eprintln!("longarm: {line}"),
+        },
+    }
+    std::process::exit(status)
+}
+
+/// The value, or the end of the job.
+#[inline]
+pub(crate) fn or_end<T, E: Display>(name: &'static str, outcome: Result<T, E>) -> T {
+    match outcome {
+        Ok(value) => value,
+        Err(error) => end(name, error),
+    }
+}

@@ -1,0 +1,230 @@
+//! The symmetric heap: blocks that have the same address, relative to the heap's start, at every PE.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_long, c_void};
+use std::sync::Arc;
+
+use longarm::face::RegionMut;
+use longarm::face::sync::{AtomicUsize, Ordering};
+use longarm::{CollectiveError, HEAP_ALIGNMENT, Heap, HeapBlock, HeapError, Window, World};
+use parking_lot::Mutex;
+
+use crate::boundary::end;
+use crate::job::{self, Job};
+
+/// What a heap has where the environment says nothing. Only what is touched is used.
+const DEFAULT_BYTES: u64 = 1 << 32;
+/// The variables that say it, the first that is set.
+const VARIABLES: [&str; 4] =
+    ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", "SHMEM_SYMMETRIC_HEAP_SIZE", "SHMALLOC_MAX_SIZE"];
+
+/// See the module.
+pub(crate) struct SymmetricHeap {
+    heap: Arc<Heap>,
+    pub(crate) window: Window<u8>,
+    /// Where this PE's part is.
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+    /// By offset.
+    blocks: Mutex<BTreeMap<usize, HeapBlock>>,
+    /// One past the last byte of the last block: what lies behind it belongs to nobody. 0 where every address is compared
+    /// with the blocks.
+    pub(crate) live: AtomicUsize,
+}
+
+/// The size that the environment asks for.
+pub(crate) fn bytes_asked_for(name: &'static str) -> u64 {
+    let set = VARIABLES.iter().find_map(|variable| Some((variable, std::env::var(variable).ok()?)));
+    let Some((variable, value)) = set else {
+        let own = std::env::var("LONGARM_HEAP_BYTES").ok().and_then(|value| crate::size::parse(&value));
+        return own.unwrap_or(DEFAULT_BYTES);
+    };
+    match crate::size::parse(&value).filter(|bytes| *bytes > 0) {
+        Some(bytes) => bytes.next_multiple_of(4096),
+        None => end(
+            name,
+            format_args!(
+                "{variable} is set to {value:?}, which is no size; it takes a number with k, m, g or t behind it, such as 3.1M"
+            ),
+        ),
+    }
+}
+
+impl SymmetricHeap {
+    /// Collective.
+    pub(crate) fn new(name: &'static str, world: &World) -> SymmetricHeap {
+        let bytes = bytes_asked_for(name);
+        let heap = match world.heap_of_collective(bytes) {
+            Ok(heap) => heap,
+            Err(error) => end(
+                name,
+                format_args!("no symmetric heap of {bytes} bytes: {error}; SHMEM_SYMMETRIC_SIZE asks for another size"),
+            ),
+        };
+        let window = heap.window::<u8>();
+        let start = match window.pointer_at(world.rank()) {
+            Ok(Some(start)) => start.expose_provenance(),
+            Ok(None) => end(name, "the symmetric heap is not mapped"),
+            Err(error) => end(name, error),
+        };
+        window.leave_out_of_dumps();
+        let (blocks, live) = (Mutex::new(BTreeMap::new()), AtomicUsize::new(0));
+        SymmetricHeap { heap, window, start, bytes: bytes as usize, blocks, live }
+    }
+
+    /// The offset of bytes that are inside of the heap, and of one block if that is asked for.
+    pub(crate) fn offset_of(&self, address: usize, bytes: usize, in_one_block: bool) -> Option<usize> {
+        let offset = address.wrapping_sub(self.start);
+        if offset >= self.bytes || bytes > self.bytes - offset {
+            return None;
+        }
+        let blocks = self.blocks.lock();
+        let inside = match in_one_block {
+            true => blocks
+                .range(..=offset)
+                .next_back()
+                .is_some_and(|(start, block)| offset - start + bytes <= block.bytes()),
+            false => {
+                blocks.iter().next_back().is_some_and(|(start, block)| offset + bytes <= start + whole_bytes(block))
+            }
+        };
+        inside.then_some(offset)
+    }
+
+    fn keep(&self, job: &Job, block: HeapBlock) -> *mut c_void {
+        let offset = block.offset();
+        let mut blocks = self.blocks.lock();
+        blocks.insert(offset, block);
+        self.note_live(job, &blocks);
+        std::ptr::with_exposed_provenance_mut(self.start + offset)
+    }
+
+    fn note_live(&self, job: &Job, blocks: &BTreeMap<usize, HeapBlock>) {
+        let end = blocks.iter().next_back().map_or(0, |(start, block)| start + whole_bytes(block));
+        self.live.store(if job.checks_blocks { 0 } else { end }, Ordering::Relaxed);
+    }
+
+    fn take(&self, name: &'static str, job: &Job, address: usize) -> HeapBlock {
+        let mut blocks = self.blocks.lock();
+        let found = blocks.remove(&address.wrapping_sub(self.start));
+        self.note_live(job, &blocks);
+        match found {
+            Some(block) => block,
+            None => end(
+                name,
+                format_args!(
+                    "address {address:#x} is not the start of a block of the symmetric heap; was it freed before?"
+                ),
+            ),
+        }
+    }
+}
+
+#[cold]
+fn not_together(name: &'static str, error: &HeapError) -> ! {
+    match error {
+        HeapError::Collective(CollectiveError::Mismatch { .. }) => {
+            end(name, format_args!("{error}; all PEs have to call the same in the same order, with the same sizes"))
+        }
+        error => end(name, error),
+    }
+}
+
+/// The lines of a block, the last one to its end: nothing else is in it.
+fn whole_bytes(block: &HeapBlock) -> usize {
+    block.bytes().next_multiple_of(HEAP_ALIGNMENT)
+}
+
+/// A block, or null with a line that says why there is none.
+fn given(name: &'static str, job: &Job, outcome: Result<HeapBlock, HeapError>) -> *mut c_void {
+    match outcome {
+        Ok(block) => job.heap.keep(job, block),
+        Err(HeapError::Exhausted { bytes, heap_bytes }) => {
+            let free = job.heap.heap.free_bytes();
+            eprintln!(
+                "longarm: rank {}: {name}: the symmetric heap has no room for {bytes} bytes: {free} of {heap_bytes} are free; SHMEM_SYMMETRIC_SIZE makes it larger",
+                job.me
+            );
+            std::ptr::null_mut()
+        }
+        Err(error) => not_together(name, &error),
+    }
+}
+
+pub(crate) fn malloc(name: &'static str, bytes: u64) -> *mut c_void {
+    let job = job::get(name);
+    if bytes == 0 {
+        return std::ptr::null_mut();
+    }
+    given(name, job, job.heap.heap.allocate_collective(bytes as usize))
+}
+
+pub(crate) fn malloc_with_hints(name: &'static str, bytes: u64, _hints: c_long) -> *mut c_void {
+    malloc(name, bytes)
+}
+
+pub(crate) fn align(name: &'static str, alignment: u64, bytes: u64) -> *mut c_void {
+    let job = job::get(name);
+    let alignment = alignment as usize;
+    if bytes == 0 || !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<*mut c_void>()) {
+        return std::ptr::null_mut();
+    }
+    given(name, job, job.heap.heap.allocate_aligned_collective(alignment, bytes as usize))
+}
+
+pub(crate) fn calloc(name: &'static str, count: u64, size: u64) -> *mut c_void {
+    let job = job::get(name);
+    let Some(bytes) = (count as usize).checked_mul(size as usize) else { return std::ptr::null_mut() };
+    if bytes == 0 {
+        return std::ptr::null_mut();
+    }
+    let start = given(name, job, job.heap.heap.allocate_collective(bytes));
+    if !start.is_null() {
+        clear(start.cast(), bytes);
+        // Nobody writes to it before it is clear everywhere.
+        crate::order::barrier_all(name);
+    }
+    start
+}
+
+/// Sets bytes of a block of this PE to 0.
+fn clear(start: *mut u8, bytes: usize) {
+    const ZEROES: [u8; 4096] = [0; 4096];
+    for at in (0..bytes).step_by(ZEROES.len()) {
+        let piece = (bytes - at).min(ZEROES.len());
+        // SAFETY: a piece of the block, which is mapped as long as the process.
+        let target = unsafe { RegionMut::from_raw(start.wrapping_add(at), piece) };
+        target.copy_from_slice(&ZEROES[..piece]);
+    }
+}
+
+pub(crate) fn realloc(name: &'static str, old: *mut c_void, bytes: u64) -> *mut c_void {
+    if old.is_null() {
+        return malloc(name, bytes);
+    }
+    if bytes == 0 {
+        free(name, old);
+        return std::ptr::null_mut();
+    }
+    let job = job::get(name);
+    let block = job.heap.take(name, job, old.addr());
+    match job.heap.heap.reallocate_collective(block, bytes as usize) {
+        Ok(fresh) => job.heap.keep(job, fresh),
+        Err((error, block)) => {
+            job.heap.keep(job, block);
+            given(name, job, Err(error))
+        }
+    }
+}
+
+pub(crate) fn free(name: &'static str, start: *mut c_void) {
+    let job = job::get(name);
+    if start.is_null() {
+        return;
+    }
+    crate::order::quiet(name, crate::context::DEFAULT);
+    let block = job.heap.take(name, job, start.addr());
+    if let Err(error) = job.heap.heap.free_collective(block) {
+        not_together(name, &error);
+    }
+}

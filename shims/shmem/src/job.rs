@@ -1,0 +1,262 @@
+//! What a process remembers from call to call, and where a symmetric address is at another PE.
+//!
+//! One [`Job`], behind one pointer, so that a put finds it with one load. It is never freed: a thread may still look at it
+//! while another finalizes.
+//!
+//! PAIR job-set: the store of the pointer (Release) and its loads (Acquire). Who sees the pointer sees the job.
+
+use std::ffi::c_int;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use longarm::face::CounterKind;
+use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use longarm::{Window, World};
+
+use crate::boundary::end;
+use crate::context::Contexts;
+use crate::heap::SymmetricHeap;
+use crate::room::Rooms;
+use crate::statics::Statics;
+use crate::team::Teams;
+
+/// Where the memory of a PE is mapped here; null if it is on another node.
+pub(crate) struct Peer {
+    pub(crate) heap: *mut u8,
+    pub(crate) statics: *mut u8,
+}
+
+/// See the module.
+pub(crate) struct Job {
+    pub(crate) world: World,
+    pub(crate) me: u32,
+    pub(crate) size: u32,
+    pub(crate) peers: Box<[Peer]>,
+    pub(crate) heap: SymmetricHeap,
+    /// `None`: the program's variables cannot be reached by others.
+    pub(crate) statics: Option<Statics>,
+    pub(crate) rooms: Rooms,
+    pub(crate) contexts: Contexts,
+    pub(crate) teams: Teams,
+    /// What init was asked for.
+    pub(crate) thread_level: c_int,
+    /// How long a waiting thread looks before it lets others have the processor.
+    pub(crate) spin: Duration,
+    /// All PEs are on this node.
+    pub(crate) is_one_node: bool,
+    /// Every address is compared with the blocks of the heap.
+    pub(crate) checks_blocks: bool,
+    /// How often init was called without finalize.
+    pub(crate) starts: AtomicU32,
+    /// The job is over.
+    pub(crate) is_over: AtomicBool,
+}
+
+// SAFETY: the pointers lead to memory that stays mapped as long as the process, and that every PE may write at any time:
+// it is read and written by copies and atomics.
+unsafe impl Send for Job {}
+// SAFETY: as for `Send`; what changes stands behind locks and atomics.
+unsafe impl Sync for Job {}
+
+/// The job between init and finalize.
+static ACTIVE: AtomicPtr<Job> = AtomicPtr::new(std::ptr::null_mut());
+/// The job, finalized or not.
+static ANY: AtomicPtr<Job> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The job between init and finalize.
+#[inline(always)]
+pub(crate) fn active() -> Option<&'static Job> {
+    // PAIR job-set.
+    let job = ACTIVE.load(Ordering::Acquire);
+    // SAFETY: the pointer is null or comes from `Box::leak` in `set`, and jobs are never freed.
+    unsafe { job.as_ref() }
+}
+
+/// The job, whether or not it is over.
+pub(crate) fn any() -> Option<&'static Job> {
+    // PAIR job-set.
+    let job = ANY.load(Ordering::Acquire);
+    // SAFETY: as in `active`.
+    unsafe { job.as_ref() }
+}
+
+/// The job, or the end of the process.
+#[inline(always)]
+pub(crate) fn get(name: &'static str) -> &'static Job {
+    match active() {
+        Some(job) => job,
+        None => inactive(name),
+    }
+}
+
+#[cold]
+fn inactive(name: &'static str) -> ! {
+    match any() {
+        Some(_) => end(name, "called after shmem_finalize"),
+        None => end(name, "called before shmem_init"),
+    }
+}
+
+/// From now on this is the job.
+pub(crate) fn set(job: Job) -> &'static Job {
+    let job: &'static Job = Box::leak(Box::new(job));
+    let pointer = std::ptr::from_ref(job).cast_mut();
+    // PAIR job-set, both.
+    ANY.store(pointer, Ordering::Release);
+    ACTIVE.store(pointer, Ordering::Release);
+    job
+}
+
+/// From now on there is none.
+pub(crate) fn retire() {
+    ACTIVE.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+/// A symmetric address at a PE.
+pub(crate) struct Place<'a> {
+    pub(crate) window: &'a Window<u8>,
+    pub(crate) rank: u32,
+    pub(crate) offset: u64,
+    /// Where it is mapped here; null if it is on another node.
+    pub(crate) here: *mut u8,
+}
+
+impl Job {
+    /// Where bytes at a symmetric address are mapped here for a PE of this node. `None`: the long way finds out.
+    #[inline(always)]
+    pub(crate) fn direct(&self, pe: c_int, address: usize, bytes: usize) -> Option<*mut u8> {
+        let peer = self.peers.get(pe as usize)?;
+        let offset = address.wrapping_sub(self.heap.start);
+        let live = self.heap.live.load(Ordering::Relaxed);
+        if offset < live && bytes <= live - offset {
+            return (!peer.heap.is_null()).then(|| peer.heap.wrapping_add(offset));
+        }
+        let statics = self.statics.as_ref()?;
+        let offset = address.wrapping_sub(statics.start);
+        if offset < statics.bytes && bytes <= statics.bytes - offset {
+            return (!peer.statics.is_null()).then(|| peer.statics.wrapping_add(offset));
+        }
+        None
+    }
+
+    /// The same for any PE; ends the job if there is no such PE or address.
+    #[inline(never)]
+    pub(crate) fn place(&self, name: &'static str, pe: c_int, address: usize, bytes: usize) -> Place<'_> {
+        let rank = self.rank(name, pe);
+        let peer = &self.peers[rank as usize];
+        match self.find(address, bytes) {
+            Some((window, offset)) => {
+                let base = if window.is_same(&self.heap.window) { peer.heap } else { peer.statics };
+                let here = if base.is_null() { base } else { base.wrapping_add(offset) };
+                Place { window, rank, offset: offset as u64, here }
+            }
+            None => self.nowhere(name, pe, address, bytes),
+        }
+    }
+
+    /// The window of a symmetric address, and the bytes from its start.
+    pub(crate) fn find(&self, address: usize, bytes: usize) -> Option<(&Window<u8>, usize)> {
+        if let Some(offset) = self.heap.offset_of(address, bytes, self.checks_blocks) {
+            return Some((&self.heap.window, offset));
+        }
+        let statics = self.statics.as_ref()?;
+        let offset = address.wrapping_sub(statics.start);
+        (offset < statics.bytes && bytes <= statics.bytes - offset).then_some((&statics.window, offset))
+    }
+
+    /// A PE as C gives it.
+    #[inline]
+    pub(crate) fn rank(&self, name: &'static str, pe: c_int) -> u32 {
+        match u32::try_from(pe) {
+            Ok(rank) if rank < self.size => rank,
+            _ => self.no_such_pe(name, pe),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn no_such_pe(&self, name: &'static str, pe: c_int) -> ! {
+        end(name, format_args!("there is no PE {pe}; this job has the PEs 0 to {}", self.size - 1))
+    }
+
+    #[cold]
+    fn nowhere(&self, name: &'static str, pe: c_int, address: usize, bytes: usize) -> ! {
+        let heap = &self.heap;
+        let mut text = format!("{bytes} bytes at address {address:#x} for PE {pe} are not symmetric: ");
+        let offset = address.wrapping_sub(heap.start);
+        let _ = match offset < heap.bytes {
+            true => write!(
+                text,
+                "they are in the symmetric heap, but not inside of what shmem_malloc gave out and shmem_free did not take back (offset {offset})"
+            ),
+            false => write!(text, "the symmetric heap has {} bytes from {:#x} on", heap.bytes, heap.start),
+        };
+        let _ = match &self.statics {
+            Some(statics) => write!(
+                text,
+                ", and the program's own variables are the {} bytes from {:#x} on",
+                statics.bytes, statics.start
+            ),
+            None => write!(text, ", and the program's own variables cannot be reached here"),
+        };
+        end(name, format_args!("{text}; use memory of shmem_malloc, or a global or static variable of the program"))
+    }
+
+    /// Counts an operation on mapped memory.
+    #[inline(always)]
+    pub(crate) fn count(&self, pe: c_int, kind: CounterKind, bytes: usize) {
+        self.heap.window.count(pe as u32, kind, bytes as u64);
+    }
+
+    /// Waits until `check` gives something.
+    #[inline]
+    pub(crate) fn wait_for<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
+        if let Some(result) = check() {
+            return result;
+        }
+        self.wait_long(name, check)
+    }
+
+    #[inline(never)]
+    fn wait_long<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
+        /// Looks between two questions for the time.
+        const LOOKS: u32 = 64;
+        /// How long it gives the processor to others, before it sleeps. Who is woken from a sleep takes so long that
+        /// another one falls asleep meanwhile, so it has to be longer than that.
+        const YIELDING: Duration = Duration::from_millis(2);
+        // Between nodes it helps to move what comes and goes, which the client does while it waits.
+        if self.is_one_node {
+            let began = Instant::now();
+            while began.elapsed() < self.spin {
+                for _ in 0..LOOKS {
+                    if let Some(result) = check() {
+                        return result;
+                    }
+                    std::hint::spin_loop();
+                }
+            }
+            while began.elapsed() < YIELDING {
+                std::thread::yield_now();
+                if let Some(result) = check() {
+                    return result;
+                }
+            }
+        }
+        match self.world.wait_for_words(check) {
+            Ok(result) => result,
+            Err(error) => end(name, error),
+        }
+    }
+}
+
+impl Job {
+    /// For a call that looks once and finds nothing: whoever is to change that may need this processor.
+    #[inline]
+    pub(crate) fn let_others_work(&self) {
+        if !self.is_one_node {
+            self.world.progress();
+        }
+        if self.spin.is_zero() {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! OpenSHMEM's C interface: `shmem.h`, `pshmem.h` and `shmemx.h` on top of longarm.
+//!
+//! ```text
+//!   shmem_int_put (weak) ─ pshmem_int_put ─ rma ─ job: PE and address → mapped memory ─ a copy
+//!                                                              └ on another node → window and offset ─ longarm::face
+//! ```
+//!
+//! The functions that C sees are written by the build script from the table in `table/`; the headers come from the same
+//! table. Each of them calls one of the modules here with its own name, by which errors speak of it.
+//!
+//! Memory of PEs of this node, heap and statics alike, is mapped here, and is read, written and updated in place. What is
+//! wrong with a call ends the job with one line that names the PE, the call and the reason.
+//!
+//! No panic crosses: a function that C calls cannot unwind, so a panic, which only our own bug can cause, ends the process
+//! with its message.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod amo;
+mod boundary;
+mod collective;
+mod context;
+mod exports;
+mod heap;
+mod info;
+mod job;
+mod lock;
+mod operator;
+mod order;
+mod reduce;
+mod rma;
+mod room;
+mod setup;
+mod signal;
+mod size;
+mod statics;
+mod strided;
+mod team;
+mod wait;

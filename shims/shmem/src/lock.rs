@@ -1,0 +1,110 @@
+//! Locks: first come, first served, and a PE waits for a word of its own.
+//!
+//! A lock is a `long` at every PE, 0 while nobody has it. Its low half, at the PE that is its home, has the last PE in the
+//! queue; its high half, at every PE, has who comes next and whether this PE still has to wait. This is the queue of Mellor-
+//! Crummey and Scott, with PE numbers for pointers.
+//!
+//! ```text
+//!   home's low half: last + 1          waiting PE's high half: WAITS | next + 1
+//! ```
+//!
+//! If the holder dies the others wait until longarm says so, and the job ends.
+
+use std::ffi::{c_int, c_long};
+
+use crate::boundary::end;
+use crate::context::DEFAULT;
+use crate::job::{self, Job};
+use crate::{amo, order};
+
+/// This PE has not been given the lock yet.
+const WAITS: u32 = 1 << 31;
+
+/// Where the halves of a lock are, in this PE's addresses.
+struct Words {
+    last: *mut u32,
+    own: *mut u32,
+    home: c_int,
+    /// This PE as it stands in a queue.
+    me: u32,
+}
+
+impl Words {
+    fn new(name: &'static str, job: &Job, lock: *mut i64) -> Words {
+        if !lock.addr().is_multiple_of(8) {
+            end(name, format_args!("address {lock:p} is not a multiple of the 8 bytes of a lock"));
+        }
+        let place = job.place(name, job.me as c_int, lock.addr(), 8);
+        // Locks that lie side by side have different homes.
+        let home = (place.offset / 8 % u64::from(job.size)) as c_int;
+        let last: *mut u32 = lock.cast();
+        Words { last, own: last.wrapping_add(1), home, me: job.me + 1 }
+    }
+}
+
+fn own_pe(words: &Words) -> c_int {
+    (words.me - 1) as c_int
+}
+
+/// # Safety
+/// The lock is a word of symmetric memory that is used by these functions only.
+pub(crate) unsafe fn set(name: &'static str, lock: *mut c_long) {
+    let job = job::get(name);
+    let words = Words::new(name, job, lock);
+    let me = own_pe(&words);
+    // SAFETY: this function's own contract.
+    unsafe { amo::set(name, DEFAULT, words.own, WAITS, me) };
+    // SAFETY: this function's own contract.
+    let before = unsafe { amo::swap(name, DEFAULT, words.last, words.me, words.home) };
+    if before == 0 {
+        // SAFETY: this function's own contract. Who comes next may have said so already.
+        unsafe { amo::and(name, DEFAULT, words.own, !WAITS, me) };
+        return;
+    }
+    // SAFETY: this function's own contract.
+    unsafe { amo::or(name, DEFAULT, words.own, words.me, (before - 1) as c_int) };
+    job.wait_for(name, || {
+        // SAFETY: this function's own contract.
+        let own = unsafe { amo::fetch(name, DEFAULT, words.own, me) };
+        (own & WAITS == 0).then_some(())
+    });
+}
+
+/// # Safety
+/// As [`set`].
+pub(crate) unsafe fn clear(name: &'static str, lock: *mut c_long) {
+    let job = job::get(name);
+    let words = Words::new(name, job, lock);
+    order::quiet(name, DEFAULT);
+    let me = own_pe(&words);
+    // SAFETY: this function's own contract.
+    let last = unsafe { amo::compare_swap(name, DEFAULT, words.last, words.me, 0, words.home) };
+    if last == words.me {
+        return;
+    }
+    if last == 0 {
+        end(name, "the lock is not set");
+    }
+    let next = job.wait_for(name, || {
+        // SAFETY: this function's own contract.
+        let own = unsafe { amo::fetch(name, DEFAULT, words.own, me) };
+        Some(own & !WAITS).filter(|next| *next != 0)
+    });
+    // SAFETY: this function's own contract.
+    unsafe { amo::set(name, DEFAULT, words.own, 0, me) };
+    // SAFETY: this function's own contract.
+    unsafe { amo::and(name, DEFAULT, words.own, !WAITS, (next - 1) as c_int) };
+}
+
+/// # Safety
+/// As [`set`].
+pub(crate) unsafe fn test(name: &'static str, lock: *mut c_long) -> c_int {
+    let job = job::get(name);
+    let words = Words::new(name, job, lock);
+    // SAFETY: this function's own contract.
+    let last = unsafe { amo::compare_swap(name, DEFAULT, words.last, 0, words.me, words.home) };
+    if last != 0 {
+        job.let_others_work();
+    }
+    c_int::from(last != 0)
+}

@@ -1,0 +1,90 @@
+//! Fence, quiet, barriers, and the cache calls of old, which have nothing to do.
+
+use std::ffi::{c_int, c_void};
+
+use crate::boundary::end;
+use crate::collective::Who;
+use crate::context::{self, DEFAULT};
+use crate::job::{self, Job};
+use crate::team;
+
+#[inline]
+pub(crate) fn fence(name: &'static str, context: usize) {
+    let job = job::get(name);
+    if context != DEFAULT {
+        job.contexts.get(name, context);
+    }
+    job.world.fence();
+}
+
+#[inline]
+pub(crate) fn quiet(name: &'static str, context: usize) {
+    let job = job::get(name);
+    job.contexts.get(name, context).quiet(name, job);
+}
+
+/// # Safety
+/// `pes` is readable for `count` numbers.
+pub(crate) unsafe fn pe_quiet(name: &'static str, handle: usize, pes: *const c_int, count: u64) {
+    let job = job::get(name);
+    if count == 0 {
+        return;
+    }
+    if pes.is_null() {
+        end(name, "the list of PEs is NULL");
+    }
+    for place in 0..count as usize {
+        // SAFETY: this function's own contract.
+        let pe = unsafe { pes.wrapping_add(place).read() };
+        let (_, pe) = context::resolve(name, job, handle, pe);
+        job.rank(name, pe);
+    }
+    quiet(name, handle);
+}
+
+/// All PEs meet when everything of the default context is complete.
+pub(crate) fn barrier_all(name: &'static str) {
+    let job = job::get(name);
+    if !job.is_one_node {
+        quiet(name, DEFAULT);
+    }
+    meet(name, job, team::WORLD);
+}
+
+pub(crate) fn sync_all(name: &'static str) {
+    meet(name, job::get(name), team::WORLD);
+}
+
+fn meet(name: &'static str, job: &Job, handle: usize) -> c_int {
+    match job.teams.get(name, handle) {
+        Some(team) => {
+            team.meet(name, job);
+            0
+        }
+        None => -1,
+    }
+}
+
+pub(crate) fn team_sync(name: &'static str, handle: usize) -> c_int {
+    meet(name, job::get(name), handle)
+}
+
+pub(crate) fn barrier(name: &'static str, who: Who) {
+    quiet(name, DEFAULT);
+    sync(name, who);
+}
+
+pub(crate) fn sync(name: &'static str, who: Who) {
+    let job = job::get(name);
+    if let Some(team) = who.team(name, job) {
+        team.meet(name, job);
+    }
+}
+
+pub(crate) fn cache(name: &'static str) {
+    job::get(name);
+}
+
+pub(crate) fn cache_line(name: &'static str, _dest: *mut c_void) {
+    job::get(name);
+}

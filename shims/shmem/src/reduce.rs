@@ -1,0 +1,177 @@
+//! Reductions and scans.
+//!
+//! All members combine in the order of the team, so all get the same bits. Little goes through the room, a slot at a time. Of
+//! much, on one node, each member combines a share for all, straight out of the others' memory, and then takes the shares of
+//! the others.
+
+use std::ffi::c_int;
+
+use longarm::face::Region;
+
+use crate::boundary::end;
+use crate::collective::{Who, of_member};
+use crate::job::{self, Job};
+use crate::operator::Operator;
+use crate::rma::{self, bytes_of};
+use crate::room::{Room, SLOT_BYTES};
+use crate::team::Team;
+
+/// Where few bytes end: above, each member combines a share.
+const LITTLE_BYTES: usize = 2 * SLOT_BYTES;
+/// What is shown at once where members are on several nodes, by all together.
+const MESSAGE_BYTES: usize = 1 << 20;
+/// What a share is combined in: it stays in the nearest cache.
+const BLOCK_BYTES: usize = 4096;
+
+/// Memory for one block, aligned for every element.
+#[repr(C, align(64))]
+struct Block([u8; BLOCK_BYTES]);
+
+/// # Safety
+/// The elements are readable at `source` and writable at `dest`, at all members.
+pub(crate) unsafe fn all<O: Operator<T>, T>(
+    name: &'static str,
+    who: Who,
+    dest: *mut T,
+    source: *const T,
+    count: u64,
+) -> c_int {
+    let job = job::get(name);
+    let Some(team) = who.team(name, job) else { return -1 };
+    match &team.room {
+        Some(room) if bytes_of::<T>(count) > LITTLE_BYTES && team.size() > 1 => {
+            // SAFETY: this function's own contract.
+            unsafe { by_shares::<O, T>(name, job, (team, room), dest, source, count as usize) };
+        }
+        _ => {
+            // SAFETY: this function's own contract.
+            unsafe { by_pieces::<O, T>(name, job, team, (dest, source, count as usize), &|_| (0, team.size())) };
+        }
+    }
+    0
+}
+
+/// A deprecated one, over an active set.
+///
+/// # Safety
+/// As [`all`].
+pub(crate) unsafe fn to_all<O: Operator<T>, T>(
+    name: &'static str,
+    who: Who,
+    dest: *mut T,
+    source: *const T,
+    count: c_int,
+) {
+    let Ok(count) = u64::try_from(count) else { end(name, format_args!("{count} elements")) };
+    // SAFETY: this function's own contract.
+    unsafe { all::<O, T>(name, who, dest, source, count) };
+}
+
+/// Each member gets the combination of those up to itself, itself included or not. Nothing combined is 0.
+///
+/// # Safety
+/// As [`all`].
+pub(crate) unsafe fn scan<O: Operator<T>, T>(
+    name: &'static str,
+    who: Who,
+    dest: *mut T,
+    source: *const T,
+    (count, with_own): (u64, bool),
+) -> c_int {
+    let job = job::get(name);
+    let Some(team) = who.team(name, job) else { return -1 };
+    // SAFETY: this function's own contract.
+    unsafe {
+        by_pieces::<O, T>(name, job, team, (dest, source, count as usize), &|me| (0, me + usize::from(with_own)))
+    };
+    0
+}
+
+/// Shows the elements piece by piece, and combines those of the members that `which` says for this one.
+///
+/// # Safety
+/// As [`all`].
+unsafe fn by_pieces<O: Operator<T>, T>(
+    name: &'static str,
+    job: &Job,
+    team: &Team,
+    (dest, source, count): (*mut T, *const T, usize),
+    which: &dyn Fn(usize) -> (usize, usize),
+) {
+    let piece_bytes = if team.room.is_some() { SLOT_BYTES } else { (MESSAGE_BYTES / team.size()).max(1024) };
+    let most = piece_bytes / size_of::<T>();
+    let (first, end) = which(team.me);
+    let mut at = 0;
+    loop {
+        let piece = (count - at).min(most);
+        let (to, from) = (dest.wrapping_add(at), source.wrapping_add(at));
+        // SAFETY: this function's own contract.
+        let shown = unsafe { Region::from_raw(from.cast(), piece * size_of::<T>()) };
+        team.show(name, job, shown, |place| {
+            if first == end {
+                // SAFETY: this function's own contract. All types are 0 where their bytes are.
+                unsafe { to.write_bytes(0, piece) };
+                return;
+            }
+            // SAFETY: this function's own contract; every member shows as many bytes.
+            unsafe { rma::copy(to.cast(), place(first), piece * size_of::<T>()) };
+            for member in first + 1..end {
+                // SAFETY: as above, and what is shown is aligned.
+                unsafe { O::combine(to, place(member).cast(), piece) };
+            }
+        });
+        at += piece;
+        if at >= count {
+            return;
+        }
+    }
+}
+
+/// # Safety
+/// As [`all`].
+unsafe fn by_shares<O: Operator<T>, T>(
+    name: &'static str,
+    job: &Job,
+    (team, room): (&Team, &Room),
+    dest: *mut T,
+    source: *const T,
+    count: usize,
+) {
+    let size = team.size();
+    let share = |place: usize| (count * place / size, count * (place + 1) / size);
+    // All sources are there.
+    room.meet(name, job);
+    let bytes = count * size_of::<T>();
+    let sources: Vec<*const T> =
+        (0..size).map(|place| of_member(name, job, team, place, source.addr(), bytes).cast_const().cast()).collect();
+    let (from, to) = share(team.me);
+    let most = BLOCK_BYTES / size_of::<T>();
+    let mut block = Block([0; BLOCK_BYTES]);
+    let row: *mut T = (&raw mut block).cast();
+    for at in (from..to).step_by(most) {
+        let piece = (to - at).min(most);
+        // SAFETY: this function's own contract; a block has room for the piece.
+        unsafe { rma::copy(row.cast(), sources[0].wrapping_add(at).cast(), piece * size_of::<T>()) };
+        for theirs in &sources[1..] {
+            // SAFETY: as above; the elements are aligned as the source is.
+            unsafe { O::combine(row, theirs.wrapping_add(at), piece) };
+        }
+        // Where source and target are the same, nobody else reads this share of this member's source.
+        // SAFETY: this function's own contract.
+        unsafe { rma::copy(dest.wrapping_add(at).cast(), row.cast(), piece * size_of::<T>()) };
+    }
+    // All shares are there.
+    room.meet(name, job);
+    for turn in 1..size {
+        let place = (team.me + turn) % size;
+        let (from, to) = share(place);
+        let (at, bytes) = (dest.wrapping_add(from), (to - from) * size_of::<T>());
+        if bytes > 0 {
+            let theirs = of_member(name, job, team, place, at.addr(), bytes);
+            // SAFETY: this function's own contract, and `of_member` has looked at theirs.
+            unsafe { rma::copy(at.cast(), theirs, bytes) };
+        }
+    }
+    // Nobody reads them any more.
+    room.meet(name, job);
+}

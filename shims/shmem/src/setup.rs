@@ -1,0 +1,199 @@
+//! Init and finalize, who this is, and the end of the job.
+
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+use longarm::World;
+use longarm::face::sync::{AtomicBool, AtomicU32, Ordering};
+use parking_lot::Mutex;
+
+use crate::boundary::{self, end, end_with_status, or_end};
+use crate::context::Contexts;
+use crate::heap::SymmetricHeap;
+use crate::job::{self, Job, Peer};
+use crate::order;
+use crate::room::Rooms;
+use crate::statics::Statics;
+use crate::team::Teams;
+
+const THREAD_SINGLE: c_int = 0;
+const THREAD_MULTIPLE: c_int = 3;
+
+/// Held over init and finalize.
+static STARTING: Mutex<()> = Mutex::new(());
+
+pub(crate) fn init(name: &'static str) {
+    start(name, THREAD_SINGLE);
+}
+
+pub(crate) fn start_pes(name: &'static str, _count: c_int) {
+    start(name, THREAD_SINGLE);
+}
+
+/// # Safety
+/// `provided` is writable.
+pub(crate) unsafe fn init_thread(name: &'static str, requested: c_int, provided: *mut c_int) -> c_int {
+    if !(THREAD_SINGLE..=THREAD_MULTIPLE).contains(&requested) {
+        return -1;
+    }
+    let job = start(name, requested);
+    if !provided.is_null() {
+        // SAFETY: this function's own contract.
+        unsafe { provided.write(job.thread_level) };
+    }
+    0
+}
+
+/// # Safety
+/// `provided` is writable.
+pub(crate) unsafe fn query_thread(name: &'static str, provided: *mut c_int) {
+    // SAFETY: this function's own contract.
+    unsafe { provided.write(job::get(name).thread_level) };
+}
+
+/// # Safety
+/// `initialized` is writable.
+pub(crate) unsafe fn query_initialized(_name: &'static str, initialized: *mut c_int) {
+    // SAFETY: this function's own contract.
+    unsafe { initialized.write(c_int::from(job::active().is_some())) };
+}
+
+pub(crate) fn my_pe(name: &'static str) -> c_int {
+    job::get(name).me as c_int
+}
+
+pub(crate) fn n_pes(name: &'static str) -> c_int {
+    job::get(name).size as c_int
+}
+
+/// Starts, or counts another start.
+fn start(name: &'static str, level: c_int) -> &'static Job {
+    let _one_at_a_time = STARTING.lock();
+    if let Some(job) = job::active() {
+        job.starts.fetch_add(1, Ordering::Relaxed);
+        return job;
+    }
+    if job::any().is_some() {
+        end(name, "called after shmem_finalize; a process may start and end once");
+    }
+    let world = match longarm::init() {
+        Ok(world) => world,
+        Err(error) => end(name, error),
+    };
+    let job = job::set(join(name, world, level));
+    leave_at_exit();
+    if job.me == 0 {
+        tell();
+    }
+    order::barrier_all(name);
+    job
+}
+
+/// Whether a variable of the environment asks for something.
+fn is_set(names: [&str; 2]) -> bool {
+    names.iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// What the environment asks to be told.
+fn tell() {
+    if is_set(["SHMEM_VERSION", "SMA_VERSION"]) {
+        println!("longarm {}: OpenSHMEM 1.6", env!("CARGO_PKG_VERSION"));
+    }
+    if is_set(["SHMEM_INFO", "SMA_INFO"]) {
+        println!(
+            "Environment variables of OpenSHMEM on longarm:\n\
+             SHMEM_VERSION         print the version at start\n\
+             SHMEM_INFO            print this at start\n\
+             SHMEM_DEBUG           compare every symmetric address with the blocks that are in use\n\
+             SHMEM_SYMMETRIC_SIZE  size of the symmetric heap, such as 3.1M; now {} bytes\n\
+             SHMEM_STATICS         0: leave global and static variables out of symmetric memory\n\
+             longarm info lists longarm's own.",
+            job::any().map_or(0, |job| job.heap.bytes)
+        );
+    }
+}
+
+/// Collective.
+fn join(name: &'static str, world: World, thread_level: c_int) -> Job {
+    let heap = SymmetricHeap::new(name, &world);
+    let rooms = Rooms::new(name, &world);
+    let statics = Statics::new(name, &world);
+    let peers = (0..world.size()).map(|rank| {
+        let mapped =
+            |window: &longarm::Window<u8>| or_end(name, window.pointer_at(rank)).unwrap_or(std::ptr::null_mut());
+        Peer {
+            heap: mapped(&heap.window),
+            statics: statics.as_ref().map_or(std::ptr::null_mut(), |it| mapped(&it.window)),
+        }
+    });
+    Job {
+        me: world.rank(),
+        size: world.size(),
+        peers: peers.collect(),
+        teams: Teams::new(&world, &rooms),
+        contexts: Contexts::new(),
+        thread_level,
+        spin: Duration::from_micros(world.config().spin_us),
+        is_one_node: world.node_count() == 1,
+        checks_blocks: is_set(["SHMEM_DEBUG", "SMA_DEBUG"]),
+        starts: AtomicU32::new(1),
+        is_over: AtomicBool::new(false),
+        heap,
+        statics,
+        rooms,
+        world,
+    }
+}
+
+pub(crate) fn finalize(name: &'static str) {
+    let _one_at_a_time = STARTING.lock();
+    let Some(job) = job::active() else {
+        match job::any() {
+            // Once more does nothing.
+            Some(_) => return,
+            None => end(name, "called before shmem_init"),
+        }
+    };
+    if job.starts.fetch_sub(1, Ordering::Relaxed) > 1 {
+        return;
+    }
+    leave(name, job);
+}
+
+fn leave(name: &'static str, job: &'static Job) {
+    for context in job.contexts.all() {
+        context.quiet(name, job);
+    }
+    order::sync_all(name);
+    job::retire();
+    if !job.is_over.swap(true, Ordering::Relaxed) {
+        or_end(name, job.world.clone().finalize());
+    }
+}
+
+/// The end of a process that has not finalized: with status 0 it finalizes, and else it ends the job.
+fn leave_at_exit() {
+    unsafe extern "C" {
+        fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    }
+    unsafe extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+        let Some(job) = job::active().filter(|_| !boundary::is_ending()) else { return };
+        if status != 0 {
+            // The launcher sees the status, and ends the others.
+            job::retire();
+            job.world.abort(&format!("the process ended with status {status} without shmem_finalize"), status);
+            return;
+        }
+        if STARTING.try_lock().is_some() {
+            leave("shmem_finalize", job);
+        }
+    }
+    // SAFETY: the function is there as long as the process, and is safe to call.
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+}
+
+/// Ends the job from one PE.
+pub(crate) fn global_exit(name: &'static str, status: c_int) -> ! {
+    job::get(name);
+    end_with_status(&format!("{name}({status})"), status)
+}

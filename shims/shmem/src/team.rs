@@ -1,0 +1,389 @@
+//! Teams, and the active sets of old, which are teams that nobody has made.
+//!
+//! A handle is a number: 1 is the world, 2 the PEs of this node. A team has a room ([`crate::room`]) if all of its members
+//! are on this node, and always a group of longarm, for those that are not.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_long};
+
+use longarm::face::Region;
+use longarm::face::sync::{AtomicPtr, AtomicU64, Ordering, fence};
+use longarm::{Group, World};
+use parking_lot::Mutex;
+
+use crate::boundary::{end, or_end};
+use crate::job::{self, Job};
+use crate::room::{Room, Rooms, TEAM_ROOMS};
+
+pub(crate) const INVALID: usize = 0;
+pub(crate) const WORLD: usize = 1;
+const SHARED: usize = 2;
+/// Words of a bitmap of rooms.
+const WORDS: usize = TEAM_ROOMS / 64;
+
+/// What a team is made with, as in the header.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TeamConfig {
+    num_contexts: c_int,
+}
+
+/// The one field of it.
+const NUM_CONTEXTS: c_long = 1;
+
+/// See the module.
+pub(crate) struct Team {
+    /// World numbers, in the team's order.
+    pub(crate) members: Box<[u32]>,
+    pub(crate) me: usize,
+    pub(crate) room: Option<Room>,
+    pub(crate) group: Group,
+    config: TeamConfig,
+}
+
+/// By handle. PAIR team-set: a team is stored (Release) before its handle is given out, and loaded (Acquire).
+pub(crate) struct Teams {
+    places: Box<[AtomicPtr<Team>]>,
+    /// By start, logarithm of the stride, and size.
+    sets: Mutex<HashMap<(c_int, c_int, c_int), &'static Team>>,
+    /// The last meeting of any team that is no more: later ones begin behind it.
+    met: AtomicU64,
+    /// How many teams this PE has seen made.
+    made: AtomicU64,
+}
+
+impl Team {
+    pub(crate) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// A PE of the team as a number of the world.
+    #[inline]
+    pub(crate) fn world_pe(&self, pe: c_int) -> Option<u32> {
+        self.members.get(usize::try_from(pe).ok()?).copied()
+    }
+
+    #[cold]
+    pub(crate) fn no_such_pe(&self, name: &'static str, pe: c_int) -> ! {
+        end(name, format_args!("there is no PE {pe} in this team; it has the PEs 0 to {}", self.size() - 1))
+    }
+
+    /// All members meet.
+    pub(crate) fn meet(&self, name: &'static str, job: &Job) {
+        match &self.room {
+            Some(room) => drop(room.meet(name, job)),
+            None => {
+                // Stores to mapped memory before it are visible to who has met.
+                fence(Ordering::SeqCst);
+                or_end(name, self.group.sync_collective());
+            }
+        }
+    }
+
+    /// All members show some bytes, as many each, and `read` is told where those of each member are.
+    pub(crate) fn show<R>(
+        &self,
+        name: &'static str,
+        job: &Job,
+        bytes: Region<'_>,
+        read: impl FnOnce(&dyn Fn(usize) -> *const u8) -> R,
+    ) -> R {
+        if let Some(room) = &self.room {
+            let slots = room.show(name, job, bytes);
+            return read(&|place| slots(place).cast_const());
+        }
+        let mut mine = vec![0; bytes.len()];
+        bytes.copy_to_slice(&mut mine);
+        // The elements of all, in memory that is aligned for any of them.
+        let all = or_end(name, self.group.allgather_collective(&mine));
+        let mut aligned = vec![0u128; all.len().div_ceil(16) + self.size()];
+        let stride = bytes.len().next_multiple_of(16);
+        let start: *mut u8 = aligned.as_mut_ptr().cast();
+        for (place, piece) in all.chunks(bytes.len().max(1)).enumerate() {
+            // SAFETY: `aligned` has room for the pieces of all members at multiples of 16.
+            unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), start.wrapping_add(place * stride), piece.len()) };
+        }
+        read(&|place| start.wrapping_add(place * stride).cast_const())
+    }
+}
+
+impl Teams {
+    pub(crate) fn new(world: &World, rooms: &Rooms) -> Teams {
+        let places = (0..TEAM_ROOMS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
+        let teams = Teams { places, sets: Mutex::default(), met: AtomicU64::new(0), made: AtomicU64::new(0) };
+        let all: Vec<u32> = (0..world.size()).collect();
+        let here = all.iter().copied().filter(|rank| world.shares_memory_with(*rank)).collect();
+        for (handle, members) in [(WORLD, all), (SHARED, here)] {
+            let made = make(world, rooms, members, (handle, 0), handle as u64, TeamConfig::default());
+            teams.put(handle, made.expect("a PE is a member of the world and of its node"));
+        }
+        teams
+    }
+
+    fn put(&self, handle: usize, team: Team) {
+        let team: &'static mut Team = Box::leak(Box::new(team));
+        // PAIR team-set.
+        self.places[handle].store(team, Ordering::Release);
+    }
+
+    /// The team of a handle. Teams are leaked: a thread may still look at one while another destroys it.
+    pub(crate) fn find(&self, handle: usize) -> Option<&'static Team> {
+        // PAIR team-set.
+        let team = self.places.get(handle)?.load(Ordering::Acquire);
+        // SAFETY: the pointer is null or comes from `Box::leak` in `put`.
+        unsafe { team.as_ref() }
+    }
+
+    /// The team of a handle; `None` if it is the invalid one.
+    pub(crate) fn get(&self, name: &'static str, handle: usize) -> Option<&'static Team> {
+        if handle == INVALID {
+            return None;
+        }
+        match self.find(handle) {
+            Some(team) => Some(team),
+            None => end(name, format_args!("there is no team {handle:#x}; was it destroyed before?")),
+        }
+    }
+
+    /// The team of an active set.
+    pub(crate) fn of_set(&self, name: &'static str, job: &Job, set: (c_int, c_int, c_int)) -> &'static Team {
+        if set == (0, 0, job.size as c_int)
+            && let Some(world) = self.find(WORLD)
+        {
+            return world;
+        }
+        let mut sets = self.sets.lock();
+        if let Some(team) = sets.get(&set) {
+            return team;
+        }
+        let (start, log_stride, size) = set;
+        let bad = || -> ! {
+            end(
+                name,
+                format_args!(
+                    "the active set of {size} PEs from PE {start} on with stride 2^{log_stride} is not inside of the PEs 0 to {}",
+                    job.size - 1
+                ),
+            )
+        };
+        if start < 0 || size < 1 || !(0..31).contains(&log_stride) {
+            bad();
+        }
+        let last = i64::from(start) + (i64::from(size - 1) << log_stride);
+        if last >= i64::from(job.size) {
+            bad();
+        }
+        let members: Vec<u32> = (0..size as u32).map(|place| start as u32 + (place << log_stride)).collect();
+        let tag = 1 << 62 | (start as u64) << 40 | (log_stride as u64) << 32 | size as u64;
+        let room = job.rooms.of_set(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let room = room.unwrap_or(usize::MAX);
+        let Some(team) = make(&job.world, &job.rooms, members, (room, 0), tag, TeamConfig::default()) else {
+            end(
+                name,
+                format_args!(
+                    "this PE is not in the active set of {size} PEs from PE {start} on with stride 2^{log_stride}"
+                ),
+            )
+        };
+        let team: &'static Team = Box::leak(Box::new(team));
+        sets.insert(set, team);
+        team
+    }
+
+    /// What this PE has not used, a bit for each room.
+    fn free_rooms(&self) -> [u64; WORDS] {
+        let mut free = [u64::MAX; WORDS];
+        free[0] &= !0b111;
+        for (handle, place) in self.places.iter().enumerate() {
+            if !place.load(Ordering::Acquire).is_null() {
+                free[handle / 64] &= !(1 << (handle % 64));
+            }
+        }
+        free
+    }
+}
+
+/// A team of these members; `None` if this PE is none of them. A room that is too large a number is none.
+fn make(
+    world: &World,
+    rooms: &Rooms,
+    members: Vec<u32>,
+    (room, met): (usize, u64),
+    tag: u64,
+    config: TeamConfig,
+) -> Option<Team> {
+    let me = members.iter().position(|rank| *rank == world.rank())?;
+    let group = world.group_among(&members, tag)?;
+    let is_here = members.iter().all(|rank| world.shares_memory_with(*rank));
+    let room = (is_here && room != usize::MAX).then(|| {
+        let locals: Vec<u32> = (0..world.size()).filter(|rank| world.shares_memory_with(*rank)).collect();
+        let place = |rank: &u32| (locals.iter().position(|local| local == rank).unwrap_or(0), *rank);
+        rooms.room(room, members.iter().map(place).collect(), me, met)
+    });
+    Some(Team { members: members.into(), me, room, group, config })
+}
+
+pub(crate) fn my_pe(name: &'static str, team: usize) -> c_int {
+    job::get(name).teams.get(name, team).map_or(-1, |team| team.me as c_int)
+}
+
+pub(crate) fn n_pes(name: &'static str, team: usize) -> c_int {
+    job::get(name).teams.get(name, team).map_or(-1, |team| team.size() as c_int)
+}
+
+/// # Safety
+/// `config` is writable, or null if nothing is asked for.
+pub(crate) unsafe fn get_config(name: &'static str, team: usize, mask: c_long, config: *mut TeamConfig) -> c_int {
+    let Some(team) = job::get(name).teams.get(name, team) else { return -1 };
+    if mask & !NUM_CONTEXTS != 0 || (mask != 0 && config.is_null()) {
+        return -1;
+    }
+    if mask & NUM_CONTEXTS != 0 {
+        // SAFETY: this function's own contract.
+        unsafe { config.write(team.config) };
+    }
+    0
+}
+
+pub(crate) fn translate_pe(name: &'static str, from: usize, pe: c_int, to: usize) -> c_int {
+    let job = job::get(name);
+    let (Some(from), Some(to)) = (job.teams.get(name, from), job.teams.get(name, to)) else { return -1 };
+    let Some(rank) = from.world_pe(pe) else { return -1 };
+    to.members.iter().position(|member| *member == rank).map_or(-1, |place| place as c_int)
+}
+
+/// What a team that is being made gets; `None` if the mask asks for what there is not.
+///
+/// # Safety
+/// `config` is readable if the mask is not 0.
+unsafe fn read_config((config, mask): (*const TeamConfig, c_long)) -> Option<TeamConfig> {
+    if mask & !NUM_CONTEXTS != 0 {
+        return None;
+    }
+    if mask == 0 || config.is_null() {
+        return Some(TeamConfig::default());
+    }
+    // SAFETY: this function's own contract.
+    let config = unsafe { config.read() };
+    (config.num_contexts >= 0).then_some(config)
+}
+
+/// Makes one team of some members of a parent; the others come along. `None` if this PE is no member, or there is no room.
+fn split(name: &'static str, job: &Job, parent: &Team, members: Vec<u32>, config: TeamConfig) -> Option<usize> {
+    let met = job.teams.places.iter().filter_map(|place| {
+        // SAFETY: as in `find`.
+        unsafe { place.load(Ordering::Acquire).as_ref() }
+    });
+    let met = met.filter_map(|team| team.room.as_ref()).map(Room::met).max().unwrap_or(0);
+    let met = met.max(job.teams.met.load(Ordering::Relaxed));
+    let made = job.teams.made.load(Ordering::Relaxed);
+    let mut mine = [0u64; WORDS + 2];
+    mine[..WORDS].copy_from_slice(&job.teams.free_rooms());
+    (mine[WORDS], mine[WORDS + 1]) = (met, made);
+    let bytes: Vec<u8> = mine.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let mut agreed = mine;
+    parent.show(name, job, Region::from_slice(&bytes), |place| {
+        for member in 0..parent.size() {
+            for (at, agreed) in agreed.iter_mut().enumerate() {
+                // SAFETY: what each member shows are as many words, aligned.
+                let theirs = unsafe { place(member).cast::<u64>().wrapping_add(at).read() };
+                *agreed = if at < WORDS { *agreed & theirs } else { (*agreed).max(theirs) };
+            }
+        }
+    });
+    // A second meeting later a slot is filled again, and the next split may come at once.
+    let (met, made) = (agreed[WORDS] + 2, agreed[WORDS + 1] + 1);
+    job.teams.made.store(made, Ordering::Relaxed);
+    let free = agreed[..WORDS].iter().enumerate().find(|(_, word)| **word != 0);
+    let handle = free.map(|(at, word)| at * 64 + word.trailing_zeros() as usize)?;
+    let team = make(&job.world, &job.rooms, members, (handle, met), 1 << 61 | made << 10 | handle as u64, config)?;
+    job.teams.put(handle, team);
+    Some(handle)
+}
+
+/// # Safety
+/// `new_team` is writable, and the configuration readable if its mask is not 0.
+pub(crate) unsafe fn split_strided(
+    name: &'static str,
+    parent: usize,
+    (start, stride, size): (c_int, c_int, c_int),
+    config: (*const TeamConfig, c_long),
+    new_team: *mut usize,
+) -> c_int {
+    let job = job::get(name);
+    // SAFETY: this function's own contract.
+    unsafe { new_team.write(INVALID) };
+    let Some(parent) = job.teams.get(name, parent) else { return -1 };
+    let count = parent.size() as i64;
+    let last = i64::from(start) + i64::from(stride) * i64::from(size - 1);
+    let is_inside = (0..count).contains(&i64::from(start)) && (0..count).contains(&last);
+    if size < 1 || !is_inside || (stride == 0 && size > 1) {
+        return -1;
+    }
+    // SAFETY: this function's own contract.
+    let Some(config) = (unsafe { read_config(config) }) else { return -1 };
+    let places = (0..i64::from(size)).map(|place| i64::from(start) + i64::from(stride) * place);
+    let members: Vec<u32> = places.map(|place| parent.members[place as usize]).collect();
+    let is_member = members.contains(&job.me);
+    match split(name, job, parent, members, config) {
+        Some(handle) => {
+            // SAFETY: this function's own contract.
+            unsafe { new_team.write(handle) };
+            0
+        }
+        None => c_int::from(is_member),
+    }
+}
+
+/// # Safety
+/// The teams are writable, and the configurations readable if their masks are not 0.
+pub(crate) unsafe fn split_2d(
+    name: &'static str,
+    parent: usize,
+    x_range: c_int,
+    (x_config, x_mask, x_team): (*const TeamConfig, c_long, *mut usize),
+    (y_config, y_mask, y_team): (*const TeamConfig, c_long, *mut usize),
+) -> c_int {
+    let job = job::get(name);
+    for team in [x_team, y_team] {
+        // SAFETY: this function's own contract.
+        unsafe { team.write(INVALID) };
+    }
+    let Some(parent) = job.teams.get(name, parent) else { return -1 };
+    if x_range < 1 {
+        return -1;
+    }
+    // SAFETY: this function's own contract.
+    let Some(x_config) = (unsafe { read_config((x_config, x_mask)) }) else { return -1 };
+    // SAFETY: this function's own contract.
+    let Some(y_config) = (unsafe { read_config((y_config, y_mask)) }) else { return -1 };
+    let width = (x_range as usize).min(parent.size());
+    let (x, y) = (parent.me % width, parent.me / width);
+    let of = |is_in: &dyn Fn(usize) -> bool| -> Vec<u32> {
+        (0..parent.size()).filter(|place| is_in(*place)).map(|place| parent.members[place]).collect()
+    };
+    let row = split(name, job, parent, of(&|place| place / width == y), x_config);
+    let column = split(name, job, parent, of(&|place| place % width == x), y_config);
+    for (team, made) in [(x_team, row), (y_team, column)] {
+        // SAFETY: this function's own contract.
+        unsafe { team.write(made.unwrap_or(INVALID)) };
+    }
+    c_int::from(row.is_none() || column.is_none())
+}
+
+pub(crate) fn destroy(name: &'static str, handle: usize) {
+    let job = job::get(name);
+    if handle == INVALID {
+        return;
+    }
+    if handle == WORLD || handle == SHARED {
+        end(name, "the predefined teams cannot be destroyed");
+    }
+    let Some(team) = job.teams.get(name, handle) else { return };
+    // Nobody is behind in it when its room is given to others.
+    team.meet(name, job);
+    let met = team.room.as_ref().map_or(0, Room::met);
+    job.teams.met.fetch_max(met, Ordering::Relaxed);
+    // The team itself stays: another thread may still look at it.
+    job.teams.places[handle].store(std::ptr::null_mut(), Ordering::Release);
+}

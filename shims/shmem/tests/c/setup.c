@@ -1,0 +1,60 @@
+/* Starting and ending, more than once; levels of threads; names and versions; twins; a child of a fork. */
+#include <pshmem.h>
+#include <shmemx.h>
+
+#include "check.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int variable = 11;
+
+int main(void)
+{
+    int provided = -1, major = 0, minor = 0, initialized = -1;
+    char name[SHMEM_MAX_NAME_LEN + 1];
+    shmem_query_initialized(&initialized);
+    if (initialized != 0) {
+        return 1;
+    }
+    if (shmem_init_thread(SHMEM_THREAD_MULTIPLE, &provided) != 0 || provided != SHMEM_THREAD_MULTIPLE) {
+        return 1;
+    }
+    shmem_init();
+    me = shmem_my_pe();
+    pes = shmem_n_pes();
+    shmem_query_thread(&provided);
+    CHECK_EQUAL(provided, SHMEM_THREAD_MULTIPLE);
+    shmem_finalize();
+    shmem_query_initialized(&initialized);
+    CHECK_EQUAL(initialized != 0, 1);
+    shmem_info_get_version(&major, &minor);
+    CHECK(major == SHMEM_MAJOR_VERSION && minor == SHMEM_MINOR_VERSION);
+    shmem_info_get_name(name);
+    CHECK(strcmp(name, SHMEM_VENDOR_STRING) == 0);
+    CHECK_EQUAL(pshmem_my_pe(), me);
+    pshmem_int_p(&variable, 12, next_pe());
+    pshmem_barrier_all();
+    CHECK_EQUAL(variable, 12);
+    shmem_pcontrol(1);
+    const double then = shmemx_wtime();
+    CHECK(shmemx_wtime() >= then);
+    uint64_t writes = 0;
+    shmemx_pcntr_get_issued_write(SHMEM_CTX_DEFAULT, &writes);
+    CHECK(writes >= 1);
+    shmem_barrier_all();
+    /* A child has variables of its own. */
+    const pid_t child = fork();
+    if (child == 0) {
+        variable = 99;
+        _exit(variable == 99 ? 5 : 6);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    CHECK_EQUAL(WEXITSTATUS(status), 5);
+    CHECK_EQUAL(variable, 12);
+    CHECK_EQUAL(shmem_int_g(&variable, next_pe()), 12);
+    end("setup");
+    shmem_query_initialized(&initialized);
+    return initialized;
+}

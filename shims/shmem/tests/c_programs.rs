@@ -1,0 +1,183 @@
+//! The C programs in `c/` and the examples, compiled by the wrappers `oshcc` and `oshc++` and started by `oshrun`: one for
+//! each family of calls, the first way of compiling in every layout, the others in two.
+//!
+//! Each program checks itself and says `ok` with its name at the end. `fatal` is different: what it does ends the job.
+#![forbid(unsafe_code)]
+
+#[path = "c_programs/fatal.rs"]
+mod fatal;
+#[path = "support/installed.rs"]
+mod installed;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::{Arc, OnceLock};
+
+use installed::{here, prefix, succeed};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// What the wrappers are asked for: a language, and how the library is linked.
+type Way = (&'static str, &'static str, &'static [&'static str]);
+
+const C99: Way = ("c99", "oshcc", &["-std=c99"]);
+const C11: Way = ("c11", "oshcc", &["-std=c11"]);
+const CXX: Way = ("cxx17", "oshc++", &["-x", "c++", "-std=c++17"]);
+/// Programs that are at fixed addresses have their variables elsewhere.
+const NO_PIE: Way = ("no_pie", "oshcc", &["-std=c11", "-no-pie", "-fno-pie"]);
+/// With the archive in place of the shared library.
+const ARCHIVE: Way = ("archive", "oshcc", &["-std=c11", "-DARCHIVE"]);
+
+/// The programs, and how each is compiled. Every file of `c/` but `fatal` is one of these.
+const PROGRAMS: [(&str, &[Way]); 10] = [
+    ("amo_types", &[C99, CXX]),
+    ("collectives", &[C99]),
+    ("generic", &[C11, CXX]),
+    ("locks", &[C11, NO_PIE]),
+    ("memory", &[C11, CXX, NO_PIE, ARCHIVE]),
+    ("old", &[C99, C11, CXX]),
+    ("rma_types", &[C99, ARCHIVE]),
+    ("setup", &[C11, NO_PIE]),
+    ("teams", &[C99, CXX]),
+    ("waiting", &[C99, CXX]),
+];
+
+/// Nothing may even be warned about.
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+/// Kills a job that hangs, so that the others are still run. No job needs a tenth of it.
+const SAFETY_NET_S: &str = "300";
+
+/// How many PEs on how many nodes; nobody starts the first.
+type Layout = Option<(u32, u32)>;
+
+const LAYOUTS: [Layout; 6] = [None, Some((4, 1)), Some((4, 2)), Some((4, 4)), Some((5, 2)), Some((16, 1))];
+const FEW_LAYOUTS: [Layout; 2] = [None, Some((4, 2))];
+
+fn layout_name(layout: Layout) -> String {
+    layout.map_or("alone".into(), |(pes, nodes)| format!("{pes}_over_{nodes}"))
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // One job at a time: each uses all processors.
+    arguments.test_threads = Some(1);
+    let mut trials = vec![Trial::test("every_file_is_a_program_that_is_run", every_file_is_run)];
+    for (name, ways) in PROGRAMS {
+        for (place, way) in ways.iter().enumerate() {
+            let program = Arc::new(Program::new(here().join(format!("tests/c/{name}.c")), name, *way));
+            let layouts = if place == 0 { &LAYOUTS[..] } else { &FEW_LAYOUTS[..] };
+            for &layout in layouts {
+                let program = Arc::clone(&program);
+                let title = format!("{name}::{}::{}", way.0, layout_name(layout));
+                trials.push(Trial::test(title, move || passes(&program, layout)));
+            }
+        }
+    }
+    trials.extend(examples());
+    trials.extend(fatal::trials());
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The programs that users start from, each of which checks its answer too.
+fn examples() -> Vec<Trial> {
+    let Ok(files) = c_files(&here().join("examples")) else { return Vec::new() };
+    let mut trials = Vec::new();
+    for name in files {
+        let name: &'static str = name.leak();
+        let program = Arc::new(Program::new(here().join(format!("examples/{name}.c")), name, C11));
+        for layout in [Some((4, 1)), Some((4, 2))] {
+            let program = Arc::clone(&program);
+            trials.push(Trial::test(format!("example::{name}::{}", layout_name(layout)), move || {
+                passes(&program, layout)
+            }));
+        }
+    }
+    trials
+}
+
+/// The names of the C programs of a folder.
+fn c_files(folder: &Path) -> Result<Vec<String>, std::io::Error> {
+    let mut found = Vec::new();
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "c") {
+            found.push(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn every_file_is_run() -> Result<(), Failed> {
+    let found = c_files(&here().join("tests/c"))?;
+    let mut known: Vec<&str> = PROGRAMS.iter().map(|(name, _)| *name).chain(["fatal"]).collect();
+    known.sort();
+    if found == known { Ok(()) } else { Err(format!("in the folder: {found:?}\nrun: {known:?}").into()) }
+}
+
+/// A program compiled one way, once, when it is first needed.
+pub(crate) struct Program {
+    source: PathBuf,
+    name: &'static str,
+    way: Way,
+    path: OnceLock<Result<PathBuf, String>>,
+}
+
+impl Program {
+    pub(crate) fn new(source: PathBuf, name: &'static str, way: Way) -> Program {
+        Program { source, name, way, path: OnceLock::new() }
+    }
+
+    pub(crate) fn path(&self) -> Result<&Path, String> {
+        let compiled = self.path.get_or_init(|| self.compile());
+        compiled.as_ref().map(PathBuf::as_path).map_err(String::clone)
+    }
+
+    fn compile(&self) -> Result<PathBuf, String> {
+        let prefix = prefix("openshmem")?;
+        let (way, wrapper, arguments) = self.way;
+        let program = prefix.join(format!("{}_{way}", self.name));
+        let is_archive = arguments.contains(&"-DARCHIVE");
+        let mut command = Command::new(if is_archive { PathBuf::from("cc") } else { prefix.join("bin").join(wrapper) });
+        command.args(arguments).args(WARNINGS);
+        if is_archive {
+            command.arg("-I").arg(prefix.join("include"));
+        }
+        command.arg(&self.source).args(["-x", "none", "-o"]).arg(&program);
+        if is_archive {
+            command.arg(prefix.join("lib/liblongarm_shmem.a")).args(["-lgcc_s"]);
+        }
+        succeed(command.args(["-lpthread", "-lm", "-ldl"]))?;
+        Ok(program)
+    }
+}
+
+fn passes(program: &Program, layout: Layout) -> Result<(), Failed> {
+    let output = run(program.path()?, layout, &[])?;
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let said_ok = stdout.lines().filter(|line| *line == format!("ok {}", program.name)).count();
+    if output.status.success() && said_ok == 1 {
+        return Ok(());
+    }
+    Err(format!("{}, said ok {said_ok} times\n{}", output.status, everything(&output)).into())
+}
+
+/// What a job has printed.
+pub(crate) fn everything(output: &Output) -> String {
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{stdout}{stderr}")
+}
+
+/// Runs a program as a job.
+pub(crate) fn run(program: &Path, layout: Layout, arguments: &[&str]) -> Result<Output, Failed> {
+    let mut command = match layout {
+        None => Command::new(program),
+        Some((pes, nodes)) => {
+            let mut command = Command::new(prefix("openshmem")?.join("bin/oshrun"));
+            command
+                .args(["-np", &pes.to_string(), "--nodes", &nodes.to_string(), "--timeout", SAFETY_NET_S])
+                .arg(program);
+            command
+        }
+    };
+    Ok(command.args(arguments).stdin(Stdio::null()).output()?)
+}

@@ -1,0 +1,78 @@
+//! What the libraries export, against the specification: every name of it, and its twin, and nothing else.
+#![forbid(unsafe_code)]
+
+#[allow(dead_code, missing_docs, reason = "what the build script uses of the table is no matter here")]
+#[path = "../table/mod.rs"]
+mod table;
+
+#[path = "support/installed.rs"]
+mod installed;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use installed::{here, prefix, succeed};
+use table::Standing;
+
+fn count(standing: Standing) -> usize {
+    table::functions().iter().filter(|function| function.standing == standing).count()
+}
+
+#[test]
+fn the_table_has_as_many_functions_as_the_specification() {
+    // Version 1.6: its functions, the deprecated ones among them, and the cache calls that 1.5 has removed.
+    assert_eq!((count(Standing::Current), count(Standing::Deprecated), count(Standing::Removed)), (1685, 103, 6));
+    let names: BTreeSet<String> = table::functions().into_iter().map(|function| function.name).collect();
+    assert_eq!(names.len(), table::functions().len(), "a name stands twice");
+}
+
+#[test]
+fn both_libraries_export_every_function_and_its_twin_and_nothing_else() {
+    let prefix = prefix("symbols").unwrap();
+    let functions = table::functions();
+    let wanted: BTreeSet<String> =
+        functions.iter().flat_map(|function| [function.name.clone(), format!("p{}", function.name)]).collect();
+    for (library, arguments) in
+        [("liblongarm_shmem.so", &["-D", "--defined-only"][..]), ("liblongarm_shmem.a", &["-g", "--defined-only"])]
+    {
+        let output = succeed(Command::new("nm").args(arguments).arg(prefix.join("lib").join(library))).unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut found = BTreeSet::new();
+        for line in text.lines() {
+            let [_, kind, name] = line.split_ascii_whitespace().collect::<Vec<_>>()[..] else { continue };
+            // A profiler can put its own in front of weak names only.
+            let is_twin = name.starts_with('p');
+            assert_eq!(kind, if is_twin { "T" } else { "W" }, "{name} in {library}");
+            found.insert(name.to_owned());
+        }
+        assert_eq!(found, wanted, "{library}");
+    }
+}
+
+#[test]
+fn the_headers_are_those_that_the_table_gives() {
+    let functions = table::functions();
+    let headers = [
+        ("shmem.h", table::header::shmem(&functions)),
+        ("pshmem.h", table::header::pshmem(&functions)),
+        ("shmemx.h", table::header::shmemx(&functions)),
+    ];
+    for (name, text) in headers {
+        let path = here().join("include").join(name);
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            there == text,
+            "{} is not up to date; cargo run -p longarm-shmem --example headers writes it",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn there_are_seventy_four_generic_names() {
+    let text = table::header::shmem(&table::functions());
+    let generics = text.split("__STDC_VERSION__ >= 201112L").nth(1).unwrap();
+    let names = generics.lines().filter(|line| line.starts_with("#define shmem_")).count();
+    // The specification counts shmem_global_exit among them, which is a function alone.
+    assert_eq!(names + 1, 74);
+}
