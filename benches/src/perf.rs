@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -49,6 +50,9 @@ pub(crate) fn run(what: &What) -> Result<(), Failure> {
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if suite == Suite::Footprint {
+        lines.extend(simulated_footprint(arguments.json)?);
+    }
     if !arguments.json {
         writeln!(std::io::stdout(), "{}", table(&lines))?;
     }
@@ -57,6 +61,24 @@ pub(crate) fn run(what: &What) -> Result<(), Failure> {
         draw(suite, &lines, &against, folder)?;
     }
     Ok(())
+}
+
+/// What a job of ten thousand ranks takes, which the simulator counts.
+fn simulated_footprint(prints: bool) -> Result<Vec<Line>, Failure> {
+    let counter = std::env::current_exe()?.with_file_name("longarm-footprint");
+    if !counter.is_file() {
+        eprintln!("longarm perf: {} is not there, so no large job is simulated", counter.display());
+        return Ok(Vec::new());
+    }
+    let counted = Command::new(&counter).arg("--json").stderr(Stdio::inherit()).output()?;
+    if !counted.status.success() {
+        return Err(format!("{}: {}", counter.display(), counted.status).into());
+    }
+    let text = String::from_utf8(counted.stdout)?;
+    if prints {
+        writeln!(std::io::stdout(), "{}", text.trim_end())?;
+    }
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 /// A job for each layout.
