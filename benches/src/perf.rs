@@ -200,16 +200,20 @@ fn draw(suite: Suite, lines: &[Line], against: &[Line], folder: &Path) -> Result
 
 fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<(String, Picture)> {
     let bytes = |title: String, y: Axis| Picture { title, x: Axis::log("bytes"), y, series: Vec::new() };
+    let peer = |line: &Line| if line.peer == "longarm" { String::new() } else { format!(" {}", line.peer) };
     if suite == Suite::Comb {
         let mut pictures = Vec::new();
         for method in ["poll", "pww"] {
-            let lines: Vec<&Line> = ours.iter().copied().filter(|line| line.op.contains(method)).collect();
+            let all = ours.iter().chain(others).copied();
+            let lines: Vec<&Line> = all.filter(|line| line.op.starts_with(&format!("comb_{method}_"))).collect();
             let title = |what: &str| {
                 let interval = if method == "poll" { "polling" } else { "post, work, wait" };
                 format!("COMB, {interval}, {layout}: {what}")
             };
             let x = if method == "poll" { "poll interval, us" } else { "work interval, us" };
-            let named = |line: &Line| format!("{} {} kB", line.op.rsplit('_').next().unwrap_or(""), line.bytes / 1000);
+            let named = |line: &Line| {
+                format!("{} {} kB{}", line.op.rsplit('_').next().unwrap_or(""), line.bytes / 1000, peer(line))
+            };
             let by_interval = |value: fn(&Line) -> f64| {
                 series(&lines, named, |line| line.interval_us.map(|interval| (interval, value(line))))
             };
@@ -237,8 +241,7 @@ fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec
     };
     let mut all: Vec<&Line> = ours.to_vec();
     all.extend(others.iter().filter(|other| ours.iter().any(|line| line.op == other.op)));
-    let named =
-        |line: &Line| if line.peer == "longarm" { line.op.clone() } else { format!("{} {}", line.op, line.peer) };
+    let named = |line: &Line| format!("{}{}", line.op, peer(line));
     let mut picture = bytes(format!("longarm perf {name}, {layout}"), y);
     picture.series = series(&all, named, |line| Some((line.bytes as f64, value(line))));
     vec![(name.to_owned(), picture)]
@@ -316,9 +319,12 @@ mod tests {
     fn availability_is_drawn_over_the_interval_and_stands_in_the_table() {
         let overlap = Overlap { comm_us: 9.0, work_us: 30.0, availability: 0.75, hidden: None };
         let line = Line { interval_us: Some(30.0), overlap: Some(overlap), ..line("comb_poll_get", 5000, 1e-6) };
-        let drawn = pictures(Suite::Comb, "tcp", &[&line], &[]);
+        let other = Line { peer: "other".into(), ..line.clone() };
+        let unknown = Line { op: "put".into(), ..other.clone() };
+        let drawn = pictures(Suite::Comb, "tcp", &[&line], &[&other, &unknown]);
         assert_eq!(drawn[0].0, "comb-poll-availability");
-        assert_eq!(drawn[0].1.series, [("get 5 kB".to_owned(), vec![(30.0, 0.75)])]);
+        let curves = ["get 5 kB", "get 5 kB other"].map(|name| (name.to_owned(), vec![(30.0, 0.75)]));
+        assert_eq!(drawn[0].1.series, curves);
         let text = table(&[line]).to_string();
         assert!(text.contains("30.00 us") && text.contains("75 %"), "{text}");
     }
