@@ -91,11 +91,12 @@ docs: setup-verbs ## Build the interface's pages, and the book where mdbook is i
 	fi
 
 install: setup ## Install the longarm command with what longarm perf runs, libarmci and OpenSHMEM with their headers, under PREFIX
-	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches -p longarm-armci -p longarm-shmem --lib --bin longarm --bin longarm-bench
+	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem --lib --bin longarm --bin longarm-bench --bin longarm-footprint
 	shims/armci/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
 	install -m 755 "$(TARGET_DIR)/release/longarm-bench" "$(DESTDIR)$(PREFIX)/bin/longarm-bench"
+	install -m 755 "$(TARGET_DIR)/release/longarm-footprint" "$(DESTDIR)$(PREFIX)/bin/longarm-footprint"
 	install -m 644 shims/armci/include/*.h "$(DESTDIR)$(PREFIX)/include"
 	install -m 644 "$(TARGET_DIR)/release/armci/libarmci.a" "$(DESTDIR)$(PREFIX)/lib/libarmci.a"
 	install -m 755 "$(TARGET_DIR)/release/armci/libarmci.so" "$(DESTDIR)$(PREFIX)/lib/libarmci.so"

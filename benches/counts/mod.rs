@@ -3,8 +3,9 @@
 //! Instructions do not depend on what else the machine does, so they show a change that a clock does not.
 
 use std::hint::black_box;
+use std::time::Instant;
 
-use longarm::Patch;
+use longarm::{Patch, Update, World};
 use longarm_proto::{
     AccessKey, Generation, HEADER_BYTES, Rank, Request, RequestHeader, RequestId, Run, Shape, WindowId, WindowRef,
 };
@@ -36,6 +37,27 @@ pub(crate) enum Call {
     StartPut8,
     /// Encoding a get request and decoding it again
     Codec,
+    /// Get of 8 bytes from the last rank, by rank 0 alone: for a profile
+    FarGet8,
+    /// Put of 8 bytes at the last rank and quiet, likewise
+    FarPut8,
+    /// Get of 1 MiB from the last rank, likewise
+    FarGetMib,
+    /// Put of 1 MiB at the last rank and quiet, likewise
+    FarPutMib,
+    /// Accumulate of one double at the last rank, started and left to a quiet after every 256, likewise
+    FarAccumulate8,
+}
+
+impl Call {
+    /// The bytes of a call between two ranks.
+    fn far_bytes(self) -> Option<usize> {
+        match self {
+            Call::FarGet8 | Call::FarPut8 | Call::FarAccumulate8 => Some(8),
+            Call::FarGetMib | Call::FarPutMib => Some(1 << 20),
+            _ => None,
+        }
+    }
 }
 
 /// Makes the call.
@@ -44,6 +66,11 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
         return codec(arguments.times);
     }
     let world = longarm::init()?;
+    if let Some(bytes) = arguments.call.far_bytes() {
+        far(&world, arguments, bytes)?;
+        world.finalize()?;
+        return Ok(());
+    }
     let window = world.allocate_collective::<u64>(4 * ROWS * ROW_WORDS)?;
     let doubles = window.cast::<f64>();
     let there = Patch::new(0, &[ROWS, ROW_WORDS], &[4 * ROW_WORDS as isize, 1]);
@@ -52,6 +79,8 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
     for _ in 0..arguments.times {
         match black_box(arguments.call) {
             Call::Empty | Call::Codec => {}
+            // Made above.
+            Call::FarGet8 | Call::FarPut8 | Call::FarGetMib | Call::FarPutMib | Call::FarAccumulate8 => {}
             Call::Put8 => window.put(0, 0, black_box(&near))?,
             Call::Get8 => window.get(0, 0, black_box(&mut near))?,
             Call::FetchAdd => {
@@ -65,6 +94,37 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
     }
     window.free_collective()?;
     world.finalize()?;
+    Ok(())
+}
+
+/// Between rank 0 and the last one; the others wait.
+fn far(world: &World, arguments: &CountsArguments, bytes: usize) -> Result<(), Failure> {
+    let window = world.allocate_collective::<u64>(bytes / 8)?;
+    let (mut buffer, target) = (vec![1_u64; bytes / 8], world.size() - 1);
+    world.barrier_collective()?;
+    let began = Instant::now();
+    if world.rank() == 0 {
+        match arguments.call {
+            Call::FarPut8 | Call::FarPutMib => (0..arguments.times).try_for_each(|_| {
+                window.put(target, 0, &buffer)?;
+                world.quiet()
+            })?,
+            Call::FarAccumulate8 => {
+                let (doubles, source) = (window.cast::<f64>(), [1.0; 1]);
+                for _ in 0..arguments.times.div_ceil(256) {
+                    world.scope(|scope| {
+                        (0..256).for_each(|_| scope.accumulate(&doubles, target, 0, Update::Sum, &source));
+                    })?;
+                    world.quiet()?;
+                }
+            }
+            _ => (0..arguments.times).try_for_each(|_| window.get(target, 0, &mut buffer))?,
+        }
+        let each_us = began.elapsed().as_secs_f64() * 1e6 / arguments.times as f64;
+        eprintln!("{:?}: {each_us:.3} us each", arguments.call);
+    }
+    world.barrier_collective()?;
+    window.free_collective()?;
     Ok(())
 }
 

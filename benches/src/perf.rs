@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -49,6 +50,9 @@ pub(crate) fn run(what: &What) -> Result<(), Failure> {
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if suite == Suite::Footprint {
+        lines.extend(simulated_footprint(arguments.json)?);
+    }
     if !arguments.json {
         writeln!(std::io::stdout(), "{}", table(&lines))?;
     }
@@ -57,6 +61,24 @@ pub(crate) fn run(what: &What) -> Result<(), Failure> {
         draw(suite, &lines, &against, folder)?;
     }
     Ok(())
+}
+
+/// What a job of ten thousand ranks takes, which the simulator counts.
+fn simulated_footprint(prints: bool) -> Result<Vec<Line>, Failure> {
+    let counter = std::env::current_exe()?.with_file_name("longarm-footprint");
+    if !counter.is_file() {
+        eprintln!("longarm perf: {} is not there, so no large job is simulated", counter.display());
+        return Ok(Vec::new());
+    }
+    let counted = Command::new(&counter).arg("--json").stderr(Stdio::inherit()).output()?;
+    if !counted.status.success() {
+        return Err(format!("{}: {}", counter.display(), counted.status).into());
+    }
+    let text = String::from_utf8(counted.stdout)?;
+    if prints {
+        writeln!(std::io::stdout(), "{}", text.trim_end())?;
+    }
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 /// A job for each layout.
@@ -178,16 +200,20 @@ fn draw(suite: Suite, lines: &[Line], against: &[Line], folder: &Path) -> Result
 
 fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<(String, Picture)> {
     let bytes = |title: String, y: Axis| Picture { title, x: Axis::log("bytes"), y, series: Vec::new() };
+    let peer = |line: &Line| if line.peer == "longarm" { String::new() } else { format!(" {}", line.peer) };
     if suite == Suite::Comb {
         let mut pictures = Vec::new();
         for method in ["poll", "pww"] {
-            let lines: Vec<&Line> = ours.iter().copied().filter(|line| line.op.contains(method)).collect();
+            let all = ours.iter().chain(others).copied();
+            let lines: Vec<&Line> = all.filter(|line| line.op.starts_with(&format!("comb_{method}_"))).collect();
             let title = |what: &str| {
                 let interval = if method == "poll" { "polling" } else { "post, work, wait" };
                 format!("COMB, {interval}, {layout}: {what}")
             };
             let x = if method == "poll" { "poll interval, us" } else { "work interval, us" };
-            let named = |line: &Line| format!("{} {} kB", line.op.rsplit('_').next().unwrap_or(""), line.bytes / 1000);
+            let named = |line: &Line| {
+                format!("{} {} kB{}", line.op.rsplit('_').next().unwrap_or(""), line.bytes / 1000, peer(line))
+            };
             let by_interval = |value: fn(&Line) -> f64| {
                 series(&lines, named, |line| line.interval_us.map(|interval| (interval, value(line))))
             };
@@ -215,8 +241,7 @@ fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec
     };
     let mut all: Vec<&Line> = ours.to_vec();
     all.extend(others.iter().filter(|other| ours.iter().any(|line| line.op == other.op)));
-    let named =
-        |line: &Line| if line.peer == "longarm" { line.op.clone() } else { format!("{} {}", line.op, line.peer) };
+    let named = |line: &Line| format!("{}{}", line.op, peer(line));
     let mut picture = bytes(format!("longarm perf {name}, {layout}"), y);
     picture.series = series(&all, named, |line| Some((line.bytes as f64, value(line))));
     vec![(name.to_owned(), picture)]
@@ -294,9 +319,12 @@ mod tests {
     fn availability_is_drawn_over_the_interval_and_stands_in_the_table() {
         let overlap = Overlap { comm_us: 9.0, work_us: 30.0, availability: 0.75, hidden: None };
         let line = Line { interval_us: Some(30.0), overlap: Some(overlap), ..line("comb_poll_get", 5000, 1e-6) };
-        let drawn = pictures(Suite::Comb, "tcp", &[&line], &[]);
+        let other = Line { peer: "other".into(), ..line.clone() };
+        let unknown = Line { op: "put".into(), ..other.clone() };
+        let drawn = pictures(Suite::Comb, "tcp", &[&line], &[&other, &unknown]);
         assert_eq!(drawn[0].0, "comb-poll-availability");
-        assert_eq!(drawn[0].1.series, [("get 5 kB".to_owned(), vec![(30.0, 0.75)])]);
+        let curves = ["get 5 kB", "get 5 kB other"].map(|name| (name.to_owned(), vec![(30.0, 0.75)]));
+        assert_eq!(drawn[0].1.series, curves);
         let text = table(&[line]).to_string();
         assert!(text.contains("30.00 us") && text.contains("75 %"), "{text}");
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use longarm_memory::Grid;
-use longarm_proto::{Kernel, Rank, Run, Scale};
+use longarm_proto::{Kernel, Rank, Run, Scale, Shape};
 use longarm_shm::CounterKind;
 
-use crate::error::TransferError;
+use crate::endpoint::Writes;
+use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes};
 use crate::put::Writing;
 use crate::route::Client;
@@ -38,9 +39,35 @@ impl Client {
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
         let region = source.region().as_region();
+        if let (Shape::Contiguous(to), Shape::Contiguous(from)) = (&shapes.target, &shapes.origin)
+            && from.offset == 0
+            && from.bytes == to.bytes
+            && region.len() as u64 == to.bytes
+            && self.accumulate_together(window, rank, to.offset, (kernel, &scale), OriginBytes::from_region(region))
+        {
+            return Ok(());
+        }
         self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, region, Some(source), false)?;
         self.leave_to_helper(rank);
         Ok(())
+    }
+
+    /// Starts a small accumulate to another node together with others of the same operation, type and scale that nobody
+    /// waits for either; its bytes are copied. False: nothing was done, and another way has to be taken, or finds out what
+    /// is wrong.
+    pub fn accumulate_together(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        (kernel, scale): (Kernel, &Scale),
+        source: OriginBytes<'_>,
+    ) -> bool {
+        // A part of an element would have the whole request refused.
+        source.len().is_multiple_of(kernel.element().bytes()) && {
+            let writes = Writes::Accumulate(kernel, *scale);
+            self.write_together(&writes, Operation::Accumulate, (window, rank, offset), source)
+        }
     }
 
     /// [`Client::accumulate`] of a grid of `bytes` bytes, which is inside the part of a rank of this node. False: it has to

@@ -31,6 +31,7 @@ use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::time::Time;
 use gathered::GATHERED_RUN_BYTES_MAX;
+pub(crate) use gathered::Writes;
 use state::State;
 pub(crate) use transfers::PutSource;
 
@@ -353,10 +354,16 @@ impl Endpoint {
         Ok(driven)
     }
 
-    /// Takes a small put in that nobody waits for: it goes out together with those around it. `None`: it has to be issued
-    /// like any other, because it is too large for that or nothing else is under way.
+    /// Takes a small put or accumulate in that nobody waits for: it goes out together with those around it. `None`: it has
+    /// to be issued like any other, because it is too large for that or nothing else is under way.
     #[inline]
-    pub(crate) fn gather_put(&self, target: &WindowRef, run: Run, bytes: Region<'_>) -> Option<Driven> {
+    pub(crate) fn gather_write(
+        &self,
+        target: &WindowRef,
+        writes: &Writes,
+        run: Run,
+        bytes: Region<'_>,
+    ) -> Option<Driven> {
         if run.bytes > GATHERED_RUN_BYTES_MAX {
             return None;
         }
@@ -365,7 +372,7 @@ impl Endpoint {
             return None;
         }
         let goes_on = self.goes_on_gathering(&mut state);
-        state.gather_put(target, run, bytes);
+        state.gather_write(target, writes, run, bytes);
         self.unconfirmed.store(true, Ordering::Release);
         Some(self.after_gathering(&mut state, goes_on))
     }

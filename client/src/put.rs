@@ -7,7 +7,7 @@ use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Shape, ShapeError
 use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
-use crate::endpoint::{Endpoint, Payload, PutSource, Sending};
+use crate::endpoint::{Endpoint, Payload, PutSource, Sending, Writes};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
 use crate::route::{Client, Route};
@@ -125,22 +125,36 @@ impl Client {
         offset: u64,
         source: OriginBytes<'_>,
     ) -> bool {
+        let placed = (window, rank, offset);
+        self.write_together(&Writes::Put, Operation::Put, placed, source)
+    }
+
+    /// [`Client::put_together`] for any small write.
+    #[inline]
+    pub(crate) fn write_together(
+        self: &Arc<Self>,
+        writes: &Writes,
+        operation: Operation,
+        (window, rank, offset): (&ClientWindow, Rank, u64),
+        source: OriginBytes<'_>,
+    ) -> bool {
         let bytes = source.len() as u64;
         let Some(end) = offset.checked_add(bytes) else { return false };
         let unusual = bytes == 0 || self.failures.any() || window.is_here(rank);
-        if unusual || window.check(Operation::Put, rank, offset, end).is_err() {
+        if unusual || window.check(operation, rank, offset, end).is_err() {
             return false;
         }
         let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return false };
-        let run = Run { offset, bytes };
-        let Some(driven) = endpoint.gather_put(&window.target(rank), run, source.region()) else { return false };
+        let (target, run) = (window.target(rank), Run { offset, bytes });
+        let Some(driven) = endpoint.gather_write(&target, writes, run, source.region()) else { return false };
         self.note_driven(endpoint, Some(driven));
         if driven.gathers {
             self.hand_to_helper();
         } else if driven.progress {
             self.leave_unacknowledged();
         }
-        self.count(rank, CounterKind::Put, bytes);
+        let kind = if matches!(writes, Writes::Put) { CounterKind::Put } else { CounterKind::Accumulate };
+        self.count(rank, kind, bytes);
         true
     }
 

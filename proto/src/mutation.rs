@@ -63,6 +63,8 @@ mutations! {
     RunCutShort,
     /// Small puts, or gets, that go together are sent behind what is asked for after them.
     GatheredLate,
+    /// Small accumulates go together although they have different scales.
+    GatheredScale,
     /// A server takes a call that is older than the session's connection.
     AttemptNotChecked,
     /// A server believes whoever calls.

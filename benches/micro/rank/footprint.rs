@@ -11,7 +11,7 @@ use crate::line::{Key, LONGARM, Line};
 use crate::micro::sample::Sample;
 
 /// Windows that are made to measure one.
-const WINDOWS: usize = 64;
+const WINDOWS: usize = 256;
 
 pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
     let world = job.world;

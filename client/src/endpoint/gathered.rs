@@ -1,9 +1,10 @@
-//! Small puts, or gets, that nobody waits for, taken together: one request with many runs instead of a request for each.
+//! Small puts, or gets, or accumulates, that nobody waits for, taken together: one request with many runs instead of a
+//! request for each.
 //!
 //! ```text
 //!   put 8 B ─┐
 //!   put 8 B ─┼─► runs + payload ── take ──► one put of a vector
-//!   put 8 B ─┘        (all to one part, all puts or all gets)
+//!   put 8 B ─┘        (all to one part, all of one kind: accumulates of one operation, type and scale)
 //! ```
 //!
 //! A header is eight times as long as the word that most of them carry, and the server spends more on a request than on
@@ -12,7 +13,9 @@
 //! It sends nothing and keeps no order: `State` makes the request before it begins any other.
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{EAGER_BYTES_MAX, Request, Run, SEGMENTS_PER_FRAME_MAX, Shape, WindowRef};
+use longarm_proto::{
+    EAGER_BYTES_MAX, Kernel, Mutation, Request, Run, SEGMENTS_PER_FRAME_MAX, Scale, Shape, WindowRef, mutation,
+};
 
 use super::Token;
 use crate::origin_bytes::Held;
@@ -22,15 +25,25 @@ pub(super) const GATHERED_RUN_BYTES_MAX: u64 = 1 << 10;
 /// About what a run takes in a request besides its bytes.
 const RUN_WIRE_BYTES: usize = 16;
 
+/// What the target does with the bytes of a list.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Writes {
+    /// It stores them.
+    Put,
+    /// It updates elements with them.
+    Accumulate(Kernel, Scale),
+}
+
 /// See the module. The vectors keep their room from one request to the next.
 #[derive(Default)]
 pub(super) struct Gathered {
     /// `None`: nothing was taken in.
     target: Option<WindowRef>,
     runs: Vec<Run>,
-    /// What is put.
+    /// What is written, and how. `None`: these are gets.
+    writes: Option<Writes>,
     payload: Vec<u8>,
-    /// Where what is got goes, and how much that is together. None of them: these are puts.
+    /// Where what is got goes, and how much that is together.
     places: Vec<(Held, Run)>,
     got_bytes: u64,
 }
@@ -46,16 +59,23 @@ impl Gathered {
         self.payload.len() + self.runs.len() * RUN_WIRE_BYTES
     }
 
-    /// Whether a put can go into the same request as what is before it.
+    /// Whether a put, or an accumulate, can go into the same request as what is before it.
     #[inline]
-    pub(super) fn fits_put(&self, target: &WindowRef, run: Run) -> bool {
-        self.has_room(target) && self.places.is_empty() && self.payload.len() as u64 + run.bytes <= EAGER_BYTES_MAX
+    pub(super) fn fits_write(&self, target: &WindowRef, writes: &Writes, run: Run) -> bool {
+        let is_same = match (&self.writes, writes) {
+            (Some(Writes::Put), Writes::Put) => true,
+            (Some(Writes::Accumulate(kernel, scale)), Writes::Accumulate(its_kernel, its_scale)) => {
+                kernel == its_kernel && (scale == its_scale || mutation(Mutation::GatheredScale))
+            }
+            _ => false,
+        };
+        is_same && self.has_room(target) && self.payload.len() as u64 + run.bytes <= EAGER_BYTES_MAX
     }
 
     /// The same for a get.
     #[inline]
     pub(super) fn fits_get(&self, target: &WindowRef, run: Run) -> bool {
-        self.has_room(target) && !self.places.is_empty() && self.got_bytes + run.bytes <= EAGER_BYTES_MAX
+        self.has_room(target) && self.writes.is_none() && self.got_bytes + run.bytes <= EAGER_BYTES_MAX
     }
 
     #[inline]
@@ -72,12 +92,15 @@ impl Gathered {
         self.got_bytes += run.bytes;
     }
 
-    /// Takes a put in that fits, or the first one.
+    /// Takes a put, or an accumulate, in that fits, or the first one.
     #[inline]
-    pub(super) fn add_put(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
-        self.target.get_or_insert(*target);
+    pub(super) fn add_write(&mut self, target: &WindowRef, writes: &Writes, run: Run, bytes: Region<'_>) {
+        if self.target.is_none() {
+            (self.target, self.writes) = (Some(*target), Some(*writes));
+        }
         // Never one run with the put beside it: the target stores each run by itself and in order, words whole, as a fence
-        // and read-modify-writes between two of them need it.
+        // and read-modify-writes between two of them need it. It updates run by run, too: an element that is in two of
+        // them is updated twice.
         self.runs.push(run);
         let at = self.payload.len();
         self.payload.resize(at + run.bytes as usize, 0);
@@ -93,8 +116,12 @@ impl Gathered {
         let runs = std::mem::take(&mut self.runs);
         let shape = if let [run] = runs[..] { Shape::Contiguous(run) } else { Shape::Vector(runs) };
         let payload = std::mem::take(&mut self.payload);
-        if self.places.is_empty() {
-            return (Request::Put { target, shape, signal: None }, None, payload);
+        match self.writes.take() {
+            Some(Writes::Put) => return (Request::Put { target, shape, signal: None }, None, payload),
+            Some(Writes::Accumulate(kernel, scale)) => {
+                return (Request::Accumulate { target, shape, kernel, scale }, None, payload);
+            }
+            None => {}
         }
         let places = std::mem::take(&mut self.places);
         (Request::Get { target, shape }, Some(Token::Gathered(places)), payload)
@@ -107,8 +134,9 @@ impl Gathered {
 
     /// What [`Gathered::take`] gave, for the next request.
     pub(super) fn take_back(&mut self, request: Request, payload: Vec<u8>) {
-        if let Request::Put { shape: Shape::Vector(runs), .. } | Request::Get { shape: Shape::Vector(runs), .. } =
-            request
+        if let Request::Put { shape: Shape::Vector(runs), .. }
+        | Request::Accumulate { shape: Shape::Vector(runs), .. }
+        | Request::Get { shape: Shape::Vector(runs), .. } = request
         {
             self.runs = runs;
         }
@@ -127,7 +155,7 @@ mod tests {
     use crate::completion::{Completion, Outcome};
     use crate::error::LostHow;
     use crate::origin_bytes::{OriginBytesMut, lend};
-    use longarm_proto::{AccessKey, Generation, Rank, WindowId};
+    use longarm_proto::{AccessKey, AccumulateOp, ElementType, Generation, Rank, WindowId};
 
     fn target(rank: u32) -> WindowRef {
         WindowRef { rank: Rank(rank), window: WindowId(1), generation: Generation(0), key: AccessKey(2) }
@@ -135,7 +163,7 @@ mod tests {
 
     fn add(gathered: &mut Gathered, offset: u64, bytes: &[u8]) {
         let run = Run { offset, bytes: bytes.len() as u64 };
-        gathered.add_put(&target(0), run, Region::from_slice(bytes));
+        gathered.add_write(&target(0), &Writes::Put, run, Region::from_slice(bytes));
     }
 
     #[test]
@@ -169,7 +197,7 @@ mod tests {
             let run = |offset, bytes| Run { offset, bytes };
             assert!(!gathered.fits_get(&target(0), run(0, 1)), "there is none yet");
             gathered.add_get(&target(0), run(64, 8), (lender.hold(), run(0, 8)));
-            assert!(!gathered.fits_put(&target(0), run(0, 1)), "a put is another request");
+            assert!(!gathered.fits_write(&target(0), &Writes::Put, run(0, 1)), "a put is another request");
             gathered.add_get(&target(0), run(72, 8), (lender.hold(), run(8, 8)));
             assert_eq!(gathered.wire_bytes(), 2 * RUN_WIRE_BYTES);
             assert!(gathered.fits_get(&target(0), run(0, EAGER_BYTES_MAX - 16)));
@@ -189,19 +217,56 @@ mod tests {
     }
 
     #[test]
+    fn accumulates_go_with_those_that_do_the_same_with_the_same_elements() {
+        let kernel = |element, op| Kernel::new(element, op).expect("it exists");
+        let sum = kernel(ElementType::F64, AccumulateOp::Sum);
+        let twice = Writes::Accumulate(sum, Scale::one(ElementType::F64));
+        let run = |offset| Run { offset, bytes: 8 };
+        let mut gathered = Gathered::default();
+        assert!(!gathered.fits_write(&target(0), &twice, run(0)), "there is none yet");
+        gathered.add_write(&target(0), &twice, run(64), Region::from_slice(&[1; 8]));
+        let other_scale = Writes::Accumulate(sum, Scale::from(2.0_f64));
+        let other_type = Writes::Accumulate(kernel(ElementType::I64, AccumulateOp::Sum), Scale::one(ElementType::I64));
+        let other_op = Writes::Accumulate(kernel(ElementType::F64, AccumulateOp::Max), Scale::one(ElementType::F64));
+        for other in [other_scale, other_type, other_op, Writes::Put] {
+            assert!(!gathered.fits_write(&target(0), &other, run(0)), "{other:?}");
+        }
+        assert!(!gathered.fits_get(&target(0), run(0)) && !gathered.fits_write(&target(1), &twice, run(0)));
+        assert!(gathered.fits_write(&target(0), &twice, run(64)));
+        gathered.add_write(&target(0), &twice, run(64), Region::from_slice(&[2; 8]));
+        let (request, token, payload) = gathered.take();
+        // The same element twice is two updates.
+        let shape = Shape::Vector(vec![run(64), run(64)]);
+        let scale = Scale::one(ElementType::F64);
+        assert_eq!(request, Request::Accumulate { target: target(0), shape, kernel: sum, scale });
+        assert!(token.is_none(), "accumulates are not answered");
+        assert_eq!(payload, [[1; 8], [2; 8]].concat());
+        gathered.take_back(request, payload);
+        assert!(!gathered.is_some() && !gathered.fits_write(&target(0), &twice, run(0)));
+        add(&mut gathered, 0, b"a");
+        assert!(!gathered.fits_write(&target(0), &twice, run(0)), "a put is another request");
+    }
+
+    #[test]
     fn a_request_is_about_one_part_and_no_longer_than_a_frame() {
         let mut gathered = Gathered::default();
-        assert!(!gathered.fits_put(&target(0), Run { offset: 0, bytes: 1 }), "there is none yet");
+        assert!(!gathered.fits_write(&target(0), &Writes::Put, Run { offset: 0, bytes: 1 }), "there is none yet");
         for number in 0..SEGMENTS_PER_FRAME_MAX as u64 {
             add(&mut gathered, 16 * number, b"12345678");
         }
-        assert!(!gathered.fits_put(&target(0), Run { offset: 0, bytes: 8 }), "no more runs fit a frame");
+        assert!(
+            !gathered.fits_write(&target(0), &Writes::Put, Run { offset: 0, bytes: 8 }),
+            "no more runs fit a frame"
+        );
         let (request, token, payload) = gathered.take();
         assert!(token.is_none(), "puts are not answered");
         gathered.take_back(request, payload);
         add(&mut gathered, 0, &[1; EAGER_BYTES_MAX as usize - 1]);
-        assert!(gathered.fits_put(&target(0), Run { offset: 0, bytes: 1 }));
-        assert!(!gathered.fits_put(&target(0), Run { offset: 0, bytes: 2 }), "it is no longer copied as a whole");
-        assert!(!gathered.fits_put(&target(1), Run { offset: 0, bytes: 1 }), "another rank's part");
+        assert!(gathered.fits_write(&target(0), &Writes::Put, Run { offset: 0, bytes: 1 }));
+        assert!(
+            !gathered.fits_write(&target(0), &Writes::Put, Run { offset: 0, bytes: 2 }),
+            "it is no longer copied as a whole"
+        );
+        assert!(!gathered.fits_write(&target(1), &Writes::Put, Run { offset: 0, bytes: 1 }), "another rank's part");
     }
 }

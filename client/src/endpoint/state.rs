@@ -10,7 +10,7 @@ use longarm_proto::{
     Violation, WindowRef, mutation,
 };
 
-use super::gathered::Gathered;
+use super::gathered::{Gathered, Writes};
 use super::pulse::{Beat, Pulse};
 use super::reports::{Reports, is_large_get};
 use super::transfers::{PutSource, Transfers};
@@ -144,12 +144,12 @@ impl State {
         self.reports.holds_back_writes()
     }
 
-    /// Takes a small put in, which becomes a request together with those that follow.
-    pub(super) fn gather_put(&mut self, target: &WindowRef, run: Run, bytes: Region<'_>) {
-        if !self.gathered.fits_put(target, run) {
+    /// Takes a small put or accumulate in, which becomes a request together with those that follow.
+    pub(super) fn gather_write(&mut self, target: &WindowRef, writes: &Writes, run: Run, bytes: Region<'_>) {
+        if !self.gathered.fits_write(target, writes, run) {
             self.begin_gathered();
         }
-        self.gathered.add_put(target, run, bytes);
+        self.gathered.add_write(target, writes, run, bytes);
     }
 
     /// The same for a get.

@@ -199,7 +199,8 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
 #[test]
 fn small_puts_become_one_request_before_anything_else_is_asked() {
     let (endpoint, sends, target) = counted();
-    let gather = |offset| endpoint.gather_put(&target, Run { offset, bytes: 8 }, Region::from_slice(&[7; 8]));
+    let gather =
+        |offset| endpoint.gather_write(&target, &Writes::Put, Run { offset, bytes: 8 }, Region::from_slice(&[7; 8]));
     assert!(gather(0).is_none(), "nothing is under way that it could wait for");
     let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
     let payload = || Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
@@ -236,10 +237,14 @@ fn a_small_put_does_not_pass_a_large_get() {
     let get = Request::Get { target, shape: Shape::contiguous(0, 60_000) };
     let token = Token::Part(Arc::new(Completion::new()));
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
-    assert!(endpoint.gather_put(&target, Run { offset: 0, bytes: 8 }, Region::from_slice(&[7; 8])).is_none());
+    assert!(
+        endpoint
+            .gather_write(&target, &Writes::Put, Run { offset: 0, bytes: 8 }, Region::from_slice(&[7; 8]))
+            .is_none()
+    );
     let large = Run { offset: 0, bytes: GATHERED_RUN_BYTES_MAX + 1 };
     let bytes = vec![7; large.bytes as usize];
-    assert!(endpoint.gather_put(&target, large, Region::from_slice(&bytes)).is_none());
+    assert!(endpoint.gather_write(&target, &Writes::Put, large, Region::from_slice(&bytes)).is_none());
 }
 
 #[test]

@@ -6,9 +6,11 @@ use longarm_proto::{Cursor, DESCRIPTOR_BYTES_MAX, Mutation, Run, mutation};
 use super::{REGIONS_MAX, RUN_BYTES_MIN, RunTarget, unpacking};
 use crate::{Link, LinkError};
 
-/// Bytes of a receive buffer. One system call brings many small frames.
+/// Bytes of a receive buffer that was once full. One system call brings many small frames.
 pub const INCOMING_BYTES: usize = 64 << 10;
-const _: () = assert!(INCOMING_BYTES >= 2 * DESCRIPTOR_BYTES_MAX);
+/// Bytes of it before: many connections never need more.
+const AT_FIRST_BYTES: usize = 8 << 10;
+const _: () = assert!(AT_FIRST_BYTES >= 2 * DESCRIPTOR_BYTES_MAX && INCOMING_BYTES >= AT_FIRST_BYTES);
 /// A payload of which at least this much is missing is received straight to where it belongs.
 const DIRECT_BYTES_MIN: u64 = 4 << 10;
 /// Runs up to this size are moved whole: a put of one aligned word is one store.
@@ -28,7 +30,7 @@ pub struct Incoming {
 impl Incoming {
     /// An empty buffer.
     pub fn new() -> Incoming {
-        let buffer = vec![0; INCOMING_BYTES].into_boxed_slice();
+        let buffer = vec![0; AT_FIRST_BYTES].into_boxed_slice();
         Incoming { buffer, start: 0, end: 0, runs: Vec::new(), drained: false, received_bytes: 0 }
     }
 
@@ -153,7 +155,9 @@ impl Incoming {
     }
 
     fn make_room(&mut self) {
-        if self.is_empty() {
+        if self.end == self.buffer.len() && self.buffer.len() < INCOMING_BYTES {
+            self.grow();
+        } else if self.is_empty() {
             self.start = 0;
             self.end = 0;
         } else if self.buffer.len() - self.end < DESCRIPTOR_BYTES_MAX {
@@ -161,6 +165,16 @@ impl Incoming {
             self.end -= self.start;
             self.start = 0;
         }
+    }
+
+    /// The last receive filled the buffer: there is more than it holds.
+    #[cold]
+    fn grow(&mut self) {
+        let mut buffer = vec![0; INCOMING_BYTES].into_boxed_slice();
+        let ready = self.ready();
+        buffer[..ready.len()].copy_from_slice(ready);
+        (self.start, self.end) = (0, ready.len());
+        self.buffer = buffer;
     }
 }
 

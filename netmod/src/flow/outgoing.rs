@@ -20,6 +20,8 @@ use crate::{Link, LinkError};
 
 /// One buffer of frames. Frames behind it go into the next one.
 const BUFFER_BYTES: usize = 64 << 10;
+/// Room in the first buffer of a session that has sent nothing else: it grows when more waits.
+const AT_FIRST_BYTES: usize = 4 << 10;
 /// Empty buffers that are kept for the next frames.
 const SPARE_MAX: usize = 6;
 
@@ -158,7 +160,8 @@ impl<S: RunSource> Outgoing<S> {
     pub fn write(&mut self, write: impl FnOnce(&mut BytesMut)) {
         let fits = matches!(self.items.back(), Some(Item::Bytes { bytes, .. }) if bytes.len() < BUFFER_BYTES);
         if !fits {
-            let fresh = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(BUFFER_BYTES));
+            let room = if self.items.is_empty() { AT_FIRST_BYTES } else { BUFFER_BYTES };
+            let fresh = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(room));
             self.items.push_back(Item::Bytes { bytes: fresh, sent: 0 });
         }
         // A buffer whose bytes were all sent has something to send again.
@@ -271,8 +274,10 @@ impl<S: RunSource> Outgoing<S> {
                 }
                 Some(Item::Bytes { mut bytes, .. }) if self.spare.len() < SPARE_MAX => {
                     bytes.clear();
-                    bytes.reserve(BUFFER_BYTES); // Takes the part in front back.
-                    self.spare.push(bytes);
+                    // Takes the part in front back. One that never was full stays as small as it is.
+                    if bytes.try_reclaim(BUFFER_BYTES) || bytes.try_reclaim(AT_FIRST_BYTES) {
+                        self.spare.push(bytes);
+                    }
                 }
                 _ => {}
             }

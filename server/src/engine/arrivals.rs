@@ -11,7 +11,8 @@ use crate::door::{self, Arrival};
 impl Engine {
     /// Takes in new connections; they prove themselves before anything else is read.
     pub(super) fn accept(&mut self, now_ms: u64) -> bool {
-        let Some(listener) = &mut self.listener else { return false };
+        // A listener that is ended speaks up however little it is watched.
+        let Some(listener) = self.listener.as_mut().filter(|_| !self.listening_paused) else { return false };
         let mut progress = false;
         for _ in 0..ACCEPTS_PER_TURN {
             let link = match listener.accept() {

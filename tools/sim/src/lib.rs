@@ -16,6 +16,7 @@
 //! - [`network`], [`schedule`], [`hooks`], [`fiber`]: time, links and turns.
 //! - [`fault`], [`faults`]: what goes wrong. [`book`]: what must not.
 //! - [`run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
+//! - [`footprint`]: how much memory a large job takes.
 #![forbid(unsafe_code)]
 
 pub mod book;
@@ -24,6 +25,7 @@ pub mod dice;
 pub mod fault;
 pub mod faults;
 pub mod fiber;
+pub mod footprint;
 pub mod hooks;
 pub mod job;
 pub mod many;

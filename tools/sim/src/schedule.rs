@@ -58,6 +58,13 @@ pub struct RankState {
     pub dead: bool,
 }
 
+impl RankState {
+    fn new(client: Arc<Client>, fiber: Fiber) -> RankState {
+        let (resting, ticket, paused_until_ns, help_due, mail_seen, dead) = (None, 0, 0, false, 0, false);
+        RankState { fiber: Some(fiber), client, resting, ticket, paused_until_ns, help_due, mail_seen, dead }
+    }
+}
+
 /// See the module.
 pub struct Scheduler {
     /// The ranks.
@@ -97,6 +104,19 @@ impl Scheduler {
         let running = shape.plan.ranks;
         let (useful_ns, deaths, resumed, turns, reply_bytes_max) = (0, 0, 0, 0, 0);
         Ok(Scheduler { ranks, shape, faults, dice, running, useful_ns, deaths, resumed, turns, reply_bytes_max })
+    }
+
+    /// A job of which only rank 0 is there.
+    pub fn of_one(job: &Rc<Job>, client: Arc<Client>, fiber: Fiber) -> Scheduler {
+        let shape = Rc::clone(&job.shape);
+        network::with(|network| {
+            network.after(0, Event::Wake(0, 0));
+            network.after(TEND_NS, Event::Tend(0));
+        });
+        let dice = Dice::of(shape.plan.seed, 50, 0);
+        let (useful_ns, deaths, resumed, turns, reply_bytes_max) = (0, 0, 0, 0, 0);
+        let ranks = vec![RankState::new(client, fiber)];
+        Scheduler { ranks, shape, faults: None, dice, running: 1, useful_ns, deaths, resumed, turns, reply_bytes_max }
     }
 
     /// Runs until all programs have ended, or something was seen that cannot be.
@@ -501,6 +521,18 @@ impl Scheduler {
 }
 
 fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
+    let client = make_client(job, layout)?;
+    let rank = layout.me();
+    client.set_dispatch(dispatch(rank, &job.shape));
+    let its_client = Arc::clone(&client);
+    Ok(RankState::new(client, Fiber::new(move || program::run(rank, its_client))))
+}
+
+/// A rank's client, which calls over the simulated network.
+///
+/// # Errors
+/// When a descriptor could not be had.
+pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String> {
     let rank = layout.me();
     let seed = job.shape.plan.seed;
     let mut dice = Dice::of(seed, 51, rank.0.into());
@@ -529,20 +561,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
         processors: Vec::new(),
         time: Arc::new(SimTime),
     });
-    let client = client.map_err(|error| error.to_string())?;
-    client.set_dispatch(dispatch(rank, &job.shape));
-    let its_client = Arc::clone(&client);
-    let fiber = Fiber::new(move || program::run(rank, its_client));
-    Ok(RankState {
-        fiber: Some(fiber),
-        client,
-        resting: None,
-        ticket: 0,
-        paused_until_ns: 0,
-        help_due: false,
-        mail_seen: 0,
-        dead: false,
-    })
+    client.map_err(|error| error.to_string())
 }
 
 /// What runs the active messages of a rank: each must be the one that is due, with the payload that it was sent with.

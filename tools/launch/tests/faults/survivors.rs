@@ -1,7 +1,16 @@
 //! Ranks die and the others go on: with `LONGARM_ON_FAILURE=continue` only what needs a dead rank fails.
+//!
+//! A rank that takes its node's server along cuts the server off before it dies, so that what is put meanwhile is certain
+//! not to be confirmed:
+//!
+//! ```text
+//!   survivor   READY ──► answered: STEP            ──► put to the victim, which goes nowhere: STEP
+//!   victim                               cuts ──► GO                                                ──► dies
+//! ```
 
 use libtest_mimic::{Failed, Trial};
 use longarm::{Compare, Group, Reduction, Update, Window, World};
+use nix::sys::socket::{Shutdown, SockaddrIn, getpeername, getsockname, shutdown};
 
 use super::deaths::{die, traces_of};
 use super::outside::Job;
@@ -10,6 +19,10 @@ use super::outside::Job;
 const READY: usize = 0;
 /// Where nothing ever happens.
 const SILENT: usize = 1;
+/// At a survivor: in how many rounds it may put.
+const GO: usize = 2;
+/// At a survivor: two a round, one when it has counted itself and one when it has put.
+const STEP: usize = 3;
 /// The first of the words of each round that are worked on.
 const WORK: usize = 8;
 const WORDS_A_ROUND: usize = 8;
@@ -21,6 +34,8 @@ struct Round {
     /// Ranks that end in this round: the victim, and those of its node if it hosts their server.
     dying: Vec<u32>,
     survivors: Vec<u32>,
+    /// The victim hosts its node's server.
+    is_host: bool,
 }
 
 fn rounds(world_size: u32, node_of: impl Fn(u32) -> u32, victims: &[u32]) -> Vec<Round> {
@@ -34,7 +49,7 @@ fn rounds(world_size: u32, node_of: impl Fn(u32) -> u32, victims: &[u32]) -> Vec
         // In the order in which they are told: the one that is the reason comes first, and is the lowest.
         dying.sort_unstable();
         alive.clone_from(&survivors);
-        rounds.push(Round { number, victim, dying, survivors });
+        rounds.push(Round { number, victim, dying, survivors, is_host });
     }
     rounds
 }
@@ -52,6 +67,7 @@ pub fn body(world: World, parameters: &str) {
         if world.rank() == round.victim {
             let others = u64::from(alive.size()) - 1;
             window.wait_until(READY, Compare::GreaterOrEqual, others).expect("nobody dies before this one");
+            lead_on(&world, &window, &round);
             die(way);
         }
         dead += round.dying.len();
@@ -69,6 +85,44 @@ pub fn body(world: World, parameters: &str) {
     println!("rank {me} finished");
 }
 
+/// The victim's last steps: the survivors put, to a server that nothing reaches any more if it dies too.
+fn lead_on(world: &World, window: &Window<u64>, round: &Round) {
+    let now = round.number as u64 + 1;
+    let await_step = |step| {
+        for survivor in &round.survivors {
+            while window.get_one(*survivor, STEP).expect("it lives") < step {}
+        }
+    };
+    await_step(2 * now - 1);
+    if round.is_host && !round.survivors.is_empty() {
+        cut_server_off();
+    }
+    for survivor in &round.survivors {
+        window.put_one(*survivor, GO, now).expect("it lives");
+    }
+    world.quiet().expect("all live");
+    await_step(2 * now);
+}
+
+/// Has the server that this process hosts take in no more connections, and ends those that it has. Those of this rank to
+/// other servers stay.
+fn cut_server_off() {
+    let names = std::fs::read_dir("/proc/self/fd").expect("Linux has it").flatten().map(|entry| entry.file_name());
+    let numbers: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+    let port = |number: i32| getsockname::<SockaddrIn>(number).ok().map(|address| address.port());
+    let is_connected = |number: &i32| getpeername::<SockaddrIn>(*number).is_ok();
+    let sockets = numbers.into_iter().filter(|number| port(*number).is_some());
+    let (connected, alone): (Vec<i32>, Vec<i32>) = sockets.partition(is_connected);
+    let [listener] = alone[..] else { panic!("one server listens in this process, not {}", alone.len()) };
+    let served: Vec<i32> = connected.into_iter().filter(|connection| port(*connection) == port(listener)).collect();
+    assert!(!served.is_empty(), "the others have counted themselves here");
+    shutdown(listener, Shutdown::Both).expect("nobody else ends it");
+    // One may have been ended by its own rank, or anew: who is not connected any more does not matter.
+    for connection in served {
+        let _ = shutdown(connection, Shutdown::Both);
+    }
+}
+
 /// From before a death to after it, at a rank that goes on. Gives the group of those who live.
 fn survive(world: &World, window: &Window<u64>, round: &Round, dead: usize) -> Group {
     let (me, number) = (world.rank(), round.number);
@@ -82,9 +136,12 @@ fn survive(world: &World, window: &Window<u64>, round: &Round, dead: usize) -> G
                 early.allreduce_collective(Reduction::Min, &mut seen).expect("no member dies");
             }
         });
-        window.put_one(round.victim, WORK, 1).expect("the victim waits for more");
-        // The victim may be gone before it has answered.
-        let _ = window.fetch_add(round.victim, READY, 1);
+        window.fetch_add(round.victim, READY, 1).expect("the victim waits for more");
+        let now = number as u64 + 1;
+        window.put_one(me, STEP, 2 * now - 1).expect("one's own");
+        window.wait_until(GO, Compare::Equal, now).expect("the victim waits for more");
+        window.put_one(round.victim, WORK, 1).expect("nobody knows yet that it cannot arrive");
+        window.put_one(me, STEP, 2 * now).expect("one's own");
         let error = window.wait_until(SILENT, Compare::NotEqual, 0).expect_err("nobody changes this word");
         println!("rank {me}, round {number}, wait: {error}");
         busy.join().expect("collectives do not panic");
@@ -164,7 +221,8 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-const GO_ON: &[(&str, &str)] = &[("LONGARM_ON_FAILURE", "continue")];
+/// A server that is cut off is called again for longer than anything here takes: only deaths end what waits for it.
+const GO_ON: &[(&str, &str)] = &[("LONGARM_ON_FAILURE", "continue"), ("LONGARM_RECONNECT_S", "3600")];
 
 fn run(case: &Case) -> Result<(), Failed> {
     let Case { layout: (ranks, nodes), victims, way } = case;
@@ -179,7 +237,7 @@ fn run(case: &Case) -> Result<(), Failed> {
     let mut told = Vec::new();
     let rounds = rounds(*ranks, node_of, victims);
     let finished = &rounds.last().expect("somebody dies").survivors;
-    for Round { number, victim, dying, survivors } in &rounds {
+    for Round { number, victim, dying, survivors, is_host } in &rounds {
         let node = node_of(*victim);
         told.push(format!("{victim} of node {node} {how}"));
         let along = format!("was ended because rank {victim}, the host of its node's server, {how}");
@@ -197,10 +255,9 @@ fn run(case: &Case) -> Result<(), Failed> {
             let start = format!("rank {rank}, round {number}");
             ended.expect_line(&format!("{start}, wait: "), &format!("rank {victim} (node {node}) {how}"))?;
             ended.expect_line(&format!("{start}, get: "), &format!("rank {victim} (node {node}) {how}"))?;
-            // What was put between nodes is lost with the server that had not confirmed it.
-            let is_lost = dying.len() > 1 || nodes == ranks;
+            // What was put between nodes is lost with the server that could not confirm it.
             let part = format!("rank {victim} (node {node}) {how}");
-            ended.expect_line(&format!("{start}, quiet: "), if is_lost { &part } else { "nothing is lost" })?;
+            ended.expect_line(&format!("{start}, quiet: "), if *is_host { &part } else { "nothing is lost" })?;
             ended.expect_line(&format!("{start}, barrier: "), "failed: rank ")?;
             ended.expect_line(&format!("{start}, deaths: "), &format!(": {}", told.join("; ")))?;
             ended.expect_line(&format!("{start} done"), "")?;

@@ -155,7 +155,19 @@ impl Program {
         };
         book::start(self.rank.0, kind, target, offset);
         let (client, bytes) = (Arc::clone(&self.client), source.as_slice().into());
-        let done = if step == 1 {
+        let done = if step == 1 && self.dice.one_in(2) {
+            let one = if float { Scale::from(1.0) } else { Scale::from(1_i64) };
+            let whole = if float { (addend as f64).to_le_bytes() } else { addend.to_le_bytes() };
+            // The same is added either way, in requests that must not become one.
+            let mut ways = [(scale, word), (one, whole)].into_iter().cycle();
+            (0..count).map(|number| offset + 8 * number).try_for_each(|offset| {
+                let (scale, word) = ways.next().expect("there is no end of them");
+                let bytes = word.as_slice().into();
+                let operator = (kernel, &scale);
+                let together = client.accumulate_together(&self.window, target, offset, operator, bytes);
+                if together { Ok(()) } else { client.accumulate_run(&self.window, target, offset, operator, bytes) }
+            })
+        } else if step == 1 {
             client.accumulate_run(&self.window, target, offset, (kernel, &scale), bytes)
         } else {
             let shapes = Self::every_other(offset, count);
