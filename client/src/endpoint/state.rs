@@ -316,10 +316,11 @@ impl State {
     }
 
     /// The connection broke: from now on the server is called again.
-    /// Whether nothing is under way in the server that a direct transfer could overtake.
+    /// Whether nothing is under way in the server that a direct transfer could overtake. That a get was answered is not enough:
+    /// the server reads its bytes while they are sent.
     #[inline]
     fn may_go_direct(&self) -> bool {
-        self.reaches == Some(true) && self.is_idle() && self.transfers.are_posted()
+        self.reaches == Some(true) && self.is_idle() && self.landing.is_none() && self.transfers.are_posted()
     }
 
     /// Begins a put into the node's memory. False: it has to be served.
