@@ -315,7 +315,6 @@ impl State {
         }
     }
 
-    /// The connection broke: from now on the server is called again.
     /// Whether nothing is under way in the server that a direct transfer could overtake. That a get was answered is not enough:
     /// the server reads its bytes while they are sent.
     #[inline]
@@ -355,6 +354,7 @@ impl State {
         }
     }
 
+    /// The connection broke: from now on the server is called again.
     fn lose_link(&mut self, endpoint: &Endpoint, reason: String) -> Result<(), LostHow> {
         self.renewed = true;
         self.reaches = None;
