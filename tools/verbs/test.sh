@@ -22,7 +22,7 @@ PARTS=(
     "loss|900||a wire that loses 1 % of the packets, both ways"
     "hosts|300|--net hosts|MPI starts a job on two hosts, in a network namespace each"
     "jobs|1500||jobs on two nodes of two ranks"
-    "faults|600||deaths, strangers and wrong arguments"
+    "faults|600||deaths that a job survives, strangers and wrong arguments"
     "port|600||a port that goes down for a second every few"
     "reorder|600||a wire that lets packets overtake each other"
     "corruption|600||a wire that changes and doubles packets"
