@@ -340,15 +340,21 @@ impl State {
         self.transfers.get(access, target, run, place)
     }
 
+    /// A put was refused that nobody waits for: quiet says so.
+    fn note_refused(&mut self) {
+        if self.transfers.take_refused() {
+            self.refused.get_or_insert((Refusal::FreedWindow, 0));
+        }
+    }
+
     /// Takes up direct transfers that are over.
     fn take_outcomes(&mut self, driven: &mut Driven) {
         if self.transfers.is_empty() {
             return;
         }
         let Some(link) = self.way.link() else { return };
-        if self.transfers.take_outcomes(link, driven) {
-            self.refused.get_or_insert((Refusal::FreedWindow, 0));
-        }
+        self.transfers.take_outcomes(link, driven);
+        self.note_refused();
         if driven.progress {
             self.pulse.moved();
         }
@@ -395,9 +401,12 @@ impl State {
     fn exchange(&mut self, receive: bool) -> Result<Driven, Broken> {
         let mut driven = Driven::default();
         let link = self.way.link().expect("a turn begins with a link");
-        if !self.transfers.settle(link, &mut driven)? {
+        let settled = self.transfers.settle(link, &mut driven);
+        self.note_refused();
+        if !settled? {
             return Ok(driven);
         }
+        let link = self.way.link().expect("a turn begins with a link");
         if self.reaches.is_none() && link.is_settled() {
             self.reaches = Some(link.direct().is_some());
         }

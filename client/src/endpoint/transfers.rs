@@ -36,6 +36,8 @@ pub(super) struct Transfers {
     spare: Vec<Vec<u8>>,
     /// The link is not the one on which they were posted.
     orphaned: bool,
+    /// A put was refused whose caller has gone on.
+    refused: bool,
 }
 
 struct Transfer {
@@ -192,10 +194,9 @@ impl Transfers {
         Ok(true)
     }
 
-    /// Takes up what is over. Gives the refusal of a put whose caller has gone on.
-    pub(super) fn take_outcomes(&mut self, link: &mut dyn Link, driven: &mut Driven) -> bool {
-        let mut refused = false;
-        let Some(access) = link.direct() else { return refused };
+    /// Takes up what is over.
+    pub(super) fn take_outcomes(&mut self, link: &mut dyn Link, driven: &mut Driven) {
+        let Some(access) = link.direct() else { return };
         while let Some((ticket, outcome)) = access.take_outcome() {
             driven.progress = true;
             if outcome == DirectOutcome::NotDone {
@@ -204,12 +205,11 @@ impl Transfers {
             let Some(at) = self.begun.iter().position(|transfer| transfer.ticket == ticket) else { continue };
             let transfer = self.begun.remove(at).expect("it was found");
             self.posted -= usize::from(at < self.posted);
-            refused |= self.end(transfer, outcome, driven);
+            self.end(transfer, outcome, driven);
         }
-        refused
     }
 
-    fn end(&mut self, transfer: Transfer, outcome: DirectOutcome, driven: &mut Driven) -> bool {
+    fn end(&mut self, transfer: Transfer, outcome: DirectOutcome, driven: &mut Driven) {
         driven.completed = true;
         let done = outcome == DirectOutcome::Done;
         match transfer.what {
@@ -222,10 +222,14 @@ impl Transfers {
                     bytes.clear();
                     self.spare.push(bytes);
                 }
-                return !done;
+                self.refused |= !done;
             }
         }
-        false
+    }
+
+    /// Whether a put was refused whose caller has gone on; once.
+    pub(super) fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
     }
 
     /// Nothing will come of them. True if there were puts whose callers have gone on.

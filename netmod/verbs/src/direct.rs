@@ -92,7 +92,8 @@ impl Stream {
         let id = self.next_request();
         let fenced = self.reads_under_way > 0 && !what.is_read;
         // Of many short ones in a row the ends of most are told by a later one's.
-        let signaled = bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
+        let signaled =
+            what.is_read || bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
         self.untold = if signaled { 0 } else { self.untold + 1 };
         self.count_direct(what.is_read, data);
         let post = Post { id, posting: what.posting(), data, signaled, fenced };
@@ -138,7 +139,7 @@ impl Stream {
     fn note_request(&mut self, kept: Kept, bytes: usize, is_read: bool, ends: Option<u64>) {
         let behind = self.packets.pass(bytes as u64);
         self.reads_under_way += usize::from(is_read);
-        self.requests.push_back(Request { kept, behind, is_read, ends });
+        self.requests.push_back(Request { kept, behind, is_read, is_direct: true, ends });
     }
 
     /// A put whose bytes are the caller's only until the call returns.
@@ -313,7 +314,8 @@ impl DirectAccess for Stream {
         }
         let (reach, is_new) = self.known.reach(target);
         if is_new && self.ask(*target).is_err() {
-            return Reach::No;
+            // Who next uses the link finds its error.
+            return Reach::Full;
         }
         reach
     }

@@ -88,6 +88,15 @@ pub(crate) struct Fabric {
     pub(crate) domain: Arc<Domain>,
 }
 
+/// Buffers that a peer may fill. When it is dropped they stay for the next peer.
+pub(crate) struct Promise(Arc<Fabric>);
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.0.incoming.lock().promised -= usize::from(self.0.options.credits_each());
+    }
+}
+
 /// What the cache registers with.
 pub(crate) struct Device(Arc<Domain>);
 
@@ -183,7 +192,7 @@ impl Fabric {
     ///
     /// # Errors
     /// The system's: most often the limit of locked memory.
-    pub(crate) fn queue(&self) -> Result<Queue, Errno> {
+    pub(crate) fn queue(self: &Arc<Self>) -> Result<(Queue, Promise), Errno> {
         let credits = self.options.credits_each();
         let limits = QueueLimits {
             depth: DEPTH.min(self.limits.queue_depth),
@@ -194,7 +203,7 @@ impl Fabric {
         };
         let queue = Queue::new(&self.domain, &self.shared, limits)?;
         self.promise(credits.into())?;
-        Ok(queue)
+        Ok((queue, Promise(Arc::clone(self))))
     }
 
     fn promise(&self, credits: usize) -> Result<(), Errno> {
@@ -206,11 +215,6 @@ impl Fabric {
         }
         incoming.promised += credits;
         Ok(())
-    }
-
-    /// The peer of an ended link fills no more buffers. They stay for the next.
-    pub(crate) fn take_back_promise(&self) {
-        self.incoming.lock().promised -= usize::from(self.options.credits_each());
     }
 
     fn post(&self, incoming: &mut Incoming, slab: Slab) -> Result<(), Errno> {

@@ -13,7 +13,7 @@ use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Interest, Link, LinkError, Loan, Poller, Reach};
 use longarm_proto::{Run, WindowRef};
 
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, Promise};
 use crate::netmod::Shared;
 use crate::record::{KEEP_TCP, READY, RECORD_BYTES, Record};
 use crate::stream::{Stream, Unresolved};
@@ -42,10 +42,13 @@ struct Agreeing {
     sent: usize,
     incoming: Vec<u8>,
     /// Ours, once it was made: with a queue if it says so.
-    ours: Option<(Record, Option<Queue>)>,
+    ours: Option<(Record, Option<Promised>)>,
     /// What follows once `outgoing` is out.
     then: Option<Then>,
 }
+
+/// A queue, and the buffers that its peer may fill.
+type Promised = (Queue, Promise);
 
 enum Then {
     Verbs(Box<Stream>),
@@ -125,14 +128,14 @@ impl VerbsLink {
     }
 
     /// Our record, with a queue where there can be one.
-    fn make_record(&self, previous_queue: u32) -> (Record, Option<Queue>) {
+    fn make_record(&self, previous_queue: u32) -> (Record, Option<Promised>) {
         let unusable = (Record::default(), None);
         let Some(fabric) = self.shared.fabric_for(&self.address) else { return unusable };
         match fabric.queue() {
-            Ok(queue) => {
+            Ok((queue, promise)) => {
                 let first_packet = self.shared.first_packet(queue.number());
                 let record = Record { queue: queue.number(), first_packet, previous_queue, ..fabric.record() };
-                (record, Some(queue))
+                (record, Some((queue, promise)))
             }
             Err(errno) => {
                 self.shared.say_once(&format!(
@@ -216,12 +219,11 @@ impl VerbsLink {
         agreeing.then = Some(stream.map_or(Then::Plain, |stream| Then::Verbs(Box::new(stream))));
     }
 
-    fn connected(&self, fabric: &Arc<Fabric>, queue: Queue, ours: &Record, theirs: &Record) -> Option<Stream> {
+    fn connected(&self, fabric: &Arc<Fabric>, queue: Promised, ours: &Record, theirs: &Record) -> Option<Stream> {
         let about = (&self.shared, self.shared.known(&self.address));
         match Stream::connect(about, fabric, queue, (ours, theirs)) {
             Ok(stream) => Some(stream),
             Err(errno) => {
-                fabric.take_back_promise();
                 let peer = self.peer_name.as_str();
                 tracing::warn!(%errno, peer, "the device finds no way to a peer; the connection goes over TCP");
                 None
@@ -236,6 +238,8 @@ impl VerbsLink {
                 stream.may_send = self.side == Side::Caller;
                 self.shared.note_queue(&self.address, stream.peer_queue());
                 self.poller.add(stream.descriptor(), QUEUE, Interest::READABLE)?;
+                // From the first moment on, as the peer may send at once. What this finds already waits in the stream.
+                stream.arm()?;
                 Stage::Verbs(stream)
             }
         };
@@ -326,10 +330,11 @@ impl VerbsLink {
             }
             // Who serves sleeps until there is room, so it is seen to at once; and a peer that is gone makes none.
             let something_came = if self.side == Side::Called { self.try_arm()? } else { false };
-            if self.side == Side::Caller && sent == 0 {
+            if sent == 0 {
                 self.hear()?;
             }
-            if !something_came || more == 0 {
+            let Stage::Verbs(stream) = &self.stage else { return Ok(sent) };
+            if !something_came || (more == 0 && !stream.can_send()) {
                 return Ok(sent);
             }
         }
@@ -343,7 +348,7 @@ impl VerbsLink {
             Stage::Verbs(stream) => stream.receive(regions)?,
         };
         if received > 0 {
-            self.heard = true;
+            self.note_heard();
             return Ok(received);
         }
         if self.side == Side::Called && regions.iter().any(|region| !region.is_empty()) {
@@ -353,6 +358,13 @@ impl VerbsLink {
             }
         }
         Ok(0)
+    }
+
+    /// The device has brought something: failures before it count no more.
+    fn note_heard(&mut self) {
+        if !std::mem::replace(&mut self.heard, true) {
+            self.shared.note_success(&self.address);
+        }
     }
 
     fn try_receive_arrived(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
@@ -508,7 +520,9 @@ impl DirectAccess for VerbsLink {
         self.outcomes.pop_front().or_else(|| match &mut self.stage {
             Stage::Verbs(stream) => {
                 let outcome = stream.take_outcome();
-                self.heard |= outcome.is_some();
+                if outcome.is_some() {
+                    self.note_heard();
+                }
                 outcome
             }
             _ => None,

@@ -87,6 +87,10 @@ impl Shared {
         let mut called = self.called.lock();
         let called = called.entry(address.to_owned()).or_default();
         called.known.forget_questions();
+        if !unresolved.is_empty() {
+            // Only the device can end them, so it gets another chance.
+            called.failures = 0;
+        }
         called.unresolved.extend(unresolved);
     }
 
@@ -101,6 +105,12 @@ impl Shared {
     pub(crate) fn note_queue(&self, address: &str, queue: u32) {
         if !address.is_empty() {
             self.called.lock().entry(address.to_owned()).or_default().previous_queue = queue;
+        }
+    }
+
+    pub(crate) fn note_success(&self, address: &str) {
+        if let Some(called) = self.called.lock().get_mut(address) {
+            called.failures = 0;
         }
     }
 

@@ -51,7 +51,8 @@ const RECEIVE_BYTES_MAX: usize = 64 << 20;
 impl VerbsOptions {
     /// Buffers for each peer, so that all of them together stay within bounds.
     pub(crate) fn credits_each(&self) -> u16 {
-        let fair = RECEIVE_BYTES_MAX / self.slab_bytes.max(1) / self.peers.max(1);
+        // Peers that call, and peers that are called.
+        let fair = RECEIVE_BYTES_MAX / self.slab_bytes.max(1) / (2 * self.peers.max(1));
         let fair = u16::try_from(fair).unwrap_or(u16::MAX);
         self.credits.min(fair).max(crate::record::CREDITS_MIN)
     }
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn many_peers_get_fewer_buffers_each_and_never_too_few() {
         let credits = |peers| VerbsOptions { peers, ..VerbsOptions::default() }.credits_each();
-        assert_eq!((credits(1), credits(1024)), (8, 8));
-        assert_eq!((credits(1500), credits(100_000)), (5, 4));
+        assert_eq!((credits(1), credits(512)), (8, 8));
+        assert_eq!((credits(750), credits(100_000)), (5, 4));
     }
 }

@@ -137,7 +137,7 @@ pub struct CostReport {
 /// [`VerbsError`], which says why it cannot be used.
 pub fn measure(options: &VerbsOptions) -> Result<CostReport, VerbsError> {
     let fabric = Fabric::open(options)?;
-    let queue = fabric.queue().map_err(|errno| VerbsError::Device {
+    let (queue, _promise) = fabric.queue().map_err(|errno| VerbsError::Device {
         device: options.device.clone(),
         what: "making a queue pair",
         errno,

@@ -16,7 +16,7 @@ use longarm_registration::Pinned;
 use rustix::io::Errno;
 
 use crate::direct::Direct;
-use crate::fabric::{DEPTH, Device, Fabric};
+use crate::fabric::{DEPTH, Device, Fabric, Promise};
 use crate::keys::{Known, NOTE_BYTES, Note};
 use crate::netmod::Shared;
 use crate::packets::Packets;
@@ -37,6 +37,8 @@ pub(crate) struct Request {
     /// The number behind its last packet.
     pub(crate) behind: u32,
     pub(crate) is_read: bool,
+    /// It reads or writes the peer's memory.
+    pub(crate) is_direct: bool,
     /// The direct transfer that ends with it.
     pub(crate) ends: Option<u64>,
 }
@@ -87,6 +89,11 @@ pub(crate) struct Stream {
     notes: VecDeque<Note>,
     /// The request that the peer's device refused.
     refused: Option<u64>,
+    /// Nothing is posted any more.
+    ended: bool,
+    /// Buffers that the peer has for us in all.
+    peer_credits: u32,
+    _promise: Promise,
     arrived: VecDeque<Arrived>,
     finished: Vec<Finished>,
     failed: Option<LinkError>,
@@ -120,7 +127,7 @@ impl Stream {
     pub(crate) fn connect(
         (shared, known): (&Arc<Shared>, Arc<Known>),
         fabric: &Arc<Fabric>,
-        queue: Queue,
+        (queue, promise): (Queue, Promise),
         (ours, theirs): (&Record, &Record),
     ) -> Result<Stream, Errno> {
         let mtu_code = ours.mtu_code.min(theirs.mtu_code);
@@ -155,6 +162,9 @@ impl Stream {
             direct: Direct::default(),
             notes: VecDeque::new(),
             refused: None,
+            ended: false,
+            peer_credits: theirs.credits.into(),
+            _promise: promise,
             packets: Packets::new(ours.first_packet, mtu_code),
             arrived: VecDeque::new(),
             finished: Vec::new(),
@@ -192,7 +202,7 @@ impl Stream {
         if polled.is_err() {
             return Err(self.fail("the device gives no completions"));
         }
-        if self.failed.is_none() {
+        if self.failed.is_none() && !self.ended {
             self.tell_the_rest()?;
             self.advance_direct()?;
             self.send_notes()?;
@@ -204,7 +214,12 @@ impl Stream {
         match entry.result {
             Ok(()) if entry.work == Work::Received => {
                 let slab = self.fabric.filled(entry.id);
-                self.credits += entry.immediate & !NOTE;
+                self.credits = self.credits.saturating_add(entry.immediate & !NOTE);
+                if self.credits > self.peer_credits {
+                    self.fabric.give_back(slab);
+                    self.fail("the peer gives back more buffers than it has");
+                    return;
+                }
                 if entry.immediate & NOTE != 0 {
                     self.take_note(&slab, entry.bytes as usize);
                     self.give_back(slab);
@@ -215,7 +230,15 @@ impl Stream {
                 }
             }
             Ok(()) => self.forget_requests(entry.id),
-            Err(failure) => self.note_failure(entry.id, failure),
+            Err(failure) => {
+                if entry.is_receive {
+                    let slab = self.fabric.filled(entry.id);
+                    self.fabric.give_back(slab);
+                    self.fail(failure.words());
+                } else {
+                    self.note_failure(entry.id, failure);
+                }
+            }
         }
     }
 
@@ -250,17 +273,37 @@ impl Stream {
     /// The direct transfers that have not ended: their numbers, behind which packet they would have, and whether the peer's
     /// device has refused them. For the next connection.
     pub(crate) fn unresolved(&mut self) -> Vec<Unresolved> {
+        // What has ended meanwhile has ended well: above all a read, which must not be repeated behind what came after it.
+        self.ended = true;
+        let _ = self.queue.end();
+        let _ = self.poll();
         let first = self.first_request;
+        // A transfer of several requests ends with its last one, and any of them may be the one that was refused.
+        let refused = self.refused.and_then(|refused| {
+            let behind = (first..).zip(&self.requests).filter(|(id, _)| *id >= refused);
+            let refused = behind.take(1).any(|(_, request)| request.is_direct);
+            refused.then(|| {
+                let ending = (first..).zip(&self.requests).filter(|(id, _)| Some(*id) >= self.refused);
+                let ticket = ending.filter_map(|(_, request)| request.ends).next();
+                ticket.or_else(|| self.direct.backlog.front().map(|transfer| transfer.ticket))
+            })
+        });
+        let refused = refused.flatten();
         let posted: Vec<Unresolved> = (first..)
             .zip(&self.requests)
-            .filter_map(|(id, request)| {
+            .filter_map(|(_, request)| {
                 let behind = (!request.is_read).then_some(request.behind);
-                let outcome = (self.refused == Some(id)).then_some(DirectOutcome::Refused);
-                request.ends.map(|ticket| Unresolved { ticket, behind, outcome })
+                let ticket = request.ends?;
+                let outcome = (refused == Some(ticket)).then_some(DirectOutcome::Refused);
+                Some(Unresolved { ticket, behind, outcome })
             })
             .collect();
         let waiting = self.direct.backlog.iter();
-        let waiting = waiting.map(|transfer| Unresolved { ticket: transfer.ticket, behind: None, outcome: None });
+        let waiting = waiting.map(|transfer| {
+            let ticket = transfer.ticket;
+            let outcome = (refused == Some(ticket)).then_some(DirectOutcome::Refused);
+            Unresolved { ticket, behind: None, outcome }
+        });
         let over = self.direct.outcomes.drain(..);
         let over = over.map(|(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) });
         over.chain(posted).chain(waiting).collect()
@@ -333,6 +376,12 @@ impl Stream {
 
     pub(crate) fn has_room_for(&self, requests: usize) -> bool {
         self.requests.len() + requests <= DEPTH as usize
+    }
+
+    /// Whether a message would be taken now, if a buffer is free.
+    pub(crate) fn can_send(&self) -> bool {
+        let waits = !self.direct.backlog.is_empty() || !self.notes.is_empty();
+        self.failed.is_none() && self.may_send && self.credits >= 2 && self.has_room() && !waits
     }
 
     /// Sends what there is room for.
@@ -410,7 +459,7 @@ impl Stream {
         for message in messages {
             let behind = self.packets.pass(message.bytes as u64);
             let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { _slab: slab });
-            self.requests.push_back(Request { kept, behind, is_read: false, ends: None });
+            self.requests.push_back(Request { kept, behind, is_read: false, is_direct: false, ends: None });
         }
         posted.map_err(|_| self.fail("the device takes no more requests"))
     }
@@ -464,7 +513,7 @@ impl Stream {
         if self.queue.completions.arm().is_err() {
             return Err(self.fail("the device announces nothing"));
         }
-        Ok(self.poll()? || self.holds_bytes() || self.failed.is_some())
+        Ok(self.poll()? || self.holds_bytes() || self.failed.is_some() || !self.direct.outcomes.is_empty())
     }
 
     /// Whether all that was sent has reached the peer's buffers.
@@ -496,7 +545,6 @@ impl Drop for Stream {
         for arrived in self.arrived.drain(..) {
             self.fabric.give_back(arrived.slab);
         }
-        self.fabric.take_back_promise();
     }
 }
 

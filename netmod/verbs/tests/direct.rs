@@ -323,6 +323,20 @@ fn a_window_that_is_gone_refuses() {
 }
 
 #[test]
+fn a_refusal_of_any_piece_is_one_of_the_whole() {
+    let Some(mut pair) = Pair::new(|_| ()) else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    pair.published = None;
+    let large = Memory::new(4 << 20).fill(3);
+    pair.put(9, 0, DirectSource::Lent(Box::new(large)), 4 << 20);
+    while !matches!(pair.caller.receive(&[RegionMut::from_slice(&mut [0; 8])]), Err(LinkError::Device(_))) {
+        thread::yield_now();
+    }
+    pair.reconnect();
+    assert_eq!(pair.outcome(), (9, DirectOutcome::Refused));
+}
+
+#[test]
 fn what_was_done_before_a_connection_broke_is_not_done_again() {
     let Ok(wire) = std::env::var("LONGARM_TEST_RDMA_WIRE") else {
         eprintln!("LONGARM_TEST_RDMA_WIRE names no interface of the answers' way: nothing is tested here");

@@ -30,6 +30,8 @@ pub(crate) struct Finished {
     pub(crate) id: u64,
     /// Only right where it went well: the device does not say it of what failed.
     pub(crate) work: Work,
+    /// It was a buffer for what arrives, and the number is the buffer's.
+    pub(crate) is_receive: bool,
     pub(crate) result: Result<(), Failure>,
     /// Of what was received.
     pub(crate) bytes: u32,
@@ -145,7 +147,7 @@ impl Cq {
         Ok(Cq { channel: Arc::clone(channel), raw })
     }
 
-    fn poll(&self, out: &mut Vec<Finished>) -> Result<(), Errno> {
+    fn poll(&self, is_receive: bool, out: &mut Vec<Finished>) -> Result<(), Errno> {
         let mut entries = [const { MaybeUninit::<ibv_wc>::zeroed() }; BATCH];
         loop {
             let place = entries.as_mut_ptr().cast::<ibv_wc>();
@@ -154,7 +156,7 @@ impl Cq {
             let count = usize::try_from(count).map_err(|_| Errno::IO)?;
             for entry in &entries[..count] {
                 // SAFETY: the library has written the first `count`, and the others are zeros.
-                out.push(finished(unsafe { entry.assume_init_ref() }));
+                out.push(finished(unsafe { entry.assume_init_ref() }, is_receive));
             }
             if count < BATCH {
                 return Ok(());
@@ -176,7 +178,7 @@ impl Drop for Cq {
     }
 }
 
-fn finished(entry: &ibv_wc) -> Finished {
+fn finished(entry: &ibv_wc, is_receive: bool) -> Finished {
     let work = match entry.opcode {
         ibv_wc_opcode::IBV_WC_SEND => Work::Sent,
         ibv_wc_opcode::IBV_WC_RDMA_WRITE => Work::Wrote,
@@ -189,6 +191,7 @@ fn finished(entry: &ibv_wc) -> Finished {
     Finished {
         id: entry.wr_id,
         work,
+        is_receive,
         result: if entry.status == ibv_wc_status::IBV_WC_SUCCESS { Ok(()) } else { Err(Failure(entry.status)) },
         bytes: entry.byte_len,
         immediate: if has_immediate { u32::from_be(immediate) } else { 0 },
@@ -224,8 +227,8 @@ impl Completions {
     /// # Errors
     /// The device's.
     pub(crate) fn poll(&self, out: &mut Vec<Finished>) -> Result<(), Errno> {
-        self.received.poll(out)?;
-        self.sent.poll(out)
+        self.received.poll(true, out)?;
+        self.sent.poll(false, out)
     }
 
     /// Sees to it that the descriptor becomes readable with the next completion. Look once more afterwards.
