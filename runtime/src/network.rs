@@ -33,20 +33,17 @@ pub struct Device {
 /// let rdma = longarm::network::rdma(&longarm::config::Config::default());
 /// assert!(rdma.is_built_in || rdma.devices.is_empty());
 /// ```
+pub fn rdma(config: &Config) -> Rdma {
+    look(config)
+}
+
 #[cfg(not(feature = "verbs"))]
-pub fn rdma(_: &Config) -> Rdma {
+fn look(_: &Config) -> Rdma {
     Rdma { fault: Some("not built in; build with `--features verbs`".to_owned()), ..Rdma::default() }
 }
 
-/// Looks at the RDMA devices of this machine, and measures the one that a rank would use.
-///
-/// # Example
-/// ```
-/// let rdma = longarm::network::rdma(&longarm::config::Config::default());
-/// assert!(rdma.is_built_in || rdma.devices.is_empty());
-/// ```
 #[cfg(feature = "verbs")]
-pub fn rdma(config: &Config) -> Rdma {
+fn look(config: &Config) -> Rdma {
     let found = match longarm_verbs::devices() {
         Ok(found) => found,
         Err(error) => return Rdma { is_built_in: true, fault: Some(error.to_string()), ..Rdma::default() },

@@ -123,17 +123,10 @@ impl Stream {
         if self.untold == 0 || self.untold < self.requests.len() {
             return Ok(());
         }
-        let fenced = self.reads_under_way > 0;
-        let posting = Posting::Write { remote: 0, remote_key: 0 };
-        let post = Post { id: self.next_request(), posting, data: Data::Spans(&[]), signaled: true, fenced };
-        self.untold = 0;
-        self.fabric.counters.writes.add(1);
-        self.fabric.counters.doorbells.add(1);
-        // SAFETY: it names no memory.
-        #[allow(unsafe_code)]
-        let posted = unsafe { self.queue.post(&[post]) };
-        self.note_request(Kept::Nothing, 0, false, None);
-        posted.map_err(|_| self.fail("the device takes no more requests"))
+        // So that the end of this one is told.
+        self.untold = TELL_EVERY;
+        let nothing = Move { remote: 0, remote_key: 0, is_read: false };
+        self.post_direct(nothing, Data::Spans(&[]), Kept::Nothing, 0, None)
     }
 
     fn note_request(&mut self, kept: Kept, bytes: usize, is_read: bool, ends: Option<u64>) {
@@ -205,8 +198,8 @@ impl Stream {
     /// Posts what waits, as far as there is room.
     pub(crate) fn advance_direct(&mut self) -> Result<(), LinkError> {
         while self.may_send && self.has_room() {
-            let pieces = self.requests.iter().filter(|request| matches!(request.kept, Kept::Memory { .. })).count();
             let Some(transfer) = self.direct.backlog.front() else { break };
+            let pieces = self.requests.iter().filter(|request| matches!(request.kept, Kept::Memory { .. })).count();
             if pieces >= PIECES_MAX {
                 break;
             }

@@ -10,7 +10,7 @@ use crate::options::VerbsOptions;
 use crate::sys::{Context, Library, Port, device_names};
 
 /// An RDMA device.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct DeviceReport {
     /// Its name, as LONGARM_VERBS_DEVICE takes it.
     pub name: String,
@@ -73,16 +73,7 @@ fn device(library: &'static Library, name: String) -> DeviceReport {
     let (context, _, _) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            let fault = Some(error.to_string());
-            return DeviceReport {
-                name,
-                fault,
-                ports: Vec::new(),
-                queue_depth: 0,
-                reads_at_once: 0,
-                registrations: 0,
-                atomics: false,
-            };
+            return DeviceReport { name, fault: Some(error.to_string()), ..DeviceReport::default() };
         }
     };
     let limits = context.limits();

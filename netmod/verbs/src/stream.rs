@@ -21,7 +21,7 @@ use crate::keys::{Known, NOTE_BYTES, Note};
 use crate::netmod::Shared;
 use crate::packets::Packets;
 use crate::record::Record;
-use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab, Work};
+use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
 
 /// A buffer that has arrived, and how much of it was read.
 struct Arrived {
@@ -212,7 +212,7 @@ impl Stream {
 
     fn take_up(&mut self, entry: &Finished) {
         match entry.result {
-            Ok(()) if entry.work == Work::Received => {
+            Ok(()) if entry.is_receive => {
                 let slab = self.fabric.filled(entry.id);
                 self.credits = self.credits.saturating_add(entry.immediate & !NOTE);
                 if self.credits > self.peer_credits {
@@ -277,36 +277,30 @@ impl Stream {
         self.ended = true;
         let _ = self.queue.end();
         let _ = self.poll();
-        let first = self.first_request;
-        // A transfer of several requests ends with its last one, and any of them may be the one that was refused.
-        let refused = self.refused.and_then(|refused| {
-            let behind = (first..).zip(&self.requests).filter(|(id, _)| *id >= refused);
-            let refused = behind.take(1).any(|(_, request)| request.is_direct);
-            refused.then(|| {
-                let ending = (first..).zip(&self.requests).filter(|(id, _)| Some(*id) >= self.refused);
-                let ticket = ending.filter_map(|(_, request)| request.ends).next();
-                ticket.or_else(|| self.direct.backlog.front().map(|transfer| transfer.ticket))
-            })
+        let refused = self.refused_ticket();
+        let outcome = |ticket| (refused == Some(ticket)).then_some(DirectOutcome::Refused);
+        let posted = self.requests.iter().filter_map(|request| {
+            let ticket = request.ends?;
+            let behind = (!request.is_read).then_some(request.behind);
+            Some(Unresolved { ticket, behind, outcome: outcome(ticket) })
         });
-        let refused = refused.flatten();
-        let posted: Vec<Unresolved> = (first..)
-            .zip(&self.requests)
-            .filter_map(|(_, request)| {
-                let behind = (!request.is_read).then_some(request.behind);
-                let ticket = request.ends?;
-                let outcome = (refused == Some(ticket)).then_some(DirectOutcome::Refused);
-                Some(Unresolved { ticket, behind, outcome })
-            })
-            .collect();
-        let waiting = self.direct.backlog.iter();
-        let waiting = waiting.map(|transfer| {
-            let ticket = transfer.ticket;
-            let outcome = (refused == Some(ticket)).then_some(DirectOutcome::Refused);
-            Unresolved { ticket, behind: None, outcome }
-        });
+        let waiting = self.direct.backlog.iter().map(|transfer| transfer.ticket);
+        let waiting = waiting.map(|ticket| Unresolved { ticket, behind: None, outcome: outcome(ticket) });
         let over = self.direct.outcomes.drain(..);
         let over = over.map(|(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) });
         over.chain(posted).chain(waiting).collect()
+    }
+
+    /// The transfer that the peer's device has refused. One of several requests ends with its last, and any of them may be
+    /// the one that was refused.
+    fn refused_ticket(&self) -> Option<u64> {
+        let ahead = usize::try_from(self.refused?.checked_sub(self.first_request)?).ok()?;
+        let mut from_there = self.requests.iter().skip(ahead).peekable();
+        if !from_there.peek()?.is_direct {
+            return None;
+        }
+        let posted = from_there.find_map(|request| request.ends);
+        posted.or_else(|| self.direct.backlog.front().map(|transfer| transfer.ticket))
     }
 
     /// What a peer says beside the stream.
@@ -347,7 +341,7 @@ impl Stream {
             let bytes = note.encode();
             let message = Message { slab: None, bytes: NOTE_BYTES, immediate: self.take_owed() | NOTE };
             if self.queue.inline_bytes() >= NOTE_BYTES {
-                self.post(vec![message], &[Region::from_slice(&bytes)])?;
+                self.post(message, &[Region::from_slice(&bytes)])?;
                 continue;
             }
             let Some(mut slab) = self.take_slab()? else {
@@ -356,7 +350,7 @@ impl Stream {
                 break;
             };
             slab.region_mut().slice(0, NOTE_BYTES).copy_from_slice(&bytes);
-            self.post(vec![Message { slab: Some(slab), ..message }], &[])?;
+            self.post(Message { slab: Some(slab), ..message }, &[])?;
         }
         Ok(())
     }
@@ -380,6 +374,7 @@ impl Stream {
 
     /// Whether a message would be taken now, if a buffer is free.
     pub(crate) fn can_send(&self) -> bool {
+        // What was begun before goes first.
         let waits = !self.direct.backlog.is_empty() || !self.notes.is_empty();
         self.failed.is_none() && self.may_send && self.credits >= 2 && self.has_room() && !waits
     }
@@ -390,14 +385,12 @@ impl Stream {
         self.poll()?;
         self.check()?;
         let total: usize = regions.iter().map(|region| region.len()).sum();
-        // What was begun before goes first.
-        let waits = !self.direct.backlog.is_empty() || !self.notes.is_empty();
-        if !self.may_send || total == 0 || self.credits < 2 || !self.has_room() || waits {
+        if total == 0 || !self.can_send() {
             return Ok(0);
         }
         if total <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= GATHERS_MAX {
             let message = Message { slab: None, bytes: total, immediate: self.take_owed() };
-            self.post(vec![message], regions)?;
+            self.post(message, regions)?;
             return Ok(total);
         }
         let buffer_bytes = self.fabric.outgoing.slab_bytes().min(self.peer_slab_bytes);
@@ -405,14 +398,13 @@ impl Stream {
         let mut sent = 0;
         let mut source = Walk::new(regions);
         while sent < total && self.credits >= 2 && self.has_room() {
-            let mut messages = Vec::with_capacity(1);
-            // The first goes out while the next is copied; where credits are few there is nothing to be gained by waiting.
+            // Each goes out while the next is copied.
             let Some(mut slab) = self.take_slab()? else { break };
             let bytes = piece_bytes.min(total - sent).min(slab.slab_bytes()).min(self.peer_slab_bytes);
             source.copy_to(slab.region_mut().slice(0, bytes));
             self.fabric.counters.copied_bytes.add(bytes);
-            messages.push(Message { slab: Some(slab), bytes, immediate: self.take_owed() });
-            self.post(messages, &[])?;
+            let message = Message { slab: Some(slab), bytes, immediate: self.take_owed() };
+            self.post(message, &[])?;
             sent += bytes;
         }
         Ok(sent)
@@ -429,38 +421,30 @@ impl Stream {
         std::mem::take(&mut self.owed)
     }
 
-    /// Posts messages with one ring of the doorbell; the last one's end is told.
-    fn post(&mut self, messages: Vec<Message>, inline: &[Region<'_>]) -> Result<(), LinkError> {
-        let count = messages.len();
-        debug_assert!(count <= CHAIN_MAX && self.credits as usize >= count);
-        let first = self.next_request();
-        let spans: Vec<_> =
-            messages.iter().map(|message| message.slab.as_ref().map(|slab| [slab.span(message.bytes)])).collect();
-        let posts: Vec<Post<'_>> = (first..)
-            .zip(messages.iter().zip(&spans))
-            .map(|(id, (message, span))| Post {
-                id,
-                posting: Posting::Send { immediate: message.immediate },
-                data: span.as_ref().map_or(Data::Inline(inline), |span| Data::Spans(span)),
-                signaled: id + 1 == first + count as u64,
-                fenced: self.reads_under_way > 0,
-            })
-            .collect();
-        // SAFETY: slabs stay in `requests` until their completion, or a later one's, was taken up; and when the queue is
-        // gone, nobody reads them.
+    /// Posts a message, whose end is told.
+    fn post(&mut self, message: Message, inline: &[Region<'_>]) -> Result<(), LinkError> {
+        debug_assert!(self.credits >= 1, "a message needs a buffer of the peer");
+        let span = message.slab.as_ref().map(|slab| [slab.span(message.bytes)]);
+        let post = Post {
+            id: self.next_request(),
+            posting: Posting::Send { immediate: message.immediate },
+            data: span.as_ref().map_or(Data::Inline(inline), |span| Data::Spans(span)),
+            signaled: true,
+            fenced: self.reads_under_way > 0,
+        };
+        // SAFETY: the slab stays in `requests` until its completion, or a later one's, was taken up; and when the queue is
+        // gone, nobody reads it.
         #[allow(unsafe_code)]
-        let posted = unsafe { self.queue.post(&posts) };
-        self.credits -= count as u32;
+        let posted = unsafe { self.queue.post(&[post]) };
+        self.credits -= 1;
         self.untold = 0;
         let counters = &self.fabric.counters;
-        counters.messages.add(count);
+        counters.messages.add(1);
         counters.doorbells.add(1);
-        counters.inline.add(messages.iter().filter(|message| message.slab.is_none()).count());
-        for message in messages {
-            let behind = self.packets.pass(message.bytes as u64);
-            let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { _slab: slab });
-            self.requests.push_back(Request { kept, behind, is_read: false, is_direct: false, ends: None });
-        }
+        counters.inline.add(usize::from(message.slab.is_none()));
+        let behind = self.packets.pass(message.bytes as u64);
+        let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { _slab: slab });
+        self.requests.push_back(Request { kept, behind, is_read: false, is_direct: false, ends: None });
         posted.map_err(|_| self.fail("the device takes no more requests"))
     }
 
@@ -498,7 +482,7 @@ impl Stream {
         let many = u32::from(self.fabric.options.credits_each()) / 2;
         if self.owed >= many && self.may_send && self.credits >= 1 && self.has_room() && self.failed.is_none() {
             let message = Message { slab: None, bytes: 0, immediate: self.take_owed() };
-            self.post(vec![message], &[])?;
+            self.post(message, &[])?;
         }
         Ok(())
     }

@@ -28,18 +28,49 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
     unsafe { RegionMut::from_raw(to, bytes) }.copy_from(from);
 }
 
+/// Puts into memory of this node over the default context, which most calls do. False: it takes the long way.
+///
 /// # Safety
-/// The elements are readable at `source`; those of the target belong to nobody's reference.
+/// The bytes are readable at `source`; those of the target belong to nobody's reference.
 #[inline(always)]
-pub(crate) unsafe fn put<T>(name: &'static str, context: usize, dest: *mut T, source: *const T, count: u64, pe: c_int) {
-    let bytes = bytes_of::<T>(count);
+unsafe fn put_at_once(context: usize, dest: *mut u8, source: *const u8, bytes: usize, pe: c_int) -> bool {
     if context == DEFAULT
         && let Some(job) = job::active()
         && let Some(there) = job.direct(pe, dest.addr(), bytes)
     {
         // SAFETY: this function's own contract, and `direct` has looked at the target.
-        unsafe { copy(there, source.cast(), bytes) };
+        unsafe { copy(there, source, bytes) };
         job.count(pe, CounterKind::Put, bytes);
+        return true;
+    }
+    false
+}
+
+/// The same for a get.
+///
+/// # Safety
+/// The bytes at `dest` are writable; those of the source belong to nobody's exclusive reference.
+#[inline(always)]
+unsafe fn get_at_once(context: usize, dest: *mut u8, source: *const u8, bytes: usize, pe: c_int) -> bool {
+    if context == DEFAULT
+        && let Some(job) = job::active()
+        && let Some(there) = job.direct(pe, source.addr(), bytes)
+    {
+        // SAFETY: this function's own contract, and `direct` has looked at the source.
+        unsafe { copy(dest, there, bytes) };
+        job.count(pe, CounterKind::Get, bytes);
+        return true;
+    }
+    false
+}
+
+/// # Safety
+/// The elements are readable at `source`; those of the target belong to nobody's reference.
+#[inline(always)]
+pub(crate) unsafe fn put<T>(name: &'static str, context: usize, dest: *mut T, source: *const T, count: u64, pe: c_int) {
+    let bytes = bytes_of::<T>(count);
+    // SAFETY: this function's own contract.
+    if unsafe { put_at_once(context, dest.cast(), source.cast(), bytes, pe) } {
         return;
     }
     // SAFETY: this function's own contract.
@@ -79,13 +110,8 @@ fn nothing(name: &'static str, job: &Job, bytes: usize, pe: c_int) -> bool {
 #[inline(always)]
 pub(crate) unsafe fn get<T>(name: &'static str, context: usize, dest: *mut T, source: *const T, count: u64, pe: c_int) {
     let bytes = bytes_of::<T>(count);
-    if context == DEFAULT
-        && let Some(job) = job::active()
-        && let Some(there) = job.direct(pe, source.addr(), bytes)
-    {
-        // SAFETY: this function's own contract, and `direct` has looked at the source.
-        unsafe { copy(dest.cast(), there, bytes) };
-        job.count(pe, CounterKind::Get, bytes);
+    // SAFETY: this function's own contract.
+    if unsafe { get_at_once(context, dest.cast(), source.cast(), bytes, pe) } {
         return;
     }
     // SAFETY: this function's own contract.
@@ -162,13 +188,8 @@ pub(crate) unsafe fn put_nbi<T>(
     pe: c_int,
 ) {
     let bytes = bytes_of::<T>(count);
-    if context == DEFAULT
-        && let Some(job) = job::active()
-        && let Some(there) = job.direct(pe, dest.addr(), bytes)
-    {
-        // SAFETY: this function's own contract, and `direct` has looked at the target.
-        unsafe { copy(there, source.cast(), bytes) };
-        job.count(pe, CounterKind::Put, bytes);
+    // SAFETY: this function's own contract.
+    if unsafe { put_at_once(context, dest.cast(), source.cast(), bytes, pe) } {
         return;
     }
     // SAFETY: this function's own contract.
@@ -235,13 +256,8 @@ pub(crate) unsafe fn get_nbi<T>(
     pe: c_int,
 ) {
     let bytes = bytes_of::<T>(count);
-    if context == DEFAULT
-        && let Some(job) = job::active()
-        && let Some(there) = job.direct(pe, source.addr(), bytes)
-    {
-        // SAFETY: this function's own contract, and `direct` has looked at the source.
-        unsafe { copy(dest.cast(), there, bytes) };
-        job.count(pe, CounterKind::Get, bytes);
+    // SAFETY: this function's own contract.
+    if unsafe { get_at_once(context, dest.cast(), source.cast(), bytes, pe) } {
         return;
     }
     // SAFETY: this function's own contract.

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
+use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_wc, ibv_wc_flags, ibv_wc_status};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -14,22 +14,11 @@ use super::{Context, check, last_errno};
 /// Fetched at a time.
 const BATCH: usize = 16;
 
-/// What kind of work has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Work {
-    Received,
-    Sent,
-    Wrote,
-    Read,
-}
-
 /// A work request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     /// The number that was given with it.
     pub(crate) id: u64,
-    /// Only right where it went well: the device does not say it of what failed.
-    pub(crate) work: Work,
     /// It was a buffer for what arrives, and the number is the buffer's.
     pub(crate) is_receive: bool,
     pub(crate) result: Result<(), Failure>,
@@ -179,18 +168,11 @@ impl Drop for Cq {
 }
 
 fn finished(entry: &ibv_wc, is_receive: bool) -> Finished {
-    let work = match entry.opcode {
-        ibv_wc_opcode::IBV_WC_SEND => Work::Sent,
-        ibv_wc_opcode::IBV_WC_RDMA_WRITE => Work::Wrote,
-        ibv_wc_opcode::IBV_WC_RDMA_READ => Work::Read,
-        _ => Work::Received,
-    };
     let has_immediate = entry.wc_flags & ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
     // SAFETY: both forms of the union are a number of four bytes.
     let immediate = unsafe { entry.imm_data_invalidated_rkey_union.imm_data };
     Finished {
         id: entry.wr_id,
-        work,
         is_receive,
         result: if entry.status == ibv_wc_status::IBV_WC_SUCCESS { Ok(()) } else { Err(Failure(entry.status)) },
         bytes: entry.byte_len,

@@ -11,7 +11,7 @@ mod library;
 mod memory;
 mod queue;
 
-pub(crate) use completions::{Completions, Failure, Finished, Work};
+pub(crate) use completions::{Completions, Failure, Finished};
 pub(crate) use context::{Context, Domain, Port, PortLimits, device_names};
 pub(crate) use library::{Library, NoLibrary};
 pub(crate) use memory::{Access, Registration, Slab, Slabs};
