@@ -70,13 +70,14 @@ fn report() -> Result<(), Failed> {
     job.interrupt()?.expect_status(143)
 }
 
-/// Asks until all ranks are where they shall be.
+/// Asks until all ranks are where they shall be. Rank 0 first waits for the answer that the mutex is taken.
 fn standing(pid: &str) -> Result<Value, Failed> {
     loop {
         let report: Value = serde_json::from_str(&longarm(&["ps", pid, "--json"])?)?;
         let states: Vec<&str> =
             report["ranks"].as_array().into_iter().flatten().filter_map(|rank| rank["state"].as_str()).collect();
-        if states == ["waiting", "computing", "waiting", "stopped"] {
+        let is_answered = report["ranks"][0]["waits"][0]["whom"] != json!({"rank": 0});
+        if states == ["waiting", "computing", "waiting", "stopped"] && is_answered {
             return Ok(report);
         }
     }
