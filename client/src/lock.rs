@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use longarm_proto::{CONTENDED, Rank, Refusal, Request, mutex_holder, mutex_word};
-use longarm_shm::CounterKind;
+use longarm_shm::{CounterKind, Word};
 
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Sending, Token};
@@ -28,11 +28,21 @@ pub struct MutexHome {
 }
 
 /// A mutex that this rank holds from now on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
-pub struct Taken {
+pub struct Taken<'a> {
     /// The holder before died with it: what the mutex protects may be half changed.
     pub previous_holder_died: bool,
+    /// Where it was taken, if that was here. After the exchange that took it the way there could only begin anew: on it
+    /// lie five loads, each of which waits for the one before.
+    word: Option<Word<'a>>,
+}
+
+impl Taken<'_> {
+    /// One of which nothing else is known.
+    pub const fn somehow(previous_holder_died: bool) -> Self {
+        Taken { previous_holder_died, word: None }
+    }
 }
 
 impl MutexHome {
@@ -68,28 +78,28 @@ impl MutexHome {
 impl Client {
     /// Takes a mutex; waits until its turn has come, whoever dies meanwhile except its host. `ARMCI_Lock`.
     #[inline]
-    pub fn lock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<Taken, MutexError> {
-        if self.exchange_here(home, host, number, (0, mutex_word(self.layout.me()))) {
+    pub fn lock<'a>(self: &Arc<Self>, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
+        if let Some(word) = self.word_here(home, host, number)
+            && word.compare_exchange(0, mutex_word(self.layout.me())).is_ok()
+        {
             self.count(host, CounterKind::Lock, 0);
-            return Ok(Taken { previous_holder_died: false });
+            return Ok(Taken { previous_holder_died: false, word: Some(word) });
         }
         self.lock_long(home, host, number)
     }
 
-    /// Takes a free mutex, or gives back one that nobody waits for, if its word is mapped here and nothing is wrong. False:
-    /// nothing was done, and the long way finds out what there is to do.
+    /// The word of a mutex, if it is mapped here and nothing is wrong. By one exchange a free mutex is taken and one that
+    /// nobody waits for given back; else the long way finds out what there is to do.
     #[inline]
-    fn exchange_here(&self, home: &MutexHome, host: Rank, number: u64, (from, to): (u32, u32)) -> bool {
+    fn word_here<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Word<'a>> {
         if self.failures.any() {
-            return false;
+            return None;
         }
-        let Some(part) = home.window.mapped_part(host) else { return false };
-        let Some(offset) = number.checked_mul(MUTEX_BYTES) else { return false };
-        matches!(part.compare_exchange_u32(offset, from, to), Ok(Ok(_)))
+        home.window.mapped_part(host)?.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()
     }
 
     #[inline(never)]
-    fn lock_long(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<Taken, MutexError> {
+    fn lock_long<'a>(self: &Arc<Self>, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
         let offset = home.place(host, number)?;
         home.window.check(Operation::Lock, host, offset, offset + 4)?;
         let me = self.layout.me();
@@ -97,7 +107,7 @@ impl Client {
             match part.compare_exchange_u32(offset, 0, mutex_word(me)).expect("checked before") {
                 Ok(_) => {
                     self.count(host, CounterKind::Lock, 0);
-                    return Ok(Taken { previous_holder_died: false });
+                    return Ok(Taken::somehow(false));
                 }
                 Err(word) if mutex_holder(word) == Some(me) => return Err(MutexError::HeldAlready { host, number }),
                 Err(_) => {}
@@ -106,11 +116,16 @@ impl Client {
         let request = Request::Lock { target: home.window.target(host), offset };
         let inherited = self.ask(Operation::Lock, (host, number), &request)?;
         self.count(host, CounterKind::Lock, 0);
-        Ok(Taken { previous_holder_died: inherited != 0 })
+        Ok(Taken::somehow(inherited != 0))
     }
 
     /// Takes a mutex if nobody waits for it and it is free, or its holder is dead. `ARMCIX_Trylock_hdl`.
-    pub fn try_lock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<Option<Taken>, MutexError> {
+    pub fn try_lock<'a>(
+        self: &Arc<Self>,
+        home: &'a MutexHome,
+        host: Rank,
+        number: u64,
+    ) -> Result<Option<Taken<'a>>, MutexError> {
         let offset = home.place(host, number)?;
         home.window.check(Operation::Lock, host, offset, offset + 4)?;
         let mut taken = None;
@@ -118,7 +133,7 @@ impl Client {
         if let Route::Direct(part) = self.route(&home.window, Operation::Lock, host)? {
             let word = mutex_word(self.layout.me());
             match part.compare_exchange_u32(offset, 0, word).expect("checked before") {
-                Ok(_) => (taken, asks) = (Some(Taken { previous_holder_died: false }), false),
+                Ok(_) => (taken, asks) = (Some(Taken::somehow(false)), false),
                 // What a dead rank has left is the server's to give.
                 Err(word) => asks = mutex_holder(word).is_some_and(|holder| self.failures.of(holder).is_some()),
             }
@@ -126,7 +141,7 @@ impl Client {
         if asks {
             let request = Request::TryLock { target: home.window.target(host), offset };
             let value = self.ask(Operation::Lock, (host, number), &request)?;
-            taken = (value != 0).then_some(Taken { previous_holder_died: value > 1 });
+            taken = (value != 0).then_some(Taken::somehow(value > 1));
         }
         self.count(host, CounterKind::Lock, 0);
         Ok(taken)
@@ -136,10 +151,52 @@ impl Client {
     /// the ranks for which quiet was called. `ARMCI_Unlock`.
     #[inline]
     pub fn unlock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
-        if self.exchange_here(home, host, number, (mutex_word(self.layout.me()), 0)) {
+        if let Some(word) = self.word_here(home, host, number)
+            && word.compare_exchange(mutex_word(self.layout.me()), 0).is_ok()
+        {
             return Ok(());
         }
         self.unlock_long(home, host, number)
+    }
+
+    /// As [`Client::unlock`], of a mutex that this rank holds. That of another node is on its way back on return: who has to
+    /// know that it is free calls quiet.
+    #[inline]
+    pub fn unlock_taken<'a>(
+        self: &Arc<Self>,
+        home: &'a MutexHome,
+        taken: Taken<'a>,
+        host: Rank,
+        number: u64,
+    ) -> Result<(), MutexError> {
+        if let Some(word) = taken.word
+            && !self.failures.any()
+            && !home.window.is_freed()
+            && word.compare_exchange(mutex_word(self.layout.me()), 0).is_ok()
+        {
+            return Ok(());
+        }
+        self.unlock_taken_long(home, host, number)
+    }
+
+    #[inline(never)]
+    fn unlock_taken_long(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+        // On this node the word is looked at before anybody is asked: it has to be right when the next call looks.
+        if home.window.is_here(host) {
+            return self.unlock_long(home, host, number);
+        }
+        let offset = home.place(host, number)?;
+        home.window.check(Operation::Unlock, host, offset, offset + 4)?;
+        self.alive(Operation::Unlock, host)?;
+        let endpoint = self.endpoint(Operation::Unlock, self.layout.node_of(host))?;
+        let request = Request::Unlock { target: home.window.target(host), offset };
+        // The server serves in order, so whoever asks for the mutex over this connection finds it free. The answer says
+        // nothing new to who holds it: nobody waits for it.
+        let token = Token::Part(Arc::new(Completion::new()));
+        self.issue(Operation::Unlock, endpoint, &request, Some(token), Payload::None, Sending::Now)?;
+        self.leave_unacknowledged();
+        self.leave_to_helper(host);
+        Ok(())
     }
 
     #[inline(never)]

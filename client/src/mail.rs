@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use self::inbox::{ACTIVE, ACTIVE_REPLY, COLLECTIVE, Inbox, Partial, Wanted};
 use crate::completion::Completion;
-use crate::endpoint::{Payload, Sending};
+use crate::endpoint::{Endpoint, Payload, Sending};
 use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
 use crate::route::Client;
@@ -115,6 +115,21 @@ impl<const ROOM: usize> Head<ROOM> {
     }
 }
 
+/// Waits for an operation when it goes, also where a panic passes by.
+struct WaitsAtEnd<'a> {
+    client: &'a Client,
+    endpoint: &'a Endpoint,
+    to: Rank,
+    operation: Operation,
+    completion: &'a Completion,
+}
+
+impl Drop for WaitsAtEnd<'_> {
+    fn drop(&mut self) {
+        self.client.wait_complete(self.endpoint, Awaited::rank(self.operation, self.to), self.completion);
+    }
+}
+
 /// How often a thread looks for a letter of its own node before it waits as for anything else.
 const GLANCES: u32 = 256;
 /// How many of these follow each other at once.
@@ -145,6 +160,18 @@ impl Client {
         total_bytes: u64,
         body: &[u8],
     ) -> Result<(), TransferError> {
+        self.send_letter_during((to, slot), total_bytes, body, || ())
+    }
+
+    /// As [`Client::send_letter`], and does something else before it waits for the answer that says that a long one has
+    /// arrived.
+    pub fn send_letter_during<R>(
+        self: &Arc<Self>,
+        (to, slot): (Rank, Slot),
+        total_bytes: u64,
+        body: &[u8],
+        meanwhile: impl FnOnce() -> R,
+    ) -> Result<R, TransferError> {
         if to == self.layout.me() {
             let mut inbox = self.mail.inbox.lock();
             inbox.keep_letter((slot, to), total_bytes, Cow::Borrowed(body));
@@ -152,16 +179,16 @@ impl Client {
             drop(inbox);
             // Another thread of this rank may sleep until it comes.
             self.my_bell().ring();
-            return Ok(());
+            return Ok(meanwhile());
         }
         let mut head = Head::<30>::new(COLLECTIVE);
         head.push(&slot.group.to_le_bytes());
         head.push(&slot.sequence.to_le_bytes());
         head.push(&slot.step.to_le_bytes());
         head.push(&total_bytes.to_le_bytes());
-        self.send(Operation::Collective, to, head.finish(), body)?;
+        let done = self.send_during((Operation::Collective, to), head.finish(), body, meanwhile)?;
         self.count(to, CounterKind::Collective, body.len() as u64);
-        Ok(())
+        Ok(done)
     }
 
     /// Waits in a call for a message of a collective. A death among `group` ends the wait.
@@ -268,7 +295,7 @@ impl Client {
         for argument in arguments {
             head.push(&argument.to_le_bytes());
         }
-        self.send(Operation::Message, to, head.finish(), payload)?;
+        self.send_during((Operation::Message, to), head.finish(), payload, || ())?;
         self.count(to, CounterKind::Message, payload.len() as u64);
         Ok(())
     }
@@ -284,7 +311,13 @@ impl Client {
         self.my_bell().ring();
     }
 
-    fn send(self: &Arc<Self>, operation: Operation, to: Rank, prefix: &[u8], body: &[u8]) -> Result<(), TransferError> {
+    fn send_during<R>(
+        self: &Arc<Self>,
+        (operation, to): (Operation, Rank),
+        prefix: &[u8],
+        body: &[u8],
+        meanwhile: impl FnOnce() -> R,
+    ) -> Result<R, TransferError> {
         if !self.layout.contains(to) {
             return Err(TransferError::NoSuchRank { operation, rank: to, ranks: self.layout.rank_count() });
         }
@@ -295,7 +328,8 @@ impl Client {
             return Err(TransferError::LengthMismatch { operation, rank: to, local_bytes, remote_bytes });
         }
         if self.same_node(to) {
-            return Ok(self.push_cells(operation, to, prefix, body)?);
+            self.push_cells(operation, to, prefix, body)?;
+            return Ok(meanwhile());
         }
         let endpoint = self.endpoint(operation, self.layout.node_of(to))?;
         let request = Request::Message { target: to, bytes };
@@ -303,19 +337,20 @@ impl Client {
             let whole = [prefix, body].concat();
             self.issue(operation, endpoint, &request, None, Payload::Headed(&whole, None), Sending::Now)?;
             self.leave_to_helper(to);
-            return Ok(());
+            return Ok(meanwhile());
         }
         let completion = Arc::new(Completion::new());
         let cursor = Cursor::new(Shape::Contiguous(Run { offset: 0, bytes: body.len() as u64 }));
-        let issued = lend(Arc::clone(&completion), |lent| {
+        let done = lend(Arc::clone(&completion), |lent| {
             let payload = Payload::Headed(prefix, Some((lent.source(OriginBytes::from(body)).hold(), cursor)));
             let issued = self.issue(operation, endpoint, &request, None, payload, Sending::Later);
             completion.part_done();
-            self.wait_complete(endpoint, Awaited::rank(operation, to), &completion);
-            issued
-        });
-        issued?;
-        self.failure(&completion, operation, to)
+            // However `meanwhile` ends, the body stays here until it is away.
+            let _away = WaitsAtEnd { client: self, endpoint, to, operation, completion: &completion };
+            issued.map(|()| meanwhile())
+        })?;
+        self.failure(&completion, operation, to)?;
+        Ok(done)
     }
 
     fn push_cells(&self, operation: Operation, to: Rank, prefix: &[u8], body: &[u8]) -> Result<(), Lost> {

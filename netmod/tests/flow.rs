@@ -1,8 +1,10 @@
 //! Streams over links that move a random part of what they are given: every cut is met sooner or later.
 
+use std::os::fd::BorrowedFd;
+
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::{Costs, Incoming, Outgoing, RunSource, RunTarget};
-use longarm_netmod::{Link, Netmod, Sim};
+use longarm_netmod::{Link, LinkError, Netmod, Sim};
 use longarm_proto::{Cursor, Level, Run, Shape, Strided};
 use proptest::prelude::*;
 
@@ -70,6 +72,79 @@ fn pair(seed: u64) -> (Box<dyn Link>, Box<dyn Link>) {
 
 fn memory() -> Memory {
     Memory((0..MEMORY_BYTES).map(|index| (index * 7 + index / 251) as u8).collect())
+}
+
+/// A link on which everything has always arrived: headers of 16 bytes of ones, each with a payload of twos.
+struct Flood {
+    payload_bytes: usize,
+    at: usize,
+}
+
+const FLOOD_HEADER_BYTES: usize = 16;
+
+impl Link for Flood {
+    fn send(&mut self, _: &[Region<'_>]) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        let before = self.at;
+        for region in regions {
+            let frame_bytes = FLOOD_HEADER_BYTES + self.payload_bytes;
+            let is_header = |at: usize| at % frame_bytes < FLOOD_HEADER_BYTES;
+            let bytes: Vec<u8> =
+                (self.at..self.at + region.len()).map(|at| if is_header(at) { 1 } else { 2 }).collect();
+            region.copy_from(Region::from_slice(&bytes));
+            self.at += bytes.len();
+        }
+        Ok(self.at - before)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn peer_name(&self) -> &str {
+        "flood"
+    }
+}
+
+#[test]
+fn of_payloads_that_follow_each_other_little_is_copied() {
+    const PAYLOAD_BYTES: usize = 64 << 10;
+    let mut link = Flood { payload_bytes: PAYLOAD_BYTES, at: 0 };
+    let mut incoming = Incoming::new();
+    let mut memory = vec![0; PAYLOAD_BYTES];
+    let landing = Landing(RegionMut::from_slice(&mut memory));
+    for frame in 0..20 {
+        let header = loop {
+            match incoming.take_array::<FLOOD_HEADER_BYTES>() {
+                Some(header) => break *header,
+                None => assert!(incoming.receive(&mut link).unwrap()),
+            }
+        };
+        assert_eq!(header, [1; FLOOD_HEADER_BYTES]);
+        let mut cursor = Cursor::new(Shape::contiguous(0, PAYLOAD_BYTES as u64));
+        if frame == 0 {
+            // Much that has to be looked at comes through the buffer, which then is as large as it gets.
+            while incoming.ready().len() < PAYLOAD_BYTES / 2 {
+                assert!(incoming.receive(&mut link).unwrap());
+            }
+        }
+        let mut copied = 0;
+        loop {
+            let before = cursor.remaining();
+            incoming.drain_into(&landing, &mut cursor);
+            copied += before - cursor.remaining();
+            if cursor.remaining() == 0 {
+                break;
+            }
+            assert!(incoming.receive_into(&mut link, &landing, &mut cursor).unwrap());
+        }
+        // Of the second one, what came before anything was known of it.
+        assert!(frame < 2 || copied <= 8 << 10, "{copied} bytes of payload {frame}");
+    }
+    assert!(memory.iter().all(|byte| *byte == 2));
 }
 
 proptest! {

@@ -35,7 +35,7 @@ pub struct MutexGuard<'a> {
     host: u32,
     number: u64,
     held: bool,
-    previous_holder_died: bool,
+    taken: Taken<'a>,
 }
 
 impl Group {
@@ -69,13 +69,15 @@ impl Mutexes {
     ///
     /// # Errors
     /// [`MutexError`]: there is no such mutex, this rank holds it already, the host or the server of its node is lost.
+    #[inline]
     pub fn lock(&self, host: u32, number: u64) -> Result<MutexGuard<'_>, MutexError> {
         let taken = self.shared.inner.client.lock(&self.home, Rank(host), number)?;
         Ok(self.guard((host, number), taken))
     }
 
-    fn guard(&self, (host, number): (u32, u64), taken: Taken) -> MutexGuard<'_> {
-        MutexGuard { mutexes: self, host, number, held: true, previous_holder_died: taken.previous_holder_died }
+    #[inline]
+    fn guard<'a>(&'a self, (host, number): (u32, u64), taken: Taken<'a>) -> MutexGuard<'a> {
+        MutexGuard { mutexes: self, host, number, held: true, taken }
     }
 
     /// Takes a mutex if nobody waits for it and it is free, or its holder is known to be dead.
@@ -87,12 +89,28 @@ impl Mutexes {
         Ok(taken.map(|taken| self.guard((host, number), taken)))
     }
 
-    /// Unlocks a mutex without its guard, for callers that could not keep one. `ARMCI_Unlock`.
+    /// Unlocks a mutex without its guard, for callers that could not keep one, and waits until that is done.
     ///
     /// # Errors
     /// [`MutexError::NotHeld`] if this rank does not hold it; else as [`Mutexes::lock`].
     pub fn unlock(&self, host: u32, number: u64) -> Result<(), MutexError> {
         self.shared.inner.client.unlock(&self.home, Rank(host), number)
+    }
+
+    /// The guard of a mutex that this rank holds, whose own guard was given up by [`MutexGuard::keep`]. Whether it does hold it
+    /// is not looked at. `ARMCI_Unlock`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mutexes = world.mutexes_collective(1)?;
+    /// mutexes.lock(0, 0)?.keep();
+    /// mutexes.guard_of_kept(0, 0).unlock()?;
+    /// assert!(mutexes.try_lock(0, 0)?.is_some());
+    /// # world.finalize()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn guard_of_kept(&self, host: u32, number: u64) -> MutexGuard<'_> {
+        self.guard((host, number), Taken::somehow(false))
     }
 
     /// Frees all mutexes of the set. Collective over its group. `ARMCI_Destroy_mutexes`.
@@ -126,19 +144,27 @@ impl MutexGuard<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn previous_holder_died(&self) -> bool {
-        self.previous_holder_died
+        self.taken.previous_holder_died
     }
 
-    /// Unlocks, and says if that failed.
+    /// Unlocks. A mutex of another node is on its way back on return: whoever waits for it gets it, but for a moment
+    /// [`Mutexes::try_lock`] of another rank may still find it held. After quiet it is free.
     ///
     /// # Errors
-    /// As [`Mutexes::unlock`].
+    /// As [`Mutexes::lock`]. That the way to another node broke meanwhile is said by quiet.
+    #[inline]
     pub fn unlock(mut self) -> Result<(), MutexError> {
-        self.held = false;
-        self.mutexes.unlock(self.host, self.number)
+        self.give_back()
     }
 
-    /// Keeps the mutex locked without a guard; [`Mutexes::unlock`] unlocks it.
+    #[inline]
+    fn give_back(&mut self) -> Result<(), MutexError> {
+        self.held = false;
+        let (client, home) = (&self.mutexes.shared.inner.client, &*self.mutexes.home);
+        client.unlock_taken(home, self.taken, Rank(self.host), self.number)
+    }
+
+    /// Keeps the mutex locked without a guard; [`Mutexes::unlock`] or [`Mutexes::guard_of_kept`] unlocks it.
     pub fn keep(mut self) {
         self.held = false;
     }
@@ -147,7 +173,7 @@ impl MutexGuard<'_> {
 impl Drop for MutexGuard<'_> {
     fn drop(&mut self) {
         if self.held
-            && let Err(error) = self.mutexes.unlock(self.host, self.number)
+            && let Err(error) = self.give_back()
         {
             tracing::warn!(host = self.host, number = self.number, "a mutex could not be unlocked: {error}");
         }

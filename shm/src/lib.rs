@@ -60,7 +60,7 @@ pub use self::{
     layout::{Full, NodeSegment, Popped, Producer},
     parts::LOCAL_RANKS_MAX,
     segment::{OutsideSegment, Segment, SegmentError},
-    window::{NodeWindow, OutsideWindow, Window},
+    window::{NodeWindow, OutsideWindow, Window, Word},
 };
 
 #[cfg(all(test, loom))]

@@ -179,6 +179,33 @@ unsafe impl Send for Window<'_> {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Window<'_> {}
 
+/// One aligned word of 4 bytes of a window. Made by [`Window::word_u32`].
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'a> {
+    /// Mapped for 'a, and aligned.
+    at: *mut u32,
+    mapped: Mapped<'a>,
+}
+
+// SAFETY: as for `Window`. All accesses are atomics.
+unsafe impl Send for Word<'_> {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Word<'_> {}
+
+impl Word<'_> {
+    /// As [`Window::compare_exchange_u32`], of this word.
+    ///
+    /// # Errors
+    ///
+    /// The value that was there, if it was another one. Nothing was changed.
+    #[inline]
+    pub fn compare_exchange(&self, from: u32, to: u32) -> Result<u32, u32> {
+        // SAFETY: `Window::word_u32`, which alone makes words, checked that it is inside the window and aligned. The window is
+        // mapped for the lifetime that this one has from it.
+        unsafe { amo::compare_exchange_u32(self.at, from, to) }
+    }
+}
+
 impl<'a> Window<'a> {
     /// A window that is the given memory, for tests of what is done to windows. `start` stands for its place in a memfd.
     #[cfg(test)]
@@ -280,9 +307,17 @@ impl<'a> Window<'a> {
     /// [`AmoError`] if the word is not inside or not aligned. Nothing was touched.
     #[inline]
     pub fn compare_exchange_u32(&self, offset: u64, from: u32, to: u32) -> Result<Result<u32, u32>, AmoError> {
-        let word = self.word(offset, 4)?;
-        // SAFETY: `word` checked that the word is inside the mapped window and aligned.
-        Ok(unsafe { amo::compare_exchange_u32(word.cast(), from, to) })
+        Ok(self.word_u32(offset)?.compare_exchange(from, to))
+    }
+
+    /// A word of 4 bytes, for callers that come back to it: the way to it is longer than what is done there.
+    ///
+    /// # Errors
+    ///
+    /// [`AmoError`] if the word is not inside or not aligned.
+    #[inline]
+    pub fn word_u32(&self, offset: u64) -> Result<Word<'a>, AmoError> {
+        Ok(Word { at: self.word(offset, 4)?.cast(), mapped: self.mapped })
     }
 
     /// Combines the elements of `source` with those from `offset` on, each one atomically. See `accumulate`.
@@ -404,5 +439,9 @@ mod tests {
         assert_eq!(window.compare_exchange_u32(20, 0, 5), Ok(Ok(0)));
         assert_eq!(window.compare_exchange_u32(20, 0, 6), Ok(Err(5)));
         assert_eq!(window.load_u32(20), Ok(5));
+        let word = window.word_u32(20).unwrap();
+        assert_eq!((word.compare_exchange(5, 7), word.compare_exchange(5, 8)), (Ok(5), Err(7)));
+        assert_eq!(window.load_u64(16), Ok(7 << 32 | u64::from(u32::MAX)), "the word before it is untouched");
+        assert!(window.word_u32(30).is_err() && window.word_u32(32).is_err());
     }
 }

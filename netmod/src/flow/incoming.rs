@@ -8,11 +8,14 @@ use crate::{Link, LinkError};
 
 /// Bytes of a receive buffer that was once full. One system call brings many small frames.
 pub const INCOMING_BYTES: usize = 64 << 10;
-/// Bytes of it before: many connections never need more.
+/// Bytes of it before: many connections never need more. What comes behind a long payload may be the same again, so no more
+/// than this of it is received into the buffer, from where it would have to be copied.
 const AT_FIRST_BYTES: usize = 8 << 10;
 const _: () = assert!(AT_FIRST_BYTES >= 2 * DESCRIPTOR_BYTES_MAX && INCOMING_BYTES >= AT_FIRST_BYTES);
 /// A payload of which at least this much is missing is received straight to where it belongs.
 const DIRECT_BYTES_MIN: u64 = 4 << 10;
+/// A payload of which the buffer holds at least this much in a row is a long one.
+const LONG_BYTES: u64 = 16 << 10;
 /// Runs up to this size are moved whole: a put of one aligned word is one store.
 const WORD_BYTES: u64 = 8;
 
@@ -23,6 +26,8 @@ pub struct Incoming {
     end: usize,
     runs: Vec<Run>,
     drained: bool,
+    /// A long payload has come since the last receive into the buffer.
+    after_long: bool,
     /// Since the session began.
     received_bytes: u64,
 }
@@ -31,7 +36,7 @@ impl Incoming {
     /// An empty buffer.
     pub fn new() -> Incoming {
         let buffer = vec![0; AT_FIRST_BYTES].into_boxed_slice();
-        Incoming { buffer, start: 0, end: 0, runs: Vec::new(), drained: false, received_bytes: 0 }
+        Incoming { buffer, start: 0, end: 0, runs: Vec::new(), drained: false, after_long: false, received_bytes: 0 }
     }
 
     /// Bytes that have arrived since the session began, over whatever connections. They are never asked for again.
@@ -84,8 +89,10 @@ impl Incoming {
     /// Receives behind what is there. False: nothing there now.
     pub fn receive(&mut self, link: &mut dyn Link) -> Result<bool, LinkError> {
         self.make_room();
-        let room = self.buffer.len() - self.end;
-        let got = link.receive(&[RegionMut::from_slice(&mut self.buffer[self.end..])])?;
+        let all = self.buffer.len() - self.end;
+        let room = if self.after_long { all.min(AT_FIRST_BYTES) } else { all };
+        let got = link.receive(&[RegionMut::from_slice(&mut self.buffer[self.end..self.end + room])])?;
+        self.after_long &= got == 0;
         self.end += got;
         self.received_bytes += got as u64;
         self.drained = got < room && !link.holds_bytes();
@@ -104,6 +111,7 @@ impl Incoming {
             if bytes == 0 || (row.run.bytes < run.bytes && run.bytes <= WORD_BYTES) {
                 return;
             }
+            self.after_long |= row.count == 1 && bytes >= LONG_BYTES;
             let source = Region::from_slice(self.take(bytes as usize).expect("as much as is ready"));
             if row.count == 1 {
                 let kept = if cuts && bytes > 16 { bytes - 1 } else { bytes };
@@ -143,7 +151,7 @@ impl Incoming {
         let mut count = self.runs.len();
         if total == cursor.remaining() {
             // What comes behind the payload goes into the buffer in the same call.
-            regions[count] = RegionMut::from_slice(&mut self.buffer);
+            regions[count] = RegionMut::from_slice(&mut self.buffer[..AT_FIRST_BYTES]);
             count += 1;
         }
         let got = link.receive(&regions[..count])? as u64;
@@ -151,6 +159,7 @@ impl Incoming {
         cursor.advance(got.min(total));
         self.end = got.saturating_sub(total) as usize;
         self.drained = false;
+        self.after_long = true;
         Ok(got > 0)
     }
 

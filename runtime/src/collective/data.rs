@@ -67,8 +67,7 @@ impl Call<'_> {
                 packed.extend_from_slice(&(body.len() as u64).to_le_bytes());
                 packed.extend_from_slice(body);
             }
-            self.send((self.me() + size - distance) % size, &packed)?;
-            let heard = self.receive((self.me() + distance) % size)?;
+            let heard = self.exchange((self.me() + size - distance) % size, &packed, (self.me() + distance) % size)?;
             let mut rest = heard.as_slice();
             while let Some((length, behind)) = rest.split_first_chunk() {
                 let (body, behind) = behind.split_at(u64::from_le_bytes(*length) as usize);
@@ -90,8 +89,7 @@ impl Call<'_> {
         for distance in 1..size {
             let to = (self.me() + distance) % size;
             let from = (self.me() + size - distance) % size;
-            self.send(to, shares[to as usize])?;
-            all[from as usize] = self.receive(from)?;
+            all[from as usize] = self.exchange(to, shares[to as usize], from)?;
             self.next_step();
         }
         Ok(all)

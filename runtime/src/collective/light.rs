@@ -56,6 +56,14 @@ impl Group {
         Ok(pieces)
     }
 
+    /// Few bytes of each member, as many of each, in the order of their places.
+    pub(crate) fn gather_few(&self, signature: Signature, bytes: &[u8]) -> Result<Vec<u8>, CollectiveError> {
+        if self.is_light_for_all(bytes.len()) {
+            return self.gather_light(signature, bytes);
+        }
+        Ok(self.run(signature, |call| call.allgather(bytes))?.concat())
+    }
+
     /// Combines what [`Group::gather_light`] gave, as a reduction to the root does.
     pub(super) fn combine_light<T: Number>(&self, pieces: &[u8], root: u32, reduction: Reduction, elements: &mut [T]) {
         let mut all: Vec<T> = from_bytes(pieces);

@@ -54,11 +54,6 @@ impl<'a> Call<'a> {
         self.slot.step += 1;
     }
 
-    /// For callers that put several exchanges into one collective.
-    pub(crate) fn advance(&mut self) {
-        self.next_step();
-    }
-
     fn send(&self, to: u32, body: &[u8]) -> Result<(), CollectiveError> {
         let client = &self.group.inner.client;
         let pieces = body.chunks(LETTER_BYTES_MAX).chain(body.is_empty().then_some(body));
@@ -68,6 +63,18 @@ impl<'a> Call<'a> {
             sent.map_err(|error| self.group.death().map_or(error.into(), CollectiveError::Lost))?;
         }
         Ok(())
+    }
+
+    /// Sends one body and receives another one. Neither waits for the other.
+    fn exchange(&self, to: u32, body: &[u8], from: u32) -> Result<Vec<u8>, CollectiveError> {
+        if body.len() > LETTER_BYTES_MAX {
+            self.send(to, body)?;
+            return self.receive(from);
+        }
+        let client = &self.group.inner.client;
+        let place = (self.member(to), self.slot);
+        let exchanged = client.send_letter_during(place, body.len() as u64, body, || self.receive(from));
+        exchanged.map_err(|error| self.group.death().map_or(error.into(), CollectiveError::Lost))?
     }
 
     fn receive(&self, from: u32) -> Result<Vec<u8>, CollectiveError> {

@@ -70,21 +70,16 @@ impl Group {
         let fresh = self.inner.numbers.take();
         let key = random_key()?;
         let mine = [bytes, u64::from(fresh.0), u64::from(fresh.1), key];
-        let made = self.run(Signature::plain("allocate"), |call| {
-            let all = call.allgather(&bytes_of(&mine))?;
-            call.advance();
-            let proposals: Vec<Proposal> = all.iter().map(|body| proposal(body)).collect();
-            let refusal = self.refusal(&proposals);
-            let made = match &refusal {
-                Some(_) => None,
-                None => Some(self.make(&proposals)),
-            };
-            let bad = matches!(made, Some(Err(_)));
-            let worst = call.allgather(&bytes_of(&[u64::from(bad)]))?;
-            let failed = worst.iter().position(|body| words_of::<1>(body)[0] != 0);
-            Ok((proposals, refusal, made, failed))
-        });
-        let (proposals, refusal, made, failed) = made?;
+        let all = self.gather_few(Signature::plain("allocate"), &bytes_of(&mine))?;
+        let proposals: Vec<Proposal> = all.chunks(size_of_val(&mine)).map(proposal).collect();
+        let refusal = self.refusal(&proposals);
+        let made = match &refusal {
+            Some(_) => None,
+            None => Some(self.make(&proposals)),
+        };
+        let bad = matches!(made, Some(Err(_)));
+        let worst = self.gather_few(Signature::plain("allocated"), &[u8::from(bad)])?;
+        let failed = worst.iter().position(|bad| *bad != 0);
         let creator = self.shared.members[0];
         if self.shared.index != 0 {
             self.inner.numbers.give_back(fresh.0, fresh.1 - 1);

@@ -226,8 +226,15 @@ impl Set {
     pub(crate) fn unlock(&self, job: &Job, number: c_int, proc: c_int) -> Done {
         let place = self.place(number, proc)?;
         job.world.quiet()?;
-        let unlocked = self.mutexes.unlock(place.0, place.1);
-        if let Some(gate) = self.gates.gate(&self.mutexes, place) {
+        let gate = self.gates.gate(&self.mutexes, place);
+        // PAIR gate.
+        let unlocked = if gate.is_some_and(|gate| gate.load(Ordering::SeqCst) == this_thread()) {
+            self.mutexes.guard_of_kept(place.0, place.1).unlock()
+        } else {
+            // It may not be held at all, which has to be found out.
+            self.mutexes.unlock(place.0, place.1)
+        };
+        if let Some(gate) = gate {
             self.gates.open(gate);
         }
         Ok(unlocked?)

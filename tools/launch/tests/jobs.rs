@@ -103,6 +103,7 @@ fn all_jobs() -> Vec<Job> {
         job("any_some_and_all_words_are_waited_for", signals::several_words, USUAL),
         job("one_rank_at_a_time_holds_a_mutex", mutexes::exclusion, USUAL),
         job("mutexes_say_what_is_wrong", mutexes::errors, EVERY),
+        job("a_mutex_is_free_after_its_holders_quiet", mutexes::free_after_quiet, EVERY),
         job("waiters_of_a_mutex_take_turns", mutexes::fairness, USUAL),
         job("operations_of_a_rank_take_effect_in_program_order", order::program_order, EVERY),
         job("what_is_quiet_is_visible_to_others", order::quiet, USUAL),

@@ -124,6 +124,28 @@ fn errors_from_afar(world: &World) {
     barrier(world);
 }
 
+/// A mutex that was unlocked by its guard is free after quiet: whoever tries it next gets it, from whatever node.
+pub fn free_after_quiet(world: &World) {
+    let mutexes = world.mutexes_collective(1).expect("mutexes");
+    for turn in 0..3 * world.size() {
+        for host in ranks(world) {
+            if world.rank() == turn % world.size() {
+                let guard = mutexes.try_lock(host, 0).expect("a try").expect("it was free before");
+                if turn % 2 == 0 {
+                    guard.keep();
+                    mutexes.guard_of_kept(host, 0).unlock().expect("an unlock");
+                } else {
+                    guard.unlock().expect("an unlock");
+                }
+                world.quiet().expect("it is free");
+            }
+            world.sync_collective().expect("the next one's turn");
+        }
+    }
+    barrier(world);
+    mutexes.free_collective().expect("the mutexes are freed");
+}
+
 /// All ranks want one mutex all the time. Whoever has it waits until all others say that they are about to ask,
 /// and only then gives it back: an unfair lock would go to the same rank again, a fair one goes around.
 pub fn fairness(world: &World) {

@@ -59,7 +59,7 @@ impl MutexBook {
         }
     }
 
-    fn take(&mut self, rank: u32, taken: Taken) -> Result<(), String> {
+    fn take(&mut self, rank: u32, taken: Taken<'_>) -> Result<(), String> {
         if let Some(holder) = self.holder {
             return Err(format!("rank {rank} has it, and so has rank {holder}"));
         }
@@ -75,7 +75,7 @@ impl MutexBook {
     }
 
     /// It has it. `slack_ns`: two requests whose askers are this far apart arrive in their order.
-    pub fn got(&mut self, rank: u32, taken: Taken, slack_ns: u64) -> Result<(), String> {
+    pub fn got(&mut self, rank: u32, taken: Taken<'_>, slack_ns: u64) -> Result<(), String> {
         // Who is dead gets nothing, whatever its last calls come to.
         let Some(at) = self.waiters.iter().position(|waiter| waiter.rank == rank) else { return Ok(()) };
         let mine = self.waiters.swap_remove(at);
@@ -100,7 +100,7 @@ impl MutexBook {
     }
 
     /// Took it without waiting, or failed to.
-    pub fn tried(&mut self, rank: u32, taken: Option<Taken>) -> Result<(), String> {
+    pub fn tried(&mut self, rank: u32, taken: Option<Taken<'_>>) -> Result<(), String> {
         let Some(at) = self.trying.iter().position(|trying| *trying == rank) else { return Ok(()) };
         self.trying.swap_remove(at);
         taken.map_or(Ok(()), |taken| self.take(rank, taken))
@@ -122,8 +122,8 @@ impl MutexBook {
 mod tests {
     use super::*;
 
-    const WELL: Taken = Taken { previous_holder_died: false };
-    const DIED: Taken = Taken { previous_holder_died: true };
+    const WELL: Taken<'static> = Taken::somehow(false);
+    const DIED: Taken<'static> = Taken::somehow(true);
 
     #[test]
     fn two_holders_at_a_time_are_found() {

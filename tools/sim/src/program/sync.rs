@@ -99,7 +99,7 @@ impl Program {
         let (me, client, home) = (self.rank.0, Arc::clone(&self.client), std::rc::Rc::clone(&self.mutexes));
         // So that there is a connection, and nothing stands before the request on its way.
         self.fetch(host)?;
-        if self.dice.one_in(4) {
+        let taken = if self.dice.one_in(4) {
             book::start(me, Kind::TryLock, host, number);
             book::with(|book| book.mutex(host, number).begin_try(me));
             let taken = client.try_lock(&home, host, number);
@@ -107,9 +107,8 @@ impl Program {
             let fine = book::with(|book| book.mutex(host, number).tried(me, taken));
             fine.map_err(|what| self.violated(Kind::TryLock, host, &what))?;
             book::finish(me, Kind::TryLock, u64::from(taken.is_some()));
-            if taken.is_none() {
-                return Ok(2);
-            }
+            let Some(taken) = taken else { return Ok(2) };
+            taken
         } else {
             book::start(me, Kind::Lock, host, number);
             // A rank of the host's node may have to call its own server first.
@@ -124,12 +123,20 @@ impl Program {
             let fine = book::with(|book| book.mutex(host, number).got(me, taken, slack_ns));
             fine.map_err(|what| self.violated(Kind::Lock, host, &what))?;
             book::finish(me, Kind::Lock, 0);
-        }
+            taken
+        };
         self.section(host, number)?;
         book::start(me, Kind::Unlock, host, number);
         let fine = book::with(|book| book.mutex(host, number).release(me));
         fine.map_err(|what| self.violated(Kind::Unlock, host, &what))?;
-        client.unlock(&home, host, number).map_err(|error| self.failed(Kind::Unlock, host, &error))?;
+        if self.dice.one_in(2) {
+            client.unlock(&home, host, number).map_err(|error| self.failed(Kind::Unlock, host, &error))?;
+        } else {
+            let unlocked = client.unlock_taken(&home, taken, host, number);
+            unlocked.map_err(|error| self.failed(Kind::Unlock, host, &error))?;
+            // It is free when quiet says so, not before.
+            client.quiet_rank(host).map_err(|error| self.failed(Kind::Unlock, host, &error))?;
+        }
         book::with(|book| book.mutex(host, number).released(me));
         book::finish(me, Kind::Unlock, 0);
         Ok(5)
