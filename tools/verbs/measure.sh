@@ -68,8 +68,7 @@ say "building"
 cargo build --locked --quiet --release -p longarm-launch -p longarm-benches \
     --features longarm-launch/verbs,longarm-benches/verbs --bins || exit 1
 say "measuring"
-# shellcheck disable=SC2086 # A word or none: what everything else has to wait for.
-${LONGARM_MEASURE_ALONE:-} tools/rdma-vm/run --memory-mb 4096 --limit-seconds 600 --folder "$PWD" \
+tools/rdma-vm/run --memory-mb 4096 --limit-seconds 600 --folder "$PWD" \
     tools/verbs/measure.sh --inside "$target/release" >"$out/lines.json" || exit 1
 
 # The best of perftest's runs before and after is what longarm is held against.

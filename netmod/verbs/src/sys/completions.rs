@@ -36,9 +36,10 @@ impl Failure {
         self.0 == ibv_wc_status::IBV_WC_WR_FLUSH_ERR
     }
 
-    /// Whether the peer's device has found fault with it.
+    /// Whether the peer's device does not let us reach the memory. What it calls an invalid request is another matter: it was not
+    /// what was posted, for we post none, but what was left of it on a bad wire.
     pub(crate) fn is_refused(self) -> bool {
-        matches!(self.0, ibv_wc_status::IBV_WC_REM_ACCESS_ERR | ibv_wc_status::IBV_WC_REM_INV_REQ_ERR)
+        self.0 == ibv_wc_status::IBV_WC_REM_ACCESS_ERR
     }
 
     /// In words.
@@ -47,7 +48,7 @@ impl Failure {
             ibv_wc_status::IBV_WC_RETRY_EXC_ERR => "the peer's device does not answer",
             ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR => "the peer has no buffer for what is sent",
             ibv_wc_status::IBV_WC_REM_ACCESS_ERR => "the peer's device refuses access to the memory",
-            ibv_wc_status::IBV_WC_REM_INV_REQ_ERR => "the peer's device refuses the request",
+            ibv_wc_status::IBV_WC_REM_INV_REQ_ERR => "the peer's device has lost the thread of the requests",
             ibv_wc_status::IBV_WC_REM_OP_ERR => "the peer's device could not do the request",
             ibv_wc_status::IBV_WC_LOC_PROT_ERR => "our device has no access to the memory",
             ibv_wc_status::IBV_WC_LOC_LEN_ERR => "a message is longer than its buffer",
