@@ -16,6 +16,7 @@ Examples:
   longarm perf limits                   what the machine allows, without longarm
   longarm perf latency --plot pictures  put and get by size on one node and over TCP, drawn
   longarm perf comb --layout tcp        how much processor a transfer leaves, and how much bandwidth
+  longarm perf draw before.json after.json --plot pictures    curves of what was measured before
   longarm perf gups -n 4 --layout shm   random updates by four ranks of one node
   longarm perf bandwidth --layout hosts --json    between two network namespaces, as lines of JSON";
 
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     /// Make a call many times, to count its instructions
     #[command(hide = true)]
     Counts(CountsArguments),
+    /// Draw the curves of lines that were measured before
+    Draw(DrawArguments),
     #[command(flatten)]
     Measure(What),
 }
@@ -51,6 +54,8 @@ pub(crate) enum Command {
 pub(crate) enum What {
     /// Put and get by size, one at a time
     Latency(PerfArguments),
+    /// Words that two ranks put into each other's memory in turn: the time one way
+    Pingpong(PerfArguments),
     /// Put and get by size, many at once
     Bandwidth(PerfArguments),
     /// Every operation: put, get, strided, accumulate, atomics, mutex
@@ -83,6 +88,7 @@ impl What {
     pub(crate) fn suite_and_arguments(&self) -> (Suite, &PerfArguments) {
         match self {
             What::Latency(arguments) => (Suite::Latency, arguments),
+            What::Pingpong(arguments) => (Suite::Pingpong, arguments),
             What::Bandwidth(arguments) => (Suite::Bandwidth, arguments),
             What::Ops(arguments) => (Suite::Ops, arguments),
             What::Barrier(arguments) => (Suite::Barrier, arguments),
@@ -148,6 +154,16 @@ pub(crate) struct PerfArguments {
     /// The `longarm` command [default: the one beside this program, else the one in the search path]
     #[arg(long, value_name = "PATH")]
     pub(crate) longarm: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DrawArguments {
+    /// Lines of JSON, as `latency`, `bandwidth` and others print them with --json
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The folder for the pictures, as SVG
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) plot: PathBuf,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
-use crate::cli::{LayoutName, PerfArguments, What};
+use crate::cli::{DrawArguments, LayoutName, PerfArguments, What};
 use crate::job::{Job, Place, find_longarm};
 use crate::line::Line;
 use crate::micro::rank::Suite;
@@ -175,10 +175,18 @@ fn read_lines(file: &Path) -> Result<Vec<Line>, Failure> {
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
+/// Draws what was measured before: times, and bandwidths, over sizes.
+pub(crate) fn draw_files(arguments: &DrawArguments) -> Result<(), Failure> {
+    let lines: Vec<Vec<Line>> = arguments.files.iter().map(|file| read_lines(file)).collect::<Result<_, _>>()?;
+    let lines = lines.concat();
+    [Suite::Latency, Suite::Bandwidth].into_iter().try_for_each(|suite| draw(suite, &lines, &[], &arguments.plot))
+}
+
 /// Draws what there is to draw, a picture for each layout.
 fn draw(suite: Suite, lines: &[Line], against: &[Line], folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut layouts: Vec<&str> = lines.iter().map(|line| line.transport.as_str()).collect();
+    layouts.sort_unstable();
     layouts.dedup();
     let mut drawn = 0;
     for layout in layouts {
@@ -313,6 +321,27 @@ mod tests {
         let names: Vec<&str> = picture.series.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((name.as_str(), names), ("latency", vec!["put", "get", "put other"]));
         assert_eq!(picture.series[0].1.iter().map(|point| point.0).collect::<Vec<_>>(), [8.0, 64.0], "by size");
+    }
+
+    #[test]
+    fn lines_of_several_files_make_one_picture_of_each_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, lines: &[Line]| {
+            let text: Vec<String> = lines.iter().map(Line::to_json).collect();
+            let file = folder.path().join(name);
+            std::fs::write(&file, text.join("\n")).unwrap();
+            file
+        };
+        let other = Line { peer: "zero copy".into(), ..line("put", 8, 4e-6) };
+        let files = vec![write("one", &[line("put", 8, 1e-6)]), write("two", &[other, line("get", 8, 1e-6)])];
+        let plot = folder.path().join("pictures");
+        draw_files(&DrawArguments { files, plot: plot.clone() }).unwrap();
+        for name in ["latency-tcp.svg", "bandwidth-tcp.svg"] {
+            let picture = std::fs::read_to_string(plot.join(name)).unwrap();
+            assert!(["put zero copy", "get", "put"].iter().all(|curve| picture.contains(curve)), "{name}");
+        }
+        let missing = DrawArguments { files: vec![folder.path().join("none")], plot };
+        assert!(draw_files(&missing).unwrap_err().to_string().contains("none"));
     }
 
     #[test]

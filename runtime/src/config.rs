@@ -89,6 +89,8 @@ pub struct Config {
     pub nodes: u64,
     /// What the launcher does when a rank dies.
     pub on_failure: OnFailure,
+    /// How long the others have to say what they know of a death before the launcher ends them.
+    pub report_ms: u64,
     /// After how long in one call a rank is reported as waiting. 0: never.
     pub watchdog_s: u64,
     /// What to log, as a filter of the `tracing` crates. `None`: warnings only.
@@ -212,6 +214,7 @@ impl Default for Config {
             window_bytes_max: 1 << 46,
             nodes: 1,
             on_failure: OnFailure::Abort,
+            report_ms: 700,
             watchdog_s: 10,
             log: None,
             origins: [Origin::Default; VARIABLES.len()],

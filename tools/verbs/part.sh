@@ -81,6 +81,10 @@ wire() {
     done
 }
 
+# Programs of Global Arrays, and of the classic ARMCI, that end within seconds on an emulated machine too.
+GA_PROGRAMS=testc,test,ntestc,ntestfc,lock,jacobi,ga_lu,ga_shift,getmem,mtest,ndim,nb2test,patch,scan,sparse,simple_groups,gemmtest
+CLASSIC_PROGRAMS=msgcheck,simplelock,gpctest,testing/testnotify,lu-block,lu_nb_get,non-blocking/simple
+
 # What is run over a wire that does something.
 on_a_bad_wire() {
     check "$programs/crate-conformance" two_devices_conform
@@ -93,6 +97,8 @@ segments_before=$(segments)
 uses_rdma=yes
 case $part in
 crate)
+    # Where answers to rxe0 leave.
+    export LONGARM_TEST_RDMA_WIRE=rn1
     for program in "$programs"/crate-*; do
         check "$program" --test-threads 1
     done
@@ -119,8 +125,12 @@ differential)
     done
     ;;
 faults)
-    # Where the launcher ends a job a second after a death, an emulated rank may not have said yet what it saw.
-    for name in mutexes_that_rank_1_of_4_on_2_nodes_held mutexes_that_rank_1_of_4_on_4_nodes_held \
+    # Before the launcher ends a job for a death, an emulated rank has to be able to say what it saw.
+    export LONGARM_REPORT_MS=10000
+    for name in rank_2_of_4_on_2_nodes_killed_and_all_meetings rank_2_of_4_on_2_nodes_killed_and_all_transfers \
+        rank_3_of_4_on_2_nodes_killed_and_all_transfers rank_3_of_4_on_2_nodes_panics_and_all_meetings \
+        rank_1_of_4_on_2_nodes_exits_and_all_transfers rank_1_of_4_on_4_nodes_killed_and_all_meetings \
+        mutexes_that_rank_1_of_4_on_2_nodes_held mutexes_that_rank_1_of_4_on_4_nodes_held \
         rank_3_of_4_on_2_nodes_killed_and_the_others rank_0_of_4_on_2_nodes_killed_and_the_others \
         rank_5_and_2_of_6_on_3_nodes_killed_and_the_others without_our_launcher_all_of_a_node_notice \
         strangers_with_garbage strangers_that_say_nothing wrong_arguments; do
@@ -133,7 +143,8 @@ loss)
     random 8 4 4 1500
     ;;
 delay)
-    wire delay 2ms 1ms
+    # Without a rate a packet that is delayed less would overtake others.
+    wire delay 2ms 1ms rate 1gbit
     on_a_bad_wire
     ;;
 reorder)
@@ -164,6 +175,18 @@ hosts)
     for each in 1 2; do
         check "$at_host" 198.51.100.1 mpiexec.mpich -launcher ssh -launcher-exec "$at_host" \
             -hosts 198.51.100.1,198.51.100.2 -ppn "$each" -n $((each * 2)) "$programs/armci/job"
+    done
+    ;;
+ga)
+    at_host=$PWD/tools/ga/at-host.sh
+    hosts=(--hosts 198.51.100.1,198.51.100.2 --agent "$at_host" --ranks 4 --limit-seconds 180)
+    # What the programs were linked with may know nothing of verbs: this one does.
+    export LD_LIBRARY_PATH=$programs/armci
+    for list in ga classic; do
+        only=GA_PROGRAMS
+        [ "$list" = ga ] || only=CLASSIC_PROGRAMS
+        check "$programs/suite" run --build "$LONGARM_TEST_GA_BUILD" --list "tools/ga/$list.list" \
+            --only "${!only}" "${hosts[@]}"
     done
     ;;
 iwarp)

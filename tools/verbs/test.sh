@@ -12,6 +12,8 @@ cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 programs=$target/verbs-programs
+# Where tools/ga/test-ga.sh builds Global Arrays, with MPICH.
+export LONGARM_TEST_GA_BUILD=${LONGARM_TEST_GA_CACHE:-$target/ga}/mpich-longarm
 
 # Name, limit in seconds, options of the machine, what it is. No part needs a third of its limit on a machine at rest.
 PARTS=(
@@ -21,8 +23,9 @@ PARTS=(
     "differential|900||random programs against a model"
     "loss|900||a wire that loses 1 % of the packets, both ways"
     "hosts|300|--net hosts|MPI starts a job on two hosts, in a network namespace each"
+    "ga|900|--net hosts|programs of Global Arrays and of the classic ARMCI on two hosts"
     "jobs|1500||jobs on two nodes of two ranks"
-    "faults|600||deaths that a job survives, strangers and wrong arguments"
+    "faults|600||deaths, heirs, strangers and wrong arguments"
     "port|600||a port that goes down for a second every few"
     "reorder|600||a wire that lets packets overtake each other"
     "corruption|600||a wire that changes and doubles packets"
@@ -97,10 +100,20 @@ mkdir -p "$programs"
 tests_of longarm-verbs crate- || exit 1
 if [ "${wanted[*]}" != crate ]; then
     # The feature of every package at once, so that they share one longarm.
-    tests_of longarm-launch "" --features verbs || exit 1
+    tests_of longarm-launch "" --features verbs --test jobs --test differential --test faults || exit 1
     build_c_programs || exit 1
+    cargo build --locked --quiet -p longarm-suite || exit 1
     ln -s "$target/debug/longarm" "$programs/longarm"
+    ln -s "$target/debug/longarm-suite" "$programs/suite"
 fi
+
+# What a part wants that is not here, if anything.
+missing_for() {
+    case $1 in
+    hosts) [ -e "$programs/armci/job" ] || echo "there is no mpicc.mpich" ;;
+    ga) [ -e "$LONGARM_TEST_GA_BUILD/.done-ga-programs" ] || echo "Global Arrays is not built: make test-ga does that" ;;
+    esac
+}
 
 summary=()
 failed=0
@@ -109,8 +122,9 @@ trap 'rm -f "$log"' EXIT
 for entry in "${PARTS[@]}"; do
     IFS='|' read -r part limit options what <<<"$entry"
     is_wanted "$part" || continue
-    if [ "$part" = hosts ] && [ ! -e "$programs/armci/job" ]; then
-        summary+=("$(printf '%-7s %-13s %s' - "$part" "left out, there is no mpicc.mpich")")
+    missing=$(missing_for "$part")
+    if [ -n "$missing" ]; then
+        summary+=("$(printf '%-7s %-13s %s' - "$part" "left out, $missing")")
         continue
     fi
     printf '\n=== %s: %s\n' "$part" "$what"

@@ -13,6 +13,7 @@ mod lmt;
 mod message;
 pub(crate) mod ops;
 mod overlap;
+mod pingpong;
 mod sort;
 mod start;
 
@@ -46,6 +47,8 @@ pub(crate) enum Suite {
     Start,
     /// Put and get by size
     Latency,
+    /// Words put into each other's memory in turn
+    Pingpong,
     /// Many puts and gets at once, by size
     Bandwidth,
     /// How much of a transfer hides behind a computation
@@ -78,6 +81,7 @@ impl Suite {
             Suite::Idle => "idle",
             Suite::Start => "start",
             Suite::Latency => "latency",
+            Suite::Pingpong => "pingpong",
             Suite::Bandwidth => "bandwidth",
             Suite::Overlap => "overlap",
             Suite::Comb => "comb",
@@ -150,6 +154,7 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
         Suite::Idle => idle::run(&job)?,
         Suite::Start => start::run(&job)?,
         Suite::Latency => curve::run(&job, false)?,
+        Suite::Pingpong => pingpong::run(&job)?,
         Suite::Bandwidth => curve::run(&job, true)?,
         Suite::Overlap => overlap::run(&job)?,
         Suite::Comb => comb::run(&job)?,

@@ -153,7 +153,7 @@ fn measure_wire(domain: &Arc<Domain>, shared: &Arc<SharedReceive>, myself: &Conn
     Ok((ns(small.max(1)), ns(large.saturating_sub(small) / (LARGE_BYTES as u64 >> 10))))
 }
 
-fn wait(queue: &Queue) -> Result<(), Errno> {
+fn wait(queue: &mut Queue) -> Result<(), Errno> {
     let began = Instant::now();
     let mut finished = Vec::new();
     while finished.is_empty() {

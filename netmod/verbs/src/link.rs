@@ -56,10 +56,11 @@ enum Then {
 }
 
 pub(crate) struct VerbsLink {
+    /// With the queue, which ends before TCP does: who sees the end there knows that no request is done any more.
+    stage: Stage,
     tcp: Box<dyn Link>,
     shared: Arc<Shared>,
     side: Side,
-    stage: Stage,
     /// What the owner sleeps on: TCP, and the queue's completions.
     poller: Poller,
     /// TCP is watched for room too.

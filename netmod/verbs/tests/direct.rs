@@ -1,6 +1,10 @@
 //! Direct transfers over real devices: what arrives, what they cost, and what becomes of them when the connection breaks.
 //! Without two devices nothing is tested, which is said.
 
+mod direct {
+    mod calls;
+}
+
 use std::process::Command;
 use std::thread;
 

@@ -40,7 +40,7 @@ pub(super) const SPIN: usize = 13;
 pub(super) const NONTEMPORAL: usize = 14;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 27] = [
+pub(super) const VARIABLES: [Variable; 28] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -224,6 +224,12 @@ pub(super) const VARIABLES: [Variable; 27] = [
         unit: "",
         meaning: "what longarm run does with the other ranks when one dies",
         slot: Slot::Policy,
+    },
+    Variable {
+        name: "LONGARM_REPORT_MS",
+        unit: "milliseconds",
+        meaning: "how long the others have to say what they know of a death before longarm run ends them",
+        slot: Slot::Number { field: |config| &mut config.report_ms, min: 0, max: 600_000 },
     },
     Variable {
         name: "LONGARM_WATCHDOG_S",

@@ -1,6 +1,5 @@
 //! Completion queues, and the channel that a sleeper watches.
 
-use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -37,9 +36,10 @@ impl Failure {
         self.0 == ibv_wc_status::IBV_WC_WR_FLUSH_ERR
     }
 
-    /// Whether the peer's device has found fault with it.
+    /// Whether the peer's device does not let us reach the memory. What it calls an invalid request is another matter: it was not
+    /// what was posted, for we post none, but what was left of it on a bad wire.
     pub(crate) fn is_refused(self) -> bool {
-        matches!(self.0, ibv_wc_status::IBV_WC_REM_ACCESS_ERR | ibv_wc_status::IBV_WC_REM_INV_REQ_ERR)
+        self.0 == ibv_wc_status::IBV_WC_REM_ACCESS_ERR
     }
 
     /// In words.
@@ -48,7 +48,7 @@ impl Failure {
             ibv_wc_status::IBV_WC_RETRY_EXC_ERR => "the peer's device does not answer",
             ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR => "the peer has no buffer for what is sent",
             ibv_wc_status::IBV_WC_REM_ACCESS_ERR => "the peer's device refuses access to the memory",
-            ibv_wc_status::IBV_WC_REM_INV_REQ_ERR => "the peer's device refuses the request",
+            ibv_wc_status::IBV_WC_REM_INV_REQ_ERR => "the peer's device has lost the thread of the requests",
             ibv_wc_status::IBV_WC_REM_OP_ERR => "the peer's device could not do the request",
             ibv_wc_status::IBV_WC_LOC_PROT_ERR => "our device has no access to the memory",
             ibv_wc_status::IBV_WC_LOC_LEN_ERR => "a message is longer than its buffer",
@@ -114,6 +114,16 @@ impl Drop for Channel {
     }
 }
 
+/// Where the library writes completions. Who waits looks very often, so it is not made anew for each look.
+struct Place(Box<[ibv_wc; BATCH]>);
+
+impl Place {
+    fn new() -> Place {
+        // SAFETY: numbers, and a union of two, for which zeros are values.
+        Place(Box::new(unsafe { std::mem::zeroed() }))
+    }
+}
+
 /// One completion queue.
 struct Cq {
     channel: Arc<Channel>,
@@ -136,17 +146,12 @@ impl Cq {
         Ok(Cq { channel: Arc::clone(channel), raw })
     }
 
-    fn poll(&self, is_receive: bool, out: &mut Vec<Finished>) -> Result<(), Errno> {
-        let mut entries = [const { MaybeUninit::<ibv_wc>::zeroed() }; BATCH];
+    fn poll(&self, place: &mut Place, is_receive: bool, out: &mut Vec<Finished>) -> Result<(), Errno> {
         loop {
-            let place = entries.as_mut_ptr().cast::<ibv_wc>();
             // SAFETY: the queue is there, and there is room for as many.
-            let count = unsafe { rdma_sys::ibv_poll_cq(self.raw.as_ptr(), BATCH as i32, place) };
+            let count = unsafe { rdma_sys::ibv_poll_cq(self.raw.as_ptr(), BATCH as i32, place.0.as_mut_ptr()) };
             let count = usize::try_from(count).map_err(|_| Errno::IO)?;
-            for entry in &entries[..count] {
-                // SAFETY: the library has written the first `count`, and the others are zeros.
-                out.push(finished(unsafe { entry.assume_init_ref() }, is_receive));
-            }
+            out.extend(place.0[..count].iter().map(|entry| finished(entry, is_receive)));
             if count < BATCH {
                 return Ok(());
             }
@@ -185,6 +190,7 @@ pub(crate) struct Completions {
     sent: Cq,
     received: Cq,
     channel: Arc<Channel>,
+    place: Place,
     /// An event has been asked for, or is there to be fetched.
     armed: bool,
 }
@@ -197,7 +203,7 @@ impl Completions {
     pub(crate) fn new(context: &Arc<Context>, sent: u32, received: u32) -> Result<Completions, Errno> {
         let channel = Channel::new(context)?;
         let (sent, received) = (Cq::new(&channel, sent)?, Cq::new(&channel, received)?);
-        Ok(Completions { sent, received, channel, armed: false })
+        Ok(Completions { sent, received, channel, place: Place::new(), armed: false })
     }
 
     pub(super) fn raw(&self) -> (*mut ibv_cq, *mut ibv_cq) {
@@ -208,9 +214,9 @@ impl Completions {
     ///
     /// # Errors
     /// The device's.
-    pub(crate) fn poll(&self, out: &mut Vec<Finished>) -> Result<(), Errno> {
-        self.received.poll(true, out)?;
-        self.sent.poll(false, out)
+    pub(crate) fn poll(&mut self, out: &mut Vec<Finished>) -> Result<(), Errno> {
+        self.received.poll(&mut self.place, true, out)?;
+        self.sent.poll(&mut self.place, false, out)
     }
 
     /// Sees to it that the descriptor becomes readable with the next completion. Look once more afterwards.

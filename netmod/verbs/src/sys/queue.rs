@@ -133,6 +133,20 @@ impl Drop for SharedReceive {
     }
 }
 
+/// Where requests are written down for the library, which reads them while they are posted. Most posts need little of it, so it is
+/// not made anew for each.
+struct Chain {
+    requests: [ibv_send_wr; CHAIN_MAX],
+    gathers: [[ibv_sge; GATHERS_MAX]; CHAIN_MAX],
+}
+
+impl Chain {
+    fn new() -> Box<Chain> {
+        // SAFETY: pointers among zeros are null, and the unions hold numbers.
+        Box::new(unsafe { std::mem::zeroed() })
+    }
+}
+
 /// One end of a reliable connection.
 pub(crate) struct Queue {
     raw: NonNull<ibv_qp>,
@@ -140,6 +154,7 @@ pub(crate) struct Queue {
     inline_bytes: u32,
     /// They outlive the pair.
     pub(crate) completions: Completions,
+    chain: Box<Chain>,
     _shared: Arc<SharedReceive>,
     domain: Arc<Domain>,
 }
@@ -190,6 +205,7 @@ impl Queue {
             number,
             inline_bytes: init.cap.max_inline_data,
             completions,
+            chain: Chain::new(),
             _shared: Arc::clone(shared),
             domain: Arc::clone(domain),
         })
@@ -306,12 +322,10 @@ impl Queue {
     /// # Errors
     /// The system's, when there is no room or the queue has failed: then the connection is of no more use.
     pub(crate) unsafe fn post(&mut self, requests: &[Post<'_>]) -> Result<(), Errno> {
-        // SAFETY: pointers among zeros are null, and the unions hold numbers.
-        let mut chain: [ibv_send_wr; CHAIN_MAX] = unsafe { std::mem::zeroed() };
-        let mut gathers = [[ibv_sge { addr: 0, length: 0, lkey: 0 }; GATHERS_MAX]; CHAIN_MAX];
+        let Chain { requests: chain, gathers } = &mut *self.chain;
         let (mut next, mut chained) = (std::ptr::null_mut(), 0);
         // From the last to the first, so that each finds the one behind it.
-        for ((request, place), pieces) in requests.iter().zip(&mut chain).zip(&mut gathers).rev() {
+        for ((request, place), pieces) in requests.iter().zip(chain).zip(gathers).rev() {
             request.write(place, pieces, next);
             next = std::ptr::from_mut(place);
             chained += 1;

@@ -6,13 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How long ranks have to report that another one failed, and one that aborts to end by itself.
-pub const REPORT: Duration = Duration::from_millis(700);
 /// How long a rank has to react to SIGTERM after another one failed.
 const TERMINATE_FAILED: Duration = Duration::from_millis(200);
-/// A job with a failed rank is down within this time.
-const DOWN: Duration = Duration::from_secs(1);
-const _: () = assert!(REPORT.as_millis() + TERMINATE_FAILED.as_millis() < DOWN.as_millis());
 /// How long a rank has to react to SIGTERM when its time is over.
 const TERMINATE: Duration = Duration::from_secs(1);
 /// The same, after the user interrupted the job.
@@ -66,15 +61,17 @@ enum Stage {
 #[derive(Debug)]
 pub struct Ending {
     survivors_go_on: bool,
+    report: Duration,
     stage: Stage,
     cause: Option<Cause>,
     deadline: Option<Instant>,
 }
 
 impl Ending {
-    /// The job runs. `survivors_go_on`: a failure does not end it.
-    pub fn new(survivors_go_on: bool) -> Ending {
-        Ending { survivors_go_on, stage: Stage::Running, cause: None, deadline: None }
+    /// The job runs. `survivors_go_on`: a failure does not end it. `report`: how long ranks have to say that another one
+    /// failed, and one that aborts to end by itself.
+    pub fn new(survivors_go_on: bool, report: Duration) -> Ending {
+        Ending { survivors_go_on, report, stage: Stage::Running, cause: None, deadline: None }
     }
 
     /// There is a reason to end the job. Says whether it is news, because the job was not ending yet, and what to do.
@@ -83,7 +80,7 @@ impl Ending {
         self.cause.get_or_insert(cause);
         let action = match (cause, self.stage) {
             (Cause::Failure { .. }, _) if self.survivors_go_on => Action::Wait,
-            (Cause::Failure { .. }, Stage::Running) => self.enter(Stage::Reporting, now, REPORT, Action::Wait),
+            (Cause::Failure { .. }, Stage::Running) => self.enter(Stage::Reporting, now, self.report, Action::Wait),
             (Cause::Interrupted { .. }, Stage::Running | Stage::Reporting) => {
                 self.enter(Stage::Terminated, now, TERMINATE_INTERRUPTED, Action::Terminate)
             }
@@ -93,6 +90,11 @@ impl Ending {
             _ => Action::Wait,
         };
         (is_news, action)
+    }
+
+    /// How long ranks have to report.
+    pub fn report(&self) -> Duration {
+        self.report
     }
 
     /// Whether a failure leaves the others alive.
@@ -152,7 +154,11 @@ impl Ending {
 
 #[cfg(test)]
 mod tests {
+    use longarm::config::Config;
+
     use super::*;
+
+    const REPORT: Duration = Duration::from_millis(700);
 
     /// Lets each deadline pass and collects what it leads to.
     fn actions_after(ending: &mut Ending) -> Vec<Action> {
@@ -161,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_failure_lets_the_others_report_then_terminates_then_kills() {
-        let (mut ending, now) = (Ending::new(false), Instant::now());
+        let (mut ending, now) = (Ending::new(false, REPORT), Instant::now());
         assert_eq!(ending.handle_cause(Cause::Failure { status: 7 }, now), (true, Action::Wait));
         assert!(!ending.is_forced());
         assert_eq!(ending.deadline(), Some(now + REPORT));
@@ -172,15 +178,16 @@ mod tests {
 
     #[test]
     fn a_second_after_a_failure_everything_has_been_killed() {
-        let (mut ending, now) = (Ending::new(false), Instant::now());
+        let report = Duration::from_millis(Config::default().report_ms);
+        let (mut ending, now) = (Ending::new(false, report), Instant::now());
         ending.handle_cause(Cause::Failure { status: 7 }, now);
-        assert_eq!(ending.handle_deadline(now + REPORT), Action::Terminate);
-        assert_eq!(ending.handle_deadline(now + DOWN), Action::Kill);
+        assert_eq!(ending.handle_deadline(now + report), Action::Terminate);
+        assert_eq!(ending.handle_deadline(now + Duration::from_secs(1)), Action::Kill);
     }
 
     #[test]
     fn where_survivors_go_on_a_failure_gives_the_status_and_ends_nothing() {
-        let (mut ending, now) = (Ending::new(true), Instant::now());
+        let (mut ending, now) = (Ending::new(true, REPORT), Instant::now());
         assert_eq!(ending.handle_cause(Cause::Failure { status: 7 }, now), (true, Action::Wait));
         assert_eq!(ending.handle_cause(Cause::Failure { status: 8 }, now), (true, Action::Wait));
         assert_eq!((ending.deadline(), ending.is_forced(), ending.status()), (None, false, 7));
@@ -191,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_first_cause_decides_the_status() {
-        let (mut ending, now) = (Ending::new(false), Instant::now());
+        let (mut ending, now) = (Ending::new(false, REPORT), Instant::now());
         ending.handle_cause(Cause::Failure { status: 7 }, now);
         assert_eq!(ending.handle_cause(Cause::Failure { status: 8 }, now), (false, Action::Wait));
         assert_eq!(ending.handle_cause(Cause::Timeout, now), (false, Action::Wait));
@@ -201,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_second_interrupt_kills_and_a_third_changes_nothing() {
-        let (mut ending, now) = (Ending::new(false), Instant::now());
+        let (mut ending, now) = (Ending::new(false, REPORT), Instant::now());
         let interrupt = Cause::Interrupted { signal: 2 };
         assert_eq!(ending.handle_cause(interrupt, now), (true, Action::Terminate));
         assert_eq!(ending.handle_cause(interrupt, now), (false, Action::Kill));
@@ -212,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_timeout_terminates_at_once() {
-        let (mut ending, now) = (Ending::new(false), Instant::now());
+        let (mut ending, now) = (Ending::new(false, REPORT), Instant::now());
         assert_eq!(ending.handle_cause(Cause::Timeout, now), (true, Action::Terminate));
         assert_eq!(actions_after(&mut ending), [Action::Kill, Action::GiveUp]);
         assert_eq!(ending.status(), 124);
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_job_that_ends_by_itself_has_status_zero_and_no_deadline() {
-        let ending = Ending::new(false);
+        let ending = Ending::new(false, REPORT);
         assert_eq!((ending.status(), ending.deadline()), (0, None));
     }
 }

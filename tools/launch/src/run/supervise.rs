@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::child::{self, Place, Started, Template};
-use super::ending::{self, Action, Cause, Ending};
+use super::ending::{Action, Cause, Ending};
 use super::output::{self, Console, Sink};
 use super::plan::Plan;
 use super::questions::{self, Question};
@@ -99,7 +99,7 @@ pub async fn supervise(
         console,
         rendezvous: Rendezvous::new(plan.clone(), job),
         plan,
-        ending: Ending::new(survivors_go_on),
+        ending: Ending::new(survivors_go_on, Duration::from_millis(config.report_ms)),
         ranks: Vec::new(),
         failure: None,
         events,
@@ -261,7 +261,7 @@ impl Supervisor<'_> {
             self.signal(*rank, Signal::KILL);
         }
         if !self.ranks[failure.rank as usize].has_ended {
-            self.condemned.push((failure.rank, now + ending::REPORT));
+            self.condemned.push((failure.rank, now + self.ending.report()));
         }
     }
 

@@ -8,6 +8,9 @@
 //!   victim                               cuts ──► GO                                                ──► dies
 //! ```
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use libtest_mimic::{Failed, Trial};
 use longarm::{Compare, Group, Reduction, Update, Window, World};
 use nix::sys::socket::{Shutdown, SockaddrIn, getpeername, getsockname, shutdown};
@@ -106,21 +109,33 @@ fn lead_on(world: &World, window: &Window<u64>, round: &Round) {
 
 /// Has the server that this process hosts take in no more connections, and ends those that it has. Those of this rank to
 /// other servers stay.
+///
+/// Returns once the server has let go of each of them: an RDMA device goes on with what peers ask of it until then.
 fn cut_server_off() {
-    let names = std::fs::read_dir("/proc/self/fd").expect("Linux has it").flatten().map(|entry| entry.file_name());
-    let numbers: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+    let before = descriptors();
     let port = |number: i32| getsockname::<SockaddrIn>(number).ok().map(|address| address.port());
     let is_connected = |number: &i32| getpeername::<SockaddrIn>(*number).is_ok();
-    let sockets = numbers.into_iter().filter(|number| port(*number).is_some());
+    let sockets = before.keys().copied().filter(|number| port(*number).is_some());
     let (connected, alone): (Vec<i32>, Vec<i32>) = sockets.partition(is_connected);
     let [listener] = alone[..] else { panic!("one server listens in this process, not {}", alone.len()) };
     let served: Vec<i32> = connected.into_iter().filter(|connection| port(*connection) == port(listener)).collect();
     assert!(!served.is_empty(), "the others have counted themselves here");
     shutdown(listener, Shutdown::Both).expect("nobody else ends it");
     // One may have been ended by its own rank, or anew: who is not connected any more does not matter.
-    for connection in served {
-        let _ = shutdown(connection, Shutdown::Both);
+    for connection in &served {
+        let _ = shutdown(*connection, Shutdown::Both);
     }
+    let is_open = |number, now: &BTreeMap<i32, PathBuf>| now.get(number) == before.get(number);
+    while served.iter().any(|number| is_open(number, &descriptors())) {
+        std::thread::yield_now();
+    }
+}
+
+/// The descriptors of this process, and which socket each of them is: a number may soon be that of another one.
+fn descriptors() -> BTreeMap<i32, PathBuf> {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("Linux has it").flatten();
+    let open = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
+    open.filter_map(|(number, path)| Some((number, std::fs::read_link(path).ok()?))).collect()
 }
 
 /// From before a death to after it, at a rank that goes on. Gives the group of those who live.

@@ -1,0 +1,141 @@
+//! The system calls that transfers make, as strace sees them.
+
+use std::io::Read;
+use std::path::{Path as FilePath, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use longarm_memory::Region;
+use longarm_netmod::{DirectOutcome, DirectSource, Reach};
+
+use crate::{Memory, Pair, step};
+
+/// Watches the thread that made it.
+struct SystemCalls {
+    strace: Child,
+    log: PathBuf,
+}
+
+/// Made by nothing that is counted here.
+const MARK: &str = "getppid(";
+
+impl SystemCalls {
+    /// `None` where there is no strace, or where it may not watch.
+    fn of_this_thread() -> Option<SystemCalls> {
+        let thread = rustix::thread::gettid();
+        let log = std::env::temp_dir().join(format!("system-calls-{thread}"));
+        let mut command = Command::new("strace");
+        command.args(["-qq", "-o"]).arg(&log).args(["-p", &thread.to_string()]).stderr(Stdio::piped());
+        let Ok(mut strace) = command.spawn() else {
+            eprintln!("strace is not installed: nothing is tested here");
+            return None;
+        };
+        let watcher = format!("TracerPid:\t{}", strace.id());
+        let watched = || {
+            let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"));
+            status.expect("this thread lives").lines().any(|line| line == watcher)
+        };
+        while !watched() {
+            if strace.try_wait().expect("it is our child").is_some() {
+                let mut why = String::new();
+                let _ = strace.stderr.take().expect("it is piped").read_to_string(&mut why);
+                eprintln!("strace watches nothing ({}): nothing is tested here", why.trim());
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        Some(SystemCalls { strace, log })
+    }
+
+    /// Between a first and a second, a third and a fourth of these, calls are counted.
+    fn mark(&self) {
+        let _ = rustix::process::getppid();
+    }
+
+    /// What was called between each pair of marks.
+    fn between_marks(mut self) -> Vec<Vec<String>> {
+        // It lets go of us, and writes what it has.
+        let strace = rustix::process::Pid::from_child(&self.strace);
+        rustix::process::kill_process(strace, rustix::process::Signal::INT).expect("it is our child");
+        self.strace.wait().expect("it is our child");
+        let text = std::fs::read_to_string(&self.log).expect("strace has written it");
+        let _ = std::fs::remove_file(&self.log);
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let parts: Vec<&[String]> = lines.split(|line| line.starts_with(MARK)).collect();
+        parts.into_iter().skip(1).step_by(2).map(<[String]>::to_vec).collect()
+    }
+}
+
+/// What is done, whether the kernel is asked if memory is about to change, and how it is done.
+type Path<'a> = (&'a str, bool, &'a dyn Fn(&mut Pair));
+
+/// How often something is done whose system calls are counted.
+const CALLS: u64 = 20;
+
+/// Only the origin moves, and looks without asking the system for anything.
+fn outcome(pair: &mut Pair) -> DirectOutcome {
+    loop {
+        step(&mut *pair.caller);
+        if let Some((_, outcome)) = pair.caller.direct().and_then(|access| access.take_outcome()) {
+            return outcome;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// The origin's device is made of software: only of such the kernel says which interface they are on.
+fn origin_is_soft() -> bool {
+    let name = &longarm_verbs::device_names()[0];
+    FilePath::new("/sys/class/infiniband").join(name).join("parent").exists()
+}
+
+#[test]
+fn each_path_makes_the_system_calls_that_the_book_says() {
+    let Some(mut pair) = Pair::new(|_| ()) else { return };
+    let Some(calls) = SystemCalls::of_this_thread() else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    let (word, page) = ([5; 8], vec![6; 4096]);
+    let (known, known_too) = (Memory::new(64 << 10).fill(1), Memory::new(1 << 20).fill(2));
+    let paths: [Path<'_>; 6] = [
+        ("inline put of 8 B", false, &|pair| pair.put(1, 64, DirectSource::Copied(Region::from_slice(&word)), 8)),
+        ("put of 4 KiB through a buffer", false, &|pair| {
+            pair.put(1, 64, DirectSource::Copied(Region::from_slice(&page)), 4096);
+        }),
+        ("get of 8 B through a buffer", false, &|pair| pair.get(1, 64, Memory(known.0.slice(0, 8)))),
+        ("put of 64 KiB of known memory", true, &|pair| pair.put(1, 64, DirectSource::Lent(Box::new(known)), 64 << 10)),
+        ("get of 64 KiB into known memory", true, &|pair| pair.get(1, 64, known)),
+        ("put of 1 MiB of known memory", true, &|pair| {
+            pair.put(1, 64, DirectSource::Lent(Box::new(known_too)), 1 << 20)
+        }),
+    ];
+    for (what, _, path) in &paths {
+        let once = |pair: &mut Pair| {
+            path(pair);
+            assert_eq!(outcome(pair), DirectOutcome::Done, "{what}");
+        };
+        // What memory there is, and which is registered, is settled by the first.
+        once(&mut pair);
+        let before = pair.origin.counts().unwrap();
+        calls.mark();
+        for _ in 0..CALLS {
+            once(&mut pair);
+        }
+        calls.mark();
+        let doorbells = pair.origin.counts().unwrap().doorbells - before.doorbells;
+        assert_eq!(doorbells, CALLS, "{what}");
+    }
+    let is_watched = pair.origin.cache_statistics().unwrap().watch.to_string() == "userfaultfd";
+    // A card's doorbell is a store. Who has no card asks the kernel.
+    let rings_due = if origin_is_soft() { CALLS } else { 0 };
+    let made = calls.between_marks();
+    assert_eq!(made.len(), paths.len());
+    for ((what, asks, _), made) in paths.iter().zip(made) {
+        if *asks && !is_watched {
+            eprintln!("{what}: this system lets nobody watch memory: every transfer registers anew");
+            continue;
+        }
+        let count = |start: &str| made.iter().filter(|call| call.contains(start)).count() as u64;
+        let (rings, questions) = (count("write("), count("UFFDIO_WRITEPROTECT"));
+        assert_eq!((rings, questions), (rings_due, if *asks { CALLS } else { 0 }), "{what}: {made:?}");
+        assert_eq!(made.len() as u64, rings + questions, "{what}: {made:?}");
+    }
+}
