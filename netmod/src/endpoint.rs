@@ -64,6 +64,10 @@ pub trait Link: Send {
         true
     }
 
+    /// The peer no longer listens to this link, or nobody cares whether it does: a drop need not wait for the delivery of what
+    /// was sent last.
+    fn abandon(&mut self) {}
+
     /// What to sleep on until the link can move bytes, or `None` where there is nothing to sleep on and the caller
     /// has to try again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;

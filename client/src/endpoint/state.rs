@@ -365,6 +365,10 @@ impl State {
         self.renewed = true;
         self.reaches = None;
         self.transfers.orphan();
+        if let Some(link) = self.way.link() {
+            // What it has not delivered is said again over the next one.
+            link.abandon();
+        }
         if endpoint.options.reconnect_ms == 0 {
             self.way.close();
             return Err(LostHow::Failed(reason));
@@ -403,25 +407,9 @@ impl State {
         let link = self.way.link().expect("a turn begins with a link");
         let settled = self.transfers.settle(link, &mut driven);
         self.note_refused();
-        if !settled? {
-            return Ok(driven);
-        }
-        let link = self.way.link().expect("a turn begins with a link");
-        if self.reaches.is_none() && link.is_settled() {
-            self.reaches = Some(link.direct().is_some());
-        }
-        // Who waits asks. Who goes on asks along with what goes out, unless a question is on its way already.
-        if self.reports.owes_for_streams() && (receive || self.reports.due == 0) {
-            self.report();
-        }
-        if self.outgoing.can_send() {
-            let link = self.way.link().expect("a turn begins with a link");
-            if self.outgoing.flush(link)? {
-                driven.progress = true;
-                if !self.pulse.has_asked() {
-                    self.pulse.moved();
-                }
-            }
+        // Until then nothing is sent. But what comes is taken in: behind it the server may say how memory is reached.
+        if settled? {
+            self.send(receive, &mut driven)?;
         }
         if !receive {
             return Ok(driven);
@@ -447,6 +435,27 @@ impl State {
         self.incoming.forget_drained();
         self.take_outcomes(&mut driven);
         Ok(driven)
+    }
+
+    fn send(&mut self, receive: bool, driven: &mut Driven) -> Result<(), Broken> {
+        let link = self.way.link().expect("a turn begins with a link");
+        if self.reaches.is_none() && link.is_settled() {
+            self.reaches = Some(link.direct().is_some());
+        }
+        // Who waits asks. Who goes on asks along with what goes out, unless a question is on its way already.
+        if self.reports.owes_for_streams() && (receive || self.reports.due == 0) {
+            self.report();
+        }
+        if self.outgoing.can_send() {
+            let link = self.way.link().expect("a turn begins with a link");
+            if self.outgoing.flush(link)? {
+                driven.progress = true;
+                if !self.pulse.has_asked() {
+                    self.pulse.moved();
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The data of the next of several gets is coming in, if there is one.
