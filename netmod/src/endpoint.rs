@@ -111,6 +111,11 @@ pub trait Netmod: Send + Sync {
         None
     }
 
+    /// What it has counted so far, by names for people; empty where it counts nothing, or was not used.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Opens a new place to be reached at, with an address of its own.
     ///
     /// # Errors

@@ -226,6 +226,32 @@ impl Netmod for Verbs {
         (self.shared.options.pinned_bytes_max > 0).then(|| Arc::new(Windows(Arc::clone(&self.shared.published))) as _)
     }
 
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let Some(fabric) = self.opened() else { return Vec::new() };
+        let (counts, cache) = (fabric.counters.read(), fabric.cache.statistics());
+        if counts.requests + counts.completions == 0 {
+            return Vec::new();
+        }
+        vec![
+            ("requests", counts.requests),
+            ("messages", counts.messages),
+            ("writes", counts.writes),
+            ("reads", counts.reads),
+            ("inline", counts.inline),
+            ("doorbells", counts.doorbells),
+            ("completions", counts.completions),
+            ("bytes copied", counts.copied_bytes),
+            ("bytes not copied", counts.zero_copy_bytes),
+            ("registrations found", cache.hits),
+            ("registrations made", cache.misses),
+            ("registrations for one use", cache.uncached),
+            ("registrations evicted", cache.evictions),
+            ("registrations invalidated", cache.invalidations),
+            ("registrations refused", cache.refused),
+            ("bytes registered", cache.bytes as u64),
+        ]
+    }
+
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
         let tcp = self.tcp.listen()?;
         Ok(Box::new(VerbsListener { tcp, shared: Arc::clone(&self.shared) }))
