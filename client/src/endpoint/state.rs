@@ -319,7 +319,9 @@ impl State {
     /// the server reads its bytes while they are sent.
     #[inline]
     fn may_go_direct(&self) -> bool {
-        self.reaches == Some(true) && self.is_idle() && self.landing.is_none() && self.transfers.are_posted()
+        let is_served = !self.is_idle() || self.landing.is_some();
+        let is_served = is_served && !mutation(Mutation::DirectOvertakes);
+        self.reaches == Some(true) && !is_served && self.transfers.are_posted()
     }
 
     /// Begins a put into the node's memory. False: it has to be served.

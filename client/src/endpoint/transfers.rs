@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::RunTarget;
 use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach, Wish};
-use longarm_proto::{Refusal, Run, WindowRef};
+use longarm_proto::{Mutation, Refusal, Run, WindowRef, mutation};
 
 use longarm_shm::sync::Ordering;
 
@@ -173,6 +173,9 @@ impl Transfers {
             return Ok(false);
         }
         if std::mem::take(&mut self.orphaned) {
+            if mutation(Mutation::DirectRepeated) {
+                while link.direct().and_then(DirectAccess::take_outcome).is_some() {}
+            }
             self.take_outcomes(link, driven);
         }
         while self.posted < self.begun.len() {
@@ -203,9 +206,11 @@ impl Transfers {
         let Some(access) = link.direct() else { return };
         while let Some((ticket, outcome)) = access.take_outcome() {
             driven.progress = true;
-            if outcome == DirectOutcome::NotDone {
-                continue;
-            }
+            let outcome = match outcome {
+                DirectOutcome::NotDone if mutation(Mutation::DirectForgotten) => DirectOutcome::Done,
+                DirectOutcome::NotDone => continue,
+                outcome => outcome,
+            };
             let Some(at) = self.begun.iter().position(|transfer| transfer.ticket == ticket) else { continue };
             let transfer = self.begun.remove(at).expect("it was found");
             self.posted -= usize::from(at < self.posted);
@@ -292,3 +297,7 @@ pub(crate) enum PutSource<'a> {
     /// Lent, and which part of it.
     Lent(&'a dyn Fn() -> Held, Run),
 }
+
+#[cfg(test)]
+#[path = "transfers_tests.rs"]
+mod tests;
