@@ -31,6 +31,17 @@ pub enum Reach {
     No,
 }
 
+/// What is to be done with memory that may be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// A put of so many bytes that are copied before the call returns.
+    PutCopied(usize),
+    /// A put of lent memory.
+    PutLent,
+    /// A get.
+    Get,
+}
+
 /// What became of a direct transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectOutcome {
@@ -58,9 +69,8 @@ pub enum DirectSource<'a> {
 
 /// Direct transfers over a link, in the order in which they are begun: also with what the link sends.
 pub trait DirectAccess {
-    /// Whether a part of a window can be reached; asks the peer if that is not known. `copied_bytes` is the length of a put
-    /// that would be copied, and 0 for transfers of lent memory.
-    fn reach(&mut self, target: &WindowRef, copied_bytes: usize) -> Reach;
+    /// Whether a part of a window can be reached for this, now; asks the peer if that is not known.
+    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach;
 
     /// Begins to write to memory that can be reached.
     ///

@@ -64,6 +64,10 @@ pub trait Link: Send {
         true
     }
 
+    /// The peer no longer listens to this link, or nobody cares whether it does: a drop need not wait for the delivery of what
+    /// was sent last.
+    fn abandon(&mut self) {}
+
     /// What to sleep on until the link can move bytes, or `None` where there is nothing to sleep on and the caller
     /// has to try again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
@@ -105,6 +109,11 @@ pub trait Netmod: Send + Sync {
     /// Where to say what peers may reach without the server, on networks that can do that.
     fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
         None
+    }
+
+    /// What it has counted so far, by names for people; empty where it counts nothing, or was not used.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 
     /// Opens a new place to be reached at, with an address of its own.

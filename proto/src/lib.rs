@@ -14,6 +14,7 @@
 //! - [`wire`]: the frames. Every decode checks every field before anybody acts on it.
 //! - [`initiator`], [`responder`]: the two ends of a conversation.
 //! - [`handshake`]: how both ends prove that they know the job's secret before the first frame.
+//! - [`rdma`]: what nodes with RDMA devices agree on.
 //! - [`mutex`]: the queue of a mutex, as the server keeps it. [`deaths`]: who may be inherited from. [`credit`]: for a network without flow control of its own;
 //!   nothing uses it yet.
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod limits;
 pub mod mutation;
 pub mod mutex;
 pub mod ops;
+pub mod rdma;
 pub mod responder;
 pub mod shape;
 pub mod wire;

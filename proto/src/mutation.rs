@@ -65,6 +65,12 @@ mutations! {
     GatheredLate,
     /// Small accumulates go together although they have different scales.
     GatheredScale,
+    /// A transfer with no server involved overtakes what the server still does.
+    DirectOvertakes,
+    /// A transfer with no server involved counts as done although its connection broke before.
+    DirectForgotten,
+    /// One that was done when its connection broke is done again.
+    DirectRepeated,
     /// A server takes a call that is older than the session's connection.
     AttemptNotChecked,
     /// A server believes whoever calls.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, LostHow, TransferError};
+use longarm_netmod::Netmod;
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_server::door::DoorError;
 use longarm_shm::CounterKind;
@@ -34,6 +35,7 @@ pub(crate) struct Inner {
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
+    netmod: Arc<dyn Netmod>,
     finalized: AtomicBool,
 }
 
@@ -137,7 +139,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         processors: &start.processors,
     })?;
     let sealed = config.encrypt;
-    let dialer = Dialer { netmod, rendezvous: rendezvous.clone(), secret, identity, sealed };
+    let dialer = Dialer { netmod: Arc::clone(&netmod), rendezvous: rendezvous.clone(), secret, identity, sealed };
     let client = Client::new(ClientOptions {
         layout,
         segment: Arc::clone(&node.segment),
@@ -174,6 +176,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         heap: Mutex::new(None),
         lists: Mutex::default(),
         rendezvous,
+        netmod,
         finalized: AtomicBool::new(false),
     });
     let world = World { group: Group::world(&inner), inner };
@@ -347,7 +350,7 @@ impl World {
                 self.inner.client.segment().note_job_ends();
                 rendezvous.abort(&format!("its last barrier failed: {error}"), 1);
             }
-            _ => rendezvous.leave(self.traffic()),
+            _ => rendezvous.leave(self.traffic(), self.inner.network_counts()),
         });
         // By now this rank has heard of every death. What they have cost was said at the calls that lost it.
         let lost = outcome.as_ref().err().and_then(CollectiveError::lost);
@@ -373,6 +376,10 @@ impl Inner {
             PeerTraffic { peer: peer.0, kinds: kinds.collect() }
         });
         all.filter(|peer| peer.kinds.iter().any(|kind| kind.operations > 0)).collect()
+    }
+
+    fn network_counts(&self) -> Vec<(String, u64)> {
+        self.netmod.counts().into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
     }
 
     /// Who was lost, if an error at the door says that the server of this node is gone.

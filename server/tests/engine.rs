@@ -5,13 +5,17 @@
 //! its reason or ends its connection, nothing of it is applied, and everybody else is served as before.
 #![forbid(unsafe_code)]
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{DialError, Introduction, Link, LinkError, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
+use longarm_netmod::{
+    Capabilities, DialError, Introduction, Link, LinkError, Listener, Netmod, Sim, Tcp, TcpOptions,
+    connect_authenticated,
+};
 use longarm_proto::{
     AccessKey, AccumulateOp, CHALLENGE_BYTES, ElementType, Generation, HEADER_BYTES, Identity, Initiator,
     InitiatorHandshake, JobId, Kernel, NodeId, REPLY_BYTES, Rank, Reception, Refusal, Reply, Request, Rmw, RmwOp,
@@ -639,6 +643,97 @@ fn a_reply_that_got_lost_comes_again_and_nothing_is_done_twice() {
         }
         assert_eq!(outside.memory.part(0).load_u64(256), Ok(20));
     });
+}
+
+/// TCP, and how many of the server's links were said to be of no more use before they were dropped.
+struct Watched {
+    tcp: Tcp,
+    abandoned: Arc<AtomicU64>,
+}
+
+struct WatchedListener {
+    listener: Box<dyn Listener>,
+    abandoned: Arc<AtomicU64>,
+}
+
+struct WatchedLink {
+    link: Box<dyn Link>,
+    abandoned: Arc<AtomicU64>,
+}
+
+impl Netmod for Watched {
+    fn name(&self) -> &'static str {
+        "watched"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.tcp.capabilities()
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
+        let (listener, abandoned) = (self.tcp.listen()?, Arc::clone(&self.abandoned));
+        Ok(Box::new(WatchedListener { listener, abandoned }))
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        self.tcp.connect(address)
+    }
+}
+
+impl Listener for WatchedListener {
+    fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
+        let accepted = self.listener.accept()?;
+        Ok(accepted.map(|link| Box::new(WatchedLink { link, abandoned: Arc::clone(&self.abandoned) }) as _))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.descriptor()
+    }
+
+    fn address(&self) -> &str {
+        self.listener.address()
+    }
+}
+
+impl Link for WatchedLink {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        self.link.send(regions)
+    }
+
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        self.link.receive(regions)
+    }
+
+    fn abandon(&mut self) {
+        self.abandoned.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.link.descriptor()
+    }
+
+    fn peer_name(&self) -> &str {
+        self.link.peer_name()
+    }
+}
+
+#[test]
+fn nobody_waits_for_what_a_link_has_still_to_deliver_when_its_peer_has_called_again() {
+    for sealed in [false, true] {
+        let abandoned = Arc::new(AtomicU64::new(0));
+        let netmod = Watched { tcp: Tcp::new(TcpOptions::default()), abandoned: Arc::clone(&abandoned) };
+        over(Box::new(netmod), sealed, &|outside: &Outside| {
+            let mut peer = outside.peer(4);
+            assert_eq!(peer.quiet(), Ok(()));
+            assert_eq!(abandoned.load(Ordering::SeqCst), 0);
+            let session = Session { attempt: 2, is_known: true, received_bytes: REPLY_BYTES as u64, ..peer.session };
+            let (link, _) = outside.call(4, session).unwrap();
+            assert_eq!(abandoned.load(Ordering::SeqCst), 1, "before the new one is welcome");
+            peer = Peer { link, session, ..peer };
+            assert_eq!(peer.quiet(), Ok(()));
+            assert_eq!(abandoned.load(Ordering::SeqCst), 1);
+        });
+    }
 }
 
 #[test]

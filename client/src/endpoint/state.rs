@@ -319,7 +319,9 @@ impl State {
     /// the server reads its bytes while they are sent.
     #[inline]
     fn may_go_direct(&self) -> bool {
-        self.reaches == Some(true) && self.is_idle() && self.landing.is_none() && self.transfers.are_posted()
+        let is_served = !self.is_idle() || self.landing.is_some();
+        let is_served = is_served && !mutation(Mutation::DirectOvertakes);
+        self.reaches == Some(true) && !is_served && self.transfers.are_posted()
     }
 
     /// Begins a put into the node's memory. False: it has to be served.
@@ -365,6 +367,10 @@ impl State {
         self.renewed = true;
         self.reaches = None;
         self.transfers.orphan();
+        if let Some(link) = self.way.link() {
+            // What it has not delivered is said again over the next one.
+            link.abandon();
+        }
         if endpoint.options.reconnect_ms == 0 {
             self.way.close();
             return Err(LostHow::Failed(reason));
@@ -403,25 +409,9 @@ impl State {
         let link = self.way.link().expect("a turn begins with a link");
         let settled = self.transfers.settle(link, &mut driven);
         self.note_refused();
-        if !settled? {
-            return Ok(driven);
-        }
-        let link = self.way.link().expect("a turn begins with a link");
-        if self.reaches.is_none() && link.is_settled() {
-            self.reaches = Some(link.direct().is_some());
-        }
-        // Who waits asks. Who goes on asks along with what goes out, unless a question is on its way already.
-        if self.reports.owes_for_streams() && (receive || self.reports.due == 0) {
-            self.report();
-        }
-        if self.outgoing.can_send() {
-            let link = self.way.link().expect("a turn begins with a link");
-            if self.outgoing.flush(link)? {
-                driven.progress = true;
-                if !self.pulse.has_asked() {
-                    self.pulse.moved();
-                }
-            }
+        // Until then nothing is sent. But what comes is taken in: behind it the server may say how memory is reached.
+        if settled? {
+            self.send(receive, &mut driven)?;
         }
         if !receive {
             return Ok(driven);
@@ -447,6 +437,27 @@ impl State {
         self.incoming.forget_drained();
         self.take_outcomes(&mut driven);
         Ok(driven)
+    }
+
+    fn send(&mut self, receive: bool, driven: &mut Driven) -> Result<(), Broken> {
+        let link = self.way.link().expect("a turn begins with a link");
+        if self.reaches.is_none() && link.is_settled() {
+            self.reaches = Some(link.direct().is_some());
+        }
+        // Who waits asks. Who goes on asks along with what goes out, unless a question is on its way already.
+        if self.reports.owes_for_streams() && (receive || self.reports.due == 0) {
+            self.report();
+        }
+        if self.outgoing.can_send() {
+            let link = self.way.link().expect("a turn begins with a link");
+            if self.outgoing.flush(link)? {
+                driven.progress = true;
+                if !self.pulse.has_asked() {
+                    self.pulse.moved();
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The data of the next of several gets is coming in, if there is one.

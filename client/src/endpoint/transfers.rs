@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::RunTarget;
-use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach};
-use longarm_proto::{Refusal, Run, WindowRef};
+use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach, Wish};
+use longarm_proto::{Mutation, Refusal, Run, WindowRef, mutation};
 
 use longarm_shm::sync::Ordering;
 
@@ -111,11 +111,11 @@ impl Transfers {
         run: Run,
         source: PutSource<'_>,
     ) -> bool {
-        let copied_bytes = match &source {
-            PutSource::Copied(region) => region.len(),
-            PutSource::Lent(..) => 0,
+        let wish = match &source {
+            PutSource::Copied(region) => Wish::PutCopied(region.len()),
+            PutSource::Lent(..) => Wish::PutLent,
         };
-        if access.reach(target, copied_bytes) != Reach::Yes {
+        if access.reach(target, wish) != Reach::Yes {
             return false;
         }
         let what = match source {
@@ -140,7 +140,7 @@ impl Transfers {
         run: Run,
         (hold, here): (&dyn Fn() -> Held, Run),
     ) -> bool {
-        if access.reach(target, 0) != Reach::Yes {
+        if access.reach(target, Wish::Get) != Reach::Yes {
             return false;
         }
         self.push(*target, run, What::Lent { held: hold(), here, is_get: true });
@@ -173,16 +173,23 @@ impl Transfers {
             return Ok(false);
         }
         if std::mem::take(&mut self.orphaned) {
+            if mutation(Mutation::DirectRepeated) {
+                while link.direct().and_then(DirectAccess::take_outcome).is_some() {}
+            }
             self.take_outcomes(link, driven);
         }
         while self.posted < self.begun.len() {
             let transfer = &self.begun[self.posted];
-            let copied_bytes = if let What::Copied(bytes) = &transfer.what { bytes.len() } else { 0 };
+            let wish = match &transfer.what {
+                What::Copied(bytes) => Wish::PutCopied(bytes.len()),
+                What::Lent { is_get: false, .. } => Wish::PutLent,
+                What::Lent { is_get: true, .. } => Wish::Get,
+            };
             let Some(access) = link.direct() else {
                 // They stand before what is to be sent, and cannot be put there any more.
                 return Err(LinkError::Device("it carried transfers that only it can end"));
             };
-            match access.reach(&transfer.target, copied_bytes) {
+            match access.reach(&transfer.target, wish) {
                 Reach::Yes => self.post_next(access)?,
                 Reach::Asked | Reach::Full => return Ok(false),
                 Reach::No => {
@@ -199,9 +206,11 @@ impl Transfers {
         let Some(access) = link.direct() else { return };
         while let Some((ticket, outcome)) = access.take_outcome() {
             driven.progress = true;
-            if outcome == DirectOutcome::NotDone {
-                continue;
-            }
+            let outcome = match outcome {
+                DirectOutcome::NotDone if mutation(Mutation::DirectForgotten) => DirectOutcome::Done,
+                DirectOutcome::NotDone => continue,
+                outcome => outcome,
+            };
             let Some(at) = self.begun.iter().position(|transfer| transfer.ticket == ticket) else { continue };
             let transfer = self.begun.remove(at).expect("it was found");
             self.posted -= usize::from(at < self.posted);
@@ -288,3 +297,7 @@ pub(crate) enum PutSource<'a> {
     /// Lent, and which part of it.
     Lent(&'a dyn Fn() -> Held, Run),
 }
+
+#[cfg(test)]
+#[path = "transfers_tests.rs"]
+mod tests;

@@ -60,6 +60,10 @@ impl Link for SealedLink {
         self.link.arm()
     }
 
+    fn abandon(&mut self) {
+        self.link.abandon();
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.descriptor()
     }

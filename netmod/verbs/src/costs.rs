@@ -52,6 +52,11 @@ impl Costs {
         bytes.clamp(REGISTER_BYTES_MIN, REGISTER_BYTES_MAX).next_power_of_two() as usize
     }
 
+    /// How long it takes to register so much.
+    pub(crate) fn registering_ns(&self, bytes: usize) -> u64 {
+        u64::from(self.register_ns) + u64::from(self.register_kib_ns).saturating_mul(bytes as u64 >> 10)
+    }
+
     /// Into pieces of which size a transfer of so many bytes is cut when each piece is registered.
     pub fn piece_bytes(&self, bytes: usize) -> usize {
         let each = u64::from(self.request_ns) + u64::from(self.register_ns);

@@ -12,15 +12,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach};
+use longarm_memory::Region;
+use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
+use longarm_proto::rdma::RemotePart;
 use longarm_proto::{Run, WindowRef};
 use longarm_registration::{Pinned, RegisterError};
 
 use crate::fabric::Device;
-use crate::keys::RemotePart;
 use crate::stream::{Kept, Request, Stream};
-use crate::sys::{CHAIN_MAX, Data, Post, Posting, Span};
+use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span};
 
 /// What waits for room, and what is over.
 #[derive(Default)]
@@ -32,12 +32,20 @@ pub(crate) struct Direct {
 /// A transfer that is not wholly posted.
 pub(crate) struct Transfer {
     pub(crate) ticket: u64,
-    loan: Arc<dyn Loan>,
+    place: Place,
     remote: u64,
     remote_key: u32,
     bytes: usize,
     posted: usize,
     is_read: bool,
+}
+
+/// Where the bytes of a transfer are, or go.
+#[derive(Clone)]
+enum Place {
+    Lent(Arc<dyn Loan>),
+    /// Copied, because no buffer was free when they had to be.
+    Kept(Arc<[u8]>),
 }
 
 /// Requests of at most so many bytes may end untold,
@@ -152,7 +160,7 @@ impl Stream {
             let mut slabs = Vec::with_capacity(CHAIN_MAX);
             let first_at = at;
             while at < source.len() && slabs.len() < CHAIN_MAX {
-                let Some(mut slab) = self.take_slab()? else { break };
+                let Some(mut slab) = self.take_slab() else { break };
                 let bytes = slab.slab_bytes().min(source.len() - at);
                 slab.region_mut().slice(0, bytes).copy_from(source.slice(at, bytes));
                 self.fabric.counters.copied_bytes.add(bytes);
@@ -161,13 +169,20 @@ impl Stream {
                 at += bytes;
             }
             if slabs.is_empty() {
-                return Err(self.fail("no buffer is left for what is sent"));
+                // Others have them all. The rest goes when our own comes back, before anything else that is direct.
+                let mut kept = vec![0; source.len() - at];
+                source.slice(at, kept.len()).copy_to_slice(&mut kept);
+                let (bytes, place) = (kept.len(), Place::Kept(kept.into()));
+                let remote = remote + at as u64;
+                let rest = Transfer { ticket, place, remote, remote_key, bytes, posted: 0, is_read: false };
+                self.direct.backlog.push_back(rest);
+                return Ok(());
             }
             self.post_chain((remote + first_at as u64, remote_key), &spans)?;
             let count = slabs.len();
             for (index, (slab, bytes)) in slabs.into_iter().enumerate() {
                 let ends = (at == source.len() && index + 1 == count).then_some(ticket);
-                self.note_request(Kept::Slab { _slab: slab }, bytes, false, ends);
+                self.note_request(Kept::Slab { slab }, bytes, false, ends);
             }
         }
         Ok(())
@@ -203,7 +218,7 @@ impl Stream {
             if pieces >= PIECES_MAX {
                 break;
             }
-            let loan = Arc::clone(&transfer.loan);
+            let place = transfer.place.clone();
             let (at, rest) = (transfer.posted, transfer.bytes - transfer.posted);
             let ticket = transfer.ticket;
             let what = Move {
@@ -212,8 +227,8 @@ impl Stream {
                 is_read: transfer.is_read,
             };
             let piece_bytes = self.fabric.costs.piece_bytes(transfer.bytes).min(rest);
-            let posted = match self.registered(&loan, at, piece_bytes) {
-                Some(registration) => {
+            let posted = match self.registered(&place, at, piece_bytes) {
+                Some((registration, loan)) => {
                     let start = loan.memory().slice(at, piece_bytes).as_mut_ptr().expose_provenance() as u64;
                     let local_key = registration.handle().local_key();
                     let span = [Span { start, bytes: piece_bytes as u32, local_key }];
@@ -223,7 +238,7 @@ impl Stream {
                     self.post_direct(what, Data::Spans(&span), kept, piece_bytes, ends)?;
                     piece_bytes
                 }
-                None => match self.post_through_slab(what, &loan, at, rest, ticket)? {
+                None => match self.post_through_slab(what, &place, at, rest, ticket)? {
                     0 => break,
                     bytes => bytes,
                 },
@@ -238,14 +253,16 @@ impl Stream {
     }
 
     /// The registration of a piece of a loan, where that is worth it and the system lets us.
-    fn registered(&mut self, loan: &Arc<dyn Loan>, at: usize, bytes: usize) -> Option<Pinned<Device>> {
+    fn registered(&mut self, place: &Place, at: usize, bytes: usize) -> Option<(Pinned<Device>, Arc<dyn Loan>)> {
+        let Place::Lent(loan) = place else { return None };
         let start = loan.memory().slice(at, bytes).as_mut_ptr().expose_provenance();
+        let with_loan = |pinned| (pinned, Arc::clone(loan));
         if bytes < self.fabric.register_bytes_min {
             // What is registered already costs nothing.
-            return if bytes >= KNOWN_BYTES_MIN { self.fabric.cache.lookup(start, bytes) } else { None };
+            return if bytes >= KNOWN_BYTES_MIN { self.fabric.cache.lookup(start, bytes).map(with_loan) } else { None };
         }
         match self.fabric.cache.acquire(start, bytes) {
-            Ok(pinned) => Some(pinned),
+            Ok(pinned) => Some(with_loan(pinned)),
             // Others are under way, and give theirs back.
             Err(RegisterError::Full { .. }) => None,
             Err(error) => {
@@ -259,25 +276,28 @@ impl Stream {
     fn post_through_slab(
         &mut self,
         what: Move,
-        loan: &Arc<dyn Loan>,
+        place: &Place,
         at: usize,
         rest: usize,
         ticket: u64,
     ) -> Result<usize, LinkError> {
-        let Some(mut slab) = self.take_slab()? else { return Ok(0) };
+        let Some(slab) = self.take_slab() else { return Ok(0) };
         let bytes = slab.slab_bytes().min(rest);
         let ends = (bytes == rest).then_some(ticket);
         let span = [slab.span(bytes)];
-        let kept = if what.is_read {
-            Kept::Landing { slab, loan: Arc::clone(loan), at, bytes }
-        } else {
-            let source: RegionMut<'_> = loan.memory().slice(at, bytes);
-            slab.region_mut().slice(0, bytes).copy_from(source.as_region());
-            self.fabric.counters.copied_bytes.add(bytes);
-            Kept::Slab { _slab: slab }
+        let kept = match place {
+            Place::Lent(loan) if what.is_read => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
+            Place::Lent(loan) => self.copied(slab, loan.memory().slice(at, bytes).as_region()),
+            Place::Kept(kept) => self.copied(slab, Region::from_slice(&kept[at..at + bytes])),
         };
         self.post_direct(what, Data::Spans(&span), kept, bytes, ends)?;
         Ok(bytes)
+    }
+
+    fn copied(&self, mut slab: Slab, source: Region<'_>) -> Kept {
+        slab.region_mut().slice(0, source.len()).copy_from(source);
+        self.fabric.counters.copied_bytes.add(source.len());
+        Kept::Slab { slab }
     }
 
     fn begin_lent(
@@ -288,19 +308,24 @@ impl Stream {
         is_read: bool,
     ) -> Result<(), LinkError> {
         let (remote, remote_key) = self.part(target, run)?;
-        let (loan, bytes) = (Arc::from(loan), run.bytes as usize);
-        self.direct.backlog.push_back(Transfer { ticket, loan, remote, remote_key, bytes, posted: 0, is_read });
+        let (place, bytes) = (Place::Lent(Arc::from(loan)), run.bytes as usize);
+        self.direct.backlog.push_back(Transfer { ticket, place, remote, remote_key, bytes, posted: 0, is_read });
         self.advance_direct()
     }
 }
 
 impl DirectAccess for Stream {
-    fn reach(&mut self, target: &WindowRef, copied_bytes: usize) -> Reach {
+    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
+        if wish == Wish::Get && !self.can_read {
+            return Reach::No;
+        }
         let waiting = self.direct.backlog.len();
         // What is copied goes out at once, so nothing may wait before it.
-        let fits = match copied_bytes {
-            0 => waiting < BACKLOG_MAX,
-            bytes => waiting == 0 && self.has_room_for(bytes.div_ceil(self.fabric.outgoing.slab_bytes())),
+        let fits = match wish {
+            Wish::PutLent | Wish::Get => waiting < BACKLOG_MAX,
+            Wish::PutCopied(bytes) => {
+                waiting == 0 && self.has_room_for(bytes.div_ceil(self.fabric.outgoing.slab_bytes()).max(1))
+            }
         };
         if !self.may_send || !fits {
             return Reach::Full;

@@ -1,19 +1,19 @@
-//! What all links of a process share: the device, its domain, the buffers, and what became of queues that ended.
+//! What all links of a process share: the device, its domain, the buffers, and what became of connections that ended.
 //!
 //! Opened when the first link needs it, and once: windows are registered in the same domain that queues reach.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
+use longarm_proto::rdma::Record;
 use longarm_registration::{Cache, Options as CacheOptions, RegisterError, Registrar};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::costs::Costs;
 use crate::counts::Counters;
-use crate::options::VerbsOptions;
-use crate::record::Record;
+use crate::executed::Executed;
+use crate::options::{RECEIVE_BYTES_MAX, VerbsOptions};
 use crate::sys::{
     Access, Connection, Context, Domain, Library, NoLibrary, Port, PortLimits, Queue, QueueLimits, Registration,
     SharedReceive, Slab, Slabs,
@@ -62,10 +62,6 @@ impl From<NoLibrary> for VerbsError {
     }
 }
 
-/// Requests of one connection that may be under way. More than messages that a peer has buffers for: the rest is for reads and
-/// writes of its memory.
-pub(crate) const DEPTH: u32 = 128;
-
 /// An open device, and all that links share.
 pub(crate) struct Fabric {
     pub(crate) options: VerbsOptions,
@@ -78,7 +74,8 @@ pub(crate) struct Fabric {
     shared: Arc<SharedReceive>,
     incoming: Mutex<Incoming>,
     incoming_slabs: Arc<Slabs>,
-    ended: Mutex<VecDeque<(u32, u32)>>,
+    /// How far connections went that peers have made and that have ended.
+    pub(crate) executed: Mutex<Executed>,
     /// What of the program's own memory is registered.
     pub(crate) cache: Cache<Device>,
     pub(crate) counters: Counters,
@@ -88,12 +85,16 @@ pub(crate) struct Fabric {
     pub(crate) domain: Arc<Domain>,
 }
 
-/// Buffers that a peer may fill. When it is dropped they stay for the next peer.
-pub(crate) struct Promise(Arc<Fabric>);
+/// What a queue has for itself: buffers that a peer may fill, which stay for the next peer when this is dropped.
+pub(crate) struct Promise {
+    fabric: Arc<Fabric>,
+    /// A buffer to send from, so that no queue waits for what others give back: nobody would tell it.
+    pub(crate) own: Option<Slab>,
+}
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.0.incoming.lock().promised -= usize::from(self.0.options.credits_each());
+        self.fabric.incoming.lock().promised -= usize::from(self.fabric.options.credits_each());
     }
 }
 
@@ -125,9 +126,6 @@ struct Incoming {
 /// Registrations that the cache keeps: finding one among many more takes longer than it saves.
 const CACHE_ENTRIES_MAX: usize = 1024;
 
-/// Ended queues that are remembered for peers that call again.
-const ENDED_MAX: usize = 4096;
-
 impl Fabric {
     /// Opens a device.
     ///
@@ -141,11 +139,15 @@ impl Fabric {
             let device = name.clone();
             move |errno| VerbsError::Device { device, what, errno }
         };
+        if options.queue_depth.min(context.limits().queue_depth) < DEPTH_MIN {
+            return Err(failed("asking for queues of enough requests")(Errno::NOBUFS));
+        }
         let gid = context.gid(port.number, gid_index).map_err(failed("asking for its address"))?;
         let domain = Domain::new(&context).map_err(failed("making a protection domain"))?;
         let limits = context.limits();
-        let slabs_max = (64 << 20) / options.slab_bytes.max(1);
-        let buffers = limits.shared_receives.min(u32::try_from(slabs_max).unwrap_or(u32::MAX));
+        let limits = PortLimits { reads_at_once: limits.reads_at_once.min(options.reads_at_once_max), ..limits };
+        let incoming_max = RECEIVE_BYTES_MAX / options.slab_bytes.max(1);
+        let buffers = limits.shared_receives.min(u32::try_from(incoming_max).unwrap_or(u32::MAX));
         let shared = SharedReceive::new(&domain, buffers).map_err(failed("making a shared receive queue"))?;
         let shared = Arc::new(shared);
         let myself = Connection {
@@ -175,11 +177,11 @@ impl Fabric {
             gid_index,
             gid,
             limits,
-            outgoing: Slabs::new(&domain, options.slab_bytes, slabs_max),
+            outgoing: Slabs::new(&domain, options.slab_bytes, options.outgoing_bytes_max / options.slab_bytes.max(1)),
             shared,
             incoming: Mutex::default(),
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
-            ended: Mutex::default(),
+            executed: Mutex::default(),
             cache,
             counters: Counters::default(),
             costs,
@@ -195,15 +197,17 @@ impl Fabric {
     pub(crate) fn queue(self: &Arc<Self>) -> Result<(Queue, Promise), Errno> {
         let credits = self.options.credits_each();
         let limits = QueueLimits {
-            depth: DEPTH.min(self.limits.queue_depth),
+            depth: self.options.queue_depth.min(self.limits.queue_depth),
             inline_bytes: INLINE_BYTES,
-            gathers: (crate::sys::GATHERS_MAX as u32).min(self.limits.gathers),
+            gathers: (crate::sys::GATHERS_MAX as u32).min(self.limits.gathers).max(1),
             // Each buffer that the peer may fill, and what fails when the queue ends.
             receives: u32::from(credits) + 8,
         };
         let queue = Queue::new(&self.domain, &self.shared, limits)?;
         self.promise(credits.into())?;
-        Ok((queue, Promise(Arc::clone(self))))
+        let mut promise = Promise { fabric: Arc::clone(self), own: None };
+        promise.own = Some(self.outgoing.take()?.ok_or(Errno::NOBUFS)?);
+        Ok((queue, promise))
     }
 
     fn promise(&self, credits: usize) -> Result<(), Errno> {
@@ -243,20 +247,6 @@ impl Fabric {
         }
     }
 
-    /// Remembers up to which packet a queue has done what its peer wanted.
-    pub(crate) fn remember(&self, queue: u32, executed: u32) {
-        let mut ended = self.ended.lock();
-        ended.push_back((queue, executed));
-        if ended.len() > ENDED_MAX {
-            ended.pop_front();
-        }
-    }
-
-    /// What is known of a queue that has ended.
-    pub(crate) fn executed(&self, queue: u32) -> Option<u32> {
-        self.ended.lock().iter().rev().find(|(number, _)| *number == queue).map(|(_, executed)| *executed)
-    }
-
     /// What we say of ourselves, less what belongs to one connection.
     pub(crate) fn record(&self) -> Record {
         Record {
@@ -277,6 +267,9 @@ impl Fabric {
         (self.outgoing.bytes(), self.incoming_slabs.bytes())
     }
 }
+
+/// With fewer a queue could not take all that is posted at once, and the messages that have to go beside it.
+const DEPTH_MIN: u32 = 2 * crate::sys::CHAIN_MAX as u32;
 
 /// Asked of the device for requests that carry their bytes; it may give more.
 const INLINE_BYTES: u32 = 128;

@@ -1,25 +1,18 @@
 //! Which memory peers may reach: what is published here, and what is known of others.
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longarm_memory::RegionMut;
-use longarm_netmod::Reach;
+use longarm_netmod::{Reach, Waker};
+use longarm_proto::rdma::RemotePart;
 use longarm_proto::{AccessKey, Generation, Rank, WindowId, WindowRef};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::fabric::Fabric;
-use crate::sys::{Access, Registration};
-
-/// How a part of a peer's window is named in requests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RemotePart {
-    /// The peer's address of its first byte.
-    pub(crate) start: u64,
-    pub(crate) bytes: u64,
-    pub(crate) key: u32,
-}
+use crate::sys::{Access, Domain, Registration};
 
 type Name = (WindowId, Generation, Rank);
 
@@ -30,43 +23,122 @@ fn name(part: &WindowRef) -> Name {
 /// What this process lets its peers reach.
 #[derive(Default)]
 pub(crate) struct Published {
-    parts: Mutex<HashMap<Name, Part>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    parts: HashMap<Name, Part>,
+    /// Parts that were ever published: the number of the last one.
+    number: u64,
 }
 
 struct Part {
+    number: u64,
     key: AccessKey,
     start: usize,
     bytes: usize,
-    /// Made when a peer first asks.
-    registration: Option<Result<Registration, Errno>>,
+    registered: Registered,
+}
+
+/// Whether a part is registered, which it is when a peer first asks.
+enum Registered {
+    Not,
+    /// A thread is at it, and these are told.
+    Soon(Vec<(WindowRef, Arc<Answers>)>),
+    Yes(Result<Registration, Errno>),
+}
+
+/// What a peer is told. An error says why memory that is there cannot be reached.
+pub(crate) type Answer = Result<Option<RemotePart>, Errno>;
+
+/// Registering on the thread that serves may take as long as this.
+const AT_ONCE_NS: u64 = 200_000;
+
+impl Part {
+    fn answer(&self) -> Answer {
+        let Registered::Yes(registration) = &self.registered else { unreachable!("asked when it was tried") };
+        let registration = registration.as_ref().map_err(|errno| *errno)?;
+        let (start, bytes) = (self.start as u64, self.bytes as u64);
+        Ok(Some(RemotePart { start, bytes, key: registration.remote_key() }))
+    }
 }
 
 impl Published {
     /// Until the guard is dropped.
     pub(crate) fn publish(self: &Arc<Published>, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send> {
+        let mut state = self.state.lock();
+        state.number += 1;
         let entry = Part {
+            number: state.number,
             key: part.key,
             start: memory.as_mut_ptr().expose_provenance(),
             bytes: memory.len(),
-            registration: None,
+            registered: Registered::Not,
         };
-        self.parts.lock().insert(name(&part), entry);
+        state.parts.insert(name(&part), entry);
         Box::new(Withdrawal { published: Arc::clone(self), name: name(&part) })
     }
 
-    /// The answer to a peer's question. `Err` says why memory that is there cannot be reached.
-    pub(crate) fn ask(&self, fabric: &Fabric, part: &WindowRef) -> Result<Option<RemotePart>, Errno> {
-        let mut parts = self.parts.lock();
-        let Some(entry) = parts.get_mut(&name(part)).filter(|entry| entry.key == part.key) else { return Ok(None) };
+    /// The answer to a peer's question. `None`: it comes later, to the given place.
+    pub(crate) fn ask(
+        self: &Arc<Published>,
+        fabric: &Fabric,
+        part: &WindowRef,
+        answers: &mut Option<Arc<Answers>>,
+    ) -> Option<Answer> {
+        let mut state = self.state.lock();
+        let found = state.parts.get_mut(&name(part)).filter(|entry| entry.key == part.key);
+        let Some(entry) = found else { return Some(Ok(None)) };
         if entry.bytes == 0 || entry.bytes as u64 > fabric.options.pinned_bytes_max {
-            return Ok(None);
+            return Some(Ok(None));
         }
-        let (start, bytes) = (entry.start, entry.bytes);
-        let make = || Registration::new(&fabric.domain, (start, bytes), start as u64, Access::Remote);
-        let registration = entry.registration.get_or_insert_with(make);
-        let registration = registration.as_ref().map_err(|errno| *errno)?;
-        Ok(Some(RemotePart { start: start as u64, bytes: bytes as u64, key: registration.remote_key() }))
+        if matches!(entry.registered, Registered::Yes(_)) {
+            return Some(entry.answer());
+        }
+        let is_quick = fabric.costs.registering_ns(entry.bytes) <= AT_ONCE_NS;
+        let is_first = matches!(entry.registered, Registered::Not);
+        if !(is_quick && is_first)
+            && let Some(answers) = Answers::of(answers)
+        {
+            let asker = (*part, Arc::clone(answers));
+            if let Registered::Soon(askers) = &mut entry.registered {
+                askers.push(asker);
+                return None;
+            }
+            let (domain, published) = (Arc::clone(&fabric.domain), Arc::clone(self));
+            let (name, number, memory) = (name(part), entry.number, (entry.start, entry.bytes));
+            let body = move || published.register(&domain, (name, number), memory);
+            if std::thread::Builder::new().name("longarm-register".into()).spawn(body).is_ok() {
+                entry.registered = Registered::Soon(vec![asker]);
+                return None;
+            }
+        }
+        if !is_first {
+            // No descriptor is left to be told by; whoever is at it tells the next that ask.
+            return Some(Err(Errno::MFILE));
+        }
+        let registration = register(&fabric.domain, (entry.start, entry.bytes));
+        entry.registered = Registered::Yes(registration);
+        Some(entry.answer())
     }
+
+    /// Registers a part without holding others up, and tells those that asked. It may be withdrawn meanwhile: then nobody has
+    /// heard of the registration, and it goes.
+    fn register(&self, domain: &Arc<Domain>, (name, number): (Name, u64), memory: (usize, usize)) {
+        let registration = register(domain, memory);
+        let mut state = self.state.lock();
+        let Some(entry) = state.parts.get_mut(&name).filter(|entry| entry.number == number) else { return };
+        let before = std::mem::replace(&mut entry.registered, Registered::Yes(registration));
+        let answer = entry.answer();
+        if let Registered::Soon(askers) = before {
+            askers.iter().for_each(|(part, answers)| answers.tell(*part, answer));
+        }
+    }
+}
+
+fn register(domain: &Arc<Domain>, (start, bytes): (usize, usize)) -> Result<Registration, Errno> {
+    Registration::new(domain, (start, bytes), start as u64, Access::Remote)
 }
 
 struct Withdrawal {
@@ -76,7 +148,47 @@ struct Withdrawal {
 
 impl Drop for Withdrawal {
     fn drop(&mut self) {
-        self.published.parts.lock().remove(&self.name);
+        let removed = self.published.state.lock().parts.remove(&self.name);
+        if let Some(Part { registered: Registered::Soon(askers), .. }) = removed {
+            askers.iter().for_each(|(part, answers)| answers.tell(*part, Ok(None)));
+        }
+    }
+}
+
+/// Answers to a peer that could not be given at once.
+pub(crate) struct Answers {
+    told: Mutex<Vec<(WindowRef, Answer)>>,
+    waker: Waker,
+}
+
+impl Answers {
+    /// Those of a connection, made when it first needs some. `None`: the system has no descriptor left.
+    fn of(place: &mut Option<Arc<Answers>>) -> Option<&Arc<Answers>> {
+        if place.is_none() {
+            *place = Waker::new().ok().map(|waker| Arc::new(Answers { told: Mutex::default(), waker }));
+        }
+        place.as_ref()
+    }
+
+    fn tell(&self, part: WindowRef, answer: Answer) {
+        let mut told = self.told.lock();
+        told.push((part, answer));
+        // Under the lock, so that who takes it clears this wake too.
+        self.waker.wake();
+    }
+
+    /// What has been told since the last time.
+    pub(crate) fn take(&self) -> Vec<(WindowRef, Answer)> {
+        let mut told = self.told.lock();
+        if !told.is_empty() {
+            self.waker.clear();
+        }
+        std::mem::take(&mut told)
+    }
+
+    /// Readable while there is something to be taken.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.waker.descriptor()
     }
 }
 
@@ -125,80 +237,12 @@ impl Known {
     }
 }
 
-/// Bytes of a question or an answer.
-pub(crate) const NOTE_BYTES: usize = 48;
-
-/// What the two sides tell each other beside the stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Note {
-    Ask(WindowRef),
-    Answer(WindowRef, Option<RemotePart>),
-}
-
-impl Note {
-    pub(crate) fn encode(&self) -> [u8; NOTE_BYTES] {
-        let mut bytes = [0; NOTE_BYTES];
-        let (part, answer, kind) = match self {
-            Note::Ask(part) => (part, None, 1),
-            Note::Answer(part, None) => (part, None, 2),
-            Note::Answer(part, Some(answer)) => (part, Some(answer), 3),
-        };
-        bytes[..4].copy_from_slice(&u32::to_le_bytes(kind));
-        bytes[4..8].copy_from_slice(&part.rank.0.to_le_bytes());
-        bytes[8..16].copy_from_slice(&part.window.0.to_le_bytes());
-        bytes[16..24].copy_from_slice(&part.key.0.to_le_bytes());
-        bytes[24..28].copy_from_slice(&part.generation.0.to_le_bytes());
-        if let Some(answer) = answer {
-            bytes[28..32].copy_from_slice(&answer.key.to_le_bytes());
-            bytes[32..40].copy_from_slice(&answer.start.to_le_bytes());
-            bytes[40..48].copy_from_slice(&answer.bytes.to_le_bytes());
-        }
-        bytes
-    }
-
-    pub(crate) fn decode(bytes: &[u8; NOTE_BYTES]) -> Option<Note> {
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let part = WindowRef {
-            rank: Rank(word(4)),
-            window: WindowId(long(8)),
-            key: AccessKey(long(16)),
-            generation: Generation(word(24)),
-        };
-        match word(0) {
-            1 => Some(Note::Ask(part)),
-            2 => Some(Note::Answer(part, None)),
-            3 => {
-                let (start, bytes, key) = (long(32), long(40), word(28));
-                start.checked_add(bytes)?;
-                Some(Note::Answer(part, Some(RemotePart { start, bytes, key })))
-            }
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn part(window: u64) -> WindowRef {
         WindowRef { rank: Rank(3), window: WindowId(window), generation: Generation(2), key: AccessKey(u64::MAX - 1) }
-    }
-
-    #[test]
-    fn a_note_is_read_as_it_was_written() {
-        let answer = RemotePart { start: 0x7fff_0000_1000, bytes: 4096, key: 77 };
-        for note in [Note::Ask(part(1)), Note::Answer(part(2), None), Note::Answer(part(3), Some(answer))] {
-            assert_eq!(Note::decode(&note.encode()), Some(note));
-        }
-    }
-
-    #[test]
-    fn a_note_that_makes_no_sense_is_none() {
-        assert_eq!(Note::decode(&[0; NOTE_BYTES]), None);
-        let beyond = RemotePart { start: u64::MAX, bytes: 2, key: 1 };
-        assert_eq!(Note::decode(&Note::Answer(part(1), Some(beyond)).encode()), None, "it would wrap");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //!   netmod ──► link: TCP for the proof, a queue pair beside it ──► stream: bytes through preregistered buffers
 //!                 │                                                   │
-//!                 └── record: what the two sides agree on             └── sys: the verbs library, found at run time
+//!                 └── proto::rdma: what the two sides agree on        └── sys: the verbs library, found at run time
 //! ```
 //!
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
@@ -12,13 +12,13 @@
 mod costs;
 mod counts;
 mod direct;
+mod executed;
 mod fabric;
 mod keys;
 mod link;
 mod netmod;
 mod options;
 mod packets;
-mod record;
 mod report;
 mod stream;
 mod sys;

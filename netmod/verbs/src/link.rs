@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Interest, Link, LinkError, Loan, Poller, Reach};
+use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Interest, Link, LinkError, Loan, Poller, Reach, Wish};
+use longarm_proto::rdma::{KEEP_TCP, READY, RECORD_BYTES, Record};
 use longarm_proto::{Run, WindowRef};
 
 use crate::fabric::{Fabric, Promise};
 use crate::netmod::Shared;
-use crate::record::{KEEP_TCP, READY, RECORD_BYTES, Record};
 use crate::stream::{Stream, Unresolved};
 use crate::sys::Queue;
 
@@ -71,6 +71,10 @@ pub(crate) struct VerbsLink {
     ended: Option<LinkError>,
     /// Something has come over the queue.
     heard: bool,
+    /// Nobody listens at the other end any more.
+    abandoned: bool,
+    /// Late answers of the stream are watched for.
+    awaits_answers: bool,
     /// A send was refused although only the agreement stood in its way.
     turned_away: bool,
     /// Of direct transfers that the connection before this one had begun.
@@ -79,6 +83,7 @@ pub(crate) struct VerbsLink {
 
 const TCP: u64 = 0;
 const QUEUE: u64 = 1;
+const ANSWERS: u64 = 2;
 /// Of ten milliseconds each, for what was sent last to be delivered.
 const LINGER_MOMENTS: usize = 20;
 
@@ -113,6 +118,8 @@ impl VerbsLink {
             address,
             ended: None,
             heard: false,
+            abandoned: false,
+            awaits_answers: false,
             turned_away: false,
             outcomes: VecDeque::new(),
         })
@@ -129,13 +136,16 @@ impl VerbsLink {
     }
 
     /// Our record, with a queue where there can be one.
-    fn make_record(&self, previous_queue: u32) -> (Record, Option<Promised>) {
-        let unusable = (Record::default(), None);
+    fn make_record(&self) -> (Record, Option<Promised>) {
+        let previous = if self.side == Side::Caller { self.shared.previous(&self.address) } else { 0 };
+        let unusable = (Record { previous, ..Record::default() }, None);
         let Some(fabric) = self.shared.fabric_for(&self.address) else { return unusable };
         match fabric.queue() {
             Ok((queue, promise)) => {
-                let first_packet = self.shared.first_packet(queue.number());
-                let record = Record { queue: queue.number(), first_packet, previous_queue, ..fabric.record() };
+                let (connection, first_packet) = self.shared.numbers(queue.number());
+                let connection = if self.side == Side::Caller { connection } else { 0 };
+                let queue_number = queue.number();
+                let record = Record { queue: queue_number, first_packet, connection, previous, ..fabric.record() };
                 (record, Some((queue, promise)))
             }
             Err(errno) => {
@@ -193,8 +203,8 @@ impl VerbsLink {
         let (ours, queue) = match agreeing.ours.take() {
             Some(ours) => ours,
             None => {
-                let (mut record, queue) = if theirs.usable { self.make_record(0) } else { (Record::default(), None) };
-                record.executed = self.shared.fabric().and_then(|fabric| fabric.executed(theirs.previous_queue));
+                let (mut record, queue) = if theirs.usable { self.make_record() } else { (Record::default(), None) };
+                record.executed = self.shared.fabric().and_then(|fabric| fabric.executed.lock().of(theirs.previous));
                 (record, queue)
             }
         };
@@ -237,7 +247,9 @@ impl VerbsLink {
             Then::Plain => Stage::Plain,
             Then::Verbs(mut stream) => {
                 stream.may_send = self.side == Side::Caller;
-                self.shared.note_queue(&self.address, stream.peer_queue());
+                if self.side == Side::Caller {
+                    self.shared.note_connection(&self.address, stream.number());
+                }
                 self.poller.add(stream.descriptor(), QUEUE, Interest::READABLE)?;
                 // From the first moment on, as the peer may send at once. What this finds already waits in the stream.
                 stream.arm()?;
@@ -391,6 +403,12 @@ impl VerbsLink {
             return Ok(true);
         }
         let Stage::Verbs(stream) = &mut self.stage else { return Ok(false) };
+        if !self.awaits_answers
+            && let Some(answers) = stream.late_answers()
+        {
+            self.poller.add(answers, ANSWERS, Interest::READABLE)?;
+            self.awaits_answers = true;
+        }
         if stream.arm()? {
             return Ok(true);
         }
@@ -443,7 +461,7 @@ impl Link for VerbsLink {
         self.tcp.on_proven();
         let mut agreeing = Agreeing::default();
         if self.side == Side::Caller {
-            let (record, queue) = self.make_record(self.shared.previous_queue(&self.address));
+            let (record, queue) = self.make_record();
             agreeing.outgoing = record.encode().to_vec();
             agreeing.ours = Some((record, queue));
         }
@@ -478,6 +496,10 @@ impl Link for VerbsLink {
         }
     }
 
+    fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.poller.as_fd())
     }
@@ -492,9 +514,9 @@ impl Link for VerbsLink {
 }
 
 impl DirectAccess for VerbsLink {
-    fn reach(&mut self, target: &WindowRef, copied_bytes: usize) -> Reach {
+    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
         match &mut self.stage {
-            Stage::Verbs(stream) if self.ended.is_none() => stream.reach(target, copied_bytes),
+            Stage::Verbs(stream) if self.ended.is_none() => stream.reach(target, wish),
             _ => Reach::No,
         }
     }
@@ -535,6 +557,7 @@ impl Drop for VerbsLink {
     fn drop(&mut self) {
         if let Stage::Verbs(stream) = &mut self.stage
             && self.ended.is_none()
+            && !self.abandoned
         {
             let tcp = std::cell::RefCell::new(&mut self.tcp);
             stream.linger(LINGER_MOMENTS, || tcp.borrow_mut().receive(&[RegionMut::from_slice(&mut [0])]).is_ok());

@@ -31,8 +31,8 @@ pub(crate) struct Shared {
 /// What is remembered of a peer that was called.
 #[derive(Default)]
 struct Called {
-    /// The peer's end of our last queue, and what it left undone.
-    previous_queue: u32,
+    /// The number of our last connection, and what it left undone.
+    previous: u64,
     unresolved: Vec<Unresolved>,
     known: Arc<Known>,
     /// Queues in a row over which nothing came back.
@@ -64,17 +64,18 @@ impl Shared {
         if given_up { None } else { self.fabric() }
     }
 
-    /// A number for a connection's first packet: another one for each, so that late packets of an old one are not taken.
-    pub(crate) fn first_packet(&self, queue: u32) -> u32 {
-        let mut bytes = [0; 3];
-        match getrandom::fill(&mut bytes) {
-            Ok(()) => u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]),
-            Err(_) => queue.wrapping_mul(0x9e37) & 0x00ff_ffff,
+    /// Numbers for a connection, and for its first packet: others for each, so that late packets of an old one are not taken.
+    pub(crate) fn numbers(&self, queue: u32) -> (u64, u32) {
+        let (mut connection, mut packet) = ([0; 8], [0; 3]);
+        if getrandom::fill(&mut connection).is_err() || getrandom::fill(&mut packet).is_err() {
+            // Without a name the peer does not know it again, and what is not known to be done is done again.
+            return (0, queue.wrapping_mul(0x9e37) & 0x00ff_ffff);
         }
+        (u64::from_le_bytes(connection), u32::from_le_bytes([packet[0], packet[1], packet[2], 0]))
     }
 
-    pub(crate) fn previous_queue(&self, address: &str) -> u32 {
-        self.called.lock().get(address).map_or(0, |called| called.previous_queue)
+    pub(crate) fn previous(&self, address: &str) -> u64 {
+        self.called.lock().get(address).map_or(0, |called| called.previous)
     }
 
     /// What is known of the windows of this peer.
@@ -102,10 +103,9 @@ impl Shared {
         unresolved.iter().map(|transfer| (transfer.ticket, outcome(transfer, executed))).collect()
     }
 
-    pub(crate) fn note_queue(&self, address: &str, queue: u32) {
-        if !address.is_empty() {
-            self.called.lock().entry(address.to_owned()).or_default().previous_queue = queue;
-        }
+    /// From now on transfers may go over this connection.
+    pub(crate) fn note_connection(&self, address: &str, connection: u64) {
+        self.called.lock().entry(address.to_owned()).or_default().previous = connection;
     }
 
     pub(crate) fn note_success(&self, address: &str) {
@@ -224,6 +224,32 @@ impl Netmod for Verbs {
 
     fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
         (self.shared.options.pinned_bytes_max > 0).then(|| Arc::new(Windows(Arc::clone(&self.shared.published))) as _)
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let Some(fabric) = self.opened() else { return Vec::new() };
+        let (counts, cache) = (fabric.counters.read(), fabric.cache.statistics());
+        if counts.requests + counts.completions == 0 {
+            return Vec::new();
+        }
+        vec![
+            ("requests", counts.requests),
+            ("messages", counts.messages),
+            ("writes", counts.writes),
+            ("reads", counts.reads),
+            ("inline", counts.inline),
+            ("doorbells", counts.doorbells),
+            ("completions", counts.completions),
+            ("bytes copied", counts.copied_bytes),
+            ("bytes not copied", counts.zero_copy_bytes),
+            ("registrations found", cache.hits),
+            ("registrations made", cache.misses),
+            ("registrations for one use", cache.uncached),
+            ("registrations evicted", cache.evictions),
+            ("registrations invalidated", cache.invalidations),
+            ("registrations refused", cache.refused),
+            ("bytes registered", cache.bytes as u64),
+        ]
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {

@@ -12,8 +12,15 @@ pub struct VerbsOptions {
     pub demanded: bool,
     /// Bytes of a preregistered buffer.
     pub slab_bytes: usize,
+    /// Bytes of the buffers that all connections send from, together. Some each are there in any case.
+    pub outgoing_bytes_max: usize,
     /// Buffers that a peer may fill before it hears from us again. Fewer where many peers are expected.
     pub credits: u16,
+    /// Requests of one connection that may be under way, if the device takes so many. More than messages that a peer has
+    /// buffers for: the rest is for reads and writes of its memory.
+    pub queue_depth: u32,
+    /// Reads that a peer may have under way, if the device answers so many. Without any, gets are served.
+    pub reads_at_once_max: u8,
     /// How many peers are expected at most: ranks of other nodes.
     pub peers: usize,
     /// How long a packet is waited for before it is sent again: 4.096 µs times two to the power of this, seven times.
@@ -34,7 +41,10 @@ impl Default for VerbsOptions {
             device: String::new(),
             demanded: false,
             slab_bytes: 8 << 10,
+            outgoing_bytes_max: 64 << 20,
             credits: 8,
+            queue_depth: 128,
+            reads_at_once_max: 16,
             peers: 1,
             timeout_code: 14,
             register_bytes_min: None,
@@ -46,7 +56,7 @@ impl Default for VerbsOptions {
 }
 
 /// All buffers for what arrives are at most so many bytes.
-const RECEIVE_BYTES_MAX: usize = 64 << 20;
+pub(crate) const RECEIVE_BYTES_MAX: usize = 64 << 20;
 
 impl VerbsOptions {
     /// Buffers for each peer, so that all of them together stay within bounds.
@@ -54,7 +64,7 @@ impl VerbsOptions {
         // Peers that call, and peers that are called.
         let fair = RECEIVE_BYTES_MAX / self.slab_bytes.max(1) / (2 * self.peers.max(1));
         let fair = u16::try_from(fair).unwrap_or(u16::MAX);
-        self.credits.min(fair).max(crate::record::CREDITS_MIN)
+        self.credits.min(fair).max(longarm_proto::rdma::CREDITS_MIN)
     }
 }
 

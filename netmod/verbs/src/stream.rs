@@ -12,16 +12,16 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectOutcome, LinkError, Loan};
 use longarm_proto::WindowRef;
+use longarm_proto::rdma::{NOTE_BYTES, Note, Record};
 use longarm_registration::Pinned;
 use rustix::io::Errno;
 
 use crate::direct::Direct;
-use crate::fabric::{DEPTH, Device, Fabric, Promise};
-use crate::keys::{Known, NOTE_BYTES, Note};
+use crate::fabric::{Device, Fabric, Promise};
+use crate::keys::{Answer, Answers, Known};
 use crate::netmod::Shared;
 use crate::packets::Packets;
-use crate::record::Record;
-use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
+use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, Post, Posting, Queue, Slab};
 
 /// A buffer that has arrived, and how much of it was read.
 struct Arrived {
@@ -48,7 +48,7 @@ pub(crate) enum Kept {
     /// Its bytes went with it.
     Nothing,
     Slab {
-        _slab: Slab,
+        slab: Slab,
     },
     /// What is read goes on to somewhere else.
     Landing {
@@ -63,13 +63,24 @@ pub(crate) enum Kept {
     },
 }
 
+impl Kept {
+    /// Lets go of all but the buffer.
+    fn into_slab(self) -> Option<Slab> {
+        match self {
+            Kept::Slab { slab } | Kept::Landing { slab, .. } => Some(slab),
+            Kept::Nothing | Kept::Memory { .. } => None,
+        }
+    }
+}
+
 /// One side's end.
 pub(crate) struct Stream {
     pub(crate) queue: Queue,
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) known: Arc<Known>,
-    peer_queue: u32,
+    /// What the caller calls the connection.
+    number: u64,
     peer_slab_bytes: usize,
     /// Messages that we may send before the peer gives a buffer back.
     credits: u32,
@@ -81,19 +92,24 @@ pub(crate) struct Stream {
     /// The number of the first of `requests`.
     first_request: u64,
     pub(crate) reads_under_way: usize,
+    /// The peer's device answers reads, and ours asks for them.
+    pub(crate) can_read: bool,
     /// Requests since the last one whose end is told.
     pub(crate) untold: usize,
     pub(crate) packets: Packets,
     /// Direct transfers, and notes to the peer, that wait for room.
     pub(crate) direct: Direct,
     notes: VecDeque<Note>,
+    /// Answers to the peer's questions that took longer.
+    late: Option<Arc<Answers>>,
     /// The request that the peer's device refused.
     refused: Option<u64>,
     /// Nothing is posted any more.
     ended: bool,
     /// Buffers that the peer has for us in all.
     peer_credits: u32,
-    _promise: Promise,
+    /// With the buffer that is always ours, unless it is under way.
+    promise: Promise,
     arrived: VecDeque<Arrived>,
     finished: Vec<Finished>,
     failed: Option<LinkError>,
@@ -131,6 +147,7 @@ impl Stream {
         (ours, theirs): (&Record, &Record),
     ) -> Result<Stream, Errno> {
         let mtu_code = ours.mtu_code.min(theirs.mtu_code);
+        let reads_out = ours.reads_in.min(theirs.reads_in);
         queue.connect(&Connection {
             port: fabric.port.number,
             gid_index: fabric.gid_index,
@@ -141,7 +158,7 @@ impl Stream {
             peer_gid: theirs.gid,
             first_sent: ours.first_packet,
             first_received: theirs.first_packet,
-            reads_out: ours.reads_in.min(theirs.reads_in),
+            reads_out,
             reads_in: ours.reads_in,
             timeout_code: fabric.options.timeout_code,
         })?;
@@ -150,7 +167,7 @@ impl Stream {
             fabric: Arc::clone(fabric),
             shared: Arc::clone(shared),
             known,
-            peer_queue: theirs.queue,
+            number: ours.connection | theirs.connection,
             peer_slab_bytes: theirs.slab_bytes as usize,
             credits: theirs.credits.into(),
             owed: 0,
@@ -158,13 +175,15 @@ impl Stream {
             requests: VecDeque::new(),
             first_request: 0,
             reads_under_way: 0,
+            can_read: reads_out > 0,
             untold: 0,
             direct: Direct::default(),
             notes: VecDeque::new(),
+            late: None,
             refused: None,
             ended: false,
             peer_credits: theirs.credits.into(),
-            _promise: promise,
+            promise,
             packets: Packets::new(ours.first_packet, mtu_code),
             arrived: VecDeque::new(),
             finished: Vec::new(),
@@ -172,9 +191,9 @@ impl Stream {
         })
     }
 
-    /// The number of the peer's end.
-    pub(crate) fn peer_queue(&self) -> u32 {
-        self.peer_queue
+    /// What the caller calls the connection.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -201,6 +220,9 @@ impl Stream {
         self.finished = finished;
         if polled.is_err() {
             return Err(self.fail("the device gives no completions"));
+        }
+        for (part, answer) in self.late.as_ref().map(|late| late.take()).unwrap_or_default() {
+            self.answer(part, answer);
         }
         if self.failed.is_none() && !self.ended {
             self.tell_the_rest()?;
@@ -263,7 +285,10 @@ impl Stream {
                 self.fabric.counters.copied_bytes.add(*bytes);
             }
             // The memory first, then the word that it is free.
-            drop(request.kept);
+            match request.kept.into_slab() {
+                Some(slab) if self.promise.own.is_none() => self.promise.own = Some(slab),
+                others => drop(others),
+            }
             if let Some(ticket) = request.ends {
                 self.direct.outcomes.push_back((ticket, DirectOutcome::Done));
             }
@@ -313,20 +338,31 @@ impl Stream {
         slab.region(bytes).copy_to_slice(&mut note);
         match Note::decode(&note) {
             Some(Note::Ask(part)) => {
-                let answer = self.shared.published.ask(&self.fabric, &part).unwrap_or_else(|errno| {
-                    self.shared.say_once(&format!(
-                        "a window cannot be registered with the device ({errno}), so its traffic is copied through buffers; \
-                         look at `ulimit -l` and LONGARM_VERBS_PINNED_BYTES_MAX"
-                    ));
-                    None
-                });
-                self.notes.push_back(Note::Answer(part, answer));
+                if let Some(answer) = self.shared.published.ask(&self.fabric, &part, &mut self.late) {
+                    self.answer(part, answer);
+                }
             }
             Some(Note::Answer(part, answer)) => self.known.answered(part, answer),
             None => {
                 self.fail("a note of the peer is garbled");
             }
         }
+    }
+
+    fn answer(&mut self, part: WindowRef, answer: Answer) {
+        let answer = answer.unwrap_or_else(|errno| {
+            self.shared.say_once(&format!(
+                "a window cannot be registered with the device ({errno}), so its traffic is copied through buffers; \
+                 look at `ulimit -l` and LONGARM_VERBS_PINNED_BYTES_MAX"
+            ));
+            None
+        });
+        self.notes.push_back(Note::Answer(part, answer));
+    }
+
+    /// What becomes readable when there are answers that could not be given at once; `None` if there were no such questions.
+    pub(crate) fn late_answers(&self) -> Option<BorrowedFd<'_>> {
+        self.late.as_ref().map(|late| late.descriptor())
     }
 
     /// Asks about a part of a window.
@@ -344,7 +380,7 @@ impl Stream {
                 self.post(message, &[Region::from_slice(&bytes)])?;
                 continue;
             }
-            let Some(mut slab) = self.take_slab()? else {
+            let Some(mut slab) = self.take_slab() else {
                 self.owed += message.immediate & !NOTE;
                 self.notes.push_front(note);
                 break;
@@ -369,7 +405,7 @@ impl Stream {
     }
 
     pub(crate) fn has_room_for(&self, requests: usize) -> bool {
-        self.requests.len() + requests <= DEPTH as usize
+        self.requests.len() + requests <= self.queue.depth()
     }
 
     /// Whether a message would be taken now, if a buffer is free.
@@ -388,7 +424,7 @@ impl Stream {
         if total == 0 || !self.can_send() {
             return Ok(0);
         }
-        if total <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= GATHERS_MAX {
+        if total <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= self.queue.gathers() {
             let message = Message { slab: None, bytes: total, immediate: self.take_owed() };
             self.post(message, regions)?;
             return Ok(total);
@@ -399,7 +435,7 @@ impl Stream {
         let mut source = Walk::new(regions);
         while sent < total && self.credits >= 2 && self.has_room() {
             // Each goes out while the next is copied.
-            let Some(mut slab) = self.take_slab()? else { break };
+            let Some(mut slab) = self.take_slab() else { break };
             let bytes = piece_bytes.min(total - sent).min(slab.slab_bytes()).min(self.peer_slab_bytes);
             source.copy_to(slab.region_mut().slice(0, bytes));
             self.fabric.counters.copied_bytes.add(bytes);
@@ -410,11 +446,9 @@ impl Stream {
         Ok(sent)
     }
 
-    pub(crate) fn take_slab(&mut self) -> Result<Option<Slab>, LinkError> {
-        match self.fabric.outgoing.take() {
-            Ok(slab) => Ok(slab),
-            Err(_) => Err(self.fail("no memory can be registered for what is sent (see `ulimit -l`)")),
-        }
+    /// A buffer to send from. `None`: ours is under way, and comes back with a completion of this queue.
+    pub(crate) fn take_slab(&mut self) -> Option<Slab> {
+        self.promise.own.take().or_else(|| self.fabric.outgoing.take().ok().flatten())
     }
 
     fn take_owed(&mut self) -> u32 {
@@ -443,7 +477,7 @@ impl Stream {
         counters.doorbells.add(1);
         counters.inline.add(usize::from(message.slab.is_none()));
         let behind = self.packets.pass(message.bytes as u64);
-        let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { _slab: slab });
+        let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { slab });
         self.requests.push_back(Request { kept, behind, is_read: false, is_direct: false, ends: None });
         posted.map_err(|_| self.fail("the device takes no more requests"))
     }
@@ -522,7 +556,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Ok(executed) = self.queue.end() {
-            self.fabric.remember(self.queue.number(), executed);
+            self.fabric.executed.lock().remember(self.number, executed);
         }
         // Buffers that are filled and not taken up go back too.
         let _ = self.poll();

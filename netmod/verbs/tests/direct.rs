@@ -9,7 +9,9 @@ use std::process::Command;
 use std::thread;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{DirectOutcome, DirectSource, Link, LinkError, Listener, Loan, Netmod, Reach, TcpOptions};
+use longarm_netmod::{
+    DirectOutcome, DirectSource, Interest, Link, LinkError, Listener, Loan, Netmod, Poller, Reach, TcpOptions, Wish,
+};
 use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
 use longarm_verbs::{Costs, Counts, Verbs, VerbsOptions};
 
@@ -88,7 +90,7 @@ impl Pair {
         loop {
             step(&mut *self.caller);
             step(&mut *self.called);
-            match self.caller.direct().map(|access| access.reach(&PART, 0)) {
+            match self.caller.direct().map(|access| access.reach(&PART, Wish::PutLent)) {
                 None | Some(Reach::Asked) => thread::yield_now(),
                 Some(decided) => return decided,
             }
@@ -270,7 +272,7 @@ fn the_ends_of_many_short_puts_are_told_together() {
     assert_eq!(pair.reach(), Reach::Yes);
     let cost = pair.cost(|pair| {
         for ticket in 0..64 {
-            while pair.caller.direct().unwrap().reach(&PART, 8) != Reach::Yes {
+            while pair.caller.direct().unwrap().reach(&PART, Wish::PutCopied(8)) != Reach::Yes {
                 step(&mut *pair.caller);
             }
             pair.put(ticket, ticket as usize * 8, DirectSource::Copied(Region::from_slice(&ticket.to_le_bytes())), 8);
@@ -285,6 +287,163 @@ fn the_ends_of_many_short_puts_are_told_together() {
     assert!((0..64_u64).all(|word| there[word as usize * 8..][..8] == word.to_le_bytes()));
 }
 
+/// Begins as many puts of a page as take all buffers of their process, and takes up none of their ends.
+fn take_all_buffers(link: &mut dyn Link) {
+    let page = vec![1; 4096];
+    let run = Run { offset: 1 << 20, bytes: 4096 };
+    for ticket in 0..32 {
+        let access = link.direct().unwrap();
+        assert_eq!(access.reach(&PART, Wish::PutCopied(4096)), Reach::Yes);
+        access.put(ticket, &PART, run, DirectSource::Copied(Region::from_slice(&page))).unwrap();
+    }
+}
+
+#[test]
+fn who_finds_no_buffer_goes_on_with_the_one_of_his_own() {
+    let Some(mut pair) = Pair::new(|options| options.outgoing_bytes_max = 1) else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    // Another connection of the same process has all the others. Connected first, so that it has its own.
+    let (mut other, mut other_called) = connected(&pair.origin, &mut *pair.listener);
+    while other.direct().is_none_or(|access| access.reach(&PART, Wish::PutLent) != Reach::Yes) {
+        step(&mut *other);
+        step(&mut *other_called);
+    }
+    take_all_buffers(&mut *other);
+    let bytes: Vec<u8> = (0..16 << 10).map(|index| (index % 249) as u8).collect();
+    for round in 0..3 {
+        let access = pair.caller.direct().unwrap();
+        assert_eq!(access.reach(&PART, Wish::PutCopied(bytes.len())), Reach::Yes);
+        pair.put(round, 64, DirectSource::Copied(Region::from_slice(&bytes)), bytes.len());
+        assert_eq!(pair.outcome(), (round, DirectOutcome::Done));
+        assert!(pair.window.bytes()[64..64 + bytes.len()] == bytes[..], "round {round}");
+    }
+    // So does who sends over the stream, and sleeps until there is room.
+    let mut sent = 0;
+    let mut received = Vec::new();
+    while received.len() < bytes.len() {
+        if sent < bytes.len() {
+            sent += pair.caller.send(&[Region::from_slice(&bytes[sent..])]).unwrap();
+        }
+        if sent < bytes.len() && !pair.caller.arm() {
+            sleep_on(&*pair.caller);
+        }
+        let mut buffer = [0; 4096];
+        let got = pair.called.receive(&[RegionMut::from_slice(&mut buffer)]).unwrap();
+        received.extend_from_slice(&buffer[..got]);
+        pair.called.send(&[]).unwrap();
+    }
+    assert!(received == bytes);
+}
+
+/// Until its descriptor announces something.
+fn sleep_on(link: &dyn Link) {
+    let poller = Poller::new().unwrap();
+    poller.add(link.descriptor().unwrap(), 1, link.awaits(Interest::READABLE)).unwrap();
+    poller.wait(&mut Vec::new(), None).unwrap();
+}
+
+#[test]
+fn a_window_that_takes_long_to_register_holds_nobody_up_and_is_reached_later() {
+    let slow = Costs { register_kib_ns: 1_000_000, ..Costs::TYPICAL };
+    let Some(mut pair) = Pair::new(|options| options.costs = Some(slow)) else { return };
+    while !pair.caller.is_settled() || !pair.called.is_settled() {
+        step(&mut *pair.caller);
+        step(&mut *pair.called);
+    }
+    assert_eq!(pair.caller.direct().unwrap().reach(&PART, Wish::PutLent), Reach::Asked);
+    // The target sleeps whenever nothing is there, as a server does: it is woken by the question, and by the answer.
+    thread::scope(|scope| {
+        let Pair { called, caller, .. } = &mut pair;
+        let called = scope.spawn(move || {
+            loop {
+                match called.receive(&[RegionMut::from_slice(&mut [0; 8])]) {
+                    Ok(0) => sleep_on(&**called),
+                    Ok(_) => return,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        while caller.direct().unwrap().reach(&PART, Wish::PutLent) != Reach::Yes {
+            step(&mut **caller);
+            thread::yield_now();
+        }
+        assert_eq!(caller.send(&[Region::from_slice(&[1])]).unwrap(), 1);
+        called.join().unwrap();
+    });
+    let source = Memory::new(100_000).fill(9);
+    pair.put(1, 5, DirectSource::Lent(Box::new(source)), 100_000);
+    assert_eq!(pair.outcome(), (1, DirectOutcome::Done));
+    assert!(pair.window.bytes()[5..100_005] == source.bytes());
+}
+
+#[test]
+fn a_window_that_goes_while_it_is_registered_is_not_reached() {
+    let slow = Costs { register_kib_ns: 1_000_000, ..Costs::TYPICAL };
+    let Some(mut pair) = Pair::new(|options| options.costs = Some(slow)) else { return };
+    while !pair.caller.is_settled() || !pair.called.is_settled() {
+        step(&mut *pair.caller);
+        step(&mut *pair.called);
+    }
+    for round in 0..20 {
+        let part = WindowRef { generation: Generation(100 + round), ..PART };
+        let published = pair.target.remote_memory().unwrap().publish(part, pair.window.0);
+        let mut published = Some(published);
+        let mut waited = 0;
+        let decided = loop {
+            match pair.caller.direct().unwrap().reach(&part, Wish::PutLent) {
+                Reach::Asked => {
+                    step(&mut *pair.caller);
+                    step(&mut *pair.called);
+                }
+                decided => break decided,
+            }
+            waited += 1;
+            if waited > round {
+                published = None;
+            }
+        };
+        // Whichever came first, there was an answer.
+        assert!(matches!(decided, Reach::Yes | Reach::No), "{decided:?}");
+        drop(published);
+    }
+    assert_eq!(pair.reach(), Reach::Yes, "other windows are there as before");
+}
+
+#[test]
+fn without_reads_on_the_device_gets_are_left_to_the_server() {
+    let Some(mut pair) = Pair::new(|options| options.reads_at_once_max = 0) else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    assert_eq!(pair.caller.direct().unwrap().reach(&PART, Wish::Get), Reach::No);
+    pair.put(1, 0, DirectSource::Copied(Region::from_slice(&[7; 8])), 8);
+    assert_eq!(pair.outcome(), (1, DirectOutcome::Done));
+}
+
+#[test]
+fn a_queue_of_few_requests_is_not_overrun() {
+    let Some(mut pair) = Pair::new(|options| options.queue_depth = 16) else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    let source = Memory::new(3 << 20).fill(4);
+    // Longer than fits at a time, through buffers and not.
+    pair.put(1, 0, DirectSource::Lent(Box::new(source)), 3 << 20);
+    let mut puts = 0_u64;
+    while puts < 200 {
+        if pair.caller.direct().unwrap().reach(&PART, Wish::PutCopied(8)) == Reach::Yes {
+            let word = puts.to_le_bytes();
+            pair.put(100 + puts, (4 << 20) + puts as usize * 8, DirectSource::Copied(Region::from_slice(&word)), 8);
+            puts += 1;
+        } else {
+            step(&mut *pair.caller);
+        }
+    }
+    assert_eq!(pair.outcome(), (1, DirectOutcome::Done));
+    for ticket in 100..300 {
+        assert_eq!(pair.outcome(), (ticket, DirectOutcome::Done));
+    }
+    let there = pair.window.bytes();
+    assert!(there[..3 << 20] == source.bytes());
+    assert!((0..200_u64).all(|word| there[(4 << 20) + word as usize * 8..][..8] == word.to_le_bytes()));
+}
+
 #[test]
 fn who_has_the_wrong_key_or_no_window_reaches_nothing() {
     let Some(mut pair) = Pair::new(|_| ()) else { return };
@@ -296,7 +455,7 @@ fn who_has_the_wrong_key_or_no_window_reaches_nothing() {
         WindowRef { rank: Rank(2), ..PART },
     ] {
         let decided = loop {
-            match pair.caller.direct().unwrap().reach(&wrong, 0) {
+            match pair.caller.direct().unwrap().reach(&wrong, Wish::PutLent) {
                 Reach::Asked => {
                     step(&mut *pair.caller);
                     step(&mut *pair.called);

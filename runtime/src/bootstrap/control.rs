@@ -62,6 +62,9 @@ pub enum FromRank {
     Leave {
         /// Traffic with every peer that had any.
         traffic: Vec<PeerTraffic>,
+        /// What its network has counted, by name, if it counts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        network: Vec<(String, u64)>,
     },
 }
 

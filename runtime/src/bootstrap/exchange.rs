@@ -197,7 +197,7 @@ impl Rendezvous for Exchanged {
     /// Nobody asks.
     fn answer_inquiries(&self, _on_inquiry: OnInquiry) {}
 
-    fn leave(&self, _traffic: Vec<PeerTraffic>) {
+    fn leave(&self, _traffic: Vec<PeerTraffic>, _network: Vec<(String, u64)>) {
         // Before the meeting: nobody ends well before all have come to it.
         if let Some(watch) = self.watch.lock().take() {
             watch.end();

@@ -184,8 +184,8 @@ impl Rendezvous for Launcher {
         }
     }
 
-    fn leave(&self, traffic: Vec<PeerTraffic>) {
-        if self.say(&FromRank::Leave { traffic }).is_err() {
+    fn leave(&self, traffic: Vec<PeerTraffic>, network: Vec<(String, u64)>) {
+        if self.say(&FromRank::Leave { traffic, network }).is_err() {
             return;
         }
         let survivors_go_on = self.start.get().is_some_and(|start| start.survivors_go_on);

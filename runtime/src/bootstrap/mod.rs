@@ -51,8 +51,8 @@ pub(crate) trait Rendezvous: Send + Sync {
     /// From now on `on_inquiry` answers whoever asks what this rank waits for.
     fn answer_inquiries(&self, on_inquiry: OnInquiry);
 
-    /// Says that this rank ends well, and waits until all have left or died, or one has died where that ends the job.
-    fn leave(&self, traffic: Vec<PeerTraffic>);
+    /// Says that this rank ends well, and what it and its network have counted, and waits until all have left or died, or one has died where that ends the job.
+    fn leave(&self, traffic: Vec<PeerTraffic>, network: Vec<(String, u64)>);
 
     /// Ends the job: this rank cannot go on.
     fn abort(&self, reason: &str, status: i32);

@@ -70,7 +70,9 @@ impl Engine {
     /// A session goes on without a link for now.
     pub(super) fn lose_link(&mut self, number: usize) {
         let Some(peer) = self.peers.get_mut(number) else { return };
-        let Some(link) = peer.connection.detach() else { return };
+        let Some(mut link) = peer.connection.detach() else { return };
+        // Its peer is gone or calls again, and this thread waits for nobody.
+        link.abandon();
         if let Some(descriptor) = link.descriptor() {
             let _ = self.poller.remove(descriptor);
         }
@@ -147,7 +149,7 @@ impl Engine {
     }
 
     /// A peer was welcomed over this link.
-    pub(super) fn admit(&mut self, link: Box<dyn Link>, identity: Identity, session: Session) {
+    pub(super) fn admit(&mut self, mut link: Box<dyn Link>, identity: Identity, session: Session) {
         let number = self.find_session(identity.rank, session.number);
         // Meanwhile the session may have ended, or the peer have called again: dropping the link closes it.
         let number = number.filter(|number| self.peers[*number].session.1 == session.attempt);
@@ -162,7 +164,10 @@ impl Engine {
                 return;
             }
         }
-        let Some(number) = number else { return };
+        let Some(number) = number else {
+            link.abandon();
+            return;
+        };
         let peer = &mut self.peers[number];
         peer.connection.attach(link);
         peer.interest = Interest::READABLE;

@@ -2,7 +2,7 @@
 //!
 //! A target is a function of bytes that panics when something is wrong. The programs in `runner/` hand it what libFuzzer
 //! chooses; a plain test runs it over everything in `corpus/` and `regressions/`. All bytes that others can send have a
-//! target: frames, handshakes, a server's whole conversation, a hostile server's answers, what launcher and ranks say to
+//! target: frames, handshakes, what RDMA devices are agreed on with, a server's whole conversation, a hostile server's answers, what launcher and ranks say to
 //! each other, the door, configuration.
 //!
 //! The crate refuses to look inside of what it feeds: it stands where the bytes come in.
@@ -18,6 +18,7 @@ mod hostile_server;
 #[doc(hidden)]
 pub mod launcher;
 mod node;
+mod rdma;
 mod rendezvous;
 mod responder;
 mod seeds;
@@ -29,6 +30,7 @@ pub use decode::{reply_decode, request_decode};
 pub use door::door;
 pub use handshake::{handshake_bytes, handshake_edits};
 pub use hostile_server::hostile_server;
+pub use rdma::{rdma_note, rdma_record};
 pub use rendezvous::rendezvous;
 pub use responder::responder;
 pub use seeds::{Seeds, TARGETS, Target};

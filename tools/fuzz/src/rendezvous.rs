@@ -55,14 +55,14 @@ fn message(kind: u8, choices: &mut Choices<'_>) -> FromRank {
         4..=6 => FromRank::Publish { card: card(choices) },
         7 | 8 => FromRank::Fetch { node: node(choices) },
         9 => FromRank::Abort { reason: text(choices), status: choices.word() as i32 },
-        10 | 11 => FromRank::Leave { traffic: Vec::new() },
+        10 | 11 => FromRank::Leave { traffic: Vec::new(), network: Vec::new() },
         12 => {
             let whom = [Whom::Rank(node(choices)), Whom::HolderAt(0), Whom::Anyone][usize::from(choices.byte() % 3)];
             FromRank::Waits { inquiry: 7, waits: vec![Wait { call: text(choices), whom, waited_ms: choices.word() }] }
         }
         _ => {
             let kinds = vec![KindTraffic { operations: choices.word(), bytes: choices.word() }];
-            FromRank::Leave { traffic: vec![PeerTraffic { peer: node(choices), kinds }] }
+            FromRank::Leave { traffic: vec![PeerTraffic { peer: node(choices), kinds }], network: Vec::new() }
         }
     }
 }

@@ -518,7 +518,7 @@ impl PlayedRank {
         let peer = (rank + 1) % node_of_rank.len() as u32;
         let mut kinds = vec![KindTraffic::default(); 8];
         kinds[0] = KindTraffic { operations: 10, bytes: 100 };
-        self.say(&FromRank::Leave { traffic: vec![PeerTraffic { peer, kinds }] });
+        self.say(&FromRank::Leave { traffic: vec![PeerTraffic { peer, kinds }], network: vec![] });
         assert_eq!(hear(&mut self.replies), ToRank::Goodbye);
         println!("goodbye {rank}");
         std::process::exit(0);

@@ -1,16 +1,22 @@
 //! What the real client and server are given in place of the system: links, a listener, the time, and a way to dial.
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_client::{Dial, DialStep, Dialing, LostHow, RestOn, Time};
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Caller, CallerStep, DialError, Introduction, Link, LinkError, Listener};
-use longarm_proto::{Identity, NodeId, Secret, Session};
+use longarm_netmod::{
+    Caller, CallerStep, DialError, DirectAccess, DirectOutcome, DirectSource, Introduction, Link, LinkError, Listener,
+    Loan, Reach, RemoteMemory, Wish,
+};
+use longarm_proto::{Identity, NodeId, Run, Secret, Session, WindowRef};
 use longarm_shm::sync::{AtomicU64, Ordering};
 
 use crate::dice::Dice;
 use crate::fiber::{self, Step};
+use crate::network::direct::{self, Source, Task};
 use crate::network::{self, Owner};
 
 /// One end of a simulated link.
@@ -19,12 +25,21 @@ pub struct SimLink {
     number: u32,
     end: usize,
     name: String,
+    begun: VecDeque<Begun>,
+}
+
+/// A transfer that this end has begun.
+struct Begun {
+    ticket: u64,
+    number: u64,
+    is_get: bool,
+    loan: Option<Arc<dyn Loan>>,
 }
 
 impl SimLink {
     /// An end of a link of this run.
     pub fn new(run: u64, number: u32, end: usize) -> SimLink {
-        SimLink { run, number, end, name: format!("sim:{number}") }
+        SimLink { run, number, end, name: format!("sim:{number}"), begun: VecDeque::new() }
     }
 
     /// The number of the link.
@@ -42,6 +57,21 @@ impl Link for SimLink {
         network::with(|network| network.receive(self.number, self.end, regions))
     }
 
+    fn on_proven(&mut self) {
+        if self.end == 0 {
+            network::with(|network| network.prove(self.number));
+        }
+    }
+
+    fn direct(&mut self) -> Option<&mut dyn DirectAccess> {
+        let is_direct = self.end == 0 && network::with(|network| network.is_direct(self.number));
+        is_direct.then_some(self as &mut dyn DirectAccess)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.end == 1 || network::with(|network| network.is_settled(self.number))
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -51,10 +81,92 @@ impl Link for SimLink {
     }
 }
 
+impl DirectAccess for SimLink {
+    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
+        network::with(|network| network.reach(self.number, target, wish))
+    }
+
+    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
+        let (source, loan) = match source {
+            DirectSource::Copied(region) => (direct::copied(region), None),
+            DirectSource::Lent(loan) => {
+                let loan: Arc<dyn Loan> = Arc::from(loan);
+                (Source::Lent(Arc::clone(&loan)), Some(loan))
+            }
+        };
+        let number = network::with(|network| network.post(self.number, ticket, (*target, run), Task::Put(source)))?;
+        self.begun.push_back(Begun { ticket, number, is_get: false, loan });
+        Ok(())
+    }
+
+    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
+        let number = network::with(|network| network.post(self.number, ticket, (*target, run), Task::Get))?;
+        self.begun.push_back(Begun { ticket, number, is_get: true, loan: Some(Arc::from(into)) });
+        Ok(())
+    }
+
+    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
+        if let Some(resolved) = network::with(|network| network.take_resolved(self.number)) {
+            return Some(resolved);
+        }
+        let (number, bytes) = network::with(|network| network.take_done(self.number))?;
+        let begun = self.begun.pop_front().expect("it was begun, and all before it have ended");
+        assert_eq!(begun.number, number, "ends come in order");
+        if let (Some(bytes), Some(loan)) = (bytes, &begun.loan) {
+            loan.memory().copy_from_slice(&bytes);
+        }
+        Some((begun.ticket, DirectOutcome::Done))
+    }
+}
+
 impl Drop for SimLink {
     fn drop(&mut self) {
+        if !network::is_current(self.run) {
+            return;
+        }
+        if self.end == 0 {
+            // What has ended by now has ended, whether anybody has asked or not.
+            let finished: Vec<_> = std::iter::from_fn(|| self.take_outcome()).collect();
+            let begun = std::mem::take(&mut self.begun);
+            let unfinished: Vec<_> = begun.iter().map(|begun| (begun.ticket, begun.number, begun.is_get)).collect();
+            network::with(|network| network.leave(self.number, &unfinished, &finished));
+            drop(begun);
+        }
+        network::with(|network| network.close(self.number, self.end));
+    }
+}
+
+/// Where a simulated server says what others may reach.
+pub struct SimMemory {
+    run: u64,
+    node: u32,
+}
+
+impl SimMemory {
+    /// That of a node.
+    pub fn new(run: u64, node: u32) -> SimMemory {
+        SimMemory { run, node }
+    }
+}
+
+struct Withdrawal {
+    run: u64,
+    node: u32,
+    part: WindowRef,
+}
+
+impl RemoteMemory for SimMemory {
+    fn publish(&self, part: WindowRef, _: RegionMut<'_>) -> Box<dyn Send> {
+        let (run, node) = (self.run, self.node);
+        network::with(|network| network.publish(node, part));
+        Box::new(Withdrawal { run, node, part })
+    }
+}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
         if network::is_current(self.run) {
-            network::with(|network| network.close(self.number, self.end));
+            network::with(|network| network.withdraw(self.node, self.part));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use longarm_client::{ClientWindow, WindowIdentity};
+use longarm_client::{ClientWindow, Operation, WindowIdentity};
 use longarm_netmod::flow::Costs;
 use longarm_proto::{JobId, NodeId, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
@@ -15,7 +15,8 @@ use longarm_shm::sync::{AtomicU64, Ordering};
 
 use crate::dice::Dice;
 use crate::fault::{FAULTS, Fault};
-use crate::hooks::SimListener;
+use crate::hooks::{SimListener, SimMemory};
+use crate::network::direct::{Done, Posted, Task, written};
 use crate::network::{self, Event};
 use crate::plan::{Plan, Shape};
 
@@ -129,7 +130,7 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
         session_keep_ms: SESSION_KEEP_MS,
         sealed: shape.sealed,
         costs: Costs::TYPICAL,
-        remote_memory: None,
+        remote_memory: shape.direct.then(|| Arc::new(SimMemory::new(run, node)) as _),
     });
     let engine = Some(engine.map_err(|error| error.to_string())?);
     let door = Some(Door::connect(&name).map_err(|error| error.to_string())?);
@@ -140,6 +141,53 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
 #[inline]
 pub fn with_node<R>(node: u32, work: impl FnOnce(&mut Node) -> R) -> R {
     NODES.with(|nodes| work(&mut nodes.borrow_mut()[node as usize]))
+}
+
+/// The device at a link's other end does what it is asked for first, whatever its node does meanwhile.
+pub fn do_direct(link: u32) {
+    if let Some(posted) = network::with(|network| network.arrive_direct(link)) {
+        finish_direct(link, &posted);
+    }
+}
+
+/// What devices had done already when links broke just now.
+pub fn do_overdue() {
+    while let Some((link, posted)) = network::with(network::Network::take_overdue) {
+        finish_direct(link, &posted);
+    }
+}
+
+fn finish_direct(link: u32, posted: &Posted) {
+    let node = network::with(|network| network.node_of(link));
+    let done = reached(node, posted);
+    network::with(|network| network.done(link, posted, done));
+}
+
+fn reached(node: u32, posted: &Posted) -> Done {
+    let (target, run) = (posted.target, posted.run);
+    let is_published = network::with(|network| network.is_published(node, target));
+    let key = (node, target.window.0, target.generation.0);
+    let window = current().windows.borrow().get(&key).cloned();
+    let part = window.as_ref().and_then(|window| window.part_here(Operation::Put, target.rank).ok().flatten());
+    let Some(part) = part.filter(|_| is_published) else {
+        // Memory that the node's ranks have not mapped yet is there soon.
+        let answer = if is_published { None } else { Some(false) };
+        return if matches!(posted.task, Task::Ask) { Done::Answer(answer) } else { Done::Refused };
+    };
+    let Ok(memory) = part.region_mut(run.offset, run.bytes) else { return Done::Refused };
+    match &posted.task {
+        Task::Ask => Done::Answer(Some(true)),
+        Task::Put(_) => {
+            let bytes = written(posted);
+            memory.slice(0, bytes.len()).copy_from_slice(&bytes);
+            Done::Well(None)
+        }
+        Task::Get => {
+            let mut bytes = vec![0; memory.len()];
+            memory.copy_to_slice(&mut bytes);
+            Done::Well(Some(bytes))
+        }
+    }
 }
 
 /// The job of this thread's run.

@@ -12,12 +12,16 @@
 //!
 //! Each thread has one network, of the run that it is in. What a link or a clock of the run needs, it finds there.
 
+pub mod direct;
+mod faults;
+
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::LinkError;
+use longarm_proto::WindowRef;
 
 use crate::dice::Dice;
 use crate::trace::{Trace, What, Who};
@@ -33,6 +37,10 @@ pub enum Event {
     Again(u32),
     /// The end of a pipe is seen by its reader.
     End(u32),
+    /// A transfer with no server involved reaches its target.
+    Direct(u32),
+    /// What became of one comes back.
+    Told(u32),
     /// A connection reaches the server that it calls.
     Call(u32),
     /// A server does a turn.
@@ -92,9 +100,6 @@ impl Default for Speed {
     }
 }
 
-/// More than either side says before the first frame.
-const HANDSHAKE_BYTES_MAX: u64 = 400;
-
 struct Piece {
     sent_ns: u64,
     arrives_ns: u64,
@@ -138,6 +143,7 @@ struct LinkState {
     /// Which ends know that it is broken.
     broken: [bool; 2],
     closed: [bool; 2],
+    direct: direct::Direct,
 }
 
 /// See the module.
@@ -155,12 +161,22 @@ pub struct Network {
     /// All that happened.
     pub trace: Trace,
     speed: Speed,
+    run_seed: u64,
     dice: Dice,
     scratch: Vec<u8>,
     /// The longest that anything was under way.
     pub delay_max_ns: u64,
     /// Bytes that were sent.
     pub sent_bytes: u64,
+    /// Ranks reach memory of other nodes.
+    is_direct: bool,
+    /// What ranks remember of nodes, by both.
+    cards: HashMap<(u32, u32), direct::Card>,
+    /// Which parts of windows nodes let others reach.
+    published: HashSet<(u32, WindowRef)>,
+    overdue: VecDeque<(u32, direct::Posted)>,
+    /// Transfers that devices have done.
+    pub direct_count: u64,
 }
 
 thread_local! {
@@ -200,10 +216,16 @@ impl Network {
             deaf: vec![false; nodes as usize],
             trace: Trace::new(),
             speed,
+            run_seed: seed,
             dice: Dice::of(seed, 1, 0),
             scratch: Vec::new(),
             delay_max_ns: 0,
             sent_bytes: 0,
+            is_direct: false,
+            cards: HashMap::new(),
+            published: HashSet::new(),
+            overdue: VecDeque::new(),
+            direct_count: 0,
         }
     }
 
@@ -275,7 +297,10 @@ impl Network {
         });
         let latency_ns = pipes[0].latency_ns;
         let owners = [caller, Owner::Server(node)];
-        self.links.push(LinkState { owners, node, pipes, dice, broken: [false; 2], closed: [false; 2] });
+        // Dice of their own, so that runs without direct transfers stay as they were.
+        let direct = direct::Direct::new(Dice::of(self.run_seed, 4, number.into()));
+        let (broken, closed) = ([false; 2], [false; 2]);
+        self.links.push(LinkState { owners, node, pipes, dice, broken, closed, direct });
         let caller = match caller {
             Owner::Rank(rank) => rank,
             Owner::Server(_) | Owner::Stranger(_) => u32::MAX,
@@ -315,6 +340,9 @@ impl Network {
             self.at(now_ns + latency_ns, Event::End((link << 1) | (1 - end as u32)));
         }
         let state = &mut self.links[link as usize];
+        if end == 0 && state.direct.holds_back() {
+            return Ok(0);
+        }
         let pipe = &mut state.pipes[end];
         let offered: usize = regions.iter().map(|region| region.len()).sum();
         if state.closed[1 - end] {
@@ -448,6 +476,10 @@ impl Network {
         self.note(What::Close, Who::Link(link, end as u8), 0);
         let state = &mut self.links[link as usize];
         state.closed[end] = true;
+        if end == 1 {
+            self.shut_direct(link);
+        }
+        let state = &mut self.links[link as usize];
         let pipe = &mut state.pipes[end];
         pipe.writer_gone = true;
         if pipe.under_way.is_empty() {
@@ -469,108 +501,6 @@ impl Network {
             pipe.ended.get_or_insert(LinkError::Closed);
         }
         state.owners[reader]
-    }
-}
-
-/// What goes wrong.
-impl Network {
-    /// Breaks a link: of what is under way dice choose how much still arrives, then both ends see a reset.
-    pub fn break_link(&mut self, link: u32) {
-        for end in [0, 1] {
-            self.break_end(link, end);
-        }
-    }
-
-    /// Breaks a link for one end only. The other one finds out when it sends, or after a while.
-    pub fn break_half(&mut self, link: u32, end: usize, later_ns: u64) {
-        self.break_end(link, end);
-        self.after(later_ns, Event::End(link << 1 | end as u32));
-    }
-
-    fn break_end(&mut self, link: u32, end: usize) {
-        let state = &mut self.links[link as usize];
-        if std::mem::replace(&mut state.broken[end], true) {
-            return;
-        }
-        // What was under way to this end: any first part of it still arrives.
-        let pipe = &mut state.pipes[1 - end];
-        let open = pipe.bytes.len() - pipe.arrived;
-        let kept = if open == 0 { 0 } else { state.dice.below(open as u64 + 1) as usize };
-        pipe.arrived += kept;
-        pipe.bytes.truncate(pipe.arrived);
-        let lost = open - kept;
-        for piece in &mut pipe.under_way {
-            piece.bytes = 0;
-        }
-        self.note(What::Break, Who::Link(link, end as u8), lost as u64);
-        self.after(1, Event::End(link << 1 | (1 - end as u32)));
-    }
-
-    /// Whether more than so many bytes of the caller were read.
-    pub fn has_read(&self, link: u32, bytes: u64) -> bool {
-        self.links[link as usize].pipes[0].read_bytes > bytes
-    }
-
-    /// Changes a bit of what an end sends next. False if it may be a part of the first handshake of the two ends, where a
-    /// wrong answer is taken for a stranger's.
-    pub fn flip(&mut self, link: u32, end: usize, luck: u64) -> bool {
-        // The caller's pipe 1: what it has read is what convinced it.
-        let is_through = |other: &LinkState| other.pipes[1].read_bytes >= HANDSHAKE_BYTES_MAX;
-        let chosen = &self.links[link as usize];
-        let earlier = self.links[..link as usize].iter().rev();
-        let known = chosen.pipes[end].read_bytes >= HANDSHAKE_BYTES_MAX
-            || earlier.filter(|other| other.owners == chosen.owners).any(is_through);
-        if known {
-            self.links[link as usize].pipes[end].flip = Some(luck);
-        }
-        known
-    }
-
-    /// Breaks a link once so many more bytes were sent from an end.
-    pub fn break_after(&mut self, link: u32, end: usize, bytes: usize) {
-        self.links[link as usize].pipes[end].left_bytes = Some(bytes);
-    }
-
-    /// Nothing that an end sends arrives before a moment.
-    pub fn hold(&mut self, link: u32, end: usize, until_ns: u64) {
-        let held = &mut self.links[link as usize].pipes[end].held_until_ns;
-        *held = until_ns.max(*held);
-    }
-
-    /// What an end sends is read in sips of this size from now on, or as usual again.
-    pub fn sip(&mut self, link: u32, end: usize, bytes: Option<usize>) {
-        self.links[link as usize].pipes[end].sip_bytes = bytes;
-    }
-
-    /// All links that are whole, and who is at their ends.
-    pub fn whole_links(&self) -> Vec<u32> {
-        let whole = |link: &LinkState| link.broken == [false; 2] && link.closed == [false; 2];
-        (0..).zip(&self.links).filter(|(_, link)| whole(link)).map(|(number, _)| number).collect()
-    }
-
-    /// Who is at the ends of a link.
-    pub fn owners(&self, link: u32) -> [Owner; 2] {
-        self.links[link as usize].owners
-    }
-
-    /// Nobody reaches anybody any more, and all links break.
-    pub fn close_all(&mut self) {
-        self.deaf.fill(true);
-        for link in 0..self.links.len() as u32 {
-            self.break_link(link);
-        }
-    }
-
-    /// All links of somebody break, and if it is a server nobody reaches it any more.
-    pub fn kill(&mut self, who: Owner) {
-        if let Owner::Server(node) = who {
-            self.deaf[node as usize] = true;
-        }
-        for link in 0..self.links.len() as u32 {
-            if self.links[link as usize].owners.contains(&who) {
-                self.break_link(link);
-            }
-        }
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Outcome {
     pub counts: Vec<u64>,
     /// Operations that ended because somebody is gone.
     pub lost: u64,
+    /// Transfers that were done with no server involved.
+    pub direct: u64,
     /// Faults, by kind.
     pub faults: [u64; FAULTS],
     /// Simulated time.
@@ -67,6 +69,9 @@ impl Outcome {
 pub fn run(plan: Plan, progress: &mut dyn FnMut()) -> Result<Outcome, String> {
     let shape = Rc::new(Shape::new(plan));
     let run = network::begin(plan.seed, shape.nodes(), Speed::default());
+    if shape.direct {
+        network::with(network::Network::allow_direct);
+    }
     book::begin(&shape);
     let job = Job::begin(Rc::clone(&shape), run)?;
     let mut scheduler = Scheduler::new(&job)?;
@@ -77,6 +82,7 @@ pub fn run(plan: Plan, progress: &mut dyn FnMut()) -> Result<Outcome, String> {
     let failure_so_far = failure(&shape);
     let (hash, events, virtual_ns) =
         network::with(|network| (network.trace.hash(), network.trace.count(), network.now()));
+    let direct = network::with(|network| network.direct_count);
     if !failed && deaths == 0 {
         check_end(&mut scheduler);
     } else {
@@ -87,7 +93,7 @@ pub fn run(plan: Plan, progress: &mut dyn FnMut()) -> Result<Outcome, String> {
     job::end_nodes();
     let failure = failure_so_far.or_else(|| failure(&shape));
     let (counts, lost) = book::with(|book| (book.counts.clone(), book.lost));
-    Ok(Outcome { plan, counts, lost, faults: job::faults(), virtual_ns, hash, events, deaths, failure })
+    Ok(Outcome { plan, counts, lost, direct, faults: job::faults(), virtual_ns, hash, events, deaths, failure })
 }
 
 fn failure(shape: &Shape) -> Option<Failure> {

@@ -100,8 +100,7 @@ impl Scheduler {
                 network.after(dice.below(TEND_NS), Event::Tend(rank));
             });
         }
-        let faults = Some(Faults::new(&shape));
-        let running = shape.plan.ranks;
+        let (faults, running) = (Some(Faults::new(&shape)), shape.plan.ranks);
         let (useful_ns, deaths, resumed, turns, reply_bytes_max) = (0, 0, 0, 0, 0);
         Ok(Scheduler { ranks, shape, faults, dice, running, useful_ns, deaths, resumed, turns, reply_bytes_max })
     }
@@ -169,6 +168,8 @@ impl Scheduler {
                 }
                 self.tell(news);
             }
+            Event::Direct(link) => job::do_direct(link),
+            Event::Told(link) => self.tell(network::with(|network| network.told(link))),
             Event::Again(pipe) => self.tell(Some(network::with(|network| network.reader(pipe)))),
             Event::Room(pipe) => self.tell(Some(network::with(|network| network.writer(pipe)))),
             Event::End(pipe) => self.tell(Some(network::with(|network| network.arrive_end(pipe)))),
@@ -184,6 +185,7 @@ impl Scheduler {
             }
             Event::Heard(rank) => self.hear(rank),
         }
+        job::do_overdue();
     }
 
     /// Somebody's link has news.

@@ -46,6 +46,8 @@ pub enum What {
     Stranger = 16,
     /// A rank's program ended. Detail: whether well.
     Leave = 17,
+    /// A transfer with no server involved went on. Detail: its number, and whether it was done.
+    Direct = 18,
 }
 
 /// Whom an event is about.

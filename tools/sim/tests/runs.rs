@@ -57,6 +57,20 @@ fn connections_that_break_at_any_moment_lose_nothing_and_keep_nobody_waiting() {
 }
 
 #[test]
+fn where_ranks_reach_memory_without_servers_everything_is_as_with_them() {
+    let faults = "drop,half-open,truncate,restart-link".parse().unwrap();
+    let (mut without, mut with) = (0, 0);
+    for seed in 0..80 {
+        let outcome = expect_well(plan(seed, 6, 150, faults));
+        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+        without += u64::from(outcome.direct == 0);
+        with += outcome.direct;
+    }
+    assert!(without > 20, "{without} of 80 runs without such transfers");
+    assert!(with > 2_000, "{with} transfers with no server involved");
+}
+
+#[test]
 fn some_runs_together_meet_every_operation_and_every_fault() {
     let many = run_many(plan(1, 16, 400, FaultSet::all()), Until::Seeds(60), None, &|_, _, _| {}).unwrap();
     assert!(many.failed.is_none(), "{:#?}", many.failed);

@@ -40,6 +40,7 @@ pub(crate) struct Port {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortLimits {
     pub(crate) ports: u8,
+    /// Requests that a queue takes, and its completion queue.
     pub(crate) queue_depth: u32,
     pub(crate) reads_at_once: u8,
     pub(crate) shared_receives: u32,
@@ -114,7 +115,7 @@ impl Context {
         let reads = limits.max_qp_rd_atom.min(limits.max_qp_init_rd_atom);
         PortLimits {
             ports: limits.phys_port_cnt,
-            queue_depth: positive(limits.max_qp_wr),
+            queue_depth: positive(limits.max_qp_wr.min(limits.max_cqe)),
             reads_at_once: u8::try_from(reads.clamp(0, 16)).unwrap_or(0),
             shared_receives: if limits.max_srq > 0 { positive(limits.max_srq_wr) } else { 0 },
             gathers: positive(limits.max_sge),

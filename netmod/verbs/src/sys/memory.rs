@@ -136,26 +136,36 @@ impl Slabs {
     /// A slab, if one is free or may be made.
     ///
     /// # Errors
-    /// The system's, when memory cannot be locked.
+    /// The system's, when memory cannot be locked and nobody has a slab to give back.
     pub(crate) fn take(self: &Arc<Slabs>) -> Result<Option<Slab>, Errno> {
         let mut state = self.state.lock();
         if state.free.is_empty() {
             if state.blocks.len() >= self.blocks_max {
                 return Ok(None);
             }
-            let bytes = BLOCK_SLABS as usize * self.slab_bytes;
-            let mut memory = MmapMut::map_anon(bytes).map_err(|_| Errno::NOMEM)?;
-            let start = memory.as_mut_ptr().expose_provenance();
-            let registration = Registration::new(&self.domain, (start, bytes), start as u64, Access::Local)?;
-            let block = u32::try_from(state.blocks.len()).expect("blocks are few");
-            state.blocks.push(Block { registration, memory });
-            state.free.extend((0..BLOCK_SLABS).rev().map(|number| (block, number)));
+            match self.more() {
+                Ok(block) => {
+                    let number = u32::try_from(state.blocks.len()).expect("blocks are few");
+                    state.blocks.push(block);
+                    state.free.extend((0..BLOCK_SLABS).rev().map(|slab| (number, slab)));
+                }
+                Err(errno) if state.blocks.is_empty() => return Err(errno),
+                Err(_) => return Ok(None),
+            }
         }
         let (block, number) = state.free.pop().expect("there is one, or was just made");
         let held = &mut state.blocks[block as usize];
         let start = held.memory.as_mut_ptr().expose_provenance() + number as usize * self.slab_bytes;
         let local_key = held.registration.local_key();
         Ok(Some(Slab { slabs: Arc::clone(self), block, number, start, local_key }))
+    }
+
+    fn more(&self) -> Result<Block, Errno> {
+        let bytes = BLOCK_SLABS as usize * self.slab_bytes;
+        let mut memory = MmapMut::map_anon(bytes).map_err(|_| Errno::NOMEM)?;
+        let start = memory.as_mut_ptr().expose_provenance();
+        let registration = Registration::new(&self.domain, (start, bytes), start as u64, Access::Local)?;
+        Ok(Block { registration, memory })
     }
 }
 

@@ -151,7 +151,7 @@ impl Chain {
 pub(crate) struct Queue {
     raw: NonNull<ibv_qp>,
     number: u32,
-    inline_bytes: u32,
+    limits: QueueLimits,
     /// They outlive the pair.
     pub(crate) completions: Completions,
     chain: Box<Chain>,
@@ -203,7 +203,7 @@ impl Queue {
         Ok(Queue {
             raw,
             number,
-            inline_bytes: init.cap.max_inline_data,
+            limits: QueueLimits { inline_bytes: init.cap.max_inline_data, ..limits },
             completions,
             chain: Chain::new(),
             _shared: Arc::clone(shared),
@@ -217,7 +217,17 @@ impl Queue {
 
     /// The most bytes that go into a request itself.
     pub(crate) fn inline_bytes(&self) -> usize {
-        self.inline_bytes as usize
+        self.limits.inline_bytes as usize
+    }
+
+    /// The most requests that may be under way.
+    pub(crate) fn depth(&self) -> usize {
+        self.limits.depth as usize
+    }
+
+    /// The most pieces of a request.
+    pub(crate) fn gathers(&self) -> usize {
+        (self.limits.gathers as usize).min(GATHERS_MAX)
     }
 
     fn modify(&self, attr: &mut ibv_qp_attr, mask: ibv_qp_attr_mask) -> Result<(), Errno> {

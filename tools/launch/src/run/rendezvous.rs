@@ -154,6 +154,8 @@ struct RankState {
     /// Whether it failed.
     failed: bool,
     traffic: Vec<PeerTraffic>,
+    /// What its network counted.
+    network: Vec<(String, u64)>,
     said_goodbye: bool,
 }
 
@@ -183,6 +185,7 @@ impl Rendezvous {
             missed: false,
             failed: false,
             traffic: Vec::new(),
+            network: Vec::new(),
             said_goodbye: false,
         };
         Rendezvous {
@@ -287,6 +290,11 @@ impl Rendezvous {
         self.ranks.iter_mut().map(|state| std::mem::take(&mut state.traffic)).collect()
     }
 
+    /// The same for what their networks counted.
+    pub fn take_network(&mut self) -> Vec<Vec<(String, u64)>> {
+        self.ranks.iter_mut().map(|state| std::mem::take(&mut state.network)).collect()
+    }
+
     fn handle_message(&mut self, rank: u32, message: FromRank, now: Instant) -> Result<Option<Failure>, Violation> {
         let stage = self.ranks[rank as usize].stage;
         match (message, stage) {
@@ -305,9 +313,10 @@ impl Rendezvous {
                 self.waits.push_back((rank, inquiry, waits));
                 Ok(None)
             }
-            (FromRank::Leave { traffic }, Stage::Joined) => {
+            (FromRank::Leave { traffic, network }, Stage::Joined) => {
                 self.ranks[rank as usize].stage = Stage::Left;
                 self.ranks[rank as usize].traffic = traffic;
+                self.ranks[rank as usize].network = network;
                 self.left = Some(now);
                 self.say_goodbye();
                 Ok(None)
@@ -487,7 +496,7 @@ mod tests {
         }
 
         fn leave(&mut self, rank: u32) -> Option<Failure> {
-            self.say(rank, &FromRank::Leave { traffic: vec![] })
+            self.say(rank, &FromRank::Leave { traffic: vec![], network: vec![] })
         }
 
         fn end(&mut self, rank: u32, how: HowEnded) -> Option<Failure> {

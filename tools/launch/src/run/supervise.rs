@@ -333,7 +333,9 @@ impl Supervisor<'_> {
             if self.arguments.wants_stats() {
                 let outcome = Outcome { status, failure: self.failure.as_ref().map(Into::into) };
                 let time = self.rendezvous.time_in_job();
-                let report = stats::Report::new(&self.plan.node_of_rank, self.rendezvous.take_traffic(), time, outcome);
+                let traffic = self.rendezvous.take_traffic();
+                let mut report = stats::Report::new(&self.plan.node_of_rank, traffic, time, outcome);
+                report.network = stats::network_totals(&self.rendezvous.take_network());
                 show(&report, self.arguments, &self.console.stdout, &self.console.stderr);
             }
             self.console.close().await;

@@ -60,6 +60,17 @@ pub struct KindTotal {
     pub bytes_per_s: f64,
 }
 
+/// What the networks of all ranks counted under one name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NetworkTotal {
+    /// The name.
+    pub name: String,
+    /// The sum over all ranks.
+    pub total: u64,
+    /// The most that one rank counted.
+    pub most: u64,
+}
+
 /// What went from one rank to another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flow {
@@ -100,6 +111,8 @@ pub struct Report {
     pub kinds: Vec<KindTotal>,
     /// By pair of ranks, those with any traffic.
     pub flows: Vec<Flow>,
+    /// What the networks of the ranks counted, where they do.
+    pub network: Vec<NetworkTotal>,
 }
 
 /// A file that was written, or not.
@@ -111,6 +124,26 @@ pub struct WrittenFile {
     pub path: PathBuf,
     /// Why it could not be written.
     pub error: Option<io::Error>,
+}
+
+/// Names that a network counts under are few, short and plain, or they are not shown.
+const NETWORK_NAMES_MAX: usize = 64;
+const NETWORK_NAME_BYTES_MAX: usize = 40;
+
+/// Adds up what the networks of the ranks counted, in the order of the first rank that counted.
+pub fn network_totals(ranks: &[Vec<(String, u64)>]) -> Vec<NetworkTotal> {
+    let mut totals: Vec<NetworkTotal> = Vec::new();
+    let is_plain =
+        |name: &str| name.len() <= NETWORK_NAME_BYTES_MAX && name.bytes().all(|byte| (32..127).contains(&byte));
+    for (name, count) in ranks.iter().flatten().filter(|(name, _)| is_plain(name)) {
+        if let Some(total) = totals.iter_mut().find(|total| total.name == *name) {
+            total.total = total.total.saturating_add(*count);
+            total.most = total.most.max(*count);
+        } else if totals.len() < NETWORK_NAMES_MAX {
+            totals.push(NetworkTotal { name: name.clone(), total: *count, most: *count });
+        }
+    }
+    totals
 }
 
 impl Report {
@@ -150,6 +183,7 @@ impl Report {
             time_s,
             kinds: kinds.collect(),
             flows,
+            network: Vec::new(),
         }
     }
 
@@ -247,6 +281,20 @@ pub mod tests {
         assert_eq!(object["kinds"][0]["bytes"], 2000);
         assert_eq!(object["flows"][1]["target"], 0);
         assert_eq!(object["status"], 0);
+    }
+
+    #[test]
+    fn what_networks_count_adds_up_and_what_is_not_plain_is_left_out() {
+        let counted = |name: &str, count| (name.to_owned(), count);
+        let ranks = [
+            vec![],
+            vec![counted("requests", 5), counted("reads", u64::MAX), counted("a\u{1b}[2Jb", 1)],
+            vec![counted("reads", 3), counted("requests", 7), counted(&"x".repeat(41), 1)],
+        ];
+        let total = |name: &str, total, most| NetworkTotal { name: name.to_owned(), total, most };
+        assert_eq!(network_totals(&ranks), [total("requests", 12, 7), total("reads", u64::MAX, u64::MAX)]);
+        let many: Vec<_> = (0..100).map(|number| counted(&number.to_string(), 1)).collect();
+        assert_eq!(network_totals(&[many]).len(), NETWORK_NAMES_MAX);
     }
 
     #[test]

@@ -11,16 +11,32 @@ const COLUMNS_MAX: usize = 32;
 /// Both tables, ready to print.
 pub fn render(report: &Report) -> String {
     if report.flows.is_empty() {
-        return "longarm: no traffic was counted\n".to_owned();
+        return format!("longarm: no traffic was counted\n{}", network(report));
     }
     let (ranks, nodes, time_s) = (report.ranks, report.nodes, report.time_s);
     let matrix = report.matrix(MATRIX_RANKS_MAX);
     format!(
-        "longarm: {ranks} ranks on {nodes} {}, {time_s:.3} s from start to finalize\n{}\n{}",
+        "longarm: {ranks} ranks on {nodes} {}, {time_s:.3} s from start to finalize\n{}\n{}{}",
         if nodes == 1 { "node" } else { "nodes" },
         kinds(report),
-        if matrix.bytes.len() > COLUMNS_MAX { String::new() } else { traffic(&matrix) }
+        if matrix.bytes.len() > COLUMNS_MAX { String::new() } else { traffic(&matrix) },
+        network(report)
     )
+}
+
+/// What the ranks' devices did; nothing where no network counts.
+fn network(report: &Report) -> String {
+    if report.network.is_empty() {
+        return String::new();
+    }
+    let mut table = ruled_table();
+    table.set_header([Cell::new("network devices"), right("all ranks"), right("most of a rank")]);
+    for counted in &report.network {
+        let shown =
+            |count: u64| right(if counted.name.starts_with("bytes") { units::bytes(count) } else { count.to_string() });
+        table.add_row([Cell::new(&counted.name), shown(counted.total), shown(counted.most)]);
+    }
+    format!("\n{table}\n")
 }
 
 fn kinds(report: &Report) -> String {
@@ -79,6 +95,21 @@ mod tests {
         let row = text.lines().find(|line| line.trim_start().starts_with("rank 3")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells, ["rank", "3", "1000", "B", "·", "·", "·"]);
+    }
+
+    #[test]
+    fn what_devices_did_is_shown_where_they_were_used() {
+        let mut report = ring(2);
+        assert!(!render(&report).contains("network devices"));
+        let counted = vec![("writes".to_owned(), 1234), ("bytes copied".to_owned(), 4096)];
+        report.network = super::super::network_totals(&[counted.clone(), counted]);
+        let text = render(&report);
+        let cells_of = |name: &str| {
+            let row = text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+            row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(cells_of("writes"), ["writes", "2468", "1234"]);
+        assert_eq!(cells_of("bytes copied"), ["bytes", "copied", "8.00", "KiB", "4.00", "KiB"]);
     }
 
     #[test]

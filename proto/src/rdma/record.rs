@@ -8,44 +8,53 @@
 //! ```
 
 /// Bytes of a record.
-pub(crate) const RECORD_BYTES: usize = 64;
+pub const RECORD_BYTES: usize = 64;
 
 /// The caller's queue is connected: what follows goes over it.
-pub(crate) const READY: u8 = b'R';
+pub const READY: u8 = b'R';
 /// It could not be connected: what follows goes over TCP.
-pub(crate) const KEEP_TCP: u8 = b'K';
+pub const KEEP_TCP: u8 = b'K';
 
-const MAGIC: [u8; 4] = *b"LGV1";
+const MAGIC: [u8; 4] = *b"LGV2";
 
 /// One side of a connection, as the other needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Record {
+pub struct Record {
     /// This side has a device and wants to use it.
-    pub(crate) usable: bool,
-    pub(crate) is_ethernet: bool,
-    pub(crate) mtu_code: u8,
+    pub usable: bool,
+    /// Its packets travel over Ethernet.
+    pub is_ethernet: bool,
+    /// The code of the largest payload of a packet: 1 stands for 256 bytes, 5 for 4096.
+    pub mtu_code: u8,
     /// Reads that it answers at a time.
-    pub(crate) reads_in: u8,
-    pub(crate) queue: u32,
-    pub(crate) first_packet: u32,
-    pub(crate) lid: u16,
+    pub reads_in: u8,
+    /// The number of its queue pair.
+    pub queue: u32,
+    /// The number of the first packet that it sends.
+    pub first_packet: u32,
+    /// Its address in an InfiniBand network.
+    pub lid: u16,
     /// Messages that it has buffers for.
-    pub(crate) credits: u16,
+    pub credits: u16,
     /// How long a message may be.
-    pub(crate) slab_bytes: u32,
-    /// The called side's queue of the connection that the caller had before, or 0.
-    pub(crate) previous_queue: u32,
-    /// Which packet that queue would have taken next, if it still knows.
-    pub(crate) executed: Option<u32>,
-    pub(crate) gid: [u8; 16],
+    pub slab_bytes: u32,
+    /// Which packet the called side would have taken next over the connection `previous`, if it still knows.
+    pub executed: Option<u32>,
+    /// Its address.
+    pub gid: [u8; 16],
+    /// What the caller calls this connection: a random number, as those of queues are given out again. 0 names none.
+    pub connection: u64,
+    /// What it called the one before.
+    pub previous: u64,
 }
 
 /// The bytes are no record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NoRecord;
+pub struct NoRecord;
 
 impl Record {
-    pub(crate) fn encode(&self) -> [u8; RECORD_BYTES] {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = u8::from(self.usable) | u8::from(self.is_ethernet) << 1 | u8::from(self.executed.is_some()) << 2;
@@ -56,9 +65,10 @@ impl Record {
         bytes[16..18].copy_from_slice(&self.lid.to_le_bytes());
         bytes[18..20].copy_from_slice(&self.credits.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.slab_bytes.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.previous_queue.to_le_bytes());
-        bytes[28..32].copy_from_slice(&self.executed.unwrap_or(0).to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.executed.unwrap_or(0).to_le_bytes());
         bytes[32..48].copy_from_slice(&self.gid);
+        bytes[48..56].copy_from_slice(&self.connection.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.previous.to_le_bytes());
         bytes
     }
 
@@ -66,8 +76,9 @@ impl Record {
     ///
     /// # Errors
     /// [`NoRecord`] if the bytes are something else, or the numbers make no sense.
-    pub(crate) fn decode(bytes: &[u8; RECORD_BYTES]) -> Result<Record, NoRecord> {
+    pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Result<Record, NoRecord> {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let half = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
         let flags = bytes[4];
         let record = Record {
@@ -80,24 +91,26 @@ impl Record {
             lid: half(16),
             credits: half(18),
             slab_bytes: word(20),
-            previous_queue: word(24),
-            executed: (flags & 4 != 0).then(|| word(28)),
+            executed: (flags & 4 != 0).then(|| word(24)),
             gid: bytes[32..48].try_into().expect("sixteen bytes"),
+            connection: long(48),
+            previous: long(56),
         };
         let small = |number: u32| number < 1 << 24;
         let makes_sense = (1..=5).contains(&record.mtu_code)
             && record.credits >= CREDITS_MIN
             && record.slab_bytes >= 256
             && small(record.queue)
-            && small(record.first_packet)
-            && record.executed.is_none_or(small);
-        let is_record = bytes[..4] == MAGIC && (!record.usable || makes_sense);
+            && small(record.first_packet);
+        // What it leaves open is zero.
+        let is_whole = record.executed.is_none_or(small) && record.encode() == *bytes;
+        let is_record = is_whole && (!record.usable || makes_sense);
         if is_record { Ok(record) } else { Err(NoRecord) }
     }
 }
 
 /// With fewer buffers than these a side could not both send and give buffers back.
-pub(crate) const CREDITS_MIN: u16 = 4;
+pub const CREDITS_MIN: u16 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -114,9 +127,10 @@ mod tests {
             lid: 7,
             credits: 8,
             slab_bytes: 8192,
-            previous_queue: 17,
             executed: Some(99),
             gid: [9; 16],
+            connection: 17,
+            previous: u64::MAX,
         }
     }
 
@@ -137,6 +151,7 @@ mod tests {
             Record { queue: 1 << 24, ..record() },
             Record { first_packet: 1 << 24, ..record() },
             Record { executed: Some(1 << 24), ..record() },
+            Record { executed: Some(1 << 24), ..Record::default() },
         ];
         for record in wrong {
             assert_eq!(Record::decode(&record.encode()), Err(NoRecord), "{record:?}");
@@ -144,5 +159,8 @@ mod tests {
         let mut bytes = record().encode();
         bytes[0] = b'X';
         assert_eq!(Record::decode(&bytes), Err(NoRecord));
+        let mut bytes = Record::default().encode();
+        bytes[31] = 1;
+        assert_eq!(Record::decode(&bytes), Err(NoRecord), "nothing may stand there");
     }
 }

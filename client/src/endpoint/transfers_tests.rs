@@ -1,0 +1,347 @@
+//! Direct transfers over links that do as a test says.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use longarm_netmod::{Link, LinkError};
+use longarm_proto::{
+    AccessKey, Cursor, Generation, NodeId, REPLY_BYTES, Rank, Reception, ReplyBody, ReplyHeader, Request, RequestId,
+    Session, Shape, WindowId,
+};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::completion::Completion;
+use crate::dial::{Dial, DialStep, Dialing};
+use crate::endpoint::{EndpointOptions, Payload, Sending, Token};
+use crate::error::LostHow;
+use crate::origin_bytes::{OriginBytesMut, lend};
+use crate::time::Time;
+
+const TARGET: WindowRef =
+    WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+
+/// A device that does what the test says, and a link to it.
+struct Card {
+    reach: Reach,
+    is_settled: bool,
+    is_broken: bool,
+    is_abandoned: bool,
+    /// What was begun: its ticket and where in the window it begins.
+    posted: Vec<(u64, u64)>,
+    /// What of it is lent and not given back.
+    loans: Vec<Box<dyn Loan>>,
+    outcomes: VecDeque<(u64, DirectOutcome)>,
+    sent_bytes: usize,
+    incoming: VecDeque<u8>,
+}
+
+type Shared = Arc<Mutex<Card>>;
+
+fn card() -> Shared {
+    Arc::new(Mutex::new(Card {
+        reach: Reach::Yes,
+        is_settled: true,
+        is_broken: false,
+        is_abandoned: false,
+        posted: Vec::new(),
+        loans: Vec::new(),
+        outcomes: VecDeque::new(),
+        sent_bytes: 0,
+        incoming: VecDeque::new(),
+    }))
+}
+
+struct CardLink(Shared);
+
+impl Link for CardLink {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        let mut card = self.0.lock();
+        if card.is_broken {
+            return Err(LinkError::Reset);
+        }
+        let bytes = regions.iter().map(|region| region.len()).sum();
+        card.sent_bytes += bytes;
+        Ok(bytes)
+    }
+
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        let mut card = self.0.lock();
+        if card.is_broken {
+            return Err(LinkError::Reset);
+        }
+        let mut received = 0;
+        for region in regions {
+            let bytes: Vec<u8> = (0..region.len()).map_while(|_| card.incoming.pop_front()).collect();
+            region.slice(0, bytes.len()).copy_from_slice(&bytes);
+            received += bytes.len();
+        }
+        Ok(received)
+    }
+
+    fn direct(&mut self) -> Option<&mut dyn DirectAccess> {
+        let is_settled = self.0.lock().is_settled;
+        is_settled.then_some(self as &mut dyn DirectAccess)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.0.lock().is_settled
+    }
+
+    fn abandon(&mut self) {
+        self.0.lock().is_abandoned = true;
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn peer_name(&self) -> &str {
+        "a card"
+    }
+}
+
+impl DirectAccess for CardLink {
+    fn reach(&mut self, _: &WindowRef, _: Wish) -> Reach {
+        self.0.lock().reach
+    }
+
+    fn put(&mut self, ticket: u64, _: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
+        let mut card = self.0.lock();
+        card.posted.push((ticket, run.offset));
+        if let DirectSource::Lent(loan) = source {
+            card.loans.push(loan);
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, ticket: u64, _: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
+        let mut card = self.0.lock();
+        card.posted.push((ticket, run.offset));
+        card.loans.push(into);
+        Ok(())
+    }
+
+    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
+        self.0.lock().outcomes.pop_front()
+    }
+}
+
+/// Answers each call with the next card.
+struct Server(Mutex<VecDeque<Shared>>);
+
+struct Call(Option<(Shared, Session)>);
+
+impl Dial for Server {
+    fn start(&self, _: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
+        Ok(Box::new(Call(self.0.lock().pop_front().map(|card| (card, session)))))
+    }
+}
+
+impl Dialing for Call {
+    fn poll(&mut self) -> DialStep {
+        let Some((card, session)) = self.0.take() else { return DialStep::Pending };
+        let resumed = Reception::Resumed { received_bytes: 0 };
+        let reception = if session.is_known { resumed } else { Reception::Fresh };
+        DialStep::Up { link: Box::new(CardLink(card)), reception }
+    }
+}
+
+struct Still;
+
+impl Time for Still {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+}
+
+/// One whose first connection is up, and those that follow.
+fn endpoint(cards: &[&Shared]) -> Endpoint {
+    let options = EndpointOptions {
+        buffered_bytes_max: 1 << 20,
+        connect_ms: 1000,
+        reconnect_ms: 1000,
+        silence_ms: 1000,
+        costs: longarm_netmod::flow::Costs::TYPICAL,
+    };
+    let server = Server(Mutex::new(cards.iter().map(|card| Arc::clone(card)).collect()));
+    let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::new(Still), options);
+    endpoint.drive();
+    assert!(endpoint.reaches_memory());
+    endpoint
+}
+
+fn put(endpoint: &Endpoint, offset: u64) -> bool {
+    endpoint.put_direct(&TARGET, Run { offset, bytes: 8 }, PutSource::Copied(Region::from_slice(&[7; 8])))
+}
+
+fn posted(card: &Shared) -> Vec<u64> {
+    card.lock().posted.iter().map(|(_, offset)| *offset).collect()
+}
+
+/// The link breaks, which is found out, and the next one is made.
+fn break_link(endpoint: &Endpoint, card: &Shared) {
+    card.lock().is_broken = true;
+    endpoint.drive();
+    endpoint.drive();
+    assert!(endpoint.is_up());
+}
+
+#[test]
+fn what_cannot_be_reached_now_is_left_to_the_server() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    for reach in [Reach::Asked, Reach::Full, Reach::No] {
+        card.lock().reach = reach;
+        assert!(!put(&endpoint, 0), "{reach:?}");
+    }
+    assert!(!endpoint.has_transfers() && posted(&card).is_empty());
+    card.lock().reach = Reach::Yes;
+    assert!(put(&endpoint, 0) && endpoint.has_transfers() && endpoint.is_busy());
+    card.lock().outcomes.push_back((0, DirectOutcome::Done));
+    endpoint.drive();
+    assert!(!endpoint.has_transfers() && !endpoint.is_busy());
+}
+
+#[test]
+fn nothing_overtakes_what_the_server_has_yet_to_do() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    let request = Request::Put { target: TARGET, shape: Shape::contiguous(0, 8), signal: None };
+    let payload = Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
+    assert!(endpoint.issue(&request, None, payload, Sending::Confirmed).is_ok());
+    assert!(!put(&endpoint, 0), "the server may not have applied the one before it");
+    // It has: the question behind the put is answered.
+    let id = endpoint.state.lock().initiator.last();
+    let received_bytes = card.lock().sent_bytes as u64;
+    let mut bytes = [0; REPLY_BYTES];
+    ReplyHeader { id, body: ReplyBody::Done, received_bytes }.encode(&mut bytes);
+    card.lock().incoming.extend(bytes);
+    endpoint.drive();
+    assert!(put(&endpoint, 0));
+}
+
+#[test]
+fn a_refused_put_whose_caller_has_gone_on_is_told_to_the_next_quiet() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    assert!(put(&endpoint, 0));
+    card.lock().outcomes.push_back((0, DirectOutcome::Refused));
+    endpoint.drive();
+    assert!(!endpoint.has_transfers());
+    assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
+    assert_eq!(endpoint.take_refused(), None, "once");
+}
+
+#[test]
+fn a_refused_get_fails_and_gives_its_memory_back() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    let mut bytes = [0; 64];
+    let completion = Arc::new(Completion::new());
+    lend(Arc::clone(&completion), |lent| {
+        let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
+        let run = Run { offset: 4096, bytes: 64 };
+        assert!(endpoint.get_direct(&TARGET, run, (&|| lender.hold(), Run { offset: 0, bytes: 64 })));
+        completion.part_done();
+        // As a device would: it lets go of the memory, and then says what became of it.
+        card.lock().loans.clear();
+        assert!(!completion.is_complete(), "the endpoint has still to hear of it");
+        card.lock().outcomes.push_back((0, DirectOutcome::Refused));
+        endpoint.drive();
+    });
+    assert_eq!(completion.failure(), Some(&Outcome::Refused { refusal: Refusal::FreedWindow, detail: 4096 }));
+}
+
+#[test]
+fn what_a_broken_link_leaves_is_begun_anew_in_order_and_what_was_done_is_not() {
+    let (first, second) = (card(), card());
+    let endpoint = endpoint(&[&first, &second]);
+    for offset in [0, 8, 16, 24] {
+        assert!(put(&endpoint, offset));
+    }
+    // The first is heard of in time, the second was done and not heard of.
+    first.lock().outcomes.push_back((0, DirectOutcome::Done));
+    endpoint.drive();
+    second.lock().outcomes.extend([(1, DirectOutcome::Done), (2, DirectOutcome::NotDone), (3, DirectOutcome::NotDone)]);
+    break_link(&endpoint, &first);
+    assert!(first.lock().is_abandoned, "nobody waits for what it has not delivered");
+    assert_eq!(posted(&second), [16, 24]);
+    assert!(put(&endpoint, 32));
+    assert_eq!(posted(&second), [16, 24, 32]);
+    second.lock().outcomes.extend([2, 3, 4].map(|ticket| (ticket, DirectOutcome::Done)));
+    endpoint.drive();
+    assert!(!endpoint.has_transfers());
+}
+
+#[test]
+fn nothing_is_sent_before_transfers_of_an_older_link_but_what_comes_is_taken_in() {
+    let (first, second) = (card(), card());
+    let endpoint = endpoint(&[&first, &second]);
+    assert!(put(&endpoint, 0));
+    let completion = Arc::new(Completion::new());
+    let token = Token::Part(Arc::clone(&completion));
+    second.lock().is_settled = false;
+    first.lock().is_broken = true;
+    endpoint.drive();
+    // Behind the put in order, whatever the server does meanwhile.
+    assert!(endpoint.issue(&Request::Quiet, Some(token), Payload::None, Sending::Now).is_ok());
+    endpoint.drive();
+    assert!(endpoint.is_up() && second.lock().sent_bytes == 0, "the two sides have not agreed");
+    // What the server had to say before, and may have to get rid of before it can answer anything.
+    let mut bytes = [0; REPLY_BYTES];
+    ReplyHeader { id: RequestId(0), body: ReplyBody::Alive, received_bytes: 0 }.encode(&mut bytes);
+    for reach in [Reach::Asked, Reach::Full] {
+        second.lock().is_settled = true;
+        second.lock().reach = reach;
+        second.lock().incoming.extend(bytes);
+        endpoint.drive();
+        assert!(second.lock().incoming.is_empty(), "{reach:?}");
+        assert_eq!(second.lock().sent_bytes, 0, "{reach:?}");
+        assert!(!put(&endpoint, 8), "nor does another one overtake it");
+    }
+    second.lock().reach = Reach::Yes;
+    endpoint.drive();
+    assert_eq!(posted(&second), [0]);
+    assert!(second.lock().sent_bytes > 0 && !completion.is_complete());
+}
+
+#[test]
+fn a_window_that_went_while_there_was_no_link_is_a_refusal() {
+    let (first, second) = (card(), card());
+    let endpoint = endpoint(&[&first, &second]);
+    assert!(put(&endpoint, 0) && put(&endpoint, 8));
+    second.lock().reach = Reach::No;
+    break_link(&endpoint, &first);
+    assert!(posted(&second).is_empty() && !endpoint.has_transfers());
+    assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
+}
+
+#[test]
+fn transfers_that_only_a_device_can_end_do_not_go_on_without_one() {
+    struct Plain(Shared);
+    impl Link for Plain {
+        fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+            self.0.lock().sent_bytes += regions.iter().map(|region| region.len()).sum::<usize>();
+            Ok(0)
+        }
+        fn receive(&mut self, _: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+            Ok(0)
+        }
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+        fn peer_name(&self) -> &str {
+            "without a device"
+        }
+    }
+    let (card, plain) = (card(), card());
+    let endpoint = endpoint(&[&card]);
+    assert!(put(&endpoint, 0));
+    let mut state = endpoint.state.lock();
+    state.transfers.orphan();
+    let settled = state.transfers.settle(&mut Plain(plain), &mut Driven::default());
+    assert!(matches!(settled, Err(LinkError::Device(_))), "{settled:?}");
+    assert!(!state.transfers.is_empty(), "a later link may end them");
+}

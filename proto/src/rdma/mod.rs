@@ -1,0 +1,7 @@
+//! What two nodes with RDMA devices say to each other beside frames: [`Record`] before they leave TCP, [`Note`] from then on.
+
+mod note;
+mod record;
+
+pub use note::{NOTE_BYTES, Note, RemotePart};
+pub use record::{CREDITS_MIN, KEEP_TCP, NoRecord, READY, RECORD_BYTES, Record};
