@@ -15,8 +15,9 @@ pub fn shmem(functions: &[Function]) -> String {
     text.push_str("void shmem_no_such_type_(void);\n");
     prototypes(&mut text, functions, "", |standing| standing != Standing::Extension);
     text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n\n");
+    text.push_str("/* Also where a program includes this inside of extern \"C\". */\nextern \"C++\" {\n");
     overloads(&mut text, functions);
-    text.push_str("\n#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n\n");
+    text.push_str("} /* extern \"C++\" */\n\n#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n\n");
     generics(&mut text, functions);
     text.push_str("\n#endif\n\n#endif /* SHMEM_H */\n");
     text
@@ -67,6 +68,18 @@ fn prototypes(text: &mut String, functions: &[Function], prefix: &str, wanted: i
     }
 }
 
+/// Generic names that are deprecated, and what they are called now. Programs use the old names with all types of the new ones.
+const RENAMED: [(&str, &str); 8] = [
+    ("shmem_fetch", "shmem_atomic_fetch"),
+    ("shmem_set", "shmem_atomic_set"),
+    ("shmem_swap", "shmem_atomic_swap"),
+    ("shmem_cswap", "shmem_atomic_compare_swap"),
+    ("shmem_finc", "shmem_atomic_fetch_inc"),
+    ("shmem_inc", "shmem_atomic_inc"),
+    ("shmem_fadd", "shmem_atomic_fetch_add"),
+    ("shmem_add", "shmem_atomic_add"),
+];
+
 /// The functions with a generic name and a type of their own, by that name.
 fn by_generic(functions: &[Function]) -> Vec<(&'static str, Vec<&Function>)> {
     let mut found: Vec<(&'static str, Vec<&Function>)> = Vec::new();
@@ -76,6 +89,14 @@ fn by_generic(functions: &[Function]) -> Vec<(&'static str, Vec<&Function>)> {
             Some((_, list)) => list.push(function),
             None => found.push((name, vec![function])),
         }
+    }
+    for (old, atomic) in RENAMED {
+        let Some(fresh) = found.iter().find(|(name, _)| *name == atomic).map(|(_, list)| list.clone()) else {
+            continue;
+        };
+        let Some((_, list)) = found.iter_mut().find(|(name, _)| *name == old) else { continue };
+        let known: Vec<&str> = list.iter().map(|function| function.type_c).collect();
+        list.extend(fresh.into_iter().filter(|new| !new.with_context && !known.contains(&new.type_c)));
     }
     found
 }
@@ -87,7 +108,10 @@ fn generics(text: &mut String, functions: &[Function]) {
             let some = list.iter().filter(|function| function.with_context == with_context);
             let case = |function: &&Function| {
                 let (c, name) = (function.type_c, &function.name);
-                format!(" \\\n    {c} *: {name}, const {c} *: {name}, volatile {c} *: {name}")
+                format!(
+                    " \\\n    {c} *: {name}, const {c} *: {name}, volatile {c} *: {name}, \
+                     const volatile {c} *: {name}"
+                )
             };
             some.map(case).collect::<Vec<_>>().join(",")
         };
