@@ -4,6 +4,11 @@
 
 #include <shmem.h>
 
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wlong-long"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -1839,6 +1844,10 @@ void pshmem_udcflush_line(void *dest);
 
 #ifdef __cplusplus
 } /* extern "C" */
+#endif
+
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
 #endif
 
 #endif /* PSHMEM_H */

@@ -5,13 +5,19 @@ use std::fmt::Write;
 
 const NOTE: &str = "/* Written from the table of functions in shims/shmem/table; see there to change it. */\n";
 
+/// C90 and C++98 do not have `long long`, and a compiler that is asked to be pedantic would say so at every prototype.
+const QUIET: &str =
+    "#ifdef __GNUC__\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored \"-Wlong-long\"\n#endif\n\n";
+const LOUD: &str = "\n#ifdef __GNUC__\n#pragma GCC diagnostic pop\n#endif\n";
+
 /// What stands above the prototypes in shmem.h.
 const HEAD: &str = include_str!("head.h");
 
 /// `shmem.h`.
 pub fn shmem(functions: &[Function]) -> String {
-    let mut text =
-        format!("{NOTE}#ifndef SHMEM_H\n#define SHMEM_H\n\n{HEAD}\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n");
+    let mut text = format!(
+        "{NOTE}#ifndef SHMEM_H\n#define SHMEM_H\n\n{HEAD}\n{QUIET}#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n"
+    );
     text.push_str("void shmem_no_such_type_(void);\n");
     prototypes(&mut text, functions, "", |standing| standing != Standing::Extension);
     text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n\n");
@@ -19,16 +25,21 @@ pub fn shmem(functions: &[Function]) -> String {
     overloads(&mut text, functions);
     text.push_str("} /* extern \"C++\" */\n\n#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n\n");
     generics(&mut text, functions);
-    text.push_str("\n#endif\n\n#endif /* SHMEM_H */\n");
+    text.push_str("\n#endif\n");
+    text.push_str(LOUD);
+    text.push_str("\n#endif /* SHMEM_H */\n");
     text
 }
 
 /// `pshmem.h`.
 pub fn pshmem(functions: &[Function]) -> String {
     let mut text = format!("{NOTE}#ifndef PSHMEM_H\n#define PSHMEM_H\n\n#include <shmem.h>\n\n");
+    text.push_str(QUIET);
     text.push_str("#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
     prototypes(&mut text, functions, "p", |standing| standing != Standing::Extension);
-    text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n\n#endif /* PSHMEM_H */\n");
+    text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n");
+    text.push_str(LOUD);
+    text.push_str("\n#endif /* PSHMEM_H */\n");
     text
 }
 

@@ -71,6 +71,23 @@ fn the_headers_are_those_that_the_table_gives() {
 }
 
 #[test]
+fn the_headers_are_clean_in_every_standard_of_c_and_cxx() {
+    let languages =
+        [("cc", "c", &["c89", "c99", "c11", "gnu17"][..]), ("c++", "c++", &["c++98", "c++11", "c++17", "gnu++20"])];
+    for (compiler, language, standards) in languages {
+        for standard in standards {
+            let mut command = Command::new(compiler);
+            command.args(["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"]);
+            command.arg(format!("-std={standard}")).arg("-I").arg(here().join("include"));
+            for header in ["shmem.h", "shmemx.h", "pshmem.h", "mpp/shmem.h", "mpp/shmemx.h", "mpp/pshmem.h"] {
+                command.args(["-include", header]);
+            }
+            succeed(command.args(["-x", language, "/dev/null"])).unwrap();
+        }
+    }
+}
+
+#[test]
 fn there_are_seventy_four_generic_names() {
     let text = table::header::shmem(&table::functions());
     let generics = text.split("__STDC_VERSION__ >= 201112L").nth(1).unwrap();
