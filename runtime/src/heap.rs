@@ -152,11 +152,17 @@ impl Heap {
         self.blocks.lock().give_back(offset).ok_or(HeapError::NoSuchBlock { offset })
     }
 
-    /// A block of another size with the contents of the old one, as far as they fit. `shmem_realloc`.
+    /// A block of another size with the contents of the old one, as far as they fit: at the same place, if there is room
+    /// behind it. `shmem_realloc`.
     ///
     /// # Errors
     /// As [`Heap::allocate_collective`]; the old block is then as it was, and given back with the error's place.
     pub fn reallocate_collective(&self, block: HeapBlock, bytes: usize) -> Result<HeapBlock, (HeapError, HeapBlock)> {
+        match self.resize(&block, bytes) {
+            Ok(true) => return Ok(HeapBlock { offset: block.offset, bytes }),
+            Ok(false) => {}
+            Err(error) => return Err((error, block)),
+        }
         let fresh = match self.allocate_collective(bytes) {
             Ok(fresh) => fresh,
             Err(error) => return Err((error, block)),
@@ -175,6 +181,15 @@ impl Heap {
             Ok(()) => Ok(fresh),
             Err(error) => Err((error, block)),
         }
+    }
+
+    /// Whether the block could be made longer or shorter where it is.
+    fn resize(&self, block: &HeapBlock, bytes: usize) -> Result<bool, HeapError> {
+        // What was issued towards the end of the block is complete before that is given to others.
+        self.world.barrier_collective()?;
+        self.meet("heap realloc", block.offset)?;
+        self.meet("heap resize", bytes)?;
+        Ok(self.blocks.lock().resize(block.offset, bytes))
     }
 
     /// Bytes that are not given out, in all gaps together.
@@ -202,9 +217,13 @@ impl Blocks {
         Blocks { gaps: BTreeMap::from([(0, bytes)]), taken: BTreeMap::new() }
     }
 
+    /// What a block takes. An empty one takes a line all the same, so that its offset is its own.
+    fn need(bytes: usize) -> Option<usize> {
+        bytes.max(1).checked_next_multiple_of(HEAP_ALIGNMENT)
+    }
+
     fn take(&mut self, alignment: usize, bytes: usize) -> Option<usize> {
-        // An empty block takes a line all the same, so that its offset is its own.
-        let need = bytes.max(1).checked_next_multiple_of(HEAP_ALIGNMENT)?;
+        let need = Blocks::need(bytes)?;
         let (gap, gap_bytes, start) = self.gaps.iter().find_map(|(gap, gap_bytes)| {
             let start = gap.checked_next_multiple_of(alignment)?;
             let end = start.checked_add(need)?;
@@ -237,6 +256,21 @@ impl Blocks {
         Some(())
     }
 
+    /// Makes a block longer or shorter where it is. False: that cannot be, and nothing has changed.
+    fn resize(&mut self, offset: usize, bytes: usize) -> bool {
+        let Some((taken, need)) = self.taken.get_mut(&offset).zip(Blocks::need(bytes)) else { return false };
+        let end = offset + *taken;
+        let gap_bytes = self.gaps.get(&end).copied().unwrap_or(0);
+        // The block and the gap behind it, cut in another place.
+        let Some(rest) = (*taken + gap_bytes).checked_sub(need) else { return false };
+        *taken = need;
+        self.gaps.remove(&end);
+        if rest > 0 {
+            self.gaps.insert(offset + need, rest);
+        }
+        true
+    }
+
     fn free_bytes(&self) -> usize {
         self.gaps.values().sum()
     }
@@ -257,6 +291,22 @@ mod tests {
         assert!(blocks.give_back(offsets[0]).is_none(), "a block is given back once");
         assert_eq!(blocks.free_bytes(), 1 << 20);
         assert_eq!(blocks.gaps.len(), 1);
+    }
+
+    #[test]
+    fn a_block_grows_into_the_gap_behind_it_and_gives_back_what_it_does_not_need() {
+        let mut blocks = Blocks::new(1 << 20);
+        let (first, second) = (blocks.take(64, 100).unwrap(), blocks.take(64, 100).unwrap());
+        assert!(!blocks.resize(first, 129), "the second block is behind it");
+        assert!(blocks.resize(first, 128) && blocks.resize(first, 1));
+        assert_eq!(blocks.free_bytes(), (1 << 20) - 64 - 128);
+        assert!(blocks.resize(first, 128), "into what it gave back");
+        assert!(blocks.resize(second, (1 << 20) - 128), "the rest of the heap");
+        assert_eq!((blocks.free_bytes(), blocks.gaps.len()), (0, 0));
+        assert!(!blocks.resize(second, 1 << 20) && !blocks.resize(second, usize::MAX) && !blocks.resize(64, 1));
+        assert!(blocks.resize(second, 0));
+        assert!(blocks.give_back(first).is_some() && blocks.give_back(second).is_some());
+        assert_eq!((blocks.free_bytes(), blocks.gaps.len()), (1 << 20, 1));
     }
 
     #[test]

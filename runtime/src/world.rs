@@ -65,7 +65,8 @@ pub struct World {
     group: Group,
 }
 
-/// Joins the job that started this process, or makes a world of one. Collective over all processes of the job.
+/// Joins the job that started this process, or makes a world of one. Collective over all processes of the job, who may do it
+/// again when all of them have finalized.
 ///
 /// `ARMCI_Init`, `shmem_init`.
 ///

@@ -10,7 +10,8 @@
 //!    the server of their node;
 //! 4. the launcher may ask at any time who waits in a call ([`ToRank::Inquire`]);
 //! 5. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
-//!    which comes when every rank that joined has left or died.
+//!    which comes when every rank that joined has left or died;
+//! 6. after that it may join again, if all do, and the order begins anew: the job has another number then.
 //!
 //! A rank whose socket closes has lost its launcher and ends itself.
 

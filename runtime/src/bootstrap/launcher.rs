@@ -1,14 +1,15 @@
 //! A rank's side of the conversation with its launcher.
 //!
 //! One thread reads: it notes deaths, hands cards to those who asked, tells the launcher who waits in a call, and ends the
-//! process when the launcher is gone.
+//! process when the launcher is gone. The conversation lasts as long as the process, and a process that has left its world
+//! may join again over it.
 //! A process that nobody launched has no launcher and is a world of one.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,13 @@ use crate::error::InitError;
 /// How long the launcher may take to tell of a death that shows already.
 const NEWS: Duration = Duration::from_secs(2);
 
+/// The launcher of this process, once found.
+static FOUND: Mutex<Option<Arc<Launcher>>> = Mutex::new(None);
+
+/// What was heard since this rank has joined, the last time.
 #[derive(Default)]
 struct Heard {
+    start: Option<Start>,
     cards: HashMap<u32, NodeCard>,
     goodbye: bool,
     died: Vec<(u32, String)>,
@@ -33,8 +39,6 @@ struct Heard {
 /// See the module.
 pub(crate) struct Launcher {
     writer: Mutex<UnixStream>,
-    /// What it said at the start.
-    start: OnceLock<Start>,
     heard: Mutex<Heard>,
     changed: Condvar,
 }
@@ -42,6 +46,11 @@ pub(crate) struct Launcher {
 impl Launcher {
     /// The launcher that started this process, if one did, and what it says of the job.
     pub(crate) fn find() -> Result<Option<(Arc<Launcher>, Start)>, InitError> {
+        let mut found = FOUND.lock();
+        if let Some(launcher) = &*found {
+            let start = launcher.join_again()?;
+            return Ok(Some((Arc::clone(launcher), start)));
+        }
         let Some(number) = std::env::var_os(CONTROL_FD_VARIABLE) else { return Ok(None) };
         let number = number.to_str().and_then(|number| number.parse().ok());
         let number = number.ok_or(InitError::BadControlVariable)?;
@@ -50,23 +59,40 @@ impl Launcher {
         let mut reader = BufReader::new(stream.try_clone().map_err(InitError::Launcher)?);
         let launcher = Arc::new(Launcher {
             writer: Mutex::new(stream),
-            start: OnceLock::new(),
             heard: Mutex::new(Heard::default()),
             changed: Condvar::new(),
         });
-        launcher.say(&FromRank::Join { version: CONTROL_VERSION, pid: std::process::id() })?;
+        launcher.say_join()?;
         let start = match read(&mut reader)? {
-            ToRank::Start(start) if start.version == CONTROL_VERSION => *start,
-            ToRank::Start(start) => return Err(InitError::LauncherVersion { found: start.version }),
+            ToRank::Start(start) => accepted(*start)?,
             _ => return Err(InitError::LauncherGarbled),
         };
-        let start = launcher.start.get_or_init(|| start).clone();
+        launcher.heard.lock().start = Some(start.clone());
         let listener = Arc::clone(&launcher);
         std::thread::Builder::new()
             .name("longarm-control".into())
             .spawn(move || listener.listen(reader))
             .map_err(InitError::Launcher)?;
+        *found = Some(Arc::clone(&launcher));
         Ok(Some((launcher, start)))
+    }
+
+    /// Joins the others once more, when all have left.
+    fn join_again(&self) -> Result<Start, InitError> {
+        let mut heard = self.heard.lock();
+        // Deaths since goodbye are told again.
+        *heard = Heard::default();
+        self.say_join()?;
+        loop {
+            if let Some(start) = &heard.start {
+                return accepted(start.clone());
+            }
+            self.changed.wait(&mut heard);
+        }
+    }
+
+    fn say_join(&self) -> Result<(), InitError> {
+        self.say(&FromRank::Join { version: CONTROL_VERSION, pid: std::process::id() })
     }
 
     fn say(&self, message: &FromRank) -> Result<(), InitError> {
@@ -76,14 +102,14 @@ impl Launcher {
     }
 
     /// The rank that hosts the server of a node, and tells how it is reached.
-    fn host_of(&self, node: u32) -> Option<u32> {
-        let nodes = &self.start.get()?.node_of_rank;
+    fn host_of(heard: &Heard, node: u32) -> Option<u32> {
+        let nodes = &heard.start.as_ref()?.node_of_rank;
         nodes.iter().position(|own| *own == node).map(|rank| rank as u32)
     }
 
     /// How the host of a node's server died, if it is known to be dead.
-    fn death_of_host(&self, heard: &Heard, node: u32) -> Option<(u32, String)> {
-        let host = self.host_of(node);
+    fn death_of_host(heard: &Heard, node: u32) -> Option<(u32, String)> {
+        let host = Launcher::host_of(heard, node);
         heard.died.iter().find(|(rank, _)| Some(*rank) == host).cloned()
     }
 
@@ -124,6 +150,7 @@ impl Launcher {
                     });
                 }
                 ToRank::Goodbye => heard.goodbye = true,
+                ToRank::Start(start) if heard.start.is_none() => heard.start = Some(*start),
                 ToRank::Start(_) => tracing::warn!("the launcher started this rank twice"),
             }
             self.changed.notify_all();
@@ -166,7 +193,7 @@ impl Rendezvous for Launcher {
             if let Some(card) = heard.cards.get(&node) {
                 return Ok(card.clone());
             }
-            if let Some((rank, how)) = self.death_of_host(&heard, node) {
+            if let Some((rank, how)) = Launcher::death_of_host(&heard, node) {
                 return Err(InitError::Died { rank, how });
             }
             self.changed.wait(&mut heard);
@@ -177,7 +204,7 @@ impl Rendezvous for Launcher {
         let until = Instant::now() + NEWS;
         let mut heard = self.heard.lock();
         loop {
-            let died = self.death_of_host(&heard, node);
+            let died = Launcher::death_of_host(&heard, node);
             if died.is_some() || self.changed.wait_until(&mut heard, until).timed_out() {
                 return died;
             }
@@ -188,8 +215,8 @@ impl Rendezvous for Launcher {
         if self.say(&FromRank::Leave { traffic, network }).is_err() {
             return;
         }
-        let survivors_go_on = self.start.get().is_some_and(|start| start.survivors_go_on);
         let mut heard = self.heard.lock();
+        let survivors_go_on = heard.start.as_ref().is_some_and(|start| start.survivors_go_on);
         while !heard.goodbye && (survivors_go_on || heard.died.is_empty()) {
             self.changed.wait(&mut heard);
         }
@@ -197,6 +224,14 @@ impl Rendezvous for Launcher {
 
     fn abort(&self, reason: &str, status: i32) {
         let _ = self.say(&FromRank::Abort { reason: reason.to_owned(), status });
+    }
+}
+
+/// What the launcher says of the job, if it speaks the same messages.
+fn accepted(start: Start) -> Result<Start, InitError> {
+    match start.version {
+        CONTROL_VERSION => Ok(start),
+        found => Err(InitError::LauncherVersion { found }),
     }
 }
 

@@ -56,6 +56,11 @@ impl Signature {
         Signature { count, ..self }
     }
 
+    /// Whether the same was called with another count.
+    pub fn differs_in_count_only(&self, other: &Signature) -> bool {
+        *self != *other && self.with_count(0) == other.with_count(0)
+    }
+
     /// What is called, filled up with zeros.
     pub(crate) fn name(&self) -> [u8; COLLECTIVE_NAME_BYTES] {
         self.operation.0

@@ -10,6 +10,7 @@
 
 /* The processes of this node. */
 #define SHMEMX_TEAM_NODE SHMEM_TEAM_SHARED
+#define SHMEMX_TEAM_HOST SHMEM_TEAM_SHARED
 
 /* Operations that were issued and have completed, all contexts together. */
 typedef struct {

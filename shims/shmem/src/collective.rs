@@ -80,6 +80,17 @@ pub(crate) unsafe fn given(to: *mut u8, bytes: &[u8]) {
     unsafe { RegionMut::from_raw(to, bytes.len()) }.copy_from_slice(bytes);
 }
 
+/// The place of the root. In an active set old programs also name it by its number in the world, which is taken where it cannot
+/// be a place.
+fn root_of(name: &'static str, who: Who, team: &Team, root: c_int) -> usize {
+    let place = usize::try_from(root).ok().filter(|root| *root < team.size());
+    let by_number = || {
+        let number = u32::try_from(root).ok().filter(|_| who.is_set())?;
+        team.members.iter().position(|member| *member == number)
+    };
+    place.or_else(by_number).unwrap_or_else(|| team.no_such_pe(name, root))
+}
+
 /// # Safety
 /// The elements are readable at `source` and writable at `dest`, at all members.
 pub(crate) unsafe fn broadcast<T>(
@@ -93,7 +104,7 @@ pub(crate) unsafe fn broadcast<T>(
     let job = job::get(name);
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
-    let Some(root) = usize::try_from(root).ok().filter(|root| *root < team.size()) else { team.no_such_pe(name, root) };
+    let root = root_of(name, who, team, root);
     // The root of an active set keeps its own target as it is.
     let takes = team.me != root || !(who.is_set() || dest.cast_const() == source);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());

@@ -18,7 +18,7 @@ use crate::team::{self, Team};
 
 /// The default context, as in the header.
 pub(crate) const DEFAULT: usize = 1;
-const INVALID: usize = 0;
+pub(crate) const INVALID: usize = 0;
 const CONTEXTS_MAX: usize = 1 << 14;
 
 /// See the module.
@@ -179,5 +179,8 @@ pub(crate) unsafe fn get_team(name: &'static str, handle: usize, team: *mut usiz
 
 /// A hint about what comes, which changes nothing here.
 pub(crate) fn session(name: &'static str, handle: usize, _options: c_long, _config: *const c_void, _mask: c_long) {
-    job::get(name).contexts.get(name, handle);
+    let job = job::get(name);
+    if handle != INVALID {
+        job.contexts.get(name, handle);
+    }
 }

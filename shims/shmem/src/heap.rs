@@ -9,7 +9,7 @@ use longarm::face::sync::{AtomicUsize, Ordering};
 use longarm::{CollectiveError, HEAP_ALIGNMENT, Heap, HeapBlock, HeapError, Window, World};
 use parking_lot::Mutex;
 
-use crate::boundary::end;
+use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
 
 /// What a heap has where the environment says nothing. Only what is touched is used.
@@ -151,12 +151,40 @@ fn given(name: &'static str, job: &Job, outcome: Result<HeapBlock, HeapError>) -
     }
 }
 
+/// A block for all. The specification leaves open what becomes of different sizes, and its first versions allowed them: each
+/// PE gets as much as the largest asked for, with a line that says so.
+fn allocate(name: &'static str, job: &Job, alignment: usize, bytes: usize) -> Result<HeapBlock, HeapError> {
+    let heap = &job.heap.heap;
+    match heap.allocate_aligned_collective(alignment, bytes) {
+        Err(error) if is_other_size(&error) => heap.allocate_aligned_collective(alignment, largest(name, job, bytes)),
+        outcome => outcome,
+    }
+}
+
+/// Whether all have made the same call, but not with the same number.
+fn is_other_size(error: &HeapError) -> bool {
+    matches!(error, HeapError::Collective(CollectiveError::Mismatch { mine, theirs, .. })
+        if mine.differs_in_count_only(theirs))
+}
+
+/// What the PE that asks for most asks for.
+fn largest(name: &'static str, job: &Job, bytes: usize) -> usize {
+    let asked = or_end(name, job.world.allgather_collective(&[bytes as u64]));
+    let (least, most) = asked.iter().fold((u64::MAX, 0), |(least, most), bytes| (least.min(*bytes), most.max(*bytes)));
+    if job.me == 0 && least != most {
+        eprintln!(
+            "longarm: rank 0: {name}: the PEs ask for different sizes, {least} to {most} bytes; each of them gets {most}"
+        );
+    }
+    most as usize
+}
+
 pub(crate) fn malloc(name: &'static str, bytes: u64) -> *mut c_void {
     let job = job::get(name);
     if bytes == 0 {
         return std::ptr::null_mut();
     }
-    given(name, job, job.heap.heap.allocate_collective(bytes as usize))
+    given(name, job, allocate(name, job, HEAP_ALIGNMENT, bytes as usize))
 }
 
 pub(crate) fn malloc_with_hints(name: &'static str, bytes: u64, _hints: c_long) -> *mut c_void {
@@ -166,10 +194,10 @@ pub(crate) fn malloc_with_hints(name: &'static str, bytes: u64, _hints: c_long) 
 pub(crate) fn align(name: &'static str, alignment: u64, bytes: u64) -> *mut c_void {
     let job = job::get(name);
     let alignment = alignment as usize;
-    if bytes == 0 || !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<*mut c_void>()) {
+    if bytes == 0 || !alignment.is_power_of_two() {
         return std::ptr::null_mut();
     }
-    given(name, job, job.heap.heap.allocate_aligned_collective(alignment, bytes as usize))
+    given(name, job, allocate(name, job, alignment, bytes as usize))
 }
 
 pub(crate) fn calloc(name: &'static str, count: u64, size: u64) -> *mut c_void {
@@ -178,7 +206,9 @@ pub(crate) fn calloc(name: &'static str, count: u64, size: u64) -> *mut c_void {
     if bytes == 0 {
         return std::ptr::null_mut();
     }
-    let start = given(name, job, job.heap.heap.allocate_collective(bytes));
+    let block = allocate(name, job, HEAP_ALIGNMENT, bytes);
+    let bytes = block.as_ref().map_or(0, HeapBlock::bytes);
+    let start = given(name, job, block);
     if !start.is_null() {
         clear(start.cast(), bytes);
         // Nobody writes to it before it is clear everywhere.
@@ -208,7 +238,12 @@ pub(crate) fn realloc(name: &'static str, old: *mut c_void, bytes: u64) -> *mut 
     }
     let job = job::get(name);
     let block = job.heap.take(name, job, old.addr());
-    match job.heap.heap.reallocate_collective(block, bytes as usize) {
+    let mut outcome = job.heap.heap.reallocate_collective(block, bytes as usize);
+    if outcome.as_ref().is_err_and(|(error, _)| is_other_size(error)) {
+        let bytes = largest(name, job, bytes as usize);
+        outcome = outcome.or_else(|(_, block)| job.heap.heap.reallocate_collective(block, bytes));
+    }
+    match outcome {
         Ok(fresh) => job.heap.keep(job, fresh),
         Err((error, block)) => {
             job.heap.keep(job, block);

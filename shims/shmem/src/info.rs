@@ -90,10 +90,8 @@ pub(crate) fn wtime() -> f64 {
     longarm::face::elapsed_s()
 }
 
-/// Nothing here needs to know threads apart.
-pub(crate) fn register_gettid(name: &'static str, _get: GetThread) {
-    job::get(name);
-}
+/// Nothing here needs to know threads apart. Programs call it before init.
+pub(crate) fn register_gettid(_name: &'static str, _get: GetThread) {}
 
 fn count(job: &Job, counted: Counted) -> u64 {
     let kinds: &[CounterKind] = match counted {

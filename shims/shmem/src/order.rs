@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::boundary::end;
 use crate::collective::Who;
-use crate::context::{self, DEFAULT};
+use crate::context::{self, DEFAULT, INVALID};
 use crate::job::{self, Job};
 use crate::team;
 
@@ -12,14 +12,21 @@ use crate::team;
 pub(crate) fn fence(name: &'static str, context: usize) {
     let job = job::get(name);
     if context != DEFAULT {
+        if context == INVALID {
+            return;
+        }
         job.contexts.get(name, context);
     }
     job.world.fence();
 }
 
+/// The invalid context has nothing to complete.
 #[inline]
 pub(crate) fn quiet(name: &'static str, context: usize) {
     let job = job::get(name);
+    if context == INVALID {
+        return;
+    }
     job.contexts.get(name, context).quiet(name, job);
 }
 
@@ -27,7 +34,7 @@ pub(crate) fn quiet(name: &'static str, context: usize) {
 /// `pes` is readable for `count` numbers.
 pub(crate) unsafe fn pe_quiet(name: &'static str, handle: usize, pes: *const c_int, count: u64) {
     let job = job::get(name);
-    if count == 0 {
+    if count == 0 || handle == INVALID {
         return;
     }
     if pes.is_null() {

@@ -26,8 +26,11 @@ pub(crate) fn init(name: &'static str) {
     start(name, THREAD_SINGLE);
 }
 
+/// Once more does nothing: it is not counted, for the programs that call it may not know of finalize.
 pub(crate) fn start_pes(name: &'static str, _count: c_int) {
-    start(name, THREAD_SINGLE);
+    if job::active().is_none() {
+        start(name, THREAD_SINGLE);
+    }
 }
 
 /// # Safety
@@ -73,17 +76,18 @@ fn start(name: &'static str, level: c_int) -> &'static Job {
         job.starts.fetch_add(1, Ordering::Relaxed);
         return job;
     }
-    if job::any().is_some() {
-        end(name, "called after shmem_finalize; a process may start and end once");
-    }
+    // After finalize it begins anew: with an empty heap and no teams, and the variables as they are.
+    let is_first = job::any().is_none();
     let world = match longarm::init() {
         Ok(world) => world,
         Err(error) => end(name, error),
     };
     let job = job::set(join(name, world, level));
-    leave_at_exit();
-    if job.me == 0 {
-        tell();
+    if is_first {
+        leave_at_exit();
+        if job.me == 0 {
+            tell();
+        }
     }
     order::barrier_all(name);
     job

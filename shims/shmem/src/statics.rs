@@ -122,7 +122,10 @@ fn replace(span: Span, part: *mut u8) -> Result<(), Error> {
         return Err(Error::last_os_error());
     }
     START.store(span.start, Ordering::Relaxed);
-    BYTES.store(bytes, Ordering::Relaxed);
+    if BYTES.swap(bytes, Ordering::Relaxed) != 0 {
+        // The process had a job before this one, and the handler with it.
+        return Ok(());
+    }
     // SAFETY: the handler is there as long as the process.
     let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if refused == 0 { Ok(()) } else { Err(Error::from_raw_os_error(refused)) }

@@ -34,9 +34,10 @@ pub fn rust_type(c: &str) -> &'static str {
 /// The same for a parameter or a result.
 fn whole_type(c: &str) -> String {
     let Some(pointee) = c.strip_suffix('*') else { return rust_type(c).to_owned() };
-    match pointee.trim().strip_prefix("const ") {
+    let pointee = pointee.trim();
+    match pointee.strip_prefix("const ") {
         Some(pointee) => format!("*const {}", rust_type(pointee)),
-        None => format!("*mut {}", rust_type(pointee.trim())),
+        None => format!("*mut {}", rust_type(pointee.strip_prefix("volatile ").unwrap_or(pointee))),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The families, in the specification's order.
 
-use super::types::{AMO, BITWISE, EXTENDED, NONE, RMA, SIZED, Type};
+use super::types::{AMO, BITWISE, EXTENDED, NONE, OLD_WAIT_UNTIL, RMA, SIZED, Type};
 use super::{Family, Generic, Standing, collectives};
-use Standing::{Current, Deprecated};
+use Standing::{Beyond, Current, Deprecated};
 
 /// One function that is as it stands.
 pub(super) const fn plain(standing: Standing, prototype: &'static str, body: &'static str) -> Family {
@@ -69,9 +69,17 @@ pub fn all() -> impl Iterator<Item = Family> {
         .chain(AMO_CALLS)
         .chain(SIGNALS)
         .chain(collectives::WAITING)
+        .chain(waiting_for_halves())
         .chain(collectives::COLLECTIVES)
         .chain(super::old::OLD)
         .chain(super::old::EXTENSIONS)
+}
+
+/// Waiting for several words at once, of the types that waiting for one has since the versions in which it had all of them.
+fn waiting_for_halves() -> impl Iterator<Item = Family> {
+    let several = |family: &Family| !["shmem_wait_until", "shmem_test"].contains(&family.generic.0);
+    let halves = |family: Family| Family { standing: Beyond, types: OLD_WAIT_UNTIL, ..family };
+    collectives::WAITING.into_iter().filter(several).map(halves)
 }
 
 const SETUP: [Family; 45] = [
@@ -158,9 +166,9 @@ const SETUP: [Family; 45] = [
     plain(Current, "void shmem_barrier_all(void)", "order::barrier_all({N})"),
     plain(Current, "void shmem_sync_all(void)", "order::sync_all({N})"),
     plain(Current, "int shmem_team_sync(shmem_team_t team)", "order::team_sync({N}, team)"),
-    plain(Current, "void shmem_set_lock(long *lock)", "lock::set({N}, lock)"),
-    plain(Current, "void shmem_clear_lock(long *lock)", "lock::clear({N}, lock)"),
-    plain(Current, "int shmem_test_lock(long *lock)", "lock::test({N}, lock)"),
+    plain(Current, "void shmem_set_lock(volatile long *lock)", "lock::set({N}, lock)"),
+    plain(Current, "void shmem_clear_lock(volatile long *lock)", "lock::clear({N}, lock)"),
+    plain(Current, "int shmem_test_lock(volatile long *lock)", "lock::test({N}, lock)"),
     plain(Current, "uint64_t shmem_signal_fetch(const uint64_t *sig_addr)", "wait::signal_fetch({N}, sig_addr)"),
     plain(
         Current,

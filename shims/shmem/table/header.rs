@@ -5,29 +5,41 @@ use std::fmt::Write;
 
 const NOTE: &str = "/* Written from the table of functions in shims/shmem/table; see there to change it. */\n";
 
+/// C90 and C++98 do not have `long long`, and a compiler that is asked to be pedantic would say so at every prototype.
+const QUIET: &str =
+    "#ifdef __GNUC__\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored \"-Wlong-long\"\n#endif\n\n";
+const LOUD: &str = "\n#ifdef __GNUC__\n#pragma GCC diagnostic pop\n#endif\n";
+
 /// What stands above the prototypes in shmem.h.
 const HEAD: &str = include_str!("head.h");
 
 /// `shmem.h`.
 pub fn shmem(functions: &[Function]) -> String {
-    let mut text =
-        format!("{NOTE}#ifndef SHMEM_H\n#define SHMEM_H\n\n{HEAD}\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n");
+    let mut text = format!(
+        "{NOTE}#ifndef SHMEM_H\n#define SHMEM_H\n\n{HEAD}\n{QUIET}#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n"
+    );
     text.push_str("void shmem_no_such_type_(void);\n");
     prototypes(&mut text, functions, "", |standing| standing != Standing::Extension);
     text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n\n");
+    text.push_str("/* Also where a program includes this inside of extern \"C\". */\nextern \"C++\" {\n");
     overloads(&mut text, functions);
-    text.push_str("\n#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n\n");
+    text.push_str("} /* extern \"C++\" */\n\n#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n\n");
     generics(&mut text, functions);
-    text.push_str("\n#endif\n\n#endif /* SHMEM_H */\n");
+    text.push_str("\n#endif\n");
+    text.push_str(LOUD);
+    text.push_str("\n#endif /* SHMEM_H */\n");
     text
 }
 
 /// `pshmem.h`.
 pub fn pshmem(functions: &[Function]) -> String {
     let mut text = format!("{NOTE}#ifndef PSHMEM_H\n#define PSHMEM_H\n\n#include <shmem.h>\n\n");
+    text.push_str(QUIET);
     text.push_str("#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
     prototypes(&mut text, functions, "p", |standing| standing != Standing::Extension);
-    text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n\n#endif /* PSHMEM_H */\n");
+    text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n");
+    text.push_str(LOUD);
+    text.push_str("\n#endif /* PSHMEM_H */\n");
     text
 }
 
@@ -67,6 +79,18 @@ fn prototypes(text: &mut String, functions: &[Function], prefix: &str, wanted: i
     }
 }
 
+/// Generic names that are deprecated, and what they are called now. Programs use the old names with all types of the new ones.
+const RENAMED: [(&str, &str); 8] = [
+    ("shmem_fetch", "shmem_atomic_fetch"),
+    ("shmem_set", "shmem_atomic_set"),
+    ("shmem_swap", "shmem_atomic_swap"),
+    ("shmem_cswap", "shmem_atomic_compare_swap"),
+    ("shmem_finc", "shmem_atomic_fetch_inc"),
+    ("shmem_inc", "shmem_atomic_inc"),
+    ("shmem_fadd", "shmem_atomic_fetch_add"),
+    ("shmem_add", "shmem_atomic_add"),
+];
+
 /// The functions with a generic name and a type of their own, by that name.
 fn by_generic(functions: &[Function]) -> Vec<(&'static str, Vec<&Function>)> {
     let mut found: Vec<(&'static str, Vec<&Function>)> = Vec::new();
@@ -76,6 +100,14 @@ fn by_generic(functions: &[Function]) -> Vec<(&'static str, Vec<&Function>)> {
             Some((_, list)) => list.push(function),
             None => found.push((name, vec![function])),
         }
+    }
+    for (old, atomic) in RENAMED {
+        let Some(fresh) = found.iter().find(|(name, _)| *name == atomic).map(|(_, list)| list.clone()) else {
+            continue;
+        };
+        let Some((_, list)) = found.iter_mut().find(|(name, _)| *name == old) else { continue };
+        let known: Vec<&str> = list.iter().map(|function| function.type_c).collect();
+        list.extend(fresh.into_iter().filter(|new| !new.with_context && !known.contains(&new.type_c)));
     }
     found
 }
@@ -87,7 +119,10 @@ fn generics(text: &mut String, functions: &[Function]) {
             let some = list.iter().filter(|function| function.with_context == with_context);
             let case = |function: &&Function| {
                 let (c, name) = (function.type_c, &function.name);
-                format!(" \\\n    {c} *: {name}, const {c} *: {name}, volatile {c} *: {name}")
+                format!(
+                    " \\\n    {c} *: {name}, const {c} *: {name}, volatile {c} *: {name}, \
+                     const volatile {c} *: {name}"
+                )
             };
             some.map(case).collect::<Vec<_>>().join(",")
         };

@@ -21,6 +21,8 @@ pub enum Standing {
     Deprecated,
     /// Removed before, and still called.
     Removed,
+    /// No part of any version, but in shmem.h beside those that are: types that programs expect a family to have.
+    Beyond,
     /// No part of any version.
     Extension,
 }

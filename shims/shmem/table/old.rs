@@ -1,12 +1,14 @@
 //! The families that are deprecated, removed, or in no version.
 
 use super::Family;
-use super::Standing::{Deprecated, Extension, Removed};
+use super::Standing::{Beyond, Deprecated, Extension, Removed};
 use super::families::{old, old_generic, plain};
-use super::types::{OLD_AMO, OLD_EXTENDED, OLD_WAIT, OLD_WAIT_UNTIL, SIZED_OLD, TO_ALL_BITS, TO_ALL_ORDER, TO_ALL_SUM};
+use super::types::{
+    OLD_AMO, OLD_EXTENDED, OLD_WAIT, OLD_WAIT_UNTIL, SIZED_OLD, TO_ALL_BITS, TO_ALL_ORDER, TO_ALL_SUM, WAIT_BEYOND,
+};
 
 /// Deprecated and removed.
-pub const OLD: [Family; 40] = [
+pub const OLD: [Family; 41] = [
     plain(
         Deprecated,
         "void shmem_barrier(int PE_start, int logPE_stride, int PE_size, long *pSync)",
@@ -122,29 +124,37 @@ pub const OLD: [Family; 40] = [
     ),
     old(
         OLD_WAIT,
-        "void shmem_{T}_wait({C} *ivar, {C} cmp_value)",
+        "void shmem_{T}_wait(volatile {C} *ivar, {C} cmp_value)",
         "wait::until({N}, ivar, wait::NOT_EQUAL, cmp_value)",
     ),
+    Family {
+        standing: Beyond,
+        ..old(
+            WAIT_BEYOND,
+            "void shmem_{T}_wait(volatile {C} *ivar, {C} cmp_value)",
+            "wait::until({N}, ivar, wait::NOT_EQUAL, cmp_value)",
+        )
+    },
     old_generic(
         OLD_WAIT_UNTIL,
         "shmem_wait_until",
-        "void shmem_{T}_wait_until({C} *ivar, int cmp, {C} cmp_value)",
+        "void shmem_{T}_wait_until(volatile {C} *ivar, int cmp, {C} cmp_value)",
         "wait::until({N}, ivar, cmp, cmp_value)",
     ),
     old_generic(
         OLD_WAIT_UNTIL,
         "shmem_test",
-        "int shmem_{T}_test({C} *ivar, int cmp, {C} cmp_value)",
+        "int shmem_{T}_test(volatile {C} *ivar, int cmp, {C} cmp_value)",
         "wait::test({N}, ivar, cmp, cmp_value)",
     ),
     plain(
         Deprecated,
-        "void shmem_wait(long *ivar, long cmp_value)",
+        "void shmem_wait(volatile long *ivar, long cmp_value)",
         "wait::until({N}, ivar, wait::NOT_EQUAL, cmp_value)",
     ),
     plain(
         Deprecated,
-        "void shmem_wait_until(long *ivar, int cmp, long cmp_value)",
+        "void shmem_wait_until(volatile long *ivar, int cmp, long cmp_value)",
         "wait::until({N}, ivar, cmp, cmp_value)",
     ),
     plain(Deprecated, "void start_pes(int npes)", "setup::start_pes({N}, npes)"),

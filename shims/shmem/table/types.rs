@@ -93,6 +93,8 @@ pub const OLD_AMO: &[Type] = &[INT, LONG, LONGLONG];
 pub const OLD_EXTENDED: &[Type] = &[FLOAT, DOUBLE, INT, LONG, LONGLONG];
 /// Deprecated waiting.
 pub const OLD_WAIT: &[Type] = &[SHORT, INT, LONG, LONGLONG];
+/// Types that shmem_wait never had in a version, and programs use.
+pub const WAIT_BEYOND: &[Type] = &[USHORT, UINT, ULONG, ULONGLONG, INT32, INT64, UINT32, UINT64, SIZE, PTRDIFF];
 /// Deprecated waiting and testing of what the standard AMO types leave out.
 pub const OLD_WAIT_UNTIL: &[Type] = &[SHORT, USHORT];
 /// Not typed.

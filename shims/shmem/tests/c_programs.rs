@@ -28,9 +28,11 @@ const NO_PIE: Way = ("no_pie", "oshcc", &["-std=c11", "-no-pie", "-fno-pie"]);
 const ARCHIVE: Way = ("archive", "oshcc", &["-std=c11", "-DARCHIVE"]);
 
 /// The programs, and how each is compiled. Every file of `c/` but `fatal` is one of these.
-const PROGRAMS: [(&str, &[Way]); 10] = [
+const PROGRAMS: [(&str, &[Way]); 12] = [
+    ("again", &[C11, ARCHIVE]),
     ("amo_types", &[C99, CXX]),
     ("collectives", &[C99]),
+    ("edges", &[C99, C11, CXX]),
     ("generic", &[C11, CXX]),
     ("locks", &[C11, NO_PIE]),
     ("memory", &[C11, CXX, NO_PIE, ARCHIVE]),

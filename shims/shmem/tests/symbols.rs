@@ -22,6 +22,8 @@ fn count(standing: Standing) -> usize {
 fn the_table_has_as_many_functions_as_the_specification() {
     // Version 1.6: its functions, the deprecated ones among them, and the cache calls that 1.5 has removed.
     assert_eq!((count(Standing::Current), count(Standing::Deprecated), count(Standing::Removed)), (1685, 103, 6));
+    // Types that two families have beyond it.
+    assert_eq!(count(Standing::Beyond), 12 * 2 + 10);
     let names: BTreeSet<String> = table::functions().into_iter().map(|function| function.name).collect();
     assert_eq!(names.len(), table::functions().len(), "a name stands twice");
 }
@@ -65,6 +67,23 @@ fn the_headers_are_those_that_the_table_gives() {
             "{} is not up to date; cargo run -p longarm-shmem --example headers writes it",
             path.display()
         );
+    }
+}
+
+#[test]
+fn the_headers_are_clean_in_every_standard_of_c_and_cxx() {
+    let languages =
+        [("cc", "c", &["c89", "c99", "c11", "gnu17"][..]), ("c++", "c++", &["c++98", "c++11", "c++17", "gnu++20"])];
+    for (compiler, language, standards) in languages {
+        for standard in standards {
+            let mut command = Command::new(compiler);
+            command.args(["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"]);
+            command.arg(format!("-std={standard}")).arg("-I").arg(here().join("include"));
+            for header in ["shmem.h", "shmemx.h", "pshmem.h", "mpp/shmem.h", "mpp/shmemx.h", "mpp/pshmem.h"] {
+                command.args(["-include", header]);
+            }
+            succeed(command.args(["-x", language, "/dev/null"])).unwrap();
+        }
     }
 }
 

@@ -56,7 +56,7 @@ static void no_such_context(void)
     shmem_ctx_destroy(ctx);
     shmem_ctx_int_p(ctx, &variable, 1, 0);
 }
-static void invalid_context(void) { by_last(); shmem_ctx_quiet(SHMEM_CTX_INVALID); }
+static void invalid_context(void) { by_last(); shmem_ctx_int_p(SHMEM_CTX_INVALID, &variable, 1, 0); }
 static void no_such_team(void) { by_last(); shmem_team_sync((shmem_team_t)77); }
 static void pe_outside_team(void)
 {
@@ -74,7 +74,16 @@ static void no_such_comparison(void) { by_last(); shmem_int_wait_until(&variable
 static void no_such_signal(void) { by_last(); shmem_int_put_signal(&variable, &variable, 1, &signal_word, 1, 9, 0); }
 static void set_outside(void) { by_last(); shmem_barrier(0, 0, 9, sync_array); }
 static void lock_not_set(void) { by_last(); shmem_clear_lock(&lock); }
-static void other_sizes(void) { begin(); shmem_malloc(me == 0 ? 100 : 200); }
+static void other_calls(void)
+{
+    begin();
+    void *block = shmem_malloc(100);
+    if (me == 0) {
+        shmem_malloc(100);
+    } else {
+        shmem_free(block);
+    }
+}
 static void global_exit_7(void) { by_last(); shmem_global_exit(7); }
 static void global_exit_0(void) { by_last(); shmem_global_exit(0); }
 static void exit_5(void) { by_last(); exit(5); }
@@ -87,7 +96,7 @@ static const struct {
     DEED(no_such_pe) DEED(negative_pe) DEED(outside) DEED(outside_atomic) DEED(past_the_end) DEED(freed)
     DEED(freed_twice) DEED(before_init) DEED(after_finalize) DEED(no_such_context) DEED(invalid_context)
     DEED(no_such_team) DEED(pe_outside_team) DEED(no_such_comparison) DEED(no_such_signal) DEED(set_outside)
-    DEED(lock_not_set) DEED(other_sizes) DEED(global_exit_7) DEED(global_exit_0) DEED(exit_5)
+    DEED(lock_not_set) DEED(other_calls) DEED(global_exit_7) DEED(global_exit_0) DEED(exit_5)
 };
 
 int main(int argc, char **argv)

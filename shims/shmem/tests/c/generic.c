@@ -171,6 +171,8 @@ static void old_names(void)
     static long word;
     static short half;
     static double real;
+    static unsigned int whole;
+    static unsigned long long wide;
     static long psync[SHMEM_SYNC_SIZE];
     for (int i = 0; i < SHMEM_SYNC_SIZE; i++) {
         psync[i] = SHMEM_SYNC_VALUE;
@@ -190,6 +192,15 @@ static void old_names(void)
     CHECK_EQUAL(shmem_swap(&word, 6L, next_pe()), 5);
     shmem_set(&real, 1.5, next_pe());
     CHECK(shmem_swap(&real, 2.5, next_pe()) == 1.5);
+    /* The old names have the types of the new ones. */
+    shmem_set(&whole, 4U, next_pe());
+    CHECK_EQUAL(shmem_fadd(&whole, 3U, next_pe()), 4);
+    CHECK_EQUAL(shmem_finc(&whole, next_pe()), 7);
+    CHECK_EQUAL(shmem_cswap(&wide, 0ULL, 5ULL, next_pe()), 0);
+    shmem_add(&wide, 2ULL, next_pe());
+    shmem_inc(&wide, next_pe());
+    CHECK_EQUAL(shmem_fetch(&wide, next_pe()), 8);
+    CHECK_EQUAL(shmem_swap(&wide, 1ULL, next_pe()), 8);
     shmem_short_p(&half, 3, next_pe());
     shmem_wait_until(&half, SHMEM_CMP_EQ, (short)3);
     shmem_wait_until(&word, SHMEM_CMP_EQ, 6);

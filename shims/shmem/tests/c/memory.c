@@ -35,8 +35,20 @@ int main(void)
     }
     zeroes = (long *)shmem_realloc(zeroes, 50000 * sizeof(long));
     CHECK_EQUAL(zeroes[4999], 4999);
+    /* A shorter block stays where it is, and so does one with nothing behind it. */
+    long *const place = zeroes;
     zeroes = (long *)shmem_realloc(zeroes, 10 * sizeof(long));
+    CHECK(zeroes == place);
     CHECK_EQUAL(zeroes[9], 9);
+    zeroes = (long *)shmem_realloc(zeroes, (size_t)3 << 30);
+    CHECK(zeroes == place);
+    CHECK_EQUAL(zeroes[9], 9);
+    zeroes = (long *)shmem_realloc(zeroes, 10 * sizeof(long));
+    void *behind = shmem_malloc(10);
+    zeroes = (long *)shmem_realloc(zeroes, 5000 * sizeof(long));
+    CHECK(zeroes != place);
+    CHECK_EQUAL(zeroes[9], 9);
+    shmem_free(behind);
     CHECK(shmem_realloc(zeroes, 0) == NULL);
     CHECK((zeroes = (long *)shmem_realloc(NULL, 100)) != NULL);
     shmem_free(zeroes);

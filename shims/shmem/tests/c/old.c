@@ -26,6 +26,11 @@ static void one_set(int start, int log_stride, int size)
     for (int i = 0; i < COUNT; i++) {
         CHECK_EQUAL(dest[i], me == root ? -1 : root * 100000L + i);
     }
+    /* A root that is no place in the set is a PE of it. */
+    if (size == 1) {
+        shmem_broadcast64(dest, source, COUNT, start, start, log_stride, size, other_sync);
+        CHECK_EQUAL(dest[0], -1);
+    }
     shmem_sync(start, log_stride, size, sync_array);
     shmem_fcollect64(dest, source, COUNT, start, log_stride, size, other_sync);
     for (int from = 0; from < size; from++) {

@@ -9,6 +9,11 @@
 
 static int variable = 11;
 
+static uint64_t thread_number(void)
+{
+    return 1;
+}
+
 int main(void)
 {
     int provided = -1, major = 0, minor = 0, initialized = -1;
@@ -17,6 +22,7 @@ int main(void)
     if (initialized != 0) {
         return 1;
     }
+    shmemx_register_gettid(thread_number);
     if (shmem_init_thread(SHMEM_THREAD_MULTIPLE, &provided) != 0 || provided != SHMEM_THREAD_MULTIPLE) {
         return 1;
     }

@@ -4,7 +4,8 @@
 //! [`Rendezvous::handle_end`], then drain [`Rendezvous::poll_message`] until it is `None`.
 //!
 //! A rank may also never join (`longarm run -n 4 hostname`). It then just runs; but if others join, a world without it
-//! cannot work, so its end counts as a failure.
+//! cannot work, so its end counts as a failure. When all have left they may join again, all of them, and make a new world:
+//! the same holds for that one.
 //!
 //! Where survivors go on, the ranks of a node die with the one that hosts its server: see
 //! `docs/src/decisions/0013-a-node-dies-with-its-server.md`.
@@ -83,7 +84,7 @@ pub enum Violation {
     /// The line has no end.
     #[error("sent a line of more than {LINE_BYTES_MAX} bytes")]
     Endless,
-    /// A second world in one rank.
+    /// A second world in one rank, before all have left the first.
     #[error("joined the job a second time")]
     JoinedTwice,
     /// Something else came before Join or after Leave.
@@ -223,7 +224,10 @@ impl Rendezvous {
     /// The process of a rank ended. Returns the failure if that was not in order.
     pub fn handle_end(&mut self, rank: u32, how: HowEnded) -> Option<Failure> {
         let others_joined = self.started.is_some();
+        let is_inside = self.ranks.iter().any(|state| state.stage == Stage::Joined);
         let state = &mut self.ranks[rank as usize];
+        // Nobody was inside when it heard goodbye.
+        let others_began_again = state.said_goodbye && is_inside;
         let before = std::mem::replace(&mut state.stage, Stage::Ended);
         state.missed = before == Stage::Silent;
         if state.failed {
@@ -232,6 +236,9 @@ impl Rendezvous {
             return None;
         }
         let failure = match (how, before) {
+            (HowEnded::Exited(0), Stage::Left) if others_began_again => {
+                Some(self.fail(rank, 1, format!("{how} without joining the others again")))
+            }
             (HowEnded::Exited(0), Stage::Left) => None,
             (HowEnded::Exited(0), Stage::Silent) if !others_joined => None,
             (HowEnded::Exited(0), Stage::Silent) => {
@@ -299,6 +306,9 @@ impl Rendezvous {
         let stage = self.ranks[rank as usize].stage;
         match (message, stage) {
             (FromRank::Join { version, .. }, Stage::Silent) => self.handle_join(rank, version, now),
+            (FromRank::Join { version, .. }, Stage::Left) if self.ranks[rank as usize].said_goodbye => {
+                self.handle_join(rank, version, now)
+            }
             (FromRank::Join { .. }, _) => Err(Violation::JoinedTwice),
             // A rank may notice trouble at any time.
             (FromRank::Abort { reason, status }, _) => {
@@ -315,8 +325,8 @@ impl Rendezvous {
             }
             (FromRank::Leave { traffic, network }, Stage::Joined) => {
                 self.ranks[rank as usize].stage = Stage::Left;
-                self.ranks[rank as usize].traffic = traffic;
-                self.ranks[rank as usize].network = network;
+                count_on(&mut self.ranks[rank as usize].traffic, traffic);
+                count_network_on(&mut self.ranks[rank as usize].network, network);
                 self.left = Some(now);
                 self.say_goodbye();
                 Ok(None)
@@ -330,6 +340,7 @@ impl Rendezvous {
             return Err(Violation::Version { theirs: version, ours: CONTROL_VERSION });
         }
         self.ranks[rank as usize].stage = Stage::Joined;
+        let again = std::mem::take(&mut self.ranks[rank as usize].said_goodbye);
         self.started.get_or_insert(now);
         let start = Start {
             version: CONTROL_VERSION,
@@ -347,8 +358,9 @@ impl Rendezvous {
         let dead = self.failures.iter().filter(|(dead, _)| *dead != rank).cloned();
         self.messages.extend(dead.map(|(dead, how)| (rank, ToRank::Died { rank: dead, how })));
         // Someone who ended well without joining can never be part of this world.
-        let missed = self.ranks.iter().position(|state| state.missed && !state.failed);
-        let how = || format!("{} without joining the others", HowEnded::Exited(0));
+        let is_gone = |state: &RankState| state.missed || (again && state.stage == Stage::Ended);
+        let missed = self.ranks.iter().position(|state| is_gone(state) && !state.failed);
+        let how = || format!("{} without joining the others{}", HowEnded::Exited(0), if again { " again" } else { "" });
         Ok(missed.map(|missed| self.fail(missed as u32, 1, how())))
     }
 
@@ -419,11 +431,44 @@ impl Rendezvous {
         if self.ranks.iter().any(|state| matches!(state.stage, Stage::Silent | Stage::Joined)) {
             return;
         }
+        let mut is_over = false;
         for (state, rank) in self.ranks.iter_mut().zip(0..) {
             if state.stage == Stage::Left && !state.said_goodbye {
                 state.said_goodbye = true;
+                is_over = true;
                 self.messages.push_back((rank, ToRank::Goodbye));
             }
+        }
+        if is_over {
+            // Who joins from now on makes a new world, which has servers and a number of its own.
+            self.cards.fill(None);
+            self.waiting.iter_mut().for_each(Vec::clear);
+            self.job.number = self.job.number.wrapping_add(1);
+        }
+    }
+}
+
+/// Adds what a rank counted in one world to what it counted in those before.
+fn count_on(before: &mut Vec<PeerTraffic>, traffic: Vec<PeerTraffic>) {
+    for peer in traffic {
+        match before.iter_mut().find(|known| known.peer == peer.peer) {
+            Some(known) => {
+                for (known, new) in known.kinds.iter_mut().zip(peer.kinds) {
+                    known.operations += new.operations;
+                    known.bytes += new.bytes;
+                }
+            }
+            None => before.push(peer),
+        }
+    }
+}
+
+/// The same for what its network counted.
+fn count_network_on(before: &mut Vec<(String, u64)>, network: Vec<(String, u64)>) {
+    for (what, count) in network {
+        match before.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, known)) => *known += count,
+            None => before.push((what, count)),
         }
     }
 }
@@ -456,6 +501,8 @@ pub fn signal_name(signal: i32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use longarm::bootstrap::control::KindTraffic;
+
     use super::*;
 
     struct Pair {
@@ -563,6 +610,68 @@ mod tests {
         assert_eq!(pair.end(0, HowEnded::Exited(0)), None);
         assert_eq!(pair.end(1, HowEnded::Exited(0)), None);
         assert_eq!(pair.drain(), []);
+    }
+
+    #[test]
+    fn when_all_have_left_all_may_join_again_and_make_a_new_world() {
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        pair.say(0, &FromRank::Publish { card: card(0) });
+        pair.leave(0);
+        assert!(pair.join(0).is_some(), "rank 1 is still inside");
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        pair.say(0, &FromRank::Publish { card: card(0) });
+        (0..2).for_each(|rank| assert_eq!(pair.leave(rank), None));
+        pair.drain();
+        assert_eq!(pair.join(1), None);
+        let messages = pair.drain();
+        let [(1, ToRank::Start(start))] = &messages[..] else { panic!("{messages:?}") };
+        assert_eq!(start.job, 6);
+        assert_eq!(pair.say(1, &FromRank::Fetch { node: 0 }), None);
+        assert_eq!(pair.drain(), [], "the card of the first world is no more");
+        assert_eq!(pair.join(0), None);
+        assert_eq!(pair.say(0, &FromRank::Publish { card: card(0) }), None);
+        let messages = pair.drain();
+        assert!(matches!(&messages[..], [(0, ToRank::Start(start)), (1, ToRank::Card { .. })] if start.job == 6));
+        pair.leave(1);
+        assert_eq!(pair.drain(), []);
+        pair.leave(0);
+        assert_eq!(pair.drain(), [(0, ToRank::Goodbye), (1, ToRank::Goodbye)]);
+        assert_eq!(pair.end(0, HowEnded::Exited(0)), None);
+    }
+
+    #[test]
+    fn a_rank_that_ends_where_others_join_again_fails_the_job() {
+        let left = || {
+            let mut pair = Pair::new(2, 1);
+            pair.join_all();
+            (0..2).for_each(|rank| assert_eq!(pair.leave(rank), None));
+            pair.drain();
+            pair
+        };
+        let mut before = left();
+        assert_eq!(before.end(0, HowEnded::Exited(0)), None);
+        assert_eq!(before.join(1).map(|failure| (failure.rank, failure.status)), Some((0, 1)));
+        let mut behind = left();
+        assert_eq!(behind.join(1), None);
+        behind.drain();
+        let failure = behind.end(0, HowEnded::Exited(0)).unwrap();
+        assert_eq!(failure.how, "exited with status 0 without joining the others again");
+        assert!(matches!(&behind.drain()[..], [(1, ToRank::Died { rank: 0, .. })]));
+    }
+
+    #[test]
+    fn what_a_rank_counts_in_two_worlds_is_added_up() {
+        let traffic = |peer, operations| {
+            vec![PeerTraffic { peer, kinds: vec![KindTraffic { operations, bytes: 10 * operations }] }]
+        };
+        let mut pair = Pair::new(1, 1);
+        for (peer, operations) in [(0, 2), (0, 3)] {
+            pair.join_all();
+            pair.say(0, &FromRank::Leave { traffic: traffic(peer, operations) });
+        }
+        assert_eq!(pair.rendezvous.take_traffic(), [traffic(0, 5)]);
     }
 
     #[test]

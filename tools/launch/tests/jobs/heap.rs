@@ -51,7 +51,9 @@ pub fn life(world: &World) {
     assert_eq!(grown.bytes(), 70_000);
     let kept = bytes.get_vec(me, grown.offset(), 40_000).expect("mine");
     assert_same(&kept, &contents(me, 5, 40_000), "a block that grew");
+    let place = grown.offset();
     let shrunk = heap.reallocate_collective(grown, 10).expect("a smaller block");
+    assert_eq!(shrunk.offset(), place, "it stays where it is");
     let kept = bytes.get_vec(me, shrunk.offset(), 10).expect("mine");
     assert_same(&kept, &contents(me, 5, 40_000)[..10], "a block that shrank");
     blocks.push(shrunk);
