@@ -23,6 +23,7 @@ pub use longarm_shm::CounterKind;
 pub use longarm_shm::sync;
 
 pub use clock::elapsed_s;
+pub use symmetric::Foreign;
 
 use longarm_client::{Awaited, Client};
 use longarm_proto::Rank;

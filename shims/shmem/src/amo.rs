@@ -67,7 +67,7 @@ impl Word for f64 {
 /// # Safety
 /// The word is mapped and aligned.
 #[inline(always)]
-unsafe fn here(there: *mut u8, width: usize, op: RmwOp, operand: u64, compare: u64) -> u64 {
+pub(crate) unsafe fn here(there: *mut u8, width: usize, op: RmwOp, operand: u64, compare: u64) -> u64 {
     macro_rules! on {
         ($atomic:ident, $number:ident) => {{
             // SAFETY: this function's own contract; whoever updates it does so atomically.
@@ -138,7 +138,11 @@ fn long(
     }
     if place.here.is_null() {
         let width = if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 };
-        let old = place.window.rmw_bytes(place.rank, place.offset, Rmw { op, width, operand, compare });
+        let rmw = Rmw { op, width, operand, compare };
+        if let Some(away) = place.away {
+            return away.rmw(name, (place.rank, place.offset), rmw);
+        }
+        let old = place.window.rmw_bytes(place.rank, place.offset, rmw);
         context.note_sent();
         return or_end::<_, RmwError>(name, old);
     }

@@ -13,6 +13,7 @@ use crate::heap::SymmetricHeap;
 use crate::job::{self, Job, Peer};
 use crate::order;
 use crate::room::Rooms;
+use crate::segment;
 use crate::statics::Statics;
 use crate::team::Teams;
 
@@ -76,11 +77,9 @@ fn start(name: &'static str, level: c_int) -> &'static Job {
     if job::any().is_some() {
         end(name, "called after shmem_finalize; a process may start and end once");
     }
-    let world = match longarm::init() {
-        Ok(world) => world,
-        Err(error) => end(name, error),
-    };
-    let job = job::set(join(name, world, level));
+    let is_threaded = segment::threads() > 1;
+    let world = or_end(name, longarm::init());
+    let job = job::set(join(name, world, (level, is_threaded)));
     leave_at_exit();
     if job.me == 0 {
         tell();
@@ -106,7 +105,7 @@ fn tell() {
              SHMEM_INFO            print this at start\n\
              SHMEM_DEBUG           compare every symmetric address with the blocks that are in use\n\
              SHMEM_SYMMETRIC_SIZE  size of the symmetric heap, such as 3.1M; now {} bytes\n\
-             SHMEM_STATICS         0: leave global and static variables out of symmetric memory\n\
+             SHMEM_STATICS         0: leave global and static variables out of symmetric memory; stay: leave them where they are\n\
              longarm info lists longarm's own.",
             job::any().map_or(0, |job| job.heap.bytes)
         );
@@ -114,17 +113,13 @@ fn tell() {
 }
 
 /// Collective.
-fn join(name: &'static str, world: World, thread_level: c_int) -> Job {
+fn join(name: &'static str, world: World, (thread_level, is_threaded): (c_int, bool)) -> Job {
     let heap = SymmetricHeap::new(name, &world);
     let rooms = Rooms::new(name, &world);
-    let statics = Statics::new(name, &world);
-    let peers = (0..world.size()).map(|rank| {
-        let mapped =
-            |window: &longarm::Window<u8>| or_end(name, window.pointer_at(rank)).unwrap_or(std::ptr::null_mut());
-        Peer {
-            heap: mapped(&heap.window),
-            statics: statics.as_ref().map_or(std::ptr::null_mut(), |it| mapped(&it.window)),
-        }
+    let statics = Statics::new(name, &world, is_threaded);
+    let peers = (0..world.size()).map(|rank| Peer {
+        heap: or_end(name, heap.window.pointer_at(rank)).unwrap_or(std::ptr::null_mut()),
+        statics: statics.as_ref().map_or(std::ptr::null_mut(), |it| it.mapped(name, world.rank(), rank)),
     });
     Job {
         me: world.rank(),
