@@ -33,6 +33,7 @@
 
 mod calls;
 mod environment;
+mod join;
 mod locate;
 mod operations;
 
@@ -41,6 +42,7 @@ use std::sync::OnceLock;
 
 use calls::{Calls, Handle};
 pub use environment::started_by_process_manager;
+pub use join::{Joined, finalize_own, join, leave, owns_mpi, told_by_manager};
 
 /// The MPI of this process.
 pub struct Mpi {

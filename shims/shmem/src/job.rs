@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use longarm::face::CounterKind;
 use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use longarm::{Window, World};
+use longarm_mpi::Mpi;
 
 use crate::away::Away;
 use crate::boundary::end;
@@ -39,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) rooms: Rooms,
     pub(crate) contexts: Contexts,
     pub(crate) teams: Teams,
+    /// Of an MPI program: its MPI.
+    pub(crate) mpi: Option<&'static Mpi>,
     /// What init was asked for.
     pub(crate) thread_level: c_int,
     /// How long a waiting thread looks before it lets others have the processor.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longarm::World;
 use longarm::face::sync::{AtomicBool, AtomicU32, Ordering};
+use longarm_mpi::{Joined, Mpi};
 use parking_lot::Mutex;
 
 use crate::boundary::{self, end, end_with_status, or_end};
@@ -78,8 +79,8 @@ fn start(name: &'static str, level: c_int) -> &'static Job {
         end(name, "called after shmem_finalize; a process may start and end once");
     }
     let is_threaded = segment::threads() > 1;
-    let world = or_end(name, longarm::init());
-    let job = job::set(join(name, world, (level, is_threaded)));
+    let Joined { world, inside } = or_end(name, longarm_mpi::join(None, boundary::note_ending));
+    let job = job::set(join(name, world, (level, is_threaded, inside.map(|(mpi, _)| mpi))));
     leave_at_exit();
     if job.me == 0 {
         tell();
@@ -113,7 +114,11 @@ fn tell() {
 }
 
 /// Collective.
-fn join(name: &'static str, world: World, (thread_level, is_threaded): (c_int, bool)) -> Job {
+fn join(
+    name: &'static str,
+    world: World,
+    (thread_level, is_threaded, mpi): (c_int, bool, Option<&'static Mpi>),
+) -> Job {
     let heap = SymmetricHeap::new(name, &world);
     let rooms = Rooms::new(name, &world);
     let statics = Statics::new(name, &world, is_threaded);
@@ -128,6 +133,7 @@ fn join(name: &'static str, world: World, (thread_level, is_threaded): (c_int, b
         teams: Teams::new(&world, &rooms),
         contexts: Contexts::new(),
         thread_level,
+        mpi,
         spin: Duration::from_micros(world.config().spin_us),
         is_one_node: world.node_count() == 1,
         checks_blocks: is_set(["SHMEM_DEBUG", "SMA_DEBUG"]),
@@ -162,7 +168,8 @@ fn leave(name: &'static str, job: &'static Job) {
     order::sync_all(name);
     job::retire();
     if !job.is_over.swap(true, Ordering::Relaxed) {
-        or_end(name, job.world.clone().finalize());
+        or_end(name, longarm_mpi::leave(job.world.clone()));
+        or_end(name, longarm_mpi::finalize_own());
     }
 }
 
@@ -172,7 +179,9 @@ fn leave_at_exit() {
         fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
     unsafe extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
-        let Some(job) = job::active().filter(|_| !boundary::is_ending()) else { return };
+        // An MPI program that has finalized has left the job in its own way.
+        let is_possible = |job: &&Job| !boundary::is_ending() && job.mpi.is_none_or(|mpi| !mpi.is_finalized());
+        let Some(job) = job::active().filter(is_possible) else { return };
         if status != 0 {
             // The launcher sees the status, and ends the others.
             job::retire();
