@@ -189,6 +189,22 @@ impl Window<u8> {
     }
 }
 
+impl Window<u8> {
+    /// Starts [`Window::rmw_bytes`] as one part of a completion.
+    ///
+    /// # Errors
+    /// What is known now, as there; the rest comes with the completion.
+    pub fn start_rmw_bytes(
+        &self,
+        rank: u32,
+        offset: u64,
+        rmw: Rmw,
+        completion: &Arc<Completion>,
+    ) -> Result<(), RmwError> {
+        self.client().start_rmw(&self.shared.client, Rank(rank), offset, rmw, completion)
+    }
+}
+
 impl<T> Window<T> {
     /// Whether two names mean the same window.
     pub fn is_same<U>(&self, other: &Window<U>) -> bool {
