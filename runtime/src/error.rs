@@ -24,8 +24,8 @@ pub enum InitError {
     /// The connection to the launcher was used before in this process: by a world that is over, or by another copy of longarm,
     /// which several libraries in one program may each have brought along.
     #[error(
-        "this process has joined its job before, and can once only; a program that uses several interfaces of longarm links \
-         -llongarm, which has them all, in place of their own libraries"
+        "this process has joined its job before, perhaps by another copy of longarm: a program that uses several of its \
+         interfaces links -llongarm, which has them all, in place of their own libraries"
     )]
     JoinedBefore,
     /// The launcher cannot be talked to.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Error;
 use std::os::unix::fs::FileExt;
 
-use longarm::face::sync::{AtomicUsize, Ordering};
+use longarm::face::sync::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::hold::Held;
 
@@ -15,6 +15,7 @@ const PAGE: usize = 4096;
 /// The segment, for the child of a fork. Numbers alone, set before the handler is.
 static START: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
+static HAS_HANDLER: AtomicBool = AtomicBool::new(false);
 
 /// The writable segment of the main program.
 #[derive(Clone, Copy, Default)]
@@ -123,6 +124,10 @@ pub(crate) fn replace(segment: &Segment, part: *mut u8, is_shared: bool) -> Resu
     // shared mapping keep what is in them.
     // SAFETY: see above.
     unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+    if HAS_HANDLER.swap(true, Ordering::Relaxed) {
+        // The process had a job before this one.
+        return Ok(());
+    }
     // SAFETY: the handler is there as long as the process.
     let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if refused == 0 { Ok(()) } else { Err(Error::from_raw_os_error(refused)) }
