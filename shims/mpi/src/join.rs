@@ -9,7 +9,7 @@ use longarm::World;
 use longarm::bootstrap::Exchange;
 use parking_lot::Mutex;
 
-use crate::{Communicator, Mpi, started_by_process_manager};
+use crate::{Communicator, Mpi, started_by_process_manager, told_by_manager};
 
 /// A job that was joined.
 pub struct Joined {
@@ -129,18 +129,6 @@ fn check_told(mpi: &Mpi) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
-}
-
-/// What MPI's process managers tell a process before MPI is initialised: its rank, and of how many.
-pub fn told_by_manager() -> Option<(u32, u32)> {
-    let told = [
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
-        ("PMI_ID", "PMI_SIZE"),
-        ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
-    ];
-    let variable = |name: &str| std::env::var(name).ok()?.parse().ok();
-    told.iter().find_map(|(rank, size)| variable(rank).zip(variable(size)))
 }
 
 /// An MPI program as a job to join.
