@@ -7,14 +7,14 @@
 //! ```
 //!
 //! The memory belongs to the exposure from the first to the last of these steps. An exposure that is dropped without the
-//! last one leaks it: others may still write there.
+//! last one leaks it: others may still write there. Memory that stays as long as its process may be exposed for good.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use longarm_memory::Attached;
+use longarm_memory::{Attached, RegionMut};
 use longarm_proto::Rank;
 use longarm_shm::CounterKind;
 use zerocopy::{FromBytes, IntoBytes};
@@ -41,8 +41,11 @@ pub struct ExposedMemory<T> {
     start: NonNull<T>,
     length: usize,
     capacity: usize,
-    parts: Box<[Part]>,
+    parts: ExposedParts,
 }
+
+/// What the ranks have exposed, by rank.
+pub struct ExposedParts(Box<[Part]>);
 
 /// What one rank has exposed.
 struct Part {
@@ -71,8 +74,44 @@ impl<T: FromBytes + IntoBytes + Send + 'static> ExposedMemory<T> {
         let mut memory = ManuallyDrop::new(memory);
         let start = NonNull::new(memory.as_mut_ptr()).expect("a vector's pointer is never null");
         let (length, capacity) = (memory.len(), memory.capacity());
-        let bytes = (length * size_of::<T>()) as u64;
-        let address = start.as_ptr().expose_provenance() as u64;
+        let region = (start.as_ptr().expose_provenance() as u64, (length * size_of::<T>()) as u64);
+        let parts = ExposedParts::meet(region, process_space, allgather)?;
+        Ok(parts.map(|parts| ExposedMemory { start, length, capacity, parts }))
+    }
+
+    /// Gives the memory back after a meeting of all ranks, each of which comes there by this call.
+    ///
+    /// # Errors
+    /// Those of `meet`. The memory is leaked: others may still copy to it.
+    pub fn withdraw<E>(self, meet: impl FnOnce() -> Result<(), E>) -> Result<Vec<T>, E> {
+        meet()?;
+        // SAFETY: the parts come from one vector, which is given back once because `self` is gone. All ranks have given
+        // their exposures away and met, so no process copies to it any more; any bytes are an element (`FromBytes`).
+        Ok(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.length, self.capacity) })
+    }
+}
+
+impl ExposedParts {
+    /// Exposes memory that stays as long as the process, which the caller's region vouches for: it is never withdrawn. The
+    /// rest as [`ExposedMemory::expose`].
+    ///
+    /// # Errors
+    /// Those of `allgather`.
+    pub fn expose_for_good<E>(
+        memory: RegionMut<'static>,
+        process_space: u64,
+        allgather: impl FnOnce(Notice) -> Result<Vec<Option<(Notice, Where)>>, E>,
+    ) -> Result<Option<ExposedParts>, E> {
+        let region = (memory.as_mut_ptr().expose_provenance() as u64, memory.len() as u64);
+        ExposedParts::meet(region, process_space, allgather)
+    }
+
+    /// What all have exposed. The memory of this rank is the caller's to keep.
+    fn meet<E>(
+        (address, bytes): (u64, u64),
+        process_space: u64,
+        allgather: impl FnOnce(Notice) -> Result<Vec<Option<(Notice, Where)>>, E>,
+    ) -> Result<Option<ExposedParts>, E> {
         let mine: Notice = [std::process::id().into(), process_space, address, bytes];
         let notices = allgather(mine)?;
         // What others say of their own memory is believed, as what they say of windows is. A notice with our own process
@@ -96,33 +135,27 @@ impl<T: FromBytes + IntoBytes + Send + 'static> ExposedMemory<T> {
             let attached = process.and_then(|process| unsafe { Attached::new(process, address, bytes) });
             Part { bytes, attached }
         });
-        Ok(Some(ExposedMemory { start, length, capacity, parts: parts.collect() }))
+        Ok(Some(ExposedParts(parts.collect())))
     }
 
-    /// Gives the memory back after a meeting of all ranks, each of which comes there by this call.
-    ///
-    /// # Errors
-    /// Those of `meet`. The memory is leaked: others may still copy to it.
-    pub fn withdraw<E>(self, meet: impl FnOnce() -> Result<(), E>) -> Result<Vec<T>, E> {
-        meet()?;
-        // SAFETY: the parts come from one vector, which is given back once because `self` is gone. All ranks have given
-        // their exposures away and met, so no process copies to it any more; any bytes are an element (`FromBytes`).
-        Ok(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.length, self.capacity) })
+    /// Bytes that a rank has exposed; none for one that does not take part.
+    pub fn bytes_of(&self, rank: Rank) -> u64 {
+        self.0.get(rank.0 as usize).map_or(0, |part| part.bytes)
     }
 }
 
 impl<T> ExposedMemory<T> {
-    /// Bytes that a rank has exposed; none for one that does not take part.
-    pub fn bytes_of(&self, rank: Rank) -> u64 {
-        self.parts.get(rank.0 as usize).map_or(0, |part| part.bytes)
+    /// What the ranks have exposed.
+    pub fn parts(&self) -> &ExposedParts {
+        &self.parts
     }
 }
 
 impl Client {
     /// Writes bytes to what a rank of this node has exposed. They are there on return.
-    pub fn put_exposed<T>(
+    pub fn put_exposed(
         &self,
-        exposed: &ExposedMemory<T>,
+        exposed: &ExposedParts,
         rank: Rank,
         offset: u64,
         source: OriginBytes<'_>,
@@ -136,9 +169,9 @@ impl Client {
     }
 
     /// Reads bytes of what a rank of this node has exposed.
-    pub fn get_exposed<T>(
+    pub fn get_exposed(
         &self,
-        exposed: &ExposedMemory<T>,
+        exposed: &ExposedParts,
         rank: Rank,
         offset: u64,
         target: OriginBytesMut<'_>,
@@ -152,9 +185,9 @@ impl Client {
     }
 
     /// Everything that can be wrong with a target before the system is asked.
-    fn attached<'a, T>(
+    fn attached<'a>(
         &self,
-        exposed: &'a ExposedMemory<T>,
+        exposed: &'a ExposedParts,
         (operation, rank): (Operation, Rank),
         offset: u64,
         bytes: u64,
@@ -167,7 +200,7 @@ impl Client {
         if !self.same_node(rank) {
             return Err(TransferError::OtherNode { operation, rank });
         }
-        let part = &exposed.parts[rank.0 as usize];
+        let part = &exposed.0[rank.0 as usize];
         let end = offset.saturating_add(bytes);
         if end > part.bytes {
             let exposed_bytes = part.bytes;

@@ -41,7 +41,7 @@ pub use completion::{Completion, Outcome};
 pub use dial::{Dial, DialStep, Dialing};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
-pub use exposed::{ExposedMemory, Notice, Where};
+pub use exposed::{ExposedMemory, ExposedParts, Notice, Where};
 pub use failures::{Death, Failures};
 pub use helper::use_processors;
 pub use layout::Layout;

@@ -21,6 +21,13 @@ pub enum InitError {
     /// The launcher's variable names no descriptor.
     #[error("LONGARM_CONTROL_FD names no open descriptor; start the program with `longarm run`, or unset it")]
     BadControlVariable,
+    /// The connection to the launcher was used before in this process: by a world that is over, or by another copy of longarm,
+    /// which several libraries in one program may each have brought along.
+    #[error(
+        "this process has joined its job before, perhaps by another copy of longarm: a program that uses several of its \
+         interfaces links -llongarm, which has them all, in place of their own libraries"
+    )]
+    JoinedBefore,
     /// The launcher cannot be talked to.
     #[error("the launcher cannot be reached: {0}")]
     Launcher(io::Error),

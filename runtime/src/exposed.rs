@@ -59,29 +59,39 @@ impl Group {
     /// # Errors
     /// [`CollectiveError::BrokenNotice`]; else as [`Group::sync_collective`]. The vector is leaked.
     pub fn expose_collective<T: Element>(&self, memory: Vec<T>) -> Result<Exposed<T>, CollectiveError> {
-        // Where there is no yama nothing has to be permitted, and the kernel does not know the call.
-        let _ = set_ptracer(PTracer::Any);
-        let space = std::fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino());
-        let exposed = ExposedMemory::expose(memory, space, |mine: Notice| {
-            let all = self.run(Signature::of::<T>("expose", 0, 0), |call| call.allgather(mine.as_bytes()))?;
-            let mut notices = vec![None; self.inner.client.layout().rank_count() as usize];
-            for (place, body) in (0..).zip(&all) {
-                let rank = self.world_rank(place).expect("every body is a member's");
-                let near = self.inner.client.same_node(Rank(rank));
-                let place = if near { Where::ThisNode } else { Where::OtherNode };
-                notices[rank as usize] = Notice::read_from_bytes(body).ok().map(|notice| (notice, place));
-            }
-            Ok::<_, CollectiveError>(notices)
-        })?;
+        let exposed = ExposedMemory::expose(memory, permit_attaching(), |mine| self.exchange_notices::<T>(mine))?;
         let memory = exposed.ok_or(CollectiveError::BrokenNotice)?;
         Ok(Exposed { group: self.clone(), memory })
     }
+
+    /// The notices of all members, by rank of the world.
+    pub(crate) fn exchange_notices<T: Element>(
+        &self,
+        mine: Notice,
+    ) -> Result<Vec<Option<(Notice, Where)>>, CollectiveError> {
+        let all = self.run(Signature::of::<T>("expose", 0, 0), |call| call.allgather(mine.as_bytes()))?;
+        let mut notices = vec![None; self.inner.client.layout().rank_count() as usize];
+        for (place, body) in (0..).zip(&all) {
+            let rank = self.world_rank(place).expect("every body is a member's");
+            let near = self.inner.client.same_node(Rank(rank));
+            let place = if near { Where::ThisNode } else { Where::OtherNode };
+            notices[rank as usize] = Notice::read_from_bytes(body).ok().map(|notice| (notice, place));
+        }
+        Ok(notices)
+    }
+}
+
+/// Lets other processes of the user attach to this one. Gives the namespace of its process number; 0 if it is not known.
+pub(crate) fn permit_attaching() -> u64 {
+    // Where there is no yama nothing has to be permitted, and the kernel does not know the call.
+    let _ = set_ptracer(PTracer::Any);
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino())
 }
 
 impl<T: Element> Exposed<T> {
     /// How many elements a rank has exposed; 0 for one that is no member.
     pub fn len_at(&self, rank: u32) -> usize {
-        self.memory.bytes_of(Rank(rank)) as usize / size_of::<T>().max(1)
+        self.memory.parts().bytes_of(Rank(rank)) as usize / size_of::<T>().max(1)
     }
 
     /// Writes elements to what a rank has exposed, from `index` on. They are there on return.
@@ -91,7 +101,7 @@ impl<T: Element> Exposed<T> {
     /// not reach its memory.
     pub fn put(&self, rank: u32, index: usize, source: &[T]) -> Result<(), TransferError> {
         let source = OriginBytes::from(source.as_bytes());
-        self.group.inner.client.put_exposed(&self.memory, Rank(rank), offset::<T>(index), source)
+        self.group.inner.client.put_exposed(self.memory.parts(), Rank(rank), offset::<T>(index), source)
     }
 
     /// Reads elements of what a rank has exposed, from `index` on.
@@ -100,7 +110,7 @@ impl<T: Element> Exposed<T> {
     /// As [`Exposed::put`].
     pub fn get(&self, rank: u32, index: usize, target: &mut [T]) -> Result<(), TransferError> {
         let target = OriginBytesMut::from(target.as_mut_bytes());
-        self.group.inner.client.get_exposed(&self.memory, Rank(rank), offset::<T>(index), target)
+        self.group.inner.client.get_exposed(self.memory.parts(), Rank(rank), offset::<T>(index), target)
     }
 
     /// Takes this rank's vector back when no member can reach it any more. Collective.

@@ -23,6 +23,7 @@ pub use longarm_shm::CounterKind;
 pub use longarm_shm::sync;
 
 pub use clock::elapsed_s;
+pub use symmetric::Foreign;
 
 use longarm_client::{Awaited, Client};
 use longarm_proto::Rank;
@@ -185,6 +186,22 @@ impl Window<u8> {
     #[inline]
     pub fn rmw_bytes(&self, rank: u32, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
         self.client().rmw(&self.shared.client, Rank(rank), offset, rmw)
+    }
+}
+
+impl Window<u8> {
+    /// Starts [`Window::rmw_bytes`] as one part of a completion.
+    ///
+    /// # Errors
+    /// What is known now, as there; the rest comes with the completion.
+    pub fn start_rmw_bytes(
+        &self,
+        rank: u32,
+        offset: u64,
+        rmw: Rmw,
+        completion: &Arc<Completion>,
+    ) -> Result<(), RmwError> {
+        self.client().start_rmw(&self.shared.client, Rank(rank), offset, rmw, completion)
     }
 }
 

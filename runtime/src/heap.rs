@@ -109,6 +109,11 @@ impl Heap {
         Window::from_shared(Arc::clone(&self.window))
     }
 
+    /// How many bytes each rank has.
+    pub fn bytes(&self) -> usize {
+        self.heap_bytes as usize
+    }
+
     /// The index of a block's first element in [`Heap::window`].
     ///
     /// # Panics

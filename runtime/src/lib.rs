@@ -56,7 +56,7 @@ pub use mutex::{MutexGuard, Mutexes};
 pub use patch::{DIMENSIONS_MAX, Patch, Segment};
 pub use scope::Scope;
 pub use window::{Compare, Update, Window};
-pub use world::{Death, World, init, init_inside, is_launched};
+pub use world::{Death, World, init, init_inside, init_inside_shared, init_shared, is_initialized, is_launched};
 
 /// The numbers that errors speak of.
 pub use longarm_proto::{Generation, NodeId, Rank, Refusal, WindowId};

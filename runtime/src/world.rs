@@ -1,6 +1,6 @@
 //! The world: from init to finalize.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, LostHow, TransferError};
 use longarm_netmod::Netmod;
@@ -16,13 +16,16 @@ use crate::bootstrap::{
 };
 use crate::config::Config;
 use crate::error::{CollectiveError, InitError};
-use crate::group::Group;
+use crate::group::{self, Group};
 use crate::heap::Heap;
 use crate::message::Handlers;
 use crate::window::WindowNumbers;
 
 /// A process has one world at a time.
 static INITIALISED: AtomicBool = AtomicBool::new(false);
+
+/// That world, for who comes to it second. It is kept by those who have a handle.
+static CURRENT: Mutex<Option<(Weak<Inner>, Weak<group::Shared>)>> = Mutex::new(None);
 
 pub(crate) struct Inner {
     pub(crate) client: Arc<Client>,
@@ -37,6 +40,8 @@ pub(crate) struct Inner {
     rendezvous: Option<Arc<dyn Rendezvous>>,
     netmod: Arc<dyn Netmod>,
     finalized: AtomicBool,
+    /// How many were given the world by init, and have not finalized it.
+    holders: AtomicU32,
 }
 
 /// The end of a rank.
@@ -90,6 +95,45 @@ pub fn init_inside(job: Arc<dyn Exchange>) -> Result<World, InitError> {
         let (exchanged, start) = Exchanged::meet(job, config)?;
         Ok((Some(exchanged as Arc<dyn Rendezvous>), start))
     })
+}
+
+/// The world that somebody else in this process has made, an interface in C for instance, or else [`init`]. Whoever got a world
+/// from here or from init finalizes it, and the last one to do so leaves the job. Collective: all processes of the job come
+/// to their worlds, and leave them, in the same order.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let again = longarm::init_shared()?;
+/// again.finalize()?;
+/// world.sync_collective()?; // It is still there.
+/// world.finalize()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`init`].
+pub fn init_shared() -> Result<World, InitError> {
+    shared(init)
+}
+
+/// As [`init_shared`], with [`init_inside`] where there is no world yet.
+///
+/// # Errors
+/// As [`init_inside`].
+pub fn init_inside_shared(job: Arc<dyn Exchange>) -> Result<World, InitError> {
+    shared(|| init_inside(job))
+}
+
+fn shared(make: impl FnOnce() -> Result<World, InitError>) -> Result<World, InitError> {
+    /// Held until the world is there that others may want to share.
+    static SHARING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = SHARING.lock();
+    World::current().map_or_else(make, Ok)
+}
+
+/// Whether this process has a world.
+pub fn is_initialized() -> bool {
+    INITIALISED.load(Ordering::Acquire)
 }
 
 /// Whether `longarm run` has started this process.
@@ -179,9 +223,11 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         rendezvous,
         netmod,
         finalized: AtomicBool::new(false),
+        holders: AtomicU32::new(1),
     });
     let world = World { group: Group::world(&inner), inner };
     world.group.sync_collective()?;
+    *CURRENT.lock() = Some((Arc::downgrade(&world.inner), Arc::downgrade(&world.group.shared)));
     Ok(world)
 }
 
@@ -249,6 +295,16 @@ fn alone() -> Result<Start, InitError> {
 }
 
 impl World {
+    /// The world of this process, for one more holder.
+    fn current() -> Option<World> {
+        let current = CURRENT.lock();
+        let (inner, shared) = current.as_ref()?;
+        let (inner, shared) = (inner.upgrade()?, shared.upgrade()?);
+        let one_more = |holders: u32| (holders > 0 && !inner.finalized.load(Ordering::Acquire)).then_some(holders + 1);
+        inner.holders.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        Some(World { group: Group { inner: Arc::clone(&inner), shared }, inner })
+    }
+
     /// The number of this process, from 0. `shmem_my_pe`.
     pub fn rank(&self) -> u32 {
         self.inner.client.layout().me().0
@@ -335,11 +391,16 @@ impl World {
     /// A world that is dropped without it, because the program returns an error or panics, ends the whole job: the
     /// other ranks may wait for this one, and would for ever.
     ///
+    /// Where several hold the world by [`init_shared`], all but the last one to finalize it only meet the others.
+    ///
     /// `ARMCI_Finalize`, `shmem_finalize`.
     ///
     /// # Errors
     /// What the last quiet and barrier said; the world is left all the same.
     pub fn finalize(self) -> Result<(), CollectiveError> {
+        if self.inner.holders.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return self.barrier_before_finalize();
+        }
         let failures = self.inner.client.failures();
         let mut outcome = self.group.barrier_collective();
         if failures.survivors_go_on() && outcome.as_ref().is_err_and(|error| error.lost().is_some()) {

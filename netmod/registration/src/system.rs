@@ -241,11 +241,14 @@ pub(crate) fn mapping_at(maps: impl AsFd, address: usize) -> Result<Option<(Exte
     }
 }
 
-/// Keeps the handlers of signals from running on this thread.
+/// Keeps the handlers of signals from running on this thread, but for that of its own faults: with that one blocked the
+/// system would end the process.
 pub(crate) fn block_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the call fills the set, which is large enough by its type.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the set was filled above.
+    unsafe { libc::sigdelset(all.as_mut_ptr(), libc::SIGSEGV) };
     // SAFETY: the set was filled above, and the old mask is not asked for. It cannot fail with this first argument.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut()) };
 }

@@ -54,7 +54,10 @@ impl Launcher {
         let Some(number) = std::env::var_os(CONTROL_FD_VARIABLE) else { return Ok(None) };
         let number = number.to_str().and_then(|number| number.parse().ok());
         let number = number.ok_or(InitError::BadControlVariable)?;
-        let socket: OwnedFd = longarm_memory::adopt_descriptor(number).map_err(|_| InitError::BadControlVariable)?;
+        let socket: OwnedFd = longarm_memory::adopt_descriptor(number).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidInput if number > 2 => InitError::JoinedBefore,
+            _ => InitError::BadControlVariable,
+        })?;
         let stream = UnixStream::from(socket);
         let mut reader = BufReader::new(stream.try_clone().map_err(InitError::Launcher)?);
         let launcher = Arc::new(Launcher {

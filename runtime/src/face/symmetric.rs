@@ -1,10 +1,12 @@
-//! What an interface with symmetric addresses needs beside windows: waiting for words that it looks at itself, and groups
-//! that their members make without meeting.
+//! What an interface with symmetric addresses needs beside windows: waiting for words that it looks at itself, groups that
+//! their members make without meeting, and memory that could not be made part of a window.
 
-use longarm_client::OriginBytes;
+use longarm_client::{ExposedParts, OriginBytes, OriginBytesMut};
+use longarm_memory::RegionMut;
 use longarm_proto::{Rank, SignalOp};
 
-use crate::error::{RmwError, WaitError};
+use crate::error::{CollectiveError, RmwError, TransferError, WaitError};
+use crate::exposed::permit_attaching;
 use crate::group::Group;
 use crate::window::Window;
 use crate::world::World;
@@ -32,6 +34,43 @@ impl World {
     /// listed.
     pub fn group_among(&self, ranks: &[u32], tag: u64) -> Option<Group> {
         Group::among(&self.inner, ranks, tag)
+    }
+}
+
+/// Memory of every rank that stays where it is as long as the process, and that the ranks of its node read and write by
+/// cross-memory attach, as they do what is [`Exposed`](crate::Exposed).
+pub struct Foreign {
+    world: World,
+    parts: ExposedParts,
+}
+
+impl World {
+    /// Shows this rank's memory, which may be empty, to the ranks of its node. Collective.
+    ///
+    /// # Errors
+    /// As [`World::expose_collective`].
+    pub fn show_for_good_collective(&self, memory: RegionMut<'static>) -> Result<Foreign, CollectiveError> {
+        let exchange = |mine| self.group().exchange_notices::<u8>(mine);
+        let parts = ExposedParts::expose_for_good(memory, permit_attaching(), exchange)?;
+        Ok(Foreign { world: self.clone(), parts: parts.ok_or(CollectiveError::BrokenNotice)? })
+    }
+}
+
+impl Foreign {
+    /// Writes to the memory of a rank of this node.
+    ///
+    /// # Errors
+    /// As [`Exposed::put`](crate::Exposed::put).
+    pub fn put(&self, rank: u32, offset: u64, source: OriginBytes<'_>) -> Result<(), TransferError> {
+        self.world.inner.client.put_exposed(&self.parts, Rank(rank), offset, source)
+    }
+
+    /// Reads the memory of a rank of this node.
+    ///
+    /// # Errors
+    /// As [`Exposed::put`](crate::Exposed::put).
+    pub fn get(&self, rank: u32, offset: u64, target: OriginBytesMut<'_>) -> Result<(), TransferError> {
+        self.world.inner.client.get_exposed(&self.parts, Rank(rank), offset, target)
     }
 }
 

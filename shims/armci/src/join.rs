@@ -1,9 +1,6 @@
 //! How a C program becomes part of a job: by `longarm run`, inside an MPI program, or alone.
 
-use std::sync::Arc;
-
-use longarm::bootstrap::Exchange;
-use longarm_mpi::{Communicator, Mpi};
+use longarm_mpi::{Communicator, Joined, Mpi};
 use parking_lot::Mutex;
 
 use crate::boundary::{self, Done, Fault};
@@ -20,15 +17,13 @@ pub(crate) struct MpiSide {
 
 /// What has to happen once, or in one thread at a time.
 struct Joining {
-    /// Joining has initialised MPI, so `armci_msg_finalize` or the end of the process finalizes it.
-    owns_mpi: bool,
     /// `armci_msg_init` was called: the job lasts until `armci_msg_finalize`.
     by_messages: bool,
     /// The end of the process leaves the job, and MPI if it is ours; see [`leave_at_exit`].
     exit_hook: bool,
 }
 
-static JOINING: Mutex<Joining> = Mutex::new(Joining { owns_mpi: false, by_messages: false, exit_hook: false });
+static JOINING: Mutex<Joining> = Mutex::new(Joining { by_messages: false, exit_hook: false });
 
 /// The job of this process, joined now if need be. Joining is collective.
 pub(crate) fn joined() -> Done<&'static Job> {
@@ -50,10 +45,10 @@ pub(crate) fn joined_over(communicator: Option<usize>) -> Done<&'static Job> {
     let job = match present() {
         Some(job) => job,
         None => {
-            let mut joining = JOINING.lock();
+            let _one_at_a_time = JOINING.lock();
             match present() {
                 Some(job) => job,
-                None => return join(&mut joining, communicator),
+                None => return join(communicator),
             }
         }
     };
@@ -82,81 +77,17 @@ fn present() -> Option<&'static Job> {
     job::any().filter(|job| job.is_present())
 }
 
-fn join(joining: &mut Joining, communicator: Option<usize>) -> Done<&'static Job> {
-    if longarm::is_launched() {
-        let world = longarm::init().map_err(Fault::fatal)?;
-        return Ok(job::set(Job::new(world, None)));
-    }
-    let Some(mpi) = Mpi::find_or_load().filter(|mpi| mpi.is_initialized() || longarm_mpi::started_by_process_manager())
-    else {
-        if longarm_mpi::started_by_process_manager() {
-            return Err(Fault::fatal(
-                "a process manager of MPI started this process, but there is no MPI in it; link the program with that MPI, or start it with longarm run",
-            ));
+fn join(communicator: Option<usize>) -> Done<&'static Job> {
+    let Joined { world, inside } = longarm_mpi::join(communicator, boundary::note_ending).map_err(Fault::fatal)?;
+    let side = match inside {
+        None => None,
+        Some((mpi, over)) => {
+            let everybody = mpi.duplicate(over).map_err(Fault::fatal)?;
+            let for_program = mpi.duplicate_for_program(over).map_err(Fault::fatal)?;
+            Some(MpiSide { mpi, everybody, for_program })
         }
-        let world = longarm::init().map_err(Fault::fatal)?;
-        return Ok(job::set(Job::new(world, None)));
     };
-    if mpi.is_finalized() {
-        return Err(Fault::fatal("MPI is finalized already; call ARMCI_Finalize before MPI_Finalize"));
-    }
-    if !mpi.is_initialized() {
-        mpi.init_thread_multiple().map_err(Fault::fatal)?;
-        joining.owns_mpi = true;
-    }
-    if joining.owns_mpi {
-        check_told(mpi)?;
-    }
-    let over = communicator.map_or(mpi.world(), |handle| mpi.from_c(handle));
-    let everybody = mpi.duplicate(over).map_err(Fault::fatal)?;
-    let for_program = mpi.duplicate_for_program(over).map_err(Fault::fatal)?;
-    let (rank, size) = (mpi.rank(everybody).map_err(Fault::fatal)?, mpi.size(everybody).map_err(Fault::fatal)?);
-    let world = longarm::init_inside(Arc::new(ByMpi { mpi, everybody, rank, size })).map_err(Fault::fatal)?;
-    Ok(job::set(Job::new(world, Some(MpiSide { mpi, everybody, for_program }))))
-}
-
-/// An MPI that does not understand the process manager takes each process for a job of its own, and says nothing.
-fn check_told(mpi: &Mpi) -> Done {
-    let size = mpi.size(mpi.world()).map_err(Fault::fatal)?;
-    match told_by_manager() {
-        Some((_, told)) if told > 1 && size == 1 => Err(Fault::fatal(format!(
-            "the process manager has started {told} processes, but {} sees one; use the mpiexec of the MPI that the program was built with",
-            mpi.library()
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// An MPI program as a job to join.
-struct ByMpi {
-    mpi: &'static Mpi,
-    everybody: Communicator,
-    rank: u32,
-    size: u32,
-}
-
-impl Exchange for ByMpi {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    fn size(&self) -> u32 {
-        self.size
-    }
-
-    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        if self.mpi.is_finalized() {
-            return Err("MPI is finalized already".to_owned());
-        }
-        self.mpi.allgather(self.everybody, mine).map_err(|error| error.to_string())
-    }
-
-    fn abort(&self, status: i32) {
-        boundary::note_ending();
-        if !self.mpi.is_finalized() {
-            self.mpi.abort(self.mpi.world(), status);
-        }
-    }
+    Ok(job::set(Job::new(world, side)))
 }
 
 /// `armci_msg_init`: the job lasts until [`leave_messages`].
@@ -175,7 +106,7 @@ pub(crate) fn leave(job: &'static Job) -> Done {
     let mut joining = JOINING.lock();
     // A launcher's job cannot be joined twice, and MPI not be initialised twice: the former, and MPI where it is ours, stay
     // until armci_msg_finalize or the end of the process, for ARMCI_Init may come again.
-    if job.mpi.is_none() || joining.owns_mpi {
+    if job.mpi.is_none() || longarm_mpi::owns_mpi() {
         leave_at_exit(&mut joining);
     }
     if job.mpi.is_some() && !joining.by_messages {
@@ -192,16 +123,7 @@ pub(crate) fn leave_messages() -> Done {
         job.enter(Phase::Finished);
         end(job, &mut joining)?;
     }
-    finalize_own_mpi(&mut joining)
-}
-
-/// Finalizes MPI, if this library has initialised it.
-fn finalize_own_mpi(joining: &mut Joining) -> Done {
-    let owned = std::mem::take(&mut joining.owns_mpi);
-    match Mpi::find().filter(|mpi| owned && !mpi.is_finalized()) {
-        Some(mpi) => mpi.finalize().map_err(Fault::fatal),
-        None => Ok(()),
-    }
+    longarm_mpi::finalize_own().map_err(Fault::fatal)
 }
 
 /// Leaves the job for good.
@@ -210,7 +132,7 @@ fn end(job: &'static Job, _one_at_a_time: &mut Joining) -> Done {
         return Ok(());
     }
     job.segments.forget(job);
-    job.world.clone().finalize()?;
+    longarm_mpi::leave(job.world.clone()).map_err(Fault::fatal)?;
     job.groups.free_communicators(job);
     if let Some(side) = &job.mpi
         && !side.mpi.is_finalized()
@@ -232,7 +154,7 @@ fn leave_at_exit(joining: &mut Joining) {
             let _ = end(job, &mut joining);
         }
         if is_over {
-            let _ = finalize_own_mpi(&mut joining);
+            let _ = longarm_mpi::finalize_own();
         }
     }
     if !joining.exit_hook {
@@ -259,18 +181,7 @@ pub(crate) fn told_rank_and_size() -> Option<(u32, u32)> {
     }
     let mpi = Mpi::find().filter(|mpi| mpi.is_initialized() && !mpi.is_finalized());
     let asked = mpi.and_then(|mpi| Some((mpi.rank(mpi.world()).ok()?, mpi.size(mpi.world()).ok()?)));
-    asked.or_else(told_by_manager)
-}
-
-/// What MPI's process managers tell a process before MPI is initialised.
-fn told_by_manager() -> Option<(u32, u32)> {
-    let told = [
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
-        ("PMI_ID", "PMI_SIZE"),
-        ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
-    ];
-    told.iter().find_map(|(rank, size)| variable(rank).zip(variable(size)))
+    asked.or_else(longarm_mpi::told_by_manager)
 }
 
 fn variable(name: &str) -> Option<u32> {

@@ -17,6 +17,18 @@ pub fn started_by_process_manager() -> bool {
     is_marked(|name| std::env::var_os(name).is_some())
 }
 
+/// What MPI's process managers tell a process before MPI is initialised: its rank, and of how many.
+pub fn told_by_manager() -> Option<(u32, u32)> {
+    let told = [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("PMI_ID", "PMI_SIZE"),
+        ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+    ];
+    let variable = |name: &str| std::env::var(name).ok()?.parse().ok();
+    told.iter().find_map(|(rank, size)| variable(rank).zip(variable(size)))
+}
+
 /// Libraries that may be the MPI of the process manager which started this process, the likeliest first.
 pub(crate) fn libraries() -> &'static [&'static CStr] {
     match std::env::var_os("OMPI_COMM_WORLD_RANK") {

@@ -33,6 +33,7 @@
 
 mod calls;
 mod environment;
+mod join;
 mod locate;
 mod operations;
 
@@ -40,7 +41,8 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use calls::{Calls, Handle};
-pub use environment::started_by_process_manager;
+pub use environment::{started_by_process_manager, told_by_manager};
+pub use join::{Joined, finalize_own, join, leave, owns_mpi};
 
 /// The MPI of this process.
 pub struct Mpi {

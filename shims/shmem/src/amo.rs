@@ -4,6 +4,7 @@
 //! is not missed. A 32-bit number is a word of its own.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use longarm::RmwError;
 use longarm::face::sync::{AtomicU32, AtomicU64, Ordering};
@@ -67,7 +68,7 @@ impl Word for f64 {
 /// # Safety
 /// The word is mapped and aligned.
 #[inline(always)]
-unsafe fn here(there: *mut u8, width: usize, op: RmwOp, operand: u64, compare: u64) -> u64 {
+pub(crate) unsafe fn here(there: *mut u8, width: usize, op: RmwOp, operand: u64, compare: u64) -> u64 {
     macro_rules! on {
         ($atomic:ident, $number:ident) => {{
             // SAFETY: this function's own contract; whoever updates it does so atomically.
@@ -111,7 +112,26 @@ unsafe fn rmw<T: Word>(
         done(job, pe, op, size_of::<T>());
         return T::from_bits(old);
     }
-    T::from_bits(long(name, context, (dest.addr(), size_of::<T>(), pe), op, (operand, compare)))
+    T::from_bits(long(name, context, (dest.addr(), size_of::<T>(), pe), op, (operand, compare), true))
+}
+
+/// The same where nobody asks for the old value: what goes to another node is complete after quiet.
+///
+/// # Safety
+/// The word belongs to nobody's reference.
+#[inline(always)]
+unsafe fn update<T: Word>(name: &'static str, context: usize, (dest, pe): (*const T, c_int), op: RmwOp, operand: u64) {
+    if context == DEFAULT
+        && let Some(job) = job::active()
+        && let Some(there) = job.direct(pe, dest.addr(), size_of::<T>())
+        && there.addr().is_multiple_of(size_of::<T>())
+    {
+        // SAFETY: `direct` has looked at it, and it is aligned.
+        unsafe { here(there, size_of::<T>(), op, operand, 0) };
+        done(job, pe, op, size_of::<T>());
+        return;
+    }
+    long(name, context, (dest.addr(), size_of::<T>(), pe), op, (operand, 0), false);
 }
 
 #[inline(always)]
@@ -129,6 +149,7 @@ fn long(
     (address, width, pe): (usize, usize, c_int),
     op: RmwOp,
     (operand, compare): (u64, u64),
+    fetches: bool,
 ) -> u64 {
     let job = job::get(name);
     let (context, pe) = context::resolve(name, job, context, pe);
@@ -138,7 +159,16 @@ fn long(
     }
     if place.here.is_null() {
         let width = if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 };
-        let old = place.window.rmw_bytes(place.rank, place.offset, Rmw { op, width, operand, compare });
+        let rmw = Rmw { op, width, operand, compare };
+        if let Some(away) = place.away {
+            return away.rmw(name, (place.rank, place.offset), rmw);
+        }
+        if !fetches {
+            let start = |completion: &Arc<_>| place.window.start_rmw_bytes(place.rank, place.offset, rmw, completion);
+            or_end(name, context.start(start));
+            return 0;
+        }
+        let old = place.window.rmw_bytes(place.rank, place.offset, rmw);
         context.note_sent();
         return or_end::<_, RmwError>(name, old);
     }
@@ -163,7 +193,7 @@ macro_rules! fetching {
         #[inline(always)]
         pub(crate) unsafe fn $plain<T: Word>(name: &'static str, context: usize, dest: *mut T, value: T, pe: c_int) {
             // SAFETY: this function's own contract.
-            unsafe { rmw(name, context, (dest, pe), RmwOp::$op, (value.to_bits(), 0)) };
+            unsafe { update(name, context, (dest, pe), RmwOp::$op, value.to_bits()) };
         }
     )+};
 }

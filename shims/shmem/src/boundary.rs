@@ -14,6 +14,11 @@ pub(crate) fn is_ending() -> bool {
     ENDING.load(Ordering::Relaxed)
 }
 
+/// From now on this process is ending the job.
+pub(crate) fn note_ending() {
+    ENDING.store(true, Ordering::Relaxed);
+}
+
 /// Ends the whole job with one line.
 #[cold]
 pub(crate) fn end(name: &'static str, text: impl Display) -> ! {
@@ -23,7 +28,7 @@ pub(crate) fn end(name: &'static str, text: impl Display) -> ! {
 /// Ends the whole job with a line and an exit status.
 #[cold]
 pub(crate) fn end_with_status(line: &str, status: i32) -> ! {
-    ENDING.store(true, Ordering::Relaxed);
+    note_ending();
     match job::any() {
         Some(job) => job.world.abort(line, status),
         None => match std::env::var("LONGARM_RANK") {

@@ -108,7 +108,7 @@ pub(crate) unsafe fn broadcast<T>(
     // The root of an active set keeps its own target as it is.
     let takes = team.me != root || !(who.is_set() || dest.cast_const() == source);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    match &team.room {
+    match team.room_to_read(job, source.addr()) {
         Some(room) if bytes <= SLOT_BYTES => {
             let shown = if team.me == root { bytes } else { 0 };
             // SAFETY: this function's own contract.
@@ -147,7 +147,7 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    match &team.room {
+    match team.room_to_read(job, source.addr()) {
         Some(room) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract.
             let slots = room.show(name, job, unsafe { Region::from_raw(source, bytes) });
@@ -218,7 +218,7 @@ pub(crate) unsafe fn collect<T>(name: &'static str, who: Who, dest: *mut T, sour
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    if let Some(room) = &team.room {
+    if let Some(room) = team.room_to_read(job, source.addr()) {
         let slots = room.show(name, job, Region::from_slice(&bytes.to_ne_bytes()));
         // SAFETY: each slot begins with the word that its member has shown.
         let sizes: Vec<usize> = (0..team.size()).map(|place| unsafe { slots(place).cast::<usize>().read() }).collect();
@@ -294,7 +294,7 @@ pub(crate) unsafe fn alltoall<T>(
         from_stride: source_stride as usize * element,
     };
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    match &team.room {
+    match team.room_to_read(job, source.addr()) {
         Some(room) => {
             room.meet(name, job);
             let (to_bytes, from_bytes) = (rows.row_bytes(rows.to_stride), rows.row_bytes(rows.from_stride));

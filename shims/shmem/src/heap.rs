@@ -69,7 +69,9 @@ impl SymmetricHeap {
         };
         window.leave_out_of_dumps();
         let (blocks, live) = (Mutex::new(BTreeMap::new()), AtomicUsize::new(0));
-        SymmetricHeap { heap, window, start, bytes: bytes as usize, blocks, live }
+        // Somebody else in this process may have asked for the heap before.
+        let bytes = heap.bytes();
+        SymmetricHeap { heap, window, start, bytes, blocks, live }
     }
 
     /// The offset of bytes that are inside of the heap, and of one block if that is asked for.

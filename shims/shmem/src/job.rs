@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use longarm::face::CounterKind;
 use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use longarm::{Window, World};
+use longarm_mpi::Mpi;
 
+use crate::away::Away;
 use crate::boundary::end;
 use crate::context::Contexts;
 use crate::heap::SymmetricHeap;
 use crate::room::Rooms;
-use crate::statics::Statics;
+use crate::statics::{Reach, Statics};
 use crate::team::Teams;
 
 /// Where the memory of a PE is mapped here; null if it is on another node.
@@ -38,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) rooms: Rooms,
     pub(crate) contexts: Contexts,
     pub(crate) teams: Teams,
+    /// Of an MPI program: its MPI.
+    pub(crate) mpi: Option<&'static Mpi>,
     /// What init was asked for.
     pub(crate) thread_level: c_int,
     /// How long a waiting thread looks before it lets others have the processor.
@@ -117,8 +121,10 @@ pub(crate) struct Place<'a> {
     pub(crate) window: &'a Window<u8>,
     pub(crate) rank: u32,
     pub(crate) offset: u64,
-    /// Where it is mapped here; null if it is on another node.
+    /// Where it is mapped here; null if it is on another node, or away.
     pub(crate) here: *mut u8,
+    /// What reaches it, if it is in no window.
+    pub(crate) away: Option<&'a Away>,
 }
 
 impl Job {
@@ -146,12 +152,22 @@ impl Job {
         let peer = &self.peers[rank as usize];
         match self.find(address, bytes) {
             Some((window, offset)) => {
-                let base = if window.is_same(&self.heap.window) { peer.heap } else { peer.statics };
+                let statics = self.statics.as_ref().filter(|_| !window.is_same(&self.heap.window));
+                if statics.is_some_and(|statics| statics.reach(rank) == Reach::Nohow) {
+                    self.no_variable(name, pe);
+                }
+                let base = if statics.is_none() { peer.heap } else { peer.statics };
                 let here = if base.is_null() { base } else { base.wrapping_add(offset) };
-                Place { window, rank, offset: offset as u64, here }
+                let away = statics.and_then(|statics| statics.away(rank)).filter(|_| here.is_null());
+                Place { window, rank, offset: offset as u64, here, away }
             }
             None => self.nowhere(name, pe, address, bytes),
         }
+    }
+
+    /// Whether it is a variable that is in no window.
+    pub(crate) fn is_away(&self, name: &'static str, pe: c_int, address: usize, bytes: usize) -> bool {
+        self.statics.as_ref().is_some_and(Statics::has_away) && self.place(name, pe, address, bytes).away.is_some()
     }
 
     /// The window of a symmetric address, and the bytes from its start.
@@ -176,6 +192,16 @@ impl Job {
     #[cold]
     pub(crate) fn no_such_pe(&self, name: &'static str, pe: c_int) -> ! {
         end(name, format_args!("there is no PE {pe}; this job has the PEs 0 to {}", self.size - 1))
+    }
+
+    #[cold]
+    fn no_variable(&self, name: &'static str, pe: c_int) -> ! {
+        end(
+            name,
+            format_args!(
+                "PE {pe} has no such variable: it runs another program, or SHMEM_STATICS is off there; use memory of shmem_malloc"
+            ),
+        )
     }
 
     #[cold]

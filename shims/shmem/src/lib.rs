@@ -16,11 +16,13 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod amo;
+mod away;
 mod boundary;
 mod collective;
 mod context;
 mod exports;
 mod heap;
+mod hold;
 mod info;
 mod job;
 mod lock;
@@ -29,6 +31,7 @@ mod order;
 mod reduce;
 mod rma;
 mod room;
+mod segment;
 mod setup;
 mod signal;
 mod size;

@@ -38,7 +38,9 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(
 ) -> c_int {
     let job = job::get(name);
     let Some(team) = who.team(name, job) else { return -1 };
-    match &team.room {
+    // Both sides are read by others.
+    let room = team.room_to_read(job, source.addr()).and(team.room_to_read(job, dest.addr()));
+    match room {
         Some(room) if bytes_of::<T>(count) > LITTLE_BYTES && team.size() > 1 => {
             // SAFETY: this function's own contract.
             unsafe { by_shares::<O, T>(name, job, (team, room), dest, source, count as usize) };

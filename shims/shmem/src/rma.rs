@@ -94,8 +94,11 @@ unsafe fn put_long(name: &'static str, context: usize, dest: *mut u8, source: *c
         return;
     }
     // SAFETY: this function's own contract.
-    let source = OriginBytes::from_region(unsafe { Region::from_raw(source, bytes) });
-    or_end(name, place.window.put_bytes(place.rank, place.offset, source));
+    let source = unsafe { Region::from_raw(source, bytes) };
+    if let Some(away) = place.away {
+        return away.put(name, (place.rank, place.offset), source);
+    }
+    or_end(name, place.window.put_bytes(place.rank, place.offset, OriginBytes::from_region(source)));
     context.note_sent();
 }
 
@@ -133,6 +136,10 @@ unsafe fn get_long(name: &'static str, context: usize, dest: *mut u8, source: *c
         unsafe { copy(dest, place.here, bytes) };
         job.count(pe, CounterKind::Get, bytes);
         return;
+    }
+    if let Some(away) = place.away {
+        // SAFETY: this function's own contract.
+        return away.get(name, (place.rank, place.offset), unsafe { RegionMut::from_raw(dest, bytes) });
     }
     // SAFETY: this function's own contract.
     let target = unsafe { OriginBytesMut::from_raw(dest, bytes) };
@@ -206,7 +213,7 @@ unsafe fn start_put(name: &'static str, handle: usize, dest: *mut u8, source: *c
         return;
     }
     let place = job.place(name, world_pe, dest.addr(), bytes);
-    if !place.here.is_null() {
+    if !place.here.is_null() || place.away.is_some() {
         // SAFETY: this function's own contract.
         return unsafe { put_long(name, handle, dest, source, bytes, pe) };
     }
@@ -274,7 +281,7 @@ unsafe fn start_get(name: &'static str, handle: usize, dest: *mut u8, source: *c
         return;
     }
     let place = job.place(name, world_pe, source.addr(), bytes);
-    if !place.here.is_null() {
+    if !place.here.is_null() || place.away.is_some() {
         // SAFETY: this function's own contract.
         return unsafe { get_long(name, handle, dest, source, bytes, pe) };
     }

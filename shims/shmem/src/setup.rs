@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longarm::World;
 use longarm::face::sync::{AtomicBool, AtomicU32, Ordering};
+use longarm_mpi::{Joined, Mpi};
 use parking_lot::Mutex;
 
 use crate::boundary::{self, end, end_with_status, or_end};
@@ -13,6 +14,7 @@ use crate::heap::SymmetricHeap;
 use crate::job::{self, Job, Peer};
 use crate::order;
 use crate::room::Rooms;
+use crate::segment;
 use crate::statics::Statics;
 use crate::team::Teams;
 
@@ -78,11 +80,9 @@ fn start(name: &'static str, level: c_int) -> &'static Job {
     }
     // After finalize it begins anew: with an empty heap and no teams, and the variables as they are.
     let is_first = job::any().is_none();
-    let world = match longarm::init() {
-        Ok(world) => world,
-        Err(error) => end(name, error),
-    };
-    let job = job::set(join(name, world, level));
+    let is_threaded = segment::threads() > 1;
+    let Joined { world, inside } = or_end(name, longarm_mpi::join(None, boundary::note_ending));
+    let job = job::set(join(name, world, (level, is_threaded, inside.map(|(mpi, _)| mpi))));
     if is_first {
         leave_at_exit();
         if job.me == 0 {
@@ -110,7 +110,7 @@ fn tell() {
              SHMEM_INFO            print this at start\n\
              SHMEM_DEBUG           compare every symmetric address with the blocks that are in use\n\
              SHMEM_SYMMETRIC_SIZE  size of the symmetric heap, such as 3.1M; now {} bytes\n\
-             SHMEM_STATICS         0: leave global and static variables out of symmetric memory\n\
+             SHMEM_STATICS         0: leave global and static variables out of symmetric memory; stay: leave them where they are\n\
              longarm info lists longarm's own.",
             job::any().map_or(0, |job| job.heap.bytes)
         );
@@ -118,17 +118,17 @@ fn tell() {
 }
 
 /// Collective.
-fn join(name: &'static str, world: World, thread_level: c_int) -> Job {
+fn join(
+    name: &'static str,
+    world: World,
+    (thread_level, is_threaded, mpi): (c_int, bool, Option<&'static Mpi>),
+) -> Job {
     let heap = SymmetricHeap::new(name, &world);
     let rooms = Rooms::new(name, &world);
-    let statics = Statics::new(name, &world);
-    let peers = (0..world.size()).map(|rank| {
-        let mapped =
-            |window: &longarm::Window<u8>| or_end(name, window.pointer_at(rank)).unwrap_or(std::ptr::null_mut());
-        Peer {
-            heap: mapped(&heap.window),
-            statics: statics.as_ref().map_or(std::ptr::null_mut(), |it| mapped(&it.window)),
-        }
+    let statics = Statics::new(name, &world, is_threaded);
+    let peers = (0..world.size()).map(|rank| Peer {
+        heap: or_end(name, heap.window.pointer_at(rank)).unwrap_or(std::ptr::null_mut()),
+        statics: statics.as_ref().map_or(std::ptr::null_mut(), |it| it.mapped(name, world.rank(), rank)),
     });
     Job {
         me: world.rank(),
@@ -137,6 +137,7 @@ fn join(name: &'static str, world: World, thread_level: c_int) -> Job {
         teams: Teams::new(&world, &rooms),
         contexts: Contexts::new(),
         thread_level,
+        mpi,
         spin: Duration::from_micros(world.config().spin_us),
         is_one_node: world.node_count() == 1,
         checks_blocks: is_set(["SHMEM_DEBUG", "SMA_DEBUG"]),
@@ -171,7 +172,8 @@ fn leave(name: &'static str, job: &'static Job) {
     order::sync_all(name);
     job::retire();
     if !job.is_over.swap(true, Ordering::Relaxed) {
-        or_end(name, job.world.clone().finalize());
+        or_end(name, longarm_mpi::leave(job.world.clone()));
+        or_end(name, longarm_mpi::finalize_own());
     }
 }
 
@@ -181,7 +183,9 @@ fn leave_at_exit() {
         fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
     unsafe extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
-        let Some(job) = job::active().filter(|_| !boundary::is_ending()) else { return };
+        // An MPI program that has finalized has left the job in its own way.
+        let is_possible = |job: &&Job| !boundary::is_ending() && job.mpi.is_none_or(|mpi| !mpi.is_finalized());
+        let Some(job) = job::active().filter(is_possible) else { return };
         if status != 0 {
             // The launcher sees the status, and ends the others.
             job::retire();

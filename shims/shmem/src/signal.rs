@@ -51,7 +51,12 @@ unsafe fn put_bytes(
     job.rank(name, pe);
     if bytes > 0 {
         let place = job.place(name, pe, dest.addr(), bytes);
-        if place.here.is_null() {
+        if place.away.is_some() || job.is_away(name, pe, signal.addr(), 8) {
+            // Whichever of the two is a variable that is away, the one is complete before the other begins.
+            // SAFETY: this function's own contract.
+            unsafe { rma::put(name, DEFAULT, dest, source, bytes as u64, pe) };
+            or_end(name, job.world.quiet_rank(pe as u32));
+        } else if place.here.is_null() {
             let word = job.place(name, pe, signal.addr(), 8);
             // SAFETY: this function's own contract.
             let source = OriginBytes::from_region(unsafe { Region::from_raw(source, bytes) });
@@ -59,10 +64,11 @@ unsafe fn put_bytes(
             or_end(name, place.window.put_signal_bytes(data, source, word, (op, value)));
             context.note_sent();
             return;
+        } else {
+            // SAFETY: this function's own contract, and `place` has looked at the target.
+            unsafe { rma::copy(place.here, source, bytes) };
+            job.count(pe, CounterKind::Signal, bytes);
         }
-        // SAFETY: this function's own contract, and `place` has looked at the target.
-        unsafe { rma::copy(place.here, source, bytes) };
-        job.count(pe, CounterKind::Signal, bytes);
     }
     match op {
         // SAFETY: this function's own contract. The update is seen after the bytes by who sees it.

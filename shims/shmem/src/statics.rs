@@ -10,17 +10,16 @@
 //! ```
 //!
 //! Pages of `.bss` that were never touched are not copied, so a large one costs nothing. After `fork` the child gets a copy
-//! of its own. Where it is switched off or refused there are no symmetric variables, and that is said.
+//! of its own. Where the system refuses it the variables stay where they are, and [`crate::away`] reaches them. PEs that run
+//! another program have no symmetric variables in common. All of that is said once.
 //!
 //! It refuses variables of shared libraries, as the specification does.
 
-use std::ffi::{c_int, c_void};
-use std::io::Error;
-
-use longarm::face::sync::{AtomicUsize, Ordering};
 use longarm::{Window, World};
 
+use crate::away::Away;
 use crate::boundary::or_end;
+use crate::segment::{self, Segment};
 
 /// See the module.
 pub(crate) struct Statics {
@@ -28,181 +27,131 @@ pub(crate) struct Statics {
     /// Where the segment of this PE begins.
     pub(crate) start: usize,
     pub(crate) bytes: usize,
+    /// By rank.
+    reach: Box<[Reach]>,
+    /// All are a part of the window.
+    is_whole: bool,
+    /// How those are reached that stayed where they were, if there are any.
+    away: Option<Away>,
 }
 
-/// Turns it off.
+/// How the variables of a PE are reached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// They are a part of the window.
+    Window,
+    /// They are in the memory of one process alone.
+    Away,
+    /// Not at all: it runs another program, or they are switched off there.
+    Nohow,
+}
+
+/// What [`SWITCH`] asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Off,
+    Stay,
+    Map,
+}
+
+/// Turns it off, or leaves the variables where they are.
 const SWITCH: &str = "SHMEM_STATICS";
-const PAGE: usize = 4096;
 
-/// The segment, for the child of a fork. Numbers alone, set before the handler is.
-static START: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// The writable segment of the main program.
-#[derive(Clone, Copy, Default)]
-struct Span {
-    start: usize,
-    end: usize,
+impl Wish {
+    fn from_environment() -> Wish {
+        match std::env::var(SWITCH).as_deref() {
+            Ok("0" | "off" | "no") => Wish::Off,
+            Ok("stay") => Wish::Stay,
+            _ => Wish::Map,
+        }
+    }
 }
 
 impl Statics {
-    /// Collective. `None`, and a line on standard error, if it cannot be.
-    pub(crate) fn new(name: &'static str, world: &World) -> Option<Statics> {
-        let is_off = std::env::var(SWITCH).is_ok_and(|value| ["0", "off", "no"].contains(&value.as_str()));
-        let span = if is_off { Span::default() } else { writable_segment() };
-        let bytes = span.end - span.start;
-        // All have to have the same program.
-        let told = or_end(name, world.allgather_collective(&[bytes as u64]));
-        if bytes == 0 || told.iter().any(|other| *other != bytes as u64) {
-            if world.rank() == 0 && (is_off || bytes != 0) {
-                let why = if is_off { "SHMEM_STATICS says so" } else { "the PEs run different programs" };
-                eprintln!("longarm: global and static variables are not symmetric: {why}");
-            }
+    /// Collective. `None`, and a line on standard error, if no PE has any. `is_threaded`: the program had threads of its own
+    /// before init.
+    pub(crate) fn new(name: &'static str, world: &World, is_threaded: bool) -> Option<Statics> {
+        let wish = Wish::from_environment();
+        let segment = if wish == Wish::Off { Segment::default() } else { segment::find() };
+        let bytes = segment.bytes();
+        let program = if bytes == 0 { 0 } else { segment.program };
+        let programs = or_end(name, world.allgather_collective(&[program]));
+        say_whose(world, &programs);
+        if programs.iter().all(|program| *program == 0) {
             return None;
         }
         let window = or_end(name, world.allocate_collective::<u8>(bytes));
-        let part = or_end(name, window.pointer_at(world.rank())).filter(|part| !part.is_null());
-        let outcome = match part {
-            Some(part) => replace(span, part),
-            None => Err(Error::from(std::io::ErrorKind::NotFound)),
+        let stays = match or_end(name, window.pointer_at(world.rank())) {
+            Some(part) if bytes > 0 && wish == Wish::Map => {
+                segment::replace(&segment, part, is_threaded).err().map(|error| error.to_string())
+            }
+            _ => (bytes > 0).then(|| format!("{SWITCH} says so")),
         };
-        let failed = or_end(name, world.allgather_collective(&[u64::from(outcome.is_err())]));
-        if failed.iter().any(|failed| *failed != 0) {
-            if let Err(error) = outcome {
-                eprintln!("longarm: rank {}: global and static variables are not symmetric: {error}", world.rank());
-            }
-            return None;
+        let staying = or_end(name, world.allgather_collective(&[u64::from(stays.is_some())]));
+        let reach = programs.iter().zip(&staying).map(|(theirs, stays)| match (*theirs == program, stays) {
+            (false, _) => Reach::Nohow,
+            (true, 0) => Reach::Window,
+            (true, _) => Reach::Away,
+        });
+        if let Some(why) = &stays
+            && staying.iter().position(|stays| *stays != 0) == Some(world.rank() as usize)
+        {
+            eprintln!(
+                "longarm: rank {}: global and static variables stay where they are ({why}): others reach them by copies \
+                 between processes and by messages, which is slower",
+                world.rank()
+            );
         }
-        Some(Statics { window, start: span.start, bytes })
+        let is_any_away = staying.iter().any(|stays| *stays != 0);
+        let away = is_any_away.then(|| Away::new(name, world, &segment, stays.is_some()));
+        let reach: Box<[Reach]> = reach.collect();
+        let is_whole = reach.iter().all(|reach| *reach == Reach::Window);
+        Some(Statics { window, start: segment.start, bytes, reach, is_whole, away })
     }
-}
 
-/// Finds the segment by the program headers of the main program, which the loader lists first.
-fn writable_segment() -> Span {
-    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _bytes: usize, found: *mut c_void) -> c_int {
-        // SAFETY: the loader passes a description that lives through this call.
-        let info = unsafe { &*info };
-        // SAFETY: the loader says where the headers are, and how many.
-        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let base = info.dlpi_addr as usize;
-        let mut span = Span::default();
-        let mut read_only_end = 0;
-        for header in headers {
-            let start = base + header.p_vaddr as usize;
-            let end = start + header.p_memsz as usize;
-            match header.p_type {
-                libc::PT_LOAD if header.p_flags & libc::PF_W != 0 => {
-                    span = Span { start: start / PAGE * PAGE, end: end.next_multiple_of(PAGE) };
-                }
-                libc::PT_GNU_RELRO => read_only_end = end / PAGE * PAGE,
-                _ => {}
-            }
-        }
-        span.start = span.start.max(read_only_end.min(span.end));
-        // SAFETY: `found` is the span of `writable_segment`, which waits for this call.
-        unsafe { found.cast::<Span>().write(span) };
-        1 // Only the first is asked for.
+    /// How the variables of a PE are reached.
+    pub(crate) fn reach(&self, rank: u32) -> Reach {
+        self.reach[rank as usize]
     }
-    let mut span = Span::default();
-    // SAFETY: `look` does what the loader expects, and writes to `span`, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut span).cast()) };
-    span
-}
 
-/// Copies the segment into the part and maps the part in its place.
-fn replace(span: Span, part: *mut u8) -> Result<(), Error> {
-    let bytes = span.end - span.start;
-    let start: *mut u8 = std::ptr::with_exposed_provenance_mut(span.start);
-    copy_touched(start, part, bytes);
-    // A mapping of length 0 that is "moved" stays where it is, and its pages are mapped at the new place as well.
-    // SAFETY: the part is a shared mapping of so many bytes, and the new place is the program's own segment, whose contents
-    // the part has by now. Nothing of this library is in it: it writes to no variable of the main program meanwhile.
-    let mapped = unsafe { libc::mremap(part.cast(), 0, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, start) };
-    if mapped == libc::MAP_FAILED {
-        return Err(Error::last_os_error());
-    }
-    START.store(span.start, Ordering::Relaxed);
-    if BYTES.swap(bytes, Ordering::Relaxed) != 0 {
-        // The process had a job before this one, and the handler with it.
-        return Ok(());
-    }
-    // SAFETY: the handler is there as long as the process.
-    let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    if refused == 0 { Ok(()) } else { Err(Error::from_raw_os_error(refused)) }
-}
-
-/// Copies the pages that have something in them.
-fn copy_touched(from: *const u8, to: *mut u8, bytes: usize) {
-    let touched = touched_pages(from.addr(), bytes / PAGE);
-    for page in 0..bytes / PAGE {
-        if touched.as_ref().is_some_and(|touched| !touched[page]) {
-            continue;
-        }
-        let (from, to) = (from.wrapping_add(page * PAGE).cast::<u64>(), to.wrapping_add(page * PAGE).cast::<u64>());
-        for word in 0..PAGE / 8 {
-            // SAFETY: inside of the segment, which is mapped and readable.
-            let value = unsafe { from.wrapping_add(word).read_volatile() };
-            if value != 0 {
-                // SAFETY: inside of the part, which is as large, and which nobody else knows yet.
-                unsafe { to.wrapping_add(word).write_volatile(value) };
-            }
+    /// Where the variables of a PE are mapped here; null if they are not.
+    pub(crate) fn mapped(&self, name: &'static str, me: u32, rank: u32) -> *mut u8 {
+        match self.reach(rank) {
+            Reach::Away if rank == me => std::ptr::with_exposed_provenance_mut(self.start),
+            Reach::Window => or_end(name, self.window.pointer_at(rank)).unwrap_or(std::ptr::null_mut()),
+            Reach::Away | Reach::Nohow => std::ptr::null_mut(),
         }
     }
-}
 
-/// Which pages are not the ones that have never been touched; `None` if the system does not say.
-fn touched_pages(start: usize, pages: usize) -> Option<Vec<bool>> {
-    use std::os::unix::fs::FileExt;
-    let file = std::fs::File::open("/proc/self/pagemap").ok()?;
-    let mut entries = vec![0; pages * 8];
-    file.read_exact_at(&mut entries, (start / PAGE * 8) as u64).ok()?;
-    let file_end = file_backed_end(start, pages);
-    let words = entries.as_chunks::<8>().0.iter().map(|entry| u64::from_le_bytes(*entry));
-    /// Present, or swapped out.
-    const TOUCHED: u64 = 3 << 62;
-    // Pages of the file may have contents that were never looked at.
-    Some(words.enumerate().map(|(page, entry)| entry & TOUCHED != 0 || page < file_end).collect())
-}
-
-/// How many of the pages are mapped from the program's file.
-fn file_backed_end(start: usize, pages: usize) -> usize {
-    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return pages };
-    let mut end = 0;
-    for line in maps.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let Some((from, to)) = words.next().and_then(|range| range.split_once('-')) else { continue };
-        let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)) else { continue };
-        let inode = words.nth(3).unwrap_or("0");
-        if from < start + pages * PAGE && to > start && inode != "0" {
-            end = end.max((to.min(start + pages * PAGE) - start) / PAGE);
-        }
+    /// What reaches the variables of a PE, if it is not the window.
+    #[inline]
+    pub(crate) fn away(&self, rank: u32) -> Option<&Away> {
+        self.away.as_ref().filter(|_| self.reach(rank) == Reach::Away)
     }
-    end
-}
 
-/// After fork: the child's variables are its own.
-unsafe extern "C" fn in_child() {
-    let (start, bytes) = (START.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, anywhere.
-    let copy = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-    if copy == libc::MAP_FAILED {
-        return;
+    /// Whether there are PEs whose variables stayed where they were.
+    pub(crate) fn has_away(&self) -> bool {
+        self.away.is_some()
     }
-    let from: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
-    copy_words(from, copy.cast(), bytes);
-    // SAFETY: the copy goes where the variables are, with the same contents; this thread is the child's only one.
-    unsafe { libc::mremap(copy, bytes, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, from) };
+
+    /// Whether an address is that of a variable that not every PE's neighbours have mapped. The same at all PEs for the
+    /// address that each has of one variable.
+    pub(crate) fn is_apart(&self, address: usize) -> bool {
+        !self.is_whole && address.wrapping_sub(self.start) < self.bytes
+    }
 }
 
-/// Copies words that are not 0 into memory that is. Allocates nothing: it runs in a child of a fork.
-fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
-    for at in (0..bytes).step_by(8) {
-        // SAFETY: inside of the segment, which is mapped.
-        let value = unsafe { from.wrapping_add(at).cast::<u64>().read_volatile() };
-        if value != 0 {
-            // SAFETY: inside of the copy, which is as large.
-            unsafe { to.wrapping_add(at).cast::<u64>().write_volatile(value) };
-        }
+/// Says what all are to know of programs that are not the same. A program that is off is 0.
+fn say_whose(world: &World, programs: &[u64]) {
+    let first_off = programs.iter().position(|program| *program == 0);
+    if first_off == Some(world.rank() as usize) {
+        eprintln!("longarm: global and static variables are not symmetric: {SWITCH} says so");
+    }
+    let mut others = programs.iter().filter(|program| **program != 0);
+    let first = others.next();
+    if world.rank() == 0 && others.any(|program| Some(program) != first) {
+        eprintln!(
+            "longarm: the PEs run different programs: global and static variables are symmetric among those of one program only"
+        );
     }
 }

@@ -75,6 +75,13 @@ pub(crate) unsafe fn put<T>(
     let place = job.place(name, pe, dest.addr(), runs.span(runs.remote_stride));
     // SAFETY: this function's own contract.
     let local = unsafe { Region::from_raw(source.cast(), runs.span(runs.local_stride)) };
+    if let Some(away) = place.away {
+        for at in 0..runs.count {
+            let run = local.slice(at * runs.local_stride as usize, runs.run_bytes);
+            away.put(name, (place.rank, place.offset + at as u64 * runs.remote_stride as u64), run);
+        }
+        return;
+    }
     if place.here.is_null() {
         let source = OriginBytes::from_region(local);
         or_end(name, place.window.put_shapes(place.rank, runs.shapes(name, place.offset), source));
@@ -105,14 +112,21 @@ pub(crate) unsafe fn get<T>(
         return;
     };
     let place = job.place(name, pe, source.addr(), runs.span(runs.remote_stride));
+    // SAFETY: this function's own contract.
+    let local = unsafe { RegionMut::from_raw(dest.cast(), runs.span(runs.local_stride)) };
+    if let Some(away) = place.away {
+        for at in 0..runs.count {
+            let run = local.slice(at * runs.local_stride as usize, runs.run_bytes);
+            away.get(name, (place.rank, place.offset + at as u64 * runs.remote_stride as u64), run);
+        }
+        return;
+    }
     if place.here.is_null() {
         // SAFETY: this function's own contract.
         let target = unsafe { OriginBytesMut::from_raw(dest.cast(), runs.span(runs.local_stride)) };
         or_end(name, place.window.get_shapes(place.rank, runs.shapes(name, place.offset), target));
         return;
     }
-    // SAFETY: this function's own contract.
-    let local = unsafe { RegionMut::from_raw(dest.cast(), runs.span(runs.local_stride)) };
     // SAFETY: `place` has looked at the source.
     let remote = unsafe { Region::from_raw(place.here, runs.span(runs.remote_stride)) };
     runs.grid(runs.local_stride, runs.remote_stride).copy(local, remote);

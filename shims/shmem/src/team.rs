@@ -68,6 +68,14 @@ impl Team {
         end(name, format_args!("there is no PE {pe} in this team; it has the PEs 0 to {}", self.size() - 1))
     }
 
+    /// The room, for a collective in which each reads what the others have at this address. `None`: not all have it
+    /// mapped, at any member, or there is no room.
+    #[inline]
+    pub(crate) fn room_to_read(&self, job: &Job, address: usize) -> Option<&Room> {
+        let is_apart = job.statics.as_ref().is_some_and(|statics| statics.is_apart(address));
+        self.room.as_ref().filter(|_| !is_apart)
+    }
+
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, job: &Job) {
         match &self.room {

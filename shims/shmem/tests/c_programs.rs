@@ -8,6 +8,8 @@
 mod fatal;
 #[path = "support/installed.rs"]
 mod installed;
+#[path = "c_programs/statics.rs"]
+mod statics;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -17,7 +19,7 @@ use installed::{here, prefix, succeed};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// What the wrappers are asked for: a language, and how the library is linked.
-type Way = (&'static str, &'static str, &'static [&'static str]);
+pub(crate) type Way = (&'static str, &'static str, &'static [&'static str]);
 
 const C99: Way = ("c99", "oshcc", &["-std=c99"]);
 const C11: Way = ("c11", "oshcc", &["-std=c11"]);
@@ -27,7 +29,7 @@ const NO_PIE: Way = ("no_pie", "oshcc", &["-std=c11", "-no-pie", "-fno-pie"]);
 /// With the archive in place of the shared library.
 const ARCHIVE: Way = ("archive", "oshcc", &["-std=c11", "-DARCHIVE"]);
 
-/// The programs, and how each is compiled. Every file of `c/` but `fatal` is one of these.
+/// The programs, and how each is compiled. Every file of `c/` is one of these, `fatal`, or one of [`statics`].
 const PROGRAMS: [(&str, &[Way]); 12] = [
     ("again", &[C11, ARCHIVE]),
     ("amo_types", &[C99, CXX]),
@@ -49,12 +51,12 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 const SAFETY_NET_S: &str = "300";
 
 /// How many PEs on how many nodes; nobody starts the first.
-type Layout = Option<(u32, u32)>;
+pub(crate) type Layout = Option<(u32, u32)>;
 
 const LAYOUTS: [Layout; 6] = [None, Some((4, 1)), Some((4, 2)), Some((4, 4)), Some((5, 2)), Some((16, 1))];
 const FEW_LAYOUTS: [Layout; 2] = [None, Some((4, 2))];
 
-fn layout_name(layout: Layout) -> String {
+pub(crate) fn layout_name(layout: Layout) -> String {
     layout.map_or("alone".into(), |(pes, nodes)| format!("{pes}_over_{nodes}"))
 }
 
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
     }
     trials.extend(examples());
     trials.extend(fatal::trials());
+    trials.extend(statics::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -111,7 +114,8 @@ fn c_files(folder: &Path) -> Result<Vec<String>, std::io::Error> {
 
 fn every_file_is_run() -> Result<(), Failed> {
     let found = c_files(&here().join("tests/c"))?;
-    let mut known: Vec<&str> = PROGRAMS.iter().map(|(name, _)| *name).chain(["fatal"]).collect();
+    let mut known: Vec<&str> =
+        PROGRAMS.iter().map(|(name, _)| *name).chain(["fatal"]).chain(statics::PROGRAMS).collect();
     known.sort();
     if found == known { Ok(()) } else { Err(format!("in the folder: {found:?}\nrun: {known:?}").into()) }
 }
@@ -154,13 +158,17 @@ impl Program {
 }
 
 fn passes(program: &Program, layout: Layout) -> Result<(), Failed> {
-    let output = run(program.path()?, layout, &[])?;
+    verdict(program.name, &run(program.path()?, layout, &[])?)
+}
+
+/// Whether a job has ended well and has said so, once.
+pub(crate) fn verdict(name: &str, output: &Output) -> Result<(), Failed> {
     let stdout = String::from_utf8_lossy(&output.stdout);
-    let said_ok = stdout.lines().filter(|line| *line == format!("ok {}", program.name)).count();
+    let said_ok = stdout.lines().filter(|line| *line == format!("ok {name}")).count();
     if output.status.success() && said_ok == 1 {
         return Ok(());
     }
-    Err(format!("{}, said ok {said_ok} times\n{}", output.status, everything(&output)).into())
+    Err(format!("{}, said ok {said_ok} times\n{}", output.status, everything(output)).into())
 }
 
 /// What a job has printed.
@@ -171,6 +179,16 @@ pub(crate) fn everything(output: &Output) -> String {
 
 /// Runs a program as a job.
 pub(crate) fn run(program: &Path, layout: Layout, arguments: &[&str]) -> Result<Output, Failed> {
+    run_with(program, layout, arguments, &[])
+}
+
+/// The same with variables of the environment.
+pub(crate) fn run_with(
+    program: &Path,
+    layout: Layout,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<Output, Failed> {
     let mut command = match layout {
         None => Command::new(program),
         Some((pes, nodes)) => {
@@ -181,5 +199,5 @@ pub(crate) fn run(program: &Path, layout: Layout, arguments: &[&str]) -> Result<
             command
         }
     };
-    Ok(command.args(arguments).stdin(Stdio::null()).output()?)
+    Ok(command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null()).output()?)
 }

@@ -3,7 +3,7 @@
 use crate::rules::{Finding, Rule};
 
 /// Which crates of this tree each one may import. Those of one row never meet: who is above joins them.
-const MAY_IMPORT: [(&str, &[&str]); 18] = [
+const MAY_IMPORT: [(&str, &[&str]); 19] = [
     ("longarm-memory", &[]),
     ("longarm-proto", &[]),
     ("longarm-shm", &["longarm-memory", "longarm-proto"]),
@@ -29,9 +29,10 @@ const MAY_IMPORT: [(&str, &[&str]); 18] = [
     ("longarm-launch", &["longarm"]),
     // The instructions of the codec alone are counted, which nothing above shows.
     ("longarm-benches", &["longarm", "longarm-proto"]),
-    ("longarm-mpi", &[]),
+    ("longarm-mpi", &["longarm"]),
     ("longarm-armci", &["longarm", "longarm-mpi"]),
-    ("longarm-shmem", &["longarm"]),
+    ("longarm-shmem", &["longarm", "longarm-mpi"]),
+    ("longarm-both", &["longarm", "longarm-armci", "longarm-shmem"]),
     ("longarm-check", &[]),
     ("longarm-suite", &[]),
     // Whole jobs on a network of its own, with everything below the runtime as it is.

@@ -21,6 +21,7 @@ mod jobs {
     pub mod shape;
     pub mod signals;
     pub mod support;
+    pub mod symmetric;
     pub mod threads;
     pub mod transfers;
     pub mod traps;
@@ -130,6 +131,12 @@ fn all_jobs() -> Vec<Job> {
         job("parts_differ_in_size", traps::sizes, USUAL),
         job("impossible_shapes_are_refused", traps::impossible, EVERY),
         job("memory_outside_windows_is_reached_by_the_ranks_of_its_node", exposed::exposed, EVERY),
+        job("groups_are_made_without_a_word_and_told_apart_by_their_tags", symmetric::groups, EVERY),
+        job("the_first_to_ask_says_how_large_the_heap_is", symmetric::heap, EVERY),
+        job("what_a_rank_looks_at_itself_ends_its_wait", symmetric::waits, EVERY),
+        job("updates_that_nobody_waits_for_are_all_there_in_the_end", symmetric::updates, EVERY),
+        job("memory_that_stays_for_good_is_reached_by_the_ranks_of_its_node", symmetric::foreign, EVERY),
+        job("who_comes_second_shares_the_world_and_leaves_it_to_the_others", symmetric::shared, EVERY),
         job("a_freed_window_refuses_everything", windows::freed, EVERY),
         job("windows_come_and_go", windows::reuse, USUAL),
         job("ranks_of_a_node_map_windows_at_the_same_addresses", windows::addresses, EVERY),

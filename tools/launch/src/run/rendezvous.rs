@@ -669,7 +669,7 @@ mod tests {
         let mut pair = Pair::new(1, 1);
         for (peer, operations) in [(0, 2), (0, 3)] {
             pair.join_all();
-            pair.say(0, &FromRank::Leave { traffic: traffic(peer, operations) });
+            pair.say(0, &FromRank::Leave { traffic: traffic(peer, operations), network: vec![] });
         }
         assert_eq!(pair.rendezvous.take_traffic(), [traffic(0, 5)]);
     }

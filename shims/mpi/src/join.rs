@@ -1,0 +1,166 @@
+//! Joining a job the way this process was started: by `longarm run`, inside an MPI program, or alone.
+//!
+//! Several interfaces in one process join one world. Who comes first makes it, and initialises MPI if a process manager has
+//! started a program that has not done so itself. Who leaves last ends it, and finalizes that MPI.
+
+use std::sync::Arc;
+
+use longarm::World;
+use longarm::bootstrap::Exchange;
+use parking_lot::Mutex;
+
+use crate::{Communicator, Mpi, started_by_process_manager, told_by_manager};
+
+/// A job that was joined.
+pub struct Joined {
+    /// The world.
+    pub world: World,
+    /// Where it is inside an MPI program: that MPI, and the communicator whose ranks it has.
+    pub inside: Option<(&'static Mpi, Communicator)>,
+}
+
+/// What the world of this process has of MPI.
+struct State {
+    /// A duplicate of its own, over which the ranks tell each other things.
+    everybody: Option<Communicator>,
+    /// MPI was initialised here.
+    owns_mpi: bool,
+    /// To be called when the job is ended.
+    on_abort: Vec<fn()>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { everybody: None, owns_mpi: false, on_abort: Vec::new() });
+
+/// Joins the job of this process, over a communicator that the program names, or over all processes. `on_abort` is called when
+/// the job is ended from here. Collective.
+///
+/// # Errors
+/// What is wrong, as a line. Others may be waiting for this process then, so end the job.
+pub fn join(communicator: Option<usize>, on_abort: fn()) -> Result<Joined, String> {
+    let mut state = STATE.lock();
+    state.on_abort.push(on_abort);
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let by_launcher = || {
+        let world = longarm::init_shared().map_err(|error| said(&error))?;
+        Ok(Joined { world, inside: None })
+    };
+    if longarm::is_launched() {
+        return by_launcher();
+    }
+    let Some(mpi) = Mpi::find_or_load().filter(|mpi| mpi.is_initialized() || started_by_process_manager()) else {
+        if started_by_process_manager() {
+            return Err(
+                "a process manager of MPI started this process, but there is no MPI in it; link the program with that MPI, or start it with longarm run"
+                    .into(),
+            );
+        }
+        return by_launcher();
+    };
+    if mpi.is_finalized() {
+        return Err("MPI is finalized already; leave the job before MPI_Finalize".into());
+    }
+    if !mpi.is_initialized() {
+        mpi.init_thread_multiple().map_err(|error| said(&error))?;
+        state.owns_mpi = true;
+    }
+    if state.owns_mpi {
+        check_told(mpi)?;
+    }
+    let over = communicator.map_or(mpi.world(), |handle| mpi.from_c(handle));
+    let (rank, size) = (mpi.rank(over).map_err(|error| said(&error))?, mpi.size(over).map_err(|error| said(&error))?);
+    if !longarm::is_initialized() {
+        state.everybody = Some(mpi.duplicate(over).map_err(|error| said(&error))?);
+    }
+    let everybody = state.everybody.ok_or("the world of this process is not that of its MPI")?;
+    let world = longarm::init_inside_shared(Arc::new(ByMpi { mpi, everybody, rank, size }));
+    let world = world.map_err(|error| said(&error))?;
+    if (world.rank(), world.size()) != (rank, size) {
+        let (joined, of) = (world.rank(), world.size());
+        return Err(format!(
+            "this process is {rank} of {size} in the communicator, but its world was joined before as {joined} of {of}"
+        ));
+    }
+    Ok(Joined { world, inside: Some((mpi, over)) })
+}
+
+/// Leaves the job. Collective. The last one to do so ends it.
+///
+/// # Errors
+/// What is wrong, as a line.
+pub fn leave(world: World) -> Result<(), String> {
+    world.finalize().map_err(|error| error.to_string())?;
+    let mut state = STATE.lock();
+    if longarm::is_initialized() {
+        return Ok(());
+    }
+    match (state.everybody.take(), Mpi::find().filter(|mpi| !mpi.is_finalized())) {
+        (Some(everybody), Some(mpi)) => mpi.free(everybody).map_err(|error| error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether joining has initialised MPI, which is not finalized yet.
+pub fn owns_mpi() -> bool {
+    STATE.lock().owns_mpi
+}
+
+/// Finalizes MPI, if joining has initialised it and nobody is in the job any more.
+///
+/// # Errors
+/// What MPI says.
+pub fn finalize_own() -> Result<(), String> {
+    let mut state = STATE.lock();
+    if longarm::is_initialized() || !std::mem::take(&mut state.owns_mpi) {
+        return Ok(());
+    }
+    match Mpi::find().filter(|mpi| !mpi.is_finalized()) {
+        Some(mpi) => mpi.finalize().map_err(|error| error.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// An MPI that does not understand the process manager takes each process for a job of its own, and says nothing.
+fn check_told(mpi: &Mpi) -> Result<(), String> {
+    let size = mpi.size(mpi.world()).map_err(|error| error.to_string())?;
+    match told_by_manager() {
+        Some((_, told)) if told > 1 && size == 1 => Err(format!(
+            "the process manager has started {told} processes, but {} sees one; use the mpiexec of the MPI that the program was built with",
+            mpi.library()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// An MPI program as a job to join.
+struct ByMpi {
+    mpi: &'static Mpi,
+    everybody: Communicator,
+    rank: u32,
+    size: u32,
+}
+
+impl Exchange for ByMpi {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        if self.mpi.is_finalized() {
+            return Err("MPI is finalized already".to_owned());
+        }
+        self.mpi.allgather(self.everybody, mine).map_err(|error| error.to_string())
+    }
+
+    fn abort(&self, status: i32) {
+        // Not under the lock, which who ends the job may hold.
+        let on_abort = STATE.try_lock().map(|state| state.on_abort.clone());
+        on_abort.into_iter().flatten().for_each(|call| call());
+        if !self.mpi.is_finalized() {
+            self.mpi.abort(self.mpi.world(), status);
+        }
+    }
+}

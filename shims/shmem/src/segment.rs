@@ -1,0 +1,236 @@
+//! The writable segment of the main program: where it is, which program it belongs to, and how memory that the PEs of a node
+//! share is mapped in its place.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::io::Error;
+use std::os::unix::fs::FileExt;
+
+use longarm::face::sync::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::hold::Held;
+
+const PAGE: usize = 4096;
+
+/// The segment, for the child of a fork. Numbers alone, set before the handler is.
+static START: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static HAS_HANDLER: AtomicBool = AtomicBool::new(false);
+
+/// The writable segment of the main program.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Segment {
+    pub(crate) start: usize,
+    end: usize,
+    /// A number that other programs do not have: of their headers, which hold the sizes of all parts, and of their notes,
+    /// among which is the linker's number of the build.
+    pub(crate) program: u64,
+}
+
+impl Segment {
+    pub(crate) fn bytes(&self) -> usize {
+        self.end - self.start
+    }
+}
+
+/// Finds the segment by the program headers of the main program, which the loader lists first.
+pub(crate) fn find() -> Segment {
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _bytes: usize, found: *mut c_void) -> c_int {
+        // SAFETY: the loader passes a description that lives through this call.
+        let info = unsafe { &*info };
+        // SAFETY: the loader says where the headers are, and how many.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        // SAFETY: the headers are those of a program that is loaded at this address.
+        let segment = unsafe { among(headers, info.dlpi_addr as usize) };
+        // SAFETY: `found` is the segment of `find`, which waits for this call.
+        unsafe { found.cast::<Segment>().write(segment) };
+        1 // Only the first is asked for.
+    }
+    let mut segment = Segment::default();
+    // SAFETY: `look` does what the loader expects, and writes to `segment`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut segment).cast()) };
+    segment
+}
+
+/// # Safety
+/// The headers are of a program that is loaded as they say, at `base`.
+unsafe fn among(headers: &[libc::Elf64_Phdr], base: usize) -> Segment {
+    let mut segment = Segment { program: FIRST_NUMBER, ..Segment::default() };
+    let mut read_only_end = 0;
+    for header in headers {
+        let start = base + header.p_vaddr as usize;
+        let end = start + header.p_memsz as usize;
+        let numbers = [u64::from(header.p_type), header.p_vaddr, header.p_memsz, header.p_filesz];
+        segment.program = numbers.iter().fold(segment.program, |sum, number| mixed(sum, *number));
+        match header.p_type {
+            libc::PT_LOAD if header.p_flags & libc::PF_W != 0 => {
+                (segment.start, segment.end) = (start / PAGE * PAGE, end.next_multiple_of(PAGE));
+            }
+            libc::PT_GNU_RELRO => read_only_end = end / PAGE * PAGE,
+            libc::PT_NOTE => {
+                let notes: *const u8 = std::ptr::with_exposed_provenance(start);
+                for at in 0..header.p_filesz as usize {
+                    // SAFETY: notes are a part of the program that is loaded and that nobody writes to.
+                    let byte = unsafe { notes.wrapping_add(at).read() };
+                    segment.program = mixed(segment.program, u64::from(byte));
+                }
+            }
+            _ => {}
+        }
+    }
+    segment.start = segment.start.max(read_only_end.min(segment.end));
+    segment
+}
+
+/// Where the sum over a program begins: 0 stands for none.
+const FIRST_NUMBER: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A sum that tells sequences of numbers apart (Fowler, Noll and Vo's, a word at a time).
+fn mixed(sum: u64, number: u64) -> u64 {
+    ((sum ^ number).wrapping_mul(0x100_0000_01b3)).rotate_left(5)
+}
+
+/// How many threads the process has; one if the system does not say.
+pub(crate) fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
+/// Copies the segment into the part and maps the part in its place. After an error everything is as it was. `is_shared`:
+/// threads of the program's own are running.
+pub(crate) fn replace(segment: &Segment, part: *mut u8, is_shared: bool) -> Result<(), Error> {
+    let bytes = segment.bytes();
+    let start: *mut u8 = std::ptr::with_exposed_provenance_mut(segment.start);
+    // A mapping of length 0 that is "moved" stays where it is, and its pages are mapped at the new place as well. First to
+    // some free place: what the system refuses it refuses now, while the segment is there.
+    // SAFETY: the part is a shared mapping of so many bytes; no mapping is replaced.
+    let again = unsafe { move_mapping(part.cast(), (0, bytes), std::ptr::null_mut()) }?;
+    START.store(segment.start, Ordering::Relaxed);
+    BYTES.store(bytes, Ordering::Relaxed);
+    // This library's own threads write to its variables, which are in the segment if it is linked as an archive.
+    let is_shared = is_shared || (&raw const START).addr().wrapping_sub(segment.start) < bytes;
+    let mut pages = Pages::new(segment.start, bytes / PAGE);
+    let held = if is_shared { Some(Held::new(start, bytes)?) } else { None };
+    // From here to `end` nothing is written to the segment; see `Held`.
+    pages.look();
+    pages.copy_touched(start, part);
+    // SAFETY: the mapping is the one made just now, and the new place is the program's own segment, whose contents the part
+    // has by now: nobody else has written to it.
+    let mapped = unsafe { move_mapping(again, (bytes, bytes), start.cast()) };
+    if let Some(held) = held {
+        held.end(mapped.is_ok());
+    }
+    mapped?;
+    // Libraries that remember what of the memory they have registered with a device listen for this call. The pages of a
+    // shared mapping keep what is in them.
+    // SAFETY: see above.
+    unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+    if HAS_HANDLER.swap(true, Ordering::Relaxed) {
+        // The process had a job before this one.
+        return Ok(());
+    }
+    // SAFETY: the handler is there as long as the process.
+    let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    if refused == 0 { Ok(()) } else { Err(Error::from_raw_os_error(refused)) }
+}
+
+/// Moves a mapping of `old` bytes, with `new` bytes, to a place, or to some free one if that is null. Not by the function of C:
+/// libraries that put themselves in front of it leave out the place.
+///
+/// # Safety
+/// Of what is at the two places nothing is referred to, or it is the same before and after.
+unsafe fn move_mapping(from: *mut c_void, (old, new): (usize, usize), to: *mut c_void) -> Result<*mut c_void, Error> {
+    let flags = if to.is_null() { libc::MREMAP_MAYMOVE } else { libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED };
+    // SAFETY: this function's own contract.
+    let moved = unsafe { libc::syscall(libc::SYS_mremap, from, old, new, flags, to) };
+    if moved == -1 {
+        return Err(Error::last_os_error());
+    }
+    Ok(std::ptr::with_exposed_provenance_mut(moved as usize))
+}
+
+/// The pages of the segment, and what the system says of them.
+struct Pages {
+    start: usize,
+    map: Option<File>,
+    /// A word for each.
+    entries: Vec<u8>,
+    is_known: bool,
+    /// How many are mapped from the program's file: these may have contents that were never looked at.
+    of_file: usize,
+}
+
+impl Pages {
+    /// Allocates what is needed, and calls what will be called.
+    fn new(start: usize, count: usize) -> Pages {
+        let map = File::open("/proc/self/pagemap").ok();
+        let of_file = file_backed_end(start, count);
+        let mut pages = Pages { start, map, entries: vec![0; count * 8], is_known: false, of_file };
+        pages.look();
+        pages
+    }
+
+    /// Asks the system. Allocates nothing.
+    fn look(&mut self) {
+        let from = (self.start / PAGE * 8) as u64;
+        self.is_known = self.map.as_ref().is_some_and(|map| map.read_exact_at(&mut self.entries, from).is_ok());
+    }
+
+    /// Whether a page may have something in it.
+    fn is_touched(&self, page: usize) -> bool {
+        /// Present, or swapped out: the highest bits of an entry.
+        const TOUCHED: u8 = 3 << 6;
+        !self.is_known || page < self.of_file || self.entries[page * 8 + 7] & TOUCHED != 0
+    }
+
+    /// Copies the pages that have something in them. Allocates nothing.
+    fn copy_touched(&self, from: *const u8, to: *mut u8) {
+        for page in 0..self.entries.len() / 8 {
+            if self.is_touched(page) {
+                copy_words(from.wrapping_add(page * PAGE), to.wrapping_add(page * PAGE), PAGE);
+            }
+        }
+    }
+}
+
+/// How many of the pages are mapped from the program's file.
+fn file_backed_end(start: usize, pages: usize) -> usize {
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return pages };
+    let mut end = 0;
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some((from, to)) = words.next().and_then(|range| range.split_once('-')) else { continue };
+        let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)) else { continue };
+        let inode = words.nth(3).unwrap_or("0");
+        if from < start + pages * PAGE && to > start && inode != "0" {
+            end = end.max((to.min(start + pages * PAGE) - start) / PAGE);
+        }
+    }
+    end
+}
+
+/// After fork: the child's variables are its own.
+unsafe extern "C" fn in_child() {
+    let (start, bytes) = (START.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, anywhere.
+    let copy = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if copy == libc::MAP_FAILED {
+        return;
+    }
+    let from: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
+    copy_words(from, copy.cast(), bytes);
+    // SAFETY: the copy goes where the variables are, with the same contents; this thread is the child's only one.
+    let _ = unsafe { move_mapping(copy, (bytes, bytes), from.cast()) };
+}
+
+/// Copies words that are not 0 into memory that is. Allocates nothing: it also runs in a child of a fork.
+fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
+    for at in (0..bytes).step_by(8) {
+        // SAFETY: inside of the segment, which is mapped and readable.
+        let value = unsafe { from.wrapping_add(at).cast::<u64>().read_volatile() };
+        if value != 0 {
+            // SAFETY: inside of the copy, which is as large, and which nobody else knows yet.
+            unsafe { to.wrapping_add(at).cast::<u64>().write_volatile(value) };
+        }
+    }
+}
