@@ -669,9 +669,11 @@ mod tests {
         let mut pair = Pair::new(1, 1);
         for (peer, operations) in [(0, 2), (0, 3)] {
             pair.join_all();
-            pair.say(0, &FromRank::Leave { traffic: traffic(peer, operations), network: vec![] });
+            let network = vec![("puts".to_owned(), operations)];
+            pair.say(0, &FromRank::Leave { traffic: traffic(peer, operations), network });
         }
         assert_eq!(pair.rendezvous.take_traffic(), [traffic(0, 5)]);
+        assert_eq!(pair.rendezvous.take_network(), [[("puts".to_owned(), 5)]]);
     }
 
     #[test]
