@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         }
     }
     trials.push(Trial::test("the_libraries_of_each_alone_do_not_go_together_and_that_is_said", apart));
+    trials.push(Trial::test("oshcc_links_what_both_need", by_wrapper));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -122,6 +123,21 @@ fn apart() -> Result<(), Failed> {
         return Err(format!("{}\n{stderr}", output.status).into());
     }
     Ok(())
+}
+
+/// As a user types it: `oshcc program.c -larmci`.
+fn by_wrapper() -> Result<(), Failed> {
+    let prefix = folder()?.join("prefix");
+    let profile = profile_folder()?;
+    let shims = here().join("..");
+    let mut install = Command::new(shims.join("shmem/install.sh"));
+    succeed(install.arg(profile.join("liblongarm_shmem.a")).arg(&prefix))?;
+    let mut build = Command::new(shims.join("both/build-library.sh"));
+    succeed(build.arg(profile.join("liblongarm_both.a")).arg(prefix.join("lib")))?;
+    let program = prefix.join("mixed");
+    let mut command = Command::new(prefix.join("bin/oshcc"));
+    succeed(command.args(flags()).arg(here().join("tests/c/mixed.c")).args(["-larmci", "-o"]).arg(&program))?;
+    said_ok(launched(&program, 2, 1)?.args(["armci", "none", "shmem"]).output()?, 2)
 }
 
 /// A job of `longarm run`.

@@ -34,17 +34,21 @@ static long lock, guarded;
 static int flag;
 static char untouched[256 << 20];
 
-static volatile long ticks, lost;
+/* What is written to while the rest of it moves, which takes a while. */
+static struct {
+    volatile long ticks, lost;
+    char rest[32 << 20];
+} moving;
 static volatile int is_over;
 
 /* Runs while the variables move, and looks whether what it has written stays written. */
 static void *tick(void *nothing)
 {
     for (long tick = 1; !is_over; tick++) {
-        ticks = tick;
+        moving.ticks = tick;
         for (int i = 0; i < 10; i++) {
-            if (ticks != tick) {
-                lost = lost + 1;
+            if (moving.ticks != tick) {
+                moving.lost = moving.lost + 1;
             }
         }
     }
@@ -258,19 +262,21 @@ int main(int argc, char **argv)
     if (strcmp(what, "mremap") == 0 || with_attaching || (is_odd && rank != NULL && atoi(rank) % 2 == 1)) {
         refuse(with_attaching);
     }
+    memset(moving.rest, 1, sizeof moving.rest);
     pthread_t thread;
     if (pthread_create(&thread, NULL, tick, NULL) != 0) {
         return 4;
     }
-    while (ticks == 0) {
+    while (moving.ticks == 0) {
     }
     begin();
-    const long then = ticks;
-    while (ticks == then) {
+    const long then = moving.ticks;
+    while (moving.ticks == then) {
     }
     is_over = 1;
     CHECK(pthread_join(thread, NULL) == 0);
-    CHECK_EQUAL(lost, 0);
+    CHECK_EQUAL(moving.lost, 0);
+    CHECK(moving.rest[sizeof moving.rest - 1] == 1);
     if (strcmp(what, "fault") == 0) {
         *(volatile int *)(intptr_t)(argc - 2) = 1;
     }
