@@ -74,6 +74,16 @@ fn place(part: &RemotePart, run: Run) -> Option<u64> {
 }
 
 impl Stream {
+    /// Whether there is room for a transfer: 0 for one of lent memory.
+    fn takes(&self, copied_bytes: usize) -> bool {
+        let waiting = self.direct.backlog.len();
+        // What is copied goes out at once, so nothing may wait before it.
+        match copied_bytes {
+            0 => waiting < BACKLOG_MAX,
+            bytes => waiting == 0 && self.has_room_for(bytes.div_ceil(self.fabric.outgoing.slab_bytes())),
+        }
+    }
+
     fn part(&mut self, target: &WindowRef, run: Run) -> Result<(u64, u32), LinkError> {
         let part = self.known.find(target);
         let found = part.and_then(|part| Some((place(&part, run)?, part.key)));
@@ -296,12 +306,8 @@ impl Stream {
 
 impl DirectAccess for Stream {
     fn reach(&mut self, target: &WindowRef, copied_bytes: usize) -> Reach {
-        let waiting = self.direct.backlog.len();
-        // What is copied goes out at once, so nothing may wait before it.
-        let fits = match copied_bytes {
-            0 => waiting < BACKLOG_MAX,
-            bytes => waiting == 0 && self.has_room_for(bytes.div_ceil(self.fabric.outgoing.slab_bytes())),
-        };
+        // Who puts and never waits takes up no ends: they are taken up when there is no room left.
+        let fits = self.takes(copied_bytes) || (self.poll().is_ok() && self.takes(copied_bytes));
         if !self.may_send || !fits {
             return Reach::Full;
         }
