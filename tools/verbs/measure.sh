@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures longarm over RDMA devices beside perftest, in one run of the virtual machine of tools/rdma-vm:
 #
-#   measure.sh FOLDER      leaves there figures.md, lines.json and the curves as SVG
+#   measure.sh FOLDER      leaves there figures.md, lines.json, and the curves by size as SVG
 #
 # The machine emulates its processor: figures say something beside those of the same run, and nothing else.
 set -uo pipefail
@@ -62,6 +62,10 @@ fi
     sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
+command -v jq >/dev/null || {
+    say "there is no jq (Debian: apt-get install jq)"
+    exit 1
+}
 out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 say "building"
@@ -95,4 +99,6 @@ row() {
     done
 } >"$out/figures.md"
 cat "$out/figures.md"
-"$target/release/longarm" perf draw "$out/lines.json" --plot "$out"
+# The three ways by size.
+jq -c 'select(.peer == "zero copy" or (.peer | startswith("copied")))' "$out/lines.json" >"$out/curves.json"
+"$target/release/longarm" perf draw "$out/curves.json" --plot "$out"

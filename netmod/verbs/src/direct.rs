@@ -82,6 +82,18 @@ fn place(part: &RemotePart, run: Run) -> Option<u64> {
 }
 
 impl Stream {
+    /// Whether there is room for a transfer.
+    fn takes(&self, wish: Wish) -> bool {
+        let waiting = self.direct.backlog.len();
+        // What is copied goes out at once, so nothing may wait before it.
+        match wish {
+            Wish::PutLent | Wish::Get => waiting < BACKLOG_MAX,
+            Wish::PutCopied(bytes) => {
+                waiting == 0 && self.has_room_for(bytes.div_ceil(self.fabric.outgoing.slab_bytes()).max(1))
+            }
+        }
+    }
+
     fn part(&mut self, target: &WindowRef, run: Run) -> Result<(u64, u32), LinkError> {
         let part = self.known.find(target);
         let found = part.and_then(|part| Some((place(&part, run)?, part.key)));
@@ -319,14 +331,8 @@ impl DirectAccess for Stream {
         if wish == Wish::Get && !self.can_read {
             return Reach::No;
         }
-        let waiting = self.direct.backlog.len();
-        // What is copied goes out at once, so nothing may wait before it.
-        let fits = match wish {
-            Wish::PutLent | Wish::Get => waiting < BACKLOG_MAX,
-            Wish::PutCopied(bytes) => {
-                waiting == 0 && self.has_room_for(bytes.div_ceil(self.fabric.outgoing.slab_bytes()).max(1))
-            }
-        };
+        // Who puts and never waits takes up no ends: they are taken up when there is no room left.
+        let fits = self.takes(wish) || (self.poll().is_ok() && self.takes(wish));
         if !self.may_send || !fits {
             return Reach::Full;
         }

@@ -445,6 +445,24 @@ fn a_queue_of_few_requests_is_not_overrun() {
 }
 
 #[test]
+fn who_puts_and_never_looks_finds_room_all_the_same() {
+    let Some(mut pair) = Pair::new(|_| ()) else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    // More than the queue holds. What is told of them is taken up by nobody but who asks for room.
+    for ticket in 0..1000_u64 {
+        while pair.caller.direct().unwrap().reach(&PART, 8) != Reach::Yes {
+            std::hint::spin_loop();
+        }
+        pair.put(ticket, ticket as usize * 8, DirectSource::Copied(Region::from_slice(&ticket.to_le_bytes())), 8);
+    }
+    for ticket in 0..1000 {
+        assert_eq!(pair.outcome(), (ticket, DirectOutcome::Done));
+    }
+    let there = pair.window.bytes();
+    assert!((0..1000_u64).all(|word| there[word as usize * 8..][..8] == word.to_le_bytes()));
+}
+
+#[test]
 fn who_has_the_wrong_key_or_no_window_reaches_nothing() {
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     assert_eq!(pair.reach(), Reach::Yes);
