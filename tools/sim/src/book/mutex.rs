@@ -23,8 +23,10 @@ pub struct MutexBook {
     /// Dead ranks to whom it may still be given, or may have been, before the server hears of their death.
     ghosts: u32,
     waiters: Vec<Waiter>,
-    /// Who tries to take it and does not know yet.
-    trying: Vec<u32>,
+    /// Who tries to take it and does not know yet, and whether it has been free since, for all of the others.
+    trying: Vec<(u32, bool)>,
+    /// Somebody's lock failed who lives: the server may think that it has the mutex.
+    uncertain: bool,
     /// Times that it was held, by those who have changed the word that it guards.
     pub held: u64,
     /// The same, and those who may have changed it.
@@ -44,14 +46,17 @@ impl MutexBook {
 
     /// A rank asks, and may have to call the server first, which takes so long.
     pub fn ask(&mut self, rank: u32, now_ns: u64, call_ns: u64) {
+        self.nobody_is_sure();
         self.waiters.push(Waiter { rank, since_ns: now_ns, call_ns });
     }
 
     /// A rank is dead. If it had it, the next one is told; if it was about to get it or to give it back, perhaps.
     pub fn bury(&mut self, rank: u32) {
-        let waited = self.trying.contains(&rank) || self.waiters.iter().any(|waiter| waiter.rank == rank);
-        self.give_up(rank);
-        self.trying.retain(|trying| *trying != rank);
+        self.nobody_is_sure();
+        let tried = self.trying.iter().any(|(trying, _)| *trying == rank);
+        let waited = tried || self.waiters.iter().any(|waiter| waiter.rank == rank);
+        self.waiters.retain(|waiter| waiter.rank != rank);
+        self.trying.retain(|(trying, _)| *trying != rank);
         if self.holder == Some(rank) {
             (self.holder, self.orphaned) = (None, true);
         } else if waited || self.releasing == Some(rank) {
@@ -91,19 +96,32 @@ impl MutexBook {
 
     /// It did not get it after all.
     pub fn give_up(&mut self, rank: u32) {
+        self.uncertain = true;
         self.waiters.retain(|waiter| waiter.rank != rank);
     }
 
     /// A rank tries to take it.
     pub fn begin_try(&mut self, rank: u32) {
-        self.trying.push(rank);
+        self.nobody_is_sure();
+        let is_free = self.holder.or(self.releasing).is_none() && !self.orphaned && self.ghosts == 0;
+        let alone = self.waiters.is_empty() && self.trying.is_empty() && !self.uncertain;
+        self.trying.push((rank, is_free && alone));
     }
 
     /// Took it without waiting, or failed to.
     pub fn tried(&mut self, rank: u32, taken: Option<Taken<'_>>) -> Result<(), String> {
-        let Some(at) = self.trying.iter().position(|trying| *trying == rank) else { return Ok(()) };
-        self.trying.swap_remove(at);
-        taken.map_or(Ok(()), |taken| self.take(rank, taken))
+        let Some(at) = self.trying.iter().position(|(trying, _)| *trying == rank) else { return Ok(()) };
+        let (_, sure) = self.trying.swap_remove(at);
+        match taken {
+            Some(taken) => self.take(rank, taken),
+            None if sure => Err(format!("rank {rank} is told that it is held, and nobody has it")),
+            None => Ok(()),
+        }
+    }
+
+    /// Others may take it now before those who try to.
+    fn nobody_is_sure(&mut self) {
+        self.trying.iter_mut().for_each(|(_, sure)| *sure = false);
     }
 
     /// The holder begins to give it back.
@@ -124,6 +142,22 @@ mod tests {
 
     const WELL: Taken<'static> = Taken::somehow(false);
     const DIED: Taken<'static> = Taken::somehow(true);
+
+    #[test]
+    fn a_try_fails_only_where_somebody_may_have_it() {
+        let mut mutex = MutexBook::default();
+        mutex.begin_try(1);
+        assert!(mutex.tried(1, None).is_err());
+        mutex.begin_try(1);
+        assert_eq!(mutex.tried(1, Some(WELL)), Ok(()));
+        assert_eq!(mutex.release(1), Ok(()));
+        mutex.begin_try(2);
+        assert_eq!(mutex.tried(2, None), Ok(()), "it is on its way back");
+        mutex.released(1);
+        mutex.begin_try(2);
+        mutex.ask(3, 1, 0);
+        assert_eq!(mutex.tried(2, None), Ok(()), "another one asks");
+    }
 
     #[test]
     fn two_holders_at_a_time_are_found() {
