@@ -20,8 +20,8 @@ first=()
 if chrt -r 10 true 2>/dev/null; then first=(--rt); fi
 benches/peers/run "${first[@]}" "$@" >"$out/lines.jsonl"
 if [ $# -eq 0 ]; then
-    benches/peers/table --mine longarm,armci-longarm --into docs/src/performance.md "$out/lines.jsonl"
+    benches/peers/table --mine longarm,armci-longarm,shmem-longarm --into docs/src/performance.md "$out/lines.jsonl"
     printf 'bench-peers: the tables are in docs/src/performance.md\n'
 else
-    benches/peers/table --mine longarm,armci-longarm "$out/lines.jsonl"
+    benches/peers/table --mine longarm,armci-longarm,shmem-longarm "$out/lines.jsonl"
 fi

@@ -25,6 +25,7 @@ mod helper;
 mod layout;
 mod lock;
 pub mod mail;
+mod meeting;
 mod order;
 mod origin_bytes;
 mod put;

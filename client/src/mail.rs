@@ -221,16 +221,24 @@ impl Client {
     /// is taken in.
     fn glance_for_letter(&self, place: (Slot, Rank)) -> Option<Letter> {
         let me = self.layout.local_of(self.layout.me());
-        let shared = self.spin_us == 0;
         let mut wanted = Wanted { place, found: None };
-        let mut moment = Moment::default();
-        for glance in 0..if shared { GLANCES_SHARED } else { GLANCES } {
+        self.glance(|| {
             // It may have come while another one was waited for, or to another thread of this rank.
             if self.mail.kept.load(Ordering::Relaxed) > 0 || !self.segment.inbox_is_empty(me) {
                 self.drain_cells_wanting(Some(&mut wanted));
-                if wanted.found.is_some() {
-                    return wanted.found;
-                }
+            }
+            wanted.found.take()
+        })
+    }
+
+    /// Looks for what another rank of this node is about to do, for a moment.
+    #[inline]
+    pub(crate) fn glance<R>(&self, mut look: impl FnMut() -> Option<R>) -> Option<R> {
+        let shared = self.spin_us == 0;
+        let mut moment = Moment::default();
+        for glance in 0..if shared { GLANCES_SHARED } else { GLANCES } {
+            if let Some(found) = look() {
+                return Some(found);
             }
             if !shared {
                 // No pause at first: it takes longer than a message that is under way.

@@ -21,7 +21,7 @@ impl Client {
             && let Some(part) = window.mapped_part(rank)
             && let Ok(old) = part.rmw(offset, rmw)
         {
-            self.segment.window_bell(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+            self.ring_window(rank);
             self.count(rank, CounterKind::Rmw, rmw.width.bytes() as u64);
             return Ok(old);
         }
@@ -72,7 +72,7 @@ impl Client {
         let served = match self.route(window, Operation::Rmw, rank)? {
             Route::Direct(part) => {
                 let old = part.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
-                self.segment.window_bell(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+                self.ring_window(rank);
                 completion.add_part();
                 completion.part_done_with(old);
                 false

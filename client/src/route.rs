@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use longarm_memory::RegionMut;
 use longarm_proto::{NodeId, Rank};
 use longarm_shm::sync::{AtomicBool, Ordering};
-use longarm_shm::{CounterKind, NodeSegment, OwnCounters, Window};
+use longarm_shm::{Bells, CounterKind, NodeSegment, OwnCounters, Window, thread};
 use parking_lot::Mutex;
 
 use crate::dial::Dial;
@@ -15,6 +15,7 @@ use crate::failures::{Death, Failures};
 use crate::helper::Helper;
 use crate::layout::Layout;
 use crate::mail::Mail;
+use crate::meeting::Meetings;
 use crate::time::Time;
 use crate::wait::{Drive, Sleepers};
 use crate::waits::{Awaited, Waits};
@@ -65,6 +66,9 @@ pub struct Client {
     pub(crate) layout: Layout,
     pub(crate) segment: Arc<NodeSegment>,
     counters: OwnCounters,
+    pub(crate) bells: Bells,
+    /// Where the ranks of the world meet, if they are all on one node.
+    pub(crate) meetings: Option<Meetings>,
     /// By node. In boxes: of a large job's nodes a rank talks to few.
     endpoints: Box<[OnceLock<Box<Endpoint>>]>,
     dialing: Mutex<()>,
@@ -81,7 +85,7 @@ pub struct Client {
     pub(crate) eager_bytes: usize,
     pub(crate) endpoint_options: EndpointOptions,
     pub(crate) processors: Vec<u32>,
-    main_thread: std::thread::ThreadId,
+    main_thread: usize,
     /// For calls that have to start the helper.
     pub(crate) myself: Weak<Client>,
 }
@@ -92,11 +96,6 @@ pub(crate) enum Route<'a> {
     Direct(Window<'a>),
     /// Its node's server does it.
     Served(&'a Endpoint),
-}
-
-thread_local! {
-    /// Whether this thread is the one that made the client: decided once a thread.
-    static IS_MAIN: std::cell::Cell<Option<bool>> = const { std::cell::Cell::new(None) };
 }
 
 impl Client {
@@ -111,6 +110,8 @@ impl Client {
             dialing: Mutex::new(()),
             closed: AtomicBool::new(false),
             counters: options.segment.own_counters(options.layout.local_of(options.layout.me())),
+            bells: options.segment.bells(),
+            meetings: Meetings::new(&options.segment, &options.layout),
             layout: options.layout,
             segment: options.segment,
             dial: options.dial,
@@ -124,7 +125,7 @@ impl Client {
             eager_bytes: options.eager_bytes,
             endpoint_options: options.endpoint,
             processors: options.processors,
-            main_thread: std::thread::current().id(),
+            main_thread: thread::current(),
         }))
     }
 
@@ -284,17 +285,19 @@ impl Client {
     /// Counts an operation.
     #[inline]
     pub fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
-        let main = match IS_MAIN.with(std::cell::Cell::get) {
-            Some(known) => known,
-            None => self.learn_whether_main(),
-        };
-        self.counters.add(peer, kind, bytes, main);
+        self.counters.add(peer, kind, bytes, thread::current() == self.main_thread);
     }
 
-    #[cold]
-    fn learn_whether_main(&self) -> bool {
-        let known = std::thread::current().id() == self.main_thread;
-        IS_MAIN.set(Some(known));
-        known
+    /// Wakes a rank of this node that sleeps until mail comes. After a sequentially consistent read-modify-write or fence; a
+    /// sleeper with a timeout may do without.
+    #[inline]
+    pub fn ring_mail(&self, rank: Rank) {
+        self.bells.mail(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+    }
+
+    /// Wakes a rank of this node that sleeps until its windows change. After a sequentially consistent read-modify-write.
+    #[inline]
+    pub fn ring_window(&self, rank: Rank) {
+        self.bells.window(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
     }
 }

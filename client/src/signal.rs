@@ -102,7 +102,7 @@ impl Client {
             // The update is a full barrier on the processor: the bytes before it are seen by who sees it.
             let rmw = Rmw { op, width: RmwWidth::W64, operand: value, compare: 0 };
             part.rmw(signal_offset, rmw).expect("checked before");
-            self.segment.window_bell(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+            self.ring_window(rank);
         }
         Ok(())
     }
@@ -137,6 +137,15 @@ impl Client {
             Ok(Some(result)) => Some(Ok(result)),
             Ok(None) => self.first_death(Operation::Wait).map(|lost| Err(lost.into())),
             Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// Waits until `check` gives something, which others bring about by stores that [`Client::ring_mail`] may follow. Unlike one
+    /// who waits for words it is not woken by what happens to this rank's windows.
+    pub fn wait_for_meeting<R>(&self, mut check: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
+        self.wait_for(Drive::Meeting, Awaited::anyone(Operation::Collective), || match check() {
+            Some(result) => Some(Ok(result)),
+            None => self.first_death(Operation::Collective).map(|lost| Err(lost.into())),
         })
     }
 

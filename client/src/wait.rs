@@ -50,6 +50,8 @@ pub(crate) enum Drive<'a> {
     Memory,
     /// A word that others may change by plain stores, which ring no bell.
     Stores,
+    /// A meeting, to which others come by plain stores that may wake nobody.
+    Meeting,
     /// A free cell to send with. Active messages are taken in but not run: one of them may be what sends.
     Cells,
 }
@@ -58,7 +60,7 @@ impl Drive<'_> {
     /// Whether active messages may be run meanwhile. Not by a thread that is in the middle of sending: one of them
     /// may be what sends.
     fn runs_handlers(self) -> bool {
-        matches!(self, Drive::Memory | Drive::Stores)
+        matches!(self, Drive::Memory | Drive::Stores | Drive::Meeting)
     }
 
     /// How long it looks before it does other work. A device of this process brings its own transfers to an end without
@@ -302,7 +304,7 @@ impl Client {
             // The inbox is emptied too: what waits there may keep the server, or a rank of this node, from going on.
             Drive::Endpoint(endpoint) if !pace.assists => self.drive_endpoint(endpoint) | self.drain_cells_only(),
             Drive::Endpoint(_) | Drive::Endpoints => self.drive_busy() | self.drain_cells_only(),
-            Drive::Memory | Drive::Stores | Drive::Cells => self.drive_busy() | self.drain_cells(),
+            Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Cells => self.drive_busy() | self.drain_cells(),
         }
     }
 
@@ -321,7 +323,7 @@ impl Client {
     fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         match drive {
             Drive::Endpoint(_) | Drive::Endpoints => self.sleep_on_links(check, pace),
-            Drive::Memory | Drive::Stores | Drive::Cells => {
+            Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Cells => {
                 let me = self.layout.local_of(self.layout.me());
                 let bell = match drive {
                     Drive::Stores => self.segment.window_bell(me),

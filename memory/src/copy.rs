@@ -6,7 +6,7 @@
 //!   ..16       two overlapping loads, then two overlapping stores
 //!   ..256      up to eight 32-byte loads, then the stores (without AVX: of 16 bytes, up to 128 bytes)
 //!   more       32-byte (16-byte without AVX) loops, forwards or backwards, with an aligned target
-//!   512 KiB..  the string instruction, if the two sides do not overlap
+//!   512 KiB..  the string instruction, if the two sides do not overlap and begin at the same place in a line
 //!   if asked   the forward loop with stores that pass by the caches, then a store fence; also for shorter copies that
 //!              together walk through that much memory (`walk`)
 //! ```
@@ -125,7 +125,7 @@ mod tests {
         let _threshold = THRESHOLD.lock();
         let lengths: &[usize] = if cfg!(miri) { &[4097] } else { &[4096, 65_535, 65_536, 1 << 20, (1 << 20) + 77] };
         for &len in lengths {
-            for (to_margin, from_margin) in [(0, 0), (1, 0), (0, 9), (31, 33)] {
+            for (to_margin, from_margin) in [(0, 0), (31, 31), (1, 0), (0, 9), (31, 33)] {
                 let base = len + 64;
                 check(2 * base + 128, to_margin, base + from_margin, len);
                 check(2 * base + 128, base + to_margin, from_margin, len);

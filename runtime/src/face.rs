@@ -18,9 +18,9 @@ pub use longarm_proto::{
     AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rmw, RmwOp, RmwWidth, Run, Scale, Shape, ShapeError,
     SignalOp, Strided,
 };
-pub use longarm_shm::CounterKind;
 /// Atomics, for the state of an interface.
 pub use longarm_shm::sync;
+pub use longarm_shm::{CounterKind, meeting};
 
 pub use clock::elapsed_s;
 pub use symmetric::Foreign;

@@ -157,7 +157,12 @@ impl Group {
     ) -> Result<R, CollectiveError> {
         let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
         let mut call = Call::new(self, Slot { group: self.shared.id, sequence, step: 0 }, &signature);
-        call.agree(signature, load)?;
+        if self.shared.id != WORLD || !self.inner.client.can_meet() {
+            call.agree(signature, load)?;
+        } else if !call.meet(signature, load)? {
+            // More than can be shown at a meeting.
+            call.agree(signature, load)?;
+        }
         body(&mut call)
     }
 

@@ -1,7 +1,7 @@
 //! The node's segment: where bells, queues, stripe locks, cells and counters of its ranks lie.
 //!
 //! ```text
-//!   header │ bells │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ counters of local rank 0 ║ …
+//!   header │ bells │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines ║ counters of local rank 0 ║ …
 //!          by local rank                                   ║ = starts on a page
 //! ```
 //!
@@ -32,8 +32,10 @@ use crate::bell::{Bell, BellWord};
 use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
 use crate::counters::{Counters, OwnCounters, PeerCounters, SETS, WaitCounters};
 use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, NO_BOX, ShortMessage, Turn};
+use crate::found::{Bells, NodeBoard};
 use crate::in_use::{CELLS_PER_WORD, CellsInUse};
 use crate::inbox::{Cells, Inbox};
+use crate::meeting::Lines;
 use crate::parts::{
     BELLS_PER_RANK, BOXES_STRIDE, FIRST_BOX, HEADER_BYTES, IN_USE_BYTES, Layout, TURN, cell_count, peers_bytes,
 };
@@ -46,7 +48,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"longarmN");
 /// Goes up whenever anything in this crate's shared structures moves, or two ranks would come to hold different stripe
 /// locks for one element.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 #[repr(C, align(64))]
 struct Header {
     magic: AtomicU64,
@@ -71,6 +73,8 @@ unsafe impl Shared for StripeWord {}
 
 // SAFETY: one atomic.
 unsafe impl Shared for CellsInUse {}
+// SAFETY: `repr(C)`, atomics only, no padding.
+unsafe impl Shared for Lines {}
 
 /// Who pushes: each has its own cells, and one thread of its process at a time may push for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -245,6 +249,17 @@ impl NodeSegment {
     #[inline]
     pub fn window_bell(&self, local: u32) -> Bell<'_> {
         self.bell_at(local, 1)
+    }
+
+    /// All doorbells, found once.
+    pub fn bells(self: &Arc<Self>) -> Bells {
+        let count = BELLS_PER_RANK as u32 * self.layout.local_ranks;
+        Bells::new(self.part::<BellWord>(self.layout.bells, count), Arc::clone(self))
+    }
+
+    /// Where the ranks of this node meet.
+    pub fn board(self: &Arc<Self>) -> NodeBoard {
+        NodeBoard::new(self.part::<Lines>(self.layout.lines, self.layout.local_ranks), Arc::clone(self))
     }
 
     #[inline]

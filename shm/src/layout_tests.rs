@@ -114,6 +114,7 @@ fn the_parts_of_a_layout_never_overlap() {
             (layout.stripes, STRIPE_COUNT as u64 * 64),
             (layout.cells, u64::from(cell_count(local)) * size_of::<Cell>() as u64),
             (layout.boxes, locals * BOXES_STRIDE),
+            (layout.lines, locals * size_of::<Lines>() as u64),
             (layout.counters, locals * layout.counters_stride),
             (layout.bytes, 0),
         ];

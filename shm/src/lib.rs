@@ -12,8 +12,9 @@
 //! - [`window`], [`amo`], [`accumulate`]: the bytes of ranks, and what may be done to them.
 //! - [`cell`], [`in_use`], [`inbox`], [`queue`], `fastbox`, [`bell`]: messages between the ranks of a node, and how a
 //!   sleeper is woken.
+//! - [`meeting`]: how ranks meet without a message.
 //! - [`layout`]: the node's segment, and what may be done with it; `parts`: where all of this lies in it.
-//! - [`counters`]: what is counted, always.
+//! - [`counters`]: what is counted, always; [`thread`]: by whom.
 //!
 //! It refuses to know other nodes, sockets and clocks. Any process may die between any two instructions; the head of
 //! each module says what the others then see.
@@ -23,6 +24,7 @@ pub mod bell;
 mod fastbox;
 pub mod in_use;
 pub mod inbox;
+pub mod meeting;
 pub mod queue;
 pub mod stripe;
 pub mod sync;
@@ -37,6 +39,8 @@ pub mod cell;
 #[cfg(not(loom))]
 pub mod counters;
 #[cfg(not(loom))]
+mod found;
+#[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]
 mod mapping;
@@ -44,6 +48,8 @@ mod mapping;
 mod parts;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+pub mod thread;
 #[cfg(not(loom))]
 pub mod window;
 
@@ -57,6 +63,7 @@ pub use self::{
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead},
     counters::{CounterKind, Counters, OwnCounters},
     fastbox::{SHORT_BYTES_MAX, ShortMessage},
+    found::{Bells, NodeBoard},
     layout::{Full, NodeSegment, Popped, Producer},
     parts::LOCAL_RANKS_MAX,
     segment::{OutsideSegment, Segment, SegmentError},

@@ -13,6 +13,8 @@
 mod deaths;
 #[path = "loom_models/fastbox.rs"]
 mod fastbox;
+#[path = "loom_models/meeting.rs"]
+mod meeting;
 #[path = "loom_models/mortal.rs"]
 pub(crate) mod mortal;
 #[path = "loom_models/mutex_word.rs"]

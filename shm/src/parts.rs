@@ -5,6 +5,7 @@ use crate::cell::{CELLS_OF_SERVER, CELLS_PER_RANK, Cell};
 use crate::counters::{PeerCounters, SETS};
 use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, Turn};
 use crate::in_use::CELLS_PER_WORD;
+use crate::meeting::Lines;
 use crate::queue::QueueEnds;
 use crate::segment::{PAGE_BYTES, SegmentError, page_aligned};
 use crate::stripe::{STRIPE_COUNT, StripeWord};
@@ -28,6 +29,8 @@ pub(crate) struct Layout {
     pub(crate) stripes: u64,
     pub(crate) cells: u64,
     pub(crate) boxes: u64,
+    /// Where the ranks meet.
+    pub(crate) lines: u64,
     pub(crate) counters: u64,
     /// From one local rank's counters to the next one's.
     pub(crate) counters_stride: u64,
@@ -49,7 +52,8 @@ impl Layout {
         let cells = (stripes + (STRIPE_COUNT * size_of::<StripeWord>()) as u64).next_multiple_of(PAGE_BYTES);
         let cells_bytes = u64::from(cell_count(local_ranks)) * size_of::<Cell>() as u64;
         let boxes = (cells + cells_bytes).next_multiple_of(PAGE_BYTES);
-        let counters = boxes + locals * BOXES_STRIDE;
+        let lines = boxes + locals * BOXES_STRIDE;
+        let counters = (lines + locals * size_of::<Lines>() as u64).next_multiple_of(PAGE_BYTES);
         let counters_stride = PAGE_BYTES + SETS as u64 * peers_bytes(world_ranks);
         let bytes = counters + locals * counters_stride;
         Ok(Layout {
@@ -61,6 +65,7 @@ impl Layout {
             stripes,
             cells,
             boxes,
+            lines,
             counters,
             counters_stride,
             bytes,

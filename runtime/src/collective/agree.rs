@@ -67,7 +67,7 @@ impl Signature {
     }
 
     /// A number that two different signatures do not share, but for chance.
-    fn digest(&self) -> u64 {
+    pub(super) fn digest(&self) -> u64 {
         let (first, last) = self.operation.0.split_at(COLLECTIVE_NAME_BYTES / 2);
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("half a name is a word"));
         let kinds = u64::from(self.element) | u64::from(self.reduction) << 8;
@@ -146,7 +146,7 @@ pub(crate) enum Load {
 }
 
 impl Load {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         matches!(self, Load::Empty)
     }
 
@@ -207,7 +207,7 @@ impl Call<'_> {
 
     /// In round k every member tells the one 2^k places ahead the smallest and the largest signature it has heard of.
     #[cold]
-    fn find_differences(&mut self, mine: Signature) -> Result<(), CollectiveError> {
+    pub(super) fn find_differences(&mut self, mine: Signature) -> Result<(), CollectiveError> {
         let me = self.member(self.me());
         let (mut least, mut most) = (Claim(mine, me), Claim(mine, me));
         let mut distance = 1;

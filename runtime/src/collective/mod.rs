@@ -8,6 +8,7 @@
 mod agree;
 mod data;
 mod light;
+mod meeting;
 
 use longarm_client::WaitingCall;
 use longarm_client::mail::Slot;

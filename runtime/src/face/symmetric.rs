@@ -25,8 +25,22 @@ impl World {
     /// sequentially consistent read-modify-write, or has put such a fence behind its store.
     #[inline]
     pub fn ring(&self, rank: u32) {
-        let client = &self.inner.client;
-        client.segment().window_bell(client.layout().local_of(Rank(rank))).ring_if_sleeping_after_rmw();
+        self.inner.client.ring_window(Rank(rank));
+    }
+
+    /// As [`World::wait_for_words`] for what is no word of a window: [`World::ring_for_meeting`] wakes it at once, a plain store
+    /// within a few milliseconds.
+    ///
+    /// # Errors
+    /// [`WaitError`]: a rank died that might have been the one that is waited for.
+    pub fn wait_for_meeting<R>(&self, check: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
+        self.inner.client.wait_for_meeting(check)
+    }
+
+    /// Wakes a rank of this node that sleeps in [`World::wait_for_meeting`].
+    #[inline]
+    pub fn ring_for_meeting(&self, rank: u32) {
+        self.inner.client.ring_mail(Rank(rank));
     }
 
     /// The group of these ranks, made without a word to the others: all members make it with the same ranks and the same

@@ -1,13 +1,14 @@
 //! Collectives that move elements: broadcast, collect, fcollect, alltoall.
 //!
-//! Where all members are on one node each takes what it needs out of the others' memory, between two meetings: all sources
-//! are ready after the first, and may be used again after the second. Else the elements go as messages of longarm's groups.
+//! Where all members are on one node, little is shown at one meeting. Of much, each takes what it needs out of the others'
+//! memory, between two meetings: all sources are ready after the first, and may be used again after the second. Else the elements go as messages of longarm's groups.
 
 use std::ffi::{c_int, c_long};
 
 use longarm::Group;
 use longarm::face::{Grid, Region, RegionMut, Step};
 
+use crate::across;
 use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
 use crate::rma::{self, bytes_of};
@@ -110,12 +111,11 @@ pub(crate) unsafe fn broadcast<T>(
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
     match team.room_to_read(job, source.addr()) {
         Some(room) if bytes <= SLOT_BYTES => {
-            let shown = if team.me == root { bytes } else { 0 };
-            // SAFETY: this function's own contract.
-            let slots = room.show(name, job, unsafe { Region::from_raw(source, shown) });
-            if takes && bytes > 0 {
-                // SAFETY: this function's own contract; the root's slot has as many bytes.
-                unsafe { rma::copy(dest, slots(root), bytes) };
+            // SAFETY: this function's own contract; only the root's is read.
+            let theirs = room.hear(name, job, root, unsafe { Region::from_raw(source, bytes) });
+            if takes {
+                // SAFETY: this function's own contract; the root shows as many bytes.
+                unsafe { rma::copy(dest, theirs, bytes) };
             }
         }
         Some(room) => {
@@ -126,6 +126,10 @@ pub(crate) unsafe fn broadcast<T>(
                 unsafe { rma::copy(dest, from, bytes) };
             }
             room.meet(name, job);
+        }
+        None if across::suits_broadcast(team, bytes) => {
+            // SAFETY: this function's own contract.
+            unsafe { across::broadcast(name, job, (team, root), (dest, source, bytes), takes) };
         }
         None => {
             // SAFETY: this function's own contract.
@@ -253,6 +257,11 @@ impl Rows {
         (self.count - 1) * stride + self.element
     }
 
+    /// Nothing is between the elements.
+    fn are_close(&self) -> bool {
+        self.to_stride == self.element && self.from_stride == self.element
+    }
+
     /// # Safety
     /// The row is readable at `from` and writable at `to`.
     unsafe fn copy(&self, to: *mut u8, from: *const u8) {
@@ -295,6 +304,16 @@ pub(crate) unsafe fn alltoall<T>(
     };
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
     match team.room_to_read(job, source.addr()) {
+        Some(room) if rows.are_close() && rows.count.saturating_mul(element * team.size()) <= SLOT_BYTES => {
+            let bytes = rows.count * element;
+            // SAFETY: this function's own contract.
+            let theirs = room.show(name, job, unsafe { Region::from_raw(source, bytes * team.size()) });
+            for place in 0..team.size() {
+                let from = theirs(place).wrapping_add(team.me * bytes);
+                // SAFETY: this function's own contract; each shows as many bytes for everybody.
+                unsafe { rma::copy(dest.wrapping_add(place * bytes), from, bytes) };
+            }
+        }
         Some(room) => {
             room.meet(name, job);
             let (to_bytes, from_bytes) = (rows.row_bytes(rows.to_stride), rows.row_bytes(rows.from_stride));

@@ -239,11 +239,22 @@ impl Job {
         if let Some(result) = check() {
             return result;
         }
-        self.wait_long(name, check)
+        self.wait_long(name, false, check)
+    }
+
+    /// The same for what others bring about in a meeting.
+    #[inline]
+    pub(crate) fn wait_in_meeting<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
+        if let Some(result) = check() {
+            return result;
+        }
+        self.wait_long(name, true, check)
     }
 
     #[inline(never)]
-    fn wait_long<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
+    fn wait_long<R>(&self, name: &'static str, for_meeting: bool, mut check: impl FnMut() -> Option<R>) -> R {
+        /// Looks before the first pause, which takes longer than what is under way.
+        const GLANCES: u32 = 100;
         /// Looks between two questions for the time.
         const LOOKS: u32 = 64;
         /// How long it gives the processor to others, before it sleeps. Who is woken from a sleep takes so long that
@@ -251,6 +262,11 @@ impl Job {
         const YIELDING: Duration = Duration::from_millis(2);
         // Between nodes it helps to move what comes and goes, which the client does while it waits.
         if self.is_one_node {
+            for _ in 0..if self.spin.is_zero() { 0 } else { GLANCES } {
+                if let Some(result) = check() {
+                    return result;
+                }
+            }
             let began = Instant::now();
             while began.elapsed() < self.spin {
                 for _ in 0..LOOKS {
@@ -267,7 +283,8 @@ impl Job {
                 }
             }
         }
-        match self.world.wait_for_words(check) {
+        let waited = if for_meeting { self.world.wait_for_meeting(check) } else { self.world.wait_for_words(check) };
+        match waited {
             Ok(result) => result,
             Err(error) => end(name, error),
         }

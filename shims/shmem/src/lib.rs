@@ -15,6 +15,7 @@
 //! with its message.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod across;
 mod amo;
 mod away;
 mod boundary;

@@ -8,6 +8,7 @@ use std::ffi::c_int;
 
 use longarm::face::Region;
 
+use crate::across;
 use crate::boundary::end;
 use crate::collective::{Who, of_member};
 use crate::job::{self, Job};
@@ -44,6 +45,10 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(
         Some(room) if bytes_of::<T>(count) > LITTLE_BYTES && team.size() > 1 => {
             // SAFETY: this function's own contract.
             unsafe { by_shares::<O, T>(name, job, (team, room), dest, source, count as usize) };
+        }
+        None if bytes_of::<T>(count) >= across::BYTES_MIN => {
+            // SAFETY: this function's own contract.
+            unsafe { across::reduce::<O, T>(name, job, team, (dest, source, count as usize)) };
         }
         _ => {
             // SAFETY: this function's own contract.

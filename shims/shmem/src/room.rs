@@ -2,21 +2,22 @@
 //!
 //! ```text
 //!   window at the node's first PE:  │ names of sets │ room 0 │ room 1 │ ...
-//!   room:                           │ flag per PE, a line each │ slots of even meetings │ slots of odd ones │
+//!   room:                           │ lines of each PE │ slots of even meetings │ slots of odd ones │
 //! ```
 //!
-//! A meeting has a number, the same for all members. Each member fills its slot, sets its flag to the number and waits until
-//! all flags have come so far. A slot is filled again two meetings later; who begins that has seen all flags of the one in
-//! between, and so knows that everybody has read what was in it.
+//! They meet as [`longarm::face::meeting`] says. What fits into a line is shown there; what does not, in a slot. A slot is
+//! filled again two meetings later; who does that has seen that all have come to the one in between, and so knows that
+//! everybody has read what was in it.
 //!
-//! PAIR met: the store of one's own flag (Release) and the load of the others' (Acquire). Who sees the flag sees the slot, and
-//! all that its owner wrote before. A sleeper whose announcement crosses the store may be left asleep, and wakes by itself: to
-//! exclude that would take a fence, which costs as much as the meeting.
+//! PAIR come, of the lines: who sees a number sees the slot too, and all that its owner wrote before. Who finds all there soon
+//! wakes the sleepers. One whose announcement crosses that may be left asleep, and wakes by itself: to exclude it would take a
+//! fence, which costs as much as the meeting.
 //!
 //! PAIR named: a set's name is claimed by compare-exchange (Relaxed is enough: the name is all there is to see).
 //!
 //! If a PE dies the others wait until longarm says so, and the job ends.
 
+use longarm::face::meeting::{Board, Lines, Member, WORDS};
 use longarm::face::sync::{AtomicU64, Ordering};
 use longarm::face::{Region, RegionMut};
 use longarm::{Window, World};
@@ -27,9 +28,10 @@ use crate::job::Job;
 /// Rooms of teams, and of active sets.
 pub(crate) const TEAM_ROOMS: usize = 512;
 const SET_ROOMS: usize = 512;
-const LINE: usize = 64;
 /// What one member shows in one meeting.
 pub(crate) const SLOT_BYTES: usize = 2048;
+/// What of it fits into its line.
+const LINE_BYTES: usize = WORDS * 8;
 
 /// All rooms of this node.
 pub(crate) struct Rooms {
@@ -43,12 +45,25 @@ pub(crate) struct Rooms {
 pub(crate) struct Room {
     base: *mut u8,
     locals: usize,
+    /// This PE's place among those of the node.
+    local: usize,
+    member: Member<Places>,
+}
+
+/// Where the lines of the members are.
+pub(crate) struct Places {
+    base: *mut u8,
     /// Place of each member among the PEs of the node, and its rank, in the order of the team.
     members: Box<[(usize, u32)]>,
-    /// This PE's place among the members.
-    me: usize,
-    /// The last meeting.
-    met: AtomicU64,
+}
+
+impl Board for Places {
+    #[inline]
+    fn lines(&self, place: usize) -> &Lines {
+        let place = self.base.wrapping_add(self.members[place].0 * size_of::<Lines>());
+        // SAFETY: the lines of one PE in this room, aligned, in memory that stays mapped; they are atomics.
+        unsafe { &*place.cast() }
+    }
 }
 
 impl Rooms {
@@ -71,7 +86,8 @@ impl Rooms {
     pub(crate) fn room(&self, number: usize, members: Box<[(usize, u32)]>, me: usize, met: u64) -> Room {
         assert!(number < TEAM_ROOMS + SET_ROOMS && me < members.len());
         let base = self.base.wrapping_add(SET_ROOMS * 8 + number * room_bytes(self.locals));
-        Room { base, locals: self.locals, members, me, met: AtomicU64::new(met) }
+        let (local, size) = (members[me].0, members.len());
+        Room { base, locals: self.locals, local, member: Member::new(Places { base, members }, size, me, met) }
     }
 
     /// The number of the room of an active set with this name, which is not 0. `None`: there are too many sets.
@@ -93,57 +109,110 @@ impl Rooms {
 }
 
 fn room_bytes(locals: usize) -> usize {
-    locals * (LINE + 2 * SLOT_BYTES)
+    locals * (size_of::<Lines>() + 2 * SLOT_BYTES)
 }
 
 impl Room {
-    fn flag(&self, local: usize) -> &AtomicU64 {
-        let place = self.base.wrapping_add(local * LINE).cast();
-        // SAFETY: a flag of this room, aligned, in memory that stays mapped; all access is atomic.
-        unsafe { AtomicU64::from_ptr(place) }
-    }
-
     fn slot(&self, local: usize, meeting: u64) -> *mut u8 {
         let parity = (meeting % 2) as usize;
-        self.base.wrapping_add(self.locals * LINE + (parity * self.locals + local) * SLOT_BYTES)
+        self.base.wrapping_add(self.locals * size_of::<Lines>() + (parity * self.locals + local) * SLOT_BYTES)
     }
 
     /// How many meetings there were.
     pub(crate) fn met(&self) -> u64 {
-        self.met.load(Ordering::Relaxed)
+        self.member.met()
     }
 
     /// All members meet. What each wrote before is seen by all behind it.
     #[inline]
-    pub(crate) fn meet(&self, name: &'static str, job: &Job) -> u64 {
-        let meeting = self.met.fetch_add(1, Ordering::Relaxed) + 1;
-        // PAIR met.
-        self.flag(self.members[self.me].0).store(meeting, Ordering::Release);
-        for (place, (_, rank)) in self.members.iter().enumerate() {
-            if place != self.me {
-                job.world.ring(*rank);
-            }
-        }
-        let mut next = 0;
-        job.wait_for(name, || {
-            // PAIR met.
-            while next < self.members.len() && self.flag(self.members[next].0).load(Ordering::Acquire) >= meeting {
-                next += 1;
-            }
-            (next == self.members.len()).then_some(())
-        });
-        meeting
+    pub(crate) fn meet(&self, name: &'static str, job: &Job) {
+        let meeting = self.come(name, job, &[]);
+        self.wait_for_all(name, job, meeting);
     }
 
-    /// All members meet, and each shows some bytes; gives where each member's are. They stay until the next meeting but one
-    /// begins.
-    pub(crate) fn show(&self, name: &'static str, job: &Job, bytes: Region<'_>) -> impl Fn(usize) -> *mut u8 + '_ {
+    /// All members meet, and each shows some bytes, as many each; gives where each member's are. They stay until the next
+    /// meeting begins.
+    #[inline]
+    pub(crate) fn show(&self, name: &'static str, job: &Job, bytes: Region<'_>) -> impl Fn(usize) -> *const u8 + '_ {
+        let length = bytes.len();
+        let meeting = self.come_showing(name, job, bytes);
+        self.wait_for_all(name, job, meeting);
+        move |place| self.shown(place, length)
+    }
+
+    /// All come to the next meeting, where `root` shows as many bytes, and nobody waits but for these. They stay until the next
+    /// meeting begins.
+    #[inline]
+    pub(crate) fn hear(&self, name: &'static str, job: &Job, root: usize, bytes: Region<'_>) -> *const u8 {
+        if self.member.me() == root {
+            self.come_showing(name, job, bytes);
+            self.wake_others(job);
+        } else {
+            let meeting = self.come(name, job, &[]);
+            // It may wait until its line is free.
+            job.world.ring_for_meeting(self.member.board().members[root].1);
+            job.wait_in_meeting(name, || self.member.has_come(root, meeting).then_some(()));
+        }
+        self.shown(root, bytes.len())
+    }
+
+    /// Where the bytes are that a member shows in the last meeting.
+    #[inline]
+    fn shown(&self, place: usize, length: usize) -> *const u8 {
+        if length <= LINE_BYTES {
+            return self.member.words(place).cast();
+        }
+        self.slot(self.member.board().members[place].0, self.member.met())
+    }
+
+    #[inline]
+    fn come_showing(&self, name: &'static str, job: &Job, bytes: Region<'_>) -> u64 {
         assert!(bytes.len() <= SLOT_BYTES);
-        let meeting = self.met.load(Ordering::Relaxed) + 1;
+        if bytes.len() <= LINE_BYTES {
+            let mut words = [0u64; WORDS];
+            // SAFETY: as many bytes of `words`, which are numbers in any case.
+            unsafe { RegionMut::from_raw((&raw mut words).cast(), bytes.len()) }.copy_from(bytes);
+            return self.come(name, job, &words[..bytes.len().div_ceil(8)]);
+        }
+        let met = self.member.met();
+        if !self.member.is_reached(met) {
+            self.wait_for_all(name, job, met);
+        }
         // SAFETY: this PE's own slot of the next meeting, which nobody reads before it; see the module.
-        let slot = unsafe { RegionMut::from_raw(self.slot(self.members[self.me].0, meeting), bytes.len()) };
+        let slot = unsafe { RegionMut::from_raw(self.slot(self.local, met + 1), bytes.len()) };
         slot.copy_from(bytes);
-        let meeting = self.meet(name, job);
-        move |place| self.slot(self.members[place].0, meeting)
+        self.come(name, job, &[])
+    }
+
+    #[inline]
+    fn come(&self, name: &'static str, job: &Job, words: &[u64]) -> u64 {
+        if let Some(owed) = self.member.owed() {
+            self.wait_for_all(name, job, owed);
+        }
+        self.member.come(words)
+    }
+
+    #[inline]
+    fn wait_for_all(&self, name: &'static str, job: &Job, meeting: u64) {
+        /// Looks of one whom the others are about to follow, if they have processors of their own.
+        const GLANCES: u32 = 100;
+        let glances = if job.spin.is_zero() { 1 } else { GLANCES };
+        let mut from = 0;
+        let mut look = || self.member.have_all_come(&mut from, meeting).then_some(());
+        if (0..glances).any(|_| look().is_some()) {
+            // One of the last, so that whoever sleeps can go on.
+            self.wake_others(job);
+            return;
+        }
+        job.wait_in_meeting(name, look);
+    }
+
+    #[inline]
+    fn wake_others(&self, job: &Job) {
+        for (place, (_, rank)) in self.member.board().members.iter().enumerate() {
+            if place != self.member.me() {
+                job.world.ring_for_meeting(*rank);
+            }
+        }
     }
 }

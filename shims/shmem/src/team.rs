@@ -79,7 +79,7 @@ impl Team {
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, job: &Job) {
         match &self.room {
-            Some(room) => drop(room.meet(name, job)),
+            Some(room) => room.meet(name, job),
             None => {
                 // Stores to mapped memory before it are visible to who has met.
                 fence(Ordering::SeqCst);
@@ -98,7 +98,7 @@ impl Team {
     ) -> R {
         if let Some(room) = &self.room {
             let slots = room.show(name, job, bytes);
-            return read(&|place| slots(place).cast_const());
+            return read(&slots);
         }
         let mut mine = vec![0; bytes.len()];
         bytes.copy_to_slice(&mut mine);

@@ -169,6 +169,10 @@ static void large(shmem_team_t team)
     }
     CHECK_EQUAL(shmem_long_broadcast(team, dest, source, LARGE, 0), 0);
     CHECK(dest[LARGE - 1] == LARGE - 1);
+    CHECK_EQUAL(shmem_long_max_reduce(team, source, source, LARGE), 0);
+    for (long i = 0; i < LARGE; i++) {
+        CHECK(source[i] == i * size);
+    }
     for (int turn = 0; turn < 100; turn++) {
         static long one, sum;
         one = turn + mine;
@@ -178,6 +182,37 @@ static void large(shmem_team_t team)
     }
     shmem_free(dest);
     shmem_free(source);
+}
+
+/* Each in its turn is the root, and uses its source again at once: nobody waits for anybody but the root. */
+static void turns(shmem_team_t team)
+{
+    enum { TURNS = 400, LONGEST = 300 };
+    static const size_t few[] = { 1, 7, 8, LONGEST, 1, 1 };
+    static long source[LONGEST], dest[LONGEST], to_all[PES_MAX], from_all[PES_MAX];
+    const int mine = shmem_team_my_pe(team), size = shmem_team_n_pes(team);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const size_t n = few[turn % 6];
+        const int root = turn / 11 % size;
+        for (size_t i = 0; i < n; i++) {
+            source[i] = mine == root ? turn * 1000 + (long)i : -1;
+        }
+        CHECK_EQUAL(shmem_long_broadcast(team, dest, source, n, root), 0);
+        for (size_t i = 0; i < n; i++) {
+            source[i] = -2;
+            CHECK_EQUAL(dest[i], turn * 1000 + (long)i);
+        }
+        if (turn % 9 == 0) {
+            for (int pe = 0; pe < size; pe++) {
+                to_all[pe] = turn * 1000 + mine * 30 + pe;
+            }
+            CHECK_EQUAL(shmem_long_alltoall(team, from_all, to_all, 1), 0);
+            for (int pe = 0; pe < size; pe++) {
+                CHECK_EQUAL(from_all[pe], turn * 1000 + pe * 30 + mine);
+            }
+        }
+    }
+    shmem_team_sync(team);
 }
 
 static void one_team(shmem_team_t team)
@@ -194,6 +229,7 @@ static void one_team(shmem_team_t team)
 #define MULTIPLY(T, C) product_##T(team);
     RMA_TYPES(MULTIPLY)
     complex_sums(team);
+    turns(team);
 }
 
 int main(void)

@@ -1,0 +1,98 @@
+//! The agreement of a world that is one node: all meet once, in shared memory.
+//!
+//! Each member shows the digest of what it calls, and what little data it has. So everybody sees whether there are
+//! differences, and only then are there messages about them.
+
+use longarm_client::Lost;
+
+use super::agree::{Load, Signature};
+use super::{Call, CollectiveError};
+
+/// Words of data that a member can show, behind the digest and the number of bytes.
+const DATA_WORDS: usize = 5;
+const DATA_BYTES: usize = DATA_WORDS * 8;
+
+/// Bytes as words, and back.
+#[derive(Clone, Copy, Default)]
+struct Data([u64; DATA_WORDS]);
+
+impl Data {
+    fn of(bytes: &[u8]) -> Data {
+        let mut words = [0; DATA_WORDS];
+        for (word, piece) in words.iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..piece.len()].copy_from_slice(piece);
+            *word = u64::from_ne_bytes(whole);
+        }
+        Data(words)
+    }
+
+    fn append_to(self, bytes: &mut Vec<u8>, count: usize) {
+        let end = bytes.len() + count;
+        for word in self.0 {
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+        bytes.truncate(end);
+    }
+}
+
+/// What a meeting came to.
+enum Met {
+    /// Not all call the same.
+    Differ,
+    /// All do, and the load, if there is one, is still to be carried.
+    Agree,
+    /// All do, and the load has come.
+    Loaded(Load),
+}
+
+impl Call<'_> {
+    /// False: all call the same, but the load is too much, and has to be carried otherwise.
+    pub(crate) fn meet(&mut self, mine: Signature, load: &mut Load) -> Result<bool, CollectiveError> {
+        let shown: &[u8] = match load {
+            Load::OfOne(Some(bytes)) | Load::OfAll(bytes) if bytes.len() <= DATA_BYTES => bytes,
+            _ => &[],
+        };
+        let digest = mine.digest();
+        let mut words = [0; 2 + DATA_WORDS];
+        (words[0], words[1]) = (digest, shown.len() as u64);
+        words[2..].copy_from_slice(&Data::of(shown).0);
+        let words = &words[..2 + shown.len().div_ceil(8)];
+        let (me, size, client) = (self.me(), self.size(), &self.group.inner.client);
+        let death = || -> Option<Lost> { self.group.death() };
+        let met = client.meet(words, self.name, &death, |word| {
+            if (0..size).any(|member| word(member, 0) != digest) {
+                return Met::Differ;
+            }
+            let take = |member: u32, bytes: &mut Vec<u8>| {
+                let count = (word(member, 1) as usize).min(DATA_BYTES);
+                let mut data = Data::default();
+                for (at, place) in data.0[..count.div_ceil(8)].iter_mut().enumerate() {
+                    *place = word(member, 2 + at);
+                }
+                data.append_to(bytes, count);
+            };
+            let mut bytes = Vec::new();
+            match load {
+                Load::Empty => return Met::Agree,
+                // One has it; the others show nothing.
+                Load::OfOne(_) => (0..size).for_each(|member| take(member, &mut bytes)),
+                // Of this one, of the one before it, and so on around.
+                Load::OfAll(_) => (0..size).for_each(|back| take((me + size - back) % size, &mut bytes)),
+            }
+            match load {
+                _ if bytes.is_empty() => Met::Agree,
+                Load::OfAll(_) => Met::Loaded(Load::OfAll(bytes)),
+                _ => Met::Loaded(Load::OfOne(Some(bytes))),
+            }
+        })?;
+        match met {
+            Met::Differ => self.find_differences(mine).map(|()| true),
+            Met::Agree => Ok(load.is_empty()),
+            Met::Loaded(loaded) => {
+                *load = loaded;
+                Ok(true)
+            }
+        }
+    }
+}
