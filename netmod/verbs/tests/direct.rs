@@ -450,7 +450,7 @@ fn who_puts_and_never_looks_finds_room_all_the_same() {
     assert_eq!(pair.reach(), Reach::Yes);
     // More than the queue holds. What is told of them is taken up by nobody but who asks for room.
     for ticket in 0..1000_u64 {
-        while pair.caller.direct().unwrap().reach(&PART, 8) != Reach::Yes {
+        while pair.caller.direct().unwrap().reach(&PART, Wish::PutCopied(8)) != Reach::Yes {
             std::hint::spin_loop();
         }
         pair.put(ticket, ticket as usize * 8, DirectSource::Copied(Region::from_slice(&ticket.to_le_bytes())), 8);
