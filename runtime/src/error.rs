@@ -12,8 +12,8 @@ use crate::collective::Signature;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
-    /// There is a world in this process already; it can be had by cloning its handle.
-    #[error("longarm was initialised in this process before")]
+    /// There is a world in this process already; [`init_shared`](crate::init_shared) gives it to another part of the program.
+    #[error("longarm was initialised in this process before; longarm::init_shared gives the world that is there")]
     Twice,
     /// A configuration variable cannot be used.
     #[error(transparent)]
@@ -21,8 +21,8 @@ pub enum InitError {
     /// The launcher's variable names no descriptor.
     #[error("LONGARM_CONTROL_FD names no open descriptor; start the program with `longarm run`, or unset it")]
     BadControlVariable,
-    /// The connection to the launcher was used before in this process: by a world that is over, or by another copy of longarm,
-    /// which several libraries in one program may each have brought along.
+    /// The connection to the launcher was used before in this process, by another copy of longarm: several libraries in one
+    /// program may each have brought one along.
     #[error(
         "this process has joined its job before, perhaps by another copy of longarm: a program that uses several of its \
          interfaces links -llongarm, which has them all, in place of their own libraries"

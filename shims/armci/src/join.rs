@@ -104,7 +104,7 @@ pub(crate) fn leave(job: &'static Job) -> Done {
     job.enter(Phase::Finished);
     barrier?;
     let mut joining = JOINING.lock();
-    // A launcher's job cannot be joined twice, and MPI not be initialised twice: the former, and MPI where it is ours, stay
+    // MPI cannot be initialised twice, and joining a launcher's job again takes all ranks: the job, and MPI where it is ours, stay
     // until armci_msg_finalize or the end of the process, for ARMCI_Init may come again.
     if job.mpi.is_none() || longarm_mpi::owns_mpi() {
         leave_at_exit(&mut joining);

@@ -1,5 +1,5 @@
 //! ARMCI, OpenSHMEM and the Rust interface in one process: one world, in every order of starting and ending, started by
-//! `longarm run`, by nobody, and by every MPI of Debian that is installed.
+//! `longarm run` and by nobody; ARMCI and OpenSHMEM also by every MPI of Debian that is installed.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Collectives on much data, over a team whose members are on several nodes: its memory is symmetric, so each gets what it
-//! needs straight from where it is, between meetings, and no message is copied on its way.
+//! Collectives on much data, over a team whose members do not have each other's memory mapped, most often because they are
+//! on several nodes. It is symmetric, so each gets what it needs straight from where it is, between meetings, and no message
+//! is copied on its way.
 
 use crate::context::DEFAULT;
 use crate::job::Job;

@@ -84,7 +84,13 @@ impl Away {
                 // If it cannot be told it is lost, and longarm says so to it.
                 let _ = message.reply(ANSWER, &[request.ticket, value], &content);
             }
-            None => end(name, format_args!("PE {} has asked for what there is not", message.source())),
+            None => end(
+                name,
+                format_args!(
+                    "PE {} has asked for bytes that are not among this PE's variables; do both run the same program?",
+                    message.source()
+                ),
+            ),
         });
         or_end(name, served);
         let (answered, ringing) = (Arc::clone(&waiting), world.clone());

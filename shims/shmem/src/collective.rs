@@ -1,7 +1,8 @@
 //! Collectives that move elements: broadcast, collect, fcollect, alltoall.
 //!
 //! Where all members are on one node, little is shown at one meeting. Of much, each takes what it needs out of the others'
-//! memory, between two meetings: all sources are ready after the first, and may be used again after the second. Else the elements go as messages of longarm's groups.
+//! memory, between two meetings: all sources are ready after the first, and may be used again after the second. Else the
+//! elements go as messages of longarm's groups, or by gets where [`across`] is quicker.
 
 use std::ffi::{c_int, c_long};
 

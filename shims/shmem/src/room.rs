@@ -77,7 +77,7 @@ impl Rooms {
         let window = or_end(name, world.allocate_collective::<u8>(mine));
         window.leave_out_of_dumps();
         let Some(base) = or_end(name, window.pointer_at(first)) else {
-            end(name, "the rooms of this node are not mapped")
+            end(name, "this node's shared memory is not mapped here; is the address space limited (ulimit -v)?")
         };
         Rooms { base, locals, _window: window }
     }
