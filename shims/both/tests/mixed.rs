@@ -78,23 +78,21 @@ fn inside_mpi(first: &'static str, last: &'static str, orders: &str) -> Vec<Tria
             eprintln!("left out: there is no {compiler}");
             continue;
         }
-        for own in ["own", "none"] {
-            for (ranks, nodes) in [(3, 1), (4, 2)] {
-                let name = format!("{}::{own}::{ranks}_over_{nodes}::{orders}", mpi.name);
-                trials.push(Trial::test(name, move || {
-                    let program = compiled(compiler, &["-DWITH_MPI", "-Wl,--no-as-needed"], mpi.name)?;
-                    let output = Command::new(format!("mpiexec.{}", mpi.name))
-                        .args(mpi.launcher_arguments)
-                        .args(["-n", &ranks.to_string()])
-                        .arg(program)
-                        .args([first, own, leaves(last)])
-                        .env("LONGARM_NODES", nodes.to_string())
-                        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-                        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-                        .output()?;
-                    said_ok(output, ranks)
-                }));
-            }
+        for (own, ranks, nodes) in [("own", 3, 1), ("none", 4, 2)] {
+            let name = format!("{}::{own}::{ranks}_over_{nodes}::{orders}", mpi.name);
+            trials.push(Trial::test(name, move || {
+                let program = compiled(compiler, &["-DWITH_MPI", "-Wl,--no-as-needed"], mpi.name)?;
+                let output = Command::new(format!("mpiexec.{}", mpi.name))
+                    .args(mpi.launcher_arguments)
+                    .args(["-n", &ranks.to_string()])
+                    .arg(program)
+                    .args([first, own, leaves(last)])
+                    .env("LONGARM_NODES", nodes.to_string())
+                    .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+                    .output()?;
+                said_ok(output, ranks)
+            }));
         }
     }
     trials

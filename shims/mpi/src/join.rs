@@ -71,10 +71,10 @@ pub fn join(communicator: Option<usize>, on_abort: fn()) -> Result<Joined, Strin
     if !longarm::is_initialized() {
         state.everybody = Some(mpi.duplicate(over).map_err(|error| said(&error))?);
     }
-    let everybody = state.everybody.ok_or((
+    let everybody = state.everybody.ok_or(
         "the world of this process is not that of its MPI: in a job of MPI start ARMCI or OpenSHMEM first, and then call \
-         longarm::init_shared"
-    ))?;
+         longarm::init_shared",
+    )?;
     let world = longarm::init_inside_shared(Arc::new(ByMpi { mpi, everybody, rank, size }));
     let world = world.map_err(|error| said(&error))?;
     if (world.rank(), world.size()) != (rank, size) {

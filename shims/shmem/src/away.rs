@@ -18,11 +18,11 @@
 //! If the owner dies longarm says so to who waits.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use longarm::face::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use longarm::face::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use longarm::face::{Foreign, OriginBytes, OriginBytesMut, Region, RegionMut, Rmw, RmwOp, RmwWidth};
-use longarm::{Message, TransferError, World};
+use longarm::{Message, MessageError, TransferError, World};
 use parking_lot::Mutex;
 
 use crate::amo;
@@ -44,12 +44,14 @@ pub(crate) struct Away {
     foreign: Foreign,
     /// The system does not let us attach.
     is_refused: AtomicBool,
-    next_ticket: AtomicU64,
-    waiting: Arc<Waiting>,
 }
 
-/// Calls whose answers have not come, by ticket.
-type Waiting = Mutex<HashMap<u64, Arc<Answer>>>;
+/// Calls whose answers have not come, by ticket. Of the process: OpenSHMEM may start again in a world that others keep, and
+/// the handlers stay with that.
+static WAITING: LazyLock<Mutex<HashMap<u64, Arc<Answer>>>> = LazyLock::new(Mutex::default);
+static NEXT_TICKET: AtomicU64 = AtomicU64::new(0);
+/// How many bytes of the segment may be asked for.
+static SERVED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
 struct Answer {
@@ -67,6 +69,14 @@ struct Request<'a> {
     payload: &'a [u8],
 }
 
+/// In a world in which OpenSHMEM was started before its handlers are there.
+fn registered(name: &'static str, outcome: Result<(), MessageError>) {
+    match outcome {
+        Ok(()) | Err(MessageError::HandlerExists { .. }) => {}
+        Err(error) => end(name, error),
+    }
+}
+
 impl Away {
     /// Collective. `stays`: this PE's own variables do.
     pub(crate) fn new(name: &'static str, world: &World, segment: &Segment, stays: bool) -> Away {
@@ -75,9 +85,10 @@ impl Away {
         // SAFETY: the writable segment of the main program, which stays as long as the process. Programs in C have no
         // references, and this library makes none to it.
         let memory = unsafe { RegionMut::from_raw(memory, bytes) };
-        let waiting: Arc<Waiting> = Arc::default();
+        // Before the exchange behind which the others ask.
+        SERVED_BYTES.store(bytes, Ordering::Release);
         let serving = world.clone();
-        let served = world.register_handler(SERVE, move |message| match Request::decode(message, start, bytes) {
+        let served = world.register_handler(SERVE, move |message| match Request::decode(message, start) {
             Some(request) => {
                 let (value, content) = request.serve(name);
                 serving.ring(serving.rank());
@@ -92,20 +103,19 @@ impl Away {
                 ),
             ),
         });
-        or_end(name, served);
-        let (answered, ringing) = (Arc::clone(&waiting), world.clone());
+        registered(name, served);
+        let ringing = world.clone();
         let told = world.register_handler(ANSWER, move |message| {
             let &[ticket, value] = message.arguments() else { return };
-            let Some(answer) = answered.lock().remove(&ticket) else { return };
+            let Some(answer) = WAITING.lock().remove(&ticket) else { return };
             *answer.content.lock() = (value, message.payload().to_vec());
             // PAIR answered. The swap is the read-modify-write that `ring` asks for.
             answer.is_there.swap(true, Ordering::SeqCst);
             ringing.ring(ringing.rank());
         });
-        or_end(name, told);
+        registered(name, told);
         let foreign = or_end(name, world.show_for_good_collective(memory));
-        let (is_refused, next_ticket) = (AtomicBool::new(false), AtomicU64::new(0));
-        Away { world: world.clone(), foreign, is_refused, next_ticket, waiting }
+        Away { world: world.clone(), foreign, is_refused: AtomicBool::new(false) }
     }
 
     /// Writes bytes. They are there on return.
@@ -183,9 +193,9 @@ impl Away {
         if !self.world.shares_memory_with(rank) {
             or_end(name, self.world.quiet_rank(rank));
         }
-        let ticket = self.next_ticket.fetch_add(1, Ordering::Relaxed);
+        let ticket = NEXT_TICKET.fetch_add(1, Ordering::Relaxed);
         let answer: Arc<Answer> = Arc::default();
-        self.waiting.lock().insert(ticket, Arc::clone(&answer));
+        WAITING.lock().insert(ticket, Arc::clone(&answer));
         let arguments = [ticket, what, offset, bytes, operand, compare];
         or_end(name, self.world.send_message(rank, SERVE, &arguments, payload));
         // PAIR answered.
@@ -202,10 +212,10 @@ fn is_word(offset: u64, bytes: usize) -> bool {
 
 impl Request<'_> {
     /// `None`: it is not inside of the segment, or no request at all.
-    fn decode<'a>(message: &'a Message<'_>, start: usize, segment_bytes: usize) -> Option<Request<'a>> {
+    fn decode<'a>(message: &'a Message<'_>, start: usize) -> Option<Request<'a>> {
         let &[ticket, what, offset, bytes, operand, compare] = message.arguments() else { return None };
         let (offset, bytes) = (usize::try_from(offset).ok()?, usize::try_from(bytes).ok()?);
-        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= segment_bytes);
+        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= SERVED_BYTES.load(Ordering::Acquire));
         let is_whole = match what {
             PUT => message.payload().len() == bytes,
             GET => bytes <= PIECE_BYTES,

@@ -28,8 +28,11 @@ pub(crate) struct Context {
     team_handle: usize,
     /// What was started towards other nodes and not waited for.
     pending: Mutex<Option<Arc<Completion>>>,
-    /// Something was issued towards another node since the last quiet.
+    /// Something was issued towards another node since the last quiet. PAIR context-sent: set (Release) after the issue, taken
+    /// (Acquire) before the quiet that covers it.
     is_dirty: AtomicBool,
+    /// Held over a quiet: what one thread has taken to wait for, another finds gone, and waits for the first.
+    quieting: Mutex<()>,
 }
 
 /// By handle. PAIR context-set: a context is stored (Release) before its handle is given out, and loaded (Acquire).
@@ -40,20 +43,28 @@ pub(crate) struct Contexts {
 
 impl Context {
     fn new(team: Option<&'static Team>, team_handle: usize) -> Context {
-        Context { team, team_handle, pending: Mutex::new(None), is_dirty: AtomicBool::new(false) }
+        Context {
+            team,
+            team_handle,
+            pending: Mutex::new(None),
+            is_dirty: AtomicBool::new(false),
+            quieting: Mutex::new(()),
+        }
     }
 
-    /// Something goes to another node.
+    /// Something was issued towards another node.
     pub(crate) fn note_sent(&self) {
-        self.is_dirty.store(true, Ordering::Relaxed);
+        // PAIR context-sent.
+        self.is_dirty.store(true, Ordering::Release);
     }
 
     /// Starts operations under the completion that quiet waits for.
     pub(crate) fn start<E>(&self, body: impl FnOnce(&Arc<Completion>) -> Result<(), E>) -> Result<(), E> {
-        self.note_sent();
         // Held while parts are added: quiet ends the first part, after which there must be no more.
         let mut pending = self.pending.lock();
-        body(pending.get_or_insert_with(|| Arc::new(Completion::new())))
+        let started = body(pending.get_or_insert_with(|| Arc::new(Completion::new())));
+        self.note_sent();
+        started
     }
 
     /// Everything that was issued in this context is complete on return.
@@ -63,11 +74,13 @@ impl Context {
         if job.is_one_node {
             return;
         }
+        let _one_at_a_time = self.quieting.lock();
         if let Some(completion) = self.pending.lock().take() {
             completion.part_done();
             or_end(name, job.world.wait_for_completion(Operation::Quiet, job.me, &completion));
         }
-        if self.is_dirty.swap(false, Ordering::Relaxed) {
+        // PAIR context-sent.
+        if self.is_dirty.swap(false, Ordering::Acquire) {
             or_end(name, job.world.quiet());
         }
     }

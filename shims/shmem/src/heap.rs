@@ -106,6 +106,14 @@ impl SymmetricHeap {
         self.live.store(if job.checks_blocks { 0 } else { end }, Ordering::Relaxed);
     }
 
+    /// Collective. All blocks go back: the world goes on without OpenSHMEM.
+    pub(crate) fn free_all(&self, name: &'static str) {
+        let blocks = std::mem::take(&mut *self.blocks.lock());
+        for block in blocks.into_values() {
+            or_end(name, self.heap.free_collective(block));
+        }
+    }
+
     fn take(&self, name: &'static str, job: &Job, address: usize) -> HeapBlock {
         let mut blocks = self.blocks.lock();
         let found = blocks.remove(&address.wrapping_sub(self.start));
@@ -186,7 +194,9 @@ pub(crate) fn malloc(name: &'static str, bytes: u64) -> *mut c_void {
     if bytes == 0 {
         return std::ptr::null_mut();
     }
-    given(name, job, allocate(name, job, HEAP_ALIGNMENT, bytes as usize))
+    let start = given(name, job, allocate(name, job, HEAP_ALIGNMENT, bytes as usize));
+    crate::order::barrier_all(name);
+    start
 }
 
 pub(crate) fn malloc_with_hints(name: &'static str, bytes: u64, _hints: c_long) -> *mut c_void {
@@ -199,7 +209,9 @@ pub(crate) fn align(name: &'static str, alignment: u64, bytes: u64) -> *mut c_vo
     if bytes == 0 || !alignment.is_power_of_two() {
         return std::ptr::null_mut();
     }
-    given(name, job, allocate(name, job, alignment, bytes as usize))
+    let start = given(name, job, allocate(name, job, alignment, bytes as usize));
+    crate::order::barrier_all(name);
+    start
 }
 
 pub(crate) fn calloc(name: &'static str, count: u64, size: u64) -> *mut c_void {
@@ -213,9 +225,9 @@ pub(crate) fn calloc(name: &'static str, count: u64, size: u64) -> *mut c_void {
     let start = given(name, job, block);
     if !start.is_null() {
         clear(start.cast(), bytes);
-        // Nobody writes to it before it is clear everywhere.
-        crate::order::barrier_all(name);
     }
+    // Nobody writes to it before it is clear everywhere.
+    crate::order::barrier_all(name);
     start
 }
 
@@ -239,19 +251,22 @@ pub(crate) fn realloc(name: &'static str, old: *mut c_void, bytes: u64) -> *mut 
         return std::ptr::null_mut();
     }
     let job = job::get(name);
+    crate::order::quiet(name, crate::context::DEFAULT);
     let block = job.heap.take(name, job, old.addr());
     let mut outcome = job.heap.heap.reallocate_collective(block, bytes as usize);
     if outcome.as_ref().is_err_and(|(error, _)| is_other_size(error)) {
         let bytes = largest(name, job, bytes as usize);
         outcome = outcome.or_else(|(_, block)| job.heap.heap.reallocate_collective(block, bytes));
     }
-    match outcome {
+    let start = match outcome {
         Ok(fresh) => job.heap.keep(job, fresh),
         Err((error, block)) => {
             job.heap.keep(job, block);
             given(name, job, Err(error))
         }
-    }
+    };
+    crate::order::barrier_all(name);
+    start
 }
 
 pub(crate) fn free(name: &'static str, start: *mut c_void) {

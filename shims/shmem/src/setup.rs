@@ -173,6 +173,9 @@ fn leave(name: &'static str, job: &'static Job) {
     job::retire();
     if !job.is_over.swap(true, Ordering::Relaxed) {
         or_end(name, longarm_mpi::leave(job.world.clone()));
+        if longarm::is_initialized() {
+            job.heap.free_all(name);
+        }
         or_end(name, longarm_mpi::finalize_own());
     }
 }

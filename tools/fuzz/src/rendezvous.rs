@@ -91,7 +91,7 @@ struct Watched {
     ended: BTreeSet<u32>,
     /// Who has failed, or lost its server with another.
     dead: BTreeSet<u32>,
-    /// Each rank whose Leave was taken.
+    /// Each rank whose Leave was taken, and that has not joined again.
     left: BTreeSet<u32>,
     started: BTreeSet<u32>,
     released: BTreeSet<u32>,
@@ -132,7 +132,10 @@ impl Watched {
         let message = serde_json::from_slice::<FromRank>(line);
         let has_left = failure.is_none() && matches!(message, Ok(FromRank::Leave { .. }));
         if has_left {
-            assert!(self.started.contains(&rank) && self.left.insert(rank), "a rank leaves once, what it has joined");
+            assert!(
+                self.started.contains(&rank) && self.left.insert(rank),
+                "a rank leaves what it has joined, and once"
+            );
         }
         assert!(message.is_ok() || failure.is_some(), "who says what is no message has failed");
         self.check(failure);
@@ -174,7 +177,12 @@ impl Watched {
             assert!(to < self.ranks);
             match message {
                 ToRank::Start(start) => {
-                    assert!(self.started.insert(to) && start.rank == to && start.is_sound(), "{start:?}");
+                    // Once, and again after it was let go.
+                    let again = self.released.remove(&to) && self.left.remove(&to);
+                    if again {
+                        self.told.retain(|(told, _)| *told != to);
+                    }
+                    assert!((self.started.insert(to) || again) && start.rank == to && start.is_sound(), "{start:?}");
                 }
                 ToRank::Card { card } => assert!(card.node < self.ranks),
                 ToRank::Died { rank, .. } => {

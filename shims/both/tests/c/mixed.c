@@ -94,6 +94,8 @@ int main(int argc, char **argv)
     exchange();
     shmem_finalize();
     exchange();
+    /* Most of the heap, which nobody frees. */
+    CHECK(shmem_malloc((size_t)3 << 30) != NULL);
     /* Who leaves first leaves the other one its world. */
     if (argc > 3 && strcmp(argv[3], "armci") == 0) {
         ARMCI_Finalize();
@@ -104,6 +106,11 @@ int main(int argc, char **argv)
         CHECK(variable == 2);
         shmem_finalize();
     } else {
+        shmem_finalize();
+        /* It comes again to the world that the other one keeps, with an empty heap. */
+        shmem_init();
+        CHECK(shmem_malloc((size_t)3 << 30) != NULL);
+        exchange();
         shmem_finalize();
         void **segments = (void **)malloc((size_t)count * sizeof(void *));
         ARMCI_Malloc(segments, 8);
