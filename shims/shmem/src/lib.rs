@@ -22,6 +22,7 @@ mod boundary;
 mod collective;
 mod context;
 mod exports;
+mod fork;
 mod heap;
 mod hold;
 mod info;

@@ -6,16 +6,10 @@ use std::fs::File;
 use std::io::Error;
 use std::os::unix::fs::FileExt;
 
-use longarm::face::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::fork;
+use crate::hold::{Held, Undisturbed, has_handlers};
 
-use crate::hold::Held;
-
-const PAGE: usize = 4096;
-
-/// The segment, for the child of a fork. Numbers alone, set before the handler is.
-static START: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-static HAS_HANDLER: AtomicBool = AtomicBool::new(false);
+pub(crate) const PAGE: usize = 4096;
 
 /// The writable segment of the main program.
 #[derive(Clone, Copy, Default)]
@@ -95,42 +89,54 @@ pub(crate) fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// Copies the segment into the part and maps the part in its place. After an error everything is as it was. `is_shared`:
-/// threads of the program's own are running.
+/// Copies the segment into the part and maps the part in its place. After an error everything is as it was, unless the system
+/// takes the segment away and then does not map the part there: the end of the program. `is_shared`: threads of the program's
+/// own are running.
 pub(crate) fn replace(segment: &Segment, part: *mut u8, is_shared: bool) -> Result<(), Error> {
+    let before = fork::handle(segment.start, segment.bytes())?;
+    let replaced = copied_and_mapped(segment, part, is_shared);
+    if replaced.is_err() {
+        fork::copy_this(before);
+    }
+    replaced
+}
+
+fn copied_and_mapped(segment: &Segment, part: *mut u8, is_shared: bool) -> Result<(), Error> {
     let bytes = segment.bytes();
     let start: *mut u8 = std::ptr::with_exposed_provenance_mut(segment.start);
     // A mapping of length 0 that is "moved" stays where it is, and its pages are mapped at the new place as well. First to
     // some free place: what the system refuses it refuses now, while the segment is there.
     // SAFETY: the part is a shared mapping of so many bytes; no mapping is replaced.
     let again = unsafe { move_mapping(part.cast(), (0, bytes), std::ptr::null_mut()) }?;
-    START.store(segment.start, Ordering::Relaxed);
-    BYTES.store(bytes, Ordering::Relaxed);
-    // This library's own threads write to its variables, which are in the segment if it is linked as an archive.
-    let is_shared = is_shared || (&raw const START).addr().wrapping_sub(segment.start) < bytes;
     let mut pages = Pages::new(segment.start, bytes / PAGE);
-    let held = if is_shared { Some(Held::new(start, bytes)?) } else { None };
-    // From here to `end` nothing is written to the segment; see `Held`.
-    pages.look();
-    pages.copy_touched(start, part);
-    // SAFETY: the mapping is the one made just now, and the new place is the program's own segment, whose contents the part
-    // has by now: nobody else has written to it.
-    let mapped = unsafe { move_mapping(again, (bytes, bytes), start.cast()) };
-    if let Some(held) = held {
-        held.end(mapped.is_ok());
+    let undisturbed = Undisturbed::new();
+    // This library's own threads write to its variables, which are in the segment if it is linked as an archive, and may be
+    // the ones that run the handlers of the program.
+    let is_library_here = fork::in_segment(segment.start, bytes);
+    let held = if is_shared || is_library_here || has_handlers() { Some(Held::new(start, bytes)) } else { None };
+    let mapped = held.transpose().and_then(|held| {
+        // From here to `end` nothing is written to the segment; see `Held`.
+        pages.look();
+        pages.copy_touched(start, part);
+        // SAFETY: the mapping is the one made just now, and the new place is the program's own segment, whose contents the
+        // part has by now: nobody else has written to it.
+        let mapped = unsafe { move_mapping(again, (bytes, bytes), start.cast()) };
+        if let Some(held) = held {
+            held.end(mapped.is_ok());
+        }
+        mapped
+    });
+    drop(undisturbed);
+    if let Err(error) = mapped {
+        // SAFETY: the mapping made above, which nobody knows.
+        unsafe { libc::munmap(again, bytes) };
+        return Err(error);
     }
-    mapped?;
     // Libraries that remember what of the memory they have registered with a device listen for this call. The pages of a
     // shared mapping keep what is in them.
     // SAFETY: see above.
     unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
-    if HAS_HANDLER.swap(true, Ordering::Relaxed) {
-        // The process had a job before this one.
-        return Ok(());
-    }
-    // SAFETY: the handler is there as long as the process.
-    let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    if refused == 0 { Ok(()) } else { Err(Error::from_raw_os_error(refused)) }
+    Ok(())
 }
 
 /// Moves a mapping of `old` bytes, with `new` bytes, to a place, or to some free one if that is null. Not by the function of C:
@@ -138,7 +144,11 @@ pub(crate) fn replace(segment: &Segment, part: *mut u8, is_shared: bool) -> Resu
 ///
 /// # Safety
 /// Of what is at the two places nothing is referred to, or it is the same before and after.
-unsafe fn move_mapping(from: *mut c_void, (old, new): (usize, usize), to: *mut c_void) -> Result<*mut c_void, Error> {
+pub(crate) unsafe fn move_mapping(
+    from: *mut c_void,
+    (old, new): (usize, usize),
+    to: *mut c_void,
+) -> Result<*mut c_void, Error> {
     let flags = if to.is_null() { libc::MREMAP_MAYMOVE } else { libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED };
     // SAFETY: this function's own contract.
     let moved = unsafe { libc::syscall(libc::SYS_mremap, from, old, new, flags, to) };
@@ -208,23 +218,8 @@ fn file_backed_end(start: usize, pages: usize) -> usize {
     end
 }
 
-/// After fork: the child's variables are its own.
-unsafe extern "C" fn in_child() {
-    let (start, bytes) = (START.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, anywhere.
-    let copy = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-    if copy == libc::MAP_FAILED {
-        return;
-    }
-    let from: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
-    copy_words(from, copy.cast(), bytes);
-    // SAFETY: the copy goes where the variables are, with the same contents; this thread is the child's only one.
-    let _ = unsafe { move_mapping(copy, (bytes, bytes), from.cast()) };
-}
-
-/// Copies words that are not 0 into memory that is. Allocates nothing: it also runs in a child of a fork.
-fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
+/// Copies words that are not 0 into memory that is. Allocates nothing.
+pub(crate) fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
     for at in (0..bytes).step_by(8) {
         // SAFETY: inside of the segment, which is mapped and readable.
         let value = unsafe { from.wrapping_add(at).cast::<u64>().read_volatile() };

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Pages of `.bss` that were never touched are not copied, so a large one costs nothing. After `fork` the child gets a copy
-//! of its own. Where the system refuses it the variables stay where they are, and [`crate::away`] reaches them. PEs that run
+//! of its own, see [`crate::fork`]. Where the system refuses it the variables stay where they are, and [`crate::away`] reaches them. PEs that run
 //! another program have no symmetric variables in common. All of that is said once.
 //!
 //! It refuses variables of shared libraries, as the specification does.

@@ -1,5 +1,5 @@
-//! Variables that the system does not let be mapped anew, that are left where they are, and those of several programs: `c/statics`
-//! and `c/programs`, and other programs with the switch set.
+//! Variables that the system does not let be mapped anew, that are left where they are, and those of several programs: `c/statics`,
+//! `c/signals` and `c/programs`, and other programs with the switch set.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +10,13 @@ use crate::installed::{here, prefix};
 use crate::{C11, Layout, NO_PIE, Program, everything, layout_name, run_with, verdict};
 
 /// The programs of `c/` that are run here.
-pub(crate) const PROGRAMS: [&str; 2] = ["programs", "statics"];
+pub(crate) const PROGRAMS: [&str; 3] = ["programs", "signals", "statics"];
 
-/// Everything in one file, which is loaded anywhere, or at a fixed address.
-const STATIC: [crate::Way; 2] =
-    [("static_pie", "oshcc", &["-std=gnu11", "-static-pie"]), ("static", "oshcc", &["-std=gnu11", "-static"])];
+/// Everything in one file, which is loaded anywhere, or at a fixed address. Such a program does not fork.
+const STATIC: [crate::Way; 2] = [
+    ("static_pie", "oshcc", &["-std=gnu11", "-static-pie", "-DIN_ONE_FILE"]),
+    ("static", "oshcc", &["-std=gnu11", "-static", "-DIN_ONE_FILE"]),
+];
 const GNU: crate::Way = ("gnu", "oshcc", &["-std=gnu11"]);
 const LAYOUTS: [Layout; 5] = [None, Some((4, 1)), Some((4, 2)), Some((5, 3)), Some((4, 4))];
 const SWITCH: (&str, &str) = ("SHMEM_STATICS", "stay");
@@ -54,12 +56,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     for fault in ["fault", "page"] {
         let program = Arc::clone(&program);
         trials.push(Trial::test(format!("statics::a_{fault}_is_the_end"), move || {
-            let output = run_with(program.path()?, Some((2, 1)), &[fault], &[])?;
-            let text = everything(&output);
-            let is_right = !output.status.success() && text.contains("was killed by signal 11 (SIGSEGV)");
-            if is_right { Ok(()) } else { Err(format!("{}\n{text}", output.status).into()) }
+            killed_by_fault(program.path()?, fault)
         }));
     }
+    trials.extend(signals());
     trials.extend(in_one_file());
     for name in UNAWARE {
         let way = if name == "locks" { NO_PIE } else { C11 };
@@ -84,6 +84,41 @@ pub(crate) fn trials() -> Vec<Trial> {
         }
     }
     trials
+}
+
+/// What comes while variables move, and after it.
+fn signals() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for way in [GNU, ("gnu_archive", "oshcc", &["-std=gnu11", "-DARCHIVE"])] {
+        let program = Arc::new(Program::new(here().join("tests/c/signals.c"), "signals", way));
+        for layout in [None, Some((4, 1)), Some((4, 2))] {
+            for case in ["blocked", "timer", "threads", "since", "fork"] {
+                let program = Arc::clone(&program);
+                let name = format!("statics::signals::{case}::{}::{}", way.0, layout_name(layout));
+                trials.push(Trial::test(name, move || {
+                    let output = run_with(program.path()?, layout, &[case], &[])?;
+                    verdict("signals", &output)?;
+                    let says = (case == "blocked").then_some("stay where they are (a thread blocks SIGSEGV)");
+                    said(&output, "stay where they are", says)
+                }));
+            }
+        }
+        for case in ["raise", "kill"] {
+            let program = Arc::clone(&program);
+            trials.push(Trial::test(format!("statics::signals::{case}::{}", way.0), move || {
+                killed_by_fault(program.path()?, case)
+            }));
+        }
+    }
+    trials
+}
+
+/// The job ends by the signal of faults.
+fn killed_by_fault(program: &Path, case: &str) -> Result<(), Failed> {
+    let output = run_with(program, Some((2, 1)), &[case], &[])?;
+    let text = everything(&output);
+    let is_right = !output.status.success() && text.contains("was killed by signal 11 (SIGSEGV)");
+    if is_right { Ok(()) } else { Err(format!("{}\n{text}", output.status).into()) }
 }
 
 /// Programs that are linked with the archives of everything, whose libraries have their variables in the same segment.
