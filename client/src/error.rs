@@ -168,7 +168,8 @@ pub enum TransferError {
         /// The target.
         rank: Rank,
     },
-    /// The target's server refused an earlier request without a reply of its own. Nothing of it was applied.
+    /// The target refused a request, which may be an earlier one without a reply of its own. If its server did, nothing of the
+    /// operation was applied; if its RDMA device did, the first pieces of a long transfer may have been.
     #[error("{operation} to rank {rank} was refused by the server of node {node}: {refusal} (detail {detail})")]
     Refused {
         /// What the caller was doing.

@@ -147,6 +147,13 @@ impl Client {
         }
     }
 
+    /// Whether something is in progress that nobody drives while the calling thread sleeps: the system has started no thread
+    /// for it.
+    pub(crate) fn lacks_helper(&self) -> bool {
+        let alone = self.helper.thread.get().is_none() && !self.time.is_simulated();
+        alone && self.open_endpoints().any(Endpoint::is_busy)
+    }
+
     /// Whether a thread waits for something that another node has to bring about.
     fn awaits_others(&self) -> bool {
         let waits = self.waits.list();

@@ -41,7 +41,8 @@ impl Client {
         if self.open_endpoints().next().is_none() {
             return Ok(());
         }
-        // What was issued towards a dead node is lost, and said to be once. Nothing else depends on that node.
+        // What was issued towards a dead node without a reply of its own is lost, and said to be once. Nothing else depends on that
+        // node: what has a reply is told to its caller if that one waits, and an unlock's does not.
         let (gone, there): (Vec<&Endpoint>, Vec<&Endpoint>) =
             self.open_endpoints().partition(|endpoint| self.failures.of(endpoint.host()).is_some());
         let mut result = self.quiet_endpoints(&there);

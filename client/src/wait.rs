@@ -336,7 +336,7 @@ impl Client {
                 if matches!(drive, Drive::Cells) && self.has_active() {
                     self.my_bell().ring(); // For the thread that runs active messages.
                 }
-                let timeout = (!matches!(drive, Drive::Memory)).then(|| pace.nap());
+                let timeout = (!matches!(drive, Drive::Memory) || self.lacks_helper()).then(|| pace.nap());
                 let rest_on = if matches!(drive, Drive::Stores) { RestOn::Windows } else { RestOn::Mail };
                 let mut result = None;
                 bell.sleep_unless(seen, timeout, || {

@@ -151,7 +151,9 @@ impl MutexGuard<'_> {
     /// [`Mutexes::try_lock`] of another rank may still find it held. After quiet it is free.
     ///
     /// # Errors
-    /// As [`Mutexes::lock`]. That the way to another node broke meanwhile is said by quiet.
+    /// As [`Mutexes::lock`]. That the way to another node broke meanwhile is said by quiet, unless it is
+    /// known by then that the mutex's host or the server of its node has died: the mutex has gone with it, and calls that need it
+    /// fail.
     #[inline]
     pub fn unlock(mut self) -> Result<(), MutexError> {
         self.give_back()

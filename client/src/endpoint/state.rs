@@ -366,18 +366,19 @@ impl State {
     fn lose_link(&mut self, endpoint: &Endpoint, reason: String) -> Result<(), LostHow> {
         self.renewed = true;
         self.reaches = None;
-        self.transfers.orphan();
+        let reconnect_ms = endpoint.options.reconnect_ms;
+        let again_ms = self.transfers.orphan(endpoint.time.now_ms(), reconnect_ms);
         if let Some(link) = self.way.link() {
             // What it has not delivered is said again over the next one.
             link.abandon();
         }
-        if endpoint.options.reconnect_ms == 0 {
+        let Some(again_ms) = again_ms.filter(|_| reconnect_ms > 0) else {
             self.way.close();
             return Err(LostHow::Failed(reason));
-        }
+        };
         let (node, host) = (endpoint.node.0, endpoint.host.0);
         tracing::info!(node, host, "connection broke: {reason}; calling again");
-        self.way.lose(reason, endpoint.time.now_ms());
+        self.way.lose(reason, again_ms);
         Ok(())
     }
 

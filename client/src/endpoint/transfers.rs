@@ -36,6 +36,8 @@ pub(super) struct Transfers {
     spare: Vec<Vec<u8>>,
     /// The link is not the one on which they were posted.
     orphaned: bool,
+    /// Since when links have left them and none has ended one.
+    stalled_since_ms: Option<u64>,
     /// A put was refused whose caller has gone on.
     refused: bool,
 }
@@ -53,6 +55,9 @@ enum What {
     /// A put of, or a get into, this part of lent memory.
     Lent { held: Held, here: Run, is_get: bool },
 }
+
+/// Before the next call where a second link in a row has ended nothing.
+const STALLED_PAUSE_MS: u64 = 50;
 
 /// What is kept of `spare`.
 const SPARE_MAX: usize = 64;
@@ -91,10 +96,20 @@ impl Transfers {
         self.posted == self.begun.len() && !self.orphaned
     }
 
-    /// The link has gone.
-    pub(super) fn orphan(&mut self) {
+    /// The link has gone. When to make another one; `None` if those of so long a time have ended none of what is under way:
+    /// that connections can be made does not mean that the device still does anything.
+    pub(super) fn orphan(&mut self, now_ms: u64, limit_ms: u64) -> Option<u64> {
         self.posted = 0;
         self.orphaned = !self.begun.is_empty();
+        if !self.orphaned {
+            self.stalled_since_ms = None;
+            return Some(now_ms);
+        }
+        let Some(since_ms) = self.stalled_since_ms else {
+            self.stalled_since_ms = Some(now_ms);
+            return Some(now_ms);
+        };
+        (now_ms < since_ms.saturating_add(limit_ms)).then(|| now_ms.saturating_add(STALLED_PAUSE_MS))
     }
 
     fn push(&mut self, target: WindowRef, run: Run, what: What) {
@@ -220,6 +235,7 @@ impl Transfers {
 
     fn end(&mut self, transfer: Transfer, outcome: DirectOutcome, driven: &mut Driven) {
         driven.completed = true;
+        self.stalled_since_ms = None;
         let done = outcome == DirectOutcome::Done;
         match transfer.what {
             What::Lent { held, .. } if done => super::state::finish(held),
@@ -245,6 +261,7 @@ impl Transfers {
     pub(super) fn abandon(&mut self, outcome: &Outcome) -> bool {
         self.posted = 0;
         self.orphaned = false;
+        self.stalled_since_ms = None;
         let mut lost = false;
         for transfer in self.begun.drain(..) {
             match transfer.what {

@@ -148,16 +148,22 @@ impl Dialing for Call {
     }
 }
 
-struct Still;
+/// Stands still until it is put forward.
+#[derive(Default)]
+struct Clock(Mutex<u64>);
 
-impl Time for Still {
+impl Time for Clock {
     fn now_ms(&self) -> u64 {
-        0
+        *self.0.lock()
     }
 }
 
 /// One whose first connection is up, and those that follow.
 fn endpoint(cards: &[&Shared]) -> Endpoint {
+    endpoint_at(Arc::default(), cards)
+}
+
+fn endpoint_at(clock: Arc<Clock>, cards: &[&Shared]) -> Endpoint {
     let options = EndpointOptions {
         buffered_bytes_max: 1 << 20,
         connect_ms: 1000,
@@ -166,7 +172,7 @@ fn endpoint(cards: &[&Shared]) -> Endpoint {
         costs: longarm_netmod::flow::Costs::TYPICAL,
     };
     let server = Server(Mutex::new(cards.iter().map(|card| Arc::clone(card)).collect()));
-    let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::new(Still), options);
+    let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), clock, options);
     endpoint.drive();
     assert!(endpoint.reaches_memory());
     endpoint
@@ -340,8 +346,57 @@ fn transfers_that_only_a_device_can_end_do_not_go_on_without_one() {
     let endpoint = endpoint(&[&card]);
     assert!(put(&endpoint, 0));
     let mut state = endpoint.state.lock();
-    state.transfers.orphan();
+    state.transfers.orphan(0, 1000);
     let settled = state.transfers.settle(&mut Plain(plain), &mut Driven::default());
     assert!(matches!(settled, Err(LinkError::Device(_))), "{settled:?}");
     assert!(!state.transfers.is_empty(), "a later link may end them");
+}
+
+#[test]
+fn a_node_whose_device_ends_nothing_any_more_is_lost_although_connections_to_it_are_made() {
+    let cards: Vec<Shared> = (0..64).map(|_| card()).collect();
+    let clock = Arc::new(Clock::default());
+    let endpoint = endpoint_at(Arc::clone(&clock), &cards.iter().collect::<Vec<_>>());
+    assert!(put(&endpoint, 0) && put(&endpoint, 8));
+    let mut breaks = Vec::new();
+    for (index, card) in cards.iter().enumerate() {
+        if index == 5 {
+            // This one ends something, so the time counts anew.
+            card.lock().outcomes.push_back((0, DirectOutcome::Done));
+            endpoint.drive();
+        }
+        breaks.push(clock.now_ms());
+        card.lock().is_broken = true;
+        endpoint.drive();
+        for _ in 0..2 {
+            if endpoint.broken().is_none() && !endpoint.is_up() {
+                endpoint.drive();
+                *clock.0.lock() += 100;
+            }
+        }
+        if endpoint.broken().is_some() {
+            break;
+        }
+        endpoint.drive();
+        assert!(endpoint.is_up() && posted(&cards[index + 1]).contains(&8), "posted anew after break {index}");
+    }
+    assert!(matches!(endpoint.broken(), Some(LostHow::Failed(_))), "{breaks:?}");
+    assert!(breaks.last().unwrap() - breaks[5] >= 1000 && breaks.len() < cards.len(), "{breaks:?}");
+    assert!(!endpoint.has_transfers() && !endpoint.is_busy() && endpoint.is_unconfirmed(), "quiet says it");
+}
+
+#[test]
+fn a_second_link_in_a_row_that_ended_nothing_is_not_replaced_at_once() {
+    let cards = [card(), card(), card()];
+    let clock = Arc::new(Clock::default());
+    let endpoint = endpoint_at(Arc::clone(&clock), &cards.iter().collect::<Vec<_>>());
+    assert!(put(&endpoint, 0));
+    break_link(&endpoint, &cards[0]);
+    cards[1].lock().is_broken = true;
+    endpoint.drive();
+    endpoint.drive();
+    assert!(!endpoint.is_up());
+    *clock.0.lock() += STALLED_PAUSE_MS;
+    endpoint.drive();
+    assert!(endpoint.is_up());
 }

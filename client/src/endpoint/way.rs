@@ -66,11 +66,11 @@ impl Way {
         matches!(self.state, Going::Up(_))
     }
 
-    /// The connection is of no more use.
-    pub(super) fn lose(&mut self, reason: String, now_ms: u64) {
+    /// The connection is of no more use. When to call for the first time.
+    pub(super) fn lose(&mut self, reason: String, next_ms: u64) {
         self.reason = reason;
         // The time counts from the first call: who has nothing to say makes none.
-        self.state = Going::Calling { since_ms: None, call: None, next_ms: now_ms, pause_ms: PAUSE_MS_MIN };
+        self.state = Going::Calling { since_ms: None, call: None, next_ms, pause_ms: PAUSE_MS_MIN };
     }
 
     /// Goes on with the calls. Once there is a connection: what the server makes of the session.

@@ -190,12 +190,14 @@ impl Stream {
                 self.direct.backlog.push_back(rest);
                 return Ok(());
             }
-            self.post_chain((remote + first_at as u64, remote_key), &spans)?;
+            let posted = self.post_chain((remote + first_at as u64, remote_key), &spans);
             let count = slabs.len();
             for (index, (slab, bytes)) in slabs.into_iter().enumerate() {
                 let ends = (at == source.len() && index + 1 == count).then_some(ticket);
                 self.note_request(Kept::Slab { slab }, bytes, false, ends);
             }
+            // After that: of those that were to be posted some may be on their way, with what is in their buffers.
+            posted?;
         }
         Ok(())
     }
@@ -216,7 +218,8 @@ impl Stream {
         counters.writes.add(posts.len());
         counters.doorbells.add(1);
         self.untold = 0;
-        // SAFETY: the caller keeps the slabs in `requests` until their completion, or a later one's, was taken up.
+        // SAFETY: the caller keeps the slabs in `requests`, also where this fails, until their completion, or a later one's, was
+        // taken up, or the queue is gone.
         #[allow(unsafe_code)]
         let posted = unsafe { self.queue.post(&posts) };
         posted.map_err(|_| self.fail("the device takes no more requests"))

@@ -71,6 +71,8 @@ pub(crate) struct Fabric {
     pub(crate) limits: PortLimits,
     /// Copied into before they are sent.
     pub(crate) outgoing: Arc<Slabs>,
+    /// The same, one for each queue, beside what all share: there are as many as queues.
+    pub(crate) own: Arc<Slabs>,
     shared: Arc<SharedReceive>,
     incoming: Mutex<Incoming>,
     incoming_slabs: Arc<Slabs>,
@@ -94,7 +96,7 @@ pub(crate) struct Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.fabric.incoming.lock().promised -= usize::from(self.fabric.options.credits_each());
+        self.fabric.incoming.lock().tally.promised -= usize::from(self.fabric.options.credits_each());
     }
 }
 
@@ -117,10 +119,25 @@ impl Registrar for Device {
 #[derive(Default)]
 struct Incoming {
     posted: slab::Slab<Slab>,
+    tally: Tally,
+}
+
+/// How many buffers there are, and have to be.
+#[derive(Default)]
+struct Tally {
     /// What links were promised.
     promised: usize,
-    /// Buffers that there are: posted, or with a link.
+    /// Buffers that there are: posted, or with a link. Less than that where connections have ended in the middle of a message.
     made: usize,
+    /// Buffers that connections may have taken along, and that were not replaced yet.
+    doubtful: usize,
+}
+
+impl Tally {
+    /// How many have to be made before so many are promised, and how many more should be.
+    fn wanted(&self, credits: usize) -> (usize, usize) {
+        ((self.promised + credits).saturating_sub(self.made), self.doubtful)
+    }
 }
 
 /// Registrations that the cache keeps: finding one among many more takes longer than it saves.
@@ -178,6 +195,7 @@ impl Fabric {
             gid,
             limits,
             outgoing: Slabs::new(&domain, options.slab_bytes, options.outgoing_bytes_max / options.slab_bytes.max(1)),
+            own: Slabs::new(&domain, options.slab_bytes, usize::MAX),
             shared,
             incoming: Mutex::default(),
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
@@ -206,19 +224,34 @@ impl Fabric {
         let queue = Queue::new(&self.domain, &self.shared, limits)?;
         self.promise(credits.into())?;
         let mut promise = Promise { fabric: Arc::clone(self), own: None };
-        promise.own = Some(self.outgoing.take()?.ok_or(Errno::NOBUFS)?);
+        promise.own = Some(self.own.take()?.ok_or(Errno::NOBUFS)?);
         Ok((queue, promise))
     }
 
     fn promise(&self, credits: usize) -> Result<(), Errno> {
         let mut incoming = self.incoming.lock();
-        while incoming.made < incoming.promised + credits {
+        let (needed, doubtful) = incoming.tally.wanted(credits);
+        for _ in 0..needed {
             let slab = self.incoming_slabs.take()?.ok_or(Errno::NOBUFS)?;
             self.post(&mut incoming, slab)?;
-            incoming.made += 1;
+            incoming.tally.made += 1;
         }
-        incoming.promised += credits;
+        for _ in 0..doubtful {
+            // Beyond what has to be there, so nothing fails where the device or the memory has no room for it.
+            let Ok(Some(slab)) = self.incoming_slabs.take() else { break };
+            if self.post(&mut incoming, slab).is_err() {
+                break;
+            }
+            incoming.tally.doubtful -= 1;
+        }
+        incoming.tally.promised += credits;
         Ok(())
+    }
+
+    /// A connected queue has ended. If its device was in the middle of a message of the peer, nobody will say which buffer it had
+    /// begun to fill: that one is lost, and another one takes its place when the next queue is made.
+    pub(crate) fn note_end(&self) {
+        self.incoming.lock().tally.doubtful += 1;
     }
 
     fn post(&self, incoming: &mut Incoming, slab: Slab) -> Result<(), Errno> {
@@ -264,7 +297,7 @@ impl Fabric {
 
     /// How much memory the preregistered buffers take: those to send from, and those that peers fill.
     pub(crate) fn slab_bytes(&self) -> (usize, usize) {
-        (self.outgoing.bytes(), self.incoming_slabs.bytes())
+        (self.outgoing.bytes() + self.own.bytes(), self.incoming_slabs.bytes())
     }
 }
 
@@ -369,6 +402,19 @@ fn rank_of(gid: &Gid) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_end_of_a_connection_is_worth_another_buffer() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.wanted(8), (8, 0));
+        (tally.made, tally.promised) = (8, 8);
+        for _ in 0..8 {
+            // As the ends of a queue say: the buffers stay, and what it may have taken along is made anew.
+            (tally.promised, tally.doubtful) = (0, tally.doubtful + 1);
+        }
+        assert_eq!(tally.wanted(8), (0, 8));
+        assert_eq!(tally.wanted(16), (8, 8));
+    }
 
     fn gid(index: u8, kind: &str, bytes: &[u8]) -> Gid {
         let mut whole = [0; 16];

@@ -287,6 +287,8 @@ impl Stream {
             // The memory first, then the word that it is free.
             match request.kept.into_slab() {
                 Some(slab) if self.promise.own.is_none() => self.promise.own = Some(slab),
+                // What is shared by all goes back to them.
+                Some(slab) if slab.is_of(&self.fabric.own) => self.promise.own = Some(slab),
                 others => drop(others),
             }
             if let Some(ticket) = request.ends {
@@ -563,6 +565,7 @@ impl Drop for Stream {
         for arrived in self.arrived.drain(..) {
             self.fabric.give_back(arrived.slab);
         }
+        self.fabric.note_end();
     }
 }
 

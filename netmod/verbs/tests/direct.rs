@@ -291,7 +291,8 @@ fn the_ends_of_many_short_puts_are_told_together() {
 fn take_all_buffers(link: &mut dyn Link) {
     let page = vec![1; 4096];
     let run = Run { offset: 1 << 20, bytes: 4096 };
-    for ticket in 0..32 {
+    // One that is the connection's own, and the 32 that were made together.
+    for ticket in 0..33 {
         let access = link.direct().unwrap();
         assert_eq!(access.reach(&PART, Wish::PutCopied(4096)), Reach::Yes);
         access.put(ticket, &PART, run, DirectSource::Copied(Region::from_slice(&page))).unwrap();
@@ -333,6 +334,19 @@ fn who_finds_no_buffer_goes_on_with_the_one_of_his_own() {
         pair.called.send(&[]).unwrap();
     }
     assert!(received == bytes);
+}
+
+#[test]
+fn a_connection_that_is_made_while_another_has_all_buffers_has_its_own() {
+    let Some(mut pair) = Pair::new(|options| options.outgoing_bytes_max = 1) else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    take_all_buffers(&mut *pair.caller);
+    let (mut other, mut other_called) = connected(&pair.origin, &mut *pair.listener);
+    while !other.is_settled() || !other_called.is_settled() {
+        step(&mut *other);
+        step(&mut *other_called);
+    }
+    assert!(other.direct().is_some(), "it went to TCP");
 }
 
 /// Until its descriptor announces something.

@@ -201,6 +201,10 @@ impl Slab {
     pub(crate) fn slab_bytes(&self) -> usize {
         self.slabs.slab_bytes
     }
+
+    pub(crate) fn is_of(&self, slabs: &Arc<Slabs>) -> bool {
+        Arc::ptr_eq(&self.slabs, slabs)
+    }
 }
 
 impl Drop for Slab {
