@@ -149,6 +149,8 @@ pub struct Endpoint {
     unconfirmed: AtomicBool,
     /// Replies are due or bytes wait to be sent.
     busy: AtomicBool,
+    /// The same, but for transfers that end by themselves.
+    needs_helper: AtomicBool,
     /// Bytes wait to be sent.
     wants_write: AtomicBool,
     buffered_bytes: AtomicUsize,
@@ -200,6 +202,7 @@ impl Endpoint {
             broken: OnceLock::new(),
             unconfirmed: AtomicBool::new(false),
             busy: AtomicBool::new(true),
+            needs_helper: AtomicBool::new(true),
             wants_write: AtomicBool::new(false),
             buffered_bytes: AtomicUsize::new(0),
             replies_full: AtomicBool::new(false),
@@ -516,10 +519,12 @@ impl Endpoint {
         let unsent = !state.outgoing.is_sent() || state.has_gathered();
         let busy = unsent || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
-        let busy = busy || state.reports.owes_for_streams() || transfers;
+        let served = busy || state.reports.owes_for_streams();
+        let needs_helper = served || (transfers && state.transfers.need_driving(state.way.link()));
         self.reaches.store(state.reaches == Some(true), Ordering::Relaxed);
         self.transfers.store(transfers && alive, Ordering::Release);
-        self.busy.store(busy && alive, Ordering::Release);
+        self.busy.store((served || transfers) && alive, Ordering::Release);
+        self.needs_helper.store(needs_helper && alive, Ordering::Release);
         // After `busy`: who no longer waits for the reply finds nothing to ask for.
         let confirming = state.confirming().filter(|_| alive).map_or(0, |number| number.0);
         self.confirming.store(confirming, Ordering::Release);

@@ -139,7 +139,10 @@ impl Client {
     ) -> bool {
         let Some(runs) = endpoint.reaches_memory().then(|| shapes.long_runs()).flatten() else { return false };
         for (here, there) in runs {
-            if !endpoint.get_direct(&window.target(rank), there, (&|| target.hold(), here)) {
+            let hold = || target.hold();
+            let (begun, driven) = endpoint.get_direct(&window.target(rank), there, (&hold, here));
+            self.note_driven(endpoint, Some(driven));
+            if !begun {
                 return false;
             }
         }

@@ -87,7 +87,7 @@ impl Client {
 
     /// Somebody wants to hear of what is in progress without waiting in a call: the helper drives it.
     pub fn keep_moving(self: &Arc<Self>) {
-        if self.open_endpoints().any(Endpoint::is_busy) {
+        if self.open_endpoints().any(Endpoint::needs_helper) {
             self.hand_to_helper();
         }
     }
@@ -129,7 +129,7 @@ impl Client {
 
     /// Call when a thread stops to drive although something may be in progress.
     pub(crate) fn wake_helper_if_busy(&self) {
-        if self.helper.thread.get().is_some() && self.open_endpoints().any(|endpoint| endpoint.is_busy()) {
+        if self.helper.thread.get().is_some() && self.open_endpoints().any(Endpoint::needs_helper) {
             self.helper.wake();
         }
     }
@@ -205,7 +205,7 @@ fn run(client: &Weak<Client>) {
         }
         // A thread that waits drives what it waits for; what is gathered for another node is sent from here.
         let steps_aside = || client.helper.waiting.load(Ordering::SeqCst) > 0 && !client.gathers();
-        let idle = steps_aside() || !client.open_endpoints().any(|endpoint| endpoint.is_busy());
+        let idle = steps_aside() || !client.open_endpoints().any(Endpoint::needs_helper);
         // What waits for company gets some before it is sent.
         if !idle && client.gathers() {
             std::thread::sleep(GATHER);
@@ -219,7 +219,7 @@ fn run(client: &Weak<Client>) {
         // that became busy before and its look at `parked` after. Also where some endpoints are watched: another one
         // may start, or one of them may have more to send.
         fence(Ordering::SeqCst);
-        let work = idle && !steps_aside() && client.open_endpoints().any(|endpoint| endpoint.is_busy());
+        let work = idle && !steps_aside() && client.open_endpoints().any(Endpoint::needs_helper);
         let unacknowledged = client.open_endpoints().any(|endpoint| endpoint.is_unacknowledged());
         if unacknowledged || !idle || client.awaits_others() {
             idle_looks = 0;
@@ -236,7 +236,7 @@ fn run(client: &Weak<Client>) {
 
 /// False: the time was over.
 fn sleep(client: &Client, idle: bool, tends: bool) -> bool {
-    let watched = if idle { Vec::new() } else { client.watched() };
+    let watched = if idle { Vec::new() } else { client.watched(Endpoint::needs_helper) };
     let mut events = vec![PollFd::from_borrowed_fd(client.helper.waker.descriptor(), PollFlags::IN)];
     events.extend(watched.iter().filter_map(Watched::poll));
     // Not longer than a moment while something is in progress that no descriptor announces.

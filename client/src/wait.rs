@@ -368,7 +368,7 @@ impl Client {
         let mut rung = true;
         if result.is_none() {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-            let watched = self.watched();
+            let watched = self.watched(Endpoint::is_busy);
             events.extend(watched.iter().filter_map(Watched::poll));
             if watched.iter().any(|watched| watched.ready) {
                 rung = false;
@@ -389,18 +389,19 @@ impl Client {
         result
     }
 
-    /// The busy endpoints, as a sleeper sees them.
-    pub(crate) fn watched(&self) -> Vec<Watched> {
-        let busy = self.open_endpoints().filter(|endpoint| endpoint.is_busy());
-        busy.map(|endpoint| {
-            let (wanted, ready) = endpoint.prepare_sleep();
-            let (is_up, descriptor) = (endpoint.is_up(), endpoint.descriptor());
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, wanted.readable);
-            flags.set(PollFlags::OUT, wanted.writable);
-            Watched { is_up, descriptor, flags, ready }
-        })
-        .collect()
+    /// Those endpoints that concern a sleeper, as it sees them.
+    pub(crate) fn watched(&self, concerns: impl Fn(&Endpoint) -> bool) -> Vec<Watched> {
+        let watched = self.open_endpoints().filter(|endpoint| concerns(endpoint));
+        watched
+            .map(|endpoint| {
+                let (wanted, ready) = endpoint.prepare_sleep();
+                let (is_up, descriptor) = (endpoint.is_up(), endpoint.descriptor());
+                let mut flags = PollFlags::empty();
+                flags.set(PollFlags::IN, wanted.readable);
+                flags.set(PollFlags::OUT, wanted.writable);
+                Watched { is_up, descriptor, flags, ready }
+            })
+            .collect()
     }
 
     /// Waits for an operation over one endpoint.

@@ -90,6 +90,11 @@ pub trait DirectAccess {
     /// As for puts.
     fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), crate::LinkError>;
 
+    /// Whether the device has all that was begun: it comes to its end without another call.
+    fn is_all_posted(&self) -> bool {
+        true
+    }
+
     /// The next transfer that is over, by the number that it was begun with.
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)>;
 }

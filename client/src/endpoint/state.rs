@@ -318,7 +318,7 @@ impl State {
     /// Whether nothing is under way in the server that a direct transfer could overtake. That a get was answered is not enough:
     /// the server reads its bytes while they are sent.
     #[inline]
-    fn may_go_direct(&self) -> bool {
+    pub(super) fn may_go_direct(&self) -> bool {
         let is_served = !self.is_idle() || self.landing.is_some();
         let is_served = is_served && !mutation(Mutation::DirectOvertakes);
         self.reaches == Some(true) && !is_served && self.transfers.are_posted()
@@ -350,7 +350,7 @@ impl State {
     }
 
     /// Takes up direct transfers that are over.
-    fn take_outcomes(&mut self, driven: &mut Driven) {
+    pub(super) fn take_outcomes(&mut self, driven: &mut Driven) {
         if self.transfers.is_empty() {
             return;
         }

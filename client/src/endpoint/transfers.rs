@@ -31,6 +31,8 @@ pub(super) struct Transfers {
     begun: VecDeque<Transfer>,
     /// How many of them, from the first on, are posted on the link that there is now.
     posted: usize,
+    /// How many of them use lent memory.
+    lent: usize,
     next_ticket: u64,
     /// Room of copied puts that are over.
     spare: Vec<Vec<u8>>,
@@ -61,6 +63,8 @@ const STALLED_PAUSE_MS: u64 = 50;
 
 /// What is kept of `spare`.
 const SPARE_MAX: usize = 64;
+/// So many may be over without anybody having noticed.
+const MANY: usize = 64;
 
 /// A link's share of lent memory: its part is done when the link lets go of it.
 struct Share {
@@ -96,6 +100,18 @@ impl Transfers {
         self.posted == self.begun.len() && !self.orphaned
     }
 
+    /// Whether somebody has to look after them although nobody waits: the rest is posted as room comes, or lent memory is given
+    /// back. Copied puts that are posted end by themselves; that they have is noticed by who needs room, waits, or tends.
+    pub(super) fn need_driving(&self, link: Option<&mut dyn Link>) -> bool {
+        let is_posted = |link: &mut dyn Link| link.direct().is_none_or(|access| access.is_all_posted());
+        self.lent > 0 || !self.are_posted() || !link.is_none_or(is_posted)
+    }
+
+    /// Whether so many are not known to be over that who begins another looks which are.
+    pub(super) fn are_many(&self) -> bool {
+        self.begun.len() >= MANY
+    }
+
     /// The link has gone. When to make another one; `None` if those of so long a time have ended none of what is under way:
     /// that connections can be made does not mean that the device still does anything.
     pub(super) fn orphan(&mut self, now_ms: u64, limit_ms: u64) -> Option<u64> {
@@ -115,6 +131,7 @@ impl Transfers {
     fn push(&mut self, target: WindowRef, run: Run, what: What) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
+        self.lent += usize::from(matches!(what, What::Lent { .. }));
         self.begun.push_back(Transfer { ticket, target, run, what });
     }
 
@@ -236,6 +253,7 @@ impl Transfers {
     fn end(&mut self, transfer: Transfer, outcome: DirectOutcome, driven: &mut Driven) {
         driven.completed = true;
         self.stalled_since_ms = None;
+        self.lent -= usize::from(matches!(transfer.what, What::Lent { .. }));
         let done = outcome == DirectOutcome::Done;
         match transfer.what {
             What::Lent { held, .. } if done => super::state::finish(held),
@@ -259,7 +277,7 @@ impl Transfers {
 
     /// Nothing will come of them. True if there were puts whose callers have gone on.
     pub(super) fn abandon(&mut self, outcome: &Outcome) -> bool {
-        self.posted = 0;
+        (self.posted, self.lent) = (0, 0);
         self.orphaned = false;
         self.stalled_since_ms = None;
         let mut lost = false;
@@ -276,13 +294,13 @@ impl Transfers {
 impl Endpoint {
     /// Begins a put into the node's memory with no server involved. False: the server has to do it, because the link cannot,
     /// or something is under way that must not be overtaken.
-    pub(crate) fn put_direct(&self, target: &WindowRef, run: Run, source: PutSource<'_>) -> bool {
-        self.reaches_memory() && self.begin_direct(|state| state.put_direct(target, run, source))
+    pub(crate) fn put_direct(&self, target: &WindowRef, run: Run, source: PutSource<'_>) -> (bool, Driven) {
+        self.begin_direct(|state| state.put_direct(target, run, source))
     }
 
     /// Begins a get from the node's memory, likewise. `place`: where the bytes go.
-    pub(crate) fn get_direct(&self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> bool {
-        self.reaches_memory() && self.begin_direct(|state| state.get_direct(target, run, place))
+    pub(crate) fn get_direct(&self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> (bool, Driven) {
+        self.begin_direct(|state| state.get_direct(target, run, place))
     }
 
     /// Whether the network reaches memory of the node with no server involved.
@@ -292,13 +310,32 @@ impl Endpoint {
         self.reaches.load(Ordering::Relaxed)
     }
 
-    fn begin_direct(&self, begin: impl FnOnce(&mut State) -> bool) -> bool {
+    fn begin_direct(&self, begin: impl FnOnce(&mut State) -> bool) -> (bool, Driven) {
+        let mut driven = Driven::default();
+        if !self.reaches_memory() {
+            return (false, driven);
+        }
         let mut state = self.state.lock();
+        // What the server had still to do may be over. Who puts, and looks only at its own memory in between, would not hear
+        // of it, and be served for ever.
+        if !state.may_go_direct() && !state.has_gathered() && !self.expects_much() {
+            driven = self.drive_locked(&mut state, true);
+        }
         if self.broken.get().is_some() || !begin(&mut state) {
-            return false;
+            return (false, driven);
+        }
+        // Who puts and never waits would keep them all.
+        if state.transfers.are_many() {
+            state.take_outcomes(&mut driven);
         }
         self.note(&mut state);
-        true
+        (true, driven)
+    }
+
+    /// Whether it has to be driven although nobody waits. Transfers that end by themselves are left alone: who looks for
+    /// their ends keeps a processor from those who compute, or wait.
+    pub(crate) fn needs_helper(&self) -> bool {
+        self.needs_helper.load(Ordering::Acquire)
     }
 
     /// Whether transfers are under way that no server is involved in.

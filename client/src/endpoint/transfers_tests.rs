@@ -28,6 +28,7 @@ struct Card {
     is_settled: bool,
     is_broken: bool,
     is_abandoned: bool,
+    is_all_posted: bool,
     /// What was begun: its ticket and where in the window it begins.
     posted: Vec<(u64, u64)>,
     /// What of it is lent and not given back.
@@ -45,6 +46,7 @@ fn card() -> Shared {
         is_settled: true,
         is_broken: false,
         is_abandoned: false,
+        is_all_posted: true,
         posted: Vec::new(),
         loans: Vec::new(),
         outcomes: VecDeque::new(),
@@ -123,6 +125,10 @@ impl DirectAccess for CardLink {
         Ok(())
     }
 
+    fn is_all_posted(&self) -> bool {
+        self.0.lock().is_all_posted
+    }
+
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
         self.0.lock().outcomes.pop_front()
     }
@@ -179,7 +185,7 @@ fn endpoint_at(clock: Arc<Clock>, cards: &[&Shared]) -> Endpoint {
 }
 
 fn put(endpoint: &Endpoint, offset: u64) -> bool {
-    endpoint.put_direct(&TARGET, Run { offset, bytes: 8 }, PutSource::Copied(Region::from_slice(&[7; 8])))
+    endpoint.put_direct(&TARGET, Run { offset, bytes: 8 }, PutSource::Copied(Region::from_slice(&[7; 8]))).0
 }
 
 fn posted(card: &Shared) -> Vec<u64> {
@@ -224,8 +230,53 @@ fn nothing_overtakes_what_the_server_has_yet_to_do() {
     let mut bytes = [0; REPLY_BYTES];
     ReplyHeader { id, body: ReplyBody::Done, received_bytes }.encode(&mut bytes);
     card.lock().incoming.extend(bytes);
+    assert!(put(&endpoint, 0), "who only puts hears of it too");
+    assert_eq!(posted(&card), [0]);
+}
+
+#[test]
+fn puts_that_end_by_themselves_need_no_helper_but_somebody_who_waits() {
+    let (first, second) = (card(), card());
+    let endpoint = endpoint(&[&first, &second]);
+    assert!(!endpoint.needs_helper());
+    assert!(put(&endpoint, 0) && endpoint.is_busy() && endpoint.is_unacknowledged() && !endpoint.needs_helper());
+    first.lock().is_all_posted = false;
+    assert!(put(&endpoint, 8) && endpoint.needs_helper(), "the rest of it waits for room");
+    first.lock().is_all_posted = true;
     endpoint.drive();
-    assert!(put(&endpoint, 0));
+    assert!(!endpoint.needs_helper());
+    // The link breaks: they are begun anew, which somebody has to do.
+    first.lock().is_broken = true;
+    endpoint.drive();
+    assert!(endpoint.needs_helper());
+    endpoint.drive();
+    assert_eq!(posted(&second), [0, 8]);
+    assert!(endpoint.has_transfers() && !endpoint.needs_helper());
+    let mut bytes = [0; 8];
+    let completion = Arc::new(Completion::new());
+    lend(Arc::clone(&completion), |lent| {
+        let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
+        let run = Run { offset: 0, bytes: 8 };
+        assert!(endpoint.get_direct(&TARGET, run, (&|| lender.hold(), run)).0);
+        completion.part_done();
+        assert!(endpoint.needs_helper(), "somebody asks now and then whether it is over");
+        second.lock().loans.clear();
+        second.lock().outcomes.push_back((2, DirectOutcome::Done));
+        endpoint.drive();
+        assert!(!endpoint.needs_helper() && completion.is_complete());
+    });
+}
+
+#[test]
+fn who_puts_and_never_waits_takes_up_what_is_over() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    for ticket in 0..1000 {
+        assert!(put(&endpoint, 0));
+        card.lock().outcomes.push_back((ticket, DirectOutcome::Done));
+    }
+    assert!(card.lock().outcomes.len() <= MANY);
+    assert!(endpoint.state.lock().transfers.begun.len() <= MANY);
 }
 
 #[test]
@@ -249,7 +300,7 @@ fn a_refused_get_fails_and_gives_its_memory_back() {
     lend(Arc::clone(&completion), |lent| {
         let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
         let run = Run { offset: 4096, bytes: 64 };
-        assert!(endpoint.get_direct(&TARGET, run, (&|| lender.hold(), Run { offset: 0, bytes: 64 })));
+        assert!(endpoint.get_direct(&TARGET, run, (&|| lender.hold(), Run { offset: 0, bytes: 64 })).0);
         completion.part_done();
         // As a device would: it lets go of the memory, and then says what became of it.
         card.lock().loans.clear();

@@ -363,6 +363,10 @@ impl DirectAccess for Stream {
         self.begin_lent(ticket, (target, run), into, true)
     }
 
+    fn is_all_posted(&self) -> bool {
+        self.direct.backlog.is_empty()
+    }
+
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
         self.direct.outcomes.pop_front()
     }

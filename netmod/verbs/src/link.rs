@@ -539,6 +539,10 @@ impl DirectAccess for VerbsLink {
         self.end_with(result)
     }
 
+    fn is_all_posted(&self) -> bool {
+        matches!(&self.stage, Stage::Verbs(stream) if stream.is_all_posted())
+    }
+
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
         self.outcomes.pop_front().or_else(|| match &mut self.stage {
             Stage::Verbs(stream) => {
