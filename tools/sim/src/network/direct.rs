@@ -16,6 +16,7 @@ use longarm_netmod::{DirectOutcome, LinkError, Loan, Reach, Wish};
 use longarm_proto::{Run, WindowRef};
 
 use super::{Event, LinkState, Network, News, Owner};
+use crate::book;
 use crate::dice::Dice;
 use crate::trace::{What, Who};
 
@@ -240,8 +241,12 @@ impl Network {
         task: Task,
     ) -> Result<u64, LinkError> {
         let state = &mut self.links[link as usize];
-        let known = caller(state).and_then(|caller| self.cards.get(&caller));
-        assert!(known.is_none_or(|card| !card.done.contains(&ticket)), "transfer {ticket} is done, and begun again");
+        if let Some(caller) = caller(state)
+            && self.cards.get(&caller).is_some_and(|card| card.done.contains(&ticket))
+        {
+            // Not by a panic: the caller may have lent memory, and would end the process.
+            book::violate(&[caller.0], format!("transfer {ticket} to node {} is done, and begun again", caller.1));
+        }
         if state.broken[0] {
             return Err(LinkError::Reset);
         }
