@@ -92,7 +92,7 @@ docs: setup-verbs ## Build the interface's pages, and the book where mdbook is i
 
 install: setup ## Install the longarm command with what longarm perf runs, libarmci, OpenSHMEM and liblongarm (both) with headers, under PREFIX
 	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem -p longarm-both --lib --bin longarm --bin longarm-bench --bin longarm-footprint
-	shims/armci/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
+	shims/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
 	install -m 755 "$(TARGET_DIR)/release/longarm-bench" "$(DESTDIR)$(PREFIX)/bin/longarm-bench"
@@ -102,7 +102,7 @@ install: setup ## Install the longarm command with what longarm perf runs, libar
 	install -m 755 "$(TARGET_DIR)/release/armci/libarmci.so" "$(DESTDIR)$(PREFIX)/lib/libarmci.so"
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/armci/armci.pc.in \
 		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/armci.pc"
-	shims/both/build-library.sh "$(TARGET_DIR)/release/liblongarm_both.a" "$(DESTDIR)$(PREFIX)/lib"
+	shims/build-library.sh "$(TARGET_DIR)/release/liblongarm_both.a" "$(DESTDIR)$(PREFIX)/lib"
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/both/longarm.pc.in \
 		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/longarm.pc"
 	shims/shmem/install.sh "$(TARGET_DIR)/release/liblongarm_shmem.a" "$(DESTDIR)$(PREFIX)" "$(abspath $(PREFIX))"

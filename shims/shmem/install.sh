@@ -16,7 +16,7 @@ archive=$1 folder=$2 prefix=${3:-$2}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml" | head -n 1)
 
 install -d "$folder/bin" "$folder/include/mpp" "$folder/lib/pkgconfig"
-"$here/build-library.sh" "$archive" "$folder/lib"
+"$here/../build-library.sh" "$archive" "$folder/lib"
 install -m 644 "$here"/include/*.h "$folder/include"
 install -m 644 "$here"/include/mpp/*.h "$folder/include/mpp"
 wrapper() {

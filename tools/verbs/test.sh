@@ -83,7 +83,7 @@ tests_of() {
 build_c_programs() {
     local folder=$programs/armci source
     cargo build --locked --quiet -p longarm-armci --features verbs --lib || return 1
-    shims/armci/build-library.sh "$target/debug/liblongarm_armci.a" "$folder" || return 1
+    shims/build-library.sh "$target/debug/liblongarm_armci.a" "$folder" || return 1
     for source in shims/armci/tests/c/*.c; do
         cc -std=c99 -O1 -g -I shims/armci/include -o "$folder/$(basename "$source" .c)" "$source" \
             "$folder/libarmci.a" -lgcc_s -lpthread -lm -ldl || return 1

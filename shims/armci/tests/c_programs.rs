@@ -6,6 +6,8 @@
 //! and the others end well.
 #![forbid(unsafe_code)]
 
+#[path = "../../test_support/built.rs"]
+mod built;
 #[path = "c_programs/compiled.rs"]
 mod compiled;
 #[path = "c_programs/fatal.rs"]
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 
+use built::everything;
 use compiled::{Compiled, Way};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -133,12 +136,6 @@ fn passes(compiled: &Compiled, program: &str, layout: Layout) -> Result<(), Fail
     Err(format!("{}, said ok {said_ok} times\n{}", output.status, everything(&output)).into())
 }
 
-/// What a job has printed.
-fn everything(output: &Output) -> String {
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    format!("{stdout}{stderr}")
-}
-
 /// Runs a program as a job.
 fn run(program: &Path, layout: Layout, arguments: &[&str]) -> Result<Output, Failed> {
     let mut command = match layout {
@@ -157,8 +154,8 @@ fn run(program: &Path, layout: Layout, arguments: &[&str]) -> Result<Output, Fai
 fn launcher() -> Result<&'static Path, String> {
     static LAUNCHER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = LAUNCHER.get_or_init(|| {
-        library::build(&["longarm-launch", "--bin", "longarm"])?;
-        Ok(library::profile_folder()?.join("longarm"))
+        built::build(&["-p", "longarm-launch", "--bin", "longarm"])?;
+        Ok(built::profile_folder()?.join("longarm"))
     });
     found.as_ref().map(PathBuf::as_path).map_err(String::clone)
 }

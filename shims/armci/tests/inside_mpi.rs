@@ -1,23 +1,17 @@
 //! Jobs that MPI has started, with every MPI of Debian that is installed: on one node, and cut into several.
 
+#[path = "../../test_support/built.rs"]
+mod built;
 #[path = "support/library.rs"]
 mod library;
+#[path = "../../test_support/mpis.rs"]
+mod mpis;
 
 use std::process::{Command, Output};
 
+use built::{everything, succeed};
 use libtest_mimic::{Arguments, Failed, Trial};
-
-/// An MPI by Debian's names.
-struct Installed {
-    name: &'static str,
-    /// What its launcher needs as root, with more ranks than cores.
-    launcher_arguments: &'static [&'static str],
-}
-
-const ALL: [Installed; 2] = [
-    Installed { name: "mpich", launcher_arguments: &[] },
-    Installed { name: "openmpi", launcher_arguments: &["--oversubscribe", "--bind-to", "none"] },
-];
+use mpis::Installed;
 
 /// Processes, and nodes that they are cut into.
 const LAYOUTS: [(u32, u32); 5] = [(1, 1), (4, 1), (4, 2), (4, 4), (5, 2)];
@@ -25,11 +19,7 @@ const LAYOUTS: [(u32, u32); 5] = [(1, 1), (4, 1), (4, 2), (4, 4), (5, 2)];
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    for mpi in &ALL {
-        if Command::new(format!("mpicc.{}", mpi.name)).arg("--version").output().is_err() {
-            eprintln!("left out: there is no mpicc.{}", mpi.name);
-            continue;
-        }
+    for mpi in mpis::installed() {
         for (processes, nodes) in LAYOUTS {
             let name = format!("a_job_of_{}_works::{processes}_processes_on_{nodes}_nodes", mpi.name);
             trials.push(Trial::test(name, move || works(mpi, "job", processes, nodes)));
@@ -47,37 +37,20 @@ fn run(mpi: &Installed, source: &str, (processes, nodes): (u32, u32), arguments:
     let here = library::here();
     let folder = tempfile::tempdir()?;
     let program = folder.path().join(source);
-    let compiled = Command::new(format!("mpicc.{}", mpi.name))
-        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here.join("include"))
-        .arg(here.join("tests/mpi").join(format!("{source}.c")))
-        .arg("-o")
-        .arg(&program)
-        // One that calls no function of MPI is linked with it all the same.
-        .arg("-Wl,--no-as-needed")
-        .arg(library.join("libarmci.so"))
-        .arg(format!("-Wl,-rpath,{}", library.display()))
-        .output()?;
-    if !compiled.status.success() {
-        return Err(String::from_utf8_lossy(&compiled.stderr).into_owned().into());
-    }
-    let ran = Command::new(format!("mpiexec.{}", mpi.name))
-        .args(mpi.launcher_arguments)
-        .args(["-n", &processes.to_string()])
-        .arg(&program)
-        .args(arguments)
-        .env("LONGARM_NODES", nodes.to_string())
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .output()?;
-    Ok(ran)
+    let mut compiler = Command::new(mpi.compiler());
+    compiler.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(here.join("include"));
+    compiler.arg(here.join("tests/mpi").join(format!("{source}.c"))).arg("-o").arg(&program);
+    // One that calls no function of MPI is linked with it all the same.
+    compiler.arg("-Wl,--no-as-needed").arg(library.join("libarmci.so"));
+    succeed(compiler.arg(format!("-Wl,-rpath,{}", library.display())))?;
+    Ok(mpi.job(&program, processes, nodes).args(arguments).output()?)
 }
 
 fn works(mpi: &Installed, source: &str, processes: u32, nodes: u32) -> Result<(), Failed> {
     let ran = run(mpi, source, (processes, nodes), &[])?;
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let said = String::from_utf8_lossy(&ran.stdout);
     if !ran.status.success() || !said.contains(&format!("ok {processes} processes")) {
-        return Err(format!("{}\n{said}{}", ran.status, String::from_utf8_lossy(&ran.stderr)).into());
+        return Err(format!("{}\n{}", ran.status, everything(&ran)).into());
     }
     Ok(())
 }

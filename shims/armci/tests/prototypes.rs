@@ -1,6 +1,8 @@
 //! The headers, the Rust functions behind them and what the libraries export say the same.
 #![forbid(unsafe_code)]
 
+#[path = "../../test_support/built.rs"]
+mod built;
 #[path = "prototypes/headers.rs"]
 mod headers;
 #[path = "support/library.rs"]
@@ -56,7 +58,7 @@ fn declared() -> BTreeMap<String, Signature> {
 
 fn exported(arguments: &[&str], file: &str) -> Exports {
     let folder = library::library("armci-prototypes").unwrap();
-    let output = library::succeed(Command::new("nm").args(arguments).arg(folder.join(file))).unwrap();
+    let output = built::succeed(Command::new("nm").args(arguments).arg(folder.join(file))).unwrap();
     let text = String::from_utf8(output.stdout).expect("symbols are ASCII");
     let is_ours = |name: &str| {
         let name = name.to_ascii_lowercase();

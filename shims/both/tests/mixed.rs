@@ -1,11 +1,17 @@
 //! ARMCI, OpenSHMEM and the Rust interface in one process: one world, in every order of starting and ending, started by
 //! `longarm run` and by nobody; ARMCI and OpenSHMEM also by every MPI of Debian that is installed.
 
+#[path = "../../test_support/built.rs"]
+mod built;
+#[path = "../../test_support/mpis.rs"]
+mod mpis;
+
 use std::ffi::{c_int, c_long, c_void};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::OnceLock;
 
+use built::{everything, profile_folder, succeed};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Says to this program, started as a rank, who comes first.
@@ -14,17 +20,6 @@ const RANK: &str = "MIXED_RUST_FIRST";
 const SAFETY_NET_S: &str = "300";
 const LAYOUTS: [(u32, u32); 4] = [(1, 1), (3, 1), (4, 2), (3, 3)];
 const ORDERS: [&str; 2] = ["armci", "shmem"];
-
-struct Installed {
-    name: &'static str,
-    /// What its launcher needs as root, with more ranks than cores.
-    launcher_arguments: &'static [&'static str],
-}
-
-const MPIS: [Installed; 2] = [
-    Installed { name: "mpich", launcher_arguments: &[] },
-    Installed { name: "openmpi", launcher_arguments: &["--oversubscribe", "--bind-to", "none"] },
-];
 
 fn main() -> ExitCode {
     if let Ok(first) = std::env::var(RANK) {
@@ -72,26 +67,13 @@ fn leaves(last: &str) -> &'static str {
 
 fn inside_mpi(first: &'static str, last: &'static str, orders: &str) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for mpi in &MPIS {
-        let compiler = if mpi.name == "mpich" { "mpicc.mpich" } else { "mpicc.openmpi" };
-        if Command::new(compiler).arg("--version").output().is_err() {
-            eprintln!("left out: there is no {compiler}");
-            continue;
-        }
+    for mpi in mpis::installed() {
         for (own, ranks, nodes) in [("own", 3, 1), ("none", 4, 2)] {
             let name = format!("{}::{own}::{ranks}_over_{nodes}::{orders}", mpi.name);
             trials.push(Trial::test(name, move || {
-                let program = compiled(compiler, &["-DWITH_MPI", "-Wl,--no-as-needed"], mpi.name)?;
-                let output = Command::new(format!("mpiexec.{}", mpi.name))
-                    .args(mpi.launcher_arguments)
-                    .args(["-n", &ranks.to_string()])
-                    .arg(program)
-                    .args([first, own, leaves(last)])
-                    .env("LONGARM_NODES", nodes.to_string())
-                    .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-                    .output()?;
-                said_ok(output, ranks)
+                let program = compiled(&mpi.compiler(), &["-DWITH_MPI", "-Wl,--no-as-needed"], mpi.name)?;
+                let mut job = mpi.job(&program, ranks, nodes);
+                said_ok(job.args([first, own, leaves(last)]).output()?, ranks)
             }));
         }
     }
@@ -99,12 +81,12 @@ fn inside_mpi(first: &'static str, last: &'static str, orders: &str) -> Vec<Tria
 }
 
 fn said_ok(output: Output, ranks: u32) -> Result<(), Failed> {
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let ok = format!("ok mixed {ranks}");
     if output.status.success() && stdout.lines().filter(|line| *line == ok).count() == 1 {
         return Ok(());
     }
-    Err(format!("{}\n{stdout}{stderr}", output.status).into())
+    Err(format!("{}\n{}", output.status, everything(&output)).into())
 }
 
 /// A program of both libraries, each with a copy of longarm, which cannot both be a rank.
@@ -130,7 +112,7 @@ fn by_wrapper() -> Result<(), Failed> {
     let shims = here().join("..");
     let mut install = Command::new(shims.join("shmem/install.sh"));
     succeed(install.arg(profile.join("liblongarm_shmem.a")).arg(&prefix))?;
-    let mut build = Command::new(shims.join("both/build-library.sh"));
+    let mut build = Command::new(shims.join("build-library.sh"));
     succeed(build.arg(profile.join("liblongarm_both.a")).arg(prefix.join("lib")))?;
     let program = prefix.join("mixed");
     let mut command = Command::new(prefix.join("bin/oshcc"));
@@ -173,17 +155,13 @@ fn compiled(compiler: &str, arguments: &[&str], name: &str) -> Result<PathBuf, S
 fn folder() -> Result<&'static Path, String> {
     static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
+        let libraries = ["-p", "longarm-both", "-p", "longarm-armci", "-p", "longarm-shmem", "--lib"];
+        built::build(&[&libraries[..], &["-p", "longarm-launch", "--bin", "longarm"]].concat())?;
         let profile = profile_folder()?;
-        let is_debug = profile.ends_with("debug");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--profile", if is_debug { "dev" } else { "release" }]);
-        cargo.args(["-p", "longarm-both", "-p", "longarm-armci", "-p", "longarm-shmem", "--lib"]);
-        cargo.args(["-p", "longarm-launch", "--bin", "longarm", "--target-dir"]);
-        succeed(cargo.arg(profile.parent().ok_or("the profile's folder stands in no other")?).current_dir(here()))?;
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mixed");
         let _ = std::fs::remove_dir_all(&folder);
         for shim in ["both", "armci", "shmem"] {
-            let mut script = Command::new(here().join("..").join(shim).join("build-library.sh"));
+            let mut script = Command::new(here().join("../build-library.sh"));
             succeed(script.arg(profile.join(format!("liblongarm_{shim}.a"))).arg(&folder))?;
         }
         Ok(folder)
@@ -193,23 +171,6 @@ fn folder() -> Result<&'static Path, String> {
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Where cargo puts what it builds: the folder above that of this test program.
-fn profile_folder() -> Result<PathBuf, String> {
-    let test = std::env::current_exe().map_err(|error| error.to_string())?;
-    let folder = test.parent().and_then(Path::parent).ok_or("this test program stands in no folder")?;
-    Ok(folder.to_owned())
-}
-
-fn succeed(command: &mut Command) -> Result<Output, String> {
-    let name = command.get_program().display().to_string();
-    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err(format!("{name} ended with {}\n{stdout}{stderr}", output.status))
 }
 
 // The functions come with the library, which is linked for them.

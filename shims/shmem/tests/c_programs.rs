@@ -4,6 +4,8 @@
 //! Each program checks itself and says `ok` with its name at the end. `fatal` is different: what it does ends the job.
 #![forbid(unsafe_code)]
 
+#[path = "../../test_support/built.rs"]
+mod built;
 #[path = "c_programs/fatal.rs"]
 mod fatal;
 #[path = "support/installed.rs"]
@@ -15,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 
-use installed::{here, prefix, succeed};
+use built::{everything, succeed};
+use installed::{here, prefix};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// What the wrappers are asked for: a language, and how the library is linked.
@@ -169,12 +172,6 @@ pub(crate) fn verdict(name: &str, output: &Output) -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("{}, said ok {said_ok} times\n{}", output.status, everything(output)).into())
-}
-
-/// What a job has printed.
-pub(crate) fn everything(output: &Output) -> String {
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    format!("{stdout}{stderr}")
 }
 
 /// Runs a program as a job.

@@ -5,13 +5,16 @@
 #[path = "../table/mod.rs"]
 mod table;
 
+#[path = "../../test_support/built.rs"]
+mod built;
 #[path = "support/installed.rs"]
 mod installed;
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use installed::{here, prefix, succeed};
+use built::succeed;
+use installed::{here, prefix};
 use table::Standing;
 
 fn count(standing: Standing) -> usize {

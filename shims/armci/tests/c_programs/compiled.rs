@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::library::{here, library, succeed};
+use crate::built::succeed;
+use crate::library::{here, library};
 
 /// A language, and which of the libraries is linked.
 #[derive(Clone, Copy, PartialEq)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 
+use crate::built::everything;
 use crate::compiled::{Compiled, Way};
-use crate::{Layout, everything, run};
+use crate::{Layout, run};
 
 /// Something that `c/fatal.c` does.
 struct Deed {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 
+use crate::built::everything;
 use crate::compiled::{Compiled, Way};
-use crate::{Layout, everything, run};
+use crate::{Layout, run};
 
 /// The last process is on the first one's node, or on another whose server outlives it.
 const LAYOUTS: [Layout; 2] = [Layout::Ranks { ranks: 2, nodes: 1 }, Layout::Ranks { ranks: 4, nodes: 2 }];

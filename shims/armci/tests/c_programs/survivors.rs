@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 
+use crate::built::everything;
 use crate::compiled::{Compiled, Way};
-use crate::{everything, launcher};
+use crate::launcher;
 
 /// Ranks and nodes. The last rank is no host of a server.
 const LAYOUTS: [(u32, u32); 2] = [(3, 1), (4, 2)];

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 
+use crate::built::everything;
 use crate::installed::here;
-use crate::{C11, Program, everything, run};
+use crate::{C11, Program, run};
 
 /// Something that `c/fatal.c` does.
 struct Deed {

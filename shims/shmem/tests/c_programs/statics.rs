@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 
+use crate::built::everything;
 use crate::installed::{here, prefix};
-use crate::{C11, Layout, NO_PIE, Program, everything, layout_name, run_with, verdict};
+use crate::{C11, Layout, NO_PIE, Program, layout_name, run_with, verdict};
 
 /// The programs of `c/` that are run here.
 pub(crate) const PROGRAMS: [&str; 3] = ["programs", "signals", "statics"];

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Makes a static and a shared library for C programs from a Rust archive.
+#
+#   build-library.sh ARCHIVE OUTPUT_FOLDER
+#
+# ARCHIVE is liblongarm_armci.a, liblongarm_shmem.a or liblongarm_both.a, as cargo builds it; its name says which library
+# comes of it: libarmci, liblongarm_shmem (with the other names that programs look for) or liblongarm. What programs may
+# call stands in the exports.map of the interface; the library of both has the names of both.
+#
+# The shared library is linked here and not by cargo, because cargo exports what Rust defines and nothing else: the weak
+# names ARMCI_X and shmem_x would be hidden.
+set -euo pipefail
+
+if [ $# -ne 2 ]; then
+    echo "usage: $0 ARCHIVE OUTPUT_FOLDER" >&2
+    exit 2
+fi
+archive=$1
+output=$2
+shims=$(cd "$(dirname "$0")" && pwd)
+
+other_names=
+case $(basename "$archive") in
+liblongarm_armci.a) package=longarm-armci library=libarmci exports=("$shims/armci/exports.map") ;;
+liblongarm_shmem.a)
+    package=longarm-shmem library=liblongarm_shmem exports=("$shims/shmem/exports.map")
+    other_names="libsma libopenshmem liboshmem"
+    ;;
+liblongarm_both.a)
+    package=longarm-both library=liblongarm exports=("$shims/armci/exports.map" "$shims/shmem/exports.map")
+    ;;
+*)
+    echo "build-library: $archive is none of liblongarm_armci.a, liblongarm_shmem.a and liblongarm_both.a" >&2
+    exit 2
+    ;;
+esac
+[ -f "$archive" ] || { echo "build-library: there is no $archive; cargo build -p $package makes it" >&2; exit 1; }
+mkdir -p "$output"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Names and patterns, a line each.
+sed -n 's/^ *\([A-Za-z_][A-Za-z_]*\**\);$/\1/p' "${exports[@]}" >"$work/names"
+mapfile -t keep < <(sed 's/^/--keep-global-symbol=/' "$work/names")
+{
+    echo '{ global:'
+    sed 's/$/;/' "$work/names"
+    echo 'local: *; };'
+} >"$work/exports.map"
+
+# The archive holds one object, so that what is not for programs can be hidden in it: Rust's own library above all, which
+# another archive may bring along too. With verbs there is a call in it, which nobody makes, of a library that is looked for
+# at run time only: a weak name may stay open when a program is linked.
+ld -r -o "$work/$library.o" --whole-archive "$archive"
+objcopy --wildcard --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd "${keep[@]}" \
+    --weaken-symbol='ibv_*' --weaken-symbol='rdma_*' "$work/$library.o"
+ar crs "$work/$library.a" "$work/$library.o"
+mv "$work/$library.a" "$output/$library.a"
+
+# -Bsymbolic-functions: calls inside the library take the short way; who interposes a weak name is in front of them anyway.
+cc -shared -o "$output/$library.so.part" -Wl,-soname,"$library.so" \
+    -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
+    -Wl,--version-script="$work/exports.map" -Wl,-Bsymbolic-functions -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro,-z,now \
+    -lpthread -lm -ldl -lgcc_s -lc
+mv "$output/$library.so.part" "$output/$library.so"
+
+for name in $other_names; do
+    ln -sf "$library.so" "$output/$name.so"
+    ln -sf "$library.a" "$output/$name.a"
+done
