@@ -3,7 +3,7 @@
 //! A handle is a number: 1 is the world, 2 the PEs of this node. A team has a room ([`crate::room`]) if all of its members
 //! are on this node, and always a group of longarm, for those that are not.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{c_int, c_long};
 
 use longarm::face::Region;
@@ -50,6 +50,35 @@ pub(crate) struct Teams {
     met: AtomicU64,
     /// How many teams this PE has seen made.
     made: AtomicU64,
+    choosing: Mutex<Choosing>,
+}
+
+/// Which of this PE's threads that split teams may choose a number for the new one: two at a time might choose the same.
+#[derive(Default)]
+struct Choosing {
+    /// The parents' handles. The lowest goes first, on all PEs, so that two threads do not keep each other from it for ever.
+    asking: BTreeSet<usize>,
+    is_taken: bool,
+}
+
+impl Choosing {
+    /// Whether it is this thread's turn. If not, the members of its team agree on nothing this time.
+    fn take(&mut self, parent: usize) -> bool {
+        self.asking.insert(parent);
+        let is_mine = !self.is_taken && self.asking.first() == Some(&parent);
+        self.is_taken |= is_mine;
+        is_mine
+    }
+
+    /// Another thread may choose before this one tries again.
+    fn leave(&mut self, was_mine: bool) {
+        self.is_taken &= !was_mine;
+    }
+
+    fn end(&mut self, parent: usize) {
+        self.asking.remove(&parent);
+        self.is_taken = false;
+    }
 }
 
 impl Team {
@@ -118,7 +147,13 @@ impl Team {
 impl Teams {
     pub(crate) fn new(world: &World, rooms: &Rooms) -> Teams {
         let places = (0..TEAM_ROOMS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-        let teams = Teams { places, sets: Mutex::default(), met: AtomicU64::new(0), made: AtomicU64::new(0) };
+        let teams = Teams {
+            places,
+            sets: Mutex::default(),
+            met: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+            choosing: Mutex::default(),
+        };
         let all: Vec<u32> = (0..world.size()).collect();
         let here = all.iter().copied().filter(|rank| world.shares_memory_with(*rank)).collect();
         for (handle, members) in [(WORLD, all), (SHARED, here)] {
@@ -277,17 +312,59 @@ unsafe fn read_config((config, mask): (*const TeamConfig, c_long)) -> Option<Tea
 }
 
 /// Makes one team of some members of a parent; the others come along. `None` if this PE is no member, or there is no room.
-fn split(name: &'static str, job: &Job, parent: &Team, members: Vec<u32>, config: TeamConfig) -> Option<usize> {
+fn split(
+    name: &'static str,
+    job: &Job,
+    (handle, parent): (usize, &Team),
+    members: Vec<u32>,
+    config: TeamConfig,
+) -> Option<usize> {
+    let teams = &job.teams;
+    let agreed = loop {
+        let is_mine = teams.choosing.lock().take(handle);
+        let agreed = agree(name, job, parent, is_mine);
+        if agreed.is_all {
+            break agreed;
+        }
+        teams.choosing.lock().leave(is_mine);
+    };
+    teams.made.fetch_max(agreed.made, Ordering::Relaxed);
+    let room = agreed.rooms.iter().enumerate().find(|(_, word)| **word != 0);
+    let room = room.map(|(at, word)| at * 64 + word.trailing_zeros() as usize);
+    let made = room.and_then(|room| {
+        let tag = 1 << 61 | agreed.made << 10 | room as u64;
+        let team = make(&job.world, &job.rooms, members, (room, agreed.met), tag, config)?;
+        teams.put(room, team);
+        Some(room)
+    });
+    teams.choosing.lock().end(handle);
+    made
+}
+
+/// What the members of a team have told each other about a team to come.
+struct Agreed {
+    /// Whether each of them had its turn to choose.
+    is_all: bool,
+    /// What none of them uses, a bit for each room.
+    rooms: [u64; WORDS],
+    /// The last meeting that may have left something in the new team's room.
+    met: u64,
+    /// How many teams there are with this one.
+    made: u64,
+}
+
+fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed {
     let met = job.teams.places.iter().filter_map(|place| {
         // SAFETY: as in `find`.
         unsafe { place.load(Ordering::Acquire).as_ref() }
     });
     let met = met.filter_map(|team| team.room.as_ref()).map(Room::met).max().unwrap_or(0);
     let met = met.max(job.teams.met.load(Ordering::Relaxed));
-    let made = job.teams.made.load(Ordering::Relaxed);
-    let mut mine = [0u64; WORDS + 2];
+    let mut mine = [0u64; WORDS + 3];
     mine[..WORDS].copy_from_slice(&job.teams.free_rooms());
-    (mine[WORDS], mine[WORDS + 1]) = (met, made);
+    mine[WORDS] = u64::from(is_mine);
+    mine[WORDS + 1] = met;
+    mine[WORDS + 2] = job.teams.made.load(Ordering::Relaxed);
     let bytes: Vec<u8> = mine.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let mut agreed = mine;
     parent.show(name, job, Region::from_slice(&bytes), |place| {
@@ -295,18 +372,13 @@ fn split(name: &'static str, job: &Job, parent: &Team, members: Vec<u32>, config
             for (at, agreed) in agreed.iter_mut().enumerate() {
                 // SAFETY: what each member shows are as many words, aligned.
                 let theirs = unsafe { place(member).cast::<u64>().wrapping_add(at).read() };
-                *agreed = if at < WORDS { *agreed & theirs } else { (*agreed).max(theirs) };
+                *agreed = if at <= WORDS { *agreed & theirs } else { (*agreed).max(theirs) };
             }
         }
     });
+    let [rooms @ .., is_all, met, made] = agreed;
     // A second meeting later a slot is filled again, and the next split may come at once.
-    let (met, made) = (agreed[WORDS] + 2, agreed[WORDS + 1] + 1);
-    job.teams.made.store(made, Ordering::Relaxed);
-    let free = agreed[..WORDS].iter().enumerate().find(|(_, word)| **word != 0);
-    let handle = free.map(|(at, word)| at * 64 + word.trailing_zeros() as usize)?;
-    let team = make(&job.world, &job.rooms, members, (handle, met), 1 << 61 | made << 10 | handle as u64, config)?;
-    job.teams.put(handle, team);
-    Some(handle)
+    Agreed { is_all: is_all != 0, rooms, met: met + 2, made: made + 1 }
 }
 
 /// # Safety
@@ -321,7 +393,8 @@ pub(crate) unsafe fn split_strided(
     let job = job::get(name);
     // SAFETY: this function's own contract.
     unsafe { new_team.write(INVALID) };
-    let Some(parent) = job.teams.get(name, parent) else { return -1 };
+    let handle = parent;
+    let Some(parent) = job.teams.get(name, handle) else { return -1 };
     let count = parent.size() as i64;
     let last = i64::from(start) + i64::from(stride) * i64::from(size - 1);
     let is_inside = (0..count).contains(&i64::from(start)) && (0..count).contains(&last);
@@ -333,7 +406,7 @@ pub(crate) unsafe fn split_strided(
     let places = (0..i64::from(size)).map(|place| i64::from(start) + i64::from(stride) * place);
     let members: Vec<u32> = places.map(|place| parent.members[place as usize]).collect();
     let is_member = members.contains(&job.me);
-    match split(name, job, parent, members, config) {
+    match split(name, job, (handle, parent), members, config) {
         Some(handle) => {
             // SAFETY: this function's own contract.
             unsafe { new_team.write(handle) };
@@ -357,7 +430,8 @@ pub(crate) unsafe fn split_2d(
         // SAFETY: this function's own contract.
         unsafe { team.write(INVALID) };
     }
-    let Some(parent) = job.teams.get(name, parent) else { return -1 };
+    let handle = parent;
+    let Some(parent) = job.teams.get(name, handle) else { return -1 };
     if x_range < 1 {
         return -1;
     }
@@ -370,8 +444,8 @@ pub(crate) unsafe fn split_2d(
     let of = |is_in: &dyn Fn(usize) -> bool| -> Vec<u32> {
         (0..parent.size()).filter(|place| is_in(*place)).map(|place| parent.members[place]).collect()
     };
-    let row = split(name, job, parent, of(&|place| place / width == y), x_config);
-    let column = split(name, job, parent, of(&|place| place % width == x), y_config);
+    let row = split(name, job, (handle, parent), of(&|place| place / width == y), x_config);
+    let column = split(name, job, (handle, parent), of(&|place| place % width == x), y_config);
     for (team, made) in [(x_team, row), (y_team, column)] {
         // SAFETY: this function's own contract.
         unsafe { team.write(made.unwrap_or(INVALID)) };

@@ -33,7 +33,7 @@ const NO_PIE: Way = ("no_pie", "oshcc", &["-std=c11", "-no-pie", "-fno-pie"]);
 const ARCHIVE: Way = ("archive", "oshcc", &["-std=c11", "-DARCHIVE"]);
 
 /// The programs, and how each is compiled. Every file of `c/` is one of these, `fatal`, or one of [`statics`].
-const PROGRAMS: [(&str, &[Way]); 12] = [
+const PROGRAMS: [(&str, &[Way]); 13] = [
     ("again", &[C11, ARCHIVE]),
     ("amo_types", &[C99, CXX]),
     ("collectives", &[C99]),
@@ -44,6 +44,7 @@ const PROGRAMS: [(&str, &[Way]); 12] = [
     ("old", &[C99, C11, CXX]),
     ("rma_types", &[C99, ARCHIVE]),
     ("setup", &[C11, NO_PIE]),
+    ("splits", &[C11]),
     ("teams", &[C99, CXX]),
     ("waiting", &[C99, CXX]),
 ];
