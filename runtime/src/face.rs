@@ -23,7 +23,7 @@ pub use longarm_shm::sync;
 pub use longarm_shm::{CounterKind, meeting};
 
 pub use clock::elapsed_s;
-pub use symmetric::Foreign;
+pub use symmetric::ExposedForGood;
 
 use longarm_client::{Awaited, Client};
 use longarm_proto::Rank;

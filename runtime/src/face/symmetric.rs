@@ -53,7 +53,7 @@ impl World {
 
 /// Memory of every rank that stays where it is as long as the process, and that the ranks of its node read and write by
 /// cross-memory attach, as they do what is [`Exposed`](crate::Exposed).
-pub struct Foreign {
+pub struct ExposedForGood {
     world: World,
     parts: ExposedParts,
 }
@@ -63,14 +63,14 @@ impl World {
     ///
     /// # Errors
     /// As [`World::expose_collective`].
-    pub fn show_for_good_collective(&self, memory: RegionMut<'static>) -> Result<Foreign, CollectiveError> {
+    pub fn expose_for_good_collective(&self, memory: RegionMut<'static>) -> Result<ExposedForGood, CollectiveError> {
         let exchange = |mine| self.group().exchange_notices::<u8>(mine);
         let parts = ExposedParts::expose_for_good(memory, permit_attaching(), exchange)?;
-        Ok(Foreign { world: self.clone(), parts: parts.ok_or(CollectiveError::BrokenNotice)? })
+        Ok(ExposedForGood { world: self.clone(), parts: parts.ok_or(CollectiveError::BrokenNotice)? })
     }
 }
 
-impl Foreign {
+impl ExposedForGood {
     /// Writes to the memory of a rank of this node.
     ///
     /// # Errors

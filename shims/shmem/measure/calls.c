@@ -77,6 +77,22 @@ static void row(const char *name, double best)
         row(name, best);                                                                                               \
     } while (0)
 
+/* 1024 rows of 64 bytes, a column of 8 bytes at a time. */
+static void put_columns(char *to, const char *from, int pe)
+{
+    for (int column = 0; column < 64; column += 8) {
+        shmem_iput64(to + column, from + column, 8, 8, 1024, pe);
+    }
+    shmem_quiet();
+}
+
+static void get_columns(char *to, const char *from, int pe)
+{
+    for (int column = 0; column < 64; column += 8) {
+        shmem_iget64(to + column, from + column, 8, 8, 1024, pe);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const int busy = argc > 1 && strcmp(argv[1], "busy") == 0;
@@ -113,6 +129,8 @@ int main(int argc, char **argv)
     ONE("get 4 MiB", few / 4 + 1, shmem_getmem(local, heap, LARGE, to));
     ONE("iput 1024 x 8 B of 64", few, shmem_iput64(heap, local, 8, 8, 1024, to); shmem_quiet());
     ONE("iget 1024 x 8 B of 64", few, shmem_iget64(local, heap, 8, 8, 1024, to));
+    ONE("iput 1024 x 64 B by columns", few, put_columns(heap, local, to));
+    ONE("iget 1024 x 64 B by columns", few, get_columns(local, heap, to));
     if (!busy) {
         const long collectives = pes > 2 ? many / 100 + 10 : many / 10 + 10;
         ALL("barrier", collectives, shmem_barrier_all());

@@ -1,11 +1,15 @@
-//! Collectives on much data, over a team whose members do not have each other's memory mapped, most often because they are
-//! on several nodes. It is symmetric, so each gets what it needs straight from where it is, between meetings, and no message
-//! is copied on its way.
+//! Collectives on much data, over PEs that do not have each other's memory mapped, most often because they are on several
+//! nodes. It is symmetric, so each gets what it needs straight from where it is, between meetings, and no message is copied
+//! on its way.
 
+use longarm::Group;
+
+use crate::boundary::or_end;
 use crate::context::DEFAULT;
 use crate::job::Job;
 use crate::operator::Operator;
 use crate::order;
+use crate::reduce::share;
 use crate::rma;
 use crate::team::Team;
 
@@ -14,30 +18,53 @@ pub(crate) const BYTES_MIN: usize = 64 << 10;
 /// How many members may get from one at the same time: of more, a tree of messages is quicker.
 const TAKERS_MAX: usize = 8;
 
-/// Whether the root's elements are to be had by [`broadcast`].
-pub(crate) fn suits_broadcast(team: &Team, bytes: usize) -> bool {
-    bytes >= BYTES_MIN && team.size() <= TAKERS_MAX
+/// Who takes part: a team, or the first ones of its nodes.
+pub(crate) struct Circle<'a> {
+    /// World numbers.
+    pes: &'a [u32],
+    me: usize,
+    meet: Box<dyn Fn() + 'a>,
 }
 
-/// Each gets the elements from the root.
+impl<'a> Circle<'a> {
+    pub(crate) fn of_team(name: &'static str, job: &'a Job, team: &'a Team) -> Circle<'a> {
+        Circle { pes: &team.members, me: team.me, meet: Box::new(move || team.meet(name, job)) }
+    }
+
+    /// `pes` are the members of the group.
+    pub(crate) fn of_group(name: &'static str, group: &'a Group, pes: &'a [u32]) -> Circle<'a> {
+        Circle { pes, me: group.rank() as usize, meet: Box::new(move || or_end(name, group.sync_collective())) }
+    }
+
+    fn meet(&self) {
+        (self.meet)();
+    }
+}
+
+/// Whether as many PEs are to have the root's elements by [`broadcast`].
+pub(crate) fn suits_broadcast(pes: usize, bytes: usize) -> bool {
+    bytes >= BYTES_MIN && pes <= TAKERS_MAX
+}
+
+/// Each gets the elements from the root, a number of the world.
 ///
 /// # Safety
 /// As many bytes are writable at `dest`, if it takes them, and symmetric and readable at `source`.
 pub(crate) unsafe fn broadcast(
     name: &'static str,
-    job: &Job,
-    (team, root): (&Team, usize),
+    circle: &Circle<'_>,
+    root: u32,
     (dest, source, bytes): (*mut u8, *const u8, usize),
     takes: bool,
 ) {
     // The source is ready.
-    team.meet(name, job);
+    circle.meet();
     if takes {
         // SAFETY: this function's own contract.
-        unsafe { rma::get(name, DEFAULT, dest, source, bytes as u64, team.members[root] as i32) };
+        unsafe { rma::get(name, DEFAULT, dest, source, bytes as u64, root as i32) };
     }
     // It may be used again.
-    team.meet(name, job);
+    circle.meet();
 }
 
 /// Each combines a share for all, and gets the others' shares when they are there.
@@ -46,13 +73,11 @@ pub(crate) unsafe fn broadcast(
 /// The elements are readable at `source` and writable at `dest`, at all members, and both are symmetric.
 pub(crate) unsafe fn reduce<O: Operator<T>, T>(
     name: &'static str,
-    job: &Job,
-    team: &Team,
+    circle: &Circle<'_>,
     (dest, source, count): (*mut T, *const T, usize),
 ) {
-    let size = team.size();
-    let share = |place: usize| (count * place / size, count * (place + 1) / size);
-    let (from, to) = share(team.me);
+    let size = circle.pes.len();
+    let (from, to) = share(count, (circle.me, size));
     let most = to - from;
     // A row for each other member, aligned for any element.
     let row_words = (most * size_of::<T>()).div_ceil(size_of::<u128>());
@@ -60,9 +85,9 @@ pub(crate) unsafe fn reduce<O: Operator<T>, T>(
     let start = rows.as_mut_ptr();
     let row = |place: usize| -> *mut T { start.wrapping_add(place * row_words).cast() };
     // All sources are there.
-    team.meet(name, job);
+    circle.meet();
     if most > 0 {
-        for (place, pe) in team.members.iter().enumerate() {
+        for (place, pe) in circle.pes.iter().enumerate() {
             let to = row(place);
             // SAFETY: this function's own contract; the row has room, and lives until quiet below.
             unsafe { rma::get_nbi(name, DEFAULT, to, source.wrapping_add(from), most as u64, *pe as i32) };
@@ -79,15 +104,15 @@ pub(crate) unsafe fn reduce<O: Operator<T>, T>(
         unsafe { rma::copy(dest.wrapping_add(from).cast(), first.cast(), most * size_of::<T>()) };
     }
     // All shares are there.
-    team.meet(name, job);
+    circle.meet();
     for turn in 1..size {
-        let place = (team.me + turn) % size;
-        let (from, to) = share(place);
+        let place = (circle.me + turn) % size;
+        let (from, to) = share(count, (place, size));
         let at = dest.wrapping_add(from);
         // SAFETY: this function's own contract.
-        unsafe { rma::get_nbi(name, DEFAULT, at, at.cast_const(), (to - from) as u64, team.members[place] as i32) };
+        unsafe { rma::get_nbi(name, DEFAULT, at, at.cast_const(), (to - from) as u64, circle.pes[place] as i32) };
     }
     order::quiet(name, DEFAULT);
     // Nobody reads them any more.
-    team.meet(name, job);
+    circle.meet();
 }

@@ -92,16 +92,17 @@ pub(crate) unsafe fn here(there: *mut u8, width: usize, op: RmwOp, operand: u64,
     if width == 4 { on!(AtomicU32, u32) } else { on!(AtomicU64, u64) }
 }
 
+/// Does one on this node over the default context, which most calls do; the old value. `None`: it takes the long way.
+///
 /// # Safety
 /// The word belongs to nobody's reference.
 #[inline(always)]
-unsafe fn rmw<T: Word>(
-    name: &'static str,
+unsafe fn at_once<T: Word>(
     context: usize,
     (dest, pe): (*const T, c_int),
     op: RmwOp,
     (operand, compare): (u64, u64),
-) -> T {
+) -> Option<u64> {
     if context == DEFAULT
         && let Some(job) = job::active()
         && let Some(there) = job.direct(pe, dest.addr(), size_of::<T>())
@@ -110,9 +111,26 @@ unsafe fn rmw<T: Word>(
         // SAFETY: `direct` has looked at it, and it is aligned.
         let old = unsafe { here(there, size_of::<T>(), op, operand, compare) };
         done(job, pe, op, size_of::<T>());
-        return T::from_bits(old);
+        return Some(old);
     }
-    T::from_bits(long(name, context, (dest.addr(), size_of::<T>(), pe), op, (operand, compare), true))
+    None
+}
+
+/// # Safety
+/// The word belongs to nobody's reference.
+#[inline(always)]
+unsafe fn rmw<T: Word>(
+    name: &'static str,
+    context: usize,
+    (dest, pe): (*const T, c_int),
+    op: RmwOp,
+    operands: (u64, u64),
+) -> T {
+    // SAFETY: this function's own contract.
+    T::from_bits(match unsafe { at_once(context, (dest, pe), op, operands) } {
+        Some(old) => old,
+        None => long(name, context, (dest.addr(), size_of::<T>(), pe), op, operands, true),
+    })
 }
 
 /// The same where nobody asks for the old value: what goes to another node is complete after quiet.
@@ -121,17 +139,10 @@ unsafe fn rmw<T: Word>(
 /// The word belongs to nobody's reference.
 #[inline(always)]
 unsafe fn update<T: Word>(name: &'static str, context: usize, (dest, pe): (*const T, c_int), op: RmwOp, operand: u64) {
-    if context == DEFAULT
-        && let Some(job) = job::active()
-        && let Some(there) = job.direct(pe, dest.addr(), size_of::<T>())
-        && there.addr().is_multiple_of(size_of::<T>())
-    {
-        // SAFETY: `direct` has looked at it, and it is aligned.
-        unsafe { here(there, size_of::<T>(), op, operand, 0) };
-        done(job, pe, op, size_of::<T>());
-        return;
+    // SAFETY: this function's own contract.
+    if unsafe { at_once(context, (dest, pe), op, (operand, 0)) }.is_none() {
+        long(name, context, (dest.addr(), size_of::<T>(), pe), op, (operand, 0), false);
     }
-    long(name, context, (dest.addr(), size_of::<T>(), pe), op, (operand, 0), false);
 }
 
 #[inline(always)]

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use longarm::face::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use longarm::face::{Foreign, OriginBytes, OriginBytesMut, Region, RegionMut, Rmw, RmwOp, RmwWidth};
+use longarm::face::{ExposedForGood, OriginBytes, OriginBytesMut, Region, RegionMut, Rmw, RmwOp, RmwWidth};
 use longarm::{Message, MessageError, TransferError, World};
 use parking_lot::Mutex;
 
@@ -41,7 +41,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// See the module.
 pub(crate) struct Away {
     world: World,
-    foreign: Foreign,
+    exposed: ExposedForGood,
     /// The system does not let us attach.
     is_refused: AtomicBool,
 }
@@ -114,15 +114,15 @@ impl Away {
             ringing.ring(ringing.rank());
         });
         registered(name, told);
-        let foreign = or_end(name, world.show_for_good_collective(memory));
-        Away { world: world.clone(), foreign, is_refused: AtomicBool::new(false) }
+        let exposed = or_end(name, world.expose_for_good_collective(memory));
+        Away { world: world.clone(), exposed, is_refused: AtomicBool::new(false) }
     }
 
     /// Writes bytes. They are there on return.
     pub(crate) fn put(&self, name: &'static str, (rank, offset): (u32, u64), source: Region<'_>) {
         let bytes = source.len();
         if !is_word(offset, bytes)
-            && self.attaches(name, rank, |foreign| foreign.put(rank, offset, OriginBytes::from_region(source)))
+            && self.attaches(name, rank, |exposed| exposed.put(rank, offset, OriginBytes::from_region(source)))
         {
             return;
         }
@@ -139,7 +139,7 @@ impl Away {
         let bytes = target.len();
         // SAFETY: a region, which is writable by its contract.
         let into = unsafe { OriginBytesMut::from_raw(target.as_mut_ptr(), bytes) };
-        if !is_word(offset, bytes) && self.attaches(name, rank, |foreign| foreign.get(rank, offset, into)) {
+        if !is_word(offset, bytes) && self.attaches(name, rank, |exposed| exposed.get(rank, offset, into)) {
             return;
         }
         for at in (0..bytes).step_by(PIECE_BYTES) {
@@ -164,14 +164,14 @@ impl Away {
         &self,
         name: &'static str,
         rank: u32,
-        copy: impl FnOnce(&Foreign) -> Result<(), TransferError>,
+        copy: impl FnOnce(&ExposedForGood) -> Result<(), TransferError>,
     ) -> bool {
         if !self.world.shares_memory_with(rank) || self.is_refused.load(Ordering::Relaxed) {
             return false;
         }
         // What was stored before is seen by who sees what the kernel writes.
         fence(Ordering::SeqCst);
-        match copy(&self.foreign) {
+        match copy(&self.exposed) {
             Ok(()) => true,
             Err(TransferError::Unattachable { .. }) => {
                 self.is_refused.store(true, Ordering::Relaxed);

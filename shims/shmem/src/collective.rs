@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_long};
 use longarm::Group;
 use longarm::face::{Grid, Region, RegionMut, Step};
 
-use crate::across;
+use crate::across::{self, Circle};
 use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
 use crate::rma::{self, bytes_of};
@@ -110,6 +110,7 @@ pub(crate) unsafe fn broadcast<T>(
     // The root of an active set keeps its own target as it is.
     let takes = team.me != root || !(who.is_set() || dest.cast_const() == source);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
+    let nodes = team.nodes_to_read(job, source.addr()).and(team.nodes_to_read(job, dest.addr()));
     match team.room_to_read(job, source.addr()) {
         Some(room) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract; only the root's is read.
@@ -128,9 +129,14 @@ pub(crate) unsafe fn broadcast<T>(
             }
             room.meet(name, job);
         }
-        None if across::suits_broadcast(team, bytes) => {
+        None if let Some(nodes) = nodes => {
             // SAFETY: this function's own contract.
-            unsafe { across::broadcast(name, job, (team, root), (dest, source, bytes), takes) };
+            unsafe { nodes.broadcast(name, job, (team, root), (dest, source, bytes), takes) };
+        }
+        None if across::suits_broadcast(team.size(), bytes) => {
+            let circle = Circle::of_team(name, job, team);
+            // SAFETY: this function's own contract.
+            unsafe { across::broadcast(name, &circle, team.members[root], (dest, source, bytes), takes) };
         }
         None => {
             // SAFETY: this function's own contract.

@@ -93,6 +93,12 @@ pub(crate) fn get(name: &'static str) -> &'static Job {
     }
 }
 
+/// The job, over or not, or the end of the process.
+#[inline]
+pub(crate) fn past_or_present(name: &'static str) -> &'static Job {
+    active().or_else(any).unwrap_or_else(|| inactive(name))
+}
+
 #[cold]
 fn inactive(name: &'static str) -> ! {
     match any() {
@@ -233,28 +239,39 @@ impl Job {
         self.heap.window.count(pe as u32, kind, bytes as u64);
     }
 
+    /// What `check` gives soon: it looks before the first pause, which takes longer than what is under way.
+    #[inline]
+    pub(crate) fn glance<R>(&self, mut check: impl FnMut() -> Option<R>) -> Option<R> {
+        const GLANCES: u32 = 100;
+        (0..if self.spin.is_zero() { 1 } else { GLANCES }).find_map(|_| check())
+    }
+
     /// Waits until `check` gives something.
     #[inline]
     pub(crate) fn wait_for<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
         if let Some(result) = check() {
             return result;
         }
-        self.wait_long(name, false, check)
-    }
-
-    /// The same for what others bring about in a meeting.
-    #[inline]
-    pub(crate) fn wait_in_meeting<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
-        if let Some(result) = check() {
-            return result;
-        }
-        self.wait_long(name, true, check)
+        self.wait_for_words(name, check)
     }
 
     #[inline(never)]
+    fn wait_for_words<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
+        if self.is_one_node
+            && let Some(result) = self.glance(&mut check)
+        {
+            return result;
+        }
+        self.wait_long(name, false, check)
+    }
+
+    /// The same for what others bring about in a meeting, after a [`Job::glance`] in vain.
+    #[inline(never)]
+    pub(crate) fn wait_in_meeting<R>(&self, name: &'static str, check: impl FnMut() -> Option<R>) -> R {
+        self.wait_long(name, true, check)
+    }
+
     fn wait_long<R>(&self, name: &'static str, for_meeting: bool, mut check: impl FnMut() -> Option<R>) -> R {
-        /// Looks before the first pause, which takes longer than what is under way.
-        const GLANCES: u32 = 100;
         /// Looks between two questions for the time.
         const LOOKS: u32 = 64;
         /// How long it gives the processor to others, before it sleeps. Who is woken from a sleep takes so long that
@@ -262,11 +279,6 @@ impl Job {
         const YIELDING: Duration = Duration::from_millis(2);
         // Between nodes it helps to move what comes and goes, which the client does while it waits.
         if self.is_one_node {
-            for _ in 0..if self.spin.is_zero() { 0 } else { GLANCES } {
-                if let Some(result) = check() {
-                    return result;
-                }
-            }
             let began = Instant::now();
             while began.elapsed() < self.spin {
                 for _ in 0..LOOKS {

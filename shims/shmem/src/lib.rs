@@ -28,6 +28,7 @@ mod hold;
 mod info;
 mod job;
 mod lock;
+mod nodes;
 mod operator;
 mod order;
 mod reduce;

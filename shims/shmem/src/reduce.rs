@@ -8,7 +8,7 @@ use std::ffi::c_int;
 
 use longarm::face::Region;
 
-use crate::across;
+use crate::across::{self, Circle};
 use crate::boundary::end;
 use crate::collective::{Who, of_member};
 use crate::job::{self, Job};
@@ -41,14 +41,19 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(
     let Some(team) = who.team(name, job) else { return -1 };
     // Both sides are read by others.
     let room = team.room_to_read(job, source.addr()).and(team.room_to_read(job, dest.addr()));
+    let nodes = team.nodes_to_read(job, source.addr()).and(team.nodes_to_read(job, dest.addr()));
     match room {
+        None if let Some(nodes) = nodes => {
+            // SAFETY: this function's own contract.
+            unsafe { nodes.reduce::<O, T>(name, job, team, (dest, source, count as usize)) };
+        }
         Some(room) if bytes_of::<T>(count) > LITTLE_BYTES && team.size() > 1 => {
             // SAFETY: this function's own contract.
             unsafe { by_shares::<O, T>(name, job, (team, room), dest, source, count as usize) };
         }
         None if bytes_of::<T>(count) >= across::BYTES_MIN => {
             // SAFETY: this function's own contract.
-            unsafe { across::reduce::<O, T>(name, job, team, (dest, source, count as usize)) };
+            unsafe { across::reduce::<O, T>(name, &Circle::of_team(name, job, team), (dest, source, count as usize)) };
         }
         _ => {
             // SAFETY: this function's own contract.
@@ -145,13 +150,40 @@ unsafe fn by_shares<O: Operator<T>, T>(
     count: usize,
 ) {
     let size = team.size();
-    let share = |place: usize| (count * place / size, count * (place + 1) / size);
     // All sources are there.
     room.meet(name, job);
     let bytes = count * size_of::<T>();
     let sources: Vec<*const T> =
         (0..size).map(|place| of_member(name, job, team, place, source.addr(), bytes).cast_const().cast()).collect();
-    let (from, to) = share(team.me);
+    // Where source and target are the same, nobody else reads this share of this member's source.
+    // SAFETY: this function's own contract.
+    unsafe { combine_share::<O, T>(dest, &sources, share(count, (team.me, size))) };
+    // All shares are there.
+    room.meet(name, job);
+    for turn in 1..size {
+        let place = (team.me + turn) % size;
+        let (from, to) = share(count, (place, size));
+        let (at, bytes) = (dest.wrapping_add(from), (to - from) * size_of::<T>());
+        if bytes > 0 {
+            let theirs = of_member(name, job, team, place, at.addr(), bytes);
+            // SAFETY: this function's own contract, and `of_member` has looked at theirs.
+            unsafe { rma::copy(at.cast(), theirs, bytes) };
+        }
+    }
+    // Nobody reads them any more.
+    room.meet(name, job);
+}
+
+/// From where to where the share of one of several goes.
+pub(crate) fn share(count: usize, (place, size): (usize, usize)) -> (usize, usize) {
+    (count * place / size, count * (place + 1) / size)
+}
+
+/// Combines one share of the elements of all sources, in their order.
+///
+/// # Safety
+/// The share is readable at the sources and writable at `dest`. It may be that of one of them, which nobody else reads.
+pub(crate) unsafe fn combine_share<O: Operator<T>, T>(dest: *mut T, sources: &[*const T], (from, to): (usize, usize)) {
     let most = BLOCK_BYTES / size_of::<T>();
     let mut block = Block([0; BLOCK_BYTES]);
     let row: *mut T = (&raw mut block).cast();
@@ -163,22 +195,7 @@ unsafe fn by_shares<O: Operator<T>, T>(
             // SAFETY: as above; the elements are aligned as the source is.
             unsafe { O::combine(row, theirs.wrapping_add(at), piece) };
         }
-        // Where source and target are the same, nobody else reads this share of this member's source.
         // SAFETY: this function's own contract.
         unsafe { rma::copy(dest.wrapping_add(at).cast(), row.cast(), piece * size_of::<T>()) };
     }
-    // All shares are there.
-    room.meet(name, job);
-    for turn in 1..size {
-        let place = (team.me + turn) % size;
-        let (from, to) = share(place);
-        let (at, bytes) = (dest.wrapping_add(from), (to - from) * size_of::<T>());
-        if bytes > 0 {
-            let theirs = of_member(name, job, team, place, at.addr(), bytes);
-            // SAFETY: this function's own contract, and `of_member` has looked at theirs.
-            unsafe { rma::copy(at.cast(), theirs, bytes) };
-        }
-    }
-    // Nobody reads them any more.
-    room.meet(name, job);
 }

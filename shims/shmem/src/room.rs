@@ -11,14 +11,14 @@
 //!
 //! PAIR come, of the lines: who sees a number sees the slot too, and all that its owner wrote before. Who finds all there soon
 //! wakes the sleepers. One whose announcement crosses that may be left asleep, and wakes by itself: to exclude it would take a
-//! fence, which costs as much as the meeting.
+//! fence, which costs as much as the meeting. In a job of several nodes, where who waits sleeps soon, there is one.
 //!
 //! PAIR named: a set's name is claimed by compare-exchange (Relaxed is enough: the name is all there is to see).
 //!
 //! If a PE dies the others wait until longarm says so, and the job ends.
 
 use longarm::face::meeting::{Board, Lines, Member, WORDS};
-use longarm::face::sync::{AtomicU64, Ordering};
+use longarm::face::sync::{AtomicU64, Ordering, fence};
 use longarm::face::{Region, RegionMut};
 use longarm::{Window, World};
 
@@ -123,6 +123,11 @@ impl Room {
         self.member.met()
     }
 
+    /// This member's place.
+    pub(crate) fn me(&self) -> usize {
+        self.member.me()
+    }
+
     /// All members meet. What each wrote before is seen by all behind it.
     #[inline]
     pub(crate) fn meet(&self, name: &'static str, job: &Job) {
@@ -140,6 +145,34 @@ impl Room {
         move |place| self.shown(place, length)
     }
 
+    /// All come to the next meeting, and `whom` waits for them. What each wrote before is seen by it behind that.
+    pub(crate) fn tell(&self, name: &'static str, job: &Job, whom: usize) {
+        let _nothing = self.show_to(name, job, whom, Region::from_slice(&[]));
+    }
+
+    /// The same, and each shows some bytes, as many each; gives where each member's are, for `whom`. They stay until it comes
+    /// to the next meeting.
+    pub(crate) fn show_to(
+        &self,
+        name: &'static str,
+        job: &Job,
+        whom: usize,
+        bytes: Region<'_>,
+    ) -> impl Fn(usize) -> *const u8 + '_ {
+        let length = bytes.len();
+        let meeting = self.come_showing(name, job, bytes);
+        if self.member.me() == whom {
+            let mut from = 0;
+            let mut look = || self.member.have_all_come(&mut from, meeting).then_some(());
+            if job.glance(&mut look).is_none() {
+                job.wait_in_meeting(name, look);
+            }
+        } else {
+            job.world.ring_for_meeting(self.member.board().members[whom].1);
+        }
+        move |place| self.shown(place, length)
+    }
+
     /// All come to the next meeting, where `root` shows as many bytes, and nobody waits but for these. They stay until the next
     /// meeting begins.
     #[inline]
@@ -151,7 +184,10 @@ impl Room {
             let meeting = self.come(name, job, &[]);
             // It may wait until its line is free.
             job.world.ring_for_meeting(self.member.board().members[root].1);
-            job.wait_in_meeting(name, || self.member.has_come(root, meeting).then_some(()));
+            let look = || self.member.has_come(root, meeting).then_some(());
+            if job.glance(look).is_none() {
+                job.wait_in_meeting(name, look);
+            }
         }
         self.shown(root, bytes.len())
     }
@@ -189,17 +225,21 @@ impl Room {
         if let Some(owed) = self.member.owed() {
             self.wait_for_all(name, job, owed);
         }
-        self.member.come(words)
+        let meeting = self.member.come(words);
+        if !job.is_one_node {
+            // SeqCst: the number before it and the look for sleepers after it, against a sleeper's announcement and its look at
+            // the number. Less lets both miss each other.
+            fence(Ordering::SeqCst);
+        }
+        meeting
     }
 
     #[inline]
     fn wait_for_all(&self, name: &'static str, job: &Job, meeting: u64) {
-        /// Looks of one whom the others are about to follow, if they have processors of their own.
-        const GLANCES: u32 = 100;
-        let glances = if job.spin.is_zero() { 1 } else { GLANCES };
         let mut from = 0;
         let mut look = || self.member.have_all_come(&mut from, meeting).then_some(());
-        if (0..glances).any(|_| look().is_some()) {
+        // The others are about to follow, if they have processors of their own.
+        if job.glance(&mut look).is_some() {
             // One of the last, so that whoever sleeps can go on.
             self.wake_others(job);
             return;

@@ -1,7 +1,8 @@
 //! Teams, and the active sets of old, which are teams that nobody has made.
 //!
 //! A handle is a number: 1 is the world, 2 the PEs of this node. A team has a room ([`crate::room`]) if all of its members
-//! are on this node, and always a group of longarm, for those that are not.
+//! are on this node, one for each node ([`crate::nodes`]) if several are on some, and always a group of longarm, for what
+//! goes through no room.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{c_int, c_long};
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
+use crate::nodes::{Layout, Nodes};
 use crate::room::{Room, Rooms, TEAM_ROOMS};
 
 pub(crate) const INVALID: usize = 0;
@@ -37,6 +39,8 @@ pub(crate) struct Team {
     pub(crate) members: Box<[u32]>,
     pub(crate) me: usize,
     pub(crate) room: Option<Room>,
+    /// Where the members of each node meet, if there is no room for all. Active sets have none.
+    nodes: Option<Nodes>,
     pub(crate) group: Group,
     config: TeamConfig,
 }
@@ -105,11 +109,23 @@ impl Team {
         self.room.as_ref().filter(|_| !is_apart)
     }
 
+    /// The same for what is read inside of each node.
+    pub(crate) fn nodes_to_read(&self, job: &Job, address: usize) -> Option<&Nodes> {
+        let is_apart = job.statics.as_ref().is_some_and(|statics| statics.is_apart(address));
+        self.nodes.as_ref().filter(|_| !is_apart)
+    }
+
+    /// How many meetings there were in its room, if it has one.
+    fn met(&self) -> u64 {
+        self.room.as_ref().map(Room::met).or(self.nodes.as_ref().map(Nodes::met)).unwrap_or(0)
+    }
+
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, job: &Job) {
-        match &self.room {
-            Some(room) => room.meet(name, job),
-            None => {
+        match (&self.room, &self.nodes) {
+            (Some(room), _) => room.meet(name, job),
+            (None, Some(nodes)) => nodes.meet(name, job),
+            (None, None) => {
                 // Stores to mapped memory before it are visible to who has met.
                 fence(Ordering::SeqCst);
                 or_end(name, self.group.sync_collective());
@@ -257,13 +273,23 @@ fn make(
 ) -> Option<Team> {
     let me = members.iter().position(|rank| *rank == world.rank())?;
     let group = world.group_among(&members, tag)?;
+    let locals: Vec<u32> = (0..world.size()).filter(|rank| world.shares_memory_with(*rank)).collect();
+    let room_of = |places: &[usize]| {
+        let local = |rank: u32| locals.iter().position(|local| *local == rank).unwrap_or(0);
+        let member = |place: &usize| (local(members[*place]), members[*place]);
+        let me = places.iter().position(|place| *place == me).unwrap_or(0);
+        rooms.room(room, places.iter().map(member).collect(), me, met)
+    };
     let is_here = members.iter().all(|rank| world.shares_memory_with(*rank));
-    let room = (is_here && room != usize::MAX).then(|| {
-        let locals: Vec<u32> = (0..world.size()).filter(|rank| world.shares_memory_with(*rank)).collect();
-        let place = |rank: &u32| (locals.iter().position(|local| local == rank).unwrap_or(0), *rank);
-        rooms.room(room, members.iter().map(place).collect(), me, met)
+    let all: Vec<usize> = (0..members.len()).collect();
+    // The room of an active set has a number for one node only.
+    let layout = Layout::of(world, &members).filter(|_| room < TEAM_ROOMS);
+    let nodes = layout.map(|layout| {
+        let room = room_of(&layout.here(me));
+        Nodes::new(world, layout, (&members, me), room, tag)
     });
-    Some(Team { members: members.into(), me, room, group, config })
+    let room = (is_here && room != usize::MAX).then(|| room_of(&all));
+    Some(Team { members: members.into(), me, room, nodes, group, config })
 }
 
 pub(crate) fn my_pe(name: &'static str, team: usize) -> c_int {
@@ -358,7 +384,7 @@ fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed 
         // SAFETY: as in `find`.
         unsafe { place.load(Ordering::Acquire).as_ref() }
     });
-    let met = met.filter_map(|team| team.room.as_ref()).map(Room::met).max().unwrap_or(0);
+    let met = met.map(Team::met).max().unwrap_or(0);
     let met = met.max(job.teams.met.load(Ordering::Relaxed));
     let mut mine = [0u64; WORDS + 3];
     mine[..WORDS].copy_from_slice(&job.teams.free_rooms());
@@ -464,8 +490,7 @@ pub(crate) fn destroy(name: &'static str, handle: usize) {
     let Some(team) = job.teams.get(name, handle) else { return };
     // Nobody is behind in it when its room is given to others.
     team.meet(name, job);
-    let met = team.room.as_ref().map_or(0, Room::met);
-    job.teams.met.fetch_max(met, Ordering::Relaxed);
+    job.teams.met.fetch_max(team.met(), Ordering::Relaxed);
     // The team itself stays: another thread may still look at it.
     job.teams.places[handle].store(std::ptr::null_mut(), Ordering::Release);
 }

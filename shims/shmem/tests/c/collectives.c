@@ -184,6 +184,39 @@ static void large(shmem_team_t team)
     shmem_free(source);
 }
 
+/* Lengths around those at which the way changes that elements take, from every root, into the source and elsewhere; and
+   each member changes what it gave as soon as it may. */
+static void ways(shmem_team_t team)
+{
+    enum { LONGEST = 9000 };
+    static const size_t around[] = { 1, 7, 8, 255, 256, 257, 512, 513, 8191, 8192, LONGEST };
+    static long source[LONGEST], dest[LONGEST];
+    const int mine = shmem_team_my_pe(team), size = shmem_team_n_pes(team);
+    for (size_t at = 0; at < sizeof around / sizeof *around; at++) {
+        const size_t n = around[at];
+        for (int turn = 0; turn < 2 * size; turn++) {
+            const int root = turn / 2;
+            long *target = turn % 2 ? source : dest;
+            for (size_t i = 0; i < n; i++) {
+                source[i] = (mine + turn) * 100000L + (long)i;
+                dest[i] = -1;
+            }
+            shmem_team_sync(team);
+            CHECK_EQUAL(shmem_long_broadcast(team, target, source, n, root), 0);
+            for (size_t i = 0; i < n; i++) {
+                CHECK_EQUAL(target[i], (root + turn) * 100000L + (long)i);
+                source[i] = (mine + turn) * 70000L + (long)i;
+            }
+            shmem_team_sync(team);
+            CHECK_EQUAL(shmem_long_sum_reduce(team, target, source, n), 0);
+            for (size_t i = 0; i < n; i++) {
+                CHECK_EQUAL(target[i], (size * turn + size * (size - 1) / 2) * 70000L + size * (long)i);
+                source[i] = target[i] = -3;
+            }
+        }
+    }
+}
+
 /* Each in its turn is the root, and uses its source again at once: nobody waits for anybody but the root. */
 static void turns(shmem_team_t team)
 {
@@ -230,11 +263,12 @@ static void one_team(shmem_team_t team)
     RMA_TYPES(MULTIPLY)
     complex_sums(team);
     turns(team);
+    ways(team);
 }
 
 int main(void)
 {
-    shmem_team_t odd_and_even;
+    shmem_team_t odd_and_even, backward;
     begin();
     CHECK_EQUAL(shmem_int_sum_reduce(SHMEM_TEAM_INVALID, NULL, NULL, 0) != 0, 1);
     one_team(SHMEM_TEAM_WORLD);
@@ -247,6 +281,11 @@ int main(void)
             shmem_team_destroy(odd_and_even);
         }
     }
+    /* Its first member is on the last node. */
+    CHECK_EQUAL(shmem_team_split_strided(SHMEM_TEAM_WORLD, pes - 1, -1, pes, NULL, 0, &backward), 0);
+    ways(backward);
+    turns(backward);
+    shmem_team_destroy(backward);
     end("collectives");
     return 0;
 }

@@ -136,22 +136,22 @@ pub fn foreign(world: &World) {
     let me = world.rank();
     let mine: &'static mut [u8] = Vec::leak(vec![me as u8 + 1; 5000 + me as usize]);
     let region = RegionMut::from_slice(mine);
-    let foreign = world.show_for_good_collective(region).expect("memory can be shown");
+    let exposed = world.expose_for_good_collective(region).expect("memory can be shown");
     for rank in ranks(world) {
         let mut all = vec![0; 5000 + rank as usize];
-        let got = foreign.get(rank, 0, OriginBytesMut::from(&mut all[..]));
+        let got = exposed.get(rank, 0, OriginBytesMut::from(&mut all[..]));
         if !world.shares_memory_with(rank) {
             assert!(matches!(got, Err(TransferError::OtherNode { .. })), "{got:?}");
             continue;
         }
         got.expect("the ranks of a node reach each other's memory");
         assert!(all.iter().all(|byte| *byte == rank as u8 + 1));
-        let outside = foreign.put(rank, 4999 + u64::from(rank), OriginBytes::from(&[0; 2][..]));
+        let outside = exposed.put(rank, 4999 + u64::from(rank), OriginBytes::from(&[0; 2][..]));
         assert!(matches!(outside, Err(TransferError::OutsideExposed { .. })), "{outside:?}");
     }
     barrier(world);
     for rank in ranks(world).filter(|rank| world.shares_memory_with(*rank)) {
-        foreign.put(rank, u64::from(me) * 10, OriginBytes::from(&[100 + me as u8; 10][..])).expect("a neighbour");
+        exposed.put(rank, u64::from(me) * 10, OriginBytes::from(&[100 + me as u8; 10][..])).expect("a neighbour");
     }
     barrier(world);
     let mut found = vec![0; 10];
