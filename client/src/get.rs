@@ -137,7 +137,8 @@ impl Client {
         target: &Lender<'_>,
         blocking: bool,
     ) -> bool {
-        let Some(runs) = endpoint.reaches_memory().then(|| shapes.long_runs()).flatten() else { return false };
+        let reaches = endpoint.reaches_memory() && window.may_be_pinned();
+        let Some(runs) = reaches.then(|| shapes.long_runs()).flatten() else { return false };
         for (here, there) in runs {
             let hold = || target.hold();
             let (begun, driven) = endpoint.get_direct(&window.target(rank), there, (&hold, here));

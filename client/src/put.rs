@@ -296,7 +296,8 @@ impl Client {
         lender: Option<&Lender<'_>>,
         blocking: bool,
     ) -> bool {
-        let Some(runs) = endpoint.reaches_memory().then(|| shapes.long_runs()).flatten() else { return false };
+        let reaches = endpoint.reaches_memory() && window.may_be_pinned();
+        let Some(runs) = reaches.then(|| shapes.long_runs()).flatten() else { return false };
         let hold = || lender.expect("only with one").hold();
         let copied = lender.is_none() || shapes.origin.bytes() <= self.eager_bytes as u64;
         let needed_helper = endpoint.needs_helper();

@@ -46,6 +46,8 @@ pub struct ClientWindow {
     memory: OnceLock<Result<NodeWindow, AttachError>>,
     attach: Attach,
     freed: AtomicBool,
+    /// No device is to keep the pages of its parts in memory.
+    unpinned: AtomicBool,
 }
 
 impl ClientWindow {
@@ -74,6 +76,7 @@ impl ClientWindow {
             memory: OnceLock::new(),
             attach: Box::new(attach),
             freed: AtomicBool::new(false),
+            unpinned: AtomicBool::new(false),
         }
     }
 
@@ -97,6 +100,20 @@ impl ClientWindow {
         if let Ok(memory) = self.memory.get_or_init(|| (self.attach)()) {
             memory.leave_out_of_dumps();
         }
+    }
+
+    /// From now on the servers do all that this process asks of parts on other nodes, so that no device keeps their pages: for
+    /// windows of which few pages are used at a time, and for those whose pages are given back while they live, for a
+    /// device would go on with the old ones. Every process of the window says so, before it first uses such a part.
+    pub fn leave_unpinned(&self) {
+        // Relaxed: what one thread of a process says before others use the window they see.
+        self.unpinned.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a device may keep the pages of its parts.
+    #[inline]
+    pub(crate) fn may_be_pinned(&self) -> bool {
+        !self.unpinned.load(Ordering::Relaxed)
     }
 
     /// Gives the memory of this node's parts back to the system, though others may have it mapped for a while yet. For

@@ -60,6 +60,13 @@ impl Window<u8> {
         self.shared.client.leave_out_of_dumps();
     }
 
+    /// Has servers do what this process asks of parts on other nodes, so that no device keeps their pages in memory: for windows
+    /// of which few pages are used at a time, or whose pages are given back while they live. Every process of the window says
+    /// so, before it first uses one of these parts.
+    pub fn leave_unpinned(&self) {
+        self.shared.client.leave_unpinned();
+    }
+
     /// [`Window::put`] of bytes that a C program vouches for.
     ///
     /// # Errors

@@ -416,6 +416,29 @@ mod tests {
         assert_eq!(tally.wanted(16), (8, 8));
     }
 
+    #[test]
+    fn the_next_queue_brings_the_buffer_that_the_last_one_may_have_taken_along() {
+        let Some(device) = device_names().into_iter().next() else {
+            eprintln!("no RDMA device on this machine: nothing is tested here");
+            return;
+        };
+        let options = VerbsOptions { device, demanded: true, costs: Some(Costs::TYPICAL), ..VerbsOptions::default() };
+        let fabric = Fabric::open(&options).expect("the device can be used");
+        let posted = || fabric.incoming.lock().posted.len();
+        let each = usize::from(options.credits_each());
+        let first = fabric.queue().unwrap();
+        assert_eq!(posted(), each);
+        // As a stream does at its end.
+        drop(first);
+        fabric.note_end();
+        let second = fabric.queue().unwrap();
+        assert_eq!(posted(), each + 1);
+        // One that ends before it was connected takes nothing along.
+        drop(second);
+        let _third = fabric.queue().unwrap();
+        assert_eq!(posted(), each + 1);
+    }
+
     fn gid(index: u8, kind: &str, bytes: &[u8]) -> Gid {
         let mut whole = [0; 16];
         whole[..bytes.len()].copy_from_slice(bytes);

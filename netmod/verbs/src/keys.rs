@@ -31,6 +31,8 @@ struct State {
     parts: HashMap<Name, Part>,
     /// Parts that were ever published: the number of the last one.
     number: u64,
+    /// Of the parts that are registered, or are about to be.
+    pinned_bytes: u64,
 }
 
 struct Part {
@@ -88,6 +90,7 @@ impl Published {
         answers: &mut Option<Arc<Answers>>,
     ) -> Option<Answer> {
         let mut state = self.state.lock();
+        let state = &mut *state;
         let found = state.parts.get_mut(&name(part)).filter(|entry| entry.key == part.key);
         let Some(entry) = found else { return Some(Ok(None)) };
         if entry.bytes == 0 || entry.bytes as u64 > fabric.options.pinned_bytes_max {
@@ -95,6 +98,13 @@ impl Published {
         }
         if matches!(entry.registered, Registered::Yes(_)) {
             return Some(entry.answer());
+        }
+        if matches!(entry.registered, Registered::Not) {
+            let pinned_bytes = state.pinned_bytes + entry.bytes as u64;
+            if pinned_bytes > fabric.options.pinned_together_bytes_max {
+                return Some(Err(Errno::NOMEM));
+            }
+            state.pinned_bytes = pinned_bytes;
         }
         let is_quick = fabric.costs.registering_ns(entry.bytes) <= AT_ONCE_NS;
         let is_first = matches!(entry.registered, Registered::Not);
@@ -148,7 +158,14 @@ struct Withdrawal {
 
 impl Drop for Withdrawal {
     fn drop(&mut self) {
-        let removed = self.published.state.lock().parts.remove(&self.name);
+        let mut state = self.published.state.lock();
+        let removed = state.parts.remove(&self.name);
+        if let Some(part) = &removed
+            && !matches!(part.registered, Registered::Not)
+        {
+            state.pinned_bytes -= part.bytes as u64;
+        }
+        drop(state);
         if let Some(Part { registered: Registered::Soon(askers), .. }) = removed {
             askers.iter().for_each(|(part, answers)| answers.tell(*part, Ok(None)));
         }

@@ -1,5 +1,8 @@
 //! The netmod: connections are made and proven over TCP, and go on over queue pairs where both sides have them.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};

@@ -33,6 +33,9 @@ pub struct VerbsOptions {
     pub cache_bytes_max: usize,
     /// More memory than this is never registered for one window: its pages would have to stay in memory all at once.
     pub pinned_bytes_max: u64,
+    /// More memory than this is never registered for all windows of this process together: pages that nobody has touched yet
+    /// would be made too, until the machine has none left.
+    pub pinned_together_bytes_max: u64,
 }
 
 impl Default for VerbsOptions {
@@ -51,8 +54,15 @@ impl Default for VerbsOptions {
             costs: None,
             cache_bytes_max: 1 << 30,
             pinned_bytes_max: 16 << 30,
+            pinned_together_bytes_max: memory_bytes() / 2,
         }
     }
+}
+
+/// What this machine has.
+fn memory_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    (system.totalram as u64).saturating_mul(system.mem_unit.into())
 }
 
 /// All buffers for what arrives are at most so many bytes.

@@ -3,6 +3,7 @@
 
 mod direct {
     mod calls;
+    mod memory;
 }
 
 use std::process::Command;

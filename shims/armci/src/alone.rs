@@ -54,6 +54,8 @@ impl Pools {
         };
         let parts = memory::place(job, job.world.group(), &window, Shown::Never)?;
         window.leave_out_of_dumps();
+        // A device would have all pages of a pool in memory, and go on with those that were given back.
+        window.leave_unpinned();
         let start = parts[job.world.rank() as usize].1;
         *self.0.lock() = Some(Pool { window, parts, start, pieces: RangeAllocator::new(0..bytes) });
         Ok(())

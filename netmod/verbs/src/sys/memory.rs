@@ -133,6 +133,12 @@ impl Slabs {
         self.state.lock().blocks.len() * BLOCK_SLABS as usize * self.slab_bytes
     }
 
+    /// Slabs that were made and are lent to nobody.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.state.lock().free.len()
+    }
+
     /// A slab, if one is free or may be made.
     ///
     /// # Errors

@@ -9,6 +9,8 @@ mod completions;
 mod context;
 mod library;
 mod memory;
+#[cfg(test)]
+pub(crate) mod mock;
 mod queue;
 
 pub(crate) use completions::{Completions, Failure, Finished};

@@ -256,6 +256,35 @@ static void freed_pieces_take_no_memory(void)
     }
 }
 
+/* Pages that went back to the system while others were writing to them come again, and what is written then is found there. */
+static void pages_that_come_again_are_written_from_afar(void)
+{
+    enum { WORDS = 4 << 10 };
+    static long values[WORDS], copy[WORDS];
+    int next = next_rank();
+    for (int round = 0; round < 3; round++) {
+        armci_meminfo_t mine, there;
+        ARMCI_Memget(sizeof values, &mine, 0);
+        armci_msg_snd(71, &mine, sizeof mine, previous_rank());
+        armci_msg_rcv(71, &there, sizeof there, NULL, next);
+        for (long word = 0; word < WORDS; word++) {
+            values[word] = 1000000 * (round + 1) + 100000 * me + word;
+        }
+        /* Often enough that whoever prepares something at first use is done with that. */
+        for (int time = 0; time < 4; time++) {
+            CHECK_EQUAL(ARMCI_Put(values, there.armci_addr, sizeof values, next), 0);
+            CHECK_EQUAL(ARMCI_Get(there.armci_addr, copy, sizeof copy, next), 0);
+        }
+        CHECK(memcmp(values, copy, sizeof values) == 0);
+        settle();
+        for (long word = 0; word < WORDS; word++) {
+            CHECK_EQUAL(((long *)(void *)mine.addr)[word], 1000000 * (round + 1) + 100000 * previous_rank() + word);
+        }
+        armci_msg_barrier();
+        ARMCI_Memctl(&mine);
+    }
+}
+
 static void neighbours_can_follow_addresses(void)
 {
     void *parts[RANKS_MAX];
@@ -292,6 +321,7 @@ int main(int argc, char **argv)
     one_process_makes_a_segment_alone();
     addresses_alone_are_enough();
     freed_pieces_take_no_memory();
+    pages_that_come_again_are_written_from_afar();
     neighbours_can_follow_addresses();
     CHECK(ARMCI_Uses_shm() == 0 || ARMCI_Uses_shm() == 1);
 #endif

@@ -1,0 +1,106 @@
+//! Two processes' worth of netmod over real devices, of which one is made to misbehave. Without two devices nothing is tested,
+//! which is said.
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{DirectOutcome, DirectSource, Link, LinkError, Listener, Netmod, Reach, TcpOptions, Wish};
+use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
+
+use super::Verbs;
+use crate::costs::Costs;
+use crate::options::VerbsOptions;
+use crate::sys::mock;
+
+const PART: WindowRef =
+    WindowRef { rank: Rank(1), window: WindowId(7), generation: Generation(1), key: AccessKey(0x1234) };
+
+fn step(link: &mut dyn Link) {
+    let _ = link.send(&[]);
+    let _ = link.receive(&[RegionMut::from_slice(&mut [0; 8])]);
+}
+
+/// A link and its other end, by which the part can be reached.
+fn connected(origin: &Verbs, listener: &mut dyn Listener) -> (Box<dyn Link>, Box<dyn Link>) {
+    let mut caller = origin.connect(listener.address()).unwrap();
+    let mut called = loop {
+        match listener.accept().unwrap() {
+            Some(called) => break called,
+            None => std::thread::yield_now(),
+        }
+    };
+    caller.on_proven();
+    called.on_proven();
+    loop {
+        step(&mut *caller);
+        step(&mut *called);
+        match caller.direct().map(|access| access.reach(&PART, Wish::PutLent)) {
+            None | Some(Reach::Asked) => std::thread::yield_now(),
+            Some(reach) => {
+                assert_eq!(reach, Reach::Yes);
+                return (caller, called);
+            }
+        }
+    }
+}
+
+/// Waits for the end of one transfer.
+fn outcome(link: &mut dyn Link) -> (u64, DirectOutcome) {
+    loop {
+        step(link);
+        if let Some(outcome) = link.direct().and_then(|access| access.take_outcome()) {
+            return outcome;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_a_device_has_taken_of_a_chain_that_it_refuses_keeps_its_buffers_until_the_queue_is_gone() {
+    let names = crate::device_names();
+    let [here, there, ..] = &names[..] else {
+        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        return;
+    };
+    let verbs = |device: &str| {
+        let options = VerbsOptions {
+            device: device.into(),
+            demanded: true,
+            costs: Some(Costs::TYPICAL),
+            ..VerbsOptions::default()
+        };
+        let verbs = Verbs::new(TcpOptions::default(), options);
+        verbs.open().expect("the device can be used");
+        verbs
+    };
+    let (origin, target) = (verbs(here), verbs(there));
+    let mut listener = target.listen().unwrap();
+    let window = RegionMut::from_slice(Box::leak(vec![0; 64 << 10].into_boxed_slice()));
+    let _published = target.remote_memory().unwrap().publish(PART, window);
+    let (mut caller, called) = connected(&origin, &mut *listener);
+    let bytes = vec![7; 3 * VerbsOptions::default().slab_bytes];
+    let run = Run { offset: 0, bytes: bytes.len() as u64 };
+    let put = |link: &mut dyn Link, ticket| {
+        let access = link.direct().unwrap();
+        assert_eq!(access.reach(&PART, Wish::PutCopied(bytes.len())), Reach::Yes);
+        access.put(ticket, &PART, run, DirectSource::Copied(Region::from_slice(&bytes)))
+    };
+    put(&mut *caller, 1).unwrap();
+    assert_eq!(outcome(&mut *caller), (1, DirectOutcome::Done));
+    let fabric = origin.opened().unwrap();
+    let free = fabric.outgoing.free();
+
+    mock::takes_one_of_a_chain(&fabric.domain);
+    window.copy_from_slice(&vec![0; 64 << 10]);
+    assert!(matches!(put(&mut *caller, 2), Err(LinkError::Device(_))));
+    // One is the connection's own.
+    assert_eq!(fabric.outgoing.free(), free - 2, "the device may read them still");
+    drop((caller, called));
+    assert_eq!(fabric.outgoing.free(), free);
+
+    // A connection says of it what its peer knows: the end was not reached.
+    let (mut caller, _called) = connected(&origin, &mut *listener);
+    assert_eq!(outcome(&mut *caller), (2, DirectOutcome::NotDone));
+    let access = caller.direct().unwrap();
+    let first = Region::from_slice(&bytes[..4096]);
+    access.put(3, &PART, Run { offset: 0, bytes: 4096 }, DirectSource::Copied(first)).unwrap();
+    assert_eq!(outcome(&mut *caller), (3, DirectOutcome::Done));
+}
