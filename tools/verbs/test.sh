@@ -91,6 +91,7 @@ build_c_programs() {
     if command -v mpicc.mpich >/dev/null; then
         mpicc.mpich -std=c99 -O1 -g -I shims/armci/include -o "$folder/job" shims/armci/tests/mpi/job.c \
             -Wl,--no-as-needed "$folder/libarmci.so" "-Wl,-rpath,$folder" || return 1
+        mpicc.mpich -shared -fPIC -o "$folder/say_finalize.so" tools/suite/say_finalize.c || return 1
     fi
 }
 

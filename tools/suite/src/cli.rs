@@ -99,6 +99,10 @@ pub struct Arguments {
     /// After how long a run counts as hung
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub limit_seconds: u64,
+    /// Preload this into the ranks, made of tools/suite/say_finalize.c: a run that stands in MPI_Finalize with all its ranks
+    /// is then told from one that hangs before
+    #[arg(long, value_name = "FILE", requires = "hosts")]
+    pub say_finalize: Option<PathBuf>,
     /// Where the input files of the list are found: the fetched source
     #[arg(long, value_name = "DIR")]
     pub sources: Option<PathBuf>,

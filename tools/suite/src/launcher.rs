@@ -34,7 +34,7 @@ const OPENMPI_OPTIONS: [&str; 10] = [
 impl Start {
     /// Finds the launcher that is asked for.
     pub fn new(arguments: &Arguments) -> Result<Start, String> {
-        let (names, options): (&[&str], Vec<OsString>) = match (arguments.launcher, arguments.mpi) {
+        let (names, mut options): (&[&str], Vec<OsString>) = match (arguments.launcher, arguments.mpi) {
             (Launcher::Longarm, _) => (&[], vec!["run".into()]),
             (Launcher::Mpi, Mpi::Mpich) => (&["mpiexec.mpich", "mpiexec.hydra", "mpiexec"], Vec::new()),
             (Launcher::Mpi, Mpi::Openmpi) => {
@@ -50,6 +50,9 @@ impl Start {
         let HostArguments { hosts, agent } = arguments.hosts.clone();
         if !hosts.is_empty() && (arguments.launcher, arguments.mpi) != (Launcher::Mpi, Mpi::Mpich) {
             return Err("--hosts is for the mpiexec of MPICH".to_owned());
+        }
+        if let Some(library) = &arguments.say_finalize {
+            options.extend(["-genv".into(), "LD_PRELOAD".into(), absolute(library)?.into()]);
         }
         let agent = agent.map(|agent| absolute(&agent)).transpose()?.unwrap_or_default();
         Ok(Start { command, options, kind: arguments.launcher, extra_ranks: arguments.extra_ranks, hosts, agent })

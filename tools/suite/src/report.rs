@@ -82,9 +82,13 @@ impl Report {
     pub fn summary(&self) -> String {
         let count = |word: &str| self.outcomes.iter().filter(|outcome| outcome.verdict.word() == word).count();
         let (passed, failed, skipped, wrong) = (count("pass"), count("FAIL"), count("skipped"), count("own fault"));
+        let standing = match count("MPI's fault") {
+            0 => String::new(),
+            standing => format!("{standing} done and standing in MPI_Finalize, "),
+        };
         let (minutes, seconds) = (self.wall.as_secs() / 60, self.wall.as_secs() % 60);
         format!(
-            "{passed} runs passed, {failed} failed, {wrong} failed by the program's own fault, {skipped} skipped, \
+            "{passed} runs passed, {failed} failed, {wrong} failed by the program's own fault, {standing}{skipped} skipped, \
              in {minutes} min {seconds} s"
         )
     }

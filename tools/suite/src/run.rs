@@ -15,6 +15,8 @@ use crate::list::Program;
 use crate::report::Outcome;
 use crate::verdict::{self, Ending, Verdict};
 
+/// How long all ranks may stand in `MPI_Finalize`.
+const FINALIZE_LIMIT: Duration = Duration::from_secs(45);
 /// Lines of a failed run's output that are shown.
 const LAST_LINES: usize = 15;
 
@@ -73,7 +75,9 @@ impl Runner {
 
         let began = Instant::now();
         let limit = program.limit_seconds.map_or(self.limit, |seconds| self.limit.max(Duration::from_secs(seconds)));
-        let ending = wait(command, limit, &mark)?;
+        let ending = wait(command, limit, &mark, || {
+            verdict::all_finalize(ranks, &fs::read_to_string(&log).unwrap_or_default())
+        })?;
         let took = began.elapsed();
         let left = leftovers::find(&mark, &names_before);
         leftovers::kill_all(&mark);
@@ -134,24 +138,38 @@ impl Drop for Runner {
 }
 
 /// Waits for the end, or makes it.
-fn wait(mut command: Command, limit: Duration, mark: &str) -> Result<Ending, String> {
+fn wait(mut command: Command, limit: Duration, mark: &str, all_finalize: impl Fn() -> bool) -> Result<Ending, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
     drop(command);
     let group = rustix::process::Pid::from_raw(child.id().cast_signed());
     let (sender, receiver) = mpsc::channel();
     let waiter = std::thread::spawn(move || sender.send(child.wait()));
-    let ended = receiver.recv_timeout(limit);
-    let status: io::Result<ExitStatus> = match ended {
+    let began = Instant::now();
+    let mut finalizing_since = None;
+    let ending = loop {
+        match receiver.recv_timeout(Duration::from_secs(1)) {
+            Ok(status) => break Ok(status),
+            Err(_) if began.elapsed() >= limit => break Err(Ending::Limit(limit.as_secs())),
+            Err(_) => {}
+        }
+        if finalizing_since.is_none() && all_finalize() {
+            finalizing_since = Some(Instant::now());
+        }
+        if finalizing_since.is_some_and(|since| since.elapsed() >= FINALIZE_LIMIT) {
+            break Err(Ending::InFinalize(FINALIZE_LIMIT.as_secs()));
+        }
+    };
+    let status: io::Result<ExitStatus> = match ending {
         Ok(status) => status,
-        Err(_) => {
+        Err(ending) => {
             if let Some(group) = group {
                 // The group may have ended just now.
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
             leftovers::kill_all(mark);
             let _ = waiter.join();
-            return Ok(Ending::Limit(limit.as_secs()));
+            return Ok(ending);
         }
     };
     let status = status.map_err(|error| format!("{name}: {error}"))?;

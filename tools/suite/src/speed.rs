@@ -131,6 +131,7 @@ fn runtime(text: &str, arguments: &SpeedArguments) -> Result<Runtime, String> {
         only: Vec::new(),
         quick: false,
         limit_seconds: 120,
+        say_finalize: None,
         sources: None,
         logs: Some(arguments.logs.join(name)),
         json: None,

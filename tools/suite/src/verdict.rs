@@ -29,6 +29,14 @@ const ERROR_WORDS: [&str; 16] = [
 /// Unless it holds one of these. Programs have more of their own in the list.
 const HARMLESS_WORDS: [&str; 4] = ["no error", "0 errors", "without error", "errors: 0"];
 
+/// What a rank prints at the beginning of `MPI_Finalize`, where it was told to: `say_finalize.c`.
+const COMES_TO_FINALIZE: &str = "longarm-suite: a rank has come to MPI_Finalize";
+
+/// Whether all ranks of a run have come to `MPI_Finalize`.
+pub fn all_finalize(ranks: u32, output: &str) -> bool {
+    output.lines().filter(|line| line.contains(COMES_TO_FINALIZE)).count() >= ranks as usize
+}
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -38,6 +46,8 @@ pub enum Ending {
     Signal(i32),
     /// It did not, and was killed after so many seconds.
     Limit(u64),
+    /// All its ranks had come to `MPI_Finalize`, so many seconds ago, when it was killed.
+    InFinalize(u64),
 }
 
 /// What a run is worth.
@@ -49,6 +59,8 @@ pub enum Verdict {
     Skipped(String),
     /// It failed by a fault of its own, this one, which it has on every library.
     OwnFault(String),
+    /// It had done all it does, but the MPI's own `MPI_Finalize` did not end within so many seconds.
+    MpiFault(u64),
     /// It was not built.
     Missing,
     /// It ended in a way that is no success.
@@ -64,7 +76,7 @@ pub enum Verdict {
 impl Verdict {
     /// Whether this counts against the library.
     pub fn is_failure(&self) -> bool {
-        !matches!(self, Verdict::Passed | Verdict::Skipped(_) | Verdict::OwnFault(_))
+        !matches!(self, Verdict::Passed | Verdict::Skipped(_) | Verdict::OwnFault(_) | Verdict::MpiFault(_))
     }
 
     /// Whether it is shown while the suite runs.
@@ -78,6 +90,7 @@ impl Verdict {
             Verdict::Passed => "pass",
             Verdict::Skipped(_) => "skipped",
             Verdict::OwnFault(_) => "own fault",
+            Verdict::MpiFault(_) => "MPI's fault",
             _ => "FAIL",
         }
     }
@@ -88,6 +101,9 @@ impl fmt::Display for Verdict {
         match self {
             Verdict::Passed => Ok(()),
             Verdict::Skipped(reason) | Verdict::OwnFault(reason) => formatter.write_str(reason),
+            Verdict::MpiFault(seconds) | Verdict::Ended(Ending::InFinalize(seconds)) => {
+                write!(formatter, "all ranks have stood in MPI_Finalize for {seconds} s")
+            }
             Verdict::Missing => formatter.write_str("was not built"),
             Verdict::Ended(Ending::Status(status)) => write!(formatter, "exit status {status}"),
             Verdict::Ended(Ending::Signal(signal)) => write!(formatter, "killed by signal {signal}"),
@@ -105,7 +121,7 @@ pub fn judge(program: &Program, ranks: u32, ending: Ending, output: &str) -> Ver
     let is_own = |line: &str| is_faulty && program.own_errors.iter().any(|mark| holds(line, mark));
     let mut errors = output.lines().filter(|line| is_error(program, line));
     match ending {
-        Ending::Status(0) => {
+        Ending::Status(0) | Ending::InFinalize(_) => {
             if let Some(line) = errors.clone().find(|line| !is_own(line)) {
                 return Verdict::Printed(line.trim().chars().take(160).collect());
             }
@@ -121,7 +137,10 @@ pub fn judge(program: &Program, ranks: u32, ending: Ending, output: &str) -> Ver
     }
     match program.prints.iter().find(|text| !output.contains(text.as_str())) {
         Some(text) => Verdict::Silent(text.clone()),
-        None => Verdict::Passed,
+        None => match ending {
+            Ending::InFinalize(seconds) => Verdict::MpiFault(seconds),
+            _ => Verdict::Passed,
+        },
     }
 }
 
@@ -179,6 +198,18 @@ mod tests {
         assert!(judged(options, Ending::Limit(9), "Mismatch for zero 3\n").is_failure());
         assert!(!fault.is_failure());
         assert!(judged(&format!("{options} fault-ranks=3"), good, "Mismatch for zero 3\n").is_failure());
+    }
+
+    #[test]
+    fn a_run_that_stands_in_the_mpi_is_no_failure_if_all_was_well_before() {
+        let all = format!("fine\n{COMES_TO_FINALIZE}\n{COMES_TO_FINALIZE}\n");
+        assert!(all_finalize(2, &all));
+        assert!(!all_finalize(3, &all), "one is still somewhere else");
+        let standing = Ending::InFinalize(30);
+        assert_eq!(judged("", standing, &all), Verdict::MpiFault(30));
+        assert!(!judged("", standing, &all).is_failure());
+        assert!(judged("", standing, "3 errors\n").is_failure());
+        assert!(judged("prints=\"All tests\"", standing, &all).is_failure());
     }
 
     #[test]
