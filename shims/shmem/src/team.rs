@@ -110,9 +110,9 @@ impl Team {
     }
 
     /// The same for what is read inside of each node.
+    #[inline]
     pub(crate) fn nodes_to_read(&self, job: &Job, address: usize) -> Option<&Nodes> {
-        let is_apart = job.statics.as_ref().is_some_and(|statics| statics.is_apart(address));
-        self.nodes.as_ref().filter(|_| !is_apart)
+        self.nodes.as_ref().filter(|_| !job.statics.as_ref().is_some_and(|statics| statics.is_apart(address)))
     }
 
     /// How many meetings there were in its room, if it has one.
