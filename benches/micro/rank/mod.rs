@@ -1,6 +1,7 @@
 //! What one rank of a measurement does. Rank 0 measures and prints; the others are targets.
 
 mod barrier;
+mod buffers;
 mod collectives;
 mod comb;
 mod computing;
@@ -51,6 +52,8 @@ pub(crate) enum Suite {
     Pingpong,
     /// Many puts and gets at once, by size
     Bandwidth,
+    /// Puts from one of several buffers, taken at random
+    Buffers,
     /// How much of a transfer hides behind a computation
     Overlap,
     /// Availability of the processor during transfers, by two methods
@@ -83,6 +86,7 @@ impl Suite {
             Suite::Latency => "latency",
             Suite::Pingpong => "pingpong",
             Suite::Bandwidth => "bandwidth",
+            Suite::Buffers => "buffers",
             Suite::Overlap => "overlap",
             Suite::Comb => "comb",
             Suite::Collectives => "collectives",
@@ -156,6 +160,7 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
         Suite::Latency => curve::run(&job, false)?,
         Suite::Pingpong => pingpong::run(&job)?,
         Suite::Bandwidth => curve::run(&job, true)?,
+        Suite::Buffers => buffers::run(&job)?,
         Suite::Overlap => overlap::run(&job)?,
         Suite::Comb => comb::run(&job)?,
         Suite::Collectives => collectives::run(&job)?,

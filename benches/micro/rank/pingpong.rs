@@ -1,6 +1,8 @@
 //! A word that two ranks put into each other's memory in turn, each looking at its own: half of the way there and back is the
 //! time that a put takes until the target sees it. So perftest's `ib_write_lat` measures it too.
 
+use std::time::Duration;
+
 use longarm::{Window, World};
 
 use super::Job;
@@ -8,6 +10,8 @@ use crate::Failure;
 
 /// So many before the clock runs.
 const FIRST_PUTS: usize = 100;
+/// How long the clock runs.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Tells the target that this was all.
 const LAST: u64 = u64::MAX;
 
@@ -27,12 +31,12 @@ pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
     world.quiet()?;
     if job.measures() {
         let mut word = 0;
-        let there_and_back = job.effort.measure(|count| {
-            for _ in 0..count {
-                word += 1;
-                window.put_one(target, 0, word)?;
-                while next_word(world, &window, word - 1)? != word {}
-            }
+        // One by one, as perftest does: where two that look without a pause take the processors from whoever moves the bytes, some
+        // rounds last for milliseconds, and a batch would last as long as the slowest of them.
+        let there_and_back = job.effort.measure_singly(PATIENCE, || {
+            word += 1;
+            window.put_one(target, 0, word)?;
+            while next_word(world, &window, word - 1)? != word {}
             Ok(())
         })?;
         window.put_one(target, 0, LAST)?;
