@@ -52,5 +52,6 @@ pub use route::{Assist, AssistTurn, Client, ClientOptions};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
 pub use time::{RestOn, Time};
+pub use wait::Expecting;
 pub use waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom};
 pub use window::{AttachError, ClientWindow, WindowIdentity};

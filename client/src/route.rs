@@ -28,6 +28,10 @@ pub trait Assist: Send + Sync {
 
     /// Says that a thread goes to sleep in a call, or has woken: its processor is free meanwhile.
     fn rest(&self, resting: bool);
+
+    /// Says that a thread is about to wait, and will take it then, or that this is over: no other thread needs to be woken
+    /// for it. That a thread goes to sleep ends it too.
+    fn hush(&self, hushed: bool);
 }
 
 /// A server in the hands of a waiting thread. Dropping gives it back.

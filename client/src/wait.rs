@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Driven, Endpoint};
 use crate::error::{Lost, LostHow, Operation};
-use crate::route::{AssistTurn, Client};
+use crate::route::{Assist, AssistTurn, Client};
 use crate::time::RestOn;
 use crate::waits::{Awaited, Wait};
 
@@ -176,6 +176,10 @@ impl Pace {
             return Next::Sleep;
         }
         self.looks += 1;
+        // It comes through the server, and to look for it costs the server a system call: only one thread should.
+        if self.looks == 1 && matches!(drive, Drive::Memory) {
+            return Next::Assist;
+        }
         if self.looks < LOOKS_BEFORE_CLOCK {
             return Next::Look;
         }
@@ -211,6 +215,16 @@ impl Watched {
     /// What to poll, if there is something.
     pub(crate) fn poll(&self) -> Option<PollFd<'_>> {
         self.descriptor.as_ref().map(|descriptor| PollFd::new(&**descriptor, self.flags))
+    }
+}
+
+/// While it is there a thread is about to wait for mail: see [`Client::expect_mail`].
+#[must_use]
+pub struct Expecting<'a>(&'a dyn Assist);
+
+impl Drop for Expecting<'_> {
+    fn drop(&mut self) {
+        self.0.hush(false);
     }
 }
 
@@ -284,6 +298,17 @@ impl Client {
             }
             debug_assert!(waiting.is_some());
         }
+    }
+
+    /// For a thread that is about to send something and to wait for mail of this rank: the server of this process, if there
+    /// is one, wakes no other thread meanwhile.
+    pub fn expect_mail(&self, from: Rank) -> Option<Expecting<'_>> {
+        if self.same_node(from) || self.spin_us == 0 {
+            return None;
+        }
+        let assist = self.assist.as_deref()?;
+        assist.hush(true);
+        Some(Expecting(assist))
     }
 
     /// Sleeps, and lets the server of this process, if there is one, have the processor.

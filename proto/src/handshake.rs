@@ -19,7 +19,7 @@
 //! must be random and never used again. What follows is encrypted if the hello says that it is `sealed`, with keys that
 //! come from [`Sealing`]; otherwise it is neither encrypted nor authenticated.
 
-use crate::ids::{JobId, NodeId, Rank};
+use crate::ids::{AccessKey, JobId, NodeId, Rank};
 use crate::limits::PROTOCOL_VERSION;
 use crate::mutation::{Mutation, mutation};
 use crate::wire::{put_u32, put_u64, u32_at, u64_at};
@@ -51,6 +51,15 @@ const SEALING_DOMAIN: &[u8; 32] = b"longarm handshake v2 sealing   \0";
 /// What all processes of a job know and nobody else. Its bytes are never printed.
 #[derive(Clone)]
 pub struct Secret(pub [u8; 32]);
+
+impl Secret {
+    /// A key of a window that all processes of the job know without having told each other, and nobody else. Another one for
+    /// each purpose.
+    pub fn access_key(&self, purpose: &str) -> AccessKey {
+        let hash = blake3::keyed_hash(&self.0, purpose.as_bytes());
+        AccessKey(u64_at(hash.as_bytes(), 0))
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_client::mail::Slot;
-use longarm_client::{Lost, Operation};
+use longarm_client::{Client, Lost, Operation};
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU64, Ordering};
 
@@ -155,31 +155,40 @@ impl Group {
         load: &mut Load,
         body: impl FnOnce(&mut Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
-        let mut call = Call::new(self, Slot { group: self.shared.id, sequence, step: 0 }, &signature);
+        let mut call = self.call(&signature);
         if self.shared.id != WORLD || !self.inner.client.can_meet() {
-            call.agree(signature, load)?;
+            call.agree(signature, load, false)?;
         } else if !call.meet(signature, load)? {
             // More than can be shown at a meeting.
-            call.agree(signature, load)?;
+            call.agree(signature, load, false)?;
         }
         body(&mut call)
     }
 
+    /// The next call of this group.
+    pub(crate) fn call(&self, signature: &Signature) -> Call<'_> {
+        let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
+        Call::new(self, Slot { group: self.shared.id, sequence, step: 0 }, signature)
+    }
+
     /// A member that is known to be dead, or whose node was lost, as an error.
     pub(crate) fn death(&self) -> Option<Lost> {
-        let client = &self.inner.client;
-        // The members, and the hosts of the servers through which they are reached.
-        let layout = client.layout();
-        let hosts = self.shared.members.iter().map(|rank| layout.server_host(layout.node_of(*rank)));
-        let Some(death) = client.failures().among(self.shared.members.iter().copied().chain(hosts)) else {
-            let has_member = |node| self.shared.members.iter().any(|rank| layout.node_of(*rank) == node);
-            return client.lost_node(Operation::Collective, has_member);
-        };
-        let node = client.layout().node_of(death.rank);
-        let how = longarm_client::LostHow::Died(death.how);
-        Some(Lost { rank: death.rank, node, operation: Operation::Collective, how })
+        death_among(&self.inner.client, &self.shared.members)
     }
+}
+
+/// One of these ranks that is known to be dead, or whose node was lost, as an error.
+pub(crate) fn death_among(client: &Client, members: &[Rank]) -> Option<Lost> {
+    // The members, and the hosts of the servers through which they are reached.
+    let layout = client.layout();
+    let hosts = members.iter().map(|rank| layout.server_host(layout.node_of(*rank)));
+    let Some(death) = client.failures().among(members.iter().copied().chain(hosts)) else {
+        let has_member = |node| members.iter().any(|rank| layout.node_of(*rank) == node);
+        return client.lost_node(Operation::Collective, has_member);
+    };
+    let node = client.layout().node_of(death.rank);
+    let how = longarm_client::LostHow::Died(death.how);
+    Some(Lost { rank: death.rank, node, operation: Operation::Collective, how })
 }
 
 impl Inner {

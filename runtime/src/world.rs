@@ -14,6 +14,7 @@ use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
 use crate::bootstrap::{
     Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, network,
 };
+use crate::collective::Stage;
 use crate::config::Config;
 use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
@@ -35,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) group_count: AtomicU32,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) heap: Mutex<Option<Arc<Heap>>>,
+    pub(crate) stage: Stage,
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
@@ -184,6 +186,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         processors: &start.processors,
     })?;
     let sealed = config.encrypt;
+    let stage = Stage::new(&secret);
     let dialer = Dialer { netmod: Arc::clone(&netmod), rendezvous: rendezvous.clone(), secret, identity, sealed };
     let client = Client::new(ClientOptions {
         layout,
@@ -219,6 +222,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
         group_count: AtomicU32::new(0),
         handlers,
         heap: Mutex::new(None),
+        stage,
         lists: Mutex::default(),
         rendezvous,
         netmod,

@@ -11,7 +11,13 @@
 //!         └───────────────────────────────────────────────────────────────┘
 //!   waiting rank:  try_lock ─► unwatch ─► turns between looks at its own affairs ─► watch ─► unlock
 //! ```
+//!
+//! A thread that is about to send something, and to wait for what others send, may stop the watching before: else what
+//! comes while it sends wakes the server's thread, which the waiting one then has to wait for. That is a wish. It ends when
+//! the thread says so, and at the latest when any thread of the process goes to sleep in a call.
 
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use longarm_netmod::{CoarseClock, Interest, Poller, Ready, Waker};
@@ -28,6 +34,9 @@ const WAKER: u64 = 1;
 pub struct Server {
     engine: Mutex<Engine>,
     outer: Poller,
+    /// The engine's own poller.
+    inner: OwnedFd,
+    unwatched: Mutex<Unwatched>,
     waker: Waker,
     stopping: AtomicBool,
     clock: CoarseClock,
@@ -37,17 +46,35 @@ pub struct Server {
     spin: Duration,
 }
 
+/// Why `outer` does not watch the engine: it does if neither is set.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Unwatched {
+    /// An assistant has it.
+    assisted: bool,
+    /// A thread is about to be one.
+    hushed: bool,
+}
+
+impl Unwatched {
+    fn interest(self) -> Interest {
+        if self == Unwatched::default() { Interest::READABLE } else { Interest::default() }
+    }
+}
+
 impl Server {
     /// Wraps an engine. `spin`: how long the server's thread looks for more work before it sleeps, while a thread of
     /// its process rests.
     pub fn new(engine: Engine, spin: Duration) -> Result<Server, EngineError> {
         let outer = Poller::new()?;
         let waker = Waker::new()?;
-        outer.add(engine.descriptor(), ENGINE, Interest::READABLE)?;
+        let inner = engine.descriptor().try_clone_to_owned()?;
+        outer.add(inner.as_fd(), ENGINE, Interest::READABLE)?;
         outer.add(waker.descriptor(), WAKER, Interest::READABLE)?;
         Ok(Server {
             engine: Mutex::new(engine),
             outer,
+            inner,
+            unwatched: Mutex::new(Unwatched::default()),
             waker,
             stopping: AtomicBool::new(false),
             clock: CoarseClock::start(),
@@ -99,10 +126,30 @@ impl Server {
     /// Says that a thread of this process goes to sleep in a call, or has woken.
     pub fn rest(&self, resting: bool) {
         if resting {
+            // Nobody may look after the engine from here on.
+            self.hush(false);
             self.resting.fetch_add(1, Ordering::Relaxed);
         } else {
             self.resting.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// A thread of this process is about to send, and then to wait: until it takes the engine, nobody needs to be woken for
+    /// what comes. Or that is over.
+    pub fn hush(&self, hushed: bool) {
+        let changed = self.set_watch(|unwatched| unwatched.hushed = hushed);
+        assert!(hushed || changed.is_ok(), "what was watched before can be watched again");
+    }
+
+    fn set_watch(&self, change: impl FnOnce(&mut Unwatched)) -> io::Result<()> {
+        let mut unwatched = self.unwatched.lock();
+        let mut changed = *unwatched;
+        change(&mut changed);
+        if changed.interest() != unwatched.interest() {
+            self.outer.modify(self.inner.as_fd(), ENGINE, changed.interest())?;
+        }
+        *unwatched = changed;
+        Ok(())
     }
 
     /// A rank of the job died; see [`Engine::note_death`].
@@ -121,7 +168,7 @@ impl Server {
     /// The engine, if nobody drives it now.
     pub fn assist(&self) -> Option<Assistant<'_>> {
         let engine = self.engine.try_lock()?;
-        if self.outer.modify(engine.descriptor(), ENGINE, Interest::default()).is_err() {
+        if self.set_watch(|unwatched| unwatched.assisted = true).is_err() {
             return None;
         }
         Some(Assistant { server: self, engine })
@@ -148,7 +195,7 @@ impl Assistant<'_> {
 
 impl Drop for Assistant<'_> {
     fn drop(&mut self) {
-        let watched = self.server.outer.modify(self.engine.descriptor(), ENGINE, Interest::READABLE);
+        let watched = self.server.set_watch(|unwatched| unwatched.assisted = false);
         assert!(watched.is_ok(), "what was watched before can be watched again");
         if self.engine.sleep_ms_max().is_some() {
             // The thread has to learn that there is something to do by a certain time.

@@ -181,6 +181,10 @@ impl Assist for ServerHere {
     fn rest(&self, resting: bool) {
         self.0.rest(resting);
     }
+
+    fn hush(&self, hushed: bool) {
+        self.0.hush(hushed);
+    }
 }
 
 struct Turn<'a>(Assistant<'a>);

@@ -24,6 +24,10 @@ struct Name([u8; COLLECTIVE_NAME_BYTES]);
 const SIGNATURE_BYTES: usize = 16 + 1 + 1 + 4 + 4 + 8;
 const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
 const DIGEST_BYTES: usize = 8;
+/// All of whom was heard call the same.
+const SAME: u8 = 1;
+/// All of whom was heard have offered what some collectives need.
+const OFFERED: u8 = 2;
 const BEGINS: &str = "the first messages of every collective are digests";
 
 impl Signature {
@@ -178,31 +182,37 @@ impl Call<'_> {
     /// Dissemination (Hensgen, Finkel, Manber): in round k every member tells the one 2^k places ahead whether all of
     /// whom it has heard call the same, and what it calls itself. After the last round all know it of the whole group,
     /// and have the whole load. Only if there are differences they find out which.
-    pub(crate) fn agree(&mut self, mine: Signature, load: &mut Load) -> Result<(), CollectiveError> {
+    /// True: all have `offered`.
+    pub(crate) fn agree(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
         let digest = mine.digest();
-        let mut same = true;
+        let mut flags = SAME | if offered { OFFERED } else { 0 };
         let mut distance = 1;
         while distance < self.size() {
             let to = (self.me() + distance) % self.size();
+            let from = (self.me() + self.size() - distance) % self.size();
+            let _expecting = self.expect(from);
             let digest_bytes = digest.to_le_bytes();
             if load.is_empty() {
-                let mut body = [u8::from(same); DIGEST_BYTES + 1];
+                let mut body = [flags; DIGEST_BYTES + 1];
                 body[..DIGEST_BYTES].copy_from_slice(&digest_bytes);
                 self.send(to, &body)?;
             } else {
-                let mut body = [&digest_bytes[..], &[u8::from(same)]].concat();
+                let mut body = [&digest_bytes[..], &[flags]].concat();
                 load.append_to(&mut body, distance, self.size());
                 self.send(to, &body)?;
             }
-            let heard = self.receive((self.me() + self.size() - distance) % self.size())?;
+            let heard = self.receive(from)?;
             let (theirs, heard) = heard.split_first_chunk::<DIGEST_BYTES>().expect(BEGINS);
-            let (still_same, heard) = heard.split_first().expect(BEGINS);
-            same &= *still_same == 1 && *theirs == digest_bytes;
+            let (their_flags, heard) = heard.split_first().expect(BEGINS);
+            flags &= *their_flags & if *theirs == digest_bytes { !0 } else { !SAME };
             load.take(heard);
             distance *= 2;
             self.next_step();
         }
-        if same { Ok(()) } else { self.find_differences(mine) }
+        if flags & SAME == 0 {
+            self.find_differences(mine)?;
+        }
+        Ok(flags & OFFERED != 0)
     }
 
     /// In round k every member tells the one 2^k places ahead the smallest and the largest signature it has heard of.

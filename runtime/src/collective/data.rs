@@ -54,6 +54,17 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// A reduction to the first member, and from there to all.
+    pub(crate) fn allreduce<T: Number>(
+        &mut self,
+        reduction: Reduction,
+        elements: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        self.reduce(0, reduction, elements)?;
+        self.next_step();
+        self.broadcast(0, elements.as_mut_bytes())
+    }
+
     /// Rounds of doubling distance (Bruck): after round k every member has the bodies of 2^(k+1) members.
     pub(crate) fn allgather(&mut self, body: &[u8]) -> Result<Vec<Vec<u8>>, CollectiveError> {
         let size = self.size();

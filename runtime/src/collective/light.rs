@@ -45,15 +45,21 @@ impl Group {
     pub(super) fn gather_light(&self, signature: Signature, bytes: &[u8]) -> Result<Vec<u8>, CollectiveError> {
         let mut load = Load::OfAll(bytes.to_vec());
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
+        Ok(self.in_order(&load))
+    }
+
+    /// What a load brought from all members, in the order of their places.
+    pub(super) fn in_order(&self, load: &Load) -> Vec<u8> {
         let Load::OfAll(around) = load else { unreachable!("a load stays of its kind") };
         // They lie in the order of places going down from this member's.
         let (size, me) = (self.size() as usize, self.rank() as usize);
+        let piece_bytes = around.len() / size;
         let mut pieces = Vec::with_capacity(around.len());
         for place in 0..size {
-            let at = (me + size - place) % size * bytes.len();
-            pieces.extend_from_slice(&around[at..at + bytes.len()]);
+            let at = (me + size - place) % size * piece_bytes;
+            pieces.extend_from_slice(&around[at..at + piece_bytes]);
         }
-        Ok(pieces)
+        pieces
     }
 
     /// Few bytes of each member, as many of each, in the order of their places.
@@ -75,7 +81,7 @@ impl Group {
 
 /// Combines pieces of `count` elements into the first, in the order of the binomial tree by which large ones are
 /// reduced: the same bits come out.
-fn combine<T: Number>(all: &mut [T], count: usize, reduction: Reduction) {
+pub(super) fn combine<T: Number>(all: &mut [T], count: usize, reduction: Reduction) {
     let pieces = all.len() / count;
     let mut distance = 1;
     while distance < pieces {

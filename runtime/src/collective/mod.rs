@@ -8,17 +8,21 @@
 
 mod agree;
 mod data;
+mod large;
 mod light;
 mod meeting;
+mod stage;
+mod staged;
 
-use longarm_client::WaitingCall;
 use longarm_client::mail::Slot;
+use longarm_client::{Expecting, WaitingCall};
 use longarm_proto::{ElementType, Rank};
 use zerocopy::IntoBytes;
 
 pub use agree::Signature;
 
 pub(crate) use agree::Load;
+pub(crate) use stage::Stage;
 
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
@@ -65,6 +69,11 @@ impl<'a> Call<'a> {
             sent.map_err(|error| self.group.death().map_or(error.into(), CollectiveError::Lost))?;
         }
         Ok(())
+    }
+
+    /// Before something short is sent and then something is waited for from a member.
+    fn expect(&self, from: u32) -> Option<Expecting<'a>> {
+        self.group.inner.client.expect_mail(self.member(from))
     }
 
     /// Sends one body and receives another one. Neither waits for the other.
@@ -121,6 +130,9 @@ impl Group {
         if self.is_light_for_one(size_of_val(elements)) {
             return self.broadcast_light(signature, root, elements.as_mut_bytes());
         }
+        if self.suits_staged_broadcast(size_of_val(elements)) {
+            return self.broadcast_large(signature, root, elements.as_mut_bytes());
+        }
         self.run(signature, |call| call.broadcast(root, elements.as_mut_bytes()))
     }
 
@@ -145,6 +157,9 @@ impl Group {
             }
             return Ok(());
         }
+        if self.suits_staged_reduction(size_of_val(elements)) {
+            return self.reduce_large(signature, (root, false), reduction, elements);
+        }
         self.run(signature, |call| call.reduce(root, reduction, elements))
     }
 
@@ -165,11 +180,10 @@ impl Group {
             self.combine_light(&pieces, 0, reduction, elements);
             return Ok(());
         }
-        self.run(signature, |call| {
-            call.reduce(0, reduction, elements)?;
-            call.next_step();
-            call.broadcast(0, elements.as_mut_bytes())
-        })
+        if self.suits_staged_reduction(size_of_val(elements)) {
+            return self.reduce_large(signature, (0, true), reduction, elements);
+        }
+        self.run(signature, |call| call.allreduce(reduction, elements))
     }
 
     /// All members get the elements of all, in the order of their places. `shmem_fcollect`.
@@ -181,6 +195,9 @@ impl Group {
         if self.is_light_for_all(size_of_val(elements)) {
             return Ok(from_bytes(&self.gather_light(signature, elements.as_bytes())?));
         }
+        if self.suits_stages(size_of_val(elements)) {
+            return self.allgather_large(signature, elements);
+        }
         let all = self.run(signature, |call| call.allgather(elements.as_bytes()))?;
         Ok(joined(&all))
     }
@@ -190,7 +207,11 @@ impl Group {
     /// # Errors
     /// As [`Group::sync_collective`].
     pub fn allgatherv_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<Vec<T>>, CollectiveError> {
-        let all = self.run(Signature::of::<T>("allgatherv", 0, 0), |call| call.allgather(elements.as_bytes()))?;
+        let signature = Signature::of::<T>("allgatherv", 0, 0);
+        if self.tells_lengths(1) {
+            return self.allgatherv_large(signature, elements);
+        }
+        let all = self.run(signature, |call| call.allgather(elements.as_bytes()))?;
         Ok(all.iter().map(|body| from_bytes(body)).collect())
     }
 
@@ -210,6 +231,9 @@ impl Group {
         let share = elements.len() / members;
         let shares: Vec<&[u8]> =
             (0..members).map(|place| elements[place * share..(place + 1) * share].as_bytes()).collect();
+        if self.suits_stages(share * size_of::<T>()) {
+            return self.alltoall_large(signature, &shares);
+        }
         let all = self.run(signature, |call| call.alltoall(&shares))?;
         Ok(joined(&all))
     }
@@ -224,7 +248,11 @@ impl Group {
             return Err(CollectiveError::BadArgument { what, found, members: self.size() });
         }
         let shares: Vec<&[u8]> = shares.iter().map(|share| share.as_bytes()).collect();
-        let all = self.run(Signature::of::<T>("alltoallv", 0, 0), |call| call.alltoall(&shares))?;
+        let signature = Signature::of::<T>("alltoallv", 0, 0);
+        if self.tells_lengths(shares.len()) {
+            return self.alltoallv_large(signature, &shares);
+        }
+        let all = self.run(signature, |call| call.alltoall(&shares))?;
         Ok(all.iter().map(|body| from_bytes(body)).collect())
     }
 

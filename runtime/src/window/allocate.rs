@@ -223,7 +223,7 @@ impl<T: Element> Window<T> {
 }
 
 /// Maps a window of this node where its ranks have agreed to, or anywhere where that cannot be.
-fn map(handed: Handed, part_bytes: &[u64]) -> Result<NodeWindow, SegmentError> {
+pub(crate) fn map(handed: Handed, part_bytes: &[u64]) -> Result<NodeWindow, SegmentError> {
     static WARNED: Once = Once::new();
     let Handed { file, address } = handed;
     let memory = NodeWindow::attach_at(file, part_bytes, address)?;

@@ -13,7 +13,7 @@ use longarm_client::{ClientWindow, Shapes, TransferError};
 use longarm_proto::{Rank, Run, Shape};
 
 pub use accumulate::Update;
-pub(crate) use allocate::WindowNumbers;
+pub(crate) use allocate::{WindowNumbers, map};
 pub use wait::Compare;
 
 use crate::element::Element;

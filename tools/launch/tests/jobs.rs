@@ -14,6 +14,7 @@ mod jobs {
     pub mod groups;
     pub mod heap;
     pub mod large;
+    pub mod large_collectives;
     pub mod messages;
     pub mod mutexes;
     pub mod order;
@@ -66,6 +67,15 @@ const USUAL: &[Layout] = &[Layout::new(4, 1), Layout::new(4, 2), Layout::new(4, 
 /// The usual ones, nodes of different sizes, and a world of one.
 const EVERY: &[Layout] =
     &[Layout::Alone, Layout::new(4, 1), Layout::new(4, 2), Layout::new(4, 4), Layout::new(5, 3), Layout::new(16, 4)];
+/// Those for much data: nodes of equal and of different sizes.
+const MUCH: &[Layout] = &[
+    Layout::new(4, 1),
+    Layout::new(4, 2),
+    Layout::new(4, 4),
+    Layout::new(5, 3),
+    Layout::new(5, 5),
+    Layout::new(16, 4),
+];
 /// For jobs of two ranks: on one node, and on two.
 const PAIR: &[Layout] = &[Layout::new(2, 1), Layout::new(2, 2)];
 
@@ -116,6 +126,12 @@ fn all_jobs() -> Vec<Job> {
         job("collectives_of_groups_are_right", collectives::on_groups, USUAL),
         job("every_reduction_is_right", collectives::reductions, EVERY),
         job("collectives_follow_each_other_without_barriers", collectives::back_to_back, USUAL),
+        job("collectives_on_much_data_of_groups_that_overlap_follow_each_other", large_collectives::in_a_row, MUCH),
+        Job {
+            variables: &[("LONGARM_SPIN_US", "20")],
+            ..job("collectives_are_right_where_ranks_look_a_moment_before_they_sleep", collectives::back_to_back, MUCH)
+        },
+        job("threads_run_collectives_on_much_data_at_once", large_collectives::of_threads, USUAL),
         job("mismatched_collectives_are_told_to_all_and_the_group_lives_on", collectives::mismatches, USUAL),
         job("messages_of_every_size_arrive_with_their_words", messages::sizes, EVERY),
         job("messages_are_replied_to", messages::replies, EVERY),

@@ -39,12 +39,15 @@ type NextCall = fn(&Setting) -> Result<(), String>;
 type Call = fn(&Setting, &Group) -> Never;
 
 /// Calls that wait for others, or come back to the victim again and again.
-const MEETINGS: [(&str, Call); 12] = [
+const MEETINGS: [(&str, Call); 15] = [
     ("barrier", |_, group| once(group.barrier_collective())),
     ("sync", |_, group| once(group.sync_collective())),
     ("broadcast", |setting, group| once(group.broadcast_collective(setting.victim, &mut [0_u64; 3000]))),
     ("allreduce", |_, group| once(group.allreduce_collective(longarm::Reduction::Sum, &mut [1_u64]))),
     ("alltoall", |_, group| once(group.alltoall_collective(&vec![1_u64; group.size() as usize]))),
+    ("large broadcast", |setting, group| once(group.broadcast_collective(setting.victim, &mut vec![0_u64; WORDS]))),
+    ("large allreduce", |_, group| once(group.allreduce_collective(longarm::Reduction::Sum, &mut vec![1_u64; WORDS]))),
+    ("large alltoall", |_, group| once(group.alltoall_collective(&vec![1_u64; WORDS * group.size() as usize]))),
     ("allocate", |_, group| once(group.allocate_collective::<u64>(100))),
     ("split", |_, group| once(group.split_collective(Some(1), 0))),
     ("wait_until", |setting, _| once(setting.window.wait_until(SILENT, Compare::NotEqual, 0))),

@@ -29,6 +29,8 @@ const STEP: usize = 3;
 /// The first of the words of each round that are worked on.
 const WORK: usize = 8;
 const WORDS_A_ROUND: usize = 8;
+/// Words that do not go by messages between nodes.
+const MUCH: usize = 20_000;
 
 /// What is known of one death before it happens.
 struct Round {
@@ -67,6 +69,7 @@ pub fn body(world: World, parameters: &str) {
     let mut alive = world.group().clone();
     for round in rounds(world.size(), node_of, &victims) {
         alive.barrier_collective().expect("all members live");
+        much(&alive);
         if world.rank() == round.victim {
             let others = u64::from(alive.size()) - 1;
             window.wait_until(READY, Compare::GreaterOrEqual, others).expect("nobody dies before this one");
@@ -204,7 +207,19 @@ fn work(group: &Group, window: &Window<u64>, round: &Round) {
     fresh.free_collective().expect("all members live");
     let half = group.split_collective(Some(place % 2), 0).expect("all members live").expect("a member");
     assert_eq!(half.size(), (size + 1 - place % 2) / 2);
+    much(group);
+    much(&half);
     println!("rank {me}, round {} done", round.number);
+}
+
+/// Collectives on much data.
+fn much(group: &Group) {
+    let (place, size) = (u64::from(group.rank()), u64::from(group.size()));
+    let mut sum = vec![place; MUCH];
+    group.allreduce_collective(Reduction::Sum, &mut sum).expect("all members live");
+    assert_eq!(sum, vec![size * (size - 1) / 2; MUCH]);
+    let all = group.allgather_collective(&vec![place; MUCH]).expect("all members live");
+    assert!(all.into_iter().eq((0..size).flat_map(|from| std::iter::repeat_n(from, MUCH))));
 }
 
 struct Case {

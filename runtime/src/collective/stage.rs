@@ -1,0 +1,225 @@
+//! Memory in which each rank lays out what the others get from it in collectives on much data, where the world is several
+//! nodes: so the bytes go straight from there to where they belong, and through no cells.
+//!
+//! ```text
+//!   take ─► lay out ─► the members agree ─► get from the others' stages ─► tell them that they were read
+//!     ▲                                                                                  │
+//!     └────── before the next use: all who read have told ◄──────────────────────────────┘
+//! ```
+//!
+//! It is one window of the world, with a part for each rank, made on each node when one of its ranks needs it first. What
+//! names it follows from the job's secret, so nobody has to be told. Whether all members have their stages is part of the
+//! agreement: if one has not, because another thread uses it or something went wrong before, all send messages.
+//!
+//! After an error it is not used again: others may still get from it, and must not get what another collective put there.
+
+use std::sync::{Arc, OnceLock};
+
+use longarm_client::mail::Slot;
+use longarm_client::{
+    AttachError, ClientWindow, Completion, Operation, OriginBytesMut, Shapes, TransferError, WaitingCall,
+    WindowIdentity, lend,
+};
+use longarm_memory::Region;
+use longarm_proto::{AccessKey, Generation, Rank, Run, Secret, WindowId};
+use longarm_server::door::DoorRequest;
+use parking_lot::Mutex;
+
+use crate::error::CollectiveError;
+use crate::group::{self, Group};
+use crate::window::map;
+use crate::world::Inner;
+
+/// A stage has two halves: one may be read while the other is written.
+pub(super) const HALF_BYTES: usize = 1 << 20;
+const PART_BYTES: u64 = 2 * HALF_BYTES as u64;
+
+/// No window that is allocated has this number: the upper half of theirs is a rank.
+const WINDOW: WindowId = WindowId((u32::MAX as u64) << 32 | 1);
+const GENERATION: Generation = Generation(1);
+/// The step of the letters that say that a stage was read. No collective has as many steps.
+const READ: u32 = u32::MAX;
+
+/// The stage of this rank, and its way to those of the others.
+pub(crate) struct Stage {
+    key: AccessKey,
+    state: Mutex<State>,
+    /// `None` inside: it could not be made.
+    window: OnceLock<Option<ClientWindow>>,
+}
+
+enum State {
+    /// Those who got from it say so; before that nothing may be written.
+    Free(Option<Readers>),
+    Taken,
+    /// Somebody may get from it for ever.
+    Spoilt,
+}
+
+/// Who has yet to say that it has read the stage, after which collective.
+struct Readers {
+    group: Arc<group::Shared>,
+    slot: Slot,
+    name: WaitingCall,
+    ranks: Vec<Rank>,
+}
+
+/// Bytes of a member's stage, and where they go.
+pub(super) struct Want<'a> {
+    pub(super) place: u32,
+    pub(super) offset: usize,
+    pub(super) target: &'a mut [u8],
+}
+
+/// The stage of this rank, taken for one collective. It is spoilt if that does not finish.
+pub(super) struct Staged<'a> {
+    group: &'a Group,
+    window: &'a ClientWindow,
+    slot: Slot,
+    name: WaitingCall,
+    given_back: bool,
+}
+
+impl Stage {
+    /// The stage of a job with this secret.
+    pub(crate) fn new(secret: &Secret) -> Stage {
+        let key = secret.access_key("longarm stage of collectives v1");
+        Stage { key, state: Mutex::new(State::Free(None)), window: OnceLock::new() }
+    }
+
+    /// Takes the stage for a collective. `None`: it is not to be had.
+    pub(super) fn take<'a>(group: &'a Group, slot: Slot, name: WaitingCall) -> Option<Staged<'a>> {
+        let stage = &group.inner.stage;
+        if group.size() == 1 || group.inner.client.layout().node_count() == 1 {
+            return None;
+        }
+        let mut state = stage.state.lock();
+        let State::Free(readers) = &mut *state else { return None };
+        let readers = readers.take();
+        *state = State::Taken;
+        drop(state);
+        let slot = Slot { step: READ, ..slot };
+        let window = stage.window.get_or_init(|| make(&group.inner, stage.key)).as_ref();
+        let free = || readers.is_none_or(|readers| readers.have_read(&group.inner));
+        match window {
+            Some(window) if free() => Some(Staged { group, window, slot, name, given_back: false }),
+            _ => {
+                *stage.state.lock() = State::Spoilt;
+                None
+            }
+        }
+    }
+}
+
+impl Readers {
+    /// Waits until all have read, which they do whatever this rank does. False: one was lost before.
+    fn have_read(&self, inner: &Inner) -> bool {
+        let death = || group::death_among(&inner.client, &self.group.members);
+        self.ranks.iter().all(|rank| inner.client.receive_letter(*rank, self.slot, self.name, &death).is_ok())
+    }
+}
+
+impl Staged<'_> {
+    /// Puts bytes where the others get them.
+    pub(super) fn lay_out(&self, offset: usize, bytes: &[u8]) -> Result<(), TransferError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let me = self.group.inner.me();
+        let mine = self.window.part_here(Operation::Put, me)?.expect("this rank's part is on its node");
+        let room = mine.region_mut(offset as u64, bytes.len() as u64).expect("a stage is as large as its halves");
+        room.copy_from(Region::from_slice(bytes));
+        Ok(())
+    }
+
+    /// Gets bytes from the stages of others, all at once.
+    pub(super) fn fetch(&self, wants: Vec<Want<'_>>) -> Result<(), CollectiveError> {
+        let client = &self.group.inner.client;
+        let mut wants: Vec<Want<'_>> = wants.into_iter().filter(|want| !want.target.is_empty()).collect();
+        if let [want] = &mut wants[..] {
+            let (rank, offset) = (self.group.shared.members[want.place as usize], want.offset as u64);
+            return Ok(client.get(self.window, rank, offset, OriginBytesMut::from(&mut *want.target))?);
+        }
+        let Some(first) = wants.first().map(|want| self.group.shared.members[want.place as usize]) else {
+            return Ok(());
+        };
+        let completion = Arc::new(Completion::new());
+        lend(Arc::clone(&completion), |lent| {
+            let started = wants.into_iter().try_for_each(|want| {
+                let rank = self.group.shared.members[want.place as usize];
+                let run = Run { offset: want.offset as u64, bytes: want.target.len() as u64 };
+                let target = lent.target(OriginBytesMut::from(want.target));
+                client.start_get(self.window, rank, Shapes::contiguous(run), &target)
+            });
+            completion.part_done();
+            client.wait_completion(longarm_client::Awaited::rank(Operation::Get, first), &completion);
+            started
+        })?;
+        let failed = completion.failure().map(|outcome| client.explain(outcome, Operation::Get, first));
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// The collective is over: tells those from whom this rank got, and waits next time for those who get from it.
+    pub(super) fn finish(mut self, sources: &[u32], readers: &[u32]) -> Result<(), CollectiveError> {
+        for place in sources {
+            self.tell(*place)?;
+        }
+        let ranks = readers.iter().map(|place| self.group.shared.members[*place as usize]).collect();
+        let (group, slot, name) = (Arc::clone(&self.group.shared), self.slot, self.name);
+        self.give_back(State::Free(Some(Readers { group, slot, name, ranks })));
+        Ok(())
+    }
+
+    /// Nobody gets from it: not all members have one, or they do not call the same.
+    pub(super) fn cancel(mut self) {
+        self.give_back(State::Free(None));
+    }
+
+    fn give_back(&mut self, state: State) {
+        *self.group.inner.stage.state.lock() = state;
+        self.given_back = true;
+    }
+
+    fn tell(&self, place: u32) -> Result<(), TransferError> {
+        let rank = self.group.shared.members[place as usize];
+        self.group.inner.client.send_letter(rank, self.slot, 0, &[])
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        if self.given_back {
+            return;
+        }
+        self.give_back(State::Spoilt);
+        // Whoever waits for this rank to have read goes on: it reads no more.
+        for place in (0..self.group.size()).filter(|place| *place != self.group.rank()) {
+            if let Err(error) = self.tell(place) {
+                tracing::debug!(%error, "a member is not told that its stage is not read any more");
+            }
+        }
+    }
+}
+
+/// Has the parts of this node made, or finds them made by another of its ranks.
+fn make(inner: &Arc<Inner>, key: AccessKey) -> Option<ClientWindow> {
+    let layout = inner.client.layout();
+    let here: Vec<(u32, u64)> = layout.ranks_of(layout.my_node()).iter().map(|rank| (rank.0, PART_BYTES)).collect();
+    let part_bytes: Vec<u64> = here.iter().map(|part| part.1).collect();
+    let create = DoorRequest::Create { window: WINDOW.0, generation: GENERATION.0, key: key.0, parts: here };
+    let attach = DoorRequest::Attach { window: WINDOW.0, generation: GENERATION.0 };
+    // One rank of the node is the first to ask; the others are refused what is there already.
+    let handed = inner.node.ask(&create).or_else(|_| inner.node.ask(&attach));
+    let memory = handed.ok().flatten().and_then(|handed| map(handed, &part_bytes).ok());
+    let Some(memory) = memory else {
+        tracing::warn!("there is no memory for collectives on much data: they go by messages, which are slower");
+        return None;
+    };
+    let memory = Mutex::new(Some(memory));
+    let attach = move || memory.lock().take().ok_or_else(|| AttachError::Refused("mapped before".into()));
+    let members: Vec<(Rank, u64)> = (0..layout.rank_count()).map(|rank| (Rank(rank), PART_BYTES)).collect();
+    let identity = WindowIdentity { window: WINDOW, generation: GENERATION, key };
+    let window = ClientWindow::new(layout, identity, &members, attach);
+    window.leave_out_of_dumps();
+    Some(window)
+}
