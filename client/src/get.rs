@@ -12,6 +12,8 @@ use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytesMut, lend};
 use crate::route::{Client, Route};
 use crate::shapes::{Shapes, Way};
+use crate::wait::Drive;
+use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 impl Client {
@@ -86,6 +88,30 @@ impl Client {
         target: &Lender<'_>,
     ) -> Result<(), TransferError> {
         self.start_read((window, rank), shapes, target, false)
+    }
+
+    /// Reads runs of the parts of several ranks, who do the same here at the same time: this thread answers them while it
+    /// waits. Completion as [`Client::get`].
+    pub fn get_in_exchange(
+        self: &Arc<Self>,
+        window: &ClientWindow,
+        runs: Vec<(Rank, u64, OriginBytesMut<'_>)>,
+    ) -> Result<(), TransferError> {
+        let Some(first) = runs.first().map(|run| run.0) else { return Ok(()) };
+        let away = runs.iter().map(|run| run.0).find(|rank| !self.same_node(*rank));
+        let _expecting = away.and_then(|rank| self.expect_mail(rank));
+        let completion = Arc::new(Completion::new());
+        lend(Arc::clone(&completion), |lent| {
+            let started = runs.into_iter().try_for_each(|(rank, offset, target)| {
+                let run = Run { offset, bytes: target.len() as u64 };
+                self.start_read((window, rank), Shapes::contiguous(run), &lent.target(target), true)
+            });
+            completion.part_done();
+            let awaited = Awaited::rank(Operation::Get, first);
+            self.wait_for(Drive::Exchange, awaited, || completion.is_complete().then_some(()));
+            started
+        })?;
+        self.failure(&completion, Operation::Get, first)
     }
 
     fn start_read(

@@ -46,6 +46,8 @@ pub(crate) enum Drive<'a> {
     Endpoint(&'a Endpoint),
     /// Replies over any endpoint.
     Endpoints,
+    /// The same, from ranks that ask for something here at the same time, and would wait for another thread to answer.
+    Exchange,
     /// Mail of this rank, or a word that others change by operations that ring the bell.
     Memory,
     /// A word that others may change by plain stores, which ring no bell.
@@ -73,7 +75,7 @@ impl Drive<'_> {
     }
 
     fn is_in_memory(self) -> bool {
-        !matches!(self, Drive::Endpoint(_) | Drive::Endpoints)
+        !matches!(self, Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange)
     }
 }
 
@@ -177,7 +179,7 @@ impl Pace {
         }
         self.looks += 1;
         // It comes through the server, and to look for it costs the server a system call: only one thread should.
-        if self.looks == 1 && matches!(drive, Drive::Memory) {
+        if self.looks == 1 && matches!(drive, Drive::Memory | Drive::Exchange) {
             return Next::Assist;
         }
         if self.looks < LOOKS_BEFORE_CLOCK {
@@ -328,7 +330,7 @@ impl Client {
             // At first only what is waited for: the shortest way. Then all that is under way, which nobody else may drive.
             // The inbox is emptied too: what waits there may keep the server, or a rank of this node, from going on.
             Drive::Endpoint(endpoint) if !pace.assists => self.drive_endpoint(endpoint) | self.drain_cells_only(),
-            Drive::Endpoint(_) | Drive::Endpoints => self.drive_busy() | self.drain_cells_only(),
+            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.drive_busy() | self.drain_cells_only(),
             Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Cells => self.drive_busy() | self.drain_cells(),
         }
     }
@@ -347,7 +349,7 @@ impl Client {
 
     fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         match drive {
-            Drive::Endpoint(_) | Drive::Endpoints => self.sleep_on_links(check, pace),
+            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(check, pace),
             Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Cells => {
                 let me = self.layout.local_of(self.layout.me());
                 let bell = match drive {

@@ -17,11 +17,10 @@ use std::sync::{Arc, OnceLock};
 
 use longarm_client::mail::Slot;
 use longarm_client::{
-    AttachError, ClientWindow, Completion, Operation, OriginBytesMut, Shapes, TransferError, WaitingCall,
-    WindowIdentity, lend,
+    AttachError, ClientWindow, Operation, OriginBytesMut, TransferError, WaitingCall, WindowIdentity,
 };
 use longarm_memory::Region;
-use longarm_proto::{AccessKey, Generation, Rank, Run, Secret, WindowId};
+use longarm_proto::{AccessKey, Generation, Rank, Secret, WindowId};
 use longarm_server::door::DoorRequest;
 use parking_lot::Mutex;
 
@@ -135,28 +134,12 @@ impl Staged<'_> {
     /// Gets bytes from the stages of others, all at once.
     pub(super) fn fetch(&self, wants: Vec<Want<'_>>) -> Result<(), CollectiveError> {
         let client = &self.group.inner.client;
-        let mut wants: Vec<Want<'_>> = wants.into_iter().filter(|want| !want.target.is_empty()).collect();
-        if let [want] = &mut wants[..] {
-            let (rank, offset) = (self.group.shared.members[want.place as usize], want.offset as u64);
-            return Ok(client.get(self.window, rank, offset, OriginBytesMut::from(&mut *want.target))?);
-        }
-        let Some(first) = wants.first().map(|want| self.group.shared.members[want.place as usize]) else {
-            return Ok(());
-        };
-        let completion = Arc::new(Completion::new());
-        lend(Arc::clone(&completion), |lent| {
-            let started = wants.into_iter().try_for_each(|want| {
-                let rank = self.group.shared.members[want.place as usize];
-                let run = Run { offset: want.offset as u64, bytes: want.target.len() as u64 };
-                let target = lent.target(OriginBytesMut::from(want.target));
-                client.start_get(self.window, rank, Shapes::contiguous(run), &target)
-            });
-            completion.part_done();
-            client.wait_completion(longarm_client::Awaited::rank(Operation::Get, first), &completion);
-            started
-        })?;
-        let failed = completion.failure().map(|outcome| client.explain(outcome, Operation::Get, first));
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        let wants = wants.into_iter().filter(|want| !want.target.is_empty());
+        let runs = wants.map(|want| {
+            let rank = self.group.shared.members[want.place as usize];
+            (rank, want.offset as u64, OriginBytesMut::from(want.target))
+        });
+        Ok(client.get_in_exchange(self.window, runs.collect())?)
     }
 
     /// The collective is over: tells those from whom this rank got, and waits next time for those who get from it.
