@@ -220,7 +220,7 @@ impl Nodes {
         team: &Team,
         (dest, source, count): (*mut T, *const T, usize),
     ) {
-        if count * size_of::<T>() <= SLOT_BYTES {
+        if rma::bytes_of::<T>(count as u64) <= SLOT_BYTES {
             // SAFETY: this function's own contract.
             unsafe { self.reduce_little::<O, T>(name, job, (dest, source, count)) };
         } else {
@@ -237,7 +237,7 @@ impl Nodes {
         job: &Job,
         (dest, source, count): (*mut T, *const T, usize),
     ) {
-        let bytes = count * size_of::<T>();
+        let bytes = rma::bytes_of::<T>(count as u64);
         // SAFETY: this function's own contract.
         let shown = self.room.show_to(name, job, FIRST, unsafe { Region::from_raw(source.cast(), bytes) });
         if let Some(group) = &self.group {
@@ -267,7 +267,7 @@ impl Nodes {
         team: &Team,
         (dest, source, count): (*mut T, *const T, usize),
     ) {
-        let bytes = count * size_of::<T>();
+        let bytes = rma::bytes_of::<T>(count as u64);
         // All sources are there.
         self.room.meet(name, job);
         let at_first: *mut T = of_member(name, job, team, self.first(), dest.addr(), bytes).cast();
@@ -305,7 +305,7 @@ impl Nodes {
 /// # Safety
 /// The elements are readable and writable at `dest`.
 unsafe fn between<O: Operator<T>, T>(name: &'static str, group: &Group, (dest, count): (*mut T, usize)) {
-    let bytes = count * size_of::<T>();
+    let bytes = rma::bytes_of::<T>(count as u64);
     // SAFETY: this function's own contract.
     let mine = unsafe { taken(dest.cast_const().cast(), bytes) };
     let all = or_end(name, group.allgather_collective(&mine));

@@ -1,6 +1,7 @@
 //! Reductions and scans.
 //!
-//! All members combine in the order of the team, so all get the same bits. Little goes through the room, a slot at a time. Of
+//! All members get the same bits: each combines in the order of the team, and in a team with several members on a node those of
+//! each node first ([`crate::nodes`]). Little goes through the room, a slot at a time. Of
 //! much, on one node, each member combines a share for all, straight out of the others' memory, and then takes the shares of
 //! the others.
 

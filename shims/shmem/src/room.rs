@@ -11,7 +11,9 @@
 //!
 //! PAIR come, of the lines: who sees a number sees the slot too, and all that its owner wrote before. Who finds all there soon
 //! wakes the sleepers. One whose announcement crosses that may be left asleep, and wakes by itself: to exclude it would take a
-//! fence, which costs as much as the meeting. In a job of several nodes, where who waits sleeps soon, there is one.
+//! fence, which costs as much as the meeting. In a job of several nodes, where who waits sleeps soon, there is one. Who
+//! waits for all, because its line or slot is to be used again, may still be left asleep by members who come and wake only the one
+//! that the meeting is about; it too wakes by itself.
 //!
 //! PAIR named: a set's name is claimed by compare-exchange (Relaxed is enough: the name is all there is to see).
 //!

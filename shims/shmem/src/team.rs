@@ -58,6 +58,9 @@ pub(crate) struct Teams {
 }
 
 /// Which of this PE's threads that split teams may choose a number for the new one: two at a time might choose the same.
+///
+/// Only a thread that has met the other members of its parent asks. So whoever has the turn waits for threads that are in the
+/// same call, and never for one that is still on its way and may wait for another split.
 #[derive(Default)]
 struct Choosing {
     /// The parents' handles. The lowest goes first, on all PEs, so that two threads do not keep each other from it for ever.
@@ -346,6 +349,8 @@ fn split(
     config: TeamConfig,
 ) -> Option<usize> {
     let teams = &job.teams;
+    // See `Choosing`.
+    parent.meet(name, job);
     let agreed = loop {
         let is_mine = teams.choosing.lock().take(handle);
         let agreed = agree(name, job, parent, is_mine);
@@ -353,6 +358,7 @@ fn split(
             break agreed;
         }
         teams.choosing.lock().leave(is_mine);
+        std::thread::yield_now();
     };
     teams.made.fetch_max(agreed.made, Ordering::Relaxed);
     let room = agreed.rooms.iter().enumerate().find(|(_, word)| **word != 0);
@@ -380,6 +386,8 @@ struct Agreed {
 }
 
 fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed {
+    // PAIR team-gone, and before the meetings are counted: of a room that is free here, all are.
+    let rooms = job.teams.free_rooms();
     let met = job.teams.places.iter().filter_map(|place| {
         // SAFETY: as in `find`.
         unsafe { place.load(Ordering::Acquire).as_ref() }
@@ -387,7 +395,7 @@ fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed 
     let met = met.map(Team::met).max().unwrap_or(0);
     let met = met.max(job.teams.met.load(Ordering::Relaxed));
     let mut mine = [0u64; WORDS + 3];
-    mine[..WORDS].copy_from_slice(&job.teams.free_rooms());
+    mine[..WORDS].copy_from_slice(&rooms);
     mine[WORDS] = u64::from(is_mine);
     mine[WORDS + 1] = met;
     mine[WORDS + 2] = job.teams.made.load(Ordering::Relaxed);
@@ -492,5 +500,6 @@ pub(crate) fn destroy(name: &'static str, handle: usize) {
     team.meet(name, job);
     job.teams.met.fetch_max(team.met(), Ordering::Relaxed);
     // The team itself stays: another thread may still look at it.
+    // PAIR team-gone: who sees (Acquire) that the room is free sees the number of its meetings above too.
     job.teams.places[handle].store(std::ptr::null_mut(), Ordering::Release);
 }

@@ -28,6 +28,8 @@ pub struct Runner {
     logs: PathBuf,
     keeps_logs: bool,
     limit: Duration,
+    /// Whether ranks say when they finalize their MPI.
+    says_finalize: bool,
 }
 
 impl Runner {
@@ -43,6 +45,7 @@ impl Runner {
             logs: absolute(&logs)?,
             keeps_logs: arguments.logs.is_some(),
             limit: Duration::from_secs(arguments.limit_seconds),
+            says_finalize: arguments.say_finalize.is_some(),
         })
     }
 
@@ -76,7 +79,8 @@ impl Runner {
         let began = Instant::now();
         let limit = program.limit_seconds.map_or(self.limit, |seconds| self.limit.max(Duration::from_secs(seconds)));
         let ending = wait(command, limit, &mark, || {
-            verdict::all_finalize(ranks, &fs::read_to_string(&log).unwrap_or_default())
+            let text = || fs::read(&log).unwrap_or_default();
+            self.says_finalize && verdict::all_finalize(ranks, &String::from_utf8_lossy(&text()))
         })?;
         let took = began.elapsed();
         let left = leftovers::find(&mark, &names_before);
@@ -153,7 +157,9 @@ fn wait(mut command: Command, limit: Duration, mark: &str, all_finalize: impl Fn
             Err(_) if began.elapsed() >= limit => break Err(Ending::Limit(limit.as_secs())),
             Err(_) => {}
         }
-        if finalizing_since.is_none() && all_finalize() {
+        if !all_finalize() {
+            finalizing_since = None;
+        } else if finalizing_since.is_none() {
             finalizing_since = Some(Instant::now());
         }
         if finalizing_since.is_some_and(|since| since.elapsed() >= FINALIZE_LIMIT) {

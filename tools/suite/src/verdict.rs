@@ -32,9 +32,13 @@ const HARMLESS_WORDS: [&str; 4] = ["no error", "0 errors", "without error", "err
 /// What a rank prints at the beginning of `MPI_Finalize`, where it was told to: `say_finalize.c`.
 const COMES_TO_FINALIZE: &str = "longarm-suite: a rank has come to MPI_Finalize";
 
-/// Whether all ranks of a run have come to `MPI_Finalize`.
+/// And at its end.
+const LEAVES_FINALIZE: &str = "longarm-suite: a rank has come out of MPI_Finalize";
+
+/// Whether all ranks of a run have come to `MPI_Finalize`, and not all have come out of it.
 pub fn all_finalize(ranks: u32, output: &str) -> bool {
-    output.lines().filter(|line| line.contains(COMES_TO_FINALIZE)).count() >= ranks as usize
+    let count = |words: &str| output.lines().filter(|line| line.contains(words)).count();
+    count(COMES_TO_FINALIZE) >= ranks as usize && count(LEAVES_FINALIZE) < ranks as usize
 }
 
 /// How a run ended.
@@ -205,6 +209,7 @@ mod tests {
         let all = format!("fine\n{COMES_TO_FINALIZE}\n{COMES_TO_FINALIZE}\n");
         assert!(all_finalize(2, &all));
         assert!(!all_finalize(3, &all), "one is still somewhere else");
+        assert!(!all_finalize(2, &format!("{all}{LEAVES_FINALIZE}\n{LEAVES_FINALIZE}\n")), "it hangs behind");
         let standing = Ending::InFinalize(30);
         assert_eq!(judged("", standing, &all), Verdict::MpiFault(30));
         assert!(!judged("", standing, &all).is_failure());

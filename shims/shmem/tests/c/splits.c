@@ -26,6 +26,47 @@ static void *work(void *argument)
     return NULL;
 }
 
+/* PE 0 splits its team only after PE 2 has split another one; PE 1 is in both, with a thread in each. */
+static shmem_team_t low, high;
+static int gone;
+
+static void *split_low(void *argument)
+{
+    shmem_team_t team = SHMEM_TEAM_INVALID;
+    (void)argument;
+    CHECK_EQUAL(shmem_team_split_strided(low, 0, 1, 2, NULL, 0, &team), 0);
+    CHECK_EQUAL(shmem_team_n_pes(team), 2);
+    shmem_team_destroy(team);
+    return NULL;
+}
+
+static void *split_high(void *argument)
+{
+    shmem_team_t team = SHMEM_TEAM_INVALID;
+    (void)argument;
+    CHECK_EQUAL(shmem_team_split_strided(high, 0, 1, 2, NULL, 0, &team), 0);
+    CHECK_EQUAL(shmem_team_n_pes(team), 2);
+    shmem_team_destroy(team);
+    return NULL;
+}
+
+static void one_waits_for_the_other(int turn)
+{
+    pthread_t first, second;
+    if (me == 0) {
+        shmem_int_wait_until(&gone, SHMEM_CMP_EQ, turn + 1);
+        split_low(NULL);
+    } else if (me == 1) {
+        CHECK_EQUAL(pthread_create(&first, NULL, split_low, NULL), 0);
+        CHECK_EQUAL(pthread_create(&second, NULL, split_high, NULL), 0);
+        CHECK_EQUAL(pthread_join(second, NULL), 0);
+        CHECK_EQUAL(pthread_join(first, NULL), 0);
+    } else if (me == 2) {
+        split_high(NULL);
+        shmem_int_p(&gone, turn + 1, 0);
+    }
+}
+
 int main(void)
 {
     int provided, numbers[THREADS];
@@ -44,6 +85,13 @@ int main(void)
     }
     for (int number = 0; number < THREADS; number++) {
         shmem_team_destroy(parents[number]);
+    }
+    if (pes >= 3) {
+        shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, 2, NULL, 0, &low);
+        shmem_team_split_strided(SHMEM_TEAM_WORLD, 1, 1, 2, NULL, 0, &high);
+        for (int turn = 0; turn < TURNS; turn++) {
+            one_waits_for_the_other(turn);
+        }
     }
     end("splits");
     shmem_finalize();
