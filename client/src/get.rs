@@ -95,11 +95,13 @@ impl Client {
     pub fn get_in_exchange(
         self: &Arc<Self>,
         window: &ClientWindow,
-        runs: Vec<(Rank, u64, OriginBytesMut<'_>)>,
+        mut runs: Vec<(Rank, u64, OriginBytesMut<'_>)>,
     ) -> Result<(), TransferError> {
-        let Some(first) = runs.first().map(|run| run.0) else { return Ok(()) };
-        let away = runs.iter().map(|run| run.0).find(|rank| !self.same_node(*rank));
-        let _expecting = away.and_then(|rank| self.expect_mail(rank));
+        // What is near is copied at once, while the rest is on its way.
+        runs.sort_by_key(|run| self.same_node(run.0));
+        let ranks: Vec<Rank> = runs.iter().map(|run| run.0).collect();
+        let Some(&first) = ranks.first() else { return Ok(()) };
+        let _expecting = self.expect_mail(first);
         let completion = Arc::new(Completion::new());
         lend(Arc::clone(&completion), |lent| {
             let started = runs.into_iter().try_for_each(|(rank, offset, target)| {
@@ -111,7 +113,8 @@ impl Client {
             self.wait_for(Drive::Exchange, awaited, || completion.is_complete().then_some(()));
             started
         })?;
-        self.failure(&completion, Operation::Get, first)
+        let dead = ranks.into_iter().find(|rank| self.alive(Operation::Get, *rank).is_err());
+        self.failure(&completion, Operation::Get, dead.unwrap_or(first))
     }
 
     fn start_read(

@@ -258,6 +258,7 @@ impl Client {
             if drive.runs_handlers() && self.has_active() {
                 // A handler may compute for long, or wait for another node: nobody else could drive the server then.
                 assistant = None;
+                self.end_hush();
                 progress |= self.run_active();
             }
             if progress {
@@ -273,6 +274,7 @@ impl Client {
                     {
                         // Nobody else could drive the server while we have no processor.
                         assistant = None;
+                        self.end_hush();
                         std::thread::yield_now();
                     }
                     if assistant.is_none() {
@@ -311,6 +313,13 @@ impl Client {
         let assist = self.assist.as_deref()?;
         assist.hush(true);
         Some(Expecting(assist))
+    }
+
+    /// From here on the server's thread is woken again, whoever expects mail.
+    fn end_hush(&self) {
+        if let Some(assist) = &self.assist {
+            assist.hush(false);
+        }
     }
 
     /// Sleeps, and lets the server of this process, if there is one, have the processor.

@@ -129,6 +129,9 @@ impl Published {
             return Some(Err(Errno::MFILE));
         }
         let registration = register(&fabric.domain, (entry.start, entry.bytes));
+        if registration.is_err() {
+            state.pinned_bytes -= entry.bytes as u64;
+        }
         entry.registered = Registered::Yes(registration);
         Some(entry.answer())
     }
@@ -138,7 +141,11 @@ impl Published {
     fn register(&self, domain: &Arc<Domain>, (name, number): (Name, u64), memory: (usize, usize)) {
         let registration = register(domain, memory);
         let mut state = self.state.lock();
+        let state = &mut *state;
         let Some(entry) = state.parts.get_mut(&name).filter(|entry| entry.number == number) else { return };
+        if registration.is_err() {
+            state.pinned_bytes -= entry.bytes as u64;
+        }
         let before = std::mem::replace(&mut entry.registered, Registered::Yes(registration));
         let answer = entry.answer();
         if let Registered::Soon(askers) = before {
@@ -161,7 +168,7 @@ impl Drop for Withdrawal {
         let mut state = self.published.state.lock();
         let removed = state.parts.remove(&self.name);
         if let Some(part) = &removed
-            && !matches!(part.registered, Registered::Not)
+            && matches!(part.registered, Registered::Soon(_) | Registered::Yes(Ok(_)))
         {
             state.pinned_bytes -= part.bytes as u64;
         }

@@ -231,7 +231,7 @@ impl Group {
         let share = elements.len() / members;
         let shares: Vec<&[u8]> =
             (0..members).map(|place| elements[place * share..(place + 1) * share].as_bytes()).collect();
-        if self.suits_stages(share * size_of::<T>()) {
+        if self.suits_staged_alltoall(share * size_of::<T>()) {
             return self.alltoall_large(signature, &shares);
         }
         let all = self.run(signature, |call| call.alltoall(&shares))?;

@@ -2,9 +2,7 @@
 //! nodes: so the bytes go straight from there to where they belong, and through no cells.
 //!
 //! ```text
-//!   take ─► lay out ─► the members agree ─► get from the others' stages ─► tell them that they were read
-//!     ▲                                                                                  │
-//!     └────── before the next use: all who read have told ◄──────────────────────────────┘
+//!   take ─► lay out ─► the members agree ─► get from the others' stages ─► the members meet ─► give back
 //! ```
 //!
 //! It is one window of the world, with a part for each rank, made on each node when one of its ranks needs it first. What
@@ -15,17 +13,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use longarm_client::mail::Slot;
-use longarm_client::{
-    AttachError, ClientWindow, Operation, OriginBytesMut, TransferError, WaitingCall, WindowIdentity,
-};
+use longarm_client::{AttachError, ClientWindow, Operation, OriginBytesMut, TransferError, WindowIdentity};
 use longarm_memory::Region;
 use longarm_proto::{AccessKey, Generation, Rank, Secret, WindowId};
 use longarm_server::door::DoorRequest;
 use parking_lot::Mutex;
 
 use crate::error::CollectiveError;
-use crate::group::{self, Group};
+use crate::group::Group;
 use crate::window::map;
 use crate::world::Inner;
 
@@ -36,8 +31,6 @@ const PART_BYTES: u64 = 2 * HALF_BYTES as u64;
 /// No window that is allocated has this number: the upper half of theirs is a rank.
 const WINDOW: WindowId = WindowId((u32::MAX as u64) << 32 | 1);
 const GENERATION: Generation = Generation(1);
-/// The step of the letters that say that a stage was read. No collective has as many steps.
-const READ: u32 = u32::MAX;
 
 /// The stage of this rank, and its way to those of the others.
 pub(crate) struct Stage {
@@ -48,19 +41,11 @@ pub(crate) struct Stage {
 }
 
 enum State {
-    /// Those who got from it say so; before that nothing may be written.
-    Free(Option<Readers>),
+    Free,
+    /// By a collective; nothing else may be written.
     Taken,
     /// Somebody may get from it for ever.
     Spoilt,
-}
-
-/// Who has yet to say that it has read the stage, after which collective.
-struct Readers {
-    group: Arc<group::Shared>,
-    slot: Slot,
-    name: WaitingCall,
-    ranks: Vec<Rank>,
 }
 
 /// Bytes of a member's stage, and where they go.
@@ -74,47 +59,33 @@ pub(super) struct Want<'a> {
 pub(super) struct Staged<'a> {
     group: &'a Group,
     window: &'a ClientWindow,
-    slot: Slot,
-    name: WaitingCall,
-    given_back: bool,
+    is_given_back: bool,
 }
 
 impl Stage {
     /// The stage of a job with this secret.
     pub(crate) fn new(secret: &Secret) -> Stage {
         let key = secret.access_key("longarm stage of collectives v1");
-        Stage { key, state: Mutex::new(State::Free(None)), window: OnceLock::new() }
+        Stage { key, state: Mutex::new(State::Free), window: OnceLock::new() }
     }
 
     /// Takes the stage for a collective. `None`: it is not to be had.
-    pub(super) fn take<'a>(group: &'a Group, slot: Slot, name: WaitingCall) -> Option<Staged<'a>> {
+    pub(super) fn take(group: &Group) -> Option<Staged<'_>> {
         let stage = &group.inner.stage;
         if group.size() == 1 || group.inner.client.layout().node_count() == 1 {
             return None;
         }
         let mut state = stage.state.lock();
-        let State::Free(readers) = &mut *state else { return None };
-        let readers = readers.take();
+        if !matches!(*state, State::Free) {
+            return None;
+        }
         *state = State::Taken;
         drop(state);
-        let slot = Slot { step: READ, ..slot };
         let window = stage.window.get_or_init(|| make(&group.inner, stage.key)).as_ref();
-        let free = || readers.is_none_or(|readers| readers.have_read(&group.inner));
-        match window {
-            Some(window) if free() => Some(Staged { group, window, slot, name, given_back: false }),
-            _ => {
-                *stage.state.lock() = State::Spoilt;
-                None
-            }
+        if window.is_none() {
+            *stage.state.lock() = State::Spoilt;
         }
-    }
-}
-
-impl Readers {
-    /// Waits until all have read, which they do whatever this rank does. False: one was lost before.
-    fn have_read(&self, inner: &Inner) -> bool {
-        let death = || group::death_among(&inner.client, &self.group.members);
-        self.ranks.iter().all(|rank| inner.client.receive_letter(*rank, self.slot, self.name, &death).is_ok())
+        Some(Staged { group, window: window?, is_given_back: false })
     }
 }
 
@@ -139,47 +110,23 @@ impl Staged<'_> {
             let rank = self.group.shared.members[want.place as usize];
             (rank, want.offset as u64, OriginBytesMut::from(want.target))
         });
-        Ok(client.get_in_exchange(self.window, runs.collect())?)
+        let got = client.get_in_exchange(self.window, runs.collect());
+        // A dead member explains more than the connection that broke.
+        got.map_err(|error| self.group.death().map_or(error.into(), CollectiveError::Lost))
     }
 
-    /// The collective is over: tells those from whom this rank got, and waits next time for those who get from it.
-    pub(super) fn finish(mut self, sources: &[u32], readers: &[u32]) -> Result<(), CollectiveError> {
-        for place in sources {
-            self.tell(*place)?;
-        }
-        let ranks = readers.iter().map(|place| self.group.shared.members[*place as usize]).collect();
-        let (group, slot, name) = (Arc::clone(&self.group.shared), self.slot, self.name);
-        self.give_back(State::Free(Some(Readers { group, slot, name, ranks })));
-        Ok(())
-    }
-
-    /// Nobody gets from it: not all members have one, or they do not call the same.
-    pub(super) fn cancel(mut self) {
-        self.give_back(State::Free(None));
-    }
-
-    fn give_back(&mut self, state: State) {
-        *self.group.inner.stage.state.lock() = state;
-        self.given_back = true;
-    }
-
-    fn tell(&self, place: u32) -> Result<(), TransferError> {
-        let rank = self.group.shared.members[place as usize];
-        self.group.inner.client.send_letter(rank, self.slot, 0, &[])
+    /// Nobody gets from it any more: all members have got what they wanted, or none does, for not all have one, or they do not
+    /// call the same.
+    pub(super) fn give_back(mut self) {
+        *self.group.inner.stage.state.lock() = State::Free;
+        self.is_given_back = true;
     }
 }
 
 impl Drop for Staged<'_> {
     fn drop(&mut self) {
-        if self.given_back {
-            return;
-        }
-        self.give_back(State::Spoilt);
-        // Whoever waits for this rank to have read goes on: it reads no more.
-        for place in (0..self.group.size()).filter(|place| *place != self.group.rank()) {
-            if let Err(error) = self.tell(place) {
-                tracing::debug!(%error, "a member is not told that its stage is not read any more");
-            }
+        if !self.is_given_back {
+            *self.group.inner.stage.state.lock() = State::Spoilt;
         }
     }
 }

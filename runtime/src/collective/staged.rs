@@ -1,6 +1,7 @@
 //! Collectives on much data in a world of several nodes: each member lays out what it has in its stage (`stage.rs`), and gets
 //! what it needs from those of the others. What is more than a stage holds goes in rounds, in one half of it after the other;
-//! before a half is used again all members have met, after getting what was there.
+//! before a half is used again all members have met, after getting what was there. At the end they meet as well: no message is
+//! left behind for a rank that goes on to compute, and a stage that is given back is read by nobody.
 
 use longarm_client::TransferError;
 use zerocopy::IntoBytes;
@@ -14,12 +15,14 @@ use crate::group::Group;
 
 /// From how many bytes on: below, messages are quicker. They are the same for all members, or all are told the largest.
 const BYTES_MIN: usize = 32 << 10;
-/// The same for reductions, which have two more meetings.
+/// The same for reductions, which have another meeting.
 const REDUCED_BYTES_MIN: usize = 128 << 10;
 /// How many members may get all bytes from one: for more, a tree of messages is quicker.
 const TAKERS_MAX: u32 = 8;
 /// How small a member's share of a reduction may become.
 const SHARE_BYTES_MIN: usize = 4 << 10;
+/// How small the block for each other member may become in an all-to-all.
+const BLOCK_BYTES_MIN: usize = 4 << 10;
 /// Blocks of a stage begin at such bounds.
 const LINE_BYTES: usize = 64;
 
@@ -36,6 +39,10 @@ impl Group {
         self.suits_stages(bytes) && self.size() <= TAKERS_MAX
     }
 
+    pub(super) fn suits_staged_alltoall(&self, bytes: usize) -> bool {
+        self.suits_stages(bytes) && block_bytes(self.size()) >= BLOCK_BYTES_MIN
+    }
+
     pub(super) fn suits_staged_reduction(&self, bytes: usize) -> bool {
         self.has_stages() && bytes >= REDUCED_BYTES_MIN && bytes / self.size() as usize >= SHARE_BYTES_MIN
     }
@@ -45,7 +52,7 @@ impl Group {
         if self.suits_stages(most) {
             return staged;
         }
-        staged.into_iter().for_each(Staged::cancel);
+        staged.into_iter().for_each(Staged::give_back);
         None
     }
 
@@ -103,7 +110,7 @@ pub(super) fn lay_out_elements<T: Number>(staged: &Staged<'_>, elements: &[T]) -
 impl<'a> Call<'a> {
     /// The stage of this rank, with the first round laid out, if it is to be had.
     pub(super) fn stage(&self, lay_out: impl FnOnce(&Staged<'a>) -> Result<(), TransferError>) -> Option<Staged<'a>> {
-        Stage::take(self.group, self.slot, self.name).filter(|staged| lay_out(staged).is_ok())
+        Stage::take(self.group).filter(|staged| lay_out(staged).is_ok())
     }
 
     /// As [`Call::agree`]. `Some`: all members have laid out their first round.
@@ -117,11 +124,11 @@ impl<'a> Call<'a> {
         match (agreed, staged) {
             (Ok(true), staged) => Ok(staged),
             (Ok(false), staged) => {
-                staged.into_iter().for_each(Staged::cancel);
+                staged.into_iter().for_each(Staged::give_back);
                 Ok(None)
             }
             (Err(mismatch @ CollectiveError::Mismatch { .. }), staged) => {
-                staged.into_iter().for_each(Staged::cancel);
+                staged.into_iter().for_each(Staged::give_back);
                 Err(mismatch)
             }
             // Others may have agreed, and get from it.
@@ -143,8 +150,11 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    fn others(&self) -> Vec<u32> {
-        (1..self.size()).map(|distance| (self.me() + distance) % self.size()).collect()
+    /// All have got what they wanted.
+    fn finish(&mut self, staged: Staged<'_>) -> Result<(), CollectiveError> {
+        self.meet_again()?;
+        staged.give_back();
+        Ok(())
     }
 
     /// All get the bytes of the root, whose first round is laid out.
@@ -168,7 +178,7 @@ impl<'a> Call<'a> {
                 staged.fetch(vec![Want { place: root, offset: half(round), target }])?;
             }
         }
-        if is_root { staged.finish(&[], &self.others()) } else { staged.finish(&[root], &[]) }
+        self.finish(staged)
     }
 
     /// All get what all have, whose first round is laid out. `all`: where that of each member goes.
@@ -178,7 +188,7 @@ impl<'a> Call<'a> {
         mine: &[u8],
         all: &mut [&mut [u8]],
     ) -> Result<(), CollectiveError> {
-        let (me, others) = (self.me(), self.others());
+        let me = self.me();
         all[me as usize].copy_from_slice(mine);
         let most = all.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
         for round in 0..most.div_ceil(HALF_BYTES) {
@@ -193,7 +203,7 @@ impl<'a> Call<'a> {
             });
             staged.fetch(wants.collect())?;
         }
-        staged.finish(&others, &others)
+        self.finish(staged)
     }
 
     /// Each gets from all what they have for it, the first round of which is laid out. `all`: where that of each goes.
@@ -204,7 +214,7 @@ impl<'a> Call<'a> {
         all: &mut [&mut [u8]],
         most: usize,
     ) -> Result<(), CollectiveError> {
-        let (me, size, others) = (self.me(), self.size(), self.others());
+        let (me, size) = (self.me(), self.size());
         let block = block_bytes(size);
         all[me as usize].copy_from_slice(shares[me as usize]);
         for round in 0..most.div_ceil(block) {
@@ -219,7 +229,7 @@ impl<'a> Call<'a> {
             });
             staged.fetch(wants.collect())?;
         }
-        staged.finish(&others, &others)
+        self.finish(staged)
     }
 
     /// Each combines a share of every round for all, in the order of the tree from `root`, and lays it out in the other
@@ -231,7 +241,6 @@ impl<'a> Call<'a> {
         reduction: Reduction,
         elements: &mut [T],
     ) -> Result<(), CollectiveError> {
-        let others = self.others();
         let round_elements = HALF_BYTES / size_of::<T>();
         let mut pieces = Vec::new();
         for (round, elements) in elements.chunks_mut(round_elements).enumerate() {
@@ -245,7 +254,7 @@ impl<'a> Call<'a> {
                 self.fetch_shares(&staged, elements)?;
             }
         }
-        staged.finish(&others, &others)
+        self.finish(staged)
     }
 
     /// The share of a member in so many elements.

@@ -138,6 +138,10 @@ fn all_jobs() -> Vec<Job> {
         job("messages_of_a_source_come_in_order", messages::order, USUAL),
         job("messages_wait_for_a_late_handler", messages::late_handler, EVERY),
         job("handlers_run_while_their_rank_computes", messages::computing, USUAL),
+        Job {
+            variables: &[("LONGARM_SPIN_US", "1000000")],
+            ..job("a_handler_that_waits_holds_up_no_server", messages::handler_waits, USUAL)
+        },
         job("a_rank_that_computes_serves_its_memory", progress::computing, USUAL),
         job("a_rank_that_looks_at_its_own_word_serves_its_memory", progress::looking, USUAL),
         job("nothing_is_nothing_everywhere", traps::nothing, EVERY),

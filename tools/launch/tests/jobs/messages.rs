@@ -223,3 +223,28 @@ pub fn computing(world: &World) {
     assert_eq!(handled.load(Ordering::SeqCst), if computed { 20 } else { 0 });
     barrier(world);
 }
+
+/// A handler waits in the thread that is in a barrier, without a call of longarm, until another node has got from a neighbour
+/// on its node: the node's server goes on.
+pub fn handler_waits(world: &World) {
+    let window = Arc::new(world.allocate_collective::<u64>(1).expect("a window"));
+    let mine = Arc::clone(&window);
+    let me = world.rank();
+    world
+        .register_handler(50, move |message| {
+            let turn = message.arguments()[0];
+            while mine.get_one(me, 0).expect("a look") < turn {
+                std::thread::yield_now();
+            }
+        })
+        .expect("a handler");
+    barrier(world);
+    for turn in 1..=20 {
+        if me == world.size() - 1 {
+            world.send_message(0, 50, &[turn], &[]).expect("a message");
+            assert_eq!(window.get_one(1, 0).expect("the neighbour's word"), 0);
+            window.put_one(0, 0, turn).expect("the word that is waited for");
+        }
+        barrier(world);
+    }
+}
