@@ -101,7 +101,7 @@ impl Client {
         runs.sort_by_key(|run| self.same_node(run.0));
         let ranks: Vec<Rank> = runs.iter().map(|run| run.0).collect();
         let Some(&first) = ranks.first() else { return Ok(()) };
-        let _expecting = self.expect_mail(first);
+        let _expecting = self.expect_from(first);
         let completion = Arc::new(Completion::new());
         lend(Arc::clone(&completion), |lent| {
             let started = runs.into_iter().try_for_each(|(rank, offset, target)| {

@@ -178,7 +178,7 @@ impl Pace {
             return Next::Sleep;
         }
         self.looks += 1;
-        // It comes through the server, and to look for it costs the server a system call: only one thread should.
+        // What other nodes send comes through the server, where each look is a system call: only one thread should look.
         if self.looks == 1 && matches!(drive, Drive::Memory | Drive::Exchange) {
             return Next::Assist;
         }
@@ -220,7 +220,7 @@ impl Watched {
     }
 }
 
-/// While it is there a thread is about to wait for mail: see [`Client::expect_mail`].
+/// While it is there a thread is about to wait for another node: see [`Client::expect_from`].
 #[must_use]
 pub struct Expecting<'a>(&'a dyn Assist);
 
@@ -304,9 +304,9 @@ impl Client {
         }
     }
 
-    /// For a thread that is about to send something and to wait for mail of this rank: the server of this process, if there
-    /// is one, wakes no other thread meanwhile.
-    pub fn expect_mail(&self, from: Rank) -> Option<Expecting<'_>> {
+    /// For a thread that is about to send something and to wait for mail, requests or replies of another rank: the server of this
+    /// process, if there is one, wakes no other thread meanwhile.
+    pub fn expect_from(&self, from: Rank) -> Option<Expecting<'_>> {
         if self.same_node(from) || self.spin_us == 0 {
             return None;
         }
@@ -315,7 +315,7 @@ impl Client {
         Some(Expecting(assist))
     }
 
-    /// From here on the server's thread is woken again, whoever expects mail.
+    /// From here on the server's thread is woken again, whoever expects something.
     fn end_hush(&self) {
         if let Some(assist) = &self.assist {
             assist.hush(false);

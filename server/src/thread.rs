@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A thread that is about to send something, and to wait for what others send, may stop the watching before: else what
-//! comes while it sends wakes the server's thread, which the waiting one then has to wait for. That is a wish. It ends when
-//! the thread says so, and at the latest when any thread of the process goes to sleep in a call.
+//! comes while it sends wakes the server's thread, which the waiting one then has to wait for. It is only a wish: it ends
+//! when any such thread says so, runs handlers, gives its processor to others, or goes to sleep in a call.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -126,7 +126,7 @@ impl Server {
     /// Says that a thread of this process goes to sleep in a call, or has woken.
     pub fn rest(&self, resting: bool) {
         if resting {
-            // Nobody may look after the engine from here on.
+            // From here on perhaps no thread looks after the engine.
             self.hush(false);
             self.resting.fetch_add(1, Ordering::Relaxed);
         } else {

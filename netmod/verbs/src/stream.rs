@@ -355,7 +355,8 @@ impl Stream {
         let answer = answer.unwrap_or_else(|errno| {
             self.shared.say_once(&format!(
                 "a window cannot be registered with the device ({errno}), so its traffic is copied through buffers; \
-                 look at `ulimit -l` and LONGARM_VERBS_PINNED_BYTES_MAX"
+                 look at `ulimit -l` and LONGARM_VERBS_PINNED_BYTES_MAX, and whether windows have half of this \
+                 machine's memory already"
             ));
             None
         });

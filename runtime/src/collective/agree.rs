@@ -26,7 +26,7 @@ const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
 const DIGEST_BYTES: usize = 8;
 /// All of whom was heard call the same.
 const SAME: u8 = 1;
-/// All of whom was heard have offered what some collectives need.
+/// All of whom was heard have laid out their stage.
 const OFFERED: u8 = 2;
 const BEGINS: &str = "the first messages of every collective are digests";
 
@@ -182,7 +182,7 @@ impl Call<'_> {
     /// Dissemination (Hensgen, Finkel, Manber): in round k every member tells the one 2^k places ahead whether all of
     /// whom it has heard call the same, and what it calls itself. After the last round all know it of the whole group,
     /// and have the whole load. Only if there are differences they find out which.
-    /// True: all have `offered`.
+    /// `offered`: this member's stage is laid out. Gives whether all members' are.
     pub(crate) fn agree(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
         let digest = mine.digest();
         let mut flags = SAME | if offered { OFFERED } else { 0 };

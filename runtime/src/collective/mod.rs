@@ -1,5 +1,5 @@
 //! Collectives over a group, from messages between its members. Those of the world, where it is one node, meet in shared memory
-//! instead (`meeting.rs`).
+//! instead (`meeting.rs`), and much data between nodes is got from stages (`staged.rs`).
 //!
 //! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
 //! whether all have called the same thing with matching arguments. If not, all get the same error and no data has
@@ -73,7 +73,7 @@ impl<'a> Call<'a> {
 
     /// Before something short is sent and then something is waited for from a member.
     fn expect(&self, from: u32) -> Option<Expecting<'a>> {
-        self.group.inner.client.expect_mail(self.member(from))
+        self.group.inner.client.expect_from(self.member(from))
     }
 
     /// Sends one body and receives another one. Neither waits for the other.

@@ -72,9 +72,6 @@ impl Stage {
     /// Takes the stage for a collective. `None`: it is not to be had.
     pub(super) fn take(group: &Group) -> Option<Staged<'_>> {
         let stage = &group.inner.stage;
-        if group.size() == 1 || group.inner.client.layout().node_count() == 1 {
-            return None;
-        }
         let mut state = stage.state.lock();
         if !matches!(*state, State::Free) {
             return None;

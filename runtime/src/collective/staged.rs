@@ -13,7 +13,7 @@ use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
 
-/// From how many bytes on: below, messages are quicker. They are the same for all members, or all are told the largest.
+/// From how many bytes on: below, messages are quicker. The bytes are as many at all members, or all are told the largest.
 const BYTES_MIN: usize = 32 << 10;
 /// The same for reductions, which have another meeting.
 const REDUCED_BYTES_MIN: usize = 128 << 10;
@@ -27,6 +27,7 @@ const BLOCK_BYTES_MIN: usize = 4 << 10;
 const LINE_BYTES: usize = 64;
 
 impl Group {
+    /// Whether members may have stages: not in a world of one node.
     fn has_stages(&self) -> bool {
         self.size() > 1 && self.inner.client.layout().node_count() > 1
     }
@@ -170,7 +171,7 @@ impl<'a> Call<'a> {
                 self.meet_again()?;
             }
             if is_root {
-                // Those who get this round need nothing but the memory.
+                // The others get this round from the other half meanwhile.
                 lay_out_all(&staged, bytes, round + 1)?;
             } else {
                 let part = part(round, HALF_BYTES, bytes.len());

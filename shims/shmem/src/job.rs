@@ -265,7 +265,7 @@ impl Job {
         self.wait_long(name, false, check)
     }
 
-    /// The same for what others bring about in a meeting, after a [`Job::glance`] in vain.
+    /// Waits for what others bring about in a meeting, after a [`Job::glance`] in vain.
     #[inline(never)]
     pub(crate) fn wait_in_meeting<R>(&self, name: &'static str, check: impl FnMut() -> Option<R>) -> R {
         self.wait_long(name, true, check)

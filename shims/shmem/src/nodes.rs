@@ -84,6 +84,11 @@ impl Nodes {
         self.room.met()
     }
 
+    /// The place in the room of a member of the team, if it is here.
+    fn place_here(&self, member: usize) -> Option<usize> {
+        self.here.iter().position(|place| *place == member)
+    }
+
     /// The place in the team of the first one here.
     fn first(&self) -> usize {
         self.firsts[self.mine]
@@ -136,7 +141,7 @@ impl Nodes {
         };
         // SAFETY: this function's own contract; only the root's is read.
         let own = unsafe { Region::from_raw(source, bytes) };
-        let from_root = self.here.iter().position(|place| *place == root);
+        let from_root = self.place_here(root);
         let shown = match (&self.group, from_root) {
             (Some(group), None) => {
                 let mut elements = vec![0; bytes];
@@ -204,8 +209,7 @@ impl Nodes {
             unsafe { rma::copy(dest, from, bytes) };
         }
         // What the others here have copied may be used again.
-        let copied = if is_here { self.here.iter().position(|place| *place == root) } else { Some(FIRST) };
-        self.room.tell(name, job, copied.unwrap_or(FIRST));
+        self.room.tell(name, job, self.place_here(root).unwrap_or(FIRST));
     }
 
     /// Combines the elements of all, for all: those of each node in the team's order, and then the nodes' in the order of their

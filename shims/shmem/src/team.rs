@@ -118,7 +118,7 @@ impl Team {
         self.nodes.as_ref().filter(|_| !job.statics.as_ref().is_some_and(|statics| statics.is_apart(address)))
     }
 
-    /// How many meetings there were in its room, if it has one.
+    /// How many meetings there were in its room, or in that of this node.
     fn met(&self) -> u64 {
         self.room.as_ref().map(Room::met).or(self.nodes.as_ref().map(Nodes::met)).unwrap_or(0)
     }
@@ -278,9 +278,10 @@ fn make(
     let group = world.group_among(&members, tag)?;
     let locals: Vec<u32> = (0..world.size()).filter(|rank| world.shares_memory_with(*rank)).collect();
     let room_of = |places: &[usize]| {
-        let local = |rank: u32| locals.iter().position(|local| *local == rank).unwrap_or(0);
+        let local =
+            |rank: u32| locals.iter().position(|local| *local == rank).expect("members of a room are on this node");
         let member = |place: &usize| (local(members[*place]), members[*place]);
-        let me = places.iter().position(|place| *place == me).unwrap_or(0);
+        let me = places.iter().position(|place| *place == me).expect("members of a room are on this node");
         rooms.room(room, places.iter().map(member).collect(), me, met)
     };
     let is_here = members.iter().all(|rank| world.shares_memory_with(*rank));
@@ -354,7 +355,7 @@ fn split(
     let agreed = loop {
         let is_mine = teams.choosing.lock().take(handle);
         let agreed = agree(name, job, parent, is_mine);
-        if agreed.is_all {
+        if agreed.all_had_turn {
             break agreed;
         }
         teams.choosing.lock().leave(is_mine);
@@ -376,7 +377,7 @@ fn split(
 /// What the members of a team have told each other about a team to come.
 struct Agreed {
     /// Whether each of them had its turn to choose.
-    is_all: bool,
+    all_had_turn: bool,
     /// What none of them uses, a bit for each room.
     rooms: [u64; WORDS],
     /// The last meeting that may have left something in the new team's room.
@@ -386,7 +387,7 @@ struct Agreed {
 }
 
 fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed {
-    // PAIR team-gone, and before the meetings are counted: of a room that is free here, all are.
+    // PAIR team-gone. Before meetings are counted: so the count has all meetings of each room that is free here.
     let rooms = job.teams.free_rooms();
     let met = job.teams.places.iter().filter_map(|place| {
         // SAFETY: as in `find`.
@@ -410,9 +411,9 @@ fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed 
             }
         }
     });
-    let [rooms @ .., is_all, met, made] = agreed;
+    let [rooms @ .., all_had_turn, met, made] = agreed;
     // A second meeting later a slot is filled again, and the next split may come at once.
-    Agreed { is_all: is_all != 0, rooms, met: met + 2, made: made + 1 }
+    Agreed { all_had_turn: all_had_turn != 0, rooms, met: met + 2, made: made + 1 }
 }
 
 /// # Safety

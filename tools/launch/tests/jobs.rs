@@ -155,7 +155,7 @@ fn all_jobs() -> Vec<Job> {
         job("the_first_to_ask_says_how_large_the_heap_is", symmetric::heap, EVERY),
         job("what_a_rank_looks_at_itself_ends_its_wait", symmetric::waits, EVERY),
         job("updates_that_nobody_waits_for_are_all_there_in_the_end", symmetric::updates, EVERY),
-        job("memory_that_stays_for_good_is_reached_by_the_ranks_of_its_node", symmetric::foreign, EVERY),
+        job("memory_that_stays_for_good_is_reached_by_the_ranks_of_its_node", symmetric::exposed_for_good, EVERY),
         job("who_comes_second_shares_the_world_and_leaves_it_to_the_others", symmetric::shared, EVERY),
         job("a_freed_window_refuses_everything", windows::freed, EVERY),
         job("windows_come_and_go", windows::reuse, USUAL),

@@ -132,11 +132,11 @@ pub fn updates(world: &World) {
 }
 
 /// Memory that stays for good is read and written by the ranks of its node, and has to be on it.
-pub fn foreign(world: &World) {
+pub fn exposed_for_good(world: &World) {
     let me = world.rank();
     let mine: &'static mut [u8] = Vec::leak(vec![me as u8 + 1; 5000 + me as usize]);
     let region = RegionMut::from_slice(mine);
-    let exposed = world.expose_for_good_collective(region).expect("memory can be shown");
+    let exposed = world.expose_for_good_collective(region).expect("memory can be exposed");
     for rank in ranks(world) {
         let mut all = vec![0; 5000 + rank as usize];
         let got = exposed.get(rank, 0, OriginBytesMut::from(&mut all[..]));
