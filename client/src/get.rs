@@ -113,8 +113,9 @@ impl Client {
             self.wait_for(Drive::Exchange, awaited, || completion.is_complete().then_some(()));
             started
         })?;
+        let Some(outcome) = completion.failure() else { return Ok(()) };
         let dead = ranks.into_iter().find(|rank| self.alive(Operation::Get, *rank).is_err());
-        self.failure(&completion, Operation::Get, dead.unwrap_or(first))
+        Err(self.explain(outcome, Operation::Get, dead.unwrap_or(first)))
     }
 
     fn start_read(

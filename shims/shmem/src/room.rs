@@ -165,10 +165,7 @@ impl Room {
         let meeting = self.come_showing(name, job, bytes);
         if self.member.me() == whom {
             let mut from = 0;
-            let mut look = || self.member.have_all_come(&mut from, meeting).then_some(());
-            if job.glance(&mut look).is_none() {
-                job.wait_in_meeting(name, look);
-            }
+            wait(name, job, || self.member.have_all_come(&mut from, meeting).then_some(()));
         } else {
             job.world.ring_for_meeting(self.member.board().members[whom].1);
         }
@@ -186,10 +183,7 @@ impl Room {
             let meeting = self.come(name, job, &[]);
             // It may wait until its line is free.
             job.world.ring_for_meeting(self.member.board().members[root].1);
-            let look = || self.member.has_come(root, meeting).then_some(());
-            if job.glance(look).is_none() {
-                job.wait_in_meeting(name, look);
-            }
+            wait(name, job, || self.member.has_come(root, meeting).then_some(()));
         }
         self.shown(root, bytes.len())
     }
@@ -239,14 +233,10 @@ impl Room {
     #[inline]
     fn wait_for_all(&self, name: &'static str, job: &Job, meeting: u64) {
         let mut from = 0;
-        let mut look = || self.member.have_all_come(&mut from, meeting).then_some(());
-        // The others are about to follow, if they have processors of their own.
-        if job.glance(&mut look).is_some() {
+        if wait(name, job, || self.member.have_all_come(&mut from, meeting).then_some(())) {
             // One of the last, so that whoever sleeps can go on.
             self.wake_others(job);
-            return;
         }
-        job.wait_in_meeting(name, look);
     }
 
     #[inline]
@@ -257,4 +247,15 @@ impl Room {
             }
         }
     }
+}
+
+/// Waits until `look` gives something. True: that was soon, as it is where the others have processors of their own and are
+/// about to follow.
+#[inline]
+fn wait(name: &'static str, job: &Job, mut look: impl FnMut() -> Option<()>) -> bool {
+    let is_soon = job.glance(&mut look).is_some();
+    if !is_soon {
+        job.wait_in_meeting(name, look);
+    }
+    is_soon
 }

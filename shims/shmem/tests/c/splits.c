@@ -30,21 +30,10 @@ static void *work(void *argument)
 static shmem_team_t low, high;
 static int gone;
 
-static void *split_low(void *argument)
+static void *split(void *parent)
 {
     shmem_team_t team = SHMEM_TEAM_INVALID;
-    (void)argument;
-    CHECK_EQUAL(shmem_team_split_strided(low, 0, 1, 2, NULL, 0, &team), 0);
-    CHECK_EQUAL(shmem_team_n_pes(team), 2);
-    shmem_team_destroy(team);
-    return NULL;
-}
-
-static void *split_high(void *argument)
-{
-    shmem_team_t team = SHMEM_TEAM_INVALID;
-    (void)argument;
-    CHECK_EQUAL(shmem_team_split_strided(high, 0, 1, 2, NULL, 0, &team), 0);
+    CHECK_EQUAL(shmem_team_split_strided(*(shmem_team_t *)parent, 0, 1, 2, NULL, 0, &team), 0);
     CHECK_EQUAL(shmem_team_n_pes(team), 2);
     shmem_team_destroy(team);
     return NULL;
@@ -55,14 +44,14 @@ static void one_waits_for_the_other(int turn)
     pthread_t first, second;
     if (me == 0) {
         shmem_int_wait_until(&gone, SHMEM_CMP_EQ, turn + 1);
-        split_low(NULL);
+        split(&low);
     } else if (me == 1) {
-        CHECK_EQUAL(pthread_create(&first, NULL, split_low, NULL), 0);
-        CHECK_EQUAL(pthread_create(&second, NULL, split_high, NULL), 0);
+        CHECK_EQUAL(pthread_create(&first, NULL, split, &low), 0);
+        CHECK_EQUAL(pthread_create(&second, NULL, split, &high), 0);
         CHECK_EQUAL(pthread_join(second, NULL), 0);
         CHECK_EQUAL(pthread_join(first, NULL), 0);
     } else if (me == 2) {
-        split_high(NULL);
+        split(&high);
         shmem_int_p(&gone, turn + 1, 0);
     }
 }
