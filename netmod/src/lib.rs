@@ -38,4 +38,4 @@ pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 pub use poller::{Interest, Poller, Ready, Waker};
 pub use sealed::KeyError;
 pub use sim::Sim;
-pub use tcp::{SocketBuffers, Tcp, TcpOptions};
+pub use tcp::{Congestion, SocketBuffers, Tcp, TcpOptions};

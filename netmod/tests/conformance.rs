@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
-use longarm_netmod::{Netmod, Sim, SocketBuffers, Tcp, TcpOptions, conformance};
+use longarm_netmod::{Congestion, Netmod, Sim, SocketBuffers, Tcp, TcpOptions, conformance};
 
 fn tcp(interface: IpAddr, socket_buffers: SocketBuffers) -> Tcp {
-    Tcp::new(TcpOptions { interface: Some(interface), socket_buffers })
+    Tcp::new(TcpOptions { interface: Some(interface), socket_buffers, congestion: Congestion::ByRoundTrip })
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Listener for SealedListener {
 fn an_encrypted_tcp_conforms_with_large_and_small_buffers() {
     for socket_buffers in [SocketBuffers::Kernel, SocketBuffers::Fixed(16 << 10)] {
         let interface = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        conformance(&Sealed(Tcp::new(TcpOptions { interface, socket_buffers })));
+        conformance(&Sealed(Tcp::new(TcpOptions { interface, socket_buffers, ..TcpOptions::default() })));
     }
 }
 

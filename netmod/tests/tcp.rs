@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Interest, Link, LinkError, Listener, Netmod, Poller, SocketBuffers, Tcp, TcpOptions};
+use longarm_netmod::{Congestion, Interest, Link, LinkError, Listener, Netmod, Poller, SocketBuffers, Tcp, TcpOptions};
 use rustix::net::sockopt;
 
 fn accept(listener: &mut dyn Listener) -> Box<dyn Link> {
@@ -45,6 +45,28 @@ fn sockets_of_both_ends_are_set_up_alike() {
         assert_eq!(sockopt::socket_send_buffer_size(socket).unwrap(), 2 * bytes);
         assert_eq!(sockopt::socket_recv_buffer_size(socket).unwrap(), 2 * bytes);
     }
+}
+
+/// The rules by which both ends send, once they know each other.
+fn rules(congestion: Congestion) -> [String; 2] {
+    let (mut caller, mut called) = pair(&Tcp::new(TcpOptions { congestion, ..TcpOptions::default() }));
+    caller.on_proven();
+    called.on_proven();
+    [caller, called].map(|link| sockopt::tcp_congestion(link.descriptor().unwrap()).unwrap())
+}
+
+#[test]
+fn both_ends_of_a_short_way_send_by_a_rule_that_is_not_made_for_long_ones() {
+    let system = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    let system = system.trim();
+    assert_eq!(rules(Congestion::Kernel), [system, system]);
+    assert_eq!(rules(Congestion::Named("reno".into())), ["reno", "reno"]);
+    let is_long = system == "cubic" || system.starts_with("bbr");
+    let chosen = if is_long { "reno" } else { system };
+    assert_eq!(rules(Congestion::ByRoundTrip), [chosen, chosen]);
+    let unknown = Congestion::Named("nobody-knows-it".into());
+    let tcp = Tcp::new(TcpOptions { congestion: unknown, ..TcpOptions::default() });
+    assert!(matches!(tcp.listen().err(), Some(LinkError::System { .. })));
 }
 
 #[test]

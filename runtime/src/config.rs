@@ -43,6 +43,8 @@ pub struct Config {
     /// Size of the kernel's socket buffers. 0: the kernel chooses, if it was set; if not, it follows from the round trip of
     /// each connection. [`Config::is_set`] tells them apart.
     pub socket_buffer_bytes: u64,
+    /// By which rule TCP finds out how much it may send at once; empty: by the round trip, `kernel`: as the system has it.
+    pub tcp_congestion: String,
     /// The network between nodes.
     pub network: NetworkChoice,
     /// The RDMA device, or several that the nodes take in turn. Empty: the first with an active port.
@@ -191,6 +193,7 @@ impl Default for Config {
         Config {
             interface: IpAddr::V4(Ipv4Addr::LOCALHOST),
             socket_buffer_bytes: 0,
+            tcp_congestion: String::new(),
             network: NetworkChoice::Auto,
             verbs_device: String::new(),
             verbs_slab_bytes: 8 * KIB,

@@ -3,12 +3,30 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 
-use super::{SocketBuffers, socket};
+use super::{SocketBuffers, TcpOptions, congestion, socket};
 use crate::endpoint::{Link, LinkError};
+
+/// What is settled when the way is known.
+#[derive(Clone)]
+pub(super) struct Unproven {
+    /// Buffers are chosen by the round trip.
+    chooses_buffers: bool,
+    /// What the system would have, where something else was chosen for a short way.
+    congestion: Option<Arc<str>>,
+}
+
+impl Unproven {
+    /// Of a fresh socket, and of those that it accepts.
+    pub(super) fn choose(socket: &OwnedFd, options: &TcpOptions) -> Result<Self, LinkError> {
+        let chooses_buffers = options.socket_buffers == SocketBuffers::ByRoundTrip;
+        Ok(Self { chooses_buffers, congestion: options.congestion.choose(socket)? })
+    }
+}
 
 /// A [`Link`] over TCP.
 pub(super) struct TcpLink {
@@ -17,19 +35,17 @@ pub(super) struct TcpLink {
     peer_name: String,
     /// Where it is being connected to; `None` once it is.
     connecting: Option<SocketAddr>,
-    /// Its buffers are chosen when the way is known.
-    chooses_buffers: bool,
+    unproven: Unproven,
 }
 
 impl TcpLink {
-    pub(super) fn new(socket: OwnedFd, remote: SocketAddr, buffers: SocketBuffers) -> Self {
-        let chooses_buffers = buffers == SocketBuffers::ByRoundTrip && !remote.ip().is_loopback();
-        Self { socket, remote, peer_name: remote.to_string(), connecting: None, chooses_buffers }
+    pub(super) fn new(socket: OwnedFd, remote: SocketAddr, unproven: Unproven) -> Self {
+        Self { socket, remote, peer_name: remote.to_string(), connecting: None, unproven }
     }
 
     /// Begins to connect a fresh socket.
-    pub(super) fn connect(socket: OwnedFd, remote: SocketAddr, buffers: SocketBuffers) -> Result<Self, LinkError> {
-        let mut link = Self { connecting: Some(remote), ..Self::new(socket, remote, buffers) };
+    pub(super) fn connect(socket: OwnedFd, remote: SocketAddr, unproven: Unproven) -> Result<Self, LinkError> {
+        let mut link = Self { connecting: Some(remote), ..Self::new(socket, remote, unproven) };
         link.settle()?;
         Ok(link)
     }
@@ -78,13 +94,19 @@ impl Link for TcpLink {
     }
 
     fn on_proven(&mut self) {
-        let chosen = || {
-            let us = longarm_memory::round_trip_us(self.socket.as_fd())?;
-            socket::buffer_bytes(us, socket::buffer_bytes_max())
-        };
-        if self.chooses_buffers
-            && !self.is_on_this_machine()
-            && let Some(bytes) = chosen()
+        // There the time says only who had the processor.
+        if self.remote.ip().is_loopback() || self.is_on_this_machine() {
+            return;
+        }
+        let round_trip_us = longarm_memory::round_trip_us(self.socket.as_fd());
+        let short_us = round_trip_us.filter(|us| *us <= socket::ROUND_TRIP_US_MAX);
+        if let Some(name) = &self.unproven.congestion
+            && short_us.is_none()
+        {
+            congestion::go_back(&self.socket, name);
+        }
+        if self.unproven.chooses_buffers
+            && let Some(bytes) = short_us.and_then(|us| socket::buffer_bytes(us, socket::buffer_bytes_max()))
         {
             // If that is refused the kernel goes on choosing, which is only slower.
             let _ = socket::set_buffers(&self.socket, bytes);

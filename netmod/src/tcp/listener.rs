@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{acceptfrom_with, bind, listen};
 
-use super::link::TcpLink;
-use super::{SocketBuffers, socket};
+use super::link::{TcpLink, Unproven};
+use super::{TcpOptions, socket};
 use crate::endpoint::{Link, LinkError, Listener};
 
 /// Connections that may wait to be accepted: a whole large node that calls at once. The kernel caps it.
@@ -17,16 +17,18 @@ const BACKLOG: i32 = 4096;
 pub(super) struct TcpListener {
     socket: OwnedFd,
     address: String,
-    buffers: SocketBuffers,
+    /// Of each connection that is accepted.
+    unproven: Unproven,
 }
 
 impl TcpListener {
-    pub(super) fn open(interface: IpAddr, buffers: SocketBuffers) -> Result<Self, LinkError> {
-        let socket = socket::open(interface, buffers)?;
+    pub(super) fn open(interface: IpAddr, options: &TcpOptions) -> Result<Self, LinkError> {
+        let socket = socket::open(interface, options.socket_buffers)?;
+        let unproven = Unproven::choose(&socket, options)?;
         bind(&socket, &SocketAddr::new(interface, 0))?;
         listen(&socket, BACKLOG)?;
         let address = socket::local_address(&socket)?.to_string();
-        Ok(Self { socket, address, buffers })
+        Ok(Self { socket, address, unproven })
     }
 }
 
@@ -44,7 +46,7 @@ impl Listener for TcpListener {
             };
             // Who is gone already fails here, and is skipped too.
             let (Ok(()), Ok(remote)) = (socket::tune(&socket), SocketAddr::try_from(remote)) else { continue };
-            return Ok(Some(Box::new(TcpLink::new(socket, remote, self.buffers))));
+            return Ok(Some(Box::new(TcpLink::new(socket, remote, self.unproven.clone()))));
         }
     }
 

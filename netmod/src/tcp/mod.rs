@@ -4,6 +4,7 @@
 //! that a machine that vanished silently is noticed. No limit is set on how long sent bytes may stay unacknowledged:
 //! a peer that is stopped in a debugger is slow, not dead, and who has a deadline keeps it one layer up.
 
+mod congestion;
 mod link;
 mod listener;
 mod socket;
@@ -11,16 +12,19 @@ mod socket;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
-use link::TcpLink;
+pub use congestion::Congestion;
+use link::{TcpLink, Unproven};
 use listener::TcpListener;
 
 /// How the netmod uses the network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TcpOptions {
     /// The address of the interface that peers reach this process at. `None` is 127.0.0.1: this machine only.
     pub interface: Option<IpAddr>,
     /// The kernel's send and receive buffer of each connection.
     pub socket_buffers: SocketBuffers,
+    /// By which rule each connection finds out how much it may send at once.
+    pub congestion: Congestion,
 }
 
 /// How large the kernel's buffers of a connection are.
@@ -31,7 +35,7 @@ pub enum SocketBuffers {
     Kernel,
     /// So many bytes each. The kernel doubles it for its own use, and caps it.
     Fixed(usize),
-    /// As many bytes as 40 Gbit/s carry in this connection's round trip; larger buffers only fall out of the caches. As
+    /// As many bytes as 40 Gbit/s carry in this connection's round trip, at least 512 KiB; larger buffers only fall out of the caches. As
     /// `Kernel` between two ends of one address, where the round trip is longer than 200 µs, and where so much may not be
     /// asked for (`net.core.rmem_max` and `wmem_max`).
     ByRoundTrip,
@@ -65,12 +69,13 @@ impl Netmod for Tcp {
             // Peers connect to what we tell them, and this says nothing about where we are.
             return Err(LinkError::BadAddress);
         }
-        Ok(Box::new(TcpListener::open(interface, self.options.socket_buffers)?))
+        Ok(Box::new(TcpListener::open(interface, &self.options)?))
     }
 
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
         let remote: SocketAddr = address.parse().map_err(|_| LinkError::BadAddress)?;
         let socket = socket::open(remote.ip(), self.options.socket_buffers)?;
-        Ok(Box::new(TcpLink::connect(socket, remote, self.options.socket_buffers)?))
+        let unproven = Unproven::choose(&socket, &self.options)?;
+        Ok(Box::new(TcpLink::connect(socket, remote, unproven)?))
     }
 }

@@ -35,16 +35,16 @@ pub(super) fn open(ip: IpAddr, buffers: SocketBuffers) -> Result<OwnedFd, LinkEr
 
 /// What one connection carries in a microsecond on a quick network: 40 Gbit/s.
 const BYTES_A_US: usize = 5_000;
-/// Smaller buffers make a system call for each little.
-const BUFFER_BYTES_MIN: usize = 64 << 10;
+/// With smaller ones the two ends wait for each other: neither processor is always there.
+const BUFFER_BYTES_MIN: usize = 512 << 10;
 /// On a longer way than this the kernel knows better how fast it is.
-const ROUND_TRIP_US_MAX: u32 = 200;
+pub(super) const ROUND_TRIP_US_MAX: u32 = 200;
 
-/// The buffers of a connection of [`SocketBuffers::ByRoundTrip`]. `None`: the kernel's choice, which may grow beyond what
-/// it lets anybody ask for.
+/// The buffers of a connection of [`SocketBuffers::ByRoundTrip`] whose round trip is not long. `None`: the kernel's choice,
+/// which may grow beyond what it lets anybody ask for.
 pub(super) fn buffer_bytes(round_trip_us: u32, bytes_max: usize) -> Option<usize> {
     let bytes = (BYTES_A_US * round_trip_us as usize).max(BUFFER_BYTES_MIN);
-    (round_trip_us <= ROUND_TRIP_US_MAX && bytes <= bytes_max).then_some(bytes)
+    (bytes <= bytes_max).then_some(bytes)
 }
 
 /// The largest buffers that may be asked for: more is cut silently, and the kernel then chooses no longer. 0 if that is not
@@ -85,12 +85,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_hold_a_round_trip_and_are_left_to_the_kernel_where_it_is_long() {
+    fn buffers_hold_a_round_trip_and_are_left_to_the_kernel_where_it_gives_no_more() {
         assert_eq!(buffer_bytes(1, usize::MAX), Some(BUFFER_BYTES_MIN));
-        assert_eq!(buffer_bytes(20, usize::MAX), Some(100_000));
         assert_eq!(buffer_bytes(ROUND_TRIP_US_MAX, usize::MAX), Some(1_000_000));
-        assert_eq!(buffer_bytes(ROUND_TRIP_US_MAX + 1, usize::MAX), None);
         // More than may be asked for would be cut, and would never grow.
-        assert_eq!((buffer_bytes(40, 200_000), buffer_bytes(41, 200_000)), (Some(200_000), None));
+        assert_eq!((buffer_bytes(150, 750_000), buffer_bytes(151, 750_000)), (Some(750_000), None));
     }
 }

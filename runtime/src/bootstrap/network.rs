@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_client::Layout;
-use longarm_netmod::{Netmod, SocketBuffers, Tcp, TcpOptions};
+use longarm_netmod::{Congestion, Netmod, SocketBuffers, Tcp, TcpOptions};
 
 use crate::config::{Config, NetworkChoice};
 use crate::error::InitError;
@@ -29,6 +29,11 @@ fn tcp_options(config: &Config) -> TcpOptions {
             0 if config.is_set("LONGARM_SOCKET_BUFFER_BYTES") => SocketBuffers::Kernel,
             0 => SocketBuffers::ByRoundTrip,
             bytes => SocketBuffers::Fixed(bytes as usize),
+        },
+        congestion: match config.tcp_congestion.as_str() {
+            "" => Congestion::ByRoundTrip,
+            "kernel" => Congestion::Kernel,
+            name => Congestion::Named(name.into()),
         },
     }
 }

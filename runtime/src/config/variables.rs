@@ -36,11 +36,11 @@ pub(super) const INTERFACE: usize = 0;
 const EAGER_BYTES_MAX: u64 = 16 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
-pub(super) const SPIN: usize = 13;
-pub(super) const NONTEMPORAL: usize = 14;
+pub(super) const SPIN: usize = 14;
+pub(super) const NONTEMPORAL: usize = 15;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 28] = [
+pub(super) const VARIABLES: [Variable; 29] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -56,6 +56,16 @@ pub(super) const VARIABLES: [Variable; 28] = [
             min: 4 * KIB,
             max: GIB,
             zero: Some("the kernel chooses"),
+        },
+    },
+    Variable {
+        name: "LONGARM_TCP_CONGESTION",
+        unit: "",
+        meaning: "by which rule TCP finds out how much it may send at once",
+        slot: Slot::Text {
+            field: |config| &mut config.tcp_congestion,
+            accepted: "auto (reno where the round trip is short and the kernel has bbr or cubic), kernel (as it has it), or a name of net.ipv4.tcp_allowed_congestion_control",
+            empty: "auto",
         },
     },
     Variable {
