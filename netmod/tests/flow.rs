@@ -109,6 +109,48 @@ impl Link for Flood {
     }
 }
 
+/// A link that takes everything and says in which pieces.
+#[derive(Default)]
+struct Taking(Vec<usize>);
+
+impl Link for Taking {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        self.0.push(regions.iter().map(Region::len).sum());
+        Ok(self.0[self.0.len() - 1])
+    }
+
+    fn receive(&mut self, _: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn peer_name(&self) -> &str {
+        "taking"
+    }
+}
+
+#[test]
+fn a_payload_of_some_length_goes_out_in_halves_if_nothing_else_is_under_way() {
+    let memory = memory();
+    let pieces = |payloads: &[u64]| {
+        let mut out = Outgoing::new(Costs::TYPICAL);
+        let mut link = Taking::default();
+        for bytes in payloads {
+            out.write(|frame| frame.extend_from_slice(&[1; 64]));
+            out.stream(&memory, Cursor::new(Shape::contiguous(0, *bytes)));
+        }
+        assert!(out.flush(&mut link).unwrap() && out.is_sent());
+        link.0
+    };
+    assert_eq!(pieces(&[64 << 10]), [(32 << 10) + 32, (32 << 10) + 32]);
+    assert_eq!(pieces(&[40 << 10]), [(40 << 10) + 64]);
+    assert_eq!(pieces(&[200 << 10]), [(200 << 10) + 64]);
+    assert_eq!(pieces(&[30 << 10, 30 << 10]), [(60 << 10) + 128]);
+}
+
 #[test]
 fn of_payloads_that_follow_each_other_little_is_copied() {
     const PAYLOAD_BYTES: usize = 64 << 10;

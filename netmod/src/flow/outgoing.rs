@@ -22,6 +22,9 @@ use crate::{Link, LinkError};
 const BUFFER_BYTES: usize = 64 << 10;
 /// Room in the first buffer of a session that has sent nothing else: it grows when more waits.
 const AT_FIRST_BYTES: usize = 4 << 10;
+/// So much, if it is all that is under way, goes out in two halves: the other side takes in the first while the second is
+/// copied into the kernel, which passes on 64 KiB at a time by itself. What is shorter is not worth another call.
+const HALVED_BYTES: std::ops::RangeInclusive<usize> = 48 << 10..=128 << 10;
 /// Empty buffers that are kept for the next frames.
 const SPARE_MAX: usize = 6;
 
@@ -219,7 +222,7 @@ impl<S: RunSource> Outgoing<S> {
             if let Some(Item::Stream(stream)) = self.items.get_mut(self.next) {
                 stream.pack(&mut self.runs, &self.costs);
             }
-            let sent = self.send_once(link)?;
+            let sent = self.send_once(link, !progress)?;
             if sent == 0 {
                 break;
             }
@@ -320,7 +323,7 @@ impl<S: RunSource> Outgoing<S> {
         }
     }
 
-    fn send_once(&mut self, link: &mut dyn Link) -> Result<usize, LinkError> {
+    fn send_once(&mut self, link: &mut dyn Link, is_first: bool) -> Result<usize, LinkError> {
         let mut regions = [Region::from_slice(&[]); REGIONS_MAX];
         let mut count = 0;
         for item in self.items.range(self.next..) {
@@ -355,7 +358,18 @@ impl<S: RunSource> Outgoing<S> {
                 Item::Gate(_) => break,
             }
         }
+        let bytes = regions[..count].iter().map(Region::len).sum();
+        if is_first && HALVED_BYTES.contains(&bytes) && self.is_alone(bytes as u64) {
+            count = cut(&mut regions[..count], bytes / 2);
+        }
         link.send(&regions[..count])
+    }
+
+    /// Whether these bytes are all that waits, and no other payload is on its way: else both sides have work meanwhile.
+    fn is_alone(&self, bytes: u64) -> bool {
+        let streamed = |item: &Item<S>| if let Item::Stream(stream) = item { stream.unsent() } else { 0 };
+        let waits = self.items.range(self.next..).map(streamed).sum::<u64>() + self.unsent_bytes as u64;
+        self.streams == 1 && waits == bytes
     }
 
     fn mark_sent(&mut self, bytes: usize) {
@@ -389,6 +403,19 @@ impl<S: RunSource> Outgoing<S> {
         }
         assert_eq!(left, 0, "no more was sent than waited");
     }
+}
+
+/// Leaves the first bytes of the regions, and says how many of these that takes.
+fn cut(regions: &mut [Region<'_>], bytes: usize) -> usize {
+    let mut left = bytes;
+    for (index, region) in regions.iter_mut().enumerate() {
+        if region.len() >= left {
+            *region = region.slice(0, left);
+            return index + 1;
+        }
+        left -= region.len();
+    }
+    regions.len()
 }
 
 /// Copies the next bytes of a cursor behind those that are there.
