@@ -328,9 +328,10 @@ impl Endpoint {
         if !request.has_reply() && !matches!(request, Request::Message { .. }) {
             self.unconfirmed.store(true, Ordering::Release);
         }
-        state.report_if_due(request, self.options.buffered_bytes_max);
         let was_gathering = state.gathering;
+        // Before a report is put in front of it: that one is sent along.
         let goes_alone = state.is_idle();
+        state.report_if_due(request, self.options.buffered_bytes_max);
         state.begin(request, token, payload);
         let flush = match sending {
             Sending::Now => true,

@@ -99,7 +99,7 @@ impl Client {
         if self.helper.thread.get().is_some() {
             return true;
         }
-        let (client, processors) = (Arc::downgrade(self), self.processors.clone());
+        let (client, processors) = (Arc::downgrade(self), beside_this_thread(&self.processors));
         let work = move || {
             use_processors(&processors);
             run(&client);
@@ -172,6 +172,17 @@ impl Client {
         self.helper.stopping.store(true, Ordering::SeqCst);
         self.helper.waker.wake();
     }
+}
+
+/// Those processors that the calling thread is not bound to, if it is bound to one of them and there are others: it is about
+/// to compute, and who takes its transfers in can do that elsewhere.
+fn beside_this_thread(processors: &[u32]) -> Vec<u32> {
+    let own = rustix::thread::sched_getaffinity(None).ok().filter(|own| own.count() == 1);
+    let is_own = |processor: u32| {
+        own.is_some_and(|own| (processor as usize) < CpuSet::MAX_CPU && own.is_set(processor as usize))
+    };
+    let others: Vec<u32> = processors.iter().copied().filter(|processor| !is_own(*processor)).collect();
+    if others.is_empty() { processors.to_vec() } else { others }
 }
 
 /// Lets the calling thread, one of the runtime's own, run on these processors instead of those that its rank is bound to:
@@ -251,4 +262,24 @@ fn sleep(client: &Client, idle: bool, tends: bool) -> bool {
     let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);
     client.helper.waker.clear();
     woken || unannounced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_bound_to_one_processor_leaves_that_out() {
+        let all = rustix::thread::sched_getaffinity(None).unwrap();
+        let processors: Vec<u32> = (0..CpuSet::MAX_CPU as u32).filter(|number| all.is_set(*number as usize)).collect();
+        let first = processors[0];
+        let bound = std::thread::spawn(move || {
+            use_processors(&[first]);
+            (beside_this_thread(&[first, first + 1]), beside_this_thread(&[first]), beside_this_thread(&[]))
+        });
+        assert_eq!(bound.join().unwrap(), (vec![first + 1], vec![first], vec![]));
+        if processors.len() > 1 {
+            assert_eq!(beside_this_thread(&processors), processors);
+        }
+    }
 }

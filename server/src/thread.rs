@@ -113,7 +113,8 @@ impl Server {
             // Relaxed: a hint; an old value costs a moment of looking or one more sleep.
             let free = spins && self.resting.load(Ordering::Relaxed) > 0;
             if free && moved_at.is_some_and(|at: Instant| at.elapsed() < self.spin) {
-                std::hint::spin_loop();
+                // Who takes in what was just sent may wait for this very processor.
+                std::thread::yield_now();
                 continue;
             }
             if !engine.turn(self.now_ms(), true) {

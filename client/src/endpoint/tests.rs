@@ -2,11 +2,14 @@ use std::collections::VecDeque;
 
 use longarm_memory::RegionMut;
 use longarm_netmod::{Link, LinkError};
-use longarm_proto::{AccessKey, Generation, Reception, Session, Shape, WindowId, WindowRef};
+use longarm_proto::{
+    AccessKey, Generation, REPLY_BYTES, Reception, ReplyBody, ReplyHeader, RequestId, Session, Shape, WindowId,
+    WindowRef,
+};
 
 use super::*;
 use crate::dial::{DialStep, Dialing};
-use crate::origin_bytes::{OriginBytes, lend};
+use crate::origin_bytes::{OriginBytes, OriginBytesMut, lend};
 
 /// What a call comes to.
 enum Answer {
@@ -16,6 +19,8 @@ enum Answer {
     Silent(Reception),
     /// One that takes everything, counts how often, and gives nothing.
     Counting(Reception, Arc<AtomicUsize>),
+    /// One that counts likewise, and answers what it is sent first with so many bytes of data.
+    Giving(Reception, Arc<AtomicUsize>, u64),
     /// A wrong proof.
     Wrong,
 }
@@ -28,6 +33,9 @@ struct Call(Option<Answer>);
 struct TestLink {
     broken: bool,
     sends: Option<Arc<AtomicUsize>>,
+    /// The data that it answers with, before that is asked for.
+    data_bytes: Option<u64>,
+    gives: VecDeque<u8>,
 }
 
 struct Still;
@@ -40,14 +48,15 @@ impl Dial for Server {
 
 impl Dialing for Call {
     fn poll(&mut self) -> DialStep {
-        let (broken, sends, reception) = match self.0.take() {
-            Some(Answer::Broken(reception)) => (true, None, reception),
-            Some(Answer::Silent(reception)) => (false, None, reception),
-            Some(Answer::Counting(reception, sends)) => (false, Some(sends), reception),
+        let (broken, sends, data_bytes, reception) = match self.0.take() {
+            Some(Answer::Broken(reception)) => (true, None, None, reception),
+            Some(Answer::Silent(reception)) => (false, None, None, reception),
+            Some(Answer::Counting(reception, sends)) => (false, Some(sends), None, reception),
+            Some(Answer::Giving(reception, sends, bytes)) => (false, Some(sends), Some(bytes), reception),
             Some(Answer::Wrong) => return DialStep::Failed { reason: "a wrong proof".into(), may_pass: false },
             None => return DialStep::Pending,
         };
-        DialStep::Up { link: Box::new(TestLink { broken, sends }), reception }
+        DialStep::Up { link: Box::new(TestLink { broken, sends, data_bytes, gives: VecDeque::new() }), reception }
     }
 }
 
@@ -55,11 +64,24 @@ impl Link for TestLink {
     fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
         let Some(sends) = &self.sends else { return if self.broken { Err(LinkError::Reset) } else { Ok(0) } };
         sends.fetch_add(1, Ordering::Relaxed);
-        Ok(regions.iter().map(|region| region.len()).sum())
+        let sent = regions.iter().map(|region| region.len()).sum();
+        if let Some(bytes) = self.data_bytes.take() {
+            let mut header = [0; REPLY_BYTES];
+            let body = ReplyBody::Data { bytes };
+            ReplyHeader { id: RequestId(1), body, received_bytes: sent as u64 }.encode(&mut header);
+            self.gives = header.into_iter().chain(std::iter::repeat_n(0, bytes as usize)).collect();
+        }
+        Ok(sent)
     }
 
-    fn receive(&mut self, _: &[RegionMut<'_>]) -> Result<usize, LinkError> {
-        if self.broken { Err(LinkError::Reset) } else { Ok(0) }
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        let mut got = 0;
+        for region in regions {
+            let bytes: Vec<u8> = self.gives.drain(..region.len().min(self.gives.len())).collect();
+            region.slice(0, bytes.len()).copy_from(Region::from_slice(&bytes));
+            got += bytes.len();
+        }
+        if self.broken { Err(LinkError::Reset) } else { Ok(got) }
     }
 
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
@@ -291,4 +313,32 @@ fn what_has_to_wait_for_a_get_is_known_to_be_held_back() {
     let token = Token::Part(Arc::new(Completion::new()));
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
     assert!(endpoint.expects_much(), "of 120 kB the kernel keeps a part");
+}
+
+#[test]
+fn a_get_that_is_alone_goes_out_at_once_although_a_report_is_due() {
+    const BYTES: u64 = 1 << 20;
+    let sends = Arc::new(AtomicUsize::new(0));
+    let endpoint = endpoint([Answer::Giving(Reception::Fresh, Arc::clone(&sends), BYTES)]);
+    endpoint.drive();
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let request = Request::Get { target, shape: Shape::contiguous(0, BYTES) };
+    let mut here = vec![1; BYTES as usize];
+    for round in 1..=2 {
+        let completion = Arc::new(Completion::new());
+        lend(Arc::clone(&completion), |lent| {
+            let place = lent.target(OriginBytesMut::from(&mut here[..]));
+            let token = Token::Data { target: place.hold(), cursor: Cursor::new(Shape::contiguous(0, BYTES)) };
+            let issued = endpoint.issue(&request, Some(token), Payload::None, Sending::Soon);
+            assert!(issued.is_ok_and(|driven| !driven.gathers), "round {round}");
+            assert_eq!(sends.load(Ordering::Relaxed), round);
+            completion.part_done();
+            while round == 1 && !completion.is_complete() {
+                endpoint.drive();
+            }
+            if round == 2 {
+                endpoint.give_up(LostHow::Finalized);
+            }
+        });
+    }
 }
