@@ -175,7 +175,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
     let secret = Secret(start.read_secret().ok_or(InitError::LauncherGarbled)?);
     let job = JobId(start.job);
     let identity = Identity { job, rank: layout.me(), node: layout.my_node() };
-    let netmod = network(&config, &layout)?;
+    let netmod = network(&config, &layout, identity, &secret)?;
     let node = Node::join(&NodeOptions {
         job,
         secret: secret.clone(),

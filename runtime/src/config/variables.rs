@@ -40,7 +40,7 @@ pub(super) const SPIN: usize = 13;
 pub(super) const NONTEMPORAL: usize = 14;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 28] = [
+pub(super) const VARIABLES: [Variable; 29] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -195,6 +195,12 @@ pub(super) const VARIABLES: [Variable; 28] = [
         unit: "milliseconds",
         meaning: "how long a handshake may take",
         slot: Slot::Number { field: |config| &mut config.handshake_timeout_ms, min: 1, max: 600_000 },
+    },
+    Variable {
+        name: "LONGARM_ROUTED_RANKS",
+        unit: "ranks",
+        meaning: "in jobs of so many ranks and more only the servers of nodes connect, and ranks go through theirs; 0 for never",
+        slot: Slot::Number { field: |config| &mut config.routed_ranks, min: 0, max: 1 << 32 },
     },
     Variable {
         name: "LONGARM_HEAP_BYTES",

@@ -170,7 +170,7 @@ impl Router {
                 DoormanStep::Proven { identity, session } => {
                     let last = self.attempts_of.entry(identity.node).or_default();
                     if session.number != TRUNK_SESSION {
-                        let why = "a rank calls directly; LONGARM_ROUTING has to be the same on all nodes";
+                        let why = "a rank calls directly; LONGARM_ROUTED_RANKS has to be the same on all nodes";
                         return self.dismiss(number, why);
                     }
                     if session.attempt <= *last {
