@@ -25,6 +25,7 @@ mod endpoint;
 mod exchange;
 pub mod flow;
 mod poller;
+mod refusals;
 mod routed;
 mod sealed;
 mod sim;
@@ -37,6 +38,7 @@ pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticate
 pub use direct::{DirectAccess, DirectOutcome, DirectSource, Loan, Reach, RemoteMemory, Wish};
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 pub use poller::{Interest, Poller, Ready, Waker};
+pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};
 pub use sealed::KeyError;
 pub use sim::Sim;

@@ -24,6 +24,7 @@ use crate::alarm::Alarm;
 use crate::clock::CoarseClock;
 use crate::endpoint::{Link, LinkError, Listener};
 use crate::poller::{Interest, Poller, Ready, Waker};
+use crate::refusals::Refusals;
 
 const LISTENER: u64 = 0;
 const NEIGHBOURS: u64 = 1;
@@ -80,6 +81,7 @@ pub(super) struct Router {
     ready: Vec<Ready>,
     waker: Waker,
     clock: CoarseClock,
+    refusals: Refusals,
     /// Rings while something has a time limit.
     tick: Option<Alarm>,
     /// `None` once nobody is taken in any more.
@@ -124,6 +126,7 @@ impl Router {
             ready: Vec::new(),
             waker,
             clock: CoarseClock::start(),
+            refusals: Refusals::default(),
             tick: None,
             listener: Some(listener),
             neighbours,

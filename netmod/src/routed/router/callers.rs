@@ -202,8 +202,8 @@ impl Router {
 
     fn dismiss(&mut self, number: usize, why: &str) {
         let doorman = self.doormen.remove(number);
-        let name = doorman.peer_name();
-        tracing::warn!(node = self.options.identity.node.0, "a connection was turned away: {name} {why}");
+        let (node, now_ms) = (self.options.identity.node, self.clock.now_ms());
+        self.refusals.note(node, now_ms, format_args!("a connection: {} {why}", doorman.peer_name()));
         if let Some(descriptor) = doorman.descriptor() {
             let _ = self.poller.remove(descriptor);
         }
