@@ -35,7 +35,7 @@ pub(crate) fn network(
 }
 
 /// Whether only the servers of nodes connect.
-fn is_routed(config: &Config, layout: &Layout) -> bool {
+pub(crate) fn is_routed(config: &Config, layout: &Layout) -> bool {
     config.routed_ranks > 0 && u64::from(layout.rank_count()) >= config.routed_ranks && layout.node_count() > 1
 }
 
