@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use std::time::Duration;
+
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{JobId, Rank, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord};
+use longarm_proto::{CHANNEL_BYTES_MAX, JobId, Rank, Session, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
@@ -121,4 +123,146 @@ fn channels_of_the_routers_own_process_are_links() {
 #[test]
 fn channels_of_other_processes_are_links() {
     conformance(&TwoNodes::new(true));
+}
+
+/// A router, and who says to be the router of another node to it.
+struct Called {
+    listener: Box<dyn Listener>,
+    address: String,
+    _driver: Driver,
+}
+
+impl Called {
+    fn start() -> (Called, RoutedOptions) {
+        let options = options(1);
+        let routed = Routed::new(options.clone());
+        let listener = routed.listen().unwrap();
+        let address = parse_address(listener.address()).unwrap().1.to_owned();
+        let router = routed.here.lock().upgrade().unwrap();
+        let poller = router.lock().poller();
+        (Called { listener, address, _driver: Driver::start(&router, &poller) }, options)
+    }
+
+    /// A trunk, or what is none, by the number of its session.
+    fn call(&self, options: &RoutedOptions, number: u64, attempt: u32) -> Result<Box<dyn Link>, crate::DialError> {
+        let introduction = Introduction {
+            secret: &options.secret,
+            me: Identity { job: JobId(7), rank: Rank(0), node: NodeId(0) },
+            peer: NodeId(1),
+            session: Session { number, attempt, is_known: false, received_bytes: 0 },
+            sealed: false,
+            nonce: [9; 32],
+        };
+        let called = connect_authenticated(&*options.netmod, &self.address, &introduction, Duration::from_secs(60));
+        called.map(|(link, _)| link)
+    }
+}
+
+fn say(link: &mut dyn Link, channel: u32, record: TrunkRecord, data: &[u8]) {
+    let bytes = [&TrunkHeader { channel, record }.encode()[..], data].concat();
+    let mut sent = 0;
+    while sent < bytes.len() {
+        sent += link.send(&[Region::from_slice(&bytes[sent..])]).unwrap();
+    }
+}
+
+/// The next record, or why there is none.
+fn hear(link: &mut dyn Link) -> Result<TrunkHeader, LinkError> {
+    let mut bytes = [0; TRUNK_HEADER_BYTES];
+    let mut had = 0;
+    while had < bytes.len() {
+        had += link.receive(&[RegionMut::from_slice(&mut bytes[had..])])?;
+    }
+    Ok(TrunkHeader::decode(&bytes).unwrap())
+}
+
+#[test]
+fn a_trunk_that_breaks_the_protocol_is_hung_up_on() {
+    let data = [7; 100];
+    let (open, close) = (TrunkRecord::Open, TrunkRecord::Close);
+    let broken: [&[(u32, TrunkRecord, &[u8])]; 7] = [
+        // Numbers ascend.
+        &[(2, open, &[]), (1, open, &[])],
+        &[(1, open, &[]), (1, open, &[])],
+        &[(1, open, &[]), (1, close, &[]), (1, open, &[])],
+        // Only who was asked says that a channel is open.
+        &[(1, open, &[]), (1, TrunkRecord::Opened, &[])],
+        // It was never opened.
+        &[(5, TrunkRecord::Data(100), &data)],
+        &[(5, close, &[])],
+        // More room than was ever used.
+        &[(1, open, &[]), (1, TrunkRecord::Credit(1), &[])],
+    ];
+    let (called, options) = Called::start();
+    for (records, attempt) in broken.into_iter().zip(1..) {
+        let mut link = called.call(&options, u64::MAX, attempt).unwrap();
+        for (channel, record, data) in records {
+            say(&mut *link, *channel, *record, data);
+        }
+        let end = loop {
+            match hear(&mut *link) {
+                Ok(heard) => assert_eq!(heard.record, TrunkRecord::Opened, "{records:?}"),
+                Err(end) => break end,
+            }
+        };
+        assert!(matches!(end, LinkError::Closed | LinkError::Reset), "{records:?}: {end}");
+    }
+}
+
+#[test]
+fn who_sends_more_than_there_is_room_for_is_hung_up_on_and_nobody_before() {
+    let (mut called, options) = Called::start();
+    let mut link = called.call(&options, u64::MAX, 1).unwrap();
+    say(&mut *link, 1, TrunkRecord::Open, &[]);
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: 1, record: TrunkRecord::Opened });
+    let piece = vec![3; 1 << 14];
+    let all = CHANNEL_BYTES_MAX as usize / piece.len();
+    for _ in 0..all {
+        say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
+    }
+    let mut channel = loop {
+        match called.listener.accept().unwrap() {
+            Some(channel) => break channel,
+            None => std::thread::yield_now(),
+        }
+    };
+    // Nothing is passed on before somebody takes it, and what is taken is told, a quarter at a time.
+    let mut taken = vec![0; CHANNEL_BYTES_MAX as usize / 4];
+    let mut had = 0;
+    while had < taken.len() {
+        had += channel.receive(&[RegionMut::from_slice(&mut taken[had..])]).unwrap();
+    }
+    let quarter = TrunkRecord::Credit(CHANNEL_BYTES_MAX as u32 / 4);
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: 1, record: quarter });
+    for _ in 0..all / 4 {
+        say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
+    }
+    // There is room for nothing more, not even a byte.
+    say(&mut *link, 1, TrunkRecord::Data(1), &[1]);
+    assert!(matches!(hear(&mut *link), Err(LinkError::Closed | LinkError::Reset)));
+}
+
+#[test]
+fn a_node_has_one_trunk_and_the_last_one_counts() {
+    let (called, options) = Called::start();
+    let mut first = called.call(&options, u64::MAX, 2).unwrap();
+    let second = called.call(&options, u64::MAX, 3).unwrap();
+    assert!(matches!(hear(&mut *first), Err(LinkError::Closed | LinkError::Reset)), "it was replaced");
+    let late = called.call(&options, u64::MAX, 3).err();
+    assert_eq!(late, Some(crate::DialError::HungUp), "a call that was made before is none");
+    drop(second);
+}
+
+#[test]
+fn a_rank_that_calls_a_router_directly_is_turned_away() {
+    let (called, options) = Called::start();
+    assert_eq!(called.call(&options, 1, 1).err(), Some(crate::DialError::HungUp));
+}
+
+#[test]
+fn addresses_have_a_node_and_the_network_belows_own() {
+    assert_eq!(parse_address("12@[::1]:4000"), Some((NodeId(12), "[::1]:4000")));
+    for text in ["", "@", "@127.0.0.1:1", "x@127.0.0.1:1", "+1@127.0.0.1:1", "127.0.0.1:1"] {
+        assert_eq!(parse_address(text), None, "{text:?}");
+    }
 }
