@@ -77,6 +77,8 @@ pub struct Client {
     endpoints: Box<[OnceLock<Box<Endpoint>>]>,
     dialing: Mutex<()>,
     closed: AtomicBool,
+    /// Why no other node can be reached any more.
+    cut_off: OnceLock<LostHow>,
     dial: Arc<dyn Dial>,
     pub(crate) time: Arc<dyn Time>,
     pub(crate) assist: Option<Arc<dyn Assist>>,
@@ -113,6 +115,7 @@ impl Client {
             endpoints: (0..nodes).map(|_| OnceLock::new()).collect(),
             dialing: Mutex::new(()),
             closed: AtomicBool::new(false),
+            cut_off: OnceLock::new(),
             counters: options.segment.own_counters(options.layout.local_of(options.layout.me())),
             bells: options.segment.bells(),
             meetings: Meetings::new(&options.segment, &options.layout),
@@ -217,6 +220,9 @@ impl Client {
             if self.closed.load(Ordering::Acquire) {
                 return Err(Lost { rank: host, node, operation, how: LostHow::Finalized });
             }
+            if let Some(how) = self.cut_off.get() {
+                return Err(self.lost_host(operation, host, how.clone()));
+            }
             self.endpoints[node.0 as usize].get_or_init(|| {
                 let (dial, time) = (Arc::clone(&self.dial), Arc::clone(&self.time));
                 Box::new(Endpoint::new(node, host, dial, time, self.endpoint_options))
@@ -260,6 +266,20 @@ impl Client {
     pub fn on_death(&self, rank: Rank, how: &str) {
         for endpoint in self.open_endpoints().filter(|endpoint| endpoint.host() == rank) {
             endpoint.give_up(LostHow::Died(how.to_owned()));
+        }
+        self.wake_all();
+    }
+
+    /// The server of this node is gone, and all connections went through it: nobody on other nodes can be reached any more.
+    pub fn cut_off(&self, host: Rank, how: &str) {
+        let how =
+            LostHow::Failed(format!("it went through the server of this node, which rank {host} hosted, who {how}"));
+        {
+            let _nobody_opens = self.dialing.lock();
+            let _ = self.cut_off.set(how.clone());
+        }
+        for endpoint in self.open_endpoints() {
+            endpoint.give_up(how.clone());
         }
         self.wake_all();
     }

@@ -39,6 +39,11 @@ impl Alarm {
         Ok(Self { timer })
     }
 
+    /// Becomes readable when it rings.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+
     /// Sleeps until `source` is ready or the alarm rings. With nothing to sleep on it gives the processor away once.
     /// Who both is ready and late is late, so that a peer that trickles bytes cannot stretch a deadline.
     pub(crate) fn wait(&self, source: Option<BorrowedFd<'_>>, interest: Interest) -> Result<Wake, LinkError> {

@@ -198,6 +198,14 @@ impl From<io::Error> for LinkError {
     }
 }
 
+/// How many bytes a socket took or gave: none where the system would have to wait.
+pub(crate) fn moved(result: io::Result<usize>) -> Result<usize, LinkError> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        other => Ok(other?),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

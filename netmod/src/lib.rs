@@ -25,6 +25,8 @@ mod endpoint;
 mod exchange;
 pub mod flow;
 mod poller;
+mod refusals;
+mod routed;
 mod sealed;
 mod sim;
 mod tcp;
@@ -36,6 +38,8 @@ pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticate
 pub use direct::{DirectAccess, DirectOutcome, DirectSource, Loan, Reach, RemoteMemory, Wish};
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 pub use poller::{Interest, Poller, Ready, Waker};
+pub use refusals::Refusals;
+pub use routed::{Routed, RoutedOptions};
 pub use sealed::KeyError;
 pub use sim::Sim;
 pub use tcp::{Congestion, SocketBuffers, Tcp, TcpOptions};

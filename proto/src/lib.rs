@@ -15,8 +15,8 @@
 //! - [`initiator`], [`responder`]: the two ends of a conversation.
 //! - [`handshake`]: how both ends prove that they know the job's secret before the first frame.
 //! - [`rdma`]: what nodes with RDMA devices agree on.
-//! - [`mutex`]: the queue of a mutex, as the server keeps it. [`deaths`]: who may be inherited from. [`credit`]: for a network without flow control of its own;
-//!   nothing uses it yet.
+//! - [`mutex`]: the queue of a mutex, as the server keeps it. [`deaths`]: who may be inherited from.
+//! - [`trunk`]: how servers carry the streams of many ranks over one connection. [`credit`]: how much of a stream may be under way.
 #![forbid(unsafe_code)]
 
 pub mod credit;
@@ -31,6 +31,7 @@ pub mod ops;
 pub mod rdma;
 pub mod responder;
 pub mod shape;
+pub mod trunk;
 pub mod wire;
 
 pub use credit::*;
@@ -44,4 +45,5 @@ pub use mutex::*;
 pub use ops::*;
 pub use responder::*;
 pub use shape::*;
+pub use trunk::*;
 pub use wire::*;

@@ -83,6 +83,8 @@ pub struct Config {
     pub half_open_max: u64,
     /// How long a handshake may take.
     pub handshake_timeout_ms: u64,
+    /// See `LONGARM_ROUTED_RANKS`.
+    pub routed_ranks: u64,
     /// Size of the symmetric heap of each rank. Memory is used only where it is touched.
     pub heap_bytes: u64,
     /// The largest window a rank may ask for.
@@ -213,6 +215,7 @@ impl Default for Config {
             encrypt: false,
             half_open_max: 64,
             handshake_timeout_ms: 2000,
+            routed_ranks: 16384,
             heap_bytes: GIB,
             window_bytes_max: 1 << 46,
             nodes: 1,

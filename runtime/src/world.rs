@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
 use crate::bootstrap::{
-    Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, network,
+    Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, is_routed, network,
 };
 use crate::collective::Stage;
 use crate::config::Config;
@@ -175,7 +175,8 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
     let secret = Secret(start.read_secret().ok_or(InitError::LauncherGarbled)?);
     let job = JobId(start.job);
     let identity = Identity { job, rank: layout.me(), node: layout.my_node() };
-    let netmod = network(&config, &layout)?;
+    let netmod = network(&config, &layout, identity, &secret)?;
+    let routed = is_routed(&config, &layout);
     let node = Node::join(&NodeOptions {
         job,
         secret: secret.clone(),
@@ -208,7 +209,7 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
     });
     let client = client.map_err(InitError::Launcher)?;
     if let Some(rendezvous) = &rendezvous {
-        rendezvous.watch_deaths(death_listener(&client, &node, rendezvous.explains_deaths()));
+        rendezvous.watch_deaths(death_listener(&client, &node, rendezvous.explains_deaths(), routed));
         let waiting = Arc::downgrade(&client);
         rendezvous
             .answer_inquiries(Arc::new(move || waiting.upgrade().map(|client| waits_of(&client)).unwrap_or_default()));
@@ -236,11 +237,12 @@ fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<Wo
 }
 
 /// What is done when a rank has died.
-fn death_listener(client: &Arc<Client>, node: &Node, explains_deaths: bool) -> OnDeath {
+fn death_listener(client: &Arc<Client>, node: &Node, explains_deaths: bool, routed: bool) -> OnDeath {
     let hearing = Arc::downgrade(client);
     let failures = Arc::clone(client.failures());
     let tell_server = node.death_listener();
     let segment = Arc::clone(&node.segment);
+    let layout = client.layout().clone();
     Arc::new(move |rank, how| {
         if !explains_deaths && segment.is_job_ending() {
             // A rank has said why the job ends. Who is gone since then is no news, and would hide the reason.
@@ -253,6 +255,15 @@ fn death_listener(client: &Arc<Client>, node: &Node, explains_deaths: bool) -> O
             client.on_death(Rank(rank), how);
         }
         tell_server(Rank(rank));
+        let their_node = layout.node_of(Rank(rank));
+        if routed && layout.server_host(their_node) == Rank(rank) {
+            // The router of that node is gone too.
+            match hearing.upgrade() {
+                Some(client) if their_node == layout.my_node() => client.cut_off(Rank(rank), how),
+                // Its other ranks live, but can do nothing more here. What they hold goes to others.
+                _ => layout.ranks_of(their_node).iter().for_each(|rank| tell_server(*rank)),
+            }
+        }
     })
 }
 

@@ -4,14 +4,13 @@
 //! call (see [`crate::Server`]). The engine never sleeps and never blocks.
 
 mod arrivals;
-mod refusals;
 mod sessions;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{Admission, Doorman, Interest, LinkError, Listener, Poller, Ready, RemoteMemory};
+use longarm_netmod::{Admission, Doorman, Interest, LinkError, Listener, Poller, Ready, Refusals, RemoteMemory};
 use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped, Producer};
 use slab::Slab;
@@ -21,7 +20,6 @@ use crate::door::DoorListener;
 use crate::lock::Locks;
 use crate::serve::Shared;
 use crate::table::Windows;
-use refusals::Refusals;
 
 /// What the engine of a node is made of.
 pub struct EngineOptions {

@@ -1,6 +1,5 @@
 //! One TCP connection.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 
 use super::{SocketBuffers, TcpOptions, congestion, socket};
-use crate::endpoint::{Link, LinkError};
+use crate::endpoint::{Link, LinkError, moved};
 
 /// What is settled when the way is known.
 #[derive(Clone)]
@@ -119,12 +118,5 @@ impl Link for TcpLink {
 
     fn peer_name(&self) -> &str {
         &self.peer_name
-    }
-}
-
-fn moved(result: io::Result<usize>) -> Result<usize, LinkError> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-        other => Ok(other?),
     }
 }

@@ -17,9 +17,9 @@ pub(crate) use exchange::Exchanged;
 #[doc(hidden)]
 pub use exchange::{cards_from_records, pids_of_neighbours, start_from_records};
 pub(crate) use launcher::Launcher;
-pub(crate) use network::network;
 #[cfg(feature = "verbs")]
 pub(crate) use network::verbs_options;
+pub(crate) use network::{is_routed, network};
 pub(crate) use node::{Clock, Dialer, Node, NodeOptions, costs};
 
 /// What is called with a rank that died and how.

@@ -3,16 +3,43 @@
 use std::sync::Arc;
 
 use longarm_client::Layout;
-use longarm_netmod::{Congestion, Netmod, SocketBuffers, Tcp, TcpOptions};
+use longarm_netmod::{Congestion, Netmod, Routed, RoutedOptions, SocketBuffers, Tcp, TcpOptions};
+use longarm_proto::{Identity, Secret};
+use longarm_server::door::door_name;
 
 use crate::config::{Config, NetworkChoice};
 use crate::error::InitError;
 
-/// The network that the configuration asks for, or that the machine has.
+/// The network that the configuration asks for, or that the machine has; in large jobs with a router on each node.
 ///
 /// # Errors
 /// [`InitError::Network`] when one was asked for by name and cannot be used.
-pub(crate) fn network(config: &Config, layout: &Layout) -> Result<Arc<dyn Netmod>, InitError> {
+pub(crate) fn network(
+    config: &Config,
+    layout: &Layout,
+    identity: Identity,
+    secret: &Secret,
+) -> Result<Arc<dyn Netmod>, InitError> {
+    let netmod = network_below(config, layout)?;
+    if !is_routed(config, layout) {
+        return Ok(netmod);
+    }
+    Ok(Arc::new(Routed::new(RoutedOptions {
+        netmod,
+        door: format!("{}-router", door_name(identity.job, identity.node)),
+        identity,
+        secret: secret.clone(),
+        half_open_max: config.half_open_max as usize,
+        handshake_timeout_ms: config.handshake_timeout_ms,
+    })))
+}
+
+/// Whether only the servers of nodes connect.
+pub(crate) fn is_routed(config: &Config, layout: &Layout) -> bool {
+    config.routed_ranks > 0 && u64::from(layout.rank_count()) >= config.routed_ranks && layout.node_count() > 1
+}
+
+fn network_below(config: &Config, layout: &Layout) -> Result<Arc<dyn Netmod>, InitError> {
     match config.network {
         NetworkChoice::Tcp => Ok(Arc::new(Tcp::new(tcp_options(config)))),
         // Nodes of one machine gain nothing by a device, and all of them see the same address.
@@ -59,8 +86,13 @@ pub(crate) fn verbs_options(config: &Config, node: u32) -> longarm_verbs::VerbsO
 
 #[cfg(feature = "verbs")]
 fn verbs(config: &Config, layout: &Layout) -> longarm_verbs::Verbs {
-    let peers = (0..layout.rank_count()).filter(|rank| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node());
-    let options = longarm_verbs::VerbsOptions { peers: peers.count(), ..verbs_options(config, layout.my_node().0) };
+    let is_elsewhere = |rank: &u32| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node();
+    let peers = match is_routed(config, layout) {
+        // One for those that we call, and one for those that call us.
+        true => 2 * (layout.node_count() - 1),
+        false => (0..layout.rank_count()).filter(is_elsewhere).count(),
+    };
+    let options = longarm_verbs::VerbsOptions { peers, ..verbs_options(config, layout.my_node().0) };
     longarm_verbs::Verbs::new(tcp_options(config), options)
 }
 

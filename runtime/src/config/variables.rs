@@ -207,6 +207,12 @@ pub(super) const VARIABLES: [Variable; 29] = [
         slot: Slot::Number { field: |config| &mut config.handshake_timeout_ms, min: 1, max: 600_000 },
     },
     Variable {
+        name: "LONGARM_ROUTED_RANKS",
+        unit: "ranks",
+        meaning: "in jobs of so many ranks and more only the servers of nodes connect, and ranks go through theirs; 0 for never",
+        slot: Slot::Number { field: |config| &mut config.routed_ranks, min: 0, max: 1 << 32 },
+    },
+    Variable {
         name: "LONGARM_HEAP_BYTES",
         unit: "bytes",
         meaning: "size of the symmetric heap of each rank, used only where touched",

@@ -22,6 +22,7 @@ mod rdma;
 mod rendezvous;
 mod responder;
 mod seeds;
+mod trunk;
 mod wire;
 
 pub use bootstrap::{control, exchange};
@@ -34,3 +35,4 @@ pub use rdma::{rdma_note, rdma_record};
 pub use rendezvous::rendezvous;
 pub use responder::responder;
 pub use seeds::{Seeds, TARGETS, Target};
+pub use trunk::trunk_record;

@@ -2,7 +2,7 @@
 
 use longarm_proto::*;
 
-use crate::{bootstrap, config, decode, door, handshake, hostile_server, rdma, rendezvous, responder};
+use crate::{bootstrap, config, decode, door, handshake, hostile_server, rdma, rendezvous, responder, trunk};
 
 /// Inputs by name.
 pub type Seeds = Vec<(&'static str, Vec<u8>)>;
@@ -30,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "exchange", run: bootstrap::exchange, seeds: bootstrap::exchange_seeds },
     Target { name: "door", run: door::door, seeds: door::seeds },
     Target { name: "rdma_record", run: rdma::rdma_record, seeds: rdma::record_seeds },
+    Target { name: "trunk_record", run: trunk::trunk_record, seeds: trunk::seeds },
     Target { name: "rdma_note", run: rdma::rdma_note, seeds: rdma::note_seeds },
     Target { name: "config", run: config::config, seeds: config::seeds },
 ];

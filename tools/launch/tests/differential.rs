@@ -41,10 +41,11 @@ const STOPPED: &str = "stopped because of another";
 const SAFETY_NET_S: &str = "300";
 
 /// Settings that send the same operations on other ways. The seed picks one.
-const SETTINGS: [&[(&str, &str)]; 3] = [
+const SETTINGS: [&[(&str, &str)]; 4] = [
     &[],
     &[("LONGARM_EAGER_BYTES", "64"), ("LONGARM_SEND_RING_BYTES", "64k"), ("LONGARM_SOCKET_BUFFER_BYTES", "8k")],
     &[("LONGARM_SPIN_US", "20"), ("LONGARM_NONTEMPORAL_BYTES", "4k")],
+    &[("LONGARM_ROUTED_RANKS", "1")],
 ];
 
 fn main() -> ExitCode {

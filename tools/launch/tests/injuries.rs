@@ -38,11 +38,12 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Kinds of trials of which there is one for each seed: name, how many every day, what.
 type Family = (&'static str, u64, fn(u64) -> Result<(), Failed>);
 
-const FAMILIES: [Family; 14] = [
+const FAMILIES: [Family; 15] = [
     ("broken_connections_are_made_anew", 130, |seed| breaks::run(Kind::Breaks, seed)),
     ("silent_connections_are_made_anew", 25, |seed| breaks::run(Kind::Stalls, seed)),
     ("servers_out_of_reach_are_called_again", 15, |seed| breaks::run(Kind::Restarts, seed)),
     ("bytes_that_come_one_by_one_are_enough", 15, |seed| breaks::run(Kind::Pieces, seed)),
+    ("broken_trunks_are_made_anew", 20, breaks::run_routed),
     ("stopped_processes_are_waited_for", 10, blows::stop),
     ("nodes_stopped_for_good_are_named", 3, blows::stop_for_good),
     ("killed_ranks_are_named_by_all", 10, blows::kill),

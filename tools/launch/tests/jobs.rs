@@ -88,6 +88,11 @@ struct Job {
     variables: &'static [(&'static str, &'static str)],
 }
 
+/// A job whose ranks go through the servers of their nodes.
+const fn routed_job(name: &'static str, body: fn(&World)) -> Job {
+    Job { name, body, layouts: MUCH, variables: &[("LONGARM_ROUTED_RANKS", "1")] }
+}
+
 const fn job(name: &'static str, body: fn(&World), layouts: &'static [Layout]) -> Job {
     Job { name, body, layouts, variables: &[] }
 }
@@ -131,6 +136,11 @@ fn all_jobs() -> Vec<Job> {
             variables: &[("LONGARM_SPIN_US", "20")],
             ..job("collectives_are_right_where_ranks_look_a_moment_before_they_sleep", collectives::back_to_back, MUCH)
         },
+        routed_job("routed_words_are_put_and_got_in_every_form_and_shape", transfers::words),
+        routed_job("routed_operations_of_a_rank_take_effect_in_program_order", order::program_order),
+        routed_job("waiters_of_a_mutex_take_turns_where_they_are_routed", mutexes::fairness),
+        routed_job("routed_collectives_on_much_data_follow_each_other", large_collectives::in_a_row),
+        routed_job("routed_threads_do_not_disturb_each_other", threads::together),
         job("threads_run_collectives_on_much_data_at_once", large_collectives::of_threads, USUAL),
         job("mismatched_collectives_are_told_to_all_and_the_group_lives_on", collectives::mismatches, USUAL),
         job("messages_of_every_size_arrive_with_their_words", messages::sizes, EVERY),

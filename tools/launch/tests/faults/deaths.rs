@@ -212,35 +212,42 @@ struct Case {
     victim: u32,
     way: &'static str,
     calls: &'static str,
+    /// Only servers connect.
+    routed: bool,
 }
 
 /// Leaders host the servers of their nodes; with 4 ranks on 2 nodes these are 0 and 2.
-const CASES: [Case; 11] = [
-    Case { layout: (4, 2), victim: 2, way: "killed", calls: "meetings" },
-    Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers" },
-    Case { layout: (4, 2), victim: 3, way: "killed", calls: "meetings" },
-    Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers" },
-    Case { layout: (4, 2), victim: 2, way: "exits", calls: "meetings" },
-    Case { layout: (4, 2), victim: 1, way: "exits", calls: "transfers" },
-    Case { layout: (4, 2), victim: 3, way: "panics", calls: "meetings" },
-    Case { layout: (4, 2), victim: 2, way: "panics", calls: "transfers" },
-    Case { layout: (4, 1), victim: 0, way: "killed", calls: "meetings" },
-    Case { layout: (4, 1), victim: 1, way: "returns", calls: "transfers" },
-    Case { layout: (4, 4), victim: 1, way: "killed", calls: "meetings" },
+const CASES: [Case; 14] = [
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers", routed: false },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers", routed: false },
+    Case { layout: (4, 2), victim: 2, way: "exits", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 1, way: "exits", calls: "transfers", routed: false },
+    Case { layout: (4, 2), victim: 3, way: "panics", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 2, way: "panics", calls: "transfers", routed: false },
+    Case { layout: (4, 1), victim: 0, way: "killed", calls: "meetings", routed: false },
+    Case { layout: (4, 1), victim: 1, way: "returns", calls: "transfers", routed: false },
+    Case { layout: (4, 4), victim: 1, way: "killed", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers", routed: true },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers", routed: true },
+    Case { layout: (4, 4), victim: 1, way: "killed", calls: "meetings", routed: true },
 ];
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let name = |case: &Case| {
-        let Case { layout: (ranks, nodes), victim, way, calls } = case;
-        format!("rank_{victim}_of_{ranks}_on_{nodes}_nodes_{way}_and_all_{calls}_name_it")
+        let Case { layout: (ranks, nodes), victim, way, calls, routed } = case;
+        let kind = if *routed { "routed_" } else { "" };
+        format!("rank_{victim}_of_{ranks}_on_{nodes}_{kind}nodes_{way}_and_all_{calls}_name_it")
     };
     CASES.into_iter().map(|case| Trial::test(name(&case), move || run(&case))).collect()
 }
 
 fn run(case: &Case) -> Result<(), Failed> {
-    let Case { layout, victim, way, calls } = case;
-    let job = Job::start(*layout, "death", &format!("{victim} {way} {calls}"), &[])?;
+    let Case { layout, victim, way, calls, routed } = case;
+    let variables: &[(&str, &str)] = if *routed { &[("LONGARM_ROUTED_RANKS", "1")] } else { &[] };
+    let job = Job::start(*layout, "death", &format!("{victim} {way} {calls}"), variables)?;
     let ended = job.end()?;
     let (status, how) = traces_of(way);
     ended.expect_status(status)?;

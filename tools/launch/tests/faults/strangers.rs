@@ -99,7 +99,9 @@ fn listening() -> (String, String) {
     let door = table("unix").lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let name = fields.get(7)?.strip_prefix('@')?;
-        (is_own(fields.get(6)?) && name.starts_with("longarm-")).then(|| name.to_owned())
+        // A routed job has a second socket on each node, for its ranks.
+        let is_door = name.starts_with("longarm-") && !name.ends_with("-router");
+        (is_own(fields.get(6)?) && is_door).then(|| name.to_owned())
     });
     (address.expect("the leader of a node listens"), door.expect("the leader of a node has a door"))
 }

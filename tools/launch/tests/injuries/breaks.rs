@@ -113,8 +113,18 @@ pub fn expect_right(ended: &Ended, ranks: u32) -> Result<(), Failed> {
 
 /// One trial.
 pub fn run(kind: Kind, seed: u64) -> Result<(), Failed> {
-    let plan = plan(kind, seed);
-    let ended = Job::start(&plan)?.end()?;
+    run_plan(&plan(kind, seed))
+}
+
+/// One trial in which only servers connect: what breaks are the connections that all ranks of a node share.
+pub fn run_routed(seed: u64) -> Result<(), Failed> {
+    let mut plan = plan(Kind::Breaks, seed);
+    plan.variables.push(("LONGARM_ROUTED_RANKS", "1".to_owned()));
+    run_plan(&plan)
+}
+
+fn run_plan(plan: &Plan) -> Result<(), Failed> {
+    let ended = Job::start(plan)?.end()?;
     expect_right(&ended, plan.ranks)?;
     if ended.injuries == 0 {
         return Err("nothing was injured".into());

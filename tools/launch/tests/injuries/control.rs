@@ -92,8 +92,10 @@ fn from_rank(line: &str, hears: &dyn Listener, own_pid: &AtomicU32) -> Option<St
     match serde_json::from_str(line).ok()? {
         FromRank::Join { pid, .. } => own_pid.store(pid, Ordering::Release),
         FromRank::Publish { mut card } => {
-            let address = card.address.parse().ok()?;
-            card.address = hears.published(card.node, address).to_string();
+            // In a routed job the number of the node stands before it.
+            let (node, address) = card.address.rsplit_once('@').unwrap_or(("", &card.address));
+            let instead = hears.published(card.node, address.parse().ok()?);
+            card.address = if node.is_empty() { instead.to_string() } else { format!("{node}@{instead}") };
             let mut line = serde_json::to_string(&FromRank::Publish { card }).ok()?;
             line.push('\n');
             return Some(line);

@@ -34,8 +34,10 @@ pub fn no_descriptors(seed: u64) -> Result<(), Failed> {
     let victim = dice.below(plan.ranks as usize) as u32;
     // By now all windows are mapped, and no other one will be allocated.
     reach(&mut job, victim, 2, &mut dice)?;
-    if let Some(pid) = job.process(victim) {
-        let before = limit(pid, Resource::Nofile, 0)?;
+    // It may have ended meanwhile.
+    if let Some(pid) = job.process(victim)
+        && let Ok(before) = limit(pid, Resource::Nofile, 0)
+    {
         pause(Duration::from_millis(dice.within(20, 200) as u64));
         // It may have ended meanwhile, having needed none.
         let _ = prlimit(Some(pid), Resource::Nofile, before);

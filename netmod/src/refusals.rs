@@ -10,14 +10,14 @@ const TELL_MS: u64 = 1000;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Refusals {
+pub struct Refusals {
     told_ms: Option<u64>,
     untold: u64,
 }
 
 impl Refusals {
     /// Somebody was turned away.
-    pub(super) fn note(&mut self, node: NodeId, now_ms: u64, why: fmt::Arguments<'_>) {
+    pub fn note(&mut self, node: NodeId, now_ms: u64, why: fmt::Arguments<'_>) {
         if self.told_ms.is_some_and(|told_ms| now_ms < told_ms + TELL_MS) {
             self.untold += 1;
             return;

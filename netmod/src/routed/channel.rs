@@ -1,0 +1,222 @@
+//! One rank's stream through a trunk, and the link that those see who stand in the router's own process.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_proto::{CHANNEL_BYTES_MAX, Credit};
+use parking_lot::Mutex;
+
+use super::router::Router;
+use crate::endpoint::{Link, LinkError};
+use crate::poller::{Interest, Waker};
+
+/// What the other side has to hear of before half of its credit is used.
+const CREDIT_BYTES_MIN: u64 = CHANNEL_BYTES_MAX / 4;
+
+/// What a router knows of a channel.
+pub(super) struct Channel {
+    /// `None` once nothing goes over it any more.
+    pub(super) trunk: Option<usize>,
+    pub(super) number: u32,
+    /// The other router has it too.
+    pub(super) is_open: bool,
+    /// How much the other side has room for.
+    pub(super) may_send: Credit,
+    /// How much we have room for.
+    pub(super) may_come: Credit,
+    /// What was passed on and the other side has not heard of.
+    passed_bytes: u64,
+    pub(super) end: End,
+}
+
+/// Who has this end of a channel.
+pub(super) enum End {
+    /// A [`ChannelLink`].
+    Here(Here),
+    /// A rank of this node, over a socket.
+    Neighbour(Neighbour),
+}
+
+/// An end in this process.
+pub(super) struct Here {
+    pub(super) input: Buffer,
+    /// Why nothing more comes behind that.
+    pub(super) over: Option<LinkError>,
+    /// Readable while there is something to do of what is wanted.
+    signal: Arc<Waker>,
+    is_raised: bool,
+    wanted: Interest,
+}
+
+/// An end at another process.
+pub(super) struct Neighbour {
+    pub(super) socket: OwnedFd,
+    /// What the rank is to hear of its greeting, before anything else.
+    pub(super) answer: Option<Result<(), LinkError>>,
+    /// What the socket has not taken yet.
+    pub(super) output: Buffer,
+    /// Nothing comes behind that.
+    pub(super) is_closing: bool,
+    /// What the poller looks for, if it does.
+    pub(super) watched: Option<Interest>,
+}
+
+impl Channel {
+    pub(super) fn new(trunk: usize, number: u32, is_open: bool, end: End) -> Channel {
+        let (may_send, may_come) = (Credit::new(CHANNEL_BYTES_MAX), Credit::new(CHANNEL_BYTES_MAX));
+        Channel { trunk: Some(trunk), number, is_open, may_send, may_come, passed_bytes: 0, end }
+    }
+
+    /// So many bytes were passed on. Gives how many the other side has to hear of now, if so.
+    pub(super) fn pass(&mut self, bytes: usize) -> Option<u32> {
+        self.may_come.give(bytes as u64);
+        self.passed_bytes += bytes as u64;
+        if self.passed_bytes < CREDIT_BYTES_MIN {
+            return None;
+        }
+        Some(std::mem::take(&mut self.passed_bytes) as u32)
+    }
+
+    /// How much it may send, as far as the other side is concerned.
+    pub(super) fn sendable(&self) -> usize {
+        if self.is_open { self.may_send.available() as usize } else { 0 }
+    }
+
+    /// Sees to it that an end in this process is told what it wants to know. `room`: how much its trunk takes.
+    pub(super) fn signal(&mut self, room: usize) {
+        let can_send = self.sendable().min(room) > 0;
+        let End::Here(here) = &mut self.end else { return };
+        let readable = here.wanted.readable && !here.input.is_empty();
+        let writable = here.wanted.writable && can_send;
+        let over = here.over.is_some() && here.wanted != Interest::default();
+        let raise = readable || writable || over;
+        if raise != here.is_raised {
+            here.is_raised = raise;
+            if raise {
+                here.signal.wake();
+            } else {
+                here.signal.clear();
+            }
+        }
+    }
+}
+
+impl Neighbour {
+    pub(super) fn new(socket: OwnedFd) -> Neighbour {
+        Neighbour { socket, answer: None, output: Buffer::default(), is_closing: false, watched: None }
+    }
+
+    /// Whether it has everything that is for it.
+    pub(super) fn is_fed(&self) -> bool {
+        self.answer.is_none() && self.output.is_empty()
+    }
+}
+
+impl Here {
+    pub(super) fn new() -> std::io::Result<(Here, Arc<Waker>)> {
+        let signal = Arc::new(Waker::new()?);
+        let here = Here {
+            input: Buffer::default(),
+            over: None,
+            signal: Arc::clone(&signal),
+            is_raised: false,
+            wanted: Interest::READABLE,
+        };
+        Ok((here, signal))
+    }
+
+    pub(super) fn want(&mut self, wanted: Interest) {
+        self.wanted = wanted;
+    }
+}
+
+/// Bytes that wait in order.
+#[derive(Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Buffer {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(super) fn ready(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn pass(&mut self, bytes: usize) {
+        self.start += bytes;
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Moves bytes to the regions, as many as fit.
+    pub(super) fn take(&mut self, regions: &[RegionMut<'_>]) -> usize {
+        let mut taken = 0;
+        for region in regions {
+            let bytes = region.len().min(self.bytes.len() - self.start - taken);
+            let from = self.start + taken;
+            region.slice(0, bytes).copy_from_slice(&self.bytes[from..from + bytes]);
+            taken += bytes;
+        }
+        self.pass(taken);
+        taken
+    }
+}
+
+/// A [`Link`] through the router of this process. It moves bytes while somebody drives the router: the server's thread does, and
+/// who calls it.
+pub(super) struct ChannelLink {
+    router: Arc<Mutex<Router>>,
+    key: usize,
+    signal: Arc<Waker>,
+    name: String,
+}
+
+impl ChannelLink {
+    pub(super) fn new(router: Arc<Mutex<Router>>, key: usize, signal: Arc<Waker>, name: String) -> ChannelLink {
+        ChannelLink { router, key, signal, name }
+    }
+}
+
+impl Link for ChannelLink {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        self.router.lock().send(self.key, regions)
+    }
+
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        self.router.lock().receive(self.key, regions)
+    }
+
+    fn holds_bytes(&self) -> bool {
+        self.router.lock().holds_bytes(self.key)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.signal.descriptor())
+    }
+
+    fn awaits(&self, wanted: Interest) -> Interest {
+        self.router.lock().want(self.key, wanted);
+        if wanted == Interest::default() { wanted } else { Interest::READABLE }
+    }
+
+    fn peer_name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for ChannelLink {
+    fn drop(&mut self) {
+        self.router.lock().close(self.key);
+    }
+}

@@ -1,0 +1,142 @@
+//! `routed`: only the servers of nodes connect, and the ranks of a node go through theirs.
+//!
+//! ```text
+//!   node A                                       node B
+//!   rank 0 (hosts the server) ──┐                ┌── server
+//!   rank 1 ── unix socket ── router ══ trunk ══ router
+//!   rank 2 ── unix socket ──────┘    (one link)
+//! ```
+//!
+//! Every rank that talks to a node has a channel there: a stream of bytes with credits of its own, so that one slow target stops
+//! nobody else. All channels from one node to another share a trunk, which is one link of the network below. So a job has nodes ×
+//! nodes connections in place of ranks × nodes. What the channels carry is what links carry without a router, handshakes, encryption and
+//! sessions included: a trunk that breaks is a link that breaks, for each of its channels.
+//!
+//! What costs: a copy and two system calls more for each rank that is not the server's host, and that the server's thread of its own
+//! node takes part in each of its operations. Nothing reaches memory without the target's server.
+
+mod channel;
+mod neighbour;
+mod router;
+#[cfg(test)]
+mod tests;
+mod trunk;
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Weak};
+
+use longarm_proto::{Identity, NodeId, Secret};
+use parking_lot::Mutex;
+
+use crate::endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
+use crate::poller::Poller;
+use neighbour::NeighbourLink;
+use router::Router;
+
+/// What a routed network is made of.
+#[derive(Clone)]
+pub struct RoutedOptions {
+    /// The network between the nodes. Its links have descriptors to sleep on.
+    pub netmod: Arc<dyn Netmod>,
+    /// Abstract name of the socket by which the ranks of this node find its router.
+    pub door: String,
+    /// Who this process is: routers prove themselves to each other.
+    pub identity: Identity,
+    /// By what.
+    pub secret: Secret,
+    /// Connections that have not proven themselves yet, at most.
+    pub half_open_max: usize,
+    /// How long a connection may take to prove itself, in milliseconds.
+    pub handshake_timeout_ms: u64,
+}
+
+/// The netmod. The process that listens has the node's router; the others of the node reach it by its name. Addresses are
+/// `NODE@ADDRESS`, the number of the node and what the network below calls it.
+pub struct Routed {
+    options: Arc<RoutedOptions>,
+    /// The router of this process, as long as somebody listens or has a channel.
+    here: Mutex<Weak<Mutex<Router>>>,
+}
+
+impl Routed {
+    /// A netmod with these options. Opens nothing yet.
+    ///
+    /// # Panics
+    /// When the network below has no descriptors to sleep on.
+    pub fn new(options: RoutedOptions) -> Routed {
+        assert!(options.netmod.capabilities().descriptor_sleep, "a router sleeps on descriptors");
+        Routed { options: Arc::new(options), here: Mutex::new(Weak::new()) }
+    }
+}
+
+impl Netmod for Routed {
+    fn name(&self) -> &'static str {
+        self.options.netmod.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { remote_memory: false, atomics: false, descriptor_sleep: true }
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.options.netmod.counts()
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
+        let mut here = self.here.lock();
+        let is_first = here.strong_count() == 0;
+        let (router, poller) = Router::open(Arc::clone(&self.options), is_first)?;
+        let address = router.address().to_owned();
+        let router = Arc::new(Mutex::new(router));
+        if is_first {
+            *here = Arc::downgrade(&router);
+        }
+        Ok(Box::new(RoutedListener { router, poller, address }))
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        parse_address(address).ok_or(LinkError::BadAddress)?;
+        match self.here.lock().upgrade() {
+            Some(router) => Router::connect(&router, address),
+            None => Ok(Box::new(NeighbourLink::connect(&self.options.door, address)?)),
+        }
+    }
+}
+
+/// Where the server takes in channels. Its links move bytes while it is driven, by [`Listener::accept`].
+struct RoutedListener {
+    router: Arc<Mutex<Router>>,
+    poller: Arc<Poller>,
+    address: String,
+}
+
+impl Listener for RoutedListener {
+    fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
+        Ok(Router::accept(&self.router))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poller.as_fd())
+    }
+
+    fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+impl Drop for RoutedListener {
+    fn drop(&mut self) {
+        self.router.lock().stop_listening();
+    }
+}
+
+fn address(node: NodeId, network_address: &str) -> String {
+    format!("{node}@{network_address}")
+}
+
+/// The node, and its address in the network below.
+fn parse_address(address: &str) -> Option<(NodeId, &str)> {
+    let (node, network_address) = address.split_once('@')?;
+    let node = node.parse().ok().filter(|_| node.bytes().all(|byte| byte.is_ascii_digit()))?;
+    Some((NodeId(node), network_address))
+}

@@ -1,0 +1,326 @@
+//! The router of a node: passes bytes between the ranks of this node, its server, and the routers of other nodes.
+//!
+//! It never blocks. Whoever drives it holds its lock for the time of one turn: the server's thread when a descriptor is ready, and a
+//! thread of the same process that sends or receives over one of its channels.
+
+mod callers;
+mod flow;
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_proto::{NodeId, TrunkRecord, TrunkViolation};
+use parking_lot::Mutex;
+use slab::Slab;
+
+use super::RoutedOptions;
+use super::channel::{Channel, ChannelLink, End, Here};
+use super::neighbour::{self, Greeting, NeighbourLink};
+use super::trunk::{Going, Trunk};
+use crate::accept::Doorman;
+use crate::alarm::Alarm;
+use crate::clock::CoarseClock;
+use crate::endpoint::{Link, LinkError, Listener};
+use crate::poller::{Interest, Poller, Ready, Waker};
+use crate::refusals::Refusals;
+
+const LISTENER: u64 = 0;
+const NEIGHBOURS: u64 = 1;
+const WAKER: u64 = 2;
+const TICK: u64 = 3;
+const GREETING: u64 = 1 << 32;
+const DOORMAN: u64 = 2 << 32;
+const TRUNK: u64 = 3 << 32;
+const CHANNEL: u64 = 4 << 32;
+const NUMBER_MASK: u64 = u32::MAX as u64;
+
+/// How often time limits are looked at while there are some.
+const TICK_AFTER: Duration = Duration::from_millis(100);
+/// Connections that one turn takes in.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// Why a trunk ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("it broke the protocol: {0}")]
+    Violation(#[from] TrunkViolation),
+    #[error("it could not be made: {0}")]
+    Call(#[from] crate::dial::DialError),
+    #[error("nothing came for too long")]
+    Silent,
+    #[error("its node calls again")]
+    Replaced,
+}
+
+impl Ended {
+    /// What those hear whose channel was not open yet.
+    fn for_callers(&self) -> LinkError {
+        match self {
+            Ended::Call(crate::dial::DialError::Connect(error)) => *error,
+            Ended::Call(crate::dial::DialError::TimedOut) | Ended::Silent => LinkError::TimedOut,
+            _ => LinkError::Reset,
+        }
+    }
+}
+
+/// Who has come, and waits to be taken in by the server.
+enum Arrived {
+    Channel { key: usize, signal: Arc<Waker>, name: String },
+    Neighbour(NeighbourLink),
+}
+
+/// See the module.
+pub(super) struct Router {
+    options: Arc<RoutedOptions>,
+    address: String,
+    poller: Arc<Poller>,
+    ready: Vec<Ready>,
+    waker: Waker,
+    clock: CoarseClock,
+    refusals: Refusals,
+    /// Rings while something has a time limit.
+    tick: Option<Alarm>,
+    /// `None` once nobody is taken in any more.
+    listener: Option<Box<dyn Listener>>,
+    neighbours: Option<OwnedFd>,
+    greetings: Slab<Greeting>,
+    doormen: Slab<Doorman>,
+    trunks: Slab<Trunk>,
+    /// The trunks that we called, by address.
+    called: HashMap<String, usize>,
+    channels: Slab<Channel>,
+    arrived: VecDeque<Arrived>,
+    /// How often we have called.
+    attempts: u32,
+    /// The last call of each node.
+    attempts_of: HashMap<NodeId, u32>,
+    /// Channels that something has happened to.
+    touched: Vec<usize>,
+    /// The channel whose owner looks by itself.
+    attended: Option<usize>,
+    scratch: Box<[u8]>,
+}
+
+impl Router {
+    /// A router that listens. `is_first`: the ranks of this node find it.
+    pub(super) fn open(options: Arc<RoutedOptions>, is_first: bool) -> Result<(Router, Arc<Poller>), LinkError> {
+        let listener = options.netmod.listen()?;
+        let address = super::address(options.identity.node, listener.address());
+        let poller = Arc::new(Poller::new()?);
+        let waker = Waker::new()?;
+        poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
+        let descriptor = listener.descriptor().expect("a network that is routed has descriptors");
+        poller.add(descriptor, LISTENER, Interest::READABLE)?;
+        let neighbours = if is_first { Some(neighbour::listen(&options.door)?) } else { None };
+        if let Some(neighbours) = &neighbours {
+            poller.add(neighbours.as_fd(), NEIGHBOURS, Interest::READABLE)?;
+        }
+        let router = Router {
+            options,
+            address,
+            poller: Arc::clone(&poller),
+            ready: Vec::new(),
+            waker,
+            clock: CoarseClock::start(),
+            refusals: Refusals::default(),
+            tick: None,
+            listener: Some(listener),
+            neighbours,
+            greetings: Slab::new(),
+            doormen: Slab::new(),
+            trunks: Slab::new(),
+            called: HashMap::new(),
+            channels: Slab::new(),
+            arrived: VecDeque::new(),
+            attempts: 0,
+            attempts_of: HashMap::new(),
+            touched: Vec::new(),
+            attended: None,
+            scratch: vec![0; longarm_proto::TRUNK_DATA_BYTES_MAX].into_boxed_slice(),
+        };
+        Ok((router, poller))
+    }
+
+    /// What to sleep on between turns.
+    #[cfg(test)]
+    pub(super) fn poller(&self) -> Arc<Poller> {
+        Arc::clone(&self.poller)
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Nobody is taken in any more. What is open goes on.
+    pub(super) fn stop_listening(&mut self) {
+        self.listener = None;
+        self.neighbours = None;
+        for arrived in std::mem::take(&mut self.arrived) {
+            if let Arrived::Channel { key, .. } = arrived {
+                self.close(key);
+            }
+        }
+    }
+
+    /// Does what there is to do, and gives the next who has come for the server.
+    pub(super) fn accept(this: &Arc<Mutex<Router>>) -> Option<Box<dyn Link>> {
+        let mut router = this.lock();
+        if router.arrived.is_empty() {
+            router.turn();
+        }
+        let next = router.arrived.pop_front();
+        drop(router);
+        Some(match next? {
+            Arrived::Channel { key, signal, name } => Box::new(ChannelLink::new(Arc::clone(this), key, signal, name)),
+            Arrived::Neighbour(link) => Box::new(link),
+        })
+    }
+
+    /// Opens a channel to an address from inside this process.
+    pub(super) fn connect(this: &Arc<Mutex<Router>>, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        let mut router = this.lock();
+        if address == router.address {
+            let (here, there) = neighbour::pair(address)?;
+            router.arrive(Arrived::Neighbour(there));
+            return Ok(Box::new(here));
+        }
+        let (here, signal) = Here::new()?;
+        let key = router.begin(address, End::Here(here))?;
+        router.settle();
+        drop(router);
+        Ok(Box::new(ChannelLink::new(Arc::clone(this), key, signal, address.to_owned())))
+    }
+
+    /// Somebody waits for the server, who sleeps perhaps.
+    fn arrive(&mut self, arrived: Arrived) {
+        self.arrived.push_back(arrived);
+        self.waker.wake();
+    }
+
+    /// Does what there is to do, a bounded amount.
+    pub(super) fn turn(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        if let Err(error) = self.poller.wait(&mut ready, Some(Duration::ZERO)) {
+            tracing::error!(%error, "cannot ask which connections of the router are ready");
+            ready.clear();
+        }
+        for event in &ready {
+            let number = (event.token & NUMBER_MASK) as usize;
+            match event.token & !NUMBER_MASK {
+                GREETING => self.greet(number),
+                DOORMAN => self.turn_doorman(number),
+                TRUNK => self.turn_trunk(number),
+                CHANNEL => self.turn_neighbour(number),
+                _ => match event.token {
+                    LISTENER => self.take_in_trunks(),
+                    NEIGHBOURS => self.take_in_neighbours(),
+                    WAKER => self.waker.clear(),
+                    _ => self.look_after(),
+                },
+            }
+        }
+        ready.clear();
+        self.ready = ready;
+        self.settle();
+        if !self.arrived.is_empty() {
+            // The server takes in so many a turn.
+            self.waker.wake();
+        }
+    }
+
+    /// Sees to those channels that something has happened to.
+    fn settle(&mut self) {
+        while let Some(key) = self.touched.pop() {
+            if self.attended == Some(key) {
+                continue;
+            }
+            let Some(channel) = self.channels.get(key) else { continue };
+            match &channel.end {
+                End::Here(_) => self.signal(key),
+                End::Neighbour(_) => self.feed_neighbour(key),
+            }
+        }
+    }
+
+    fn signal(&mut self, key: usize) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        let room = channel.trunk.map_or(0, |trunk| self.trunks[trunk].room());
+        channel.signal(room);
+        let starved = channel.trunk.filter(|_| room == 0);
+        if let Some(trunk) = starved.map(|trunk| &mut self.trunks[trunk])
+            && !trunk.starved.contains(&key)
+        {
+            trunk.starved.push(key);
+        }
+    }
+
+    /// Ends a channel from this side.
+    pub(super) fn close(&mut self, key: usize) {
+        let Some(channel) = self.channels.try_remove(key) else { return };
+        if let End::Neighbour(neighbour) = &channel.end
+            && neighbour.watched.is_some()
+        {
+            let _ = self.poller.remove(neighbour.socket.as_fd());
+        }
+        self.touched.retain(|touched| *touched != key);
+        let Some(number) = channel.trunk else { return };
+        let trunk = &mut self.trunks[number];
+        trunk.channels.remove(&channel.number);
+        trunk.starved.retain(|starved| *starved != key);
+        trunk.say(channel.number, TrunkRecord::Close);
+        self.flush(number);
+    }
+
+    /// A trunk is over, and so are its channels.
+    fn end_trunk(&mut self, number: usize, why: &Ended) {
+        let Some(trunk) = self.trunks.try_remove(number) else { return };
+        match why {
+            Ended::Violation(_) => tracing::warn!(node = self.options.identity.node.0, "{}: {why}", trunk.name()),
+            _ => tracing::info!(node = self.options.identity.node.0, "{}: {why}", trunk.name()),
+        }
+        if let Some(descriptor) = descriptor(&trunk) {
+            let _ = self.poller.remove(descriptor);
+        }
+        if let Some(address) = &trunk.address {
+            self.called.remove(address);
+        }
+        for key in trunk.channels.into_values() {
+            let channel = &mut self.channels[key];
+            let error = if channel.is_open { LinkError::Reset } else { why.for_callers() };
+            channel.trunk = None;
+            match &mut channel.end {
+                End::Here(here) => here.over = Some(error),
+                End::Neighbour(neighbour) => {
+                    if !channel.is_open {
+                        neighbour.answer = Some(Err(error));
+                    }
+                    neighbour.is_closing = true;
+                }
+            }
+            self.touched.push(key);
+        }
+        if let Going::Up(mut link) = trunk.going {
+            link.abandon();
+        }
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // What was said last, such as that a rank has left, goes out as far as there is room.
+        for (_, trunk) in &mut self.trunks {
+            let _ = trunk.flush();
+        }
+    }
+}
+
+fn descriptor(trunk: &Trunk) -> Option<std::os::fd::BorrowedFd<'_>> {
+    match &trunk.going {
+        Going::Up(link) => link.descriptor(),
+        Going::Calling { caller, .. } => caller.descriptor(),
+    }
+}

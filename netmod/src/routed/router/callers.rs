@@ -1,0 +1,359 @@
+//! How connections come about: ranks of this node that want to reach a node, trunks that we call, and trunks that others call.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use longarm_proto::{Reception, Session, TrunkRecord};
+
+use super::{
+    ACCEPTS_PER_TURN, Arrived, DOORMAN, End, Ended, GREETING, Going, Greeting, LISTENER, NEIGHBOURS, Router, TICK,
+    TICK_AFTER, TRUNK, Trunk, descriptor,
+};
+use crate::accept::{Admission, Doorman, DoormanStep};
+use crate::alarm::Alarm;
+use crate::dial::{Caller, CallerStep, DialError, Introduction};
+use crate::endpoint::LinkError;
+use crate::poller::Interest;
+use crate::routed::channel::{Channel, Here, Neighbour};
+use crate::routed::neighbour::{self, NeighbourLink};
+use crate::routed::parse_address;
+
+/// The number of the session that a trunk says to carry. No rank has one of this number.
+const TRUNK_SESSION: u64 = u64::MAX;
+/// A trunk that is not there after this is given up; its packets may have been lost on their way.
+const CALL_MS_MAX: u64 = 3000;
+/// So long may nothing come over a trunk on which a channel waits to be opened.
+const SILENT_MS_MAX: u64 = 800;
+/// So long may a rank of this node take to say where it wants to go.
+const GREETING_MS_MAX: u64 = 5000;
+
+impl Router {
+    /// A channel to an address, over the trunk there, which is called if there is none.
+    pub(super) fn begin(&mut self, address: &str, end: End) -> Result<usize, LinkError> {
+        let number = match self.called.get(address) {
+            Some(number) => *number,
+            None => self.call(address)?,
+        };
+        let now_ms = self.clock.now_ms();
+        let trunk = &mut self.trunks[number];
+        trunk.last_channel = trunk.last_channel.checked_add(1).ok_or(LinkError::Reset)?;
+        let key = self.channels.insert(Channel::new(number, trunk.last_channel, false, end));
+        trunk.channels.insert(trunk.last_channel, key);
+        trunk.say(trunk.last_channel, TrunkRecord::Open);
+        if let Going::Up(_) = trunk.going {
+            trunk.silent_since_ms.get_or_insert(now_ms);
+        }
+        self.start_tick();
+        self.flush(number);
+        Ok(key)
+    }
+
+    fn call(&mut self, address: &str) -> Result<usize, LinkError> {
+        let (node, network_address) = parse_address(address).ok_or(LinkError::BadAddress)?;
+        let options = &self.options;
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).map_err(|_| LinkError::Reset)?;
+        self.attempts += 1;
+        let session = Session { number: TRUNK_SESSION, attempt: self.attempts, is_known: false, received_bytes: 0 };
+        let (secret, me) = (&options.secret, options.identity);
+        // What a rank says is encrypted on its whole way where that is asked for.
+        let introduction = Introduction { secret, me, peer: node, session, sealed: false, nonce };
+        let caller = Box::new(Caller::new(options.netmod.connect(network_address)?, &introduction));
+        let going = Going::Calling { caller, since_ms: self.clock.now_ms() };
+        let number = self.trunks.insert(Trunk::new(going, Some(address.to_owned()), node));
+        self.called.insert(address.to_owned(), number);
+        self.watch_trunk(number);
+        self.step_call(number);
+        // If it has failed already nobody is told: whoever opens a channel finds none, and calls again.
+        self.called.get(address).copied().ok_or(LinkError::Refused)
+    }
+
+    /// Watches the descriptor of a trunk that is new, or has another one than before.
+    fn watch_trunk(&mut self, number: usize) {
+        let trunk = &mut self.trunks[number];
+        trunk.interest = match &trunk.going {
+            Going::Calling { caller, .. } => caller.interest(),
+            Going::Up(link) => link.awaits(Interest::READABLE),
+        };
+        if let Some(descriptor) = descriptor(trunk)
+            && let Err(error) = self.poller.add(descriptor, TRUNK | number as u64, trunk.interest)
+        {
+            tracing::error!(%error, "cannot watch a connection of the router");
+        }
+    }
+
+    /// Goes on with a trunk that is being made.
+    pub(super) fn step_call(&mut self, number: usize) {
+        let trunk = &mut self.trunks[number];
+        if let Some(descriptor) = descriptor(trunk) {
+            let _ = self.poller.remove(descriptor);
+        }
+        let Going::Calling { caller, since_ms } = &mut trunk.going else { return };
+        let since_ms = *since_ms;
+        match caller.poll() {
+            CallerStep::Pending => self.watch_trunk(number),
+            CallerStep::Failed(error) => self.end_trunk(number, &Ended::Call(error)),
+            CallerStep::Proven { link, .. } => {
+                trunk.going = Going::Up(link);
+                trunk.silent_since_ms = Some(since_ms.max(self.clock.now_ms()));
+                self.watch_trunk(number);
+                self.turn_trunk(number);
+            }
+        }
+    }
+
+    /// Takes in what calls over the network. It proves itself before anything else is read.
+    pub(super) fn take_in_trunks(&mut self) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = &mut self.listener else { return };
+            let link = match listener.accept() {
+                Ok(Some(link)) => link,
+                Ok(None) => break,
+                Err(error) => {
+                    // Most likely no descriptor is free. The listener stays readable, so it rests until the next tick.
+                    tracing::warn!(node = self.options.identity.node.0, "cannot take in a connection: {error}");
+                    self.watch_listeners(Interest::default());
+                    break;
+                }
+            };
+            if self.doormen.len() >= self.options.half_open_max {
+                let oldest = self.doormen.iter().min_by_key(|(_, doorman)| doorman.deadline_ms());
+                if let Some((number, _)) = oldest {
+                    self.dismiss(number, "too many connections have not proven themselves");
+                }
+            }
+            let mut nonce = [0; 32];
+            if getrandom::fill(&mut nonce).is_err() {
+                continue;
+            }
+            let options = &self.options;
+            let admission = Admission {
+                secret: options.secret.clone(),
+                job: options.identity.job,
+                me: options.identity.node,
+                sealed: false,
+            };
+            let entry = self.doormen.vacant_entry();
+            if let Some(descriptor) = link.descriptor()
+                && self.poller.add(descriptor, DOORMAN | entry.key() as u64, Interest::READABLE).is_err()
+            {
+                continue;
+            }
+            let deadline_ms = self.clock.now_ms() + options.handshake_timeout_ms;
+            let number = entry.key();
+            entry.insert(Doorman::new(link, &admission, nonce, deadline_ms));
+            self.turn_doorman(number);
+        }
+        self.start_tick();
+    }
+
+    fn watch_listeners(&mut self, interest: Interest) {
+        let listener = self.listener.as_ref().and_then(|listener| listener.descriptor());
+        let neighbours = self.neighbours.as_ref().map(AsFd::as_fd);
+        for (descriptor, token) in [(listener, LISTENER), (neighbours, NEIGHBOURS)] {
+            if let Some(descriptor) = descriptor
+                && let Err(error) = self.poller.modify(descriptor, token, interest)
+            {
+                tracing::error!(%error, "cannot watch for new connections of the router");
+            }
+        }
+        self.start_tick();
+    }
+
+    /// Goes on with one handshake.
+    pub(super) fn turn_doorman(&mut self, number: usize) {
+        let now_ms = self.clock.now_ms();
+        loop {
+            let Some(doorman) = self.doormen.get_mut(number) else { return };
+            match doorman.poll(now_ms) {
+                DoormanStep::Pending => return,
+                DoormanStep::Refused(reason) => return self.dismiss(number, &reason.to_string()),
+                DoormanStep::Proven { identity, session } => {
+                    let last = self.attempts_of.entry(identity.node).or_default();
+                    if session.number != TRUNK_SESSION {
+                        let why = "a rank calls directly; LONGARM_ROUTED_RANKS has to be the same on all nodes";
+                        return self.dismiss(number, why);
+                    }
+                    if session.attempt <= *last {
+                        return self.dismiss(number, "an old call of a node");
+                    }
+                    *last = session.attempt;
+                    self.doormen[number].welcome(Reception::Fresh);
+                }
+                DoormanStep::Admitted { link, identity, session } => {
+                    self.doormen.remove(number);
+                    if let Some(descriptor) = link.descriptor() {
+                        let _ = self.poller.remove(descriptor);
+                    }
+                    if self.attempts_of.get(&identity.node) != Some(&session.attempt) {
+                        return; // It has called again meanwhile. Dropping the link closes it.
+                    }
+                    let old = |trunk: &Trunk| trunk.address.is_none() && trunk.node == identity.node;
+                    let old = self.trunks.iter().find(|(_, trunk)| old(trunk)).map(|(number, _)| number);
+                    if let Some(old) = old {
+                        self.end_trunk(old, &Ended::Replaced);
+                    }
+                    let trunk = self.trunks.insert(Trunk::new(Going::Up(link), None, identity.node));
+                    self.watch_trunk(trunk);
+                    return self.turn_trunk(trunk);
+                }
+            }
+        }
+    }
+
+    fn dismiss(&mut self, number: usize, why: &str) {
+        let doorman = self.doormen.remove(number);
+        let (node, now_ms) = (self.options.identity.node, self.clock.now_ms());
+        self.refusals.note(node, now_ms, format_args!("a connection: {} {why}", doorman.peer_name()));
+        if let Some(descriptor) = doorman.descriptor() {
+            let _ = self.poller.remove(descriptor);
+        }
+    }
+
+    /// Takes in ranks of this node.
+    pub(super) fn take_in_neighbours(&mut self) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(neighbours) = &self.neighbours else { return };
+            let socket = match neighbour::accept(neighbours.as_fd()) {
+                Ok(Some(socket)) => socket,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::warn!(node = self.options.identity.node.0, "cannot take in a rank: {error}");
+                    self.watch_listeners(Interest::default());
+                    break;
+                }
+            };
+            let entry = self.greetings.vacant_entry();
+            let number = entry.key();
+            if self.poller.add(socket.as_fd(), GREETING | number as u64, Interest::READABLE).is_ok() {
+                entry.insert(Greeting::new(socket, self.clock.now_ms()));
+                self.greet(number);
+            }
+        }
+        self.start_tick();
+    }
+
+    /// Goes on with a rank that says where it wants to go.
+    pub(super) fn greet(&mut self, number: usize) {
+        let Some(greeting) = self.greetings.get_mut(number) else { return };
+        let address = match greeting.poll() {
+            Ok(None) => return,
+            Ok(Some(address)) => Some(address),
+            Err(error) => {
+                tracing::debug!(node = self.options.identity.node.0, "a rank of this node: {error}");
+                None
+            }
+        };
+        let greeting = self.greetings.remove(number);
+        let _ = self.poller.remove(greeting.socket.as_fd());
+        if let Some(address) = address {
+            self.begin_neighbour(greeting.socket, &address);
+        }
+    }
+
+    fn begin_neighbour(&mut self, socket: OwnedFd, address: &str) {
+        if address == self.address {
+            if neighbour::answer(&socket, Ok(())) {
+                let name = "a rank of this node";
+                self.arrive(Arrived::Neighbour(NeighbourLink::answered(socket, name)));
+            }
+            return;
+        }
+        match self.begin_or_give_back(address, Neighbour::new(socket)) {
+            Ok(key) => self.touched.push(key),
+            Err((error, neighbour)) => {
+                neighbour::answer(&neighbour.socket, Err(error));
+            }
+        }
+    }
+
+    fn begin_or_give_back(&mut self, address: &str, neighbour: Neighbour) -> Result<usize, (LinkError, Neighbour)> {
+        // The trunk first, so that the socket is still ours to answer over where there is none.
+        if !self.called.contains_key(address)
+            && let Err(error) = self.call(address)
+        {
+            return Err((error, neighbour));
+        }
+        let key = self.begin(address, End::Neighbour(neighbour));
+        Ok(key.unwrap_or_else(|error| panic!("a channel on a trunk that is there: {error}")))
+    }
+
+    /// Another node opens a channel.
+    pub(super) fn take_in_channel(&mut self, number: usize, channel: u32) {
+        let trunk = &mut self.trunks[number];
+        trunk.last_channel = channel;
+        let Ok((here, signal)) = Here::new() else {
+            // No descriptor is free: the rank calls again.
+            trunk.say(channel, TrunkRecord::Close);
+            return;
+        };
+        let name = trunk.name();
+        let key = self.channels.insert(Channel::new(number, channel, true, End::Here(here)));
+        trunk.channels.insert(channel, key);
+        trunk.say(channel, TrunkRecord::Opened);
+        self.arrive(Arrived::Channel { key, signal, name });
+    }
+
+    /// A channel of ours is open at the other node.
+    pub(super) fn opened(&mut self, key: usize) {
+        let channel = &mut self.channels[key];
+        channel.is_open = true;
+        if let End::Neighbour(neighbour) = &mut channel.end {
+            neighbour.answer = Some(Ok(()));
+        }
+        self.touched.push(key);
+    }
+
+    /// Rings soon, as something has a time limit.
+    fn start_tick(&mut self) {
+        if self.tick.is_some() {
+            return;
+        }
+        let tick = Alarm::after(TICK_AFTER);
+        let watched =
+            tick.and_then(|tick| Ok(self.poller.add(tick.descriptor(), TICK, Interest::READABLE).map(|()| tick)?));
+        match watched {
+            Ok(tick) => self.tick = Some(tick),
+            Err(error) => tracing::error!(%error, "the router cannot watch the time"),
+        }
+    }
+
+    /// Gives up what has taken too long.
+    pub(super) fn look_after(&mut self) {
+        self.tick = None;
+        let now_ms = self.clock.now_ms();
+        self.watch_listeners_again();
+        let doormen: Vec<usize> = self.doormen.iter().map(|(number, _)| number).collect();
+        doormen.into_iter().for_each(|number| self.turn_doorman(number));
+        let late = |greeting: &Greeting| now_ms >= greeting.since_ms + GREETING_MS_MAX;
+        let late: Vec<usize> =
+            self.greetings.iter().filter(|(_, greeting)| late(greeting)).map(|(number, _)| number).collect();
+        for number in late {
+            let greeting = self.greetings.remove(number);
+            let _ = self.poller.remove(greeting.socket.as_fd());
+        }
+        let ended = |trunk: &Trunk| match &trunk.going {
+            Going::Calling { since_ms, .. } if now_ms >= since_ms + CALL_MS_MAX => {
+                Some(Ended::Call(DialError::TimedOut))
+            }
+            Going::Up(_) if trunk.silent_since_ms.is_some_and(|since_ms| now_ms >= since_ms + SILENT_MS_MAX) => {
+                Some(Ended::Silent)
+            }
+            _ => None,
+        };
+        let ended: Vec<(usize, Ended)> =
+            self.trunks.iter().filter_map(|(number, trunk)| Some((number, ended(trunk)?))).collect();
+        for (number, why) in ended {
+            self.end_trunk(number, &why);
+        }
+        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silent_since_ms.is_some();
+        if !self.doormen.is_empty() || !self.greetings.is_empty() || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
+            self.start_tick();
+        }
+    }
+
+    fn watch_listeners_again(&mut self) {
+        let had_tick = self.tick.take();
+        self.watch_listeners(Interest::READABLE);
+        self.tick = had_tick;
+    }
+}

@@ -1,0 +1,416 @@
+//! How bytes move: from ranks into trunks, and out of trunks to ranks and to the server.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_proto::{TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation};
+
+use super::{CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
+use crate::endpoint::{LinkError, moved};
+use crate::poller::Interest;
+use crate::routed::neighbour;
+use crate::routed::trunk::Arrival;
+
+/// Receives that one turn of one trunk may take, so that no node starves the others.
+const RECEIVES_PER_TURN: usize = 16;
+/// The same for a rank of this node.
+const READS_PER_TURN: usize = 4;
+
+impl Router {
+    /// Sends for an end in this process.
+    pub(crate) fn send(&mut self, key: usize, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        let offered: usize = regions.iter().map(|region| region.len()).sum();
+        self.check(key)?;
+        if !self.channels[key].is_open {
+            self.attend(key, |router, number| router.turn_trunk(number));
+            self.check(key)?;
+        }
+        let channel = &mut self.channels[key];
+        let Some(number) = channel.trunk else { return Ok(0) };
+        let mut sent = 0;
+        while sent < offered {
+            let trunk = &mut self.trunks[number];
+            let most = (offered - sent).min(channel.sendable()).min(trunk.room()).min(TRUNK_DATA_BYTES_MAX);
+            if most == 0 {
+                break;
+            }
+            let taken = channel.may_send.take_up_to(most as u64) as usize;
+            if let Err(error) = trunk.say_data(channel.number, &part(regions, sent, taken)) {
+                self.end_trunk(number, &error.into());
+                self.settle();
+                // What was accepted before may be there: that it broke is for the next call to say.
+                return if sent > 0 { Ok(sent) } else { self.check(key).map(|()| 0) };
+            }
+            sent += taken;
+        }
+        self.watch(number);
+        self.signal(key);
+        Ok(sent)
+    }
+
+    /// Receives for an end in this process.
+    pub(crate) fn receive(&mut self, key: usize, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        if regions.iter().all(|region| region.is_empty()) {
+            // Nothing can come, and that must not look like the end of the stream.
+            return Ok(0);
+        }
+        let mut got = self.take(key, regions);
+        if got == 0 {
+            got = self.receive_straight(key, regions);
+        }
+        if got == 0 {
+            self.attend(key, |router, number| router.turn_trunk(number));
+            got = self.take(key, regions);
+        }
+        if got == 0 {
+            let End::Here(here) = &self.channels[key].end else { unreachable!("an end in this process") };
+            let over = here.over;
+            self.signal(key);
+            return over.map_or(Ok(0), Err);
+        }
+        self.passed(key, got);
+        self.signal(key);
+        Ok(got)
+    }
+
+    /// Brings in what comes next where it belongs, if it belongs to this channel.
+    fn receive_straight(&mut self, key: usize, regions: &[RegionMut<'_>]) -> usize {
+        let channel = &self.channels[key];
+        let Some(number) = channel.trunk else { return 0 };
+        match self.trunks[number].receive_data(channel.number, regions) {
+            Ok(got) => got.unwrap_or(0),
+            Err(error) => {
+                self.end_trunk(number, &error.into());
+                self.settle();
+                0
+            }
+        }
+    }
+
+    fn take(&mut self, key: usize, regions: &[RegionMut<'_>]) -> usize {
+        let End::Here(here) = &mut self.channels[key].end else { unreachable!("an end in this process") };
+        here.input.take(regions)
+    }
+
+    /// Turns the trunk of a channel whose owner looks at it afterwards.
+    fn attend(&mut self, key: usize, turn: impl FnOnce(&mut Router, usize)) {
+        let Some(number) = self.channels[key].trunk else { return };
+        self.attended = Some(key);
+        turn(self, number);
+        self.settle();
+        self.attended = None;
+    }
+
+    /// Whether something has come for an end in this process.
+    pub(crate) fn holds_bytes(&self, key: usize) -> bool {
+        matches!(&self.channels[key].end, End::Here(here) if !here.input.is_empty())
+    }
+
+    /// What the owner of an end in this process wants to be told of.
+    pub(crate) fn want(&mut self, key: usize, wanted: Interest) {
+        if let End::Here(here) = &mut self.channels[key].end {
+            here.want(wanted);
+        }
+        self.signal(key);
+    }
+
+    fn check(&self, key: usize) -> Result<(), LinkError> {
+        match &self.channels[key].end {
+            End::Here(here) => here.over.map_or(Ok(()), Err),
+            End::Neighbour(_) => Ok(()),
+        }
+    }
+
+    /// Bytes of a channel have gone to where they belong: the other side may send more.
+    fn passed(&mut self, key: usize, bytes: usize) {
+        let channel = &mut self.channels[key];
+        let (credit, channel_number) = (channel.pass(bytes), channel.number);
+        if let (Some(credit), Some(number)) = (credit, channel.trunk) {
+            self.trunks[number].say(channel_number, TrunkRecord::Credit(credit));
+            self.flush(number);
+        }
+    }
+
+    /// Goes on with one trunk.
+    pub(crate) fn turn_trunk(&mut self, number: usize) {
+        let Some(trunk) = self.trunks.get(number) else { return };
+        if matches!(trunk.going, Going::Calling { .. }) {
+            return self.step_call(number);
+        }
+        if let Err(why) = self.receive_trunk(number) {
+            return self.end_trunk(number, &why);
+        }
+        self.flush(number);
+    }
+
+    fn receive_trunk(&mut self, number: usize) -> Result<(), Ended> {
+        for _ in 0..RECEIVES_PER_TURN {
+            let Some(trunk) = self.trunks.get_mut(number) else { return Ok(()) };
+            if !trunk.receive()? {
+                // A link that announces nothing by itself is asked to.
+                if trunk.link().is_some_and(|link| link.arm()) {
+                    continue;
+                }
+                return Ok(());
+            }
+            trunk.silent_since_ms = None;
+            self.take_records(number)?;
+        }
+        // There may be more inside the link, which no descriptor announces.
+        self.waker.wake();
+        Ok(())
+    }
+
+    /// Hands on what has come.
+    fn take_records(&mut self, number: usize) -> Result<(), Ended> {
+        while let Some(trunk) = self.trunks.get_mut(number) {
+            let is_caller = trunk.address.is_some();
+            let header = match trunk.next()? {
+                None => break,
+                Some(Arrival::Record(header)) => header,
+                Some(Arrival::Data(channel, bytes)) => {
+                    // Data of a channel that was closed here is nobody's.
+                    if let Some(key) = trunk.channels.get(&channel).copied() {
+                        self.deliver(number, key, bytes);
+                    }
+                    continue;
+                }
+            };
+            let TrunkHeader { channel, record } = header;
+            let unexpected = Ended::from(TrunkViolation::Unexpected { channel, record });
+            let Some(key) = trunk.channels.get(&channel).copied() else {
+                match record {
+                    TrunkRecord::Open if !is_caller && channel > trunk.last_channel => {
+                        self.take_in_channel(number, channel)
+                    }
+                    TrunkRecord::Open => return Err(unexpected),
+                    // It was closed here, and the other side has not heard of it yet.
+                    _ if channel <= trunk.last_channel => {}
+                    _ => return Err(unexpected),
+                }
+                continue;
+            };
+            let overdrawn = TrunkViolation::Overdrawn { channel };
+            let entry = &mut self.channels[key];
+            match record {
+                TrunkRecord::Open => return Err(unexpected),
+                TrunkRecord::Opened if is_caller && !entry.is_open => self.opened(key),
+                TrunkRecord::Opened => return Err(unexpected),
+                TrunkRecord::Data(_) if !entry.is_open => return Err(unexpected),
+                TrunkRecord::Data(bytes) => entry.may_come.take(u64::from(bytes)).map_err(|_| overdrawn)?,
+                TrunkRecord::Credit(bytes) if u64::from(bytes) > entry.may_send.outstanding() => {
+                    return Err(overdrawn.into());
+                }
+                TrunkRecord::Credit(bytes) => {
+                    entry.may_send.give(u64::from(bytes));
+                    self.touched.push(key);
+                }
+                TrunkRecord::Close => self.closed(number, key),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands data on that has come for a channel.
+    fn deliver(&mut self, number: usize, key: usize, bytes: Range<usize>) {
+        let bytes = self.trunks[number].incoming(bytes);
+        let channel = &mut self.channels[key];
+        let mut sent = 0;
+        match &mut channel.end {
+            End::Here(here) => here.input.push(bytes),
+            End::Neighbour(neighbour) => {
+                if neighbour.is_fed() {
+                    // That the rank has gone is noticed when its socket is read.
+                    sent = longarm_memory::send(neighbour.socket.as_fd(), &[Region::from_slice(bytes)]).unwrap_or(0);
+                }
+                neighbour.output.push(&bytes[sent..]);
+            }
+        }
+        if self.touched.last() != Some(&key) {
+            self.touched.push(key);
+        }
+        if sent > 0 {
+            self.passed(key, sent);
+        }
+    }
+
+    /// The other side has ended a channel.
+    fn closed(&mut self, number: usize, key: usize) {
+        let channel = &mut self.channels[key];
+        let trunk = &mut self.trunks[number];
+        trunk.channels.remove(&channel.number);
+        trunk.starved.retain(|starved| *starved != key);
+        channel.trunk = None;
+        match &mut channel.end {
+            End::Here(here) => here.over = Some(LinkError::Closed),
+            End::Neighbour(neighbour) => {
+                if !channel.is_open {
+                    neighbour.answer = Some(Err(LinkError::Reset));
+                }
+                neighbour.is_closing = true;
+            }
+        }
+        self.touched.push(key);
+    }
+
+    /// Something is to be done at the socket of a rank.
+    pub(super) fn turn_neighbour(&mut self, key: usize) {
+        let Some(channel) = self.channels.get(key) else { return };
+        let End::Neighbour(neighbour) = &channel.end else { return };
+        if !channel.is_open && channel.trunk.is_some() {
+            // It has nothing to say yet, so it is gone.
+            let mut byte = [0];
+            let got = longarm_memory::receive(neighbour.socket.as_fd(), &[RegionMut::from_slice(&mut byte)]);
+            let is_waiting = got.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+            if !is_waiting {
+                self.close(key);
+            }
+            return;
+        }
+        self.feed_neighbour(key);
+    }
+
+    /// Gives a rank what has come for it, and takes what it says.
+    pub(super) fn feed_neighbour(&mut self, key: usize) {
+        let channel = &mut self.channels[key];
+        let End::Neighbour(neighbour) = &mut channel.end else { unreachable!("the end of a rank") };
+        if let Some(answer) = neighbour.answer {
+            if !neighbour::answer(&neighbour.socket, answer) {
+                return self.close(key);
+            }
+            neighbour.answer = None;
+        }
+        let mut sent = 0;
+        while !neighbour.output.is_empty() {
+            match moved(longarm_memory::send(neighbour.socket.as_fd(), &[Region::from_slice(neighbour.output.ready())]))
+            {
+                Ok(0) => break,
+                Ok(bytes) => {
+                    neighbour.output.pass(bytes);
+                    sent += bytes;
+                }
+                Err(_) => return self.close(key),
+            }
+        }
+        if neighbour.is_closing && neighbour.is_fed() {
+            return self.close(key);
+        }
+        if sent > 0 {
+            self.passed(key, sent);
+        }
+        if self.read_neighbour(key) {
+            self.watch_neighbour(key);
+        }
+    }
+
+    /// Takes what a rank says as far as there is room for it. False: the channel has ended.
+    fn read_neighbour(&mut self, key: usize) -> bool {
+        for _ in 0..READS_PER_TURN {
+            let Some(channel) = self.channels.get_mut(key) else { return false };
+            let (Some(number), End::Neighbour(neighbour)) = (channel.trunk, &channel.end) else { return true };
+            let trunk = &mut self.trunks[number];
+            let most = channel.sendable().min(trunk.room()).min(TRUNK_DATA_BYTES_MAX);
+            if most == 0 {
+                if trunk.room() == 0 && !trunk.starved.contains(&key) {
+                    trunk.starved.push(key);
+                }
+                return true;
+            }
+            let scratch = &mut self.scratch[..most];
+            match longarm_memory::receive(neighbour.socket.as_fd(), &[RegionMut::from_slice(scratch)]) {
+                Ok(0) => {
+                    self.close(key);
+                    return false;
+                }
+                other => match moved(other) {
+                    Ok(0) => return true,
+                    Ok(bytes) => {
+                        let taken = channel.may_send.take_up_to(bytes as u64);
+                        debug_assert_eq!(taken, bytes as u64, "no more than the other side has room for was read");
+                        let said = trunk.say_data(channel.number, &[Region::from_slice(&self.scratch[..bytes])]);
+                        if let Err(error) = said {
+                            self.end_trunk(number, &error.into());
+                            return self.channels.contains(key);
+                        }
+                        self.watch(number);
+                    }
+                    Err(_) => {
+                        self.close(key);
+                        return false;
+                    }
+                },
+            }
+        }
+        true
+    }
+
+    /// Watches the socket of a rank for what can be done there now.
+    fn watch_neighbour(&mut self, key: usize) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        let room = channel.trunk.map_or(0, |number| self.trunks[number].room());
+        let readable = channel.trunk.is_some() && channel.sendable().min(room) > 0;
+        let is_opening = !channel.is_open && channel.trunk.is_some();
+        let End::Neighbour(neighbour) = &mut channel.end else { return };
+        let interest = Interest { readable, writable: !neighbour.output.is_empty() };
+        // That it has gone is always announced. While nothing of it is taken, that would be again and again.
+        let wanted = (is_opening || interest != Interest::default()).then_some(interest);
+        if wanted == neighbour.watched {
+            return;
+        }
+        let token = CHANNEL | key as u64;
+        let socket = neighbour.socket.as_fd();
+        let watched = match (neighbour.watched, wanted) {
+            (None, Some(interest)) => self.poller.add(socket, token, interest),
+            (Some(_), Some(interest)) => self.poller.modify(socket, token, interest),
+            (_, None) => self.poller.remove(socket),
+        };
+        neighbour.watched = wanted;
+        if let Err(error) = watched {
+            tracing::error!(%error, "cannot watch a rank of this node");
+        }
+    }
+
+    /// Sends what a trunk has to send, and lets those go on who waited for that.
+    pub(super) fn flush(&mut self, number: usize) {
+        let Some(trunk) = self.trunks.get_mut(number) else { return };
+        if let Err(error) = trunk.flush() {
+            return self.end_trunk(number, &error.into());
+        }
+        self.watch(number);
+    }
+
+    /// Watches a trunk for what can be done there now.
+    fn watch(&mut self, number: usize) {
+        let Some(trunk) = self.trunks.get_mut(number) else { return };
+        if trunk.room() >= TRUNK_DATA_BYTES_MAX {
+            self.touched.append(&mut trunk.starved);
+        }
+        let Going::Up(link) = &trunk.going else { return };
+        let interest = link.awaits(Interest { readable: true, writable: trunk.has_unsent() });
+        if interest == trunk.interest {
+            return;
+        }
+        trunk.interest = interest;
+        if let Some(descriptor) = descriptor(trunk)
+            && let Err(error) = self.poller.modify(descriptor, TRUNK | number as u64, interest)
+        {
+            tracing::error!(%error, "cannot watch a connection of the router");
+        }
+    }
+}
+
+/// The regions from one byte on, and so many bytes of them.
+fn part<'a>(regions: &[Region<'a>], mut from: usize, mut bytes: usize) -> Vec<Region<'a>> {
+    let mut part = Vec::with_capacity(regions.len());
+    for region in regions {
+        let skipped = from.min(region.len());
+        let taken = bytes.min(region.len() - skipped);
+        from -= skipped;
+        bytes -= taken;
+        if taken > 0 {
+            part.push(region.slice(skipped, taken));
+        }
+    }
+    part
+}

@@ -1,0 +1,268 @@
+//! The conformance suite over channels, from the router's own process and from another one's side, and what a router has to stand.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use std::time::Duration;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_proto::{CHANNEL_BYTES_MAX, JobId, Rank, Session, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+use crate::conformance;
+use crate::dial::{Introduction, connect_authenticated};
+use crate::poller::Waker;
+use crate::tcp::{Tcp, TcpOptions};
+
+/// Drives a router as a node's server does.
+struct Driver {
+    stop: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Driver {
+    fn start(router: &Arc<Mutex<Router>>, poller: &Arc<Poller>) -> Driver {
+        let stop = Arc::new(Waker::new().unwrap());
+        let (router, poller, stopped) = (Arc::clone(router), Arc::clone(poller), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            loop {
+                let mut events = [
+                    PollFd::from_borrowed_fd(stopped.descriptor(), PollFlags::IN),
+                    PollFd::from_borrowed_fd(poller.as_fd(), PollFlags::IN),
+                ];
+                poll(&mut events, None).unwrap();
+                if !events[0].revents().is_empty() {
+                    return;
+                }
+                router.lock().turn();
+            }
+        });
+        Driver { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.stop.wake();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn options(node: u32) -> RoutedOptions {
+    static DOORS: AtomicU64 = AtomicU64::new(0);
+    let door = DOORS.fetch_add(1, Ordering::Relaxed);
+    RoutedOptions {
+        netmod: Arc::new(Tcp::new(TcpOptions::default())),
+        door: format!("longarm-routed-test-{}-{door}", std::process::id()),
+        identity: Identity { job: JobId(7), rank: Rank(node), node: NodeId(node) },
+        secret: Secret([5; 32]),
+        half_open_max: 8,
+        handshake_timeout_ms: 5000,
+    }
+}
+
+/// Two nodes in one netmod: ranks of the first one call, through its router, and the second one listens.
+struct TwoNodes {
+    calling: Routed,
+    /// A rank of the calling node that does not host its server.
+    neighbour: Routed,
+    called: RoutedOptions,
+    from_outside: bool,
+    drivers: Mutex<Vec<Driver>>,
+    _listener: Mutex<Box<dyn Listener>>,
+}
+
+impl TwoNodes {
+    fn new(from_outside: bool) -> TwoNodes {
+        let (first, second) = (options(0), options(1));
+        let calling = Routed::new(first.clone());
+        let listener = calling.listen().unwrap();
+        let router = calling.here.lock().upgrade().unwrap();
+        let poller = router.lock().poller();
+        let drivers = Mutex::new(vec![Driver::start(&router, &poller)]);
+        TwoNodes {
+            calling,
+            neighbour: Routed::new(first),
+            called: second,
+            from_outside,
+            drivers,
+            _listener: Mutex::new(listener),
+        }
+    }
+}
+
+impl Netmod for TwoNodes {
+    fn name(&self) -> &'static str {
+        "two nodes"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.calling.capabilities()
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
+        let other = Routed::new(RoutedOptions { door: options(1).door, ..self.called.clone() });
+        let listener = other.listen()?;
+        let router = other.here.lock().upgrade().unwrap();
+        let poller = router.lock().poller();
+        self.drivers.lock().push(Driver::start(&router, &poller));
+        Ok(listener)
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        if self.from_outside { self.neighbour.connect(address) } else { self.calling.connect(address) }
+    }
+}
+
+#[test]
+fn channels_of_the_routers_own_process_are_links() {
+    conformance(&TwoNodes::new(false));
+}
+
+#[test]
+fn channels_of_other_processes_are_links() {
+    conformance(&TwoNodes::new(true));
+}
+
+/// A router, and who says to be the router of another node to it.
+struct Called {
+    listener: Box<dyn Listener>,
+    address: String,
+    _driver: Driver,
+}
+
+impl Called {
+    fn start() -> (Called, RoutedOptions) {
+        let options = options(1);
+        let routed = Routed::new(options.clone());
+        let listener = routed.listen().unwrap();
+        let address = parse_address(listener.address()).unwrap().1.to_owned();
+        let router = routed.here.lock().upgrade().unwrap();
+        let poller = router.lock().poller();
+        (Called { listener, address, _driver: Driver::start(&router, &poller) }, options)
+    }
+
+    /// A trunk, or what is none, by the number of its session.
+    fn call(&self, options: &RoutedOptions, number: u64, attempt: u32) -> Result<Box<dyn Link>, crate::DialError> {
+        let introduction = Introduction {
+            secret: &options.secret,
+            me: Identity { job: JobId(7), rank: Rank(0), node: NodeId(0) },
+            peer: NodeId(1),
+            session: Session { number, attempt, is_known: false, received_bytes: 0 },
+            sealed: false,
+            nonce: [9; 32],
+        };
+        let called = connect_authenticated(&*options.netmod, &self.address, &introduction, Duration::from_secs(60));
+        called.map(|(link, _)| link)
+    }
+}
+
+fn say(link: &mut dyn Link, channel: u32, record: TrunkRecord, data: &[u8]) {
+    let bytes = [&TrunkHeader { channel, record }.encode()[..], data].concat();
+    let mut sent = 0;
+    while sent < bytes.len() {
+        sent += link.send(&[Region::from_slice(&bytes[sent..])]).unwrap();
+    }
+}
+
+/// The next record, or why there is none.
+fn hear(link: &mut dyn Link) -> Result<TrunkHeader, LinkError> {
+    let mut bytes = [0; TRUNK_HEADER_BYTES];
+    let mut had = 0;
+    while had < bytes.len() {
+        had += link.receive(&[RegionMut::from_slice(&mut bytes[had..])])?;
+    }
+    Ok(TrunkHeader::decode(&bytes).unwrap())
+}
+
+#[test]
+fn a_trunk_that_breaks_the_protocol_is_hung_up_on() {
+    let data = [7; 100];
+    let (open, close) = (TrunkRecord::Open, TrunkRecord::Close);
+    let broken: [&[(u32, TrunkRecord, &[u8])]; 7] = [
+        // Numbers ascend.
+        &[(2, open, &[]), (1, open, &[])],
+        &[(1, open, &[]), (1, open, &[])],
+        &[(1, open, &[]), (1, close, &[]), (1, open, &[])],
+        // Only who was asked says that a channel is open.
+        &[(1, open, &[]), (1, TrunkRecord::Opened, &[])],
+        // It was never opened.
+        &[(5, TrunkRecord::Data(100), &data)],
+        &[(5, close, &[])],
+        // More room than was ever used.
+        &[(1, open, &[]), (1, TrunkRecord::Credit(1), &[])],
+    ];
+    let (called, options) = Called::start();
+    for (records, attempt) in broken.into_iter().zip(1..) {
+        let mut link = called.call(&options, u64::MAX, attempt).unwrap();
+        for (channel, record, data) in records {
+            say(&mut *link, *channel, *record, data);
+        }
+        let end = loop {
+            match hear(&mut *link) {
+                Ok(heard) => assert_eq!(heard.record, TrunkRecord::Opened, "{records:?}"),
+                Err(end) => break end,
+            }
+        };
+        assert!(matches!(end, LinkError::Closed | LinkError::Reset), "{records:?}: {end}");
+    }
+}
+
+#[test]
+fn who_sends_more_than_there_is_room_for_is_hung_up_on_and_nobody_before() {
+    let (mut called, options) = Called::start();
+    let mut link = called.call(&options, u64::MAX, 1).unwrap();
+    say(&mut *link, 1, TrunkRecord::Open, &[]);
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: 1, record: TrunkRecord::Opened });
+    let piece = vec![3; 1 << 14];
+    let all = CHANNEL_BYTES_MAX as usize / piece.len();
+    for _ in 0..all {
+        say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
+    }
+    let mut channel = loop {
+        match called.listener.accept().unwrap() {
+            Some(channel) => break channel,
+            None => std::thread::yield_now(),
+        }
+    };
+    // Nothing is passed on before somebody takes it, and what is taken is told, a quarter at a time.
+    let mut taken = vec![0; CHANNEL_BYTES_MAX as usize / 4];
+    let mut had = 0;
+    while had < taken.len() {
+        had += channel.receive(&[RegionMut::from_slice(&mut taken[had..])]).unwrap();
+    }
+    let quarter = TrunkRecord::Credit(CHANNEL_BYTES_MAX as u32 / 4);
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: 1, record: quarter });
+    for _ in 0..all / 4 {
+        say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
+    }
+    // There is room for nothing more, not even a byte.
+    say(&mut *link, 1, TrunkRecord::Data(1), &[1]);
+    assert!(matches!(hear(&mut *link), Err(LinkError::Closed | LinkError::Reset)));
+}
+
+#[test]
+fn a_node_has_one_trunk_and_the_last_one_counts() {
+    let (called, options) = Called::start();
+    let mut first = called.call(&options, u64::MAX, 2).unwrap();
+    let second = called.call(&options, u64::MAX, 3).unwrap();
+    assert!(matches!(hear(&mut *first), Err(LinkError::Closed | LinkError::Reset)), "it was replaced");
+    let late = called.call(&options, u64::MAX, 3).err();
+    assert_eq!(late, Some(crate::DialError::HungUp), "a call that was made before is none");
+    drop(second);
+}
+
+#[test]
+fn a_rank_that_calls_a_router_directly_is_turned_away() {
+    let (called, options) = Called::start();
+    assert_eq!(called.call(&options, 1, 1).err(), Some(crate::DialError::HungUp));
+}
+
+#[test]
+fn addresses_have_a_node_and_the_network_belows_own() {
+    assert_eq!(parse_address("12@[::1]:4000"), Some((NodeId(12), "[::1]:4000")));
+    for text in ["", "@", "@127.0.0.1:1", "x@127.0.0.1:1", "+1@127.0.0.1:1", "127.0.0.1:1"] {
+        assert_eq!(parse_address(text), None, "{text:?}");
+    }
+}

@@ -1,0 +1,229 @@
+//! One trunk: the link to another node's router, what waits to be sent over it, and what has come and is not cut into records yet.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_proto::{NodeId, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord, TrunkViolation};
+
+use crate::dial::Caller;
+use crate::endpoint::{Link, LinkError};
+use crate::poller::Interest;
+
+/// Bytes that wait to be sent before no more are taken from channels.
+const OUTGOING_BYTES_MAX: usize = 256 << 10;
+/// Bytes that one call brings in.
+const INCOMING_BYTES: usize = 64 << 10;
+
+/// How far the connection is.
+pub(super) enum Going {
+    /// It is being made, and both sides prove themselves. Nobody makes it but who opens channels.
+    Calling { caller: Box<Caller>, since_ms: u64 },
+    /// It carries records.
+    Up(Box<dyn Link>),
+}
+
+/// See the module.
+pub(super) struct Trunk {
+    pub(super) going: Going,
+    /// What was called; `None` at the node that was.
+    pub(super) address: Option<String>,
+    /// The other node.
+    pub(super) node: NodeId,
+    /// Channels by their number.
+    pub(super) channels: HashMap<u32, usize>,
+    /// The last number that was given to a channel.
+    pub(super) last_channel: u32,
+    /// Since when nothing has come although a channel waits to be opened.
+    pub(super) silent_since_ms: Option<u64>,
+    /// Channels that wait for room.
+    pub(super) starved: Vec<usize>,
+    /// What the poller looks for.
+    pub(super) interest: Interest,
+    outgoing: Vec<u8>,
+    sent: usize,
+    incoming: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// The channel whose data comes next, and how much of it.
+    data: Option<(u32, usize)>,
+}
+
+/// What came over a trunk.
+pub(super) enum Arrival {
+    Record(TrunkHeader),
+    /// Data of a channel, as much as is there: which of the bytes that have come.
+    Data(u32, Range<usize>),
+}
+
+impl Trunk {
+    pub(super) fn new(going: Going, address: Option<String>, node: NodeId) -> Trunk {
+        Trunk {
+            going,
+            address,
+            node,
+            channels: HashMap::new(),
+            last_channel: 0,
+            silent_since_ms: None,
+            starved: Vec::new(),
+            interest: Interest::READABLE,
+            outgoing: Vec::new(),
+            sent: 0,
+            incoming: vec![0; INCOMING_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            data: None,
+        }
+    }
+
+    pub(super) fn link(&mut self) -> Option<&mut dyn Link> {
+        match &mut self.going {
+            Going::Up(link) => Some(&mut **link),
+            Going::Calling { .. } => None,
+        }
+    }
+
+    /// For messages to people.
+    pub(super) fn name(&self) -> String {
+        match &self.going {
+            Going::Up(link) => format!("node {} by {}", self.node, link.peer_name()),
+            Going::Calling { .. } => format!("node {}", self.node),
+        }
+    }
+
+    /// Whether what channels say waits to be sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// How much data channels may hand over now.
+    pub(super) fn room(&self) -> usize {
+        match self.going {
+            Going::Up(_) => OUTGOING_BYTES_MAX.saturating_sub(self.outgoing.len() - self.sent),
+            Going::Calling { .. } => 0,
+        }
+    }
+
+    /// Says something of a channel, behind all that was said before.
+    pub(super) fn say(&mut self, channel: u32, record: TrunkRecord) {
+        self.outgoing.extend_from_slice(&TrunkHeader { channel, record }.encode());
+    }
+
+    /// Takes all bytes of the regions as the next data of a channel. They are sent from where they are as far as that goes,
+    /// the rest is copied.
+    pub(super) fn say_data(&mut self, channel: u32, regions: &[Region<'_>]) -> Result<(), LinkError> {
+        let bytes: usize = regions.iter().map(|region| region.len()).sum();
+        assert!((1..=TRUNK_DATA_BYTES_MAX).contains(&bytes), "{bytes} bytes do not fit into a record");
+        let header = TrunkHeader { channel, record: TrunkRecord::Data(bytes as u32) }.encode();
+        let mut whole = Vec::with_capacity(1 + regions.len());
+        whole.push(Region::from_slice(&header));
+        whole.extend_from_slice(regions);
+        self.flush()?;
+        let mut gone = match &mut self.going {
+            Going::Up(link) if self.outgoing.is_empty() => link.send(&whole)?,
+            _ => 0,
+        };
+        for region in whole {
+            let skipped = gone.min(region.len());
+            gone -= skipped;
+            let rest = region.slice(skipped, region.len() - skipped);
+            let had = self.outgoing.len();
+            self.outgoing.resize(had + rest.len(), 0);
+            rest.copy_to_slice(&mut self.outgoing[had..]);
+        }
+        Ok(())
+    }
+
+    /// Sends what the link takes. True if anything moved.
+    pub(super) fn flush(&mut self) -> Result<bool, LinkError> {
+        let Going::Up(link) = &mut self.going else { return Ok(false) };
+        let before = self.sent;
+        let mut moved = false;
+        while self.sent < self.outgoing.len() {
+            match link.send(&[Region::from_slice(&self.outgoing[self.sent..])])? {
+                0 => break,
+                bytes => self.sent += bytes,
+            }
+        }
+        moved |= self.sent > before;
+        if self.sent == self.outgoing.len() {
+            self.outgoing.clear();
+            self.sent = 0;
+        } else if self.sent >= OUTGOING_BYTES_MAX {
+            self.outgoing.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(moved)
+    }
+
+    /// Brings bytes in. False: nothing there now.
+    pub(super) fn receive(&mut self) -> Result<bool, LinkError> {
+        let Going::Up(link) = &mut self.going else { return Ok(false) };
+        if self.start > 0 {
+            self.incoming.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let got = link.receive(&[RegionMut::from_slice(&mut self.incoming[self.end..])])?;
+        self.end += got;
+        Ok(got > 0)
+    }
+
+    /// If the next bytes of the trunk are data of this channel, brings them in where they belong. `None`: they are not.
+    pub(super) fn receive_data(&mut self, channel: u32, regions: &[RegionMut<'_>]) -> Result<Option<usize>, LinkError> {
+        let (Going::Up(link), Some((expected, remaining))) = (&mut self.going, self.data) else { return Ok(None) };
+        if expected != channel || self.start < self.end {
+            return Ok(None);
+        }
+        let regions = limited(regions, remaining);
+        let mut got = link.receive(&regions)?;
+        // A link that announces nothing by itself is asked to.
+        while got == 0 && link.arm() {
+            got = link.receive(&regions)?;
+        }
+        self.data = (got < remaining).then_some((channel, remaining - got));
+        Ok(Some(got))
+    }
+
+    /// Some of the bytes that have come.
+    pub(super) fn incoming(&self, bytes: Range<usize>) -> &[u8] {
+        &self.incoming[bytes]
+    }
+
+    /// The next of what has come, if there is a whole record, or some data.
+    pub(super) fn next(&mut self) -> Result<Option<Arrival>, TrunkViolation> {
+        let ready = self.end - self.start;
+        if let Some((channel, remaining)) = self.data {
+            let bytes = remaining.min(ready);
+            if bytes == 0 {
+                return Ok(None);
+            }
+            self.data = (bytes < remaining).then_some((channel, remaining - bytes));
+            self.start += bytes;
+            return Ok(Some(Arrival::Data(channel, self.start - bytes..self.start)));
+        }
+        if ready < TRUNK_HEADER_BYTES {
+            return Ok(None);
+        }
+        let bytes = &self.incoming[self.start..self.start + TRUNK_HEADER_BYTES];
+        let header = TrunkHeader::decode(bytes.try_into().expect("taken with this length"))?;
+        self.start += TRUNK_HEADER_BYTES;
+        if let TrunkRecord::Data(bytes) = header.record {
+            self.data = Some((header.channel, bytes as usize));
+        }
+        Ok(Some(Arrival::Record(header)))
+    }
+}
+
+/// The regions up to so many bytes.
+pub(super) fn limited<'a>(regions: &[RegionMut<'a>], mut bytes: usize) -> Vec<RegionMut<'a>> {
+    let mut limited = Vec::with_capacity(regions.len());
+    for region in regions {
+        let taken = bytes.min(region.len());
+        bytes -= taken;
+        if taken > 0 {
+            limited.push(region.slice(0, taken));
+        }
+    }
+    limited
+}

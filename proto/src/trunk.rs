@@ -1,0 +1,147 @@
+//! What the servers of two nodes say to each other over a trunk: one connection that carries the byte streams of many ranks.
+//!
+//! A trunk is opened by the server whose ranks call, and carries channels that it opens. A channel is an ordered stream of bytes both
+//! ways; what is in it is the ranks' own affair. Each side may send what the other has room for: [`CHANNEL_BYTES_MAX`] to
+//! begin with, and then as much as the other says that it has passed on.
+//!
+//! ```text
+//!   caller's server                                  called server
+//!   Open(1) ─────────────────────────────────────────►  a channel begins
+//!           ◄───────────────────────────────────────── Opened(1)
+//!   Data(1, n), n bytes ─────────────────────────────►
+//!           ◄───────────────────────────────────────── Credit(1, n)
+//!   Close(1) ────────────────────────────────────────►  behind all its bytes
+//! ```
+
+use thiserror::Error;
+
+/// Bytes of a record without its data.
+pub const TRUNK_HEADER_BYTES: usize = 12;
+/// Bytes of data that one record carries at most, so that many channels share a trunk evenly.
+pub const TRUNK_DATA_BYTES_MAX: usize = 64 << 10;
+/// Bytes that one side of a channel may have sent and the other not passed on.
+pub const CHANNEL_BYTES_MAX: u64 = 256 << 10;
+
+/// What a record says of its channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrunkRecord {
+    /// It begins. Numbers ascend over the life of a trunk.
+    Open,
+    /// It has begun.
+    Opened,
+    /// So many bytes of it follow.
+    Data(u32),
+    /// So many of its bytes were passed on, and as many more may be sent.
+    Credit(u32),
+    /// It is over. Nothing of it comes behind this.
+    Close,
+}
+
+/// A record without its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrunkHeader {
+    /// The number of the channel.
+    pub channel: u32,
+    /// What is said of it.
+    pub record: TrunkRecord,
+}
+
+/// What comes over a trunk is none of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum TrunkViolation {
+    /// The bytes are no record.
+    #[error("a record of {kind}, {value} that is none")]
+    Record {
+        /// What stands for the kind.
+        kind: u32,
+        /// What stands for the number of bytes.
+        value: u32,
+    },
+    /// A record that this side never gets, or about a channel that was never opened.
+    #[error("{record:?} of channel {channel}, which makes no sense now")]
+    Unexpected {
+        /// The channel.
+        channel: u32,
+        /// What was said of it.
+        record: TrunkRecord,
+    },
+    /// More bytes than there is room for, or more room than was ever asked for.
+    #[error("channel {channel} goes beyond its credit")]
+    Overdrawn {
+        /// The channel.
+        channel: u32,
+    },
+}
+
+impl TrunkHeader {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; TRUNK_HEADER_BYTES] {
+        let (kind, value): (u32, u32) = match self.record {
+            TrunkRecord::Open => (1, 0),
+            TrunkRecord::Opened => (2, 0),
+            TrunkRecord::Data(bytes) => (3, bytes),
+            TrunkRecord::Credit(bytes) => (4, bytes),
+            TrunkRecord::Close => (5, 0),
+        };
+        let mut bytes = [0; TRUNK_HEADER_BYTES];
+        bytes[..4].copy_from_slice(&kind.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.channel.to_le_bytes());
+        bytes[8..].copy_from_slice(&value.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// [`TrunkViolation::Record`], for data that is empty or too long too.
+    pub fn decode(bytes: &[u8; TRUNK_HEADER_BYTES]) -> Result<TrunkHeader, TrunkViolation> {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let (kind, channel, value) = (word(0), word(4), word(8));
+        let record = match (kind, value) {
+            (1, 0) => TrunkRecord::Open,
+            (2, 0) => TrunkRecord::Opened,
+            (3, bytes) if (1..=TRUNK_DATA_BYTES_MAX as u32).contains(&bytes) => TrunkRecord::Data(bytes),
+            (4, bytes) if (1..=CHANNEL_BYTES_MAX as u32).contains(&bytes) => TrunkRecord::Credit(bytes),
+            (5, 0) => TrunkRecord::Close,
+            _ => return Err(TrunkViolation::Record { kind, value }),
+        };
+        Ok(TrunkHeader { channel, record })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let most = (TRUNK_DATA_BYTES_MAX as u32, CHANNEL_BYTES_MAX as u32);
+        for record in [
+            TrunkRecord::Open,
+            TrunkRecord::Opened,
+            TrunkRecord::Data(1),
+            TrunkRecord::Data(most.0),
+            TrunkRecord::Credit(1),
+            TrunkRecord::Credit(most.1),
+            TrunkRecord::Close,
+        ] {
+            let header = TrunkHeader { channel: 0x0102_0304, record };
+            assert_eq!(TrunkHeader::decode(&header.encode()), Ok(header));
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        let words = |kind: u32, value: u32| {
+            let mut bytes = [0; TRUNK_HEADER_BYTES];
+            bytes[..4].copy_from_slice(&kind.to_le_bytes());
+            bytes[8..].copy_from_slice(&value.to_le_bytes());
+            bytes
+        };
+        let too_much = (TRUNK_DATA_BYTES_MAX as u32 + 1, CHANNEL_BYTES_MAX as u32 + 1);
+        for (kind, value) in [(0, 0), (1, 1), (3, 0), (3, too_much.0), (4, 0), (4, too_much.1), (5, 7), (6, 0)] {
+            let refused = TrunkHeader::decode(&words(kind, value));
+            assert_eq!(refused, Err(TrunkViolation::Record { kind, value }));
+        }
+    }
+}
