@@ -71,7 +71,7 @@ pub(super) const VARIABLES: [Variable; 28] = [
         slot: Slot::Text {
             field: |config| &mut config.verbs_device,
             accepted: "NAME, NAME:PORT or NAME:PORT:GID; several, with commas, are taken in turn by the nodes",
-            empty: "first",
+            empty: "nearest",
         },
     },
     Variable {
