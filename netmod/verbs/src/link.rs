@@ -147,7 +147,8 @@ impl VerbsLink {
             Ok((queue, promise)) => {
                 let (connection, first_packet) = self.shared.numbers(queue.number());
                 let connection = if self.side == Side::Caller { connection } else { 0 };
-                let queue_number = queue.number();
+                // The manager finds queues by itself, and their numbers may be longer there.
+                let queue_number = if fabric.manager.is_some() { 0 } else { queue.number() };
                 let record = Record { queue: queue_number, first_packet, connection, previous, ..fabric.record() };
                 (record, Some((queue, promise)))
             }
