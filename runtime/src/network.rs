@@ -63,10 +63,12 @@ fn describe(device: &longarm_verbs::DeviceReport) -> Device {
     if let Some(fault) = &device.fault {
         lines.push(format!("cannot be opened: {fault}"));
     } else {
+        let speaks = if device.is_iwarp { "iWARP, " } else { "" };
         let atomics = if device.atomics { "atomics" } else { "no atomics" };
         let (depth, reads, registrations) = (device.queue_depth, device.reads_at_once, device.registrations);
-        lines
-            .push(format!("{depth} requests a queue, {reads} reads at once, {registrations} registrations, {atomics}"));
+        lines.push(format!(
+            "{speaks}{depth} requests a queue, {reads} reads at once, {registrations} registrations, {atomics}"
+        ));
     }
     for port in &device.ports {
         let state = if port.is_active { "active" } else { "down" };
@@ -85,6 +87,7 @@ fn costs(report: &longarm_verbs::CostReport) -> Vec<(String, String)> {
     let costs = &report.costs;
     let row = |name: &str, value: String| (name.to_owned(), value);
     vec![
+        row("device", format!("{}, {}", report.device, report.why)),
         row("copying 1 KiB", format!("{} ns", costs.copy_kib_ns)),
         row("registering", format!("{} ns, and {} ns each KiB", costs.register_ns, costs.register_kib_ns)),
         row("a write of 8 B", format!("{} ns, and {} ns each KiB more", costs.request_ns, costs.wire_kib_ns)),

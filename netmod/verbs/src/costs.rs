@@ -69,10 +69,10 @@ impl Costs {
         piece.min(buffer_bytes as u64) as usize
     }
 
-    /// Measures. Takes some milliseconds. What cannot be measured is [`Costs::TYPICAL`].
-    pub(crate) fn measure(domain: &Arc<Domain>, shared: &Arc<SharedReceive>, myself: &Connection) -> Costs {
+    /// Measures. Takes some milliseconds. What cannot be measured is [`Costs::TYPICAL`]; without a way to itself, the wire.
+    pub(crate) fn measure(domain: &Arc<Domain>, shared: &Arc<SharedReceive>, myself: Option<&Connection>) -> Costs {
         let (copy_kib_ns, register) = (measure_copy(), measure_registration(domain));
-        let wire = measure_wire(domain, shared, myself);
+        let wire = myself.ok_or(Errno::OPNOTSUPP).and_then(|myself| measure_wire(domain, shared, myself));
         let (register_ns, register_kib_ns) =
             register.unwrap_or((Self::TYPICAL.register_ns, Self::TYPICAL.register_kib_ns));
         let (request_ns, wire_kib_ns) = wire.unwrap_or((Self::TYPICAL.request_ns, Self::TYPICAL.wire_kib_ns));

@@ -8,6 +8,9 @@
 //!
 //! Requests of one connection are done in order, so a transfer is over when its last request is. Reads are the exception: what
 //! comes behind one waits for it by a fence, and so does what is sent.
+//!
+//! Over iWARP the end of a write says only that its bytes are on their way. There a read behind it, which the peer's device answers
+//! when it has placed all that came before, proves that it has arrived: that of a get, or one of a single byte.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +30,17 @@ use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span};
 pub(crate) struct Direct {
     pub(crate) backlog: VecDeque<Transfer>,
     pub(crate) outcomes: VecDeque<(u64, DirectOutcome)>,
+    /// Where the last write went that no read has followed yet. Only over iWARP, as what follows.
+    to_prove: Option<(u64, u32)>,
+    /// Puts whose writes have ended here, and the numbers behind them: a read has to come back before they are done.
+    pub(crate) unproven: VecDeque<(u64, u32)>,
+}
+
+impl Direct {
+    /// A read has come back, and what was written before it has arrived.
+    pub(crate) fn prove(&mut self) {
+        self.outcomes.extend(self.unproven.drain(..).map(|(ticket, _)| (ticket, DirectOutcome::Done)));
+    }
 }
 
 /// A transfer that is not wholly posted.
@@ -115,6 +129,7 @@ impl Stream {
         let signaled =
             what.is_read || bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
         self.untold = if signaled { 0 } else { self.untold + 1 };
+        self.note_way(what);
         self.count_direct(what.is_read, data);
         let post = Post { id, posting: what.posting(), data, signaled, fenced };
         // SAFETY: what the spans name is in `kept`, which stays until the completion was taken up, or the queue is gone. The
@@ -138,8 +153,28 @@ impl Stream {
         }
     }
 
+    /// What is to be proven after such a request.
+    fn note_way(&mut self, what: Move) {
+        if self.is_iwarp() {
+            self.direct.to_prove = (!what.is_read).then_some((what.remote, what.remote_key));
+        }
+    }
+
+    /// Reads a byte behind writes, where nothing else is read: when it comes they have arrived.
+    fn read_behind(&mut self) -> Result<(), LinkError> {
+        let waits = self.reads_under_way > 0 || !self.direct.backlog.is_empty() || !self.has_room_for(1);
+        let (Some((remote, remote_key)), false) = (self.direct.to_prove, waits) else { return Ok(()) };
+        let sink = self.fabric.sink.as_ref().map(|sink| sink.span(1));
+        let span = [sink.expect("there is one where there is a manager")];
+        let what = Move { remote, remote_key, is_read: true };
+        self.post_direct(what, Data::Spans(&span), Kept::Nothing, 1, None)
+    }
+
     /// Where only requests are left whose end nobody tells, one without bytes behind them does.
     pub(crate) fn tell_the_rest(&mut self) -> Result<(), LinkError> {
+        if self.is_iwarp() {
+            return self.read_behind();
+        }
         if self.untold == 0 || self.untold < self.requests.len() {
             return Ok(());
         }
@@ -204,7 +239,7 @@ impl Stream {
 
     /// Writes of consecutive memory, with one ring of the doorbell.
     fn post_chain(&mut self, (mut remote, remote_key): (u64, u32), spans: &[[Span; 1]]) -> Result<(), LinkError> {
-        let first = self.next_request();
+        let (first, first_remote) = (self.next_request(), remote);
         let fenced = self.reads_under_way > 0;
         let posts: Vec<Post<'_>> = (first..)
             .zip(spans)
@@ -218,6 +253,7 @@ impl Stream {
         counters.writes.add(posts.len());
         counters.doorbells.add(1);
         self.untold = 0;
+        self.note_way(Move { remote: first_remote, remote_key, is_read: false });
         // SAFETY: the caller keeps the slabs in `requests`, also where this fails, until their completion, or a later one's, was
         // taken up, or the queue is gone.
         #[allow(unsafe_code)]
@@ -331,7 +367,7 @@ impl Stream {
 
 impl DirectAccess for Stream {
     fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
-        if wish == Wish::Get && !self.can_read {
+        if (wish == Wish::Get || self.is_iwarp()) && !self.can_read {
             return Reach::No;
         }
         // Who puts and never waits takes up no ends: they are taken up when there is no room left.

@@ -2,6 +2,7 @@
 //!
 //! Opened when the first link needs it, and once: windows are registered in the same domain that queues reach.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,10 +14,12 @@ use rustix::io::Errno;
 use crate::costs::Costs;
 use crate::counts::Counters;
 use crate::executed::Executed;
+use crate::manager::Manager;
+use crate::near;
 use crate::options::{RECEIVE_BYTES_MAX, VerbsOptions};
 use crate::sys::{
-    Access, Connection, Context, Domain, Library, NoLibrary, Port, PortLimits, Queue, QueueLimits, Registration,
-    SharedReceive, Slab, Slabs,
+    Access, Connection, Context, Domain, Library, NoLibrary, NoManager, Port, PortLimits, Queue, QueueLimits,
+    Registration, SharedReceive, Slab, Slabs,
 };
 
 /// Why verbs cannot be used here. In every case TCP can.
@@ -69,6 +72,12 @@ pub(crate) struct Fabric {
     pub(crate) gid_index: u8,
     pub(crate) gid: [u8; 16],
     pub(crate) limits: PortLimits,
+    /// Why this device, in words.
+    pub(crate) why_chosen: String,
+    /// What connects the queues of devices of iWARP; others are connected by what the records say.
+    pub(crate) manager: Option<Arc<Manager>>,
+    /// Where the byte goes that is read to learn that writes have arrived, over iWARP.
+    pub(crate) sink: Option<Slab>,
     /// Copied into before they are sent.
     pub(crate) outgoing: Arc<Slabs>,
     /// The same, one for each queue, beside what all share: there are as many as queues.
@@ -150,7 +159,7 @@ impl Fabric {
     /// [`VerbsError`], which says why not.
     pub(crate) fn open(options: &VerbsOptions) -> Result<Arc<Fabric>, VerbsError> {
         let library = Library::get()?;
-        let (context, port, gid_index) = choose(library, &options.device)?;
+        let ((context, port, gid_index), why_chosen) = choose(library, &options.device)?;
         let name = context.name().to_owned();
         let failed = |what: &'static str| {
             let device = name.clone();
@@ -161,6 +170,10 @@ impl Fabric {
         }
         let gid = context.gid(port.number, gid_index).map_err(failed("asking for its address"))?;
         let domain = Domain::new(&context).map_err(failed("making a protection domain"))?;
+        let manager = context.is_iwarp().then(|| Manager::open(&context)).transpose().map_err(|why| match why {
+            NoManager::Library(missing) => missing.into(),
+            NoManager::System(errno) => failed("listening at an address of its network")(errno),
+        })?;
         let limits = context.limits();
         let limits = PortLimits { reads_at_once: limits.reads_at_once.min(options.reads_at_once_max), ..limits };
         let incoming_max = RECEIVE_BYTES_MAX / options.slab_bytes.max(1);
@@ -181,21 +194,29 @@ impl Fabric {
             reads_in: limits.reads_at_once,
             timeout_code: options.timeout_code,
         };
-        let costs = options.costs.unwrap_or_else(|| Costs::measure(&domain, &shared, &myself));
+        // A queue cannot call itself there without others that answer.
+        let myself = manager.is_none().then_some(&myself);
+        let costs = options.costs.unwrap_or_else(|| Costs::measure(&domain, &shared, myself));
         let cache_options = CacheOptions {
             bytes_max: options.cache_bytes_max,
             entries_max: usize::try_from(limits.registrations / 2).unwrap_or(0).clamp(1, CACHE_ENTRIES_MAX),
             ..CacheOptions::default()
         };
         let cache = Cache::new(Device(Arc::clone(&domain)), cache_options)?;
+        let own = Slabs::new(&domain, options.slab_bytes, usize::MAX);
+        let sink =
+            manager.as_ref().and_then(|_| own.take().transpose()).transpose().map_err(failed("registering memory"))?;
         Ok(Arc::new(Fabric {
+            why_chosen,
+            manager,
+            sink,
             options: options.clone(),
             port,
             gid_index,
             gid,
             limits,
             outgoing: Slabs::new(&domain, options.slab_bytes, options.outgoing_bytes_max / options.slab_bytes.max(1)),
-            own: Slabs::new(&domain, options.slab_bytes, usize::MAX),
+            own,
             shared,
             incoming: Mutex::default(),
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
@@ -214,14 +235,25 @@ impl Fabric {
     /// The system's: most often the limit of locked memory.
     pub(crate) fn queue(self: &Arc<Self>) -> Result<(Queue, Promise), Errno> {
         let credits = self.options.credits_each();
-        let limits = QueueLimits {
+        let mut limits = QueueLimits {
             depth: self.options.queue_depth.min(self.limits.queue_depth),
-            inline_bytes: INLINE_BYTES,
+            inline_bytes: 0,
             gathers: (crate::sys::GATHERS_MAX as u32).min(self.limits.gathers).max(1),
             // Each buffer that the peer may fill, and what fails when the queue ends.
             receives: u32::from(credits) + 8,
         };
-        let queue = Queue::new(&self.domain, &self.shared, limits)?;
+        let mut made = Err(Errno::INVAL);
+        for inline_bytes in INLINE_BYTES {
+            limits.inline_bytes = inline_bytes;
+            made = Queue::new(&self.domain, &self.shared, limits);
+            if !matches!(made, Err(Errno::INVAL)) {
+                break;
+            }
+        }
+        let queue = made?;
+        if self.manager.is_some() && queue.inline_bytes() < crate::stream::NUMBER_BYTES {
+            return Err(Errno::OPNOTSUPP);
+        }
         self.promise(credits.into())?;
         let mut promise = Promise { fabric: Arc::clone(self), own: None };
         promise.own = Some(self.own.take()?.ok_or(Errno::NOBUFS)?);
@@ -282,15 +314,21 @@ impl Fabric {
 
     /// What we say of ourselves, less what belongs to one connection.
     pub(crate) fn record(&self) -> Record {
+        let (gid, port) = match &self.manager {
+            Some(manager) => (as_ipv6(manager.address), manager.port),
+            None => (self.gid, 0),
+        };
         Record {
             usable: true,
             is_ethernet: self.port.is_ethernet,
+            is_iwarp: self.manager.is_some(),
+            port,
             mtu_code: u8::try_from(self.port.mtu_code).unwrap_or(1),
             reads_in: self.limits.reads_at_once,
             lid: self.port.lid,
             credits: self.options.credits_each(),
             slab_bytes: u32::try_from(self.options.slab_bytes).unwrap_or(u32::MAX),
-            gid: self.gid,
+            gid,
             ..Record::default()
         }
     }
@@ -304,20 +342,36 @@ impl Fabric {
 /// With fewer a queue could not take all that is posted at once, and the messages that have to go beside it.
 const DEPTH_MIN: u32 = 2 * crate::sys::CHAIN_MAX as u32;
 
-/// Asked of the device for requests that carry their bytes; it may give more.
-const INLINE_BYTES: u32 = 128;
+fn as_ipv6(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
 
-/// The device and port of this name, or the first that can be used.
-fn choose(library: &'static Library, name: &str) -> Result<(Arc<Context>, Port, u8), VerbsError> {
+/// Asked of the device for requests that carry their bytes, the first that it takes; it may give more.
+const INLINE_BYTES: [u32; 4] = [128, 64, 48, 0];
+
+/// An open device, a port of it, and one of the port's addresses.
+type Opened = (Arc<Context>, Port, u8);
+
+/// The device and port of this name, or the nearest of those that can be used; and why.
+fn choose(library: &'static Library, name: &str) -> Result<(Opened, String), VerbsError> {
     let names = crate::sys::device_names(library);
     if name.is_empty() {
-        let mut found = Vec::new();
+        let (mut active, mut distances, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for name in &names {
             match open_port(library, name, None, None) {
-                Ok(chosen) if chosen.1.is_active => return Ok(chosen),
+                Ok(opened) if opened.1.is_active => {
+                    distances.push(near::distance(Path::new(near::SYSTEM), name));
+                    active.push(opened);
+                }
                 Ok((_, port, _)) => found.push(format!("{name}, whose port {} is down", port.number)),
                 Err(error) => found.push(format!("{name}: {error}")),
             }
+        }
+        if let Some((place, why)) = near::nearest(&distances) {
+            return Ok((active.swap_remove(place), why));
         }
         let found = if found.is_empty() { "none".to_owned() } else { found.join("; ") };
         return Err(VerbsError::NoDevice { found });
@@ -330,7 +384,7 @@ fn choose(library: &'static Library, name: &str) -> Result<(Arc<Context>, Port, 
     if parts.next().is_some() {
         return Err(bad());
     }
-    open_port(library, device, port, gid)
+    Ok((open_port(library, device, port, gid)?, "it is the one that was asked for".to_owned()))
 }
 
 /// The RDMA devices of this machine; none where there is no library.
@@ -344,7 +398,7 @@ pub(crate) fn open_port(
     device: &str,
     port: Option<u8>,
     gid: Option<u8>,
-) -> Result<(Arc<Context>, Port, u8), VerbsError> {
+) -> Result<Opened, VerbsError> {
     let failed = |what: &'static str| move |errno| VerbsError::Device { device: device.to_owned(), what, errno };
     let context = Context::open(library, device).map_err(failed("opening it"))?;
     let port = match port {

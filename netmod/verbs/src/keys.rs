@@ -255,6 +255,12 @@ impl Known {
         parts.insert(part, answer);
     }
 
+    /// Nothing is known any more: all is asked again.
+    pub(crate) fn forget(&self) {
+        self.parts.lock().clear();
+        self.forget_questions();
+    }
+
     /// A connection has gone: what was asked over it is asked again.
     pub(crate) fn forget_questions(&self) {
         self.asked.lock().clear();

@@ -16,6 +16,8 @@ mod executed;
 mod fabric;
 mod keys;
 mod link;
+mod manager;
+mod near;
 mod netmod;
 mod options;
 mod packets;

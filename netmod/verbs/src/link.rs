@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   proving (over TCP) ──► agreeing (records, over TCP) ──► verbs: bytes over the queue pair, TCP tells when the peer is gone
+//!                                   ├──► joining (manager) ───▲     over iWARP
 //!                                   └─────────────────────► plain: bytes over TCP, where a side cannot or will not
 //! ```
+
+mod joining;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,10 +17,9 @@ use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Interest, Link, 
 use longarm_proto::rdma::{KEEP_TCP, READY, RECORD_BYTES, Record};
 use longarm_proto::{Run, WindowRef};
 
-use crate::fabric::{Fabric, Promise};
 use crate::netmod::Shared;
-use crate::stream::{Stream, Unresolved};
-use crate::sys::Queue;
+use crate::stream::{Promised, Stream, Unresolved};
+use joining::Meeting;
 
 /// Who of the two has called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,8 @@ enum Stage {
     /// What the owner sends and receives goes over TCP.
     Proving,
     Agreeing(Box<Agreeing>),
+    /// The connection manager connects the queues.
+    Joining(Box<Meeting>),
     Verbs(Box<Stream>),
     Plain,
 }
@@ -47,10 +51,8 @@ struct Agreeing {
     then: Option<Then>,
 }
 
-/// A queue, and the buffers that its peer may fill.
-type Promised = (Queue, Promise);
-
 enum Then {
+    Joining(Box<Meeting>),
     Verbs(Box<Stream>),
     Plain,
 }
@@ -84,6 +86,7 @@ pub(crate) struct VerbsLink {
 const TCP: u64 = 0;
 const QUEUE: u64 = 1;
 const ANSWERS: u64 = 2;
+const MANAGER: u64 = 3;
 /// Of ten milliseconds each, for what was sent last to be delivered.
 const LINGER_MOMENTS: usize = 20;
 
@@ -144,7 +147,8 @@ impl VerbsLink {
             Ok((queue, promise)) => {
                 let (connection, first_packet) = self.shared.numbers(queue.number());
                 let connection = if self.side == Side::Caller { connection } else { 0 };
-                let queue_number = queue.number();
+                // The manager finds queues by itself, and their numbers may be longer there.
+                let queue_number = if fabric.manager.is_some() { 0 } else { queue.number() };
                 let record = Record { queue: queue_number, first_packet, connection, previous, ..fabric.record() };
                 (record, Some((queue, promise)))
             }
@@ -209,42 +213,40 @@ impl VerbsLink {
             }
         };
         let fabric = self.shared.fabric();
-        let stream = match (fabric, queue) {
-            (Some(fabric), Some(queue)) if theirs.usable => self.connected(&fabric, queue, &ours, theirs),
-            _ => None,
+        let then = match (fabric, queue) {
+            (Some(fabric), Some(queue)) if theirs.usable && theirs.is_iwarp == ours.is_iwarp => {
+                self.connected(&fabric, queue, &ours, theirs)
+            }
+            _ => Then::Plain,
         };
         if self.side == Side::Caller {
             self.outcomes.extend(self.shared.resolve(&self.address, theirs.executed));
         }
         let Stage::Agreeing(agreeing) = &mut self.stage else { unreachable!("as above") };
-        agreeing.outgoing = match (self.side, &stream) {
-            (Side::Called, Some(_)) => ours.encode().to_vec(),
-            (Side::Called, None) => {
+        agreeing.outgoing = match (self.side, &then) {
+            (Side::Called, Then::Plain) => {
                 Record { usable: false, executed: ours.executed, ..Record::default() }.encode().to_vec()
             }
+            (Side::Called, _) => ours.encode().to_vec(),
             (Side::Caller, _) if !theirs.usable => Vec::new(),
-            (Side::Caller, Some(_)) => vec![READY],
-            (Side::Caller, None) => vec![KEEP_TCP],
+            (Side::Caller, Then::Verbs(_)) => vec![READY],
+            // The first message over the queue says it.
+            (Side::Caller, Then::Joining(_)) => Vec::new(),
+            (Side::Caller, Then::Plain) => vec![KEEP_TCP],
         };
         agreeing.sent = 0;
-        agreeing.then = Some(stream.map_or(Then::Plain, |stream| Then::Verbs(Box::new(stream))));
-    }
-
-    fn connected(&self, fabric: &Arc<Fabric>, queue: Promised, ours: &Record, theirs: &Record) -> Option<Stream> {
-        let about = (&self.shared, self.shared.known(&self.address));
-        match Stream::connect(about, fabric, queue, (ours, theirs)) {
-            Ok(stream) => Some(stream),
-            Err(errno) => {
-                let peer = self.peer_name.as_str();
-                tracing::warn!(%errno, peer, "the device finds no way to a peer; the connection goes over TCP");
-                None
-            }
-        }
+        agreeing.then = Some(then);
     }
 
     fn begin(&mut self, then: Then) -> Result<(), LinkError> {
         self.stage = match then {
             Then::Plain => Stage::Plain,
+            Then::Joining(meeting) => {
+                if let Some(joining) = &meeting.joining {
+                    joining.watch(&self.poller, MANAGER)?;
+                }
+                Stage::Joining(meeting)
+            }
             Then::Verbs(mut stream) => {
                 stream.may_send = self.side == Side::Caller;
                 if self.side == Side::Caller {
@@ -265,13 +267,19 @@ impl VerbsLink {
         if self.tcp.receive(&[RegionMut::from_slice(&mut byte)])? == 0 {
             return Ok(());
         }
-        let Stage::Verbs(stream) = &mut self.stage else { return Ok(()) };
-        match byte[0] {
-            READY if !stream.may_send => {
+        match (byte[0], &mut self.stage) {
+            (READY, Stage::Verbs(stream)) if !stream.may_send && !stream.is_iwarp() => {
                 stream.may_send = true;
                 Ok(())
             }
-            KEEP_TCP if !stream.may_send => {
+            (KEEP_TCP, Stage::Verbs(stream)) if !stream.may_send => {
+                self.stage = Stage::Plain;
+                Ok(())
+            }
+            (KEEP_TCP, Stage::Joining(meeting)) if self.side == Side::Called => {
+                if let Some(joining) = meeting.joining.take() {
+                    joining.give_up(&self.poller);
+                }
                 self.stage = Stage::Plain;
                 Ok(())
             }
@@ -284,12 +292,18 @@ impl VerbsLink {
         if matches!(self.stage, Stage::Agreeing(_)) {
             self.agree()?;
         }
-        if let Stage::Verbs(stream) = &self.stage
-            && !stream.may_send
-        {
-            self.hear()?;
+        if matches!(self.stage, Stage::Joining(_)) {
+            self.join()?;
         }
-        Ok(())
+        let Stage::Verbs(stream) = &mut self.stage else { return Ok(()) };
+        if !stream.may_send && stream.is_iwarp() {
+            // The first message may have come, which lets us send.
+            stream.poll()?;
+        }
+        if stream.may_send {
+            return Ok(());
+        }
+        self.hear_the_end()
     }
 
     fn end_with<T>(&mut self, result: Result<T, LinkError>) -> Result<T, LinkError> {
@@ -313,7 +327,7 @@ impl VerbsLink {
     fn try_send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
         self.settle()?;
         match &mut self.stage {
-            Stage::Agreeing(_) => {
+            Stage::Agreeing(_) | Stage::Joining(_) => {
                 self.turned_away = true;
                 Ok(0)
             }
@@ -357,12 +371,17 @@ impl VerbsLink {
         self.settle()?;
         let received = match &mut self.stage {
             Stage::Proving | Stage::Plain => return self.tcp.receive(regions),
-            Stage::Agreeing(_) => return Ok(0),
+            Stage::Agreeing(_) | Stage::Joining(_) => return Ok(0),
             Stage::Verbs(stream) => stream.receive(regions)?,
         };
         if received > 0 {
             self.note_heard();
             return Ok(received);
+        }
+        if let Stage::Verbs(stream) = &mut self.stage
+            && stream.has_ended_lately()
+        {
+            self.hear_the_end()?;
         }
         if self.side == Side::Called && regions.iter().any(|region| !region.is_empty()) {
             // Who serves sleeps when nothing comes, so it is seen to at once. A caller says when it wants to sleep.
@@ -390,7 +409,7 @@ impl VerbsLink {
     /// Whether a send that was turned away would be taken now.
     fn lets_in(&mut self) -> bool {
         let open = match &self.stage {
-            Stage::Agreeing(_) => false,
+            Stage::Agreeing(_) | Stage::Joining(_) => false,
             Stage::Verbs(stream) => stream.may_send,
             Stage::Proving | Stage::Plain => true,
         };
@@ -412,10 +431,10 @@ impl VerbsLink {
         if stream.arm()? {
             return Ok(true);
         }
-        let heard = self.hear();
+        let heard = self.hear_the_end();
         let Stage::Verbs(stream) = &mut self.stage else { return Ok(true) };
         match heard {
-            Ok(()) => Ok(self.lets_in()),
+            Ok(()) => Ok(stream.holds_bytes() || self.lets_in()),
             // What the peer sent before it went has arrived by now.
             Err(_) if stream.poll()? || stream.holds_bytes() => Ok(true),
             Err(error) => Err(error),
@@ -490,7 +509,7 @@ impl Link for VerbsLink {
 
     fn is_settled(&self) -> bool {
         match &self.stage {
-            Stage::Proving | Stage::Agreeing(_) => false,
+            Stage::Proving | Stage::Agreeing(_) | Stage::Joining(_) => false,
             Stage::Verbs(stream) => stream.may_send,
             Stage::Plain => true,
         }
@@ -517,6 +536,8 @@ impl DirectAccess for VerbsLink {
     fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
         match &mut self.stage {
             Stage::Verbs(stream) if self.ended.is_none() => stream.reach(target, wish),
+            // It may come to that still.
+            Stage::Agreeing(_) | Stage::Joining(_) if self.ended.is_none() => Reach::Full,
             _ => Reach::No,
         }
     }

@@ -6,7 +6,7 @@ use crate::costs::Costs;
 #[derive(Clone, Debug)]
 pub struct VerbsOptions {
     /// Which device and port: `NAME`, `NAME:PORT` or `NAME:PORT:GID`, where GID is an index of the port's table. Empty:
-    /// the first device with an active port.
+    /// the nearest device with an active port.
     pub device: String,
     /// Whether somebody has asked for it: then it is worth a warning if it cannot be used.
     pub demanded: bool,

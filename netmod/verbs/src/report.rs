@@ -16,6 +16,8 @@ pub struct DeviceReport {
     pub name: String,
     /// Why it cannot be opened, if it cannot.
     pub fault: Option<String>,
+    /// It speaks iWARP, so that its connections are made by the connection manager; others speak InfiniBand or RoCE.
+    pub is_iwarp: bool,
     /// Its ports.
     pub ports: Vec<PortReport>,
     /// Requests that one connection may have under way.
@@ -82,6 +84,7 @@ fn device(library: &'static Library, name: String) -> DeviceReport {
     DeviceReport {
         name,
         fault: None,
+        is_iwarp: context.is_iwarp(),
         ports,
         queue_depth: limits.queue_depth,
         reads_at_once: limits.reads_at_once,
@@ -112,8 +115,12 @@ fn report_gid(gid: Gid, chosen: u8) -> GidReport {
 }
 
 /// What copying, registering and sending cost on a device, and what follows from it.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CostReport {
+    /// The device, its port, and the place of the address in the port's table.
+    pub device: String,
+    /// Why that one.
+    pub why: String,
     /// As measured.
     pub costs: Costs,
     /// From this size on memory is registered rather than copied.
@@ -134,7 +141,9 @@ pub fn measure(options: &VerbsOptions) -> Result<CostReport, VerbsError> {
         errno,
     })?;
     let (costs, register_bytes_min) = (fabric.costs, fabric.register_bytes_min);
-    Ok(CostReport { costs, register_bytes_min, inline_bytes: queue.inline_bytes() })
+    let device = format!("{}:{}:{}", fabric.domain.device_name(), fabric.port.number, fabric.gid_index);
+    let why = fabric.why_chosen.clone();
+    Ok(CostReport { device, why, costs, register_bytes_min, inline_bytes: queue.inline_bytes() })
 }
 
 #[cfg(test)]

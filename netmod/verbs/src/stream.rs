@@ -3,7 +3,12 @@
 //!
 //! Each message takes a buffer of the peer, so who sends has as many credits as the peer has buffers for it. Every message
 //! carries the number of buffers that were given back since the last one; where nothing else is to be said, a message
-//! without bytes does. The last credit is kept for such a message: two sides that both have much to say cannot lock each other out.
+//! without bytes does. Over iWARP, where messages take no number beside them, it stands behind their
+//! bytes. The last credit is kept for such a message: two sides that both have much to say cannot lock each other out.
+
+mod iwarp;
+mod unresolved;
+mod walk;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -19,9 +24,15 @@ use rustix::io::Errno;
 use crate::direct::Direct;
 use crate::fabric::{Device, Fabric, Promise};
 use crate::keys::{Answer, Answers, Known};
+use crate::manager::Joined;
 use crate::netmod::Shared;
 use crate::packets::Packets;
-use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, Post, Posting, Queue, Slab};
+use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
+
+use iwarp::MOMENT_MS;
+pub(crate) use iwarp::{NUMBER_BYTES, await_word};
+pub(crate) use unresolved::Unresolved;
+use walk::Walk;
 
 /// A buffer that has arrived, and how much of it was read.
 struct Arrived {
@@ -73,8 +84,13 @@ impl Kept {
     }
 }
 
+/// A queue, and the buffers that its peer may fill.
+pub(crate) type Promised = (Queue, Promise);
+
 /// One side's end.
 pub(crate) struct Stream {
+    /// The connection of the manager, over iWARP. It knows the queue, and ends before it.
+    joined: Option<Joined>,
     pub(crate) queue: Queue,
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) shared: Arc<Shared>,
@@ -97,6 +113,8 @@ pub(crate) struct Stream {
     /// Requests since the last one whose end is told.
     pub(crate) untold: usize,
     pub(crate) packets: Packets,
+    /// Messages of the peer that we have, over iWARP.
+    taken: Packets,
     /// Direct transfers, and notes to the peer, that wait for room.
     pub(crate) direct: Direct,
     notes: VecDeque<Note>,
@@ -106,6 +124,8 @@ pub(crate) struct Stream {
     refused: Option<u64>,
     /// Nothing is posted any more.
     ended: bool,
+    /// Since the connection manager was last asked.
+    looks: u8,
     /// Buffers that the peer has for us in all.
     peer_credits: u32,
     /// With the buffer that is always ours, unless it is under way.
@@ -122,16 +142,6 @@ struct Message {
     immediate: u32,
 }
 
-/// A direct transfer that a connection leaves behind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Unresolved {
-    pub(crate) ticket: u64,
-    /// The number behind its last packet, if all of it went out and the peer's memory is what matters.
-    pub(crate) behind: Option<u32>,
-    /// What is known already.
-    pub(crate) outcome: Option<DirectOutcome>,
-}
-
 /// Marks a message that is no part of the stream. The other bits count buffers.
 const NOTE: u32 = 1 << 31;
 
@@ -143,7 +153,7 @@ impl Stream {
     pub(crate) fn connect(
         (shared, known): (&Arc<Shared>, Arc<Known>),
         fabric: &Arc<Fabric>,
-        (queue, promise): (Queue, Promise),
+        (queue, promise): Promised,
         (ours, theirs): (&Record, &Record),
     ) -> Result<Stream, Errno> {
         let mtu_code = ours.mtu_code.min(theirs.mtu_code);
@@ -162,7 +172,20 @@ impl Stream {
             reads_in: ours.reads_in,
             timeout_code: fabric.options.timeout_code,
         })?;
-        Ok(Stream {
+        let packets = Packets::new(ours.first_packet, mtu_code);
+        let mut stream = Stream::over((shared, known), fabric, (queue, promise), (ours, theirs));
+        stream.packets = packets;
+        Ok(stream)
+    }
+
+    fn over(
+        (shared, known): (&Arc<Shared>, Arc<Known>),
+        fabric: &Arc<Fabric>,
+        (queue, promise): Promised,
+        (ours, theirs): (&Record, &Record),
+    ) -> Stream {
+        Stream {
+            joined: None,
             queue,
             fabric: Arc::clone(fabric),
             shared: Arc::clone(shared),
@@ -175,20 +198,22 @@ impl Stream {
             requests: VecDeque::new(),
             first_request: 0,
             reads_under_way: 0,
-            can_read: reads_out > 0,
+            can_read: ours.reads_in.min(theirs.reads_in) > 0,
             untold: 0,
             direct: Direct::default(),
             notes: VecDeque::new(),
             late: None,
             refused: None,
             ended: false,
+            looks: 0,
             peer_credits: theirs.credits.into(),
             promise,
-            packets: Packets::new(ours.first_packet, mtu_code),
+            packets: Packets::of_messages(ours.first_packet),
+            taken: Packets::of_messages(theirs.first_packet),
             arrived: VecDeque::new(),
             finished: Vec::new(),
             failed: None,
-        })
+        }
     }
 
     /// What the caller calls the connection.
@@ -236,19 +261,24 @@ impl Stream {
         match entry.result {
             Ok(()) if entry.is_receive => {
                 let slab = self.fabric.filled(entry.id);
-                self.credits = self.credits.saturating_add(entry.immediate & !NOTE);
+                let Some((bytes, immediate)) = self.read_number(&slab, entry) else {
+                    self.fabric.give_back(slab);
+                    self.fail("a message of the peer is garbled");
+                    return;
+                };
+                self.credits = self.credits.saturating_add(immediate & !NOTE);
                 if self.credits > self.peer_credits {
                     self.fabric.give_back(slab);
                     self.fail("the peer gives back more buffers than it has");
                     return;
                 }
-                if entry.immediate & NOTE != 0 {
-                    self.take_note(&slab, entry.bytes as usize);
+                if immediate & NOTE != 0 {
+                    self.take_note(&slab, bytes);
                     self.give_back(slab);
-                } else if entry.bytes == 0 {
+                } else if bytes == 0 {
                     self.give_back(slab);
                 } else {
-                    self.arrived.push_back(Arrived { slab, bytes: entry.bytes as usize, at: 0 });
+                    self.arrived.push_back(Arrived { slab, bytes, at: 0 });
                 }
             }
             Ok(()) => self.forget_requests(entry.id),
@@ -291,43 +321,17 @@ impl Stream {
                 Some(slab) if slab.is_of(&self.fabric.own) => self.promise.own = Some(slab),
                 others => drop(others),
             }
-            if let Some(ticket) = request.ends {
-                self.direct.outcomes.push_back((ticket, DirectOutcome::Done));
+            if request.is_read {
+                self.direct.prove();
+            }
+            match request.ends {
+                Some(ticket) if self.is_iwarp() && !request.is_read => {
+                    self.direct.unproven.push_back((ticket, request.behind));
+                }
+                Some(ticket) => self.direct.outcomes.push_back((ticket, DirectOutcome::Done)),
+                None => {}
             }
         }
-    }
-
-    /// The direct transfers that have not ended: their numbers, behind which packet they would have, and whether the peer's
-    /// device has refused them. For the next connection.
-    pub(crate) fn unresolved(&mut self) -> Vec<Unresolved> {
-        // What has ended meanwhile has ended well: above all a read, which must not be repeated behind what came after it.
-        self.ended = true;
-        let _ = self.queue.end();
-        let _ = self.poll();
-        let refused = self.refused_ticket();
-        let outcome = |ticket| (refused == Some(ticket)).then_some(DirectOutcome::Refused);
-        let posted = self.requests.iter().filter_map(|request| {
-            let ticket = request.ends?;
-            let behind = (!request.is_read).then_some(request.behind);
-            Some(Unresolved { ticket, behind, outcome: outcome(ticket) })
-        });
-        let waiting = self.direct.backlog.iter().map(|transfer| transfer.ticket);
-        let waiting = waiting.map(|ticket| Unresolved { ticket, behind: None, outcome: outcome(ticket) });
-        let over = self.direct.outcomes.drain(..);
-        let over = over.map(|(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) });
-        over.chain(posted).chain(waiting).collect()
-    }
-
-    /// The transfer that the peer's device has refused. One of several requests ends with its last, and any of them may be
-    /// the one that was refused.
-    fn refused_ticket(&self) -> Option<u64> {
-        let ahead = usize::try_from(self.refused?.checked_sub(self.first_request)?).ok()?;
-        let mut from_there = self.requests.iter().skip(ahead).peekable();
-        if !from_there.peek()?.is_direct {
-            return None;
-        }
-        let posted = from_there.find_map(|request| request.ends);
-        posted.or_else(|| self.direct.backlog.front().map(|transfer| transfer.ticket))
     }
 
     /// What a peer says beside the stream.
@@ -379,7 +383,7 @@ impl Stream {
             let Some(note) = self.notes.pop_front() else { break };
             let bytes = note.encode();
             let message = Message { slab: None, bytes: NOTE_BYTES, immediate: self.take_owed() | NOTE };
-            if self.queue.inline_bytes() >= NOTE_BYTES {
+            if self.queue.inline_bytes() >= NOTE_BYTES + self.number_bytes() {
                 self.post(message, &[Region::from_slice(&bytes)])?;
                 continue;
             }
@@ -427,19 +431,21 @@ impl Stream {
         if total == 0 || !self.can_send() {
             return Ok(0);
         }
-        if total <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= self.queue.gathers() {
+        let beside = self.number_bytes();
+        let gathers = self.queue.gathers() - usize::from(beside > 0);
+        if total + beside <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= gathers {
             let message = Message { slab: None, bytes: total, immediate: self.take_owed() };
             self.post(message, regions)?;
             return Ok(total);
         }
-        let buffer_bytes = self.fabric.outgoing.slab_bytes().min(self.peer_slab_bytes);
+        let buffer_bytes = self.fabric.outgoing.slab_bytes().min(self.peer_slab_bytes) - beside;
         let piece_bytes = self.fabric.costs.copied_piece_bytes(total, buffer_bytes);
         let mut sent = 0;
         let mut source = Walk::new(regions);
         while sent < total && self.credits >= 2 && self.has_room() {
             // Each goes out while the next is copied.
             let Some(mut slab) = self.take_slab() else { break };
-            let bytes = piece_bytes.min(total - sent).min(slab.slab_bytes()).min(self.peer_slab_bytes);
+            let bytes = piece_bytes.min(total - sent).min(buffer_bytes);
             source.copy_to(slab.region_mut().slice(0, bytes));
             self.fabric.counters.copied_bytes.add(bytes);
             let message = Message { slab: Some(slab), bytes, immediate: self.take_owed() };
@@ -459,13 +465,22 @@ impl Stream {
     }
 
     /// Posts a message, whose end is told.
-    fn post(&mut self, message: Message, inline: &[Region<'_>]) -> Result<(), LinkError> {
+    fn post(&mut self, mut message: Message, inline: &[Region<'_>]) -> Result<(), LinkError> {
         debug_assert!(self.credits >= 1, "a message needs a buffer of the peer");
-        let span = message.slab.as_ref().map(|slab| [slab.span(message.bytes)]);
+        let number = message.immediate.to_le_bytes();
+        let beside = self.number_bytes();
+        if let Some(slab) = &mut message.slab {
+            slab.region_mut().slice(message.bytes, beside).copy_from_slice(&number[..beside]);
+        }
+        let span = message.slab.as_ref().map(|slab| [slab.span(message.bytes + beside)]);
+        let mut pieces = [Region::from_slice(&number[..beside]); GATHERS_MAX];
+        // What is left of them stays, and is the last.
+        let pieces = &mut pieces[..inline.len() + usize::from(beside > 0)];
+        pieces[..inline.len()].copy_from_slice(inline);
         let post = Post {
             id: self.next_request(),
-            posting: Posting::Send { immediate: message.immediate },
-            data: span.as_ref().map_or(Data::Inline(inline), |span| Data::Spans(span)),
+            posting: Posting::Send { immediate: (beside == 0).then_some(message.immediate) },
+            data: span.as_ref().map_or(Data::Inline(pieces), |span| Data::Spans(span)),
             signaled: true,
             fenced: self.reads_under_way > 0,
         };
@@ -479,7 +494,7 @@ impl Stream {
         counters.messages.add(1);
         counters.doorbells.add(1);
         counters.inline.add(usize::from(message.slab.is_none()));
-        let behind = self.packets.pass(message.bytes as u64);
+        let behind = self.packets.pass_message(message.bytes as u64);
         let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { slab });
         self.requests.push_back(Request { kept, behind, is_read: false, is_direct: false, ends: None });
         posted.map_err(|_| self.fail("the device takes no more requests"))
@@ -549,16 +564,15 @@ impl Stream {
             if self.is_delivered() || self.queue.completions.arm().is_err() || self.is_delivered() || !peer_lives() {
                 return;
             }
-            let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-            let mut events = [rustix::event::PollFd::from_borrowed_fd(self.descriptor(), rustix::event::PollFlags::IN)];
-            let _ = rustix::event::poll(&mut events, Some(&limit));
+            await_word(self.descriptor(), MOMENT_MS);
         }
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if let Ok(executed) = self.queue.end() {
+        self.ended = true;
+        if let Ok(executed) = self.end() {
             self.fabric.executed.lock().remember(self.number, executed);
         }
         // Buffers that are filled and not taken up go back too.
@@ -567,31 +581,5 @@ impl Drop for Stream {
             self.fabric.give_back(arrived.slab);
         }
         self.fabric.note_end();
-    }
-}
-
-/// A place in a list of regions.
-struct Walk<'a> {
-    regions: &'a [Region<'a>],
-    at: usize,
-}
-
-impl<'a> Walk<'a> {
-    fn new(regions: &'a [Region<'a>]) -> Walk<'a> {
-        Walk { regions, at: 0 }
-    }
-
-    fn copy_to(&mut self, target: RegionMut<'_>) {
-        let mut done = 0;
-        while done < target.len() {
-            let region = self.regions[0];
-            let bytes = (region.len() - self.at).min(target.len() - done);
-            target.slice(done, bytes).copy_from(region.slice(self.at, bytes));
-            done += bytes;
-            self.at += bytes;
-            if self.at == region.len() {
-                (self.regions, self.at) = (&self.regions[1..], 0);
-            }
-        }
     }
 }

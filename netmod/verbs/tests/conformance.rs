@@ -46,12 +46,17 @@ fn one_device_conforms() {
     let verbs = verbs(&device);
     verbs.open().expect("the device can be used");
     conformance(&verbs);
+    assert!(verbs.counts().unwrap().messages > 0, "nothing went over the device");
 }
 
 #[test]
 fn two_devices_conform() {
     let (Some(here), Some(there)) = (device(0), device(1)) else { return };
-    conformance(&Between { here: verbs(&here), there: verbs(&there) });
+    let between = Between { here: verbs(&here), there: verbs(&there) };
+    conformance(&between);
+    for end in [&between.here, &between.there] {
+        assert!(end.counts().expect("its device was opened").messages > 0, "nothing went over the device");
+    }
 }
 
 #[test]

@@ -6,6 +6,10 @@
 //!     │◄─ record: the same ──────────────────────│  its queue answers from here on
 //!     │── READY, or KEEP_TCP ───────────────────►│  and sends from here on
 //! ```
+//!
+//! Between devices of iWARP the connection manager of the RDMA devices connects the queues: the called side's record says where
+//! it listens, and the caller calls there with the number of the connection. In place of READY it sends a first message over the
+//! queue, before which the called side may send nothing.
 
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 64;
@@ -15,7 +19,7 @@ pub const READY: u8 = b'R';
 /// It could not be connected: what follows goes over TCP.
 pub const KEEP_TCP: u8 = b'K';
 
-const MAGIC: [u8; 4] = *b"LGV2";
+const MAGIC: [u8; 4] = *b"LGV3";
 
 /// One side of a connection, as the other needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,23 +28,28 @@ pub struct Record {
     pub usable: bool,
     /// Its packets travel over Ethernet.
     pub is_ethernet: bool,
+    /// Its device speaks iWARP: queues are connected by the connection manager, at `gid` and `port`, and `queue`, `lid` and
+    /// `mtu_code` say nothing. The other side's has to be of the same kind.
+    pub is_iwarp: bool,
     /// The code of the largest payload of a packet: 1 stands for 256 bytes, 5 for 4096.
     pub mtu_code: u8,
     /// Reads that it answers at a time.
     pub reads_in: u8,
     /// The number of its queue pair.
     pub queue: u32,
-    /// The number of the first packet that it sends.
+    /// The number of the first packet that it sends; of the first message over iWARP, where packets have none.
     pub first_packet: u32,
     /// Its address in an InfiniBand network.
     pub lid: u16,
+    /// Where the called side's connection manager listens, over iWARP.
+    pub port: u16,
     /// Messages that it has buffers for.
     pub credits: u16,
     /// How long a message may be.
     pub slab_bytes: u32,
-    /// Which packet the called side would have taken next over the connection `previous`, if it still knows.
+    /// Which packet, or message, the called side would have taken next over the connection `previous`, if it still knows.
     pub executed: Option<u32>,
-    /// Its address.
+    /// Its address: a GID, or over iWARP one of IP, in the form of version 6.
     pub gid: [u8; 16],
     /// What the caller calls this connection: a random number, as those of queues are given out again. 0 names none.
     pub connection: u64,
@@ -57,7 +66,8 @@ impl Record {
     pub fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4] = u8::from(self.usable) | u8::from(self.is_ethernet) << 1 | u8::from(self.executed.is_some()) << 2;
+        let flags = [self.usable, self.is_ethernet, self.executed.is_some(), self.is_iwarp];
+        bytes[4] = (0..).zip(flags).fold(0, |sum, (bit, flag)| sum | u8::from(flag) << bit);
         bytes[5] = self.mtu_code;
         bytes[6] = self.reads_in;
         bytes[8..12].copy_from_slice(&self.queue.to_le_bytes());
@@ -66,6 +76,7 @@ impl Record {
         bytes[18..20].copy_from_slice(&self.credits.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.slab_bytes.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.executed.unwrap_or(0).to_le_bytes());
+        bytes[28..30].copy_from_slice(&self.port.to_le_bytes());
         bytes[32..48].copy_from_slice(&self.gid);
         bytes[48..56].copy_from_slice(&self.connection.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.previous.to_le_bytes());
@@ -84,11 +95,13 @@ impl Record {
         let record = Record {
             usable: flags & 1 != 0,
             is_ethernet: flags & 2 != 0,
+            is_iwarp: flags & 8 != 0,
             mtu_code: bytes[5],
             reads_in: bytes[6],
             queue: word(8),
             first_packet: word(12),
             lid: half(16),
+            port: half(28),
             credits: half(18),
             slab_bytes: word(20),
             executed: (flags & 4 != 0).then(|| word(24)),
@@ -120,11 +133,13 @@ mod tests {
         Record {
             usable: true,
             is_ethernet: true,
+            is_iwarp: false,
             mtu_code: 5,
             reads_in: 16,
             queue: 0x00ab_cdef,
             first_packet: 0x0012_3456,
             lid: 7,
+            port: 0,
             credits: 8,
             slab_bytes: 8192,
             executed: Some(99),
@@ -136,7 +151,8 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        for record in [record(), Record { executed: None, ..record() }, Record::default()] {
+        let iwarp = Record { is_iwarp: true, port: 0xfedc, ..record() };
+        for record in [record(), Record { executed: None, ..record() }, iwarp, Record::default()] {
             assert_eq!(Record::decode(&record.encode()), Ok(record));
         }
     }

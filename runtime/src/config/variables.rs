@@ -40,7 +40,7 @@ pub(super) const SPIN: usize = 14;
 pub(super) const NONTEMPORAL: usize = 15;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 29] = [
+pub(super) const VARIABLES: [Variable; 30] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -81,7 +81,7 @@ pub(super) const VARIABLES: [Variable; 29] = [
         slot: Slot::Text {
             field: |config| &mut config.verbs_device,
             accepted: "NAME, NAME:PORT or NAME:PORT:GID; several, with commas, are taken in turn by the nodes",
-            empty: "first",
+            empty: "nearest",
         },
     },
     Variable {

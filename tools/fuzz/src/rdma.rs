@@ -29,16 +29,18 @@ pub fn rdma_note(data: &[u8]) {
     }
 }
 
-/// A record of a device, of one that tells what was done, and of none.
+/// A record of a device, of one that tells what was done, of one of iWARP, and of none.
 pub(crate) fn record_seeds() -> Seeds {
     let first = Record {
         usable: true,
         is_ethernet: true,
+        is_iwarp: false,
         mtu_code: 3,
         reads_in: 16,
         queue: 0x11,
         first_packet: 0x00ab_cdef,
         lid: 0,
+        port: 0,
         credits: 8,
         slab_bytes: 8192,
         executed: None,
@@ -47,10 +49,12 @@ pub(crate) fn record_seeds() -> Seeds {
         previous: 0,
     };
     let again = Record { executed: Some(0x1234), previous: first.connection, connection: 0, lid: 9, ..first };
+    let iwarp = Record { is_iwarp: true, port: 0x4321, queue: 0, ..first };
     let none = Record { executed: Some(0), ..Record::default() };
     vec![
         ("first", first.encode().to_vec()),
         ("again", again.encode().to_vec()),
+        ("iwarp", iwarp.encode().to_vec()),
         ("none", none.encode().to_vec()),
         ("both", [first.encode(), again.encode()].concat()),
     ]

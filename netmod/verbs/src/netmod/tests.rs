@@ -33,7 +33,7 @@ fn connected(origin: &Verbs, listener: &mut dyn Listener) -> (Box<dyn Link>, Box
         step(&mut *caller);
         step(&mut *called);
         match caller.direct().map(|access| access.reach(&PART, Wish::PutLent)) {
-            None | Some(Reach::Asked) => std::thread::yield_now(),
+            None | Some(Reach::Asked | Reach::Full) => std::thread::yield_now(),
             Some(reach) => {
                 assert_eq!(reach, Reach::Yes);
                 return (caller, called);
@@ -51,6 +51,45 @@ fn outcome(link: &mut dyn Link) -> (u64, DirectOutcome) {
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn over_iwarp_the_called_side_knows_how_many_messages_it_has_taken_when_a_connection_ends() {
+    let names = crate::device_names();
+    let is_iwarp = crate::devices().is_ok_and(|devices| devices.iter().any(|device| device.is_iwarp));
+    let (true, [here, there, ..]) = (is_iwarp, &names[..]) else {
+        eprintln!("no two devices of iWARP on this machine: nothing is tested here");
+        return;
+    };
+    let verbs = |device: &String| {
+        let device = device.clone();
+        let options = VerbsOptions { device, demanded: true, costs: Some(Costs::TYPICAL), ..VerbsOptions::default() };
+        Verbs::new(TcpOptions::default(), options)
+    };
+    let (origin, target) = (verbs(here), verbs(there));
+    let mut listener = target.listen().unwrap();
+    let window = RegionMut::from_slice(Box::leak(vec![0; 64 << 10].into_boxed_slice()));
+    let _published = target.remote_memory().unwrap().publish(PART, window);
+    let (mut caller, mut called) = connected(&origin, &mut *listener);
+    let number = origin.shared.previous(listener.address());
+    let run = Run { offset: 0, bytes: 8 };
+    let put = |caller: &mut dyn Link, ticket| {
+        let access = caller.direct().unwrap();
+        access.put(ticket, &PART, run, DirectSource::Copied(Region::from_slice(&[9; 8]))).unwrap();
+    };
+    put(&mut *caller, 1);
+    assert_eq!(caller.send(&[Region::from_slice(&[1, 2, 3])]), Ok(3));
+    while called.receive(&[RegionMut::from_slice(&mut [0; 8])]).unwrap() == 0 {
+        std::thread::yield_now();
+    }
+    // The server ends its end first, and then hears of a call.
+    drop(called);
+    put(&mut *caller, 2);
+    drop(caller);
+    let executed = target.opened().unwrap().executed.lock().of(number).expect("it has just ended");
+    // The first message, the question, and that of the stream, beside those that only give buffers back.
+    let unresolved = origin.shared.resolve(listener.address(), Some(executed));
+    assert_eq!(unresolved, [(1, DirectOutcome::Done), (2, DirectOutcome::NotDone)]);
 }
 
 #[test]

@@ -108,6 +108,14 @@ impl Context {
         &self.name
     }
 
+    /// Whether it speaks iWARP: its queues are connected by the connection manager, and it takes no numbers with messages.
+    pub(crate) fn is_iwarp(&self) -> bool {
+        // SAFETY: the context is open, and what it says of its device does not change.
+        let device = unsafe { self.raw.as_ref() }.device;
+        // SAFETY: the device is there as long as its context.
+        unsafe { (*device).transport_type == rdma_sys::ibv_transport_type::IBV_TRANSPORT_IWARP }
+    }
+
     /// What the device can do at most.
     pub(crate) fn limits(&self) -> PortLimits {
         let limits = &self.limits;
@@ -187,6 +195,10 @@ impl Domain {
         let raw = unsafe { (context.library.alloc_pd)(context.raw.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(last_errno)?;
         Ok(Arc::new(Domain { context: Arc::clone(context), raw }))
+    }
+
+    pub(crate) fn device_name(&self) -> &str {
+        self.context.name()
     }
 }
 

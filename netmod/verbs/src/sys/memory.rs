@@ -21,9 +21,11 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    fn flags(self) -> i32 {
+    fn flags(self, is_iwarp: bool) -> i32 {
         let local = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
         let flags = match self {
+            // The answer to a read comes as a write of the peer's there.
+            Access::Local if is_iwarp => local.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0,
             Access::Local => local.0,
             Access::Remote => {
                 local.0 | ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
@@ -62,9 +64,10 @@ impl Registration {
     ) -> Result<Registration, Errno> {
         let library = domain.context.library;
         let address = std::ptr::with_exposed_provenance_mut(start);
+        let flags = access.flags(domain.context.is_iwarp());
         // SAFETY: the domain is there. The kernel checks that the range is mapped; the device holds its pages, so that it
         // never reaches memory that was given to somebody else.
-        let raw = unsafe { (library.reg_mr_iova)(domain.raw.as_ptr(), address, bytes, named, access.flags()) };
+        let raw = unsafe { (library.reg_mr_iova)(domain.raw.as_ptr(), address, bytes, named, flags) };
         let raw = NonNull::new(raw).ok_or_else(last_errno)?;
         // SAFETY: it was just made.
         let made = unsafe { raw.as_ref() };

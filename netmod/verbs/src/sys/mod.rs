@@ -8,6 +8,7 @@
 mod completions;
 mod context;
 mod library;
+mod manager;
 mod memory;
 #[cfg(test)]
 pub(crate) mod mock;
@@ -16,6 +17,7 @@ mod queue;
 pub(crate) use completions::{Completions, Failure, Finished};
 pub(crate) use context::{Context, Domain, Port, PortLimits, device_names};
 pub(crate) use library::{Library, NoLibrary};
+pub(crate) use manager::{Line, NoManager, Report, Reports, local_addresses};
 pub(crate) use memory::{Access, Registration, Slab, Slabs};
 pub(crate) use queue::{
     CHAIN_MAX, Connection, Data, GATHERS_MAX, Post, Posting, Queue, QueueLimits, SharedReceive, Span,

@@ -46,8 +46,8 @@ pub(crate) struct Post<'a> {
 /// What a request does with them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Posting {
-    /// A message into a buffer of the peer, with a number.
-    Send { immediate: u32 },
+    /// A message into a buffer of the peer, with a number beside it where the device takes one.
+    Send { immediate: Option<u32> },
     /// Into memory of the peer, which does not notice.
     Write { remote: u64, remote_key: u32 },
     /// Out of memory of the peer, which does not notice.
@@ -230,6 +230,10 @@ impl Queue {
         (self.limits.gathers as usize).min(GATHERS_MAX)
     }
 
+    pub(super) fn raw(&self) -> *mut ibv_qp {
+        self.raw.as_ptr()
+    }
+
     fn modify(&self, attr: &mut ibv_qp_attr, mask: ibv_qp_attr_mask) -> Result<(), Errno> {
         let mask = i32::try_from(mask.0).expect("the flags are small");
         // SAFETY: the pair is there, and the attributes are read before the call returns.
@@ -304,15 +308,37 @@ impl Queue {
         )
     }
 
-    /// Ends it: nothing that the peer still sends is done any more. Returns the number of the packet that would have been
-    /// the next: what came in earlier ones was done.
+    /// Makes it ready for the connection manager, which takes it through the other states.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn prepare(&self, port: u8) -> Result<(), Errno> {
+        let mut attr = blank();
+        attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
+        attr.port_num = port;
+        attr.qp_access_flags = REMOTE;
+        self.modify(
+            &mut attr,
+            ibv_qp_attr_mask::IBV_QP_STATE | ibv_qp_attr_mask::IBV_QP_PORT | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS,
+        )
+    }
+
+    /// Ends it: nothing that the peer still sends is done any more.
+    ///
+    /// # Errors
+    /// The system's; then nobody knows.
+    pub(crate) fn stop(&self) -> Result<(), Errno> {
+        let mut attr = blank();
+        attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
+        self.modify(&mut attr, ibv_qp_attr_mask::IBV_QP_STATE)
+    }
+
+    /// Ends it likewise. Returns the number of the packet that would have been the next: what came in earlier ones was done.
     ///
     /// # Errors
     /// The system's; then nobody knows.
     pub(crate) fn end(&self) -> Result<u32, Errno> {
-        let mut attr = blank();
-        attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
-        self.modify(&mut attr, ibv_qp_attr_mask::IBV_QP_STATE)?;
+        self.stop()?;
         let mut attr = blank();
         // SAFETY: pointers among zeros are null, which they may be in an answer's place.
         let mut init: ibv_qp_init_attr = unsafe { std::mem::zeroed() };
@@ -379,10 +405,11 @@ impl Post<'_> {
         place.num_sge = i32::try_from(count).expect("pieces are few");
         place.send_flags = flags;
         match self.posting {
-            Posting::Send { immediate } => {
+            Posting::Send { immediate: Some(immediate) } => {
                 place.opcode = ibv_wr_opcode::IBV_WR_SEND_WITH_IMM;
                 place.imm_data_invalidated_rkey_union.imm_data = immediate.to_be();
             }
+            Posting::Send { immediate: None } => place.opcode = ibv_wr_opcode::IBV_WR_SEND,
             Posting::Write { remote, remote_key } => {
                 place.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
                 place.wr.rdma = rdma_sys::rdma_t { remote_addr: remote, rkey: remote_key };

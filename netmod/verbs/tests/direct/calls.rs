@@ -82,10 +82,17 @@ fn outcome(pair: &mut Pair) -> DirectOutcome {
     }
 }
 
-/// The origin's device is made of software: only of such the kernel says which interface they are on.
+/// The origin's device is made of software: of such the kernel says which interface they are on, or they are on none of the
+/// machine's buses.
 fn origin_is_soft() -> bool {
     let name = &longarm_verbs::device_names()[0];
-    FilePath::new("/sys/class/infiniband").join(name).join("parent").exists()
+    let folder = FilePath::new("/sys/class/infiniband").join(name);
+    folder.join("parent").exists() || !folder.join("device").exists()
+}
+
+/// Over iWARP a read behind each put tells that it has arrived.
+fn requests_of(what: &str) -> u64 {
+    1 + u64::from(Pair::is_iwarp() && what.contains("put"))
 }
 
 #[test]
@@ -121,21 +128,23 @@ fn each_path_makes_the_system_calls_that_the_book_says() {
         }
         calls.mark();
         let doorbells = pair.origin.counts().unwrap().doorbells - before.doorbells;
-        assert_eq!(doorbells, CALLS, "{what}");
+        assert_eq!(doorbells, CALLS * requests_of(what), "{what}");
     }
     let is_watched = pair.origin.cache_statistics().unwrap().watch.to_string() == "userfaultfd";
     // A card's doorbell is a store. Who has no card asks the kernel.
-    let rings_due = if origin_is_soft() { CALLS } else { 0 };
+    let rings_due = |what: &str| if origin_is_soft() { CALLS * requests_of(what) } else { 0 };
     let made = calls.between_marks();
     assert_eq!(made.len(), paths.len());
-    for ((what, asks, _), made) in paths.iter().zip(made) {
+    for ((what, asks, _), mut made) in paths.iter().zip(made) {
+        // Who looks again and again asks the connection manager once in a while, which has nothing to say.
+        made.retain(|call| !(Pair::is_iwarp() && call.contains("EAGAIN")));
         if *asks && !is_watched {
             eprintln!("{what}: this system lets nobody watch memory: every transfer registers anew");
             continue;
         }
         let count = |start: &str| made.iter().filter(|call| call.contains(start)).count() as u64;
         let (rings, questions) = (count("write("), count("UFFDIO_WRITEPROTECT"));
-        assert_eq!((rings, questions), (rings_due, if *asks { CALLS } else { 0 }), "{what}: {made:?}");
+        assert_eq!((rings, questions), (rings_due(what), if *asks { CALLS } else { 0 }), "{what}: {made:?}");
         assert_eq!(made.len() as u64, rings + questions, "{what}: {made:?}");
     }
 }

@@ -1,0 +1,110 @@
+//! What is different over iWARP: who connects, where the numbers of messages stand, and how the end is noticed.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use longarm_netmod::LinkError;
+use longarm_proto::rdma::Record;
+use rustix::io::Errno;
+
+use super::{Message, Promised, Stream};
+use crate::fabric::Fabric;
+use crate::keys::Known;
+use crate::manager::Joined;
+use crate::netmod::Shared;
+use crate::sys::{Finished, Slab};
+
+/// Bytes of the number that stands behind those of a message, over iWARP.
+pub(crate) const NUMBER_BYTES: usize = 4;
+
+/// Looks in vain before the connection manager is asked again.
+const LOOKS: u8 = 64;
+pub(super) const MOMENT_MS: i64 = 10;
+/// For the end of a connection whose peer is gone: a second.
+const END_MOMENTS: usize = 100;
+
+/// Until something is to be read there, or so many milliseconds have passed.
+pub(crate) fn await_word(descriptor: BorrowedFd<'_>, limit_ms: i64) {
+    let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: limit_ms * 1_000_000 };
+    let mut events = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
+    let _ = rustix::event::poll(&mut events, Some(&limit));
+}
+
+impl Stream {
+    /// Takes a queue that the manager has connected.
+    pub(crate) fn joined(
+        about: (&Arc<Shared>, Arc<Known>),
+        fabric: &Arc<Fabric>,
+        (queue, joined): (Promised, Joined),
+        records: (&Record, &Record),
+    ) -> Stream {
+        let mut stream = Stream::over(about, fabric, queue, records);
+        stream.joined = Some(joined);
+        stream
+    }
+
+    pub(crate) fn is_iwarp(&self) -> bool {
+        self.joined.is_some()
+    }
+
+    /// What a message takes beside its bytes.
+    pub(super) fn number_bytes(&self) -> usize {
+        if self.is_iwarp() { NUMBER_BYTES } else { 0 }
+    }
+
+    /// Whether the connection manager says that the connection has ended. A device may do that without a word to the queue.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.joined.as_mut().is_some_and(Joined::has_ended)
+    }
+
+    /// The same for who looks again and again and never sleeps: asked once in a while, as it is a system call. Soft iWARP says
+    /// nothing of requests that are posted after the end.
+    pub(crate) fn has_ended_lately(&mut self) -> bool {
+        self.looks = self.looks.wrapping_add(u8::from(self.is_iwarp()));
+        self.looks >= LOOKS && {
+            self.looks = 0;
+            self.has_ended()
+        }
+    }
+
+    /// The peer is gone: waits until all that it has sent before is here, as far as it comes.
+    pub(crate) fn await_end(&mut self) {
+        let Some(joined) = &mut self.joined else { return };
+        for _ in 0..END_MOMENTS {
+            if joined.has_ended() {
+                return;
+            }
+            await_word(joined.descriptor(), MOMENT_MS);
+        }
+    }
+
+    /// Lets the peer send: over iWARP the caller's side has to begin.
+    pub(crate) fn open(&mut self) -> Result<(), LinkError> {
+        if self.is_iwarp() { self.post(Message { slab: None, bytes: 0, immediate: 0 }, &[]) } else { Ok(()) }
+    }
+
+    /// How many bytes a message has, and its number.
+    pub(super) fn read_number(&mut self, slab: &Slab, entry: &Finished) -> Option<(usize, u32)> {
+        let bytes = entry.bytes as usize;
+        if !self.is_iwarp() {
+            return Some((bytes, entry.immediate));
+        }
+        self.taken.pass_message(0);
+        // The caller has begun.
+        self.may_send = true;
+        let without = bytes.checked_sub(NUMBER_BYTES)?;
+        let mut number = [0; NUMBER_BYTES];
+        slab.region(bytes).slice(without, NUMBER_BYTES).copy_to_slice(&mut number);
+        Some((without, u32::from_le_bytes(number)))
+    }
+
+    /// Ends the queue. Returns which packet it would have taken next, or which message.
+    pub(super) fn end(&mut self) -> Result<u32, Errno> {
+        let Some(joined) = &self.joined else { return self.queue.end() };
+        joined.hang_up();
+        self.queue.stop()?;
+        // What has come before counts.
+        let _ = self.poll();
+        Ok(self.taken.next())
+    }
+}

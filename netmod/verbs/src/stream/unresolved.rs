@@ -1,0 +1,56 @@
+//! What a connection leaves behind for the next one.
+
+use longarm_netmod::DirectOutcome;
+
+use super::Stream;
+
+/// A direct transfer that a connection leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Unresolved {
+    pub(crate) ticket: u64,
+    /// The number behind its last packet, if all of it went out and the peer's memory is what matters.
+    pub(crate) behind: Option<u32>,
+    /// What is known already.
+    pub(crate) outcome: Option<DirectOutcome>,
+}
+
+impl Stream {
+    /// The direct transfers that have not ended: their numbers, behind which packet they would have, and whether the peer's
+    /// device has refused them. For the next connection.
+    pub(crate) fn unresolved(&mut self) -> Vec<Unresolved> {
+        // What has ended meanwhile has ended well: above all a read, which must not be repeated behind what came after it.
+        self.ended = true;
+        let _ = self.end();
+        let _ = self.poll();
+        if self.is_iwarp() {
+            // The device does not say which it has refused. A window that was freed is not there when it is asked for anew.
+            self.known.forget();
+        }
+        let refused = self.refused_ticket();
+        let outcome = |ticket| (refused == Some(ticket)).then_some(DirectOutcome::Refused);
+        let posted = self.requests.iter().filter_map(|request| {
+            let ticket = request.ends?;
+            let behind = (!request.is_read).then_some(request.behind);
+            Some(Unresolved { ticket, behind, outcome: outcome(ticket) })
+        });
+        let waiting = self.direct.backlog.iter().map(|transfer| transfer.ticket);
+        let waiting = waiting.map(|ticket| Unresolved { ticket, behind: None, outcome: outcome(ticket) });
+        let over = self.direct.outcomes.drain(..);
+        let over = over.map(|(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) });
+        let unproven = self.direct.unproven.iter();
+        let unproven = unproven.map(|&(ticket, behind)| Unresolved { ticket, behind: Some(behind), outcome: None });
+        over.chain(unproven).chain(posted).chain(waiting).collect()
+    }
+
+    /// The transfer that the peer's device has refused. One of several requests ends with its last, and any of them may be
+    /// the one that was refused.
+    fn refused_ticket(&self) -> Option<u64> {
+        let ahead = usize::try_from(self.refused?.checked_sub(self.first_request)?).ok()?;
+        let mut from_there = self.requests.iter().skip(ahead).peekable();
+        if !from_there.peek()?.is_direct {
+            return None;
+        }
+        let posted = from_there.find_map(|request| request.ends);
+        posted.or_else(|| self.direct.backlog.front().map(|transfer| transfer.ticket))
+    }
+}

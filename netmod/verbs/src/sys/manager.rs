@@ -1,0 +1,349 @@
+//! The connection manager of the RDMA devices, which connects queue pairs over iWARP: there the devices speak TCP themselves,
+//! and nobody but the manager makes them begin.
+//!
+//! A queue pair stays one of ours, made on our own context of its device. The manager opens the device once more for itself; it
+//! knows queues by their numbers, which belong to the device.
+
+use std::ffi::CStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rdma_sys::{rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::library::ManagerLibrary;
+use super::{Context, NoLibrary, Queue, check, last_errno};
+
+/// Bytes that a caller sends along: the number of the connection.
+const NUMBER_BYTES: usize = 8;
+
+/// What the manager has to say of some lines, and what to sleep on until it says more.
+pub(crate) struct Reports {
+    library: &'static ManagerLibrary,
+    raw: NonNull<rdma_event_channel>,
+}
+
+// SAFETY: the library lets any thread use a channel at any time.
+unsafe impl Send for Reports {}
+// SAFETY: as above.
+unsafe impl Sync for Reports {}
+
+/// One thing that the manager says.
+pub(crate) enum Report {
+    /// Somebody calls a line that listens, and says which connection this is to be.
+    Called { line: Line, number: u64 },
+    /// Our device knows where the peer is.
+    AddressFound,
+    /// And how it is reached.
+    RouteFound,
+    /// The queues of both sides are connected.
+    Established,
+    /// The connection has ended, or comes to nothing. The manager says why, if it knows.
+    Ended(Errno),
+    /// Nothing that matters.
+    Other,
+}
+
+/// Why there is no channel.
+pub(crate) enum NoManager {
+    Library(NoLibrary),
+    System(Errno),
+}
+
+impl Reports {
+    /// A channel for reports.
+    ///
+    /// # Errors
+    /// No library, or no device of the manager's.
+    pub(crate) fn new() -> Result<Arc<Reports>, NoManager> {
+        let library = ManagerLibrary::get().map_err(NoManager::Library)?;
+        Reports::with(library).map_err(NoManager::System)
+    }
+
+    fn with(library: &'static ManagerLibrary) -> Result<Arc<Reports>, Errno> {
+        // SAFETY: takes nothing.
+        let raw = unsafe { (library.create_event_channel)() };
+        let reports = Arc::new(Reports { library, raw: NonNull::new(raw).ok_or_else(last_errno)? });
+        let flags = rustix::fs::fcntl_getfl(reports.descriptor())?;
+        rustix::fs::fcntl_setfl(reports.descriptor(), flags | OFlags::NONBLOCK)?;
+        Ok(reports)
+    }
+
+    /// A channel beside this one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn another(&self) -> Result<Arc<Reports>, Errno> {
+        Reports::with(self.library)
+    }
+
+    /// What to sleep on.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: it lives as long as we do.
+        let channel = unsafe { self.raw.as_ref() };
+        // SAFETY: the channel's descriptor is open as long as the channel.
+        unsafe { BorrowedFd::borrow_raw(channel.fd) }
+    }
+
+    /// The next report, if there is one.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Report> {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the channel is there, and there is room for the answer.
+        let got = unsafe { (self.library.get_cm_event)(self.raw.as_ptr(), &raw mut event) };
+        let event = NonNull::new(event).filter(|_| got == 0)?;
+        // SAFETY: it is ours until it is acknowledged below.
+        let report = self.read(unsafe { event.as_ref() });
+        // SAFETY: it was just fetched, and is acknowledged once.
+        unsafe { (self.library.ack_cm_event)(event.as_ptr()) };
+        Some(report)
+    }
+
+    fn read(self: &Arc<Self>, event: &rdma_cm_event) -> Report {
+        let why = Errno::from_raw_os_error(event.status.unsigned_abs().clamp(1, 4095) as i32);
+        match event.event {
+            rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST => {
+                let Some(raw) = NonNull::new(event.id) else { return Report::Other };
+                // From now on ours: who does nothing with it lets go of it, which turns the caller away.
+                let line = Line { reports: Arc::clone(self), raw };
+                Report::Called { line, number: number_of(event) }
+            }
+            rdma_cm_event_type::RDMA_CM_EVENT_ADDR_RESOLVED => Report::AddressFound,
+            rdma_cm_event_type::RDMA_CM_EVENT_ROUTE_RESOLVED => Report::RouteFound,
+            rdma_cm_event_type::RDMA_CM_EVENT_ESTABLISHED => Report::Established,
+            rdma_cm_event_type::RDMA_CM_EVENT_DISCONNECTED | rdma_cm_event_type::RDMA_CM_EVENT_DEVICE_REMOVAL => {
+                Report::Ended(Errno::CONNRESET)
+            }
+            rdma_cm_event_type::RDMA_CM_EVENT_REJECTED => Report::Ended(Errno::CONNREFUSED),
+            rdma_cm_event_type::RDMA_CM_EVENT_ADDR_ERROR
+            | rdma_cm_event_type::RDMA_CM_EVENT_ROUTE_ERROR
+            | rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_ERROR
+            | rdma_cm_event_type::RDMA_CM_EVENT_UNREACHABLE => Report::Ended(why),
+            _ => Report::Other,
+        }
+    }
+}
+
+/// What the caller has sent along; 0, which nobody waits for, if it is something else.
+fn number_of(event: &rdma_cm_event) -> u64 {
+    // SAFETY: a request to connect has this form of the union, and for all of them its words are numbers and a pointer.
+    let sent = unsafe { event.param.conn };
+    if usize::from(sent.private_data_len) < NUMBER_BYTES || sent.private_data.is_null() {
+        return 0;
+    }
+    // SAFETY: there are so many bytes, which stay until the event is acknowledged.
+    u64::from_le_bytes(unsafe { sent.private_data.cast::<[u8; NUMBER_BYTES]>().read_unaligned() })
+}
+
+impl Drop for Reports {
+    fn drop(&mut self) {
+        // SAFETY: its lines hold a count of it, so none is left.
+        unsafe { (self.library.destroy_event_channel)(self.raw.as_ptr()) };
+    }
+}
+
+/// An address as system calls take it: bytes of `sockaddr_in` or `sockaddr_in6`.
+#[repr(C, align(8))]
+struct Place([u8; 28]);
+
+impl Place {
+    fn new(address: SocketAddr) -> Place {
+        let mut bytes = [0; 28];
+        bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+        match address {
+            SocketAddr::V4(v4) => {
+                bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+                bytes[4..8].copy_from_slice(&v4.ip().octets());
+            }
+            SocketAddr::V6(v6) => {
+                bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+                bytes[8..24].copy_from_slice(&v6.ip().octets());
+                bytes[24..].copy_from_slice(&v6.scope_id().to_ne_bytes());
+            }
+        }
+        Place(bytes)
+    }
+}
+
+/// One end of a connection that the manager makes, or a place where it is called.
+pub(crate) struct Line {
+    reports: Arc<Reports>,
+    raw: NonNull<rdma_cm_id>,
+}
+
+// SAFETY: the library lets any thread use a line.
+unsafe impl Send for Line {}
+// SAFETY: as above, at any time; what changes the line takes its owner.
+unsafe impl Sync for Line {}
+
+impl Line {
+    /// One that leads nowhere yet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn new(reports: &Arc<Reports>) -> Result<Line, Errno> {
+        let (mut raw, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let space = rdma_port_space::RDMA_PS_TCP;
+        // SAFETY: the channel is there, and there is room for the answer.
+        check(unsafe { (reports.library.create_id)(reports.raw.as_ptr(), &raw mut raw, none, space) })?;
+        Ok(Line { reports: Arc::clone(reports), raw: NonNull::new(raw).ok_or(Errno::NOMEM)? })
+    }
+
+    /// Listens at an address of this machine, at a port that is free, if that address belongs to the device. Returns the port.
+    ///
+    /// # Errors
+    /// The system's; `NODEV` if it is another device's.
+    pub(crate) fn listen(&self, address: IpAddr, context: &Context) -> Result<u16, Errno> {
+        let mut place = Place::new(SocketAddr::new(address, 0));
+        let library = self.reports.library;
+        // SAFETY: the line and the address are there.
+        check(unsafe { (library.bind_addr)(self.raw.as_ptr(), (&raw mut place).cast()) })?;
+        if !self.is_of(context) {
+            return Err(Errno::NODEV);
+        }
+        // SAFETY: the line is there.
+        check(unsafe { (library.listen)(self.raw.as_ptr(), BACKLOG) })?;
+        // SAFETY: as above.
+        Ok(u16::from_be(unsafe { (library.get_src_port)(self.raw.as_ptr()) }))
+    }
+
+    /// Whether it leads over this device.
+    fn is_of(&self, context: &Context) -> bool {
+        // SAFETY: the line is there, and nobody writes to it now.
+        let verbs = unsafe { self.raw.as_ref() }.verbs;
+        let Some(verbs) = NonNull::new(verbs) else { return false };
+        // SAFETY: the manager keeps its context of a device while a line is bound to it.
+        let device = unsafe { verbs.as_ref() }.device;
+        // SAFETY: the device is that of an open context.
+        let name = unsafe { (context.library.get_device_name)(device) };
+        // SAFETY: the name ends with a zero, and lives as long as the device.
+        let name = unsafe { CStr::from_ptr(name) };
+        name.to_bytes() == context.name().as_bytes()
+    }
+
+    /// Looks for the way to a peer.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn find_address(&self, from: IpAddr, to: SocketAddr) -> Result<(), Errno> {
+        let (mut from, mut to) = (Place::new(SocketAddr::new(from, 0)), Place::new(to));
+        let (from, to) = ((&raw mut from).cast(), (&raw mut to).cast());
+        // SAFETY: the line and the addresses are there.
+        check(unsafe { (self.reports.library.resolve_addr)(self.raw.as_ptr(), from, to, PATIENCE_MS) })
+    }
+
+    /// The second part of that.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn find_route(&self) -> Result<(), Errno> {
+        // SAFETY: the line is there.
+        check(unsafe { (self.reports.library.resolve_route)(self.raw.as_ptr(), PATIENCE_MS) })
+    }
+
+    /// Calls the peer. What becomes of it is reported.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn connect(&mut self, queue: &Queue, number: u64, reads: u8) -> Result<(), Errno> {
+        let bytes = number.to_le_bytes();
+        let mut param = self.join(queue, reads);
+        param.private_data = bytes.as_ptr().cast();
+        param.private_data_len = NUMBER_BYTES as u8;
+        // SAFETY: the line, its queue and the bytes are there.
+        check(unsafe { (self.reports.library.connect)(self.raw.as_ptr(), &raw mut param) })
+    }
+
+    /// Takes the call. What becomes of it is reported to `reports` from now on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn accept(&mut self, reports: &Arc<Reports>, queue: &Queue, reads: u8) -> Result<(), Errno> {
+        let library = self.reports.library;
+        // SAFETY: both are there; what was reported of the line is acknowledged, so nobody is waited for.
+        check(unsafe { (library.migrate_id)(self.raw.as_ptr(), reports.raw.as_ptr()) })?;
+        self.reports = Arc::clone(reports);
+        let mut param = self.join(queue, reads);
+        // SAFETY: the line and its queue are there.
+        check(unsafe { (library.accept)(self.raw.as_ptr(), &raw mut param) })
+    }
+
+    /// Tells the library of the queue, whose states it changes, and the kernel of its number.
+    fn join(&mut self, queue: &Queue, reads: u8) -> rdma_conn_param {
+        // SAFETY: nobody else has the line. Who owns both lets go of the line first.
+        unsafe { self.raw.as_mut() }.qp = queue.raw();
+        rdma_conn_param {
+            private_data: std::ptr::null(),
+            private_data_len: 0,
+            responder_resources: reads,
+            initiator_depth: reads,
+            flow_control: 0,
+            retry_count: 0,
+            rnr_retry_count: 0,
+            srq: 1,
+            qp_num: queue.number(),
+        }
+    }
+
+    /// Ends the connection in order: what was handed over to the device is still delivered.
+    pub(crate) fn hang_up(&self) {
+        // SAFETY: the line and its queue are there. An error says that it has ended already.
+        unsafe { (self.reports.library.disconnect)(self.raw.as_ptr()) };
+    }
+}
+
+/// Calls that may wait to be taken.
+const BACKLOG: i32 = 256;
+/// For an answer to the question where a peer is.
+const PATIENCE_MS: i32 = 5000;
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // SAFETY: it is ours and let go of once. All of its reports were acknowledged.
+        unsafe { (self.reports.library.destroy_id)(self.raw.as_ptr()) };
+    }
+}
+
+/// The addresses of this machine's networks, but for those that lead nowhere else.
+pub(crate) fn local_addresses() -> Vec<IpAddr> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: there is room for the answer.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut next = NonNull::new(first);
+    while let Some(entry) = next {
+        // SAFETY: an entry of the list, which is freed below.
+        let entry = unsafe { entry.as_ref() };
+        let is_up = entry.ifa_flags & libc::IFF_UP as u32 != 0 && entry.ifa_flags & libc::IFF_LOOPBACK as u32 == 0;
+        found.extend(NonNull::new(entry.ifa_addr).filter(|_| is_up).and_then(address_of));
+        next = NonNull::new(entry.ifa_next);
+    }
+    // SAFETY: the list is the one from above.
+    unsafe { libc::freeifaddrs(first) };
+    // Those of version 4 first.
+    found.sort_by_key(IpAddr::is_ipv6);
+    found
+}
+
+fn address_of(raw: NonNull<libc::sockaddr>) -> Option<IpAddr> {
+    // SAFETY: an address is long enough for its family.
+    match i32::from(unsafe { raw.as_ref() }.sa_family) {
+        libc::AF_INET => {
+            // SAFETY: of this family it has this form.
+            let address = unsafe { raw.cast::<libc::sockaddr_in>().as_ref() };
+            Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let address = unsafe { raw.cast::<libc::sockaddr_in6>().as_ref() };
+            let address = Ipv6Addr::from(address.sin6_addr.s6_addr);
+            // One that holds on one link only would need the link beside it.
+            (!address.is_unicast_link_local()).then_some(address.into())
+        }
+        _ => None,
+    }
+}
