@@ -69,10 +69,11 @@ impl Client {
             return self.read_here((window, rank), &shapes, target.region());
         }
         let completion = Arc::new(Completion::new());
+        let expecting = self.expect_answer();
         let started = lend(Arc::clone(&completion), |lent| {
             let started = self.start_read((window, rank), shapes, &lent.target(target), true);
             completion.part_done();
-            self.wait_toward(Operation::Get, rank, &completion);
+            self.wait_toward((Operation::Get, rank), &completion, expecting);
             started
         });
         started?;
@@ -197,7 +198,10 @@ impl Client {
         let place = (|| target.hold(), *here);
         let Some(driven) = endpoint.gather_get(&window.target(rank), *there, place) else { return false };
         self.note_driven(endpoint, Some(driven));
-        if driven.gathers || (driven.progress && endpoint.expects_much()) {
+        if driven.gathers {
+            self.leave_gathering();
+        }
+        if driven.progress && endpoint.expects_much() {
             self.hand_to_helper();
         } else if driven.progress {
             self.leave_unacknowledged();

@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod accumulate;
+mod company;
 mod completion;
 mod dial;
 mod endpoint;

@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) confirmed: bool,
     /// What waits to be sent waits for company.
     pub(super) gathering: bool,
+    /// The last request was one that nobody waits for yet: there may be several.
+    pub(super) several: bool,
     /// Requests that were sent while a report was due and much is kept.
     looks: u32,
     /// When the server was last asked on behalf of those who wait for its node.
@@ -102,6 +104,7 @@ impl State {
             last_report: RequestId(0),
             confirmed: false,
             gathering: false,
+            several: false,
             looks: 0,
             asked_ms: 0,
             refused: None,
@@ -116,6 +119,13 @@ impl State {
     /// Whether nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged() && !self.gathered.is_some()
+    }
+
+    /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
+    /// have it sent later takes more time than to send it.
+    pub(super) fn goes_alone(&self) -> bool {
+        let is_first = !self.several && !self.gathered.is_some() && self.outgoing.is_sent();
+        is_first || self.is_idle()
     }
 
     /// Whether small puts or gets wait that are no request yet.
