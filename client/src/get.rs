@@ -198,10 +198,7 @@ impl Client {
         let place = (|| target.hold(), *here);
         let Some(driven) = endpoint.gather_get(&window.target(rank), *there, place) else { return false };
         self.note_driven(endpoint, Some(driven));
-        if driven.gathers {
-            self.leave_gathering();
-        }
-        if driven.progress && endpoint.expects_much() {
+        if driven.gathers || (driven.progress && endpoint.expects_much()) {
             self.hand_to_helper();
         } else if driven.progress {
             self.leave_unacknowledged();

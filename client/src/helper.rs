@@ -4,7 +4,7 @@
 //! waits in a call, because that thread drives. Now and then it looks after what was sent and not acknowledged, so that
 //! a broken connection is noticed although nobody waits for a reply, and asks the nodes from which a sleeping thread
 //! expects mail or a changed word whether they live. When there was nothing to look after for a while
-//! it sleeps until it is woken. What waits for company it leaves alone until its time has come (`company`).
+//! it sleeps until it is woken.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -15,14 +15,12 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 use rustix::thread::CpuSet;
 
-use crate::company::Company;
 use crate::endpoint::Endpoint;
 use crate::route::Client;
 use crate::wait::{CALL_NAP, Watched};
 
 pub(crate) struct Helper {
     waker: Waker,
-    company: Company,
     /// Threads of the application that wait in a call and drive.
     waiting: AtomicU32,
     /// It sleeps, or is about to, and looks at no other endpoint until it is woken. Swapped to false by whoever wakes
@@ -49,7 +47,6 @@ impl Helper {
     pub(crate) fn new() -> std::io::Result<Helper> {
         Ok(Helper {
             waker: Waker::new()?,
-            company: Company::new()?,
             waiting: AtomicU32::new(0),
             parked: AtomicBool::new(false),
             retired: AtomicBool::new(true),
@@ -85,20 +82,6 @@ impl Client {
         }
         self.helper.wake();
         // Threads that sleep on links watch those that were busy when they fell asleep: they look again.
-        self.sleepers.completed();
-    }
-
-    /// Call after something began to wait for company: the helper sends it a moment later, unless somebody else has.
-    pub(crate) fn leave_gathering(self: &Arc<Self>) {
-        if self.time.is_simulated() {
-            return;
-        }
-        if self.helper.thread.get().is_none() && !self.start_helper() {
-            self.drive_busy();
-            return;
-        }
-        self.helper.company.begin();
-        // As in `hand_to_helper`.
         self.sleepers.completed();
     }
 
@@ -146,14 +129,8 @@ impl Client {
 
     /// Call when a thread stops to drive although something may be in progress.
     pub(crate) fn wake_helper_if_busy(&self) {
-        if self.helper.thread.get().is_none() {
-            return;
-        }
-        if self.open_endpoints().any(|endpoint| concerns(endpoint, false)) {
+        if self.helper.thread.get().is_some() && self.open_endpoints().any(Endpoint::needs_helper) {
             self.helper.wake();
-        }
-        if !self.gathers() {
-            self.helper.company.end();
         }
     }
 
@@ -212,31 +189,28 @@ pub fn use_processors(processors: &[u32]) {
     }
 }
 
+/// How long requests that nobody waits for wait for others to be sent with.
+const GATHER: Duration = Duration::from_micros(50);
 /// How often what was sent and not acknowledged is looked after, at least.
 const TEND: Duration = Duration::from_millis(40);
 /// Looks in vain after which the helper sleeps for good.
 const IDLE_LOOKS: u32 = 25;
 
-/// Whether there is something for the helper to do. `due`: what waits for company has waited long enough.
-fn concerns(endpoint: &Endpoint, due: bool) -> bool {
-    endpoint.needs_helper() && (due || !endpoint.is_gathering())
-}
-
 fn run(client: &Weak<Client>) {
     let mut idle_looks = 0;
-    let mut due = false;
     loop {
         let Some(client) = client.upgrade() else { return };
         if client.helper.stopping.load(Ordering::SeqCst) {
             return;
         }
         // A thread that waits drives what it waits for; what is gathered for another node is sent from here.
-        let steps_aside = |due| client.helper.waiting.load(Ordering::SeqCst) > 0 && !(due && client.gathers());
-        let idle = steps_aside(due) || !client.open_endpoints().any(|endpoint| concerns(endpoint, due));
-        let moved = !idle && client.drive_those(|endpoint| endpoint.is_busy() && (due || !endpoint.is_gathering()));
-        // Another thread may have had the endpoint: then it is driven again.
-        due &= client.gathers();
-        if moved {
+        let steps_aside = || client.helper.waiting.load(Ordering::SeqCst) > 0 && !client.gathers();
+        let idle = steps_aside() || !client.open_endpoints().any(Endpoint::needs_helper);
+        // What waits for company gets some before it is sent.
+        if !idle && client.gathers() {
+            std::thread::sleep(GATHER);
+        }
+        if !idle && client.drive_busy() {
             continue;
         }
         client.helper.parked.store(true, Ordering::SeqCst);
@@ -245,13 +219,13 @@ fn run(client: &Weak<Client>) {
         // that became busy before and its look at `parked` after. Also where some endpoints are watched: another one
         // may start, or one of them may have more to send.
         fence(Ordering::SeqCst);
-        let work = idle && !steps_aside(due) && client.open_endpoints().any(|endpoint| concerns(endpoint, due));
+        let work = idle && !steps_aside() && client.open_endpoints().any(Endpoint::needs_helper);
         let unacknowledged = client.open_endpoints().any(|endpoint| endpoint.is_unacknowledged());
         if unacknowledged || !idle || client.awaits_others() {
             idle_looks = 0;
             client.helper.retired.store(false, Ordering::SeqCst);
         }
-        let woken = work || sleep(&client, (idle, &mut due), idle_looks < IDLE_LOOKS);
+        let woken = work || sleep(&client, idle, idle_looks < IDLE_LOOKS);
         client.helper.parked.store(false, Ordering::SeqCst);
         if !woken {
             // Nobody woke us, so it is time to look after what is left.
@@ -261,10 +235,9 @@ fn run(client: &Weak<Client>) {
 }
 
 /// False: the time was over.
-fn sleep(client: &Client, (idle, due): (bool, &mut bool), tends: bool) -> bool {
-    let watched = if idle { Vec::new() } else { client.watched(|endpoint| concerns(endpoint, *due)) };
-    let own = [client.helper.waker.descriptor(), client.helper.company.descriptor()];
-    let mut events: Vec<PollFd<'_>> = own.map(|own| PollFd::from_borrowed_fd(own, PollFlags::IN)).into();
+fn sleep(client: &Client, idle: bool, tends: bool) -> bool {
+    let watched = if idle { Vec::new() } else { client.watched(Endpoint::needs_helper) };
+    let mut events = vec![PollFd::from_borrowed_fd(client.helper.waker.descriptor(), PollFlags::IN)];
     events.extend(watched.iter().filter_map(Watched::poll));
     // Not longer than a moment while something is in progress that no descriptor announces.
     let unannounced = watched.iter().any(|watched| watched.descriptor.is_none());
@@ -276,10 +249,6 @@ fn sleep(client: &Client, (idle, due): (bool, &mut bool), tends: bool) -> bool {
     let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(tend) };
     let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
     let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);
-    if woken && !events[1].revents().is_empty() {
-        client.helper.company.take();
-        *due = true;
-    }
     client.helper.waker.clear();
     woken || unannounced
 }

@@ -14,7 +14,6 @@
 #![deny(unsafe_code)]
 
 mod accumulate;
-mod company;
 mod completion;
 mod dial;
 mod endpoint;

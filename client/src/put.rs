@@ -150,7 +150,7 @@ impl Client {
         let Some(driven) = endpoint.gather_write(&target, writes, run, source.region()) else { return false };
         self.note_driven(endpoint, Some(driven));
         if driven.gathers {
-            self.leave_gathering();
+            self.hand_to_helper();
         } else if driven.progress {
             self.leave_unacknowledged();
         }
@@ -400,7 +400,7 @@ impl Client {
                 Ok(driven) => {
                     self.note_driven(endpoint, Some(driven));
                     if driven.gathers {
-                        self.leave_gathering();
+                        self.hand_to_helper();
                     } else if !request.has_reply() {
                         self.leave_unacknowledged();
                     }

@@ -401,12 +401,8 @@ impl Client {
     }
 
     pub(crate) fn drive_busy(&self) -> bool {
-        self.drive_those(Endpoint::is_busy)
-    }
-
-    pub(crate) fn drive_those(&self, concerns: impl Fn(&Endpoint) -> bool) -> bool {
         let mut progress = false;
-        for endpoint in self.open_endpoints().filter(|endpoint| concerns(endpoint)) {
+        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_busy()) {
             progress |= self.drive_endpoint(endpoint);
         }
         progress

@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
-    /// have it sent later takes more time than to send it.
+    /// wake a thread that sends it later takes more time than to send it.
     pub(super) fn goes_alone(&self) -> bool {
         let is_first = !self.several && !self.gathered.is_some() && self.outgoing.is_sent();
         is_first || self.is_idle()
