@@ -333,23 +333,7 @@ impl Endpoint {
         let was_gathering = state.gathering;
         let goes_alone = state.goes_alone();
         state.begin(request, token, payload);
-        let flush = match sending {
-            Sending::Now => true,
-            Sending::Confirmed => {
-                state.report_if_none_is_due();
-                true
-            }
-            Sending::Soon if goes_alone => {
-                // As a blocking one: a quiet behind it has only to wait.
-                if !request.has_reply() {
-                    state.report_if_none_is_due();
-                }
-                true
-            }
-            Sending::Soon => state.unsent_bytes() >= GATHERED_BYTES_MAX,
-            Sending::Later => false,
-        };
-        state.several = sending == Sending::Soon;
+        let flush = state.goes_out(sending, goes_alone, request.has_reply());
         state.gathering = !flush && sending == Sending::Soon;
         let mut driven = if flush {
             let receive = state.should_receive(self.options.buffered_bytes_max);

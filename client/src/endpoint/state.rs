@@ -121,13 +121,6 @@ impl State {
         self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged() && !self.gathered.is_some()
     }
 
-    /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
-    /// wake a thread that sends it later takes more time than to send it.
-    pub(super) fn goes_alone(&self) -> bool {
-        let is_first = !self.several && !self.gathered.is_some() && self.outgoing.is_sent();
-        is_first || self.is_idle()
-    }
-
     /// Whether small puts or gets wait that are no request yet.
     pub(super) fn has_gathered(&self) -> bool {
         self.gathered.is_some()
