@@ -47,16 +47,35 @@ pub(crate) enum Call {
     FarPutMib,
     /// Accumulate of one double at the last rank, started and left to a quiet after every 256, likewise
     FarAccumulate8,
+    /// Fetch-and-add at the last rank, likewise
+    FarFetchAdd,
+    /// Lock and unlock of a mutex of the last rank, likewise
+    FarLock,
+    /// Get of 8 bytes by all ranks at the same time, each from the one half the ranks on
+    BothGet8,
+    /// Put of 8 bytes there and quiet, likewise
+    BothPut8,
+    /// Fetch-and-add there, likewise
+    BothFetchAdd,
+    /// Put of 8 bytes there that is only started, and a barrier, likewise
+    BothPutBarrier,
+    /// Barrier of all ranks
+    Barrier,
 }
 
 impl Call {
     /// The bytes of a call between two ranks.
     fn far_bytes(self) -> Option<usize> {
         match self {
-            Call::FarGet8 | Call::FarPut8 | Call::FarAccumulate8 => Some(8),
+            Call::FarGet8 | Call::FarPut8 | Call::FarAccumulate8 | Call::FarFetchAdd | Call::FarLock => Some(8),
             Call::FarGetMib | Call::FarPutMib => Some(1 << 20),
-            _ => None,
+            _ => self.is_of_all().then_some(8),
         }
+    }
+
+    /// Whether all ranks make it at the same time.
+    fn is_of_all(self) -> bool {
+        matches!(self, Call::BothGet8 | Call::BothPut8 | Call::BothFetchAdd | Call::BothPutBarrier | Call::Barrier)
     }
 }
 
@@ -79,8 +98,6 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
     for _ in 0..arguments.times {
         match black_box(arguments.call) {
             Call::Empty | Call::Codec => {}
-            // Made above.
-            Call::FarGet8 | Call::FarPut8 | Call::FarGetMib | Call::FarPutMib | Call::FarAccumulate8 => {}
             Call::Put8 => window.put(0, 0, black_box(&near))?,
             Call::Get8 => window.get(0, 0, black_box(&mut near))?,
             Call::FetchAdd => {
@@ -90,6 +107,7 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
             Call::Accumulate8 => doubles.accumulate(0, 0, longarm::Update::Sum, black_box(&[1.0]))?,
             Call::PutRows => window.put_strided(0, &there, black_box(&rows), &here)?,
             Call::StartPut8 => buffer = window.start_put(0, 0, buffer)?.wait()?,
+            far => unreachable!("{far:?} is made between two ranks"),
         }
     }
     window.free_collective()?;
@@ -97,33 +115,49 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Between rank 0 and the last one; the others wait.
+/// Between rank 0 and the last one, while the others wait, or between all.
 fn far(world: &World, arguments: &CountsArguments, bytes: usize) -> Result<(), Failure> {
-    let window = world.allocate_collective::<u64>(bytes / 8)?;
-    let (mut buffer, target) = (vec![1_u64; bytes / 8], world.size() - 1);
+    let (window, mutexes) = (world.allocate_collective::<u64>(bytes / 8)?, world.mutexes_collective(1)?);
+    let (of_all, size) = (arguments.call.is_of_all(), world.size());
+    let target = if of_all { (world.rank() + size / 2) % size } else { size - 1 };
+    let (mut buffer, doubles) = (vec![1_u64; bytes / 8], window.cast::<f64>());
     world.barrier_collective()?;
     let began = Instant::now();
-    if world.rank() == 0 {
+    let mut once = || -> Result<(), Failure> {
         match arguments.call {
-            Call::FarPut8 | Call::FarPutMib => (0..arguments.times).try_for_each(|_| {
+            Call::FarPut8 | Call::FarPutMib | Call::BothPut8 => {
                 window.put(target, 0, &buffer)?;
-                world.quiet()
-            })?,
-            Call::FarAccumulate8 => {
-                let (doubles, source) = (window.cast::<f64>(), [1.0; 1]);
-                for _ in 0..arguments.times.div_ceil(256) {
-                    world.scope(|scope| {
-                        (0..256).for_each(|_| scope.accumulate(&doubles, target, 0, Update::Sum, &source));
-                    })?;
-                    world.quiet()?;
-                }
+                world.quiet()?;
             }
-            _ => (0..arguments.times).try_for_each(|_| window.get(target, 0, &mut buffer))?,
+            Call::BothPutBarrier => {
+                world.scope(|scope| scope.put(&window, target, 0, &buffer))?;
+                world.barrier_collective()?;
+            }
+            Call::FarAccumulate8 => {
+                world.scope(|scope| {
+                    (0..256).for_each(|_| scope.accumulate(&doubles, target, 0, Update::Sum, &[1.0]));
+                })?;
+                world.quiet()?;
+            }
+            Call::FarFetchAdd | Call::BothFetchAdd => {
+                black_box(window.fetch_add(target, 0, 1)?);
+            }
+            Call::FarLock => mutexes.lock(target, 0)?.unlock()?,
+            Call::Barrier => world.barrier_collective()?,
+            _ => window.get(target, 0, &mut buffer)?,
         }
+        Ok(())
+    };
+    if of_all || world.rank() == 0 {
+        let in_one = if arguments.call == Call::FarAccumulate8 { 256 } else { 1 };
+        (0..arguments.times.div_ceil(in_one)).try_for_each(|_| once())?;
+    }
+    if world.rank() == 0 {
         let each_us = began.elapsed().as_secs_f64() * 1e6 / arguments.times as f64;
         eprintln!("{:?}: {each_us:.3} us each", arguments.call);
     }
     world.barrier_collective()?;
+    mutexes.free_collective()?;
     window.free_collective()?;
     Ok(())
 }

@@ -102,7 +102,8 @@ pub(crate) enum Sending {
     /// At once, and the server is asked whether it has it, unless it was asked a moment ago: a quiet behind it has only to
     /// wait.
     Confirmed,
-    /// Together with those that follow, unless nothing else is under way: nobody waits for it yet.
+    /// Together with those that follow, unless nothing else is under way or it is the first since somebody waited: nobody
+    /// waits for it yet.
     Soon,
     /// When somebody waits, or the helper comes by.
     Later,
@@ -330,18 +331,10 @@ impl Endpoint {
         }
         let was_gathering = state.gathering;
         // Before a report is put in front of it: that one is sent along.
-        let goes_alone = state.is_idle();
+        let goes_alone = state.goes_alone();
         state.report_if_due(request, self.options.buffered_bytes_max);
         state.begin(request, token, payload);
-        let flush = match sending {
-            Sending::Now => true,
-            Sending::Confirmed => {
-                state.report_if_none_is_due();
-                true
-            }
-            Sending::Soon => goes_alone || state.unsent_bytes() >= GATHERED_BYTES_MAX,
-            Sending::Later => false,
-        };
+        let flush = state.goes_out(sending, goes_alone, request.has_reply());
         state.gathering = !flush && sending == Sending::Soon;
         let mut driven = if flush {
             let receive = state.should_receive(self.options.buffered_bytes_max);
@@ -401,11 +394,11 @@ impl Endpoint {
         Some(self.after_gathering(&mut state, goes_on))
     }
 
-    /// Whether small requests may wait for others: something is under way, and there is room.
+    /// Whether small requests may wait for others: something of their kind is under way, and there is room.
     #[inline]
     fn gathers_more(&self, state: &State) -> bool {
         state.has_room_for_bytes(self.options.buffered_bytes_max)
-            && (state.has_gathered() || (!state.is_idle() && self.broken.get().is_none()))
+            && (state.has_gathered() || (!state.goes_alone() && self.broken.get().is_none()))
     }
 
     /// Before something is taken in: whether it goes on with what was. Where a list begins, who sends it may be the helper,

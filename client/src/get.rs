@@ -69,10 +69,11 @@ impl Client {
             return self.read_here((window, rank), &shapes, target.region());
         }
         let completion = Arc::new(Completion::new());
+        let expecting = self.expect_answer();
         let started = lend(Arc::clone(&completion), |lent| {
             let started = self.start_read((window, rank), shapes, &lent.target(target), true);
             completion.part_done();
-            self.wait_toward(Operation::Get, rank, &completion);
+            self.wait_toward((Operation::Get, rank), &completion, expecting);
             started
         });
         started?;

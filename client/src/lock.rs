@@ -15,7 +15,6 @@ use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
 use crate::route::{Client, Route};
-use crate::wait::Drive;
 use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
@@ -226,6 +225,7 @@ impl Client {
         let endpoint = self.endpoint(operation, self.layout.node_of(host))?;
         let completion = Arc::new(Completion::new());
         let token = Token::Part(Arc::clone(&completion));
+        let expecting = self.expect_answer();
         self.issue(operation, endpoint, request, Some(token), Payload::None, Sending::Now)?;
         // Whoever holds it may die: the server gives it to another. Only the death of its host ends the wait, or the end
         // of the connection to its server.
@@ -233,7 +233,7 @@ impl Client {
             Operation::Lock => Awaited::holder(operation, host),
             _ => Awaited::rank(operation, host),
         };
-        let dead = self.wait_for(Drive::Endpoint(endpoint), awaited, || {
+        let dead = self.wait_for(Client::drive_for(endpoint, expecting.as_ref()), awaited, || {
             if completion.is_complete() { Some(None) } else { self.alive(operation, host).err().map(Some) }
         });
         if let Some(lost) = dead {

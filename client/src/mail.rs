@@ -126,7 +126,11 @@ struct WaitsAtEnd<'a> {
 
 impl Drop for WaitsAtEnd<'_> {
     fn drop(&mut self) {
-        self.client.wait_complete(self.endpoint, Awaited::rank(self.operation, self.to), self.completion);
+        self.client.wait_complete(
+            Drive::Endpoint(self.endpoint),
+            Awaited::rank(self.operation, self.to),
+            self.completion,
+        );
     }
 }
 

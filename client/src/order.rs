@@ -72,13 +72,16 @@ impl Client {
             self.wait_for(Drive::Endpoint(endpoint), awaited, over);
             result = result.and(self.take_refused(endpoint).map_or(Ok(()), Err));
         }
+        let any_asks = || endpoints.iter().any(|endpoint| endpoint.is_unconfirmed() || endpoint.is_busy());
+        let expecting = any_asks().then(|| self.expect_answer()).flatten();
+        let drive_for = |endpoint| Client::drive_for(endpoint, expecting.as_ref());
         // What was put last may have brought the question along.
         let (confirming, others): (Vec<_>, Vec<_>) =
             endpoints.iter().map(|endpoint| (*endpoint, endpoint.confirming())).partition(|(_, asked)| asked.is_some());
         let confirmed = confirming.into_iter().inspect(|(endpoint, asked)| {
             let awaited = Awaited::rank(Operation::Quiet, endpoint.host());
             let answered = || (endpoint.confirming() != *asked).then_some(());
-            self.wait_for(Drive::Endpoint(endpoint), awaited, answered);
+            self.wait_for(drive_for(endpoint), awaited, answered);
         });
         for (endpoint, _) in others.into_iter().chain(confirmed) {
             if !endpoint.is_unconfirmed() && !endpoint.is_busy() {
@@ -96,7 +99,7 @@ impl Client {
             }
         }
         for (endpoint, completion) in asked {
-            self.wait_complete(endpoint, Awaited::rank(Operation::Quiet, endpoint.host()), &completion);
+            self.wait_complete(drive_for(endpoint), Awaited::rank(Operation::Quiet, endpoint.host()), &completion);
             let outcome = self.failure(&completion, Operation::Quiet, endpoint.host());
             let refused = self.take_refused(endpoint);
             if result.is_ok() {

@@ -12,6 +12,7 @@ use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
 use crate::route::{Client, Route};
 use crate::shapes::{Shapes, Way};
+use crate::wait::Expecting;
 use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
@@ -195,24 +196,33 @@ impl Client {
             return Ok(());
         }
         let completion = Arc::new(Completion::new());
+        let expecting = self.expect_answer();
         let started = lend(Arc::clone(&completion), |lent| {
             let lender = lent.source(source);
             let started = self.start_write(writing, (window, rank), shapes, source.region(), Some(&lender), true);
             completion.part_done();
-            self.wait_toward(writing.operation(), rank, &completion);
+            self.wait_toward((writing.operation(), rank), &completion, expecting);
             started
         });
         started?;
         self.failure(&completion, writing.operation(), rank)
     }
 
-    /// Waits for an operation towards a rank.
-    pub(crate) fn wait_toward(&self, operation: Operation, rank: Rank, completion: &Completion) {
+    /// Waits for an operation towards a rank, with what [`Client::expect_answer`] gave before it was begun.
+    pub(crate) fn wait_toward(
+        &self,
+        (operation, rank): (Operation, Rank),
+        completion: &Completion,
+        expecting: Option<Expecting<'_>>,
+    ) {
         if completion.is_complete() {
             return;
         }
         match self.endpoint_if_open(self.layout.node_of(rank)) {
-            Some(endpoint) => self.wait_complete(endpoint, Awaited::rank(operation, rank), completion),
+            Some(endpoint) => {
+                let drive = Client::drive_for(endpoint, expecting.as_ref());
+                self.wait_complete(drive, Awaited::rank(operation, rank), completion);
+            }
             None => self.wait_completion(Awaited::rank(operation, rank), completion),
         }
     }
@@ -380,7 +390,13 @@ impl Client {
     ) -> Result<(), crate::error::Lost> {
         let (mut token, mut payload) = (token, payload);
         loop {
-            match endpoint.issue(request, token, payload, sending) {
+            let issued = match sending {
+                Sending::Confirmed | Sending::Soon => {
+                    self.while_asked(|| endpoint.issue(request, token, payload, sending))
+                }
+                Sending::Now | Sending::Later => endpoint.issue(request, token, payload, sending),
+            };
+            match issued {
                 Ok(driven) => {
                     self.note_driven(endpoint, Some(driven));
                     if driven.gathers {

@@ -32,9 +32,10 @@ impl Client {
     #[inline(never)]
     fn rmw_long(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
         let completion = Arc::new(Completion::new());
+        let expecting = self.expect_answer();
         self.begin_rmw(window, rank, offset, rmw, &completion)?;
         completion.part_done();
-        self.wait_toward(Operation::Rmw, rank, &completion);
+        self.wait_toward((Operation::Rmw, rank), &completion, expecting);
         self.failure(&completion, Operation::Rmw, rank)?;
         Ok(completion.value())
     }

@@ -17,7 +17,7 @@ use crate::layout::Layout;
 use crate::mail::Mail;
 use crate::meeting::Meetings;
 use crate::time::Time;
-use crate::wait::{Drive, Sleepers};
+use crate::wait::{Asked, Drive, Sleepers};
 use crate::waits::{Awaited, Waits};
 use crate::window::ClientWindow;
 
@@ -32,6 +32,9 @@ pub trait Assist: Send + Sync {
     /// Says that a thread is about to wait, and will take it then, or that this is over: no other thread needs to be woken
     /// for it. That a thread goes to sleep ends it too.
     fn hush(&self, hushed: bool);
+
+    /// How often something moved in it so far.
+    fn moves(&self) -> u32;
 }
 
 /// A server in the hands of a waiting thread. Dropping gives it back.
@@ -82,6 +85,7 @@ pub struct Client {
     dial: Arc<dyn Dial>,
     pub(crate) time: Arc<dyn Time>,
     pub(crate) assist: Option<Arc<dyn Assist>>,
+    pub(crate) asked: Asked,
     pub(crate) failures: Arc<Failures>,
     pub(crate) mail: Mail,
     pub(crate) sleepers: Sleepers,
@@ -124,6 +128,7 @@ impl Client {
             dial: options.dial,
             time: options.time,
             assist: options.assist,
+            asked: Asked::default(),
             failures: options.failures,
             sleepers: Sleepers::new(),
             helper,

@@ -220,6 +220,18 @@ impl Watched {
     }
 }
 
+/// What is known of those who ask this node's server.
+#[derive(Default)]
+pub(crate) struct Asked {
+    /// How often something had moved there at the last look.
+    moves: AtomicU32,
+    /// Calls for which it counts as asked if nothing moves.
+    calls: AtomicU32,
+}
+
+/// As many calls a server counts as asked after it was asked.
+const ASKED_CALLS: u32 = 4;
+
 /// While it is there a thread is about to wait for another node: see [`Client::expect_from`].
 #[must_use]
 pub struct Expecting<'a>(&'a dyn Assist);
@@ -313,6 +325,46 @@ impl Client {
         let assist = self.assist.as_deref()?;
         assist.hush(true);
         Some(Expecting(assist))
+    }
+
+    /// For a thread that is about to ask another node for something and to wait for the answer. Where others have asked this
+    /// node's server, if it is here, since the last time, they may do the same at the same time: as [`Client::expect_from`],
+    /// and the thread answers them while it waits, from the beginning.
+    pub(crate) fn expect_answer(&self) -> Option<Expecting<'_>> {
+        let assist = self.assist.as_deref()?;
+        // Relaxed: guesses, also those of several threads.
+        let (moves, calls) = (assist.moves(), self.asked.calls.load(Ordering::Relaxed));
+        if self.asked.moves.load(Ordering::Relaxed) != moves {
+            self.asked.moves.store(moves, Ordering::Relaxed);
+            self.asked.calls.store(ASKED_CALLS, Ordering::Relaxed);
+        } else if calls == 0 {
+            return None;
+        } else {
+            self.asked.calls.store(calls - 1, Ordering::Relaxed);
+        }
+        if self.spin_us == 0 {
+            return None;
+        }
+        assist.hush(true);
+        Some(Expecting(assist))
+    }
+
+    /// For a thread that sends something and does not wait. What others have asked here meanwhile it answers, rather than have
+    /// the server's thread woken, for which it may have to wait a moment later.
+    pub(crate) fn while_asked<R>(&self, send: impl FnOnce() -> R) -> R {
+        let expecting = self.expect_answer();
+        let result = send();
+        if expecting.is_some()
+            && let Some(mut assistant) = self.assist.as_ref().and_then(|assist| assist.take())
+        {
+            assistant.turn();
+        }
+        result
+    }
+
+    /// What a thread drives that waits for the answer of one node.
+    pub(crate) fn drive_for<'a>(endpoint: &'a Endpoint, expecting: Option<&Expecting<'_>>) -> Drive<'a> {
+        if expecting.is_some() { Drive::Exchange } else { Drive::Endpoint(endpoint) }
     }
 
     /// From here on the server's thread is woken again, whoever expects something.
@@ -440,9 +492,9 @@ impl Client {
             .collect()
     }
 
-    /// Waits for an operation over one endpoint.
-    pub(crate) fn wait_complete(&self, endpoint: &Endpoint, awaited: Awaited, completion: &Completion) {
-        self.wait_for(Drive::Endpoint(endpoint), awaited, || completion.is_complete().then_some(()));
+    /// Waits for an operation.
+    pub(crate) fn wait_complete(&self, drive: Drive<'_>, awaited: Awaited, completion: &Completion) {
+        self.wait_for(drive, awaited, || completion.is_complete().then_some(()));
     }
 
     /// Waits for any operation of this process.

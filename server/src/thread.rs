@@ -6,7 +6,7 @@
 //! again when it goes. Level-triggered watching makes this safe: what arrived in between is still there then.
 //!
 //! ```text
-//!   server thread: lock ─► turns until quiet ─► unlock ─► sleep on outer ─┐
+//!   server thread: lock ─► turns until quiet ─► unlock ─► sleep on outer ─┐      (an assistant has it: sleep)
 //!         ▲                                                               │
 //!         └───────────────────────────────────────────────────────────────┘
 //!   waiting rank:  try_lock ─► unwatch ─► turns between looks at its own affairs ─► watch ─► unlock
@@ -42,6 +42,10 @@ pub struct Server {
     clock: CoarseClock,
     /// Threads of this process that sleep in a call: their processors are free for the server to look on for a while.
     resting: AtomicU32,
+    /// On which one the last of them was.
+    resting_on: AtomicU32,
+    /// Turns in which something moved.
+    moves: AtomicU32,
     /// How long it looks then before it sleeps. None where threads outnumber processors.
     spin: Duration,
 }
@@ -79,6 +83,8 @@ impl Server {
             stopping: AtomicBool::new(false),
             clock: CoarseClock::start(),
             resting: AtomicU32::new(0),
+            resting_on: AtomicU32::new(u32::MAX),
+            moves: AtomicU32::new(0),
             spin,
         })
     }
@@ -102,26 +108,57 @@ impl Server {
     /// Turns until there is nothing to do, and a little longer where nobody else needs the processor. Gives how long
     /// the thread may sleep.
     fn work(&self) -> Option<u64> {
-        let mut engine = self.engine.lock();
+        let mut engine = self.engine_to_work()?;
         let spins = !self.spin.is_zero();
         let mut moved_at = None;
         loop {
             if engine.turn(self.now_ms(), false) {
+                self.note_move();
                 moved_at = spins.then(Instant::now);
                 continue;
             }
             // Relaxed: a hint; an old value costs a moment of looking or one more sleep.
             let free = spins && self.resting.load(Ordering::Relaxed) > 0;
             if free && moved_at.is_some_and(|at: Instant| at.elapsed() < self.spin) {
-                // Who takes in what was just sent may wait for this very processor.
-                std::thread::yield_now();
+                if self.is_where_nobody_runs() {
+                    std::hint::spin_loop();
+                } else {
+                    // Whoever was answered just now may wait for this processor.
+                    std::thread::yield_now();
+                }
                 continue;
             }
             if !engine.turn(self.now_ms(), true) {
                 return engine.sleep_ms_max();
             }
+            self.note_move();
             moved_at = spins.then(Instant::now);
         }
+    }
+
+    /// `None`: a waiting thread has the engine. To queue behind it would make it hand the engine over, and wake us, each time it
+    /// gives it back. When it does that it watches again, and rings if there is something to do by a certain time: what we were
+    /// woken for is told again, unless it is done.
+    fn engine_to_work(&self) -> Option<MutexGuard<'_, Engine>> {
+        self.engine.try_lock().or_else(|| {
+            let assisted = self.unwatched.lock().assisted;
+            (!assisted).then(|| self.engine.lock())
+        })
+    }
+
+    /// Whether the calling thread has the processor of one that rests. A guess.
+    fn is_where_nobody_runs(&self) -> bool {
+        rustix::thread::sched_getcpu() as u32 == self.resting_on.load(Ordering::Relaxed)
+    }
+
+    fn note_move(&self) {
+        // Only who holds the engine writes.
+        self.moves.store(self.moves.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// How often something moved so far: for who wants to know whether others ask for something here.
+    pub fn moves(&self) -> u32 {
+        self.moves.load(Ordering::Relaxed)
     }
 
     /// Says that a thread of this process goes to sleep in a call, or has woken.
@@ -129,6 +166,7 @@ impl Server {
         if resting {
             // From here on perhaps no thread looks after the engine.
             self.hush(false);
+            self.resting_on.store(rustix::thread::sched_getcpu() as u32, Ordering::Relaxed);
             self.resting.fetch_add(1, Ordering::Relaxed);
         } else {
             self.resting.fetch_sub(1, Ordering::Relaxed);
@@ -190,7 +228,11 @@ impl Assistant<'_> {
     /// One turn; true if anything moved.
     pub fn turn(&mut self) -> bool {
         let now_ms = self.server.now_ms();
-        self.engine.turn(now_ms, false)
+        let moved = self.engine.turn(now_ms, false);
+        if moved {
+            self.server.note_move();
+        }
+        moved
     }
 }
 

@@ -1,4 +1,4 @@
-//! Collectives on data, and all-to-all by puts. Every rank takes part equally often; rank 0's time counts.
+//! Collectives on data, and all-to-all by puts, gets and fetch-and-adds. Every rank takes part equally often; rank 0's time counts.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -58,6 +58,23 @@ pub(super) fn all_to_all(job: &Job<'_>) -> Result<(), Failure> {
         })?;
         if window.get_vec(world.rank(), 0, size * bytes)? != expected {
             return Err("all-to-all by puts has not brought what was sent".into());
+        }
+        // Each waits for the others while they wait for it.
+        let mut got = vec![0_u8; bytes];
+        measure(job, "alltoall_get", bytes, || {
+            (1..size).try_for_each(|step| window.get(((me + step) % size) as u32, 0, black_box(&mut got)))?;
+            Ok(world.barrier_collective()?)
+        })?;
+        if size > 1 && !got.iter().copied().eq(block(0, (me + size - 1) % size)) {
+            return Err("gets from everybody have not brought what is there".into());
+        }
+        if bytes == size_of::<u64>() {
+            world.barrier_collective()?;
+            let words = window.cast::<u64>();
+            measure(job, "alltoall_fadd", bytes, || {
+                (1..size).try_for_each(|step| words.fetch_add(((me + step) % size) as u32, 0, 1).map(drop))?;
+                Ok(world.barrier_collective()?)
+            })?;
         }
         window.free_collective()?;
     }

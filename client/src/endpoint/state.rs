@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) confirmed: bool,
     /// What waits to be sent waits for company.
     pub(super) gathering: bool,
+    /// The last request was one that nobody waits for yet: there may be several.
+    pub(super) several: bool,
     /// Requests that were sent while a report was due and much is kept.
     looks: u32,
     /// When the server was last asked on behalf of those who wait for its node.
@@ -102,6 +104,7 @@ impl State {
             last_report: RequestId(0),
             confirmed: false,
             gathering: false,
+            several: false,
             looks: 0,
             asked_ms: 0,
             refused: None,

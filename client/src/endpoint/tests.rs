@@ -198,6 +198,7 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
         issued.unwrap_or_else(|_| panic!("there is room")).gathers
     };
     assert!(!put(Sending::Soon), "nothing else is under way");
+    assert!(endpoint.confirming().is_some(), "a quiet behind it has only to wait");
     assert_eq!(sends.load(Ordering::Relaxed), 1);
     let told = (0..100).filter(|_| put(Sending::Soon)).count();
     assert_eq!((told, sends.load(Ordering::Relaxed)), (1, 1));
@@ -212,9 +213,26 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
     assert_eq!(sends.load(Ordering::Relaxed), 3);
     // What somebody waits for takes the others along.
     put(Sending::Confirmed);
-    assert!(!endpoint.is_gathering() && endpoint.confirming().is_some());
+    assert!(!endpoint.is_gathering());
     assert_eq!(sends.load(Ordering::Relaxed), 4);
+    // Behind that the next one may be the only one again.
+    assert!(!put(Sending::Soon));
+    assert_eq!(sends.load(Ordering::Relaxed), 5);
+    assert!(put(Sending::Soon) && endpoint.is_gathering());
+}
+
+#[test]
+fn a_put_that_somebody_waits_for_asks_whether_it_is_there() {
+    let (endpoint, sends, target) = counted();
+    let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
+    let put = |sending| {
+        let payload = Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
+        assert!(endpoint.issue(&request, None, payload, sending).is_ok());
+    };
+    put(Sending::Confirmed);
+    assert_eq!((endpoint.confirming(), sends.load(Ordering::Relaxed)), (Some(2), 1));
     put(Sending::Soon);
+    assert_eq!(sends.load(Ordering::Relaxed), 2);
     assert!(endpoint.confirming().is_none(), "what is behind the question is not in the answer");
 }
 
@@ -227,22 +245,23 @@ fn small_puts_become_one_request_before_anything_else_is_asked() {
     let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
     let payload = || Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
     assert!(endpoint.issue(&request, None, payload(), Sending::Soon).is_ok());
-    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (2, 1));
+    assert_eq!(endpoint.confirming(), Some(2));
     let told = (0..100).filter(|number| gather(16 * number).is_some_and(|driven| driven.gathers)).count();
     assert_eq!(told, 1, "the helper is told once");
     assert!(endpoint.is_busy() && endpoint.wants_write() && endpoint.is_gathering() && endpoint.is_unconfirmed());
     assert!(endpoint.is_unacknowledged() && !endpoint.is_held_back());
-    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (1, 1));
-    // What is asked for next comes behind them: they are the second request, the question whether all is there the third.
-    assert!(endpoint.issue(&request, None, payload(), Sending::Confirmed).is_ok());
-    let last = endpoint.state.lock().initiator.last().0;
-    assert_eq!((last, sends.load(Ordering::Relaxed)), (4, 2));
-    assert_eq!(endpoint.confirming(), Some(4));
-    assert!(!endpoint.is_gathering() && !endpoint.wants_write());
-    assert!(gather(8).is_some_and(|driven| driven.gathers));
+    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (2, 1));
     assert_eq!(endpoint.confirming(), None, "what is behind the question is not in the answer");
+    // What is asked for next comes behind them: they are the third request, this the fourth.
+    assert!(endpoint.issue(&request, None, payload(), Sending::Confirmed).is_ok());
+    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (4, 2));
+    assert!(!endpoint.is_gathering() && !endpoint.wants_write());
+    assert!(gather(8).is_none(), "behind what somebody waits for it may be the only one");
+    assert!(endpoint.issue(&request, None, payload(), Sending::Soon).is_ok());
+    assert!(gather(8).is_some_and(|driven| driven.gathers));
     endpoint.drive();
-    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (5, 3));
+    assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (6, 4));
     // Many are sent although nobody waits.
     let before = sends.load(Ordering::Relaxed);
     for number in 0..GATHERED_BYTES_MAX as u64 / 24 + 1 {

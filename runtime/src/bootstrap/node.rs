@@ -185,6 +185,10 @@ impl Assist for ServerHere {
     fn hush(&self, hushed: bool) {
         self.0.hush(hushed);
     }
+
+    fn moves(&self) -> u32 {
+        self.0.moves()
+    }
 }
 
 struct Turn<'a>(Assistant<'a>);
