@@ -148,6 +148,11 @@ impl Buffer {
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
+        // Where more comes before all was passed it is never empty, and what was passed has to go all the same.
+        if self.start >= self.bytes.len() - self.start {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -217,6 +222,24 @@ impl Link for ChannelLink {
 
 impl Drop for ChannelLink {
     fn drop(&mut self) {
-        self.router.lock().close(self.key);
+        self.router.lock().end(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_is_never_empty_does_not_grow() {
+        let mut buffer = Buffer::default();
+        buffer.push(&[0; 1000]);
+        for round in 1..=1000_u32 {
+            buffer.push(&[round as u8; 1000]);
+            assert_eq!(buffer.ready().len(), 2000);
+            assert_eq!((buffer.ready()[0], buffer.ready()[1000]), ((round - 1) as u8, round as u8));
+            buffer.pass(1000);
+        }
+        assert!(buffer.bytes.capacity() <= 10_000, "{}", buffer.bytes.capacity());
     }
 }

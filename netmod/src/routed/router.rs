@@ -100,6 +100,8 @@ pub(super) struct Router {
     attempts_of: HashMap<NodeId, u32>,
     /// Channels that something has happened to.
     touched: Vec<usize>,
+    /// Trunks in whose links something may wait that no descriptor announces.
+    unannounced: Vec<usize>,
     /// The channel whose owner looks by itself.
     attended: Option<usize>,
     scratch: Box<[u8]>,
@@ -139,6 +141,7 @@ impl Router {
             attempts: 0,
             attempts_of: HashMap::new(),
             touched: Vec::new(),
+            unannounced: Vec::new(),
             attended: None,
             scratch: vec![0; longarm_proto::TRUNK_DATA_BYTES_MAX].into_boxed_slice(),
         };
@@ -225,6 +228,9 @@ impl Router {
         }
         ready.clear();
         self.ready = ready;
+        for number in std::mem::take(&mut self.unannounced) {
+            self.turn_trunk(number);
+        }
         self.settle();
         if !self.arrived.is_empty() {
             // The server takes in so many a turn.
@@ -247,19 +253,20 @@ impl Router {
     }
 
     fn signal(&mut self, key: usize) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        let room = channel.trunk.map_or(0, |trunk| self.trunks[trunk].room());
-        channel.signal(room);
-        let starved = channel.trunk.filter(|_| room == 0);
-        if let Some(trunk) = starved.map(|trunk| &mut self.trunks[trunk])
-            && !trunk.starved.contains(&key)
-        {
-            trunk.starved.push(key);
+        let room = self.room_for(key);
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.signal(room);
         }
     }
 
+    /// Ends a channel of this process.
+    pub(super) fn end(&mut self, key: usize) {
+        self.close(key);
+        self.settle();
+    }
+
     /// Ends a channel from this side.
-    pub(super) fn close(&mut self, key: usize) {
+    fn close(&mut self, key: usize) {
         let Some(channel) = self.channels.try_remove(key) else { return };
         if let End::Neighbour(neighbour) = &channel.end
             && neighbour.watched.is_some()

@@ -1,5 +1,7 @@
 //! The conformance suite over channels, from the router's own process and from another one's side, and what a router has to stand.
 
+mod stalls;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 

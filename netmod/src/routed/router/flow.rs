@@ -46,6 +46,8 @@ impl Router {
         }
         self.watch(number);
         self.signal(key);
+        // Those who waited for room are not announced by any descriptor.
+        self.settle();
         Ok(sent)
     }
 
@@ -71,6 +73,7 @@ impl Router {
         }
         self.passed(key, got);
         self.signal(key);
+        self.settle();
         Ok(got)
     }
 
@@ -78,8 +81,15 @@ impl Router {
     fn receive_straight(&mut self, key: usize, regions: &[RegionMut<'_>]) -> usize {
         let channel = &self.channels[key];
         let Some(number) = channel.trunk else { return 0 };
-        match self.trunks[number].receive_data(channel.number, regions) {
-            Ok(got) => got.unwrap_or(0),
+        let trunk = &mut self.trunks[number];
+        match trunk.receive_data(channel.number, regions) {
+            Ok(got) => {
+                if got.is_some() && trunk.link().is_some_and(|link| link.holds_bytes()) {
+                    // Who asked may want no more now.
+                    self.turn_again(number);
+                }
+                got.unwrap_or(0)
+            }
             Err(error) => {
                 self.end_trunk(number, &error.into());
                 self.settle();
@@ -157,9 +167,16 @@ impl Router {
             trunk.silent_since_ms = None;
             self.take_records(number)?;
         }
-        // There may be more inside the link, which no descriptor announces.
-        self.waker.wake();
+        self.turn_again(number);
         Ok(())
+    }
+
+    /// There may be more inside the link of a trunk, which no descriptor announces.
+    fn turn_again(&mut self, number: usize) {
+        if !self.unannounced.contains(&number) {
+            self.unannounced.push(number);
+        }
+        self.waker.wake();
     }
 
     /// Hands on what has come.
@@ -312,9 +329,6 @@ impl Router {
             let trunk = &mut self.trunks[number];
             let most = channel.sendable().min(trunk.room()).min(TRUNK_DATA_BYTES_MAX);
             if most == 0 {
-                if trunk.room() == 0 && !trunk.starved.contains(&key) {
-                    trunk.starved.push(key);
-                }
                 return true;
             }
             let scratch = &mut self.scratch[..most];
@@ -345,10 +359,10 @@ impl Router {
         true
     }
 
-    /// Watches the socket of a rank for what can be done there now.
+    /// Watches the socket of a rank for what can be done there now. What cannot is done when there is room.
     fn watch_neighbour(&mut self, key: usize) {
+        let room = self.room_for(key);
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let room = channel.trunk.map_or(0, |number| self.trunks[number].room());
         let readable = channel.trunk.is_some() && channel.sendable().min(room) > 0;
         let is_opening = !channel.is_open && channel.trunk.is_some();
         let End::Neighbour(neighbour) = &mut channel.end else { return };
@@ -378,6 +392,17 @@ impl Router {
             return self.end_trunk(number, &error.into());
         }
         self.watch(number);
+    }
+
+    /// How much the trunk of a channel takes. If that is nothing, the channel is told when it takes more.
+    pub(super) fn room_for(&mut self, key: usize) -> usize {
+        let Some(number) = self.channels.get(key).and_then(|channel| channel.trunk) else { return 0 };
+        let trunk = &mut self.trunks[number];
+        let room = trunk.room();
+        if room == 0 && !trunk.starved.contains(&key) {
+            trunk.starved.push(key);
+        }
+        room
     }
 
     /// Watches a trunk for what can be done there now.
