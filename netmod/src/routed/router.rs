@@ -52,6 +52,8 @@ enum Ended {
     Call(#[from] crate::dial::DialError),
     #[error("nothing came for too long")]
     Silent,
+    #[error("it has carried as many channels as there are numbers")]
+    UsedUp,
     #[error("its node calls again")]
     Replaced,
 }

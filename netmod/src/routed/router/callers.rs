@@ -29,13 +29,10 @@ const GREETING_MS_MAX: u64 = 5000;
 impl Router {
     /// A channel to an address, over the trunk there, which is called if there is none.
     pub(super) fn begin(&mut self, address: &str, end: End) -> Result<usize, LinkError> {
-        let number = match self.called.get(address) {
-            Some(number) => *number,
-            None => self.call(address)?,
-        };
+        let number = self.trunk_to(address)?;
         let now_ms = self.clock.now_ms();
         let trunk = &mut self.trunks[number];
-        trunk.last_channel = trunk.last_channel.checked_add(1).ok_or(LinkError::Reset)?;
+        trunk.last_channel += 1;
         let key = self.channels.insert(Channel::new(number, trunk.last_channel, false, end));
         trunk.channels.insert(trunk.last_channel, key);
         trunk.say(trunk.last_channel, TrunkRecord::Open);
@@ -45,6 +42,17 @@ impl Router {
         self.start_tick();
         self.flush(number);
         Ok(key)
+    }
+
+    /// The trunk to an address. One whose numbers are used up is called anew.
+    fn trunk_to(&mut self, address: &str) -> Result<usize, LinkError> {
+        if let Some(number) = self.called.get(address).copied() {
+            if self.trunks[number].last_channel < u32::MAX {
+                return Ok(number);
+            }
+            self.end_trunk(number, &Ended::UsedUp);
+        }
+        self.call(address)
     }
 
     fn call(&mut self, address: &str) -> Result<usize, LinkError> {
@@ -268,9 +276,7 @@ impl Router {
 
     fn begin_or_give_back(&mut self, address: &str, neighbour: Neighbour) -> Result<usize, (LinkError, Neighbour)> {
         // The trunk first, so that the socket is still ours to answer over where there is none.
-        if !self.called.contains_key(address)
-            && let Err(error) = self.call(address)
-        {
+        if let Err(error) = self.trunk_to(address) {
             return Err((error, neighbour));
         }
         let key = self.begin(address, End::Neighbour(neighbour));
@@ -331,6 +337,11 @@ impl Router {
             let greeting = self.greetings.remove(number);
             let _ = self.poller.remove(greeting.socket.as_fd());
         }
+        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silent_since_ms.is_some();
+        // What has come while nobody looked is not late.
+        let waiting: Vec<usize> =
+            self.trunks.iter().filter(|(_, trunk)| waits(trunk)).map(|(number, _)| number).collect();
+        waiting.into_iter().for_each(|number| self.turn_trunk(number));
         let ended = |trunk: &Trunk| match &trunk.going {
             Going::Calling { since_ms, .. } if now_ms >= since_ms + CALL_MS_MAX => {
                 Some(Ended::Call(DialError::TimedOut))
@@ -345,7 +356,6 @@ impl Router {
         for (number, why) in ended {
             self.end_trunk(number, &why);
         }
-        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silent_since_ms.is_some();
         if !self.doormen.is_empty() || !self.greetings.is_empty() || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
             self.start_tick();
         }
