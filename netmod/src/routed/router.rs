@@ -156,6 +156,12 @@ impl Router {
         Arc::clone(&self.poller)
     }
 
+    /// As if its trunks had carried all the channels that there are numbers for.
+    #[cfg(test)]
+    pub(super) fn use_up_numbers(&mut self) {
+        self.trunks.iter_mut().for_each(|(_, trunk)| trunk.last_channel = u32::MAX);
+    }
+
     pub(super) fn address(&self) -> &str {
         &self.address
     }

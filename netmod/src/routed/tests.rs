@@ -262,6 +262,30 @@ fn a_rank_that_calls_a_router_directly_is_turned_away() {
 }
 
 #[test]
+fn a_trunk_without_numbers_left_is_called_anew() {
+    for from_outside in [false, true] {
+        let nodes = TwoNodes::new(from_outside);
+        let mut listener = nodes.listen().unwrap();
+        for _ in 0..2 {
+            let mut link = nodes.connect(listener.address()).unwrap();
+            while link.send(&[Region::from_slice(&[1])]).unwrap() == 0 {
+                std::thread::yield_now();
+            }
+            let mut reached = loop {
+                match listener.accept().unwrap() {
+                    Some(reached) => break reached,
+                    None => std::thread::yield_now(),
+                }
+            };
+            while reached.receive(&[RegionMut::from_slice(&mut [0])]).unwrap() == 0 {
+                std::thread::yield_now();
+            }
+            nodes.calling.here.lock().upgrade().unwrap().lock().use_up_numbers();
+        }
+    }
+}
+
+#[test]
 fn addresses_have_a_node_and_the_network_belows_own() {
     assert_eq!(parse_address("12@[::1]:4000"), Some((NodeId(12), "[::1]:4000")));
     for text in ["", "@", "@127.0.0.1:1", "x@127.0.0.1:1", "+1@127.0.0.1:1", "127.0.0.1:1"] {
