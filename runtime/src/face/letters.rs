@@ -4,6 +4,7 @@ use longarm_client::mail::Slot;
 use longarm_client::{Lost, LostHow, Operation, WaitingCall};
 use longarm_proto::Rank;
 
+use crate::bootstrap::is_routed;
 use crate::collective::LETTER_BYTES_MAX;
 use crate::error::TransferError;
 use crate::world::World;
@@ -37,15 +38,22 @@ impl World {
     /// `armci_msg_rcvany`.
     ///
     /// # Errors
-    /// The sender is dead, or the rank that hosts this node's server; with `None`, any rank is whose death was not
-    /// acknowledged.
+    /// The sender is dead, or the rank that hosts this node's server, or in routed jobs that of its node; with `None`, any
+    /// rank is whose death was not acknowledged.
     pub fn receive_tagged(&self, from: Option<u32>, tag: u64) -> Result<(u32, Vec<u8>), Lost> {
         let client = &self.inner.client;
         let dead = || {
-            // Mail of other nodes comes through this node's server.
-            let host = client.layout().server_host(client.layout().my_node());
+            // Mail of other nodes comes through this node's server, and in routed jobs through that of the sender's.
+            let layout = client.layout();
+            let host = layout.server_host(layout.my_node());
+            let routed = is_routed(&self.inner.config, layout);
+            let sending_host =
+                |rank: Rank| (routed && rank.0 < layout.rank_count()).then(|| layout.server_host(layout.node_of(rank)));
             let death = match from {
-                Some(rank) => client.failures().of(Rank(rank)).or_else(|| client.failures().of(host)),
+                Some(rank) => [Some(Rank(rank)), Some(host), sending_host(Rank(rank))]
+                    .into_iter()
+                    .flatten()
+                    .find_map(|rank| client.failures().of(rank)),
                 None => client.failures().first_unacknowledged(),
             }?;
             let (node, how) = (client.layout().node_of(death.rank), LostHow::Died(death.how));
