@@ -2,6 +2,8 @@
 //!
 //! Instructions do not depend on what else the machine does, so they show a change that a clock does not.
 
+mod among;
+
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -67,15 +69,10 @@ impl Call {
     /// The bytes of a call between two ranks.
     fn far_bytes(self) -> Option<usize> {
         match self {
-            Call::FarGet8 | Call::FarPut8 | Call::FarAccumulate8 | Call::FarFetchAdd | Call::FarLock => Some(8),
+            Call::FarGet8 | Call::FarPut8 | Call::FarAccumulate8 => Some(8),
             Call::FarGetMib | Call::FarPutMib => Some(1 << 20),
-            _ => self.is_of_all().then_some(8),
+            _ => None,
         }
-    }
-
-    /// Whether all ranks make it at the same time.
-    fn is_of_all(self) -> bool {
-        matches!(self, Call::BothGet8 | Call::BothPut8 | Call::BothFetchAdd | Call::BothPutBarrier | Call::Barrier)
     }
 }
 
@@ -85,6 +82,11 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
         return codec(arguments.times);
     }
     let world = longarm::init()?;
+    if among::is_one(arguments.call) {
+        among::run(&world, arguments)?;
+        world.finalize()?;
+        return Ok(());
+    }
     if let Some(bytes) = arguments.call.far_bytes() {
         far(&world, arguments, bytes)?;
         world.finalize()?;
@@ -97,7 +99,6 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
     let (mut near, mut buffer, rows) = ([1_u64], vec![1_u64], vec![1_u64; ROWS * ROW_WORDS]);
     for _ in 0..arguments.times {
         match black_box(arguments.call) {
-            Call::Empty | Call::Codec => {}
             Call::Put8 => window.put(0, 0, black_box(&near))?,
             Call::Get8 => window.get(0, 0, black_box(&mut near))?,
             Call::FetchAdd => {
@@ -107,7 +108,8 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
             Call::Accumulate8 => doubles.accumulate(0, 0, longarm::Update::Sum, black_box(&[1.0]))?,
             Call::PutRows => window.put_strided(0, &there, black_box(&rows), &here)?,
             Call::StartPut8 => buffer = window.start_put(0, 0, buffer)?.wait()?,
-            far => unreachable!("{far:?} is made between two ranks"),
+            // Nothing, or made above.
+            _ => {}
         }
     }
     window.free_collective()?;
@@ -115,49 +117,33 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Between rank 0 and the last one, while the others wait, or between all.
+/// Between rank 0 and the last one; the others wait.
 fn far(world: &World, arguments: &CountsArguments, bytes: usize) -> Result<(), Failure> {
-    let (window, mutexes) = (world.allocate_collective::<u64>(bytes / 8)?, world.mutexes_collective(1)?);
-    let (of_all, size) = (arguments.call.is_of_all(), world.size());
-    let target = if of_all { (world.rank() + size / 2) % size } else { size - 1 };
-    let (mut buffer, doubles) = (vec![1_u64; bytes / 8], window.cast::<f64>());
+    let window = world.allocate_collective::<u64>(bytes / 8)?;
+    let (mut buffer, target) = (vec![1_u64; bytes / 8], world.size() - 1);
     world.barrier_collective()?;
     let began = Instant::now();
-    let mut once = || -> Result<(), Failure> {
-        match arguments.call {
-            Call::FarPut8 | Call::FarPutMib | Call::BothPut8 => {
-                window.put(target, 0, &buffer)?;
-                world.quiet()?;
-            }
-            Call::BothPutBarrier => {
-                world.scope(|scope| scope.put(&window, target, 0, &buffer))?;
-                world.barrier_collective()?;
-            }
-            Call::FarAccumulate8 => {
-                world.scope(|scope| {
-                    (0..256).for_each(|_| scope.accumulate(&doubles, target, 0, Update::Sum, &[1.0]));
-                })?;
-                world.quiet()?;
-            }
-            Call::FarFetchAdd | Call::BothFetchAdd => {
-                black_box(window.fetch_add(target, 0, 1)?);
-            }
-            Call::FarLock => mutexes.lock(target, 0)?.unlock()?,
-            Call::Barrier => world.barrier_collective()?,
-            _ => window.get(target, 0, &mut buffer)?,
-        }
-        Ok(())
-    };
-    if of_all || world.rank() == 0 {
-        let in_one = if arguments.call == Call::FarAccumulate8 { 256 } else { 1 };
-        (0..arguments.times.div_ceil(in_one)).try_for_each(|_| once())?;
-    }
     if world.rank() == 0 {
+        match arguments.call {
+            Call::FarPut8 | Call::FarPutMib => (0..arguments.times).try_for_each(|_| {
+                window.put(target, 0, &buffer)?;
+                world.quiet()
+            })?,
+            Call::FarAccumulate8 => {
+                let (doubles, source) = (window.cast::<f64>(), [1.0; 1]);
+                for _ in 0..arguments.times.div_ceil(256) {
+                    world.scope(|scope| {
+                        (0..256).for_each(|_| scope.accumulate(&doubles, target, 0, Update::Sum, &source));
+                    })?;
+                    world.quiet()?;
+                }
+            }
+            _ => (0..arguments.times).try_for_each(|_| window.get(target, 0, &mut buffer))?,
+        }
         let each_us = began.elapsed().as_secs_f64() * 1e6 / arguments.times as f64;
         eprintln!("{:?}: {each_us:.3} us each", arguments.call);
     }
     world.barrier_collective()?;
-    mutexes.free_collective()?;
     window.free_collective()?;
     Ok(())
 }
