@@ -10,7 +10,7 @@ use super::{CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
 use crate::endpoint::{LinkError, moved};
 use crate::poller::Interest;
 use crate::routed::neighbour;
-use crate::routed::trunk::Arrival;
+use crate::routed::trunk::{Arrival, Trunk};
 
 /// Receives that one turn of one trunk may take, so that no node starves the others.
 const RECEIVES_PER_TURN: usize = 16;
@@ -79,7 +79,14 @@ impl Router {
         let channel = &self.channels[key];
         let Some(number) = channel.trunk else { return 0 };
         match self.trunks[number].receive_data(channel.number, regions) {
-            Ok(got) => got.unwrap_or(0),
+            Ok(got) => {
+                let got = got.unwrap_or(0);
+                // Else all that is there is looked at next.
+                if got > 0 {
+                    self.look_inside(number);
+                }
+                got
+            }
             Err(error) => {
                 self.end_trunk(number, &error.into());
                 self.settle();
@@ -158,7 +165,7 @@ impl Router {
             self.take_records(number)?;
         }
         // There may be more inside the link, which no descriptor announces.
-        self.waker.wake();
+        self.look_again(number);
         Ok(())
     }
 
@@ -380,8 +387,16 @@ impl Router {
         self.watch(number);
     }
 
+    /// A link may have taken bytes in while it was used for something else, which no descriptor announces.
+    fn look_inside(&mut self, number: usize) {
+        if self.trunks.get_mut(number).and_then(Trunk::link).is_some_and(|link| link.holds_bytes()) {
+            self.look_again(number);
+        }
+    }
+
     /// Watches a trunk for what can be done there now.
     fn watch(&mut self, number: usize) {
+        self.look_inside(number);
         let Some(trunk) = self.trunks.get_mut(number) else { return };
         if trunk.room() >= TRUNK_DATA_BYTES_MAX {
             self.touched.append(&mut trunk.starved);
