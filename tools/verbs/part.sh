@@ -233,6 +233,19 @@ iwarp)
     random 9 4 2 1500
     kill "$shaker"
     ;;
+routed)
+    export LONGARM_ROUTED_RANKS=1
+    say "trunks go over queue pairs, and nothing reaches memory by itself"
+    said=$("$longarm" run -n 4 --nodes 2 --timeout 120 --stats --stats-file /tmp/routed -- "$programs/armci/contiguous" 2>&1) || failed=1
+    printf '%s\n' "$said"
+    grep -Eq "^ messages +[1-9]" <<<"$said" || failed=1
+    grep -Eq "^ (writes|reads) +[1-9]" <<<"$said" && failed=1
+    jobs "2 x 2" words_are_put operations_of_a_rank one_rank_at_a_time lengths_around messages_of_a_source \
+        routed_collectives_on_much_data routed_threads
+    random 7 4 2 1500
+    random 8 4 2 1500
+    tests faults rank_2_of_4_on_2_routed_nodes_killed_and_all_transfers
+    ;;
 nothing)
     uses_rdma=
     say "without a device a job that demands verbs says so"

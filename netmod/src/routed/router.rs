@@ -102,8 +102,8 @@ pub(super) struct Router {
     attempts_of: HashMap<NodeId, u32>,
     /// Channels that something has happened to.
     touched: Vec<usize>,
-    /// Trunks in whose links something may wait that no descriptor announces.
-    unannounced: Vec<usize>,
+    /// Trunks whose links hold bytes that no descriptor announces: the next turn brings them in.
+    holding: Vec<usize>,
     /// The channel whose owner looks by itself.
     attended: Option<usize>,
     scratch: Box<[u8]>,
@@ -143,7 +143,7 @@ impl Router {
             attempts: 0,
             attempts_of: HashMap::new(),
             touched: Vec::new(),
-            unannounced: Vec::new(),
+            holding: Vec::new(),
             attended: None,
             scratch: vec![0; longarm_proto::TRUNK_DATA_BYTES_MAX].into_boxed_slice(),
         };
@@ -236,12 +236,21 @@ impl Router {
         }
         ready.clear();
         self.ready = ready;
-        for number in std::mem::take(&mut self.unannounced) {
+        for number in std::mem::take(&mut self.holding) {
+            // If it has ended meanwhile, the number is another one's or nobody's, and either is well.
             self.turn_trunk(number);
         }
         self.settle();
         if !self.arrived.is_empty() {
             // The server takes in so many a turn.
+            self.waker.wake();
+        }
+    }
+
+    /// Has the next turn look at a trunk, whatever its descriptor says.
+    fn look_again(&mut self, number: usize) {
+        if !self.holding.contains(&number) {
+            self.holding.push(number);
             self.waker.wake();
         }
     }

@@ -2,6 +2,7 @@
 
 mod stalls;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
@@ -14,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::*;
 use crate::conformance;
 use crate::dial::{Introduction, connect_authenticated};
-use crate::poller::Waker;
+use crate::poller::{Interest, Waker};
 use crate::tcp::{Tcp, TcpOptions};
 
 /// Drives a router as a node's server does.
@@ -61,6 +62,93 @@ fn options(node: u32) -> RoutedOptions {
         secret: Secret([5; 32]),
         half_open_max: 8,
         handshake_timeout_ms: 5000,
+    }
+}
+
+/// A network whose links take in what is there whenever they send, as those over queue pairs do. No descriptor announces that.
+struct Hoarding(Tcp);
+
+impl Netmod for Hoarding {
+    fn name(&self) -> &'static str {
+        "hoarding"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
+        Ok(Box::new(HoardingListener(self.0.listen()?)))
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        Ok(Box::new(HoardingLink { link: self.0.connect(address)?, held: VecDeque::new(), over: None }))
+    }
+}
+
+struct HoardingListener(Box<dyn Listener>);
+
+impl Listener for HoardingListener {
+    fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
+        let link = self.0.accept()?;
+        Ok(link.map(|link| Box::new(HoardingLink { link, held: VecDeque::new(), over: None }) as _))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
+
+    fn address(&self) -> &str {
+        self.0.address()
+    }
+}
+
+struct HoardingLink {
+    link: Box<dyn Link>,
+    held: VecDeque<u8>,
+    over: Option<LinkError>,
+}
+
+impl Link for HoardingLink {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        let mut bytes = [0; 4096];
+        while self.over.is_none() {
+            match self.link.receive(&[RegionMut::from_slice(&mut bytes)]) {
+                Ok(0) => break,
+                Ok(got) => self.held.extend(&bytes[..got]),
+                Err(error) => self.over = Some(error),
+            }
+        }
+        self.link.send(regions)
+    }
+
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        if self.held.is_empty() {
+            return self.over.map_or_else(|| self.link.receive(regions), Err);
+        }
+        let mut got = 0;
+        for region in regions {
+            let bytes: Vec<u8> = self.held.drain(..region.len().min(self.held.len())).collect();
+            region.slice(0, bytes.len()).copy_from_slice(&bytes);
+            got += bytes.len();
+        }
+        Ok(got)
+    }
+
+    fn holds_bytes(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.link.descriptor()
+    }
+
+    fn awaits(&self, wanted: Interest) -> Interest {
+        self.link.awaits(wanted)
+    }
+
+    fn peer_name(&self) -> &str {
+        self.link.peer_name()
     }
 }
 
@@ -136,7 +224,11 @@ struct Called {
 
 impl Called {
     fn start() -> (Called, RoutedOptions) {
-        let options = options(1);
+        Called::start_over(Arc::new(Tcp::new(TcpOptions::default())))
+    }
+
+    fn start_over(netmod: Arc<dyn Netmod>) -> (Called, RoutedOptions) {
+        let options = RoutedOptions { netmod, ..options(1) };
         let routed = Routed::new(options.clone());
         let listener = routed.listen().unwrap();
         let address = parse_address(listener.address()).unwrap().1.to_owned();
@@ -291,4 +383,35 @@ fn addresses_have_a_node_and_the_network_belows_own() {
     for text in ["", "@", "@127.0.0.1:1", "x@127.0.0.1:1", "+1@127.0.0.1:1", "127.0.0.1:1"] {
         assert_eq!(parse_address(text), None, "{text:?}");
     }
+}
+
+#[test]
+fn what_a_link_has_taken_in_while_it_sent_is_looked_at_in_the_next_turn() {
+    let (called, options) = Called::start_over(Arc::new(Hoarding(Tcp::new(TcpOptions::default()))));
+    let mut link = called.call(&options, u64::MAX, 1).unwrap();
+    // From here on nobody else drives the router.
+    let Called { mut listener, _driver: driver, .. } = called;
+    drop(driver);
+    let await_turn = |listener: &dyn Listener, limit: Option<&rustix::time::Timespec>| {
+        let mut events = [PollFd::from_borrowed_fd(listener.descriptor().unwrap(), PollFlags::IN)];
+        poll(&mut events, limit).unwrap() > 0
+    };
+    let next_channel = |listener: &mut Box<dyn Listener>| loop {
+        await_turn(&**listener, None);
+        if let Some(channel) = listener.accept().unwrap() {
+            break channel;
+        }
+    };
+    say(&mut *link, 1, TrunkRecord::Open, &[]);
+    let mut first = next_channel(&mut listener);
+    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    while await_turn(&*listener, Some(&now)) {
+        assert!(listener.accept().unwrap().is_none());
+    }
+    say(&mut *link, 2, TrunkRecord::Open, &[]);
+    await_turn(&*listener, None);
+    // What this takes in beside is announced by no descriptor of the link.
+    assert_eq!(first.send(&[Region::from_slice(b"word")]).unwrap(), 4);
+    assert!(await_turn(&*listener, Some(&now)), "the server would sleep over it");
+    next_channel(&mut listener);
 }

@@ -53,7 +53,7 @@ impl Link for SealedLink {
     }
 
     fn holds_bytes(&self) -> bool {
-        self.ended.is_none() && self.receiver.holds_bytes()
+        self.ended.is_none() && (self.receiver.holds_bytes() || self.link.holds_bytes())
     }
 
     fn arm(&mut self) -> bool {

@@ -17,6 +17,8 @@ struct Between {
     closed: [bool; 2],
     /// How much each pipe takes. 0: without bound.
     capacity: usize,
+    /// What waits counts as taken in by the ends, as with links over queue pairs.
+    is_taken_in: bool,
 }
 
 struct End(Arc<Mutex<Between>>, usize);
@@ -42,6 +44,11 @@ impl Link for End {
         let bytes: Vec<u8> = between.pipes[from].drain(..count).collect();
         regions[0].slice(0, count).copy_from_slice(&bytes);
         Ok(count)
+    }
+
+    fn holds_bytes(&self) -> bool {
+        let between = self.0.lock();
+        between.is_taken_in && !between.pipes[1 - self.1].is_empty()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -231,6 +238,16 @@ fn a_link_says_that_it_holds_bytes_until_the_last_of_them_is_received() {
     assert_eq!(received, b"firstother");
     // Half a record is announced by the link below when its rest comes.
     assert_eq!(receive(&mut *called, 1), Ok(vec![]));
+}
+
+#[test]
+fn what_the_link_below_holds_is_held() {
+    let (mut caller, mut called, between) = pair(0);
+    between.lock().is_taken_in = true;
+    send(&mut *caller, b"first");
+    assert!(called.holds_bytes(), "nothing announces it any more");
+    assert_eq!(receive(&mut *called, 5), Ok(b"first".to_vec()));
+    assert!(!called.holds_bytes());
 }
 
 #[test]

@@ -488,7 +488,7 @@ impl Link for VerbsLink {
     }
 
     fn holds_bytes(&self) -> bool {
-        matches!(&self.stage, Stage::Verbs(stream) if stream.holds_bytes())
+        self.has_unannounced()
     }
 
     fn arm(&mut self) -> bool {

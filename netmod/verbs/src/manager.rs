@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use longarm_netmod::{Interest, Poller, Waker};
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub(crate) struct Manager {
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
     awaited: Mutex<HashMap<u64, Arc<Awaited>>>,
+    /// Strangers are spoken of once: they fill no log.
+    told: Once,
 }
 
 /// A call that somebody waits for.
@@ -50,7 +52,8 @@ impl Manager {
             match listens.listen(address, context) {
                 Ok(port) => {
                     let awaited = Mutex::default();
-                    return Ok(Arc::new(Manager { reports, _listens: listens, address, port, awaited }));
+                    let told = Once::new();
+                    return Ok(Arc::new(Manager { reports, _listens: listens, address, port, awaited, told }));
                 }
                 // Another device's.
                 Err(Errno::NODEV) => {}
@@ -70,7 +73,9 @@ impl Manager {
                     *awaited.line.lock() = Some(line);
                     awaited.waker.wake();
                 }
-                None => tracing::warn!("somebody whom nobody knows has called the RDMA device, and was turned away"),
+                None => self.told.call_once(|| {
+                    tracing::warn!("somebody whom nobody knows has called the RDMA device, and was turned away");
+                }),
             }
         }
     }

@@ -10,7 +10,7 @@ use super::{CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
 use crate::endpoint::{LinkError, moved};
 use crate::poller::Interest;
 use crate::routed::neighbour;
-use crate::routed::trunk::Arrival;
+use crate::routed::trunk::{Arrival, Trunk};
 
 /// Receives that one turn of one trunk may take, so that no node starves the others.
 const RECEIVES_PER_TURN: usize = 16;
@@ -81,14 +81,14 @@ impl Router {
     fn receive_straight(&mut self, key: usize, regions: &[RegionMut<'_>]) -> usize {
         let channel = &self.channels[key];
         let Some(number) = channel.trunk else { return 0 };
-        let trunk = &mut self.trunks[number];
-        match trunk.receive_data(channel.number, regions) {
+        match self.trunks[number].receive_data(channel.number, regions) {
             Ok(got) => {
-                if got.is_some() && trunk.link().is_some_and(|link| link.holds_bytes()) {
-                    // Who asked may want no more now.
-                    self.turn_again(number);
+                let got = got.unwrap_or(0);
+                // Else all that is there is looked at next.
+                if got > 0 {
+                    self.look_inside(number);
                 }
-                got.unwrap_or(0)
+                got
             }
             Err(error) => {
                 self.end_trunk(number, &error.into());
@@ -167,16 +167,9 @@ impl Router {
             trunk.silent_since_ms = None;
             self.take_records(number)?;
         }
-        self.turn_again(number);
+        // There may be more inside the link, which no descriptor announces.
+        self.look_again(number);
         Ok(())
-    }
-
-    /// There may be more inside the link of a trunk, which no descriptor announces.
-    fn turn_again(&mut self, number: usize) {
-        if !self.unannounced.contains(&number) {
-            self.unannounced.push(number);
-        }
-        self.waker.wake();
     }
 
     /// Hands on what has come.
@@ -405,8 +398,16 @@ impl Router {
         room
     }
 
+    /// A link may have taken bytes in while it was used for something else, which no descriptor announces.
+    fn look_inside(&mut self, number: usize) {
+        if self.trunks.get_mut(number).and_then(Trunk::link).is_some_and(|link| link.holds_bytes()) {
+            self.look_again(number);
+        }
+    }
+
     /// Watches a trunk for what can be done there now.
     fn watch(&mut self, number: usize) {
+        self.look_inside(number);
         let Some(trunk) = self.trunks.get_mut(number) else { return };
         if trunk.room() >= TRUNK_DATA_BYTES_MAX {
             self.touched.append(&mut trunk.starved);

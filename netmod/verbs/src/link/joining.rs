@@ -98,6 +98,13 @@ impl VerbsLink {
         self.begin(Then::Verbs(Box::new(stream)))
     }
 
+    /// Whether something waits inside that no descriptor announces any more: bytes, or that the queue has failed, which may have been
+    /// noticed while something was sent.
+    pub(super) fn has_unannounced(&self) -> bool {
+        let Stage::Verbs(stream) = &self.stage else { return false };
+        stream.holds_bytes() || (self.ended.is_none() && stream.check().is_err())
+    }
+
     /// Hears the end of the connection from TCP, and over iWARP from the manager too: what the device still brings comes before
     /// its word. Usually both come right behind each other, so who has heard one waits a little for the other. No error as long
     /// as something is there that came before the end.
