@@ -36,6 +36,8 @@ else
 fi
 if cargo clippy --version >/dev/null 2>&1; then
     step clippy cargo clippy --locked --workspace --all-targets -- -D warnings
+    # What is only there with a feature.
+    step clippy-verbs cargo clippy --locked -p longarm -p longarm-launch --features verbs --all-targets -- -D warnings
 else
     skip clippy "the toolchain has no clippy"
 fi
