@@ -89,7 +89,7 @@ fn verbs(config: &Config, layout: &Layout) -> longarm_verbs::Verbs {
     let is_elsewhere = |rank: &u32| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node();
     let peers = match is_routed(config, layout) {
         // One for those that we call, and one for those that call us.
-        true => 2 * (layout.node_count() - 1),
+        true => 2 * (layout.node_count() as usize - 1),
         false => (0..layout.rank_count()).filter(is_elsewhere).count(),
     };
     let options = longarm_verbs::VerbsOptions { peers, ..verbs_options(config, layout.my_node().0) };
