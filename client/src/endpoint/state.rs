@@ -45,7 +45,7 @@ pub(super) struct State {
     pub(super) reports: Reports,
     /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
     pub(super) unanswered: Option<Token>,
-    pulse: Pulse,
+    pub(super) pulse: Pulse,
     /// The last report that was begun.
     last_report: RequestId,
     /// Nothing is unconfirmed any more.
@@ -337,7 +337,7 @@ impl State {
     }
 
     /// Begins a get from the node's memory. False: it has to be served.
-    pub(super) fn get_direct(&mut self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> bool {
+    pub(super) fn get_direct(&mut self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, &[Run])) -> bool {
         if !self.may_go_direct() {
             return false;
         }

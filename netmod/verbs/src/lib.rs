@@ -9,6 +9,8 @@
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
 #![deny(unsafe_code)]
 
+mod back;
+mod brief;
 mod costs;
 mod counts;
 mod direct;
@@ -17,10 +19,12 @@ mod fabric;
 mod keys;
 mod link;
 mod manager;
+mod mapped;
 mod near;
 mod netmod;
 mod options;
 mod packets;
+mod pieces;
 mod report;
 mod stream;
 mod sys;
