@@ -6,8 +6,10 @@
 //! A connection that breaks is made anew (`way`), and both sides go on where they were: everything that was sent is
 //! kept until the server has said that it has it. `reports` says when to ask for that, `pulse` whether it lives.
 
+mod brief;
 mod gathered;
 mod pulse;
+mod rejected;
 mod reports;
 mod state;
 #[cfg(test)]
@@ -30,8 +32,10 @@ use crate::dial::Dial;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::time::Time;
+pub(crate) use brief::BriefGet;
 use gathered::GATHERED_RUN_BYTES_MAX;
 pub(crate) use gathered::Writes;
+use rejected::Rejected;
 use state::State;
 pub(crate) use transfers::PutSource;
 
@@ -496,6 +500,10 @@ impl Endpoint {
         if std::mem::take(&mut state.confirmed) {
             self.unconfirmed.store(false, Ordering::Release);
         }
+        if state.refused.is_some() {
+            // Whoever took it up: the next quiet says so.
+            self.unconfirmed.store(true, Ordering::Release);
+        }
         self.wants_write.store(state.outgoing.can_send() || state.has_gathered(), Ordering::Release);
         self.buffered_bytes.store(state.outgoing.buffered_bytes(), Ordering::Release);
         self.replies_full.store(state.reports.is_full(), Ordering::Release);
@@ -568,26 +576,5 @@ impl Endpoint {
         // The copy as well, or the connection would stay open.
         *self.descriptor.lock() = None;
         self.up.store(false, Ordering::Release);
-    }
-}
-
-/// A request that was not taken, with all that came with it.
-pub(crate) struct Rejected<'a> {
-    /// `None`: there was no room.
-    pub(crate) how: Option<LostHow>,
-    pub(crate) token: Option<Token>,
-    pub(crate) payload: Payload<'a>,
-}
-
-impl Rejected<'_> {
-    /// Ends the parts that the request stood for.
-    pub(crate) fn fail(self, how: &LostHow) {
-        let outcome = Outcome::Lost(how.clone());
-        if let Some(token) = self.token {
-            token.fail(outcome.clone());
-        }
-        if let Payload::Streamed(held, _) | Payload::Headed(_, Some((held, _))) = self.payload {
-            fail_place(held, outcome);
-        }
     }
 }

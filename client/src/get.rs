@@ -7,9 +7,10 @@ use longarm_proto::{Cursor, Rank, Request, Run, Shape};
 use longarm_shm::{CounterKind, Window};
 
 use crate::completion::Completion;
-use crate::endpoint::{Endpoint, Payload, Sending, Token};
+use crate::endpoint::{BriefGet, Endpoint, Payload, Sending, Token};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytesMut, lend};
+use crate::put::BRIEF_BYTES_MAX;
 use crate::route::{Client, Route};
 use crate::shapes::{Shapes, Way};
 use crate::wait::Drive;
@@ -43,7 +44,35 @@ impl Client {
         target: OriginBytesMut<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: target.len() as u64 };
-        self.get_shaped(window, rank, Shapes::contiguous(run), target)
+        let unlent = match self.get_briefly(window, rank, run, target.region()) {
+            BriefGet::NotBegun => return self.get_shaped(window, rank, Shapes::contiguous(run), target),
+            BriefGet::Done => {
+                self.count(rank, CounterKind::Get, run.bytes);
+                return Ok(());
+            }
+            BriefGet::UnderWay(unlent) => unlent,
+        };
+        let completion = Arc::new(Completion::new());
+        lend(Arc::clone(&completion), |lent| {
+            unlent.lend(lent.target(target).hold(), Run { offset: 0, bytes: run.bytes });
+            completion.part_done();
+            self.wait_toward((Operation::Get, rank), &completion, None);
+        });
+        self.count(rank, CounterKind::Get, run.bytes);
+        self.failure(&completion, Operation::Get, rank)
+    }
+
+    /// A few bytes of another node's memory, which the network may bring before it is worth to do anything else meanwhile.
+    fn get_briefly(&self, window: &ClientWindow, rank: Rank, run: Run, target: RegionMut<'_>) -> BriefGet<'_> {
+        let few = (1..=BRIEF_BYTES_MAX).contains(&run.bytes);
+        if !few || !self.reaches_unseen(Operation::Get, window, rank, run) {
+            return BriefGet::NotBegun;
+        }
+        let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return BriefGet::NotBegun };
+        if !endpoint.reaches_memory() {
+            return BriefGet::NotBegun;
+        }
+        endpoint.get_briefly(&window.target(rank), run, target, self.brief_looks())
     }
 
     /// Reads bytes of a part that is mapped here, as [`Client::put_at_once`] writes them.

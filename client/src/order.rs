@@ -28,6 +28,7 @@ impl Client {
         // SeqCst fence: the stores before are visible before any load after, as a reply would make them.
         fence(Ordering::SeqCst);
         match self.endpoint_if_open(self.layout.node_of(rank)) {
+            Some(endpoint) if self.is_quiet_soon(endpoint) => Ok(()),
             Some(endpoint) => self.quiet_endpoints(&[endpoint]),
             None => Ok(()),
         }
@@ -41,6 +42,9 @@ impl Client {
         if self.open_endpoints().next().is_none() {
             return Ok(());
         }
+        if !self.failures.any() && self.open_endpoints().all(|endpoint| self.is_quiet_soon(endpoint)) {
+            return Ok(());
+        }
         // What was issued towards a dead node without a reply of its own is lost, and said to be once. Nothing else depends on that
         // node: what has a reply is told to its caller if that one waits, and an unlock's does not.
         let (gone, there): (Vec<&Endpoint>, Vec<&Endpoint>) =
@@ -50,6 +54,16 @@ impl Client {
             result = result.and(Err(self.lost(Operation::Quiet, endpoint, LostHow::Closed).into()));
         }
         result
+    }
+
+    /// Whether nothing is under way towards a node, or only what a device brings to its end before it is worth to do anything
+    /// else.
+    fn is_quiet_soon(&self, endpoint: &Endpoint) -> bool {
+        if endpoint.has_transfers() && !endpoint.is_unconfirmed() {
+            let Some(driven) = endpoint.look_for_ends(self.brief_looks()) else { return false };
+            self.note_driven(endpoint, Some(driven));
+        }
+        !endpoint.is_unconfirmed() && !endpoint.is_busy() && endpoint.broken().is_none()
     }
 
     /// Operations issued after it towards a rank take effect after those issued before it. `shmem_fence`.

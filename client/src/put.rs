@@ -24,6 +24,12 @@ pub(crate) enum Writing {
     Accumulate(Kernel, Scale),
 }
 
+/// More than this takes long enough to look after other things.
+pub(crate) const BRIEF_BYTES_MAX: u64 = 4 << 10;
+/// Some microseconds.
+const BRIEF_LOOKS: u32 = 256;
+const BRIEF_LOOKS_SHARED: u32 = 4;
+
 impl Writing {
     pub(crate) fn operation(self) -> Operation {
         match self {
@@ -68,7 +74,50 @@ impl Client {
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: source.len() as u64 };
+        if self.put_briefly(window, rank, run, source.region()) {
+            return Ok(());
+        }
         self.put_shaped(window, rank, Shapes::contiguous(run), source)
+    }
+
+    /// A few bytes to another node's memory, with no server involved. False: nothing was done, and the long way has to be taken,
+    /// or finds out what is wrong.
+    fn put_briefly(self: &Arc<Self>, window: &ClientWindow, rank: Rank, run: Run, source: Region<'_>) -> bool {
+        let few = (1..=BRIEF_BYTES_MAX.min(self.eager_bytes as u64)).contains(&run.bytes);
+        if !few || !self.reaches_unseen(Operation::Put, window, rank, run) {
+            return false;
+        }
+        let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return false };
+        if !endpoint.reaches_memory() {
+            return false;
+        }
+        let needed_helper = endpoint.needs_helper();
+        let Some(driven) = endpoint.put_at_once(&window.target(rank), run, source) else { return false };
+        self.note_driven(endpoint, Some(driven));
+        if endpoint.needs_helper() && !needed_helper {
+            self.hand_to_helper();
+        } else {
+            self.leave_unacknowledged();
+        }
+        self.count(rank, CounterKind::Put, run.bytes);
+        true
+    }
+
+    /// Whether nothing is known that speaks against reaching a run of another node's part without its server.
+    #[inline]
+    pub(crate) fn reaches_unseen(&self, operation: Operation, window: &ClientWindow, rank: Rank, run: Run) -> bool {
+        let Some(end) = run.offset.checked_add(run.bytes) else { return false };
+        !self.failures.any()
+            && !window.is_here(rank)
+            && window.may_be_pinned()
+            && window.check(operation, rank, run.offset, end).is_ok()
+    }
+
+    /// How often who has asked a device for something looks for that alone, before it does anything else. Where threads
+    /// outnumber processors it is soon done, or somebody else's turn.
+    #[inline]
+    pub(crate) fn brief_looks(&self) -> u32 {
+        if self.spin_us == 0 { BRIEF_LOOKS_SHARED } else { BRIEF_LOOKS }
     }
 
     /// Writes bytes to a part that is mapped here, if nothing is wrong. False: nothing was done, and another way has to

@@ -1,11 +1,13 @@
 //! What a rank knows of a window: who has a part, how large it is, and where this node's parts are mapped.
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use longarm_netmod::RemoteMemory;
 use longarm_proto::{AccessKey, Generation, NodeId, Rank, Run, WindowId, WindowRef};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use longarm_shm::{NodeWindow, Window};
+use parking_lot::Mutex;
 
 use crate::error::{Lost, LostHow, Operation, TransferError};
 use crate::layout::Layout;
@@ -43,6 +45,9 @@ pub struct ClientWindow {
     part_bytes: Box<[u64]>,
     /// Number of each world rank's part in this node's memory; [`NOT_HERE`] for ranks of other nodes.
     index_here: Box<[u32]>,
+    /// A network's devices rely on the memory while these are there. First, so that they go before it does.
+    held: Mutex<Vec<Box<dyn Send + Sync>>>,
+    remote: Option<Arc<dyn RemoteMemory>>,
     memory: OnceLock<Result<NodeWindow, AttachError>>,
     attach: Attach,
     freed: AtomicBool,
@@ -73,11 +78,38 @@ impl ClientWindow {
             identity,
             part_bytes: part_bytes.into(),
             index_here: index_here.into(),
+            held: Mutex::default(),
+            remote: None,
             memory: OnceLock::new(),
             attach: Box::new(attach),
             freed: AtomicBool::new(false),
             unpinned: AtomicBool::new(false),
         }
+    }
+
+    /// Tells a network that can do more with memory that stays what of it this process maps, and when it goes.
+    #[must_use]
+    pub fn held_by(self, remote: Option<Arc<dyn RemoteMemory>>) -> ClientWindow {
+        ClientWindow { remote, ..self }
+    }
+
+    /// Call before the memory may be given back or mapped anew: no device relies on it from now on. It can still be used.
+    pub fn let_go(&self) {
+        // Dropped without the lock: a device takes its time.
+        let held = std::mem::take(&mut *self.held.lock());
+        drop(held);
+    }
+
+    fn memory(&self) -> &Result<NodeWindow, AttachError> {
+        self.memory.get_or_init(|| {
+            let memory = (self.attach)()?;
+            if let Some(remote) = self.remote.as_deref().filter(|_| self.may_be_pinned()) {
+                let parts = (0..memory.part_count()).map(|index| memory.part(index).whole());
+                let held = parts.filter(|part| !part.is_empty()).map(|part| remote.hold(part)).collect();
+                *self.held.lock() = held;
+            }
+            Ok(memory)
+        })
     }
 
     /// What tells it from others.
@@ -97,7 +129,7 @@ impl ClientWindow {
 
     /// Leaves this node's parts out of a core dump of this process.
     pub fn leave_out_of_dumps(&self) {
-        if let Ok(memory) = self.memory.get_or_init(|| (self.attach)()) {
+        if let Ok(memory) = self.memory() {
             memory.leave_out_of_dumps();
         }
     }
@@ -108,6 +140,7 @@ impl ClientWindow {
     pub fn leave_unpinned(&self) {
         // Relaxed: what one thread of a process says before others use the window they see.
         self.unpinned.store(true, Ordering::Relaxed);
+        self.let_go();
     }
 
     /// Whether a device may keep the pages of its parts.
@@ -123,7 +156,7 @@ impl ClientWindow {
     ///
     /// What the system says. The memory then goes with the last mapping.
     pub fn give_back(&self) -> io::Result<()> {
-        match self.memory.get_or_init(|| (self.attach)()) {
+        match self.memory() {
             Ok(memory) => memory.give_back(),
             Err(_) => Ok(()),
         }
@@ -202,7 +235,7 @@ impl ClientWindow {
 
     #[cold]
     fn attach_now(&self, operation: Operation, rank: Rank, index: u32) -> Result<Option<Window<'_>>, TransferError> {
-        match self.memory.get_or_init(|| (self.attach)()) {
+        match self.memory() {
             Ok(memory) => Ok(Some(memory.part(index as usize))),
             Err(AttachError::Lost(rank, node, how)) => {
                 Err(Lost { rank: *rank, node: *node, operation, how: how.clone() }.into())

@@ -16,6 +16,17 @@ pub trait RemoteMemory: Send + Sync {
     /// Lets peers that know the key read and write a part of a window. Dropping what is returned ends that, before the
     /// memory goes away.
     fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send>;
+
+    /// Says that this process has some memory of a window mapped, and that until what is returned is dropped it stays there, with
+    /// the pages that it has: transfers of which it is the near end can rely on that.
+    fn hold(&self, memory: RegionMut<'_>) -> Box<dyn Send + Sync> {
+        let _ = memory;
+        Box::new(())
+    }
+
+    /// The program's word that from now on one thread alone maps and unmaps memory, and communicates; threads of longarm's own
+    /// apart.
+    fn rely_on_one_thread(&self) {}
 }
 
 /// Whether memory can be reached directly.
@@ -40,6 +51,17 @@ pub enum Wish {
     PutLent,
     /// A get.
     Get,
+}
+
+/// What came of a get that is looked for at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Brief {
+    /// Its bytes are there.
+    Done,
+    /// It takes longer, or will not end well.
+    UnderWay,
+    /// It has to go another way.
+    NotBegun,
 }
 
 /// What became of a direct transfer.
@@ -89,6 +111,26 @@ pub trait DirectAccess {
     /// # Errors
     /// As for puts.
     fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), crate::LinkError>;
+
+    /// Reads a few bytes and looks so many times whether they are there, and at nothing else meanwhile. Nothing is lent for that:
+    /// of what has not come by then [`DirectAccess::lend`] tells where it goes.
+    fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
+        let _ = (target, run, into, looks);
+        Brief::NotBegun
+    }
+
+    /// Right behind a [`DirectAccess::get_briefly`] that is under way: from now on it is a get of this number. Without this, nobody
+    /// hears of its end.
+    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
+        let _ = (ticket, into);
+    }
+
+    /// Looks so many times whether all that was begun is over, and at nothing else meanwhile. Whether it is: then all outcomes
+    /// can be taken.
+    fn look(&mut self, looks: u32) -> bool {
+        let _ = looks;
+        false
+    }
 
     /// Whether the device has all that was begun: it comes to its end without another call.
     fn is_all_posted(&self) -> bool {

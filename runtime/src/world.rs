@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
-    netmod: Arc<dyn Netmod>,
+    pub(crate) netmod: Arc<dyn Netmod>,
     finalized: AtomicBool,
     /// How many were given the world by init, and have not finalized it.
     holders: AtomicU32,
@@ -333,6 +333,14 @@ impl World {
     /// The node of this rank, from 0.
     pub fn node(&self) -> u32 {
         self.inner.client.layout().my_node().0
+    }
+
+    /// The program's word that, until the world ends, one thread alone maps and unmaps memory, and communicates; threads of
+    /// longarm's own apart. Transfers over a device that use memory again need not ask the kernel then whether it has changed.
+    pub fn rely_on_one_thread(&self) {
+        if let Some(remote) = self.inner.netmod.remote_memory() {
+            remote.rely_on_one_thread();
+        }
     }
 
     /// How many nodes the job has.

@@ -2,6 +2,7 @@
 # Measures longarm over RDMA devices beside perftest, in one run of the virtual machine of tools/rdma-vm:
 #
 #   measure.sh FOLDER      leaves there figures.md, lines.json, and the curves by size as SVG
+#   measure.sh --latency   says the first two rows only, of programs that are built, with perftest and longarm in turns
 #
 # The machine emulates its processor: figures say something beside those of the same run, and nothing else.
 set -uo pipefail
@@ -23,12 +24,16 @@ perftest() {
     wait "$server"
 }
 
+perftest_latency() {
+    printf '{"peer":"perftest","transport":"verbs","op":"%s","bytes":8,"lat_us":%s}\n' \
+        "${1}_lat" "$(perftest "ib_${1}_lat" 8 1000 5)"
+}
+
 # All that perftest measures here, as lines like those of longarm.
 perftest_lines() {
     local name what bytes
     for what in write read; do
-        printf '{"peer":"perftest","transport":"verbs","op":"%s","bytes":8,"lat_us":%s}\n' \
-            "${what}_lat" "$(perftest "ib_${what}_lat" 8 1000 5)"
+        perftest_latency "$what"
         for bytes in 65536 1048576; do
             printf '{"peer":"perftest","transport":"verbs","op":"%s","bytes":%s,"mib_s":%s}\n' \
                 "${what}_bw" "$bytes" "$(perftest "ib_${what}_bw" "$bytes" $((20971520 / bytes + 20)) 4)"
@@ -58,11 +63,20 @@ cached() {
 }
 
 # In the machine.
-if [ "${1:-}" = --inside ]; then
+if [ "${1:-}" = --inside ] || [ "${1:-}" = --inside-latency ]; then
     programs=$2
     export LONGARM_NETMOD=verbs LONGARM_VERBS_DEVICE=rxe0,rxe1
     export LONGARM_SILENCE_MS=20000 LONGARM_WATCHDOG_S=0 LONGARM_CONNECT_TIMEOUT_S=60
     quick=
+    if [ "$1" = --inside-latency ]; then
+        for _ in 1 2 3; do
+            perftest_latency write
+            longarm longarm pingpong
+            perftest_latency read
+            longarm longarm short
+        done
+        exit
+    fi
     perftest_lines
     longarm longarm pingpong
     longarm longarm short
@@ -79,15 +93,22 @@ if [ "${1:-}" = --inside ]; then
 fi
 
 [ $# -eq 1 ] || {
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 command -v jq >/dev/null || {
     say "there is no jq (Debian: apt-get install jq)"
     exit 1
 }
-out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
+if [ "$1" = --latency ]; then
+    tools/rdma-vm/run --memory-mb 4096 --limit-seconds 300 --folder "$PWD" \
+        tools/verbs/measure.sh --inside-latency "$target/release" |
+        jq -r 'select(.op == "write_lat" or .op == "put_one_way" or .op == "read_lat" or (.op == "get" and .bytes == 8))
+            | "\(.op) \(.lat_us)"'
+    exit
+fi
+out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
 say "building"
 cargo build --locked --quiet --release -p longarm-launch -p longarm-benches \
     --features longarm-launch/verbs,longarm-benches/verbs --bins || exit 1

@@ -45,7 +45,7 @@ pub(super) struct State {
     pub(super) reports: Reports,
     /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
     pub(super) unanswered: Option<Token>,
-    pulse: Pulse,
+    pub(super) pulse: Pulse,
     /// The last report that was begun.
     last_report: RequestId,
     /// Nothing is unconfirmed any more.

@@ -180,6 +180,19 @@ impl Transfers {
         true
     }
 
+    /// A get that is under way already goes on as one of those that were begun.
+    pub(super) fn lend_brief(
+        &mut self,
+        access: &mut dyn DirectAccess,
+        (target, run): (WindowRef, Run),
+        held: Held,
+        here: Run,
+    ) {
+        access.lend(self.next_ticket, share(&held, here));
+        self.push(target, run, What::Lent { held, here, is_get: true });
+        self.posted += 1;
+    }
+
     /// Posts the first that is not posted. It can be reached.
     fn post_next(&mut self, access: &mut dyn DirectAccess) -> Result<(), LinkError> {
         let transfer = &self.begun[self.posted];
@@ -301,6 +314,21 @@ impl Endpoint {
     /// Begins a get from the node's memory, likewise. `place`: where the bytes go.
     pub(crate) fn get_direct(&self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> (bool, Driven) {
         self.begin_direct(|state| state.get_direct(target, run, place))
+    }
+
+    /// Begins a small put likewise if that can be done at once: nothing is driven for it. `None`: nothing was done.
+    #[inline]
+    pub(crate) fn put_at_once(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
+        let mut driven = Driven::default();
+        let mut state = self.state.lock();
+        if self.broken.get().is_some() || !state.put_direct(target, run, PutSource::Copied(source)) {
+            return None;
+        }
+        if state.transfers.are_many() {
+            state.take_outcomes(&mut driven);
+        }
+        self.note(&mut state);
+        Some(driven)
     }
 
     /// Whether the network reaches memory of the node with no server involved.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
@@ -41,6 +42,12 @@ pub struct Cache<R: Registrar> {
 ///
 /// One that is invalidated meanwhile is never handed out again, and deregistered when its last guard is dropped.
 pub struct Pinned<R: Registrar>(Arc<Entry<R>>);
+
+/// Memory of which the caller has said that it stays: see [`Cache::hold`].
+pub struct Hold<R: Registrar> {
+    shared: Arc<Shared<R>>,
+    held: Option<Extent>,
+}
 
 impl<R: Registrar> Cache<R> {
     /// A cache, empty, with its threads where it watches memory.
@@ -94,12 +101,14 @@ impl<R: Registrar> Cache<R> {
             return Err(RegisterError::Forked);
         }
         let wanted = Extent::around(start, bytes).ok_or(RegisterError::BadRange { start, bytes })?;
-        if shared.watched == Watched::Off {
-            return self.counted(self.register_uncached(wanted, None));
-        }
-        let known = shared.find(&mut shared.lock(), wanted);
-        if let Some(entry) = known {
+        let mut state = shared.lock();
+        if let Some(entry) = shared.find(&mut state, wanted) {
             return Ok(Pinned(entry));
+        }
+        let is_kept = shared.watched != Watched::Off || state.is_held(wanted);
+        drop(state);
+        if !is_kept {
+            return self.counted(self.register_uncached(wanted, None));
         }
         let _turn = shared.making.lock().unwrap_or_else(PoisonError::into_inner);
         let made = self.make(wanted);
@@ -111,11 +120,35 @@ impl<R: Registrar> Cache<R> {
     /// The registration of these bytes if it is known.
     pub fn lookup(&self, start: usize, bytes: usize) -> Option<Pinned<R>> {
         let shared = &self.shared;
-        if shared.mark.is_in_child() || shared.watched == Watched::Off {
+        if shared.mark.is_in_child() {
             return None;
         }
         let wanted = Extent::around(start, bytes)?;
         shared.find(&mut shared.lock(), wanted).map(Pinned)
+    }
+
+    /// [`Options::is_one_thread`], said later.
+    pub fn rely_on_one_thread(&self) {
+        self.shared.is_one_thread.store(true, Ordering::Relaxed);
+    }
+
+    /// The caller's word that these bytes stay where they are, with the pages that they have, until the guard is dropped:
+    /// memory that it has mapped itself. It is kept without being watched, also where other processes share it or nothing can
+    /// be watched, and finding it asks the kernel nothing. Where too much is held already this does nothing.
+    ///
+    /// When the drop of the guard returns, nothing of it is handed out any more, and what nobody uses is deregistered.
+    pub fn hold(&self, start: usize, bytes: usize) -> Hold<R> {
+        let shared = &self.shared;
+        let extent = Extent::around(start, bytes).filter(|_| !shared.mark.is_in_child());
+        let held = extent.filter(|extent| {
+            let mut state = shared.lock();
+            let has_room = state.held.len() < state.held.capacity();
+            if has_room {
+                state.held.push(*extent);
+            }
+            has_room
+        });
+        Hold { shared: Arc::clone(shared), held }
     }
 
     /// Lets go of all that shares a page with these bytes: when this returns it is not handed out any more, and what
@@ -153,14 +186,14 @@ impl<R: Registrar> Cache<R> {
         if let Some(entry) = shared.find(&mut state, wanted) {
             return Ok(entry);
         }
-        if !shared.is_steady(&mut state) {
+        if !state.is_held(wanted) && !shared.may_keep(&mut state) {
             drop(state);
             return self.register_uncached(wanted, None);
         }
         let merged = shared.merged(&state, wanted);
         let room = if merged == wanted { None } else { shared.reserve(&mut state, merged.bytes()) };
         if let Some(reservation) = room {
-            state.pending = Some(Pending { extent: merged, is_changed: false });
+            state.pending = Some(Pending { extent: merged, is_changed: false, is_held: state.is_held(merged) });
             drop(state);
             if self.watch(merged)
                 && let Ok(handle) = shared.registrar.register(merged.start, merged.bytes())
@@ -171,7 +204,7 @@ impl<R: Registrar> Cache<R> {
             drop(reservation);
             state = shared.lock();
         }
-        state.pending = Some(Pending { extent: wanted, is_changed: false });
+        state.pending = Some(Pending { extent: wanted, is_changed: false, is_held: state.is_held(wanted) });
         drop(state);
         let made = self.make_alone(wanted);
         if made.is_err() {
@@ -193,8 +226,14 @@ impl<R: Registrar> Cache<R> {
 
     /// From now on changes of this memory are told; `false` where they cannot be.
     fn watch(&self, extent: Extent) -> bool {
-        let Some(watcher) = &self.shared.watcher else { return true };
-        self.shared.lock().has_watched = true;
+        let shared = &self.shared;
+        let mut state = shared.lock();
+        if state.pending.is_some_and(|pending| pending.is_held) {
+            return true;
+        }
+        let Some(watcher) = &shared.watcher else { return shared.watched != Watched::Off };
+        state.has_watched = true;
+        drop(state);
         // In this order: what is mapped there after the look comes with an event.
         watcher.userfault.watch(extent).is_ok() && watcher.maps.are_private(extent)
     }
@@ -243,14 +282,17 @@ impl<R: Registrar> Cache<R> {
         let reservation = room.map_or_else(|| self.make_room(wanted), Ok)?;
         let handle = self.register(wanted)?;
         self.shared.lock().uncached += 1;
-        Ok(Arc::new(Entry { extent: wanted, handle: Some(handle), reservation }))
+        Ok(Arc::new(Entry { extent: wanted, handle: Some(handle), is_held: false, reservation }))
     }
 
     /// Puts a new registration in the place of all that it overlaps, unless its memory has changed meanwhile.
     fn keep(&self, extent: Extent, handle: R::Handle, reservation: Reservation<R>) -> Arc<Entry<R>> {
         let shared = &self.shared;
-        let entry = Arc::new(Entry { extent, handle: Some(handle), reservation });
         let mut state = shared.lock();
+        let is_held = state.pending.is_some_and(|pending| pending.is_held);
+        drop(state);
+        let entry = Arc::new(Entry { extent, handle: Some(handle), is_held, reservation });
+        state = shared.lock();
         if state.pending.is_none_or(|pending| pending.is_changed) {
             // Good for this request, which began after the change or races with it, and for no other.
             state.pending = None;
@@ -275,6 +317,25 @@ impl<R: Registrar> Cache<R> {
         let mut state = shared.lock();
         state.pending = None;
         shared.unwatch_unused(&state, extent);
+    }
+}
+
+impl<R: Registrar> Drop for Hold<R> {
+    fn drop(&mut self) {
+        let Some(extent) = self.held.take() else { return };
+        let shared = &self.shared;
+        if shared.mark.is_in_child() {
+            // As for the cache itself.
+            mem::forget(Arc::clone(shared));
+            return;
+        }
+        let mut state = shared.lock();
+        if let Some(at) = state.held.iter().position(|held| *held == extent) {
+            state.held.swap_remove(at);
+        }
+        shared.forget_changed(&mut state, extent);
+        drop(state);
+        shared.settle();
     }
 }
 

@@ -65,7 +65,8 @@
 //! # What it does not see
 //!
 //! - **Shared memory and files.** Others can take these away without an event, so they are registered for one use. So is
-//!   what the kernel does not let us watch. Windows do not come here: they are registered once.
+//!   what the kernel does not let us watch. Whoever has mapped such memory himself, and knows when it goes, says so
+//!   ([`Cache::hold`]): it is kept until then, is not watched, and a hit asks nothing.
 //! - **A discard at the same time.** `madvise(MADV_DONTNEED)` reports before it discards. A program that, on another
 //!   thread and at that very moment, begins a transfer of *the same pages* may have these registered in between, and
 //!   they stay so. Such a program races with itself; pages beside them are safe.
@@ -103,7 +104,7 @@ mod statistics;
 mod system;
 mod threads;
 
-pub use cache::{Cache, Pinned, Registrar};
+pub use cache::{Cache, Hold, Pinned, Registrar};
 pub use error::{CacheError, RegisterError};
 pub use options::{Options, Watch};
 pub use statistics::{Statistics, Watched};

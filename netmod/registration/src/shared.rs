@@ -3,6 +3,7 @@
 //! RULE no-allocator: whoever holds the lock of [`State`] neither allocates nor frees nor drops an [`Entry`]; the crate's
 //! head says why. Entries that leave the map go to `State::dead`, and are dropped by [`Shared::reap`] without the lock.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::Registrar;
@@ -16,11 +17,16 @@ use crate::threads::Watcher;
 /// How often a hit waits for changes of the memory that are under way, before it counts as a miss.
 const TRIES_MAX: u32 = 16;
 
+/// Pieces of memory that are held at a time.
+const HELD_MAX: usize = 1024;
+
 pub(crate) struct Shared<R: Registrar> {
     pub(crate) mark: ForkMark,
     pub(crate) registrar: R,
     pub(crate) options: Options,
     pub(crate) watched: Watched,
+    /// [`Options::is_one_thread`], which may be said later too.
+    pub(crate) is_one_thread: AtomicBool,
     /// There if `watched` says userfaultfd.
     pub(crate) watcher: Option<Arc<Watcher>>,
     /// Held while a registration is made. Taken before `state`, and by no thread of ours.
@@ -36,6 +42,8 @@ pub(crate) struct State<R: Registrar> {
     pub(crate) map: IntervalMap<Arc<Entry<R>>>,
     /// Out of the map, and not dropped yet. Never longer than the map may be.
     pub(crate) dead: Vec<Arc<Entry<R>>>,
+    /// Memory that stays, as its owner has said. Never longer than it was made for.
+    pub(crate) held: Vec<Extent>,
     /// The registration that is being made.
     pub(crate) pending: Option<Pending>,
     /// How many dead ones are being dropped at this moment.
@@ -59,6 +67,8 @@ pub(crate) struct Pending {
     pub(crate) extent: Extent,
     /// Something happened to its memory meanwhile.
     pub(crate) is_changed: bool,
+    /// It lies in memory that is held.
+    pub(crate) is_held: bool,
 }
 
 /// One registration. Dropping it deregisters, in the process that made it.
@@ -66,6 +76,8 @@ pub(crate) struct Entry<R: Registrar> {
     pub(crate) extent: Extent,
     /// There until the drop.
     pub(crate) handle: Option<R::Handle>,
+    /// Its memory was held when it was made. It leaves the map when that ends.
+    pub(crate) is_held: bool,
     pub(crate) reservation: Reservation<R>,
 }
 
@@ -83,6 +95,17 @@ enum Mapping {
     Stays,
 }
 
+impl<R: Registrar> State<R> {
+    /// Whether all of this stays, as its owner has said.
+    pub(crate) fn is_held(&self, extent: Extent) -> bool {
+        self.held.iter().any(|held| held.covers(extent))
+    }
+
+    fn holds_some_of(&self, extent: Extent) -> bool {
+        self.held.iter().any(|held| held.overlaps(extent))
+    }
+}
+
 impl<R: Registrar> Shared<R> {
     pub(crate) fn new(
         registrar: R,
@@ -94,6 +117,7 @@ impl<R: Registrar> Shared<R> {
         let state = State {
             map: IntervalMap::new(options.entries_max),
             dead: Vec::with_capacity(options.entries_max),
+            held: Vec::with_capacity(HELD_MAX),
             pending: None,
             dropping: 0,
             bytes: 0,
@@ -108,6 +132,7 @@ impl<R: Registrar> Shared<R> {
             refused: 0,
         };
         Shared {
+            is_one_thread: AtomicBool::new(options.is_one_thread),
             mark,
             registrar,
             options,
@@ -130,14 +155,22 @@ impl<R: Registrar> Shared<R> {
 
     /// What is known about these pages, if it can be trusted at this moment.
     pub(crate) fn find(&self, state: &mut State<R>, wanted: Extent) -> Option<Arc<Entry<R>>> {
-        state.map.find(wanted)?;
-        if !self.options.is_one_thread && !self.is_steady(state) {
+        let is_held = state.map.find(wanted)?.is_held;
+        // Relaxed: it is said once, before anything that relies on it.
+        let is_asked = !is_held && !self.is_one_thread.load(Ordering::Relaxed);
+        if is_asked && !self.is_steady(state) {
             return None;
         }
         // Looked for again, because an event may have come in.
         let entry = Arc::clone(state.map.find(wanted)?);
         state.hits += 1;
         Some(entry)
+    }
+
+    /// Whether a registration of memory that nobody holds may be kept: changes of it are told, and all that were have been acted
+    /// upon.
+    pub(crate) fn may_keep(&self, state: &mut State<R>) -> bool {
+        self.watched != Watched::Off && self.is_steady(state)
     }
 
     /// Whether all that has happened to watched memory up to now has been acted upon.
@@ -201,9 +234,13 @@ impl<R: Registrar> Shared<R> {
     /// Takes one out of the map. What it alone had watched is watched no more, `kept` excepted.
     pub(crate) fn retire(&self, state: &mut State<R>, at: usize, kept: Option<Extent>) {
         let (extent, entry) = state.map.take(at);
+        let was_watched = !entry.is_held;
         // Every entry holds one of the `entries_max` reservations.
         assert!(state.dead.len() < state.dead.capacity());
         state.dead.push(entry);
+        if !was_watched {
+            return;
+        }
         self.unwatch(extent, &[kept, state.pending.map(|pending| pending.extent)]);
     }
 
@@ -224,7 +261,9 @@ impl<R: Registrar> Shared<R> {
                 merged = both;
             }
         }
-        merged
+        // What is held stays apart from what is watched.
+        let is_alike = if state.is_held(wanted) { state.is_held(merged) } else { !state.holds_some_of(merged) };
+        if is_alike { merged } else { wanted }
     }
 
     /// Takes the watch off an extent that was not registered after all, as far as no entry needs it.

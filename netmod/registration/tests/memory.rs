@@ -2,9 +2,9 @@
 
 mod support;
 
-use std::sync::{Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
-use longarm_registration::{Cache, Options, Pinned, RegisterError, Registrar, Watched};
+use longarm_registration::{Cache, Hold, Options, Pinned, RegisterError, Registrar, Watch, Watched};
 
 use support::mapping::{Mapping, page_bytes};
 use support::{Looking, Recording, watching};
@@ -209,6 +209,77 @@ fn memory_that_others_can_take_away_is_registered_for_one_use() {
     // Nothing of it is watched, so this waits for nobody.
     drop(cache);
     drop(shared);
+}
+
+/// Memory that others share, and a cache for it.
+fn shared_memory(options: Options) -> (Cache<Recording>, Recording, Mapping) {
+    let file = rustix::fs::memfd_create("longarm-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&file, (PAGES * page_bytes()) as u64).unwrap();
+    let device = Recording::default();
+    (Cache::new(device.clone(), options).unwrap(), device, Mapping::of_file(&file, PAGES))
+}
+
+#[test]
+fn memory_that_is_held_is_known_until_that_ends_though_nobody_can_watch_it() {
+    for watch in [Watch::Auto, Watch::Off] {
+        let (cache, device, shared) = shared_memory(Options { watch, ..Options::default() });
+        let hold = cache.hold(shared.start, shared.bytes);
+        let first = cache.acquire(shared.page(1), page_bytes()).unwrap();
+        assert_eq!(cache.lookup(shared.page(1), 5).unwrap().handle().number, first.handle().number);
+        // What touches it is made together with it, and what lies beyond what is held is not.
+        let both = cache.acquire(shared.page(2), page_bytes()).unwrap();
+        assert_eq!((both.start(), both.bytes()), (shared.page(1), 2 * page_bytes()));
+        assert!(cache.acquire(shared.page(1), 5).is_ok_and(|again| again.handle().number == both.handle().number));
+        let statistics = cache.statistics();
+        assert_eq!((statistics.misses, statistics.hits, statistics.uncached), (2, 2, 0), "{watch:?}");
+        drop((first, both));
+        drop(hold);
+        assert!(cache.lookup(shared.page(1), 5).is_none(), "{watch:?}");
+        assert_eq!(device.0.lock().unwrap().registered.len(), 0, "{watch:?}");
+        drop(cache.acquire(shared.page(1), 5).unwrap());
+        assert_eq!(cache.statistics().uncached, 1, "{watch:?}");
+    }
+}
+
+#[test]
+fn what_is_held_and_what_is_watched_stay_apart() {
+    let Some((cache, _, mapping)) = with_known() else { return };
+    let (half, half_bytes) = (PAGES / 2, mapping.bytes / 2);
+    cache.invalidate(mapping.start, mapping.bytes);
+    let hold = cache.hold(mapping.page(half), half_bytes);
+    for start in [mapping.page(0), mapping.page(half)] {
+        let pinned = cache.acquire(start, half_bytes).unwrap();
+        assert_eq!((pinned.start(), pinned.bytes()), (start, half_bytes));
+    }
+    drop(hold);
+    assert!(cache.lookup(mapping.page(half), 1).is_none());
+    assert!(cache.lookup(mapping.page(0), half_bytes).is_some());
+    drop(cache.acquire(mapping.page(half), half_bytes).unwrap());
+    mapping.unmap(half, half);
+    assert!(cache.lookup(mapping.page(half), 1).is_none(), "from then on it is watched");
+}
+
+/// While it registers a hold ends.
+#[derive(Clone, Default)]
+struct Ending(Arc<Mutex<Option<Hold<Ending>>>>);
+
+impl Registrar for Ending {
+    type Handle = ();
+    fn register(&self, _: usize, _: usize) -> Result<(), RegisterError> {
+        drop(self.0.lock().unwrap().take());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_hold_that_ends_while_its_memory_is_registered_keeps_that_from_being_kept() {
+    let registrar = Ending::default();
+    let cache = Cache::new(registrar.clone(), Options::default()).unwrap();
+    let mapping = Mapping::new(1);
+    *registrar.0.lock().unwrap() = Some(cache.hold(mapping.start, mapping.bytes));
+    drop(cache.acquire(mapping.start, mapping.bytes).unwrap());
+    assert!(cache.lookup(mapping.start, mapping.bytes).is_none());
+    assert_eq!(cache.statistics().uncached, 1);
 }
 
 #[test]

@@ -15,8 +15,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use longarm_memory::Region;
-use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{Brief, DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
 use longarm_proto::rdma::RemotePart;
 use longarm_proto::{Run, WindowRef};
 use longarm_registration::{Pinned, RegisterError};
@@ -73,14 +73,14 @@ const BACKLOG_MAX: usize = 64;
 /// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
 const PIECES_MAX: usize = 8;
 /// Below this, copying is quicker than asking the cache.
-const KNOWN_BYTES_MIN: usize = 4 << 10;
+pub(crate) const KNOWN_BYTES_MIN: usize = 4 << 10;
 
 /// What a request does with its bytes.
 #[derive(Clone, Copy)]
-struct Move {
-    remote: u64,
-    remote_key: u32,
-    is_read: bool,
+pub(crate) struct Move {
+    pub(crate) remote: u64,
+    pub(crate) remote_key: u32,
+    pub(crate) is_read: bool,
 }
 
 impl Move {
@@ -108,14 +108,26 @@ impl Stream {
         }
     }
 
+    /// Where a run of a part is, and its key, if the peer has told.
+    pub(crate) fn place_of(&mut self, target: &WindowRef, run: Run) -> Option<(u64, u32)> {
+        let part = match &self.recent {
+            Some((recent, part)) if recent == target => *part,
+            _ => {
+                let part = self.known.find(target)?;
+                self.recent = Some((*target, part));
+                part
+            }
+        };
+        Some((place(&part, run)?, part.key))
+    }
+
     fn part(&mut self, target: &WindowRef, run: Run) -> Result<(u64, u32), LinkError> {
-        let part = self.known.find(target);
-        let found = part.and_then(|part| Some((place(&part, run)?, part.key)));
-        found.ok_or_else(|| self.fail("a transfer leads outside of what the peer lets others reach"))
+        self.place_of(target, run)
+            .ok_or_else(|| self.fail("a transfer leads outside of what the peer lets others reach"))
     }
 
     /// Posts one request for a whole transfer, or the last piece of one if `ends` says so.
-    fn post_direct(
+    pub(crate) fn post_direct(
         &mut self,
         what: Move,
         data: Data<'_>,
@@ -375,6 +387,9 @@ impl DirectAccess for Stream {
         if !self.may_send || !fits {
             return Reach::Full;
         }
+        if matches!(&self.recent, Some((recent, _)) if recent == target) {
+            return Reach::Yes;
+        }
         let (reach, is_new) = self.known.reach(target);
         if is_new && self.ask(*target).is_err() {
             // Who next uses the link finds its error.
@@ -397,6 +412,18 @@ impl DirectAccess for Stream {
     fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
         self.check()?;
         self.begin_lent(ticket, (target, run), into, true)
+    }
+
+    fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
+        self.read_briefly(target, run, into, looks)
+    }
+
+    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
+        self.lend_brief(ticket, into);
+    }
+
+    fn look(&mut self, looks: u32) -> bool {
+        self.look_for_ends(looks)
     }
 
     fn is_all_posted(&self) -> bool {

@@ -9,6 +9,7 @@
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
 #![deny(unsafe_code)]
 
+mod brief;
 mod costs;
 mod counts;
 mod direct;
@@ -17,6 +18,7 @@ mod fabric;
 mod keys;
 mod link;
 mod manager;
+mod mapped;
 mod near;
 mod netmod;
 mod options;

@@ -6,6 +6,7 @@
 //!                                   └─────────────────────► plain: bytes over TCP, where a side cannot or will not
 //! ```
 
+mod direct;
 mod joining;
 
 use std::collections::VecDeque;
@@ -13,9 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Interest, Link, LinkError, Loan, Poller, Reach, Wish};
+use longarm_netmod::{DirectAccess, DirectOutcome, Interest, Link, LinkError, Poller};
 use longarm_proto::rdma::{KEEP_TCP, READY, RECORD_BYTES, Record};
-use longarm_proto::{Run, WindowRef};
 
 use crate::netmod::Shared;
 use crate::stream::{Promised, Stream, Unresolved};
@@ -529,52 +529,6 @@ impl Link for VerbsLink {
 
     fn peer_name(&self) -> &str {
         &self.peer_name
-    }
-}
-
-impl DirectAccess for VerbsLink {
-    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
-        match &mut self.stage {
-            Stage::Verbs(stream) if self.ended.is_none() => stream.reach(target, wish),
-            // It may come to that still.
-            Stage::Agreeing(_) | Stage::Joining(_) if self.ended.is_none() => Reach::Full,
-            _ => Reach::No,
-        }
-    }
-
-    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
-        let result = match (&mut self.stage, self.ended) {
-            (_, Some(error)) => Err(error),
-            (Stage::Verbs(stream), None) => stream.put(ticket, target, run, source),
-            _ => unreachable!("nothing can be reached without a queue"),
-        };
-        self.end_with(result)
-    }
-
-    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
-        let result = match (&mut self.stage, self.ended) {
-            (_, Some(error)) => Err(error),
-            (Stage::Verbs(stream), None) => stream.get(ticket, target, run, into),
-            _ => unreachable!("nothing can be reached without a queue"),
-        };
-        self.end_with(result)
-    }
-
-    fn is_all_posted(&self) -> bool {
-        matches!(&self.stage, Stage::Verbs(stream) if stream.is_all_posted())
-    }
-
-    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
-        self.outcomes.pop_front().or_else(|| match &mut self.stage {
-            Stage::Verbs(stream) => {
-                let outcome = stream.take_outcome();
-                if outcome.is_some() {
-                    self.note_heard();
-                }
-                outcome
-            }
-            _ => None,
-        })
     }
 }
 

@@ -17,6 +17,7 @@ use crate::counts::Counts;
 use crate::fabric::{Fabric, VerbsError};
 use crate::keys::{Known, Published};
 use crate::link::{Side, VerbsLink};
+use crate::mapped::{AllMapped, Mapped};
 use crate::options::VerbsOptions;
 use crate::packets::was_done;
 use crate::stream::Unresolved;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     called: Mutex<HashMap<String, Called>>,
     said: Mutex<Vec<String>>,
     pub(crate) published: Arc<Published>,
+    pub(crate) mapped: AllMapped,
 }
 
 /// What is remembered of a peer that was called.
@@ -58,7 +60,15 @@ impl Shared {
                 None
             }
         });
+        if let Some(fabric) = opened {
+            self.mapped.catch_up(fabric);
+        }
         opened.clone()
+    }
+
+    /// The device, if it is open.
+    pub(crate) fn opened(&self) -> Option<&Arc<Fabric>> {
+        self.fabric.get()?.as_ref()
     }
 
     /// The device, unless it has failed on the way to this peer too often.
@@ -179,6 +189,7 @@ impl Verbs {
             called: Mutex::default(),
             said: Mutex::default(),
             published: Arc::default(),
+            mapped: AllMapped::default(),
         };
         Verbs { tcp: Tcp::new(tcp), shared: Arc::new(shared) }
     }
@@ -192,7 +203,9 @@ impl Verbs {
             return Ok(());
         }
         let fabric = Fabric::open(&self.shared.options)?;
-        self.shared.fabric.get_or_init(|| Some(fabric));
+        if let Some(fabric) = self.shared.fabric.get_or_init(|| Some(fabric)) {
+            self.shared.mapped.catch_up(fabric);
+        }
         Ok(())
     }
 
@@ -212,7 +225,7 @@ impl Verbs {
     }
 
     fn opened(&self) -> Option<&Arc<Fabric>> {
-        self.shared.fabric.get()?.as_ref()
+        self.shared.opened()
     }
 }
 
@@ -226,7 +239,7 @@ impl Netmod for Verbs {
     }
 
     fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
-        (self.shared.options.pinned_bytes_max > 0).then(|| Arc::new(Windows(Arc::clone(&self.shared.published))) as _)
+        (self.shared.options.pinned_bytes_max > 0).then(|| Arc::new(Windows(Arc::clone(&self.shared))) as _)
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
@@ -266,12 +279,20 @@ impl Netmod for Verbs {
     }
 }
 
-/// The windows of this node's server.
-struct Windows(Arc<Published>);
+/// The windows of this node's server, and those that this process has mapped.
+struct Windows(Arc<Shared>);
 
 impl RemoteMemory for Windows {
     fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send> {
-        self.0.publish(part, memory)
+        self.0.published.publish(part, memory)
+    }
+
+    fn hold(&self, memory: RegionMut<'_>) -> Box<dyn Send + Sync> {
+        Box::new(Mapped::hold(&self.0, memory))
+    }
+
+    fn rely_on_one_thread(&self) {
+        self.0.mapped.rely_on_one_thread(&self.0);
     }
 }
 

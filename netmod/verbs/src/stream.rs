@@ -17,7 +17,7 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectOutcome, LinkError, Loan};
 use longarm_proto::WindowRef;
-use longarm_proto::rdma::{NOTE_BYTES, Note, Record};
+use longarm_proto::rdma::{NOTE_BYTES, Note, Record, RemotePart};
 use longarm_registration::Pinned;
 use rustix::io::Errno;
 
@@ -68,6 +68,11 @@ pub(crate) enum Kept {
         at: usize,
         bytes: usize,
     },
+    /// What is read is looked for by who has asked for it.
+    Brief {
+        slab: Slab,
+        bytes: usize,
+    },
     Memory {
         _registration: Pinned<Device>,
         _loan: Arc<dyn Loan>,
@@ -78,7 +83,7 @@ impl Kept {
     /// Lets go of all but the buffer.
     fn into_slab(self) -> Option<Slab> {
         match self {
-            Kept::Slab { slab } | Kept::Landing { slab, .. } => Some(slab),
+            Kept::Slab { slab } | Kept::Landing { slab, .. } | Kept::Brief { slab, .. } => Some(slab),
             Kept::Nothing | Kept::Memory { .. } => None,
         }
     }
@@ -115,6 +120,10 @@ pub(crate) struct Stream {
     pub(crate) packets: Packets,
     /// Messages of the peer that we have, over iWARP.
     taken: Packets,
+    /// The part of a window that was used last: who uses one uses it again.
+    pub(crate) recent: Option<(WindowRef, RemotePart)>,
+    /// A brief read that has ended, by the number of its request.
+    pub(crate) brief: Option<(u64, Slab)>,
     /// Direct transfers, and notes to the peer, that wait for room.
     pub(crate) direct: Direct,
     notes: VecDeque<Note>,
@@ -129,9 +138,9 @@ pub(crate) struct Stream {
     /// Buffers that the peer has for us in all.
     peer_credits: u32,
     /// With the buffer that is always ours, unless it is under way.
-    promise: Promise,
+    pub(crate) promise: Promise,
     arrived: VecDeque<Arrived>,
-    finished: Vec<Finished>,
+    pub(crate) finished: Vec<Finished>,
     failed: Option<LinkError>,
 }
 
@@ -200,6 +209,8 @@ impl Stream {
             reads_under_way: 0,
             can_read: ours.reads_in.min(theirs.reads_in) > 0,
             untold: 0,
+            recent: None,
+            brief: None,
             direct: Direct::default(),
             notes: VecDeque::new(),
             late: None,
@@ -257,7 +268,7 @@ impl Stream {
         Ok(any)
     }
 
-    fn take_up(&mut self, entry: &Finished) {
+    pub(crate) fn take_up(&mut self, entry: &Finished) {
         match entry.result {
             Ok(()) if entry.is_receive => {
                 let slab = self.fabric.filled(entry.id);
@@ -315,11 +326,12 @@ impl Stream {
                 self.fabric.counters.copied_bytes.add(*bytes);
             }
             // The memory first, then the word that it is free.
-            match request.kept.into_slab() {
-                Some(slab) if self.promise.own.is_none() => self.promise.own = Some(slab),
-                // What is shared by all goes back to them.
-                Some(slab) if slab.is_of(&self.fabric.own) => self.promise.own = Some(slab),
-                others => drop(others),
+            let free = match request.kept {
+                Kept::Brief { slab, .. } => self.brief.replace((self.first_request - 1, slab)).map(|(_, slab)| slab),
+                kept => kept.into_slab(),
+            };
+            if let Some(slab) = free {
+                self.keep_slab(slab);
             }
             if request.is_read {
                 self.direct.prove();

@@ -2,6 +2,7 @@
 //! Without two devices nothing is tested, which is said.
 
 mod direct {
+    mod brief;
     mod calls;
     mod memory;
 }

@@ -174,7 +174,8 @@ impl Group {
             let handed = handed.ok_or_else(|| refused(&"no descriptor came"))?;
             map(handed, &part_bytes).map_err(|error| refused(&error))
         };
-        let client = Arc::new(ClientWindow::new(layout, identity, members, attach));
+        let client = ClientWindow::new(layout, identity, members, attach);
+        let client = Arc::new(client.held_by(self.inner.netmod.remote_memory()));
         Shared { client, inner: Arc::clone(&self.inner), group: self.clone() }
     }
 
@@ -185,6 +186,8 @@ impl Group {
             return Err(WindowError::FreedWindow { window: number });
         }
         let quiet = self.inner.client.quiet();
+        // Behind the meeting another rank may give the memory back.
+        window.let_go();
         self.run(Signature::plain("free").with_count(number.0), |_| Ok(()))?;
         window.mark_freed();
         let layout = self.inner.client.layout();

@@ -84,6 +84,10 @@ fn start(name: &'static str, level: c_int) -> &'static Job {
     let is_first = job::any().is_none();
     let is_threaded = segment::threads() > 1;
     let Joined { world, inside } = or_end(name, longarm_mpi::join(None, boundary::note_ending));
+    // Within MPI there may be threads that unmap memory and that nobody here knows of.
+    if level == THREAD_SINGLE && !is_threaded && inside.is_none() {
+        world.rely_on_one_thread();
+    }
     let job = job::set(join(name, world, (level, is_threaded, inside.map(|(mpi, _)| mpi))));
     if is_first {
         leave_at_exit();

@@ -219,6 +219,14 @@ impl Completions {
         self.sent.poll(&mut self.place, false, out)
     }
 
+    /// Of our own requests alone, what has ended since the last time: who waits for one of them looks for that first.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn poll_sent(&mut self, out: &mut Vec<Finished>) -> Result<(), Errno> {
+        self.sent.poll(&mut self.place, false, out)
+    }
+
     /// Sees to it that the descriptor becomes readable with the next completion. Look once more afterwards.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use longarm_memory::Region;
-use longarm_netmod::{DirectOutcome, DirectSource, Reach};
+use longarm_netmod::{DirectOutcome, DirectSource, Netmod, Reach};
 
 use crate::{Memory, Pair, step};
 
@@ -102,7 +102,9 @@ fn each_path_makes_the_system_calls_that_the_book_says() {
     assert_eq!(pair.reach(), Reach::Yes);
     let (word, page) = ([5; 8], vec![6; 4096]);
     let (known, known_too) = (Memory::new(64 << 10).fill(1), Memory::new(1 << 20).fill(2));
-    let paths: [Path<'_>; 6] = [
+    let in_window = Memory::new(64 << 10).fill(3);
+    let _held = pair.origin.remote_memory().unwrap().hold(in_window.0);
+    let paths: [Path<'_>; 8] = [
         ("inline put of 8 B", false, &|pair| pair.put(1, 64, DirectSource::Copied(Region::from_slice(&word)), 8)),
         ("put of 4 KiB through a buffer", false, &|pair| {
             pair.put(1, 64, DirectSource::Copied(Region::from_slice(&page)), 4096);
@@ -110,6 +112,10 @@ fn each_path_makes_the_system_calls_that_the_book_says() {
         ("get of 8 B through a buffer", false, &|pair| pair.get(1, 64, Memory(known.0.slice(0, 8)))),
         ("put of 64 KiB of known memory", true, &|pair| pair.put(1, 64, DirectSource::Lent(Box::new(known)), 64 << 10)),
         ("get of 64 KiB into known memory", true, &|pair| pair.get(1, 64, known)),
+        ("put of 64 KiB of a window", false, &|pair| {
+            pair.put(1, 64, DirectSource::Lent(Box::new(in_window)), 64 << 10);
+        }),
+        ("get of 64 KiB into a window", false, &|pair| pair.get(1, 64, in_window)),
         ("put of 1 MiB of known memory", true, &|pair| {
             pair.put(1, 64, DirectSource::Lent(Box::new(known_too)), 1 << 20)
         }),
@@ -147,4 +153,29 @@ fn each_path_makes_the_system_calls_that_the_book_says() {
         assert_eq!((rings, questions), (rings_due(what), if *asks { CALLS } else { 0 }), "{what}: {made:?}");
         assert_eq!(made.len() as u64, rings + questions, "{what}: {made:?}");
     }
+}
+
+#[test]
+fn who_has_one_thread_asks_nothing() {
+    let Some(mut pair) = Pair::new(|_| ()) else { return };
+    let Some(calls) = SystemCalls::of_this_thread() else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    pair.origin.remote_memory().unwrap().rely_on_one_thread();
+    let known = Memory::new(64 << 10).fill(1);
+    let put = |pair: &mut Pair| {
+        pair.put(1, 64, DirectSource::Lent(Box::new(known)), 64 << 10);
+        assert_eq!(outcome(pair), DirectOutcome::Done);
+    };
+    put(&mut pair);
+    calls.mark();
+    (0..CALLS).for_each(|_| put(&mut pair));
+    calls.mark();
+    if pair.origin.cache_statistics().unwrap().watch.to_string() != "userfaultfd" {
+        eprintln!("this system lets nobody watch memory: every transfer registers anew");
+        return;
+    }
+    let made = calls.between_marks().remove(0);
+    let rings_due = if origin_is_soft() { CALLS as usize } else { 0 };
+    assert_eq!(made.iter().filter(|call| call.contains("write(")).count(), rings_due, "{made:?}");
+    assert_eq!(made.len(), rings_due, "{made:?}");
 }

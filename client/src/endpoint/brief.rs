@@ -1,0 +1,92 @@
+//! What is looked for where it was begun: who has asked a device for little looks at that alone for a moment, before it drives
+//! anything else, reads a clock, or lends memory for longer.
+
+use longarm_memory::RegionMut;
+use longarm_netmod::Brief;
+use longarm_proto::{Run, WindowRef};
+use parking_lot::MutexGuard;
+
+use super::state::State;
+use super::{Driven, Endpoint};
+use crate::origin_bytes::Held;
+
+/// What came of a get that is looked for at once.
+pub(crate) enum BriefGet<'a> {
+    /// The bytes are there.
+    Done,
+    /// They will come to memory that is lent for it, now.
+    UnderWay(Unlent<'a>),
+    /// It has to go another way.
+    NotBegun,
+}
+
+/// A get under way that nobody has lent memory for.
+pub(crate) struct Unlent<'a> {
+    endpoint: &'a Endpoint,
+    state: MutexGuard<'a, State>,
+    target: WindowRef,
+    run: Run,
+}
+
+impl Unlent<'_> {
+    /// Its bytes go to this part of lent memory.
+    pub(crate) fn lend(mut self, held: Held, here: Run) {
+        self.state.lend_brief((self.target, self.run), held, here);
+        self.endpoint.note(&mut self.state);
+    }
+}
+
+impl State {
+    /// A get that is looked for at once.
+    pub(super) fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
+        if !self.may_go_direct() {
+            return Brief::NotBegun;
+        }
+        let Some(access) = self.way.link().and_then(|link| link.direct()) else { return Brief::NotBegun };
+        let came = access.get_briefly(target, run, into, looks);
+        self.pulse.moved();
+        came
+    }
+
+    /// One that takes longer goes on as any other.
+    pub(super) fn lend_brief(&mut self, whence: (WindowRef, Run), held: Held, here: Run) {
+        let access = self.way.link().and_then(|link| link.direct()).expect("it was begun there");
+        self.transfers.lend_brief(access, whence, held, here);
+    }
+
+    /// Looks whether all direct transfers are over, and have ended well.
+    pub(super) fn look_for_ends(&mut self, looks: u32, driven: &mut Driven) -> bool {
+        let access = self.way.link().and_then(|link| link.direct());
+        if !self.transfers.are_posted() || !access.is_some_and(|access| access.look(looks)) {
+            return false;
+        }
+        self.take_outcomes(driven);
+        self.transfers.is_empty() && self.refused.is_none()
+    }
+}
+
+impl Endpoint {
+    /// A small get likewise, which looks so many times whether the bytes are there, and at nothing else meanwhile.
+    #[inline]
+    pub(crate) fn get_briefly(&self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> BriefGet<'_> {
+        let Some(mut state) = self.state.try_lock() else { return BriefGet::NotBegun };
+        if self.broken.get().is_some() {
+            return BriefGet::NotBegun;
+        }
+        match state.get_briefly(target, run, into, looks) {
+            Brief::Done => BriefGet::Done,
+            Brief::UnderWay => BriefGet::UnderWay(Unlent { endpoint: self, state, target: *target, run }),
+            Brief::NotBegun => BriefGet::NotBegun,
+        }
+    }
+
+    /// Looks so many times whether what no server is involved in is over, and at nothing else meanwhile. `None`: there is more to
+    /// it, or to say.
+    pub(crate) fn look_for_ends(&self, looks: u32) -> Option<Driven> {
+        let mut driven = Driven::default();
+        let mut state = self.state.try_lock()?;
+        let is_over = self.broken.get().is_none() && state.look_for_ends(looks, &mut driven);
+        self.note(&mut state);
+        is_over.then_some(driven)
+    }
+}
