@@ -198,14 +198,11 @@ impl Client {
         blocking: bool,
     ) -> bool {
         let reaches = endpoint.reaches_memory() && window.may_be_pinned();
-        let Some(runs) = reaches.then(|| shapes.long_runs()).flatten() else { return false };
-        for (here, there) in runs {
-            let hold = || target.hold();
-            let (begun, driven) = endpoint.get_direct(&window.target(rank), there, (&hold, here));
-            self.note_driven(endpoint, Some(driven));
-            if !begun {
-                return false;
-            }
+        let Some(requests) = reaches.then(|| shapes.gathered()).flatten() else { return false };
+        let (begun, driven) = endpoint.get_direct(&window.target(rank), &requests, &|| target.hold());
+        self.note_driven(endpoint, Some(driven));
+        if !begun {
+            return false;
         }
         if !blocking {
             self.hand_to_helper();

@@ -124,6 +124,11 @@ impl Held {
     pub(crate) fn completion(&self) -> &Arc<Completion> {
         &self.completion
     }
+
+    /// All of it, of which some need not exist ([`Lender::vouched`]).
+    pub(crate) fn whole(&self) -> RegionMut<'_> {
+        self.region
+    }
 }
 
 impl RunSource for Held {

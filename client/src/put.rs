@@ -356,21 +356,17 @@ impl Client {
         blocking: bool,
     ) -> bool {
         let reaches = endpoint.reaches_memory() && window.may_be_pinned();
-        let Some(runs) = reaches.then(|| shapes.long_runs()).flatten() else { return false };
+        let Some(requests) = reaches.then(|| shapes.gathered()).flatten() else { return false };
         let hold = || lender.expect("only with one").hold();
         let copied = lender.is_none() || shapes.origin.bytes() <= self.eager_bytes as u64;
         let needed_helper = endpoint.needs_helper();
-        for (here, there) in runs {
-            let source = match copied {
-                true => PutSource::Copied(source.slice(here.offset as usize, here.bytes as usize)),
-                false => PutSource::Lent(&hold, here),
-            };
-            // Where the link has no more room the server does all of it: the same bytes, to the same place.
-            let (begun, driven) = endpoint.put_direct(&window.target(rank), there, source);
-            self.note_driven(endpoint, Some(driven));
-            if !begun {
-                return false;
-            }
+        let (begun, driven) = endpoint.put_direct(&window.target(rank), &requests, |pieces| match copied {
+            true => PutSource::Copied(source, pieces),
+            false => PutSource::Lent(&hold, pieces),
+        });
+        self.note_driven(endpoint, Some(driven));
+        if !begun {
+            return false;
         }
         let leaves_rest = copied && endpoint.needs_helper() && !needed_helper;
         if (copied || blocking) && !leaves_rest {

@@ -25,10 +25,21 @@ pub(crate) enum Way {
     Runs,
 }
 
+/// A run of the target that one request writes or reads, and the runs of the origin that make it up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Gathered {
+    pub(crate) there: Run,
+    pub(crate) here: Vec<Run>,
+}
+
 /// A run of this length is worth a request of its own, where a network moves each without the server,
 const LONG_RUN_BYTES: u64 = 4 << 10;
-/// if there are no more than these.
+/// if there are no more than these,
 const LONG_RUNS_MAX: usize = 32;
+/// of pieces that are not shorter than this
+const PIECE_BYTES_MIN: u64 = 512;
+/// and no more than these.
+const PIECES_MAX: usize = 256;
 
 impl Shapes {
     /// One run of the target, the origin's buffer from its start.
@@ -111,22 +122,34 @@ impl Shapes {
         Some(grid)
     }
 
-    /// The runs on both sides, where they are few and long: each is worth a request of its own.
-    pub(crate) fn long_runs(&self) -> Option<Vec<(Run, Run)>> {
-        let are_long = [&self.target, &self.origin].into_iter().all(|shape| match shape {
+    /// The transfer as runs of the target, each with the runs of the origin that make it up, where they are few and long: each is
+    /// worth a request of its own.
+    pub(crate) fn gathered(&self) -> Option<Vec<Gathered>> {
+        let are_few = [&self.target, &self.origin].into_iter().all(|shape| match shape {
             Shape::Contiguous(_) => true,
-            Shape::Strided(strided) => {
-                let run_bytes = strided.run_bytes();
-                run_bytes >= LONG_RUN_BYTES && shape.bytes() / run_bytes <= LONG_RUNS_MAX as u64
-            }
-            Shape::Vector(runs) => runs.len() <= LONG_RUNS_MAX && runs.iter().all(|run| run.bytes >= LONG_RUN_BYTES),
+            Shape::Strided(strided) => shape.bytes() / strided.run_bytes().max(1) <= PIECES_MAX as u64,
+            Shape::Vector(runs) => runs.len() <= PIECES_MAX,
         });
-        if !are_long {
+        if !are_few {
             return None;
         }
-        let mut runs = Vec::new();
-        self.pairs(|here, there| runs.push((here, there)));
-        (runs.len() <= LONG_RUNS_MAX).then_some(runs)
+        let mut all: Vec<Gathered> = Vec::new();
+        self.pairs(|here, there| match all.last_mut() {
+            Some(last) if last.there.offset + last.there.bytes == there.offset => {
+                last.there.bytes += there.bytes;
+                match last.here.last_mut() {
+                    Some(before) if before.offset + before.bytes == here.offset => before.bytes += here.bytes,
+                    _ => last.here.push(here),
+                }
+            }
+            _ => all.push(Gathered { there, here: vec![here] }),
+        });
+        let is_one = all.len() == 1 && all[0].here.len() == 1;
+        let are_long = all.iter().all(|request| {
+            request.there.bytes >= LONG_RUN_BYTES && request.here.iter().all(|piece| piece.bytes >= PIECE_BYTES_MIN)
+        });
+        let pieces = all.iter().map(|request| request.here.len()).sum::<usize>();
+        (is_one || (are_long && all.len() <= LONG_RUNS_MAX && pieces <= PIECES_MAX)).then_some(all)
     }
 
     /// Calls `each` with equally long runs of the origin and the target, in order.

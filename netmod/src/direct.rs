@@ -77,8 +77,47 @@ pub enum DirectOutcome {
 
 /// Memory of this process, kept until it is dropped.
 pub trait Loan: Send + Sync {
-    /// All of it. It stays where it is, and nobody holds an exclusive reference to it.
+    /// All of it. It stays where it is, and nobody holds an exclusive reference to it. Where there are pieces, what lies between
+    /// them need not exist.
     fn memory(&self) -> RegionMut<'_>;
+
+    /// The pieces of it that make up the transfer's bytes, one after the other. None: all of it does.
+    fn pieces(&self) -> &[Run] {
+        &[]
+    }
+}
+
+impl dyn Loan + '_ {
+    /// How many bytes the transfer moves.
+    pub fn bytes(&self) -> usize {
+        match self.pieces() {
+            [] => self.memory().len(),
+            pieces => pieces.iter().map(|piece| piece.bytes as usize).sum(),
+        }
+    }
+
+    /// Calls with each piece that holds bytes of the transfer from `at` on, `bytes` in all, and where these begin behind `at`.
+    pub fn each<'a>(&'a self, at: usize, bytes: usize, mut with: impl FnMut(RegionMut<'a>, usize)) {
+        let memory = self.memory();
+        if self.pieces().is_empty() {
+            with(memory.slice(at, bytes), 0);
+            return;
+        }
+        let (mut behind, mut done) = (0, 0);
+        for piece in self.pieces() {
+            let (start, length) = (piece.offset as usize, piece.bytes as usize);
+            let skipped = (at + done).saturating_sub(behind).min(length);
+            behind += length;
+            let taken = (length - skipped).min(bytes - done);
+            if taken > 0 {
+                with(memory.slice(start + skipped, taken), done);
+                done += taken;
+            }
+            if done == bytes {
+                return;
+            }
+        }
+    }
 }
 
 /// Where the bytes of a put are.
@@ -93,6 +132,17 @@ pub enum DirectSource<'a> {
 pub trait DirectAccess {
     /// Whether a part of a window can be reached for this, now; asks the peer if that is not known.
     fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach;
+
+    /// What is begun from now on may be kept back until [`DirectAccess::go`], so that the device is told of several at a time.
+    fn keep_back(&mut self) {}
+
+    /// See [`DirectAccess::keep_back`].
+    ///
+    /// # Errors
+    /// As for puts.
+    fn go(&mut self) -> Result<(), crate::LinkError> {
+        Ok(())
+    }
 
     /// Begins to write to memory that can be reached.
     ///
@@ -139,4 +189,42 @@ pub trait DirectAccess {
 
     /// The next transfer that is over, by the number that it was begun with.
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct InPieces(RegionMut<'static>, Vec<Run>);
+
+    impl Loan for InPieces {
+        fn memory(&self) -> RegionMut<'_> {
+            self.0
+        }
+
+        fn pieces(&self) -> &[Run] {
+            &self.1
+        }
+    }
+
+    fn found(pieces: &[(u64, u64)], at: usize, bytes: usize) -> Vec<(usize, usize, usize)> {
+        let memory = RegionMut::from_slice(Box::leak(vec![0; 1000].into_boxed_slice()));
+        let pieces = pieces.iter().map(|(offset, bytes)| Run { offset: *offset, bytes: *bytes }).collect();
+        let loan: Box<dyn Loan> = Box::new(InPieces(memory, pieces));
+        let start = memory.as_mut_ptr().addr();
+        let mut all = Vec::new();
+        loan.each(at, bytes, |piece, done| all.push((piece.as_mut_ptr().addr() - start, piece.len(), done)));
+        assert!(at + bytes <= loan.bytes());
+        all
+    }
+
+    #[test]
+    fn bytes_are_found_in_the_order_of_the_pieces() {
+        assert_eq!(found(&[], 10, 20), [(10, 20, 0)]);
+        let spread = [(100, 10), (50, 10), (300, 10)];
+        assert_eq!(found(&spread, 0, 30), [(100, 10, 0), (50, 10, 10), (300, 10, 20)]);
+        assert_eq!(found(&spread, 5, 10), [(105, 5, 0), (50, 5, 5)]);
+        assert_eq!(found(&spread, 10, 1), [(50, 1, 0)]);
+        assert_eq!(found(&spread, 29, 1), [(309, 1, 0)]);
+    }
 }

@@ -2,7 +2,7 @@
 //! anything else, reads a clock, or lends memory for longer.
 
 use longarm_memory::RegionMut;
-use longarm_netmod::Brief;
+use longarm_netmod::{Brief, DirectAccess};
 use longarm_proto::{Run, WindowRef};
 use parking_lot::MutexGuard;
 
@@ -37,6 +37,11 @@ impl Unlent<'_> {
 }
 
 impl State {
+    /// What reaches the node's memory.
+    pub(super) fn access(&mut self) -> Option<&mut dyn DirectAccess> {
+        self.way.link()?.direct()
+    }
+
     /// A get that is looked for at once.
     pub(super) fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
         if !self.may_go_direct() {

@@ -337,7 +337,7 @@ impl State {
     }
 
     /// Begins a get from the node's memory. False: it has to be served.
-    pub(super) fn get_direct(&mut self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> bool {
+    pub(super) fn get_direct(&mut self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, &[Run])) -> bool {
         if !self.may_go_direct() {
             return false;
         }

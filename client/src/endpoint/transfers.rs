@@ -11,6 +11,7 @@
 //! request is served too.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::RunTarget;
@@ -23,6 +24,7 @@ use super::state::State;
 use super::{Driven, Endpoint, fail_place};
 use crate::completion::Outcome;
 use crate::origin_bytes::Held;
+use crate::shapes::Gathered;
 
 /// See the module.
 #[derive(Default)]
@@ -55,7 +57,21 @@ enum What {
     /// A put of these bytes.
     Copied(Vec<u8>),
     /// A put of, or a get into, this part of lent memory.
-    Lent { held: Held, here: Run, is_get: bool },
+    Lent { held: Held, here: Here, is_get: bool },
+}
+
+/// Which part of lent memory.
+#[derive(Clone)]
+pub(super) enum Here {
+    One(Run),
+    /// Several, one after the other.
+    Several(Arc<[Run]>),
+}
+
+impl From<&[Run]> for Here {
+    fn from(pieces: &[Run]) -> Here {
+        if let [one] = pieces { Here::One(*one) } else { Here::Several(pieces.into()) }
+    }
 }
 
 /// Before the next call where a second link in a row has ended nothing.
@@ -69,12 +85,23 @@ const MANY: usize = 64;
 /// A link's share of lent memory: its part is done when the link lets go of it.
 struct Share {
     held: Option<Held>,
-    here: Run,
+    here: Here,
 }
 
 impl Loan for Share {
     fn memory(&self) -> RegionMut<'_> {
-        self.held.as_ref().expect("kept until it is dropped").region_mut(self.here)
+        let held = self.held.as_ref().expect("kept until it is dropped");
+        match &self.here {
+            Here::One(run) => held.region_mut(*run),
+            Here::Several(_) => held.whole(),
+        }
+    }
+
+    fn pieces(&self) -> &[Run] {
+        match &self.here {
+            Here::One(_) => &[],
+            Here::Several(pieces) => pieces,
+        }
     }
 }
 
@@ -86,8 +113,8 @@ impl Drop for Share {
     }
 }
 
-fn share(held: &Held, here: Run) -> Box<dyn Loan> {
-    Box::new(Share { held: Some(held.again()), here })
+fn share(held: &Held, here: &Here) -> Box<dyn Loan> {
+    Box::new(Share { held: Some(held.again()), here: here.clone() })
 }
 
 impl Transfers {
@@ -144,20 +171,25 @@ impl Transfers {
         source: PutSource<'_>,
     ) -> bool {
         let wish = match &source {
-            PutSource::Copied(region) => Wish::PutCopied(region.len()),
+            PutSource::Copied(..) => Wish::PutCopied(run.bytes as usize),
             PutSource::Lent(..) => Wish::PutLent,
         };
         if access.reach(target, wish) != Reach::Yes {
             return false;
         }
         let what = match source {
-            PutSource::Copied(region) => {
+            PutSource::Copied(region, pieces) => {
                 let mut bytes = self.spare.pop().unwrap_or_default();
-                bytes.resize(region.len(), 0);
-                region.copy_to_slice(&mut bytes);
+                bytes.resize(run.bytes as usize, 0);
+                let mut rest = &mut bytes[..];
+                for piece in pieces {
+                    let (first, behind) = rest.split_at_mut(piece.bytes as usize);
+                    region.slice(piece.offset as usize, first.len()).copy_to_slice(first);
+                    rest = behind;
+                }
                 What::Copied(bytes)
             }
-            PutSource::Lent(hold, here) => What::Lent { held: hold(), here, is_get: false },
+            PutSource::Lent(hold, here) => What::Lent { held: hold(), here: here.into(), is_get: false },
         };
         self.push(*target, run, what);
         let _ = self.post_next(access);
@@ -170,12 +202,12 @@ impl Transfers {
         access: &mut dyn DirectAccess,
         target: &WindowRef,
         run: Run,
-        (hold, here): (&dyn Fn() -> Held, Run),
+        (hold, here): (&dyn Fn() -> Held, &[Run]),
     ) -> bool {
         if access.reach(target, Wish::Get) != Reach::Yes {
             return false;
         }
-        self.push(*target, run, What::Lent { held: hold(), here, is_get: true });
+        self.push(*target, run, What::Lent { held: hold(), here: here.into(), is_get: true });
         let _ = self.post_next(access);
         true
     }
@@ -188,7 +220,8 @@ impl Transfers {
         held: Held,
         here: Run,
     ) {
-        access.lend(self.next_ticket, share(&held, here));
+        let here = Here::One(here);
+        access.lend(self.next_ticket, share(&held, &here));
         self.push(target, run, What::Lent { held, here, is_get: true });
         self.posted += 1;
     }
@@ -201,9 +234,9 @@ impl Transfers {
         match &transfer.what {
             What::Copied(bytes) => access.put(ticket, target, run, DirectSource::Copied(Region::from_slice(bytes))),
             What::Lent { held, here, is_get: false } => {
-                access.put(ticket, target, run, DirectSource::Lent(share(held, *here)))
+                access.put(ticket, target, run, DirectSource::Lent(share(held, here)))
             }
-            What::Lent { held, here, is_get: true } => access.get(ticket, target, run, share(held, *here)),
+            What::Lent { held, here, is_get: true } => access.get(ticket, target, run, share(held, here)),
         }
     }
 
@@ -305,15 +338,29 @@ impl Transfers {
 }
 
 impl Endpoint {
-    /// Begins a put into the node's memory with no server involved. False: the server has to do it, because the link cannot,
+    /// Begins puts into the node's memory with no server involved. False: the server has to do all of it, because the link cannot,
     /// or something is under way that must not be overtaken.
-    pub(crate) fn put_direct(&self, target: &WindowRef, run: Run, source: PutSource<'_>) -> (bool, Driven) {
-        self.begin_direct(|state| state.put_direct(target, run, source))
+    pub(crate) fn put_direct<'a>(
+        &self,
+        target: &WindowRef,
+        requests: &'a [Gathered],
+        source: impl Fn(&'a [Run]) -> PutSource<'a>,
+    ) -> (bool, Driven) {
+        let each =
+            |state: &mut State, request: &'a Gathered| state.put_direct(target, request.there, source(&request.here));
+        self.begin_direct(requests, each)
     }
 
-    /// Begins a get from the node's memory, likewise. `place`: where the bytes go.
-    pub(crate) fn get_direct(&self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, Run)) -> (bool, Driven) {
-        self.begin_direct(|state| state.get_direct(target, run, place))
+    /// Begins gets from the node's memory, likewise. `hold`: what their pieces lie in.
+    pub(crate) fn get_direct(
+        &self,
+        target: &WindowRef,
+        requests: &[Gathered],
+        hold: &dyn Fn() -> Held,
+    ) -> (bool, Driven) {
+        let each =
+            |state: &mut State, request: &Gathered| state.get_direct(target, request.there, (hold, &request.here));
+        self.begin_direct(requests, each)
     }
 
     /// Begins a small put likewise if that can be done at once: nothing is driven for it. `None`: nothing was done.
@@ -321,7 +368,8 @@ impl Endpoint {
     pub(crate) fn put_at_once(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
         let mut driven = Driven::default();
         let mut state = self.state.lock();
-        if self.broken.get().is_some() || !state.put_direct(target, run, PutSource::Copied(source)) {
+        let whole = [Run { offset: 0, bytes: run.bytes }];
+        if self.broken.get().is_some() || !state.put_direct(target, run, PutSource::Copied(source, &whole)) {
             return None;
         }
         if state.transfers.are_many() {
@@ -338,7 +386,11 @@ impl Endpoint {
         self.reaches.load(Ordering::Relaxed)
     }
 
-    fn begin_direct(&self, begin: impl FnOnce(&mut State) -> bool) -> (bool, Driven) {
+    fn begin_direct<'a>(
+        &self,
+        requests: &'a [Gathered],
+        begin: impl Fn(&mut State, &'a Gathered) -> bool,
+    ) -> (bool, Driven) {
         let mut driven = Driven::default();
         if !self.reaches_memory() {
             return (false, driven);
@@ -349,7 +401,22 @@ impl Endpoint {
         if !state.may_go_direct() && !state.has_gathered() && !self.expects_much() {
             driven = self.drive_locked(&mut state, true);
         }
-        if self.broken.get().is_some() || !begin(&mut state) {
+        if self.broken.get().is_some() {
+            return (false, driven);
+        }
+        // The device is told of several at a time. Where the link has no more room the server does all of it: the same bytes, to
+        // the same places.
+        let are_several = requests.len() > 1;
+        if are_several && let Some(access) = state.access() {
+            access.keep_back();
+        }
+        let begun = requests.iter().all(|request| begin(&mut state, request));
+        if are_several && let Some(access) = state.access() {
+            // Who next uses the link finds its error.
+            let _ = access.go();
+        }
+        if !begun {
+            self.note(&mut state);
             return (false, driven);
         }
         // Who puts and never waits would keep them all.
@@ -374,10 +441,10 @@ impl Endpoint {
 
 /// Where the bytes of a put are.
 pub(crate) enum PutSource<'a> {
-    /// The caller's, until the call returns.
-    Copied(Region<'a>),
-    /// Lent, and which part of it.
-    Lent(&'a dyn Fn() -> Held, Run),
+    /// The caller's, until the call returns, and which pieces of it.
+    Copied(Region<'a>, &'a [Run]),
+    /// Lent, likewise.
+    Lent(&'a dyn Fn() -> Held, &'a [Run]),
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use longarm_netmod::{Link, LinkError};
+use longarm_netmod::{Brief, Link, LinkError};
 use longarm_proto::{
     AccessKey, Cursor, Generation, NodeId, REPLY_BYTES, Rank, Reception, ReplyBody, ReplyHeader, Request, RequestId,
     Session, Shape, WindowId,
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::completion::Completion;
 use crate::dial::{Dial, DialStep, Dialing};
+use crate::endpoint::BriefGet;
 use crate::endpoint::{EndpointOptions, Payload, Sending, Token};
 use crate::error::LostHow;
 use crate::origin_bytes::{OriginBytesMut, lend};
@@ -34,6 +35,9 @@ struct Card {
     /// What of it is lent and not given back.
     loans: Vec<Box<dyn Loan>>,
     outcomes: VecDeque<(u64, DirectOutcome)>,
+    /// What comes of a brief get, and whether all is over for who looks.
+    brief: Brief,
+    all_over: bool,
     sent_bytes: usize,
     incoming: VecDeque<u8>,
 }
@@ -50,6 +54,8 @@ fn card() -> Shared {
         posted: Vec::new(),
         loans: Vec::new(),
         outcomes: VecDeque::new(),
+        brief: Brief::NotBegun,
+        all_over: false,
         sent_bytes: 0,
         incoming: VecDeque::new(),
     }))
@@ -125,6 +131,24 @@ impl DirectAccess for CardLink {
         Ok(())
     }
 
+    fn get_briefly(&mut self, _: &WindowRef, _: Run, into: RegionMut<'_>, _: u32) -> Brief {
+        let brief = self.0.lock().brief;
+        if brief == Brief::Done {
+            into.copy_from_slice(&vec![9; into.len()]);
+        }
+        brief
+    }
+
+    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
+        let mut card = self.0.lock();
+        card.posted.push((ticket, u64::MAX));
+        card.loans.push(into);
+    }
+
+    fn look(&mut self, _: u32) -> bool {
+        self.0.lock().all_over
+    }
+
     fn is_all_posted(&self) -> bool {
         self.0.lock().is_all_posted
     }
@@ -132,6 +156,11 @@ impl DirectAccess for CardLink {
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
         self.0.lock().outcomes.pop_front()
     }
+}
+
+/// A run of the window, and as many bytes from an offset of the near end.
+fn one(there: Run, offset: u64) -> Gathered {
+    Gathered { there, here: vec![Run { offset, bytes: there.bytes }] }
 }
 
 /// Answers each call with the next card.
@@ -185,7 +214,8 @@ fn endpoint_at(clock: Arc<Clock>, cards: &[&Shared]) -> Endpoint {
 }
 
 fn put(endpoint: &Endpoint, offset: u64) -> bool {
-    endpoint.put_direct(&TARGET, Run { offset, bytes: 8 }, PutSource::Copied(Region::from_slice(&[7; 8]))).0
+    let requests = [one(Run { offset, bytes: 8 }, 0)];
+    endpoint.put_direct(&TARGET, &requests, |pieces| PutSource::Copied(Region::from_slice(&[7; 8]), pieces)).0
 }
 
 fn posted(card: &Shared) -> Vec<u64> {
@@ -257,7 +287,7 @@ fn puts_that_end_by_themselves_need_no_helper_but_somebody_who_waits() {
     lend(Arc::clone(&completion), |lent| {
         let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
         let run = Run { offset: 0, bytes: 8 };
-        assert!(endpoint.get_direct(&TARGET, run, (&|| lender.hold(), run)).0);
+        assert!(endpoint.get_direct(&TARGET, &[one(run, run.offset)], &|| lender.hold()).0);
         completion.part_done();
         assert!(endpoint.needs_helper(), "somebody asks now and then whether it is over");
         second.lock().loans.clear();
@@ -287,8 +317,74 @@ fn a_refused_put_whose_caller_has_gone_on_is_told_to_the_next_quiet() {
     card.lock().outcomes.push_back((0, DirectOutcome::Refused));
     endpoint.drive();
     assert!(!endpoint.has_transfers());
+    assert!(endpoint.is_unconfirmed(), "whoever has heard of it: quiet asks");
     assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
     assert_eq!(endpoint.take_refused(), None, "once");
+}
+
+#[test]
+fn a_brief_get_leaves_nothing_behind_and_one_that_takes_longer_is_begun_anew_if_the_link_breaks() {
+    let (first, second) = (card(), card());
+    let endpoint = endpoint(&[&first, &second]);
+    let run = Run { offset: 32, bytes: 8 };
+    let mut bytes = [0; 8];
+    let mut get = || endpoint.get_briefly(&TARGET, run, RegionMut::from_slice(&mut bytes), 1);
+    assert!(matches!(get(), BriefGet::NotBegun));
+    first.lock().brief = Brief::Done;
+    assert!(matches!(get(), BriefGet::Done));
+    assert!(!endpoint.has_transfers() && !endpoint.is_busy());
+    assert_eq!(bytes, [9; 8]);
+    first.lock().brief = Brief::UnderWay;
+    let mut bytes = [0; 8];
+    let completion = Arc::new(Completion::new());
+    lend(Arc::clone(&completion), |lent| {
+        let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
+        let mut other = [0; 8];
+        let came = endpoint.get_briefly(&TARGET, run, RegionMut::from_slice(&mut other), 1);
+        let BriefGet::UnderWay(unlent) = came else { panic!("it is under way") };
+        unlent.lend(lender.hold(), Run { offset: 0, bytes: 8 });
+        completion.part_done();
+        assert!(endpoint.has_transfers() && endpoint.needs_helper());
+        assert_eq!(posted(&first), [u64::MAX]);
+        first.lock().loans.clear();
+        break_link(&endpoint, &first);
+        assert_eq!(posted(&second), [32]);
+        second.lock().loans.clear();
+        second.lock().outcomes.push_back((0, DirectOutcome::Done));
+        endpoint.drive();
+        assert!(completion.is_complete() && completion.failure().is_none());
+    });
+}
+
+#[test]
+fn nothing_brief_overtakes_what_the_server_has_yet_to_do() {
+    let card = card();
+    card.lock().brief = Brief::Done;
+    let endpoint = endpoint(&[&card]);
+    let request = Request::Put { target: TARGET, shape: Shape::contiguous(0, 8), signal: None };
+    let payload = Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
+    assert!(endpoint.issue(&request, None, payload, Sending::Confirmed).is_ok());
+    let (run, mut bytes) = (Run { offset: 0, bytes: 8 }, [0; 8]);
+    let came = endpoint.get_briefly(&TARGET, run, RegionMut::from_slice(&mut bytes), 1);
+    assert!(matches!(came, BriefGet::NotBegun));
+    assert!(endpoint.put_at_once(&TARGET, run, Region::from_slice(&[7; 8])).is_none());
+    assert_eq!(posted(&card), []);
+}
+
+#[test]
+fn who_looks_for_ends_hears_of_all_and_not_that_one_was_refused() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    assert!(put(&endpoint, 0) && put(&endpoint, 8));
+    assert!(endpoint.look_for_ends(1).is_none(), "they are under way");
+    card.lock().all_over = true;
+    card.lock().outcomes.extend([0, 1].map(|ticket| (ticket, DirectOutcome::Done)));
+    assert!(endpoint.look_for_ends(1).is_some_and(|driven| driven.completed));
+    assert!(!endpoint.has_transfers() && !endpoint.is_busy());
+    assert!(put(&endpoint, 0));
+    card.lock().outcomes.push_back((2, DirectOutcome::Refused));
+    assert!(endpoint.look_for_ends(1).is_none(), "there is something to say");
+    assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
 }
 
 #[test]
@@ -300,7 +396,7 @@ fn a_refused_get_fails_and_gives_its_memory_back() {
     lend(Arc::clone(&completion), |lent| {
         let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
         let run = Run { offset: 4096, bytes: 64 };
-        assert!(endpoint.get_direct(&TARGET, run, (&|| lender.hold(), Run { offset: 0, bytes: 64 })).0);
+        assert!(endpoint.get_direct(&TARGET, &[one(run, 0)], &|| lender.hold()).0);
         completion.part_done();
         // As a device would: it lets go of the memory, and then says what became of it.
         card.lock().loans.clear();

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
@@ -129,7 +128,9 @@ impl<R: Registrar> Cache<R> {
 
     /// [`Options::is_one_thread`], said later.
     pub fn rely_on_one_thread(&self) {
-        self.shared.is_one_thread.store(true, Ordering::Relaxed);
+        if !self.shared.mark.is_in_child() {
+            self.shared.lock().is_one_thread = true;
+        }
     }
 
     /// The caller's word that these bytes stay where they are, with the pages that they have, until the guard is dropped:

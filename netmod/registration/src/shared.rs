@@ -3,7 +3,6 @@
 //! RULE no-allocator: whoever holds the lock of [`State`] neither allocates nor frees nor drops an [`Entry`]; the crate's
 //! head says why. Entries that leave the map go to `State::dead`, and are dropped by [`Shared::reap`] without the lock.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::Registrar;
@@ -25,8 +24,6 @@ pub(crate) struct Shared<R: Registrar> {
     pub(crate) registrar: R,
     pub(crate) options: Options,
     pub(crate) watched: Watched,
-    /// [`Options::is_one_thread`], which may be said later too.
-    pub(crate) is_one_thread: AtomicBool,
     /// There if `watched` says userfaultfd.
     pub(crate) watcher: Option<Arc<Watcher>>,
     /// Held while a registration is made. Taken before `state`, and by no thread of ours.
@@ -44,6 +41,8 @@ pub(crate) struct State<R: Registrar> {
     pub(crate) dead: Vec<Arc<Entry<R>>>,
     /// Memory that stays, as its owner has said. Never longer than it was made for.
     pub(crate) held: Vec<Extent>,
+    /// [`Options::is_one_thread`], which may be said later too.
+    pub(crate) is_one_thread: bool,
     /// The registration that is being made.
     pub(crate) pending: Option<Pending>,
     /// How many dead ones are being dropped at this moment.
@@ -118,6 +117,7 @@ impl<R: Registrar> Shared<R> {
             map: IntervalMap::new(options.entries_max),
             dead: Vec::with_capacity(options.entries_max),
             held: Vec::with_capacity(HELD_MAX),
+            is_one_thread: options.is_one_thread,
             pending: None,
             dropping: 0,
             bytes: 0,
@@ -132,7 +132,6 @@ impl<R: Registrar> Shared<R> {
             refused: 0,
         };
         Shared {
-            is_one_thread: AtomicBool::new(options.is_one_thread),
             mark,
             registrar,
             options,
@@ -156,9 +155,7 @@ impl<R: Registrar> Shared<R> {
     /// What is known about these pages, if it can be trusted at this moment.
     pub(crate) fn find(&self, state: &mut State<R>, wanted: Extent) -> Option<Arc<Entry<R>>> {
         let is_held = state.map.find(wanted)?.is_held;
-        // Relaxed: it is said once, before anything that relies on it.
-        let is_asked = !is_held && !self.is_one_thread.load(Ordering::Relaxed);
-        if is_asked && !self.is_steady(state) {
+        if !is_held && !state.is_one_thread && !self.is_steady(state) {
             return None;
         }
         // Looked for again, because an event may have come in.

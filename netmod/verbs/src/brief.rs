@@ -42,6 +42,7 @@ impl Stream {
         // What is longer may be registered, and what waits goes first.
         let fits = bytes < KNOWN_BYTES_MIN && bytes <= self.fabric.outgoing.slab_bytes();
         let may = self.may_send && self.can_read && self.check().is_ok();
+        let may = may && !self.back.keeps;
         if !fits || !may || !self.direct.backlog.is_empty() || !self.has_room() {
             return Brief::NotBegun;
         }

@@ -22,6 +22,7 @@ use longarm_proto::{Run, WindowRef};
 use longarm_registration::{Pinned, RegisterError};
 
 use crate::fabric::Device;
+use crate::pieces::{Piece, around, some_of};
 use crate::stream::{Kept, Request, Stream};
 use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span};
 
@@ -74,6 +75,14 @@ const BACKLOG_MAX: usize = 64;
 const PIECES_MAX: usize = 8;
 /// Below this, copying is quicker than asking the cache.
 pub(crate) const KNOWN_BYTES_MIN: usize = 4 << 10;
+
+/// Registered memory as one request names it.
+struct Registered {
+    registration: Pinned<Device>,
+    loan: Arc<dyn Loan>,
+    spans: Vec<Span>,
+    bytes: usize,
+}
 
 /// What a request does with its bytes.
 #[derive(Clone, Copy)]
@@ -143,18 +152,26 @@ impl Stream {
         self.untold = if signaled { 0 } else { self.untold + 1 };
         self.note_way(what);
         self.count_direct(what.is_read, data);
-        let post = Post { id, posting: what.posting(), data, signaled, fenced };
-        // SAFETY: what the spans name is in `kept`, which stays until the completion was taken up, or the queue is gone. The
-        // memory of loans is theirs to be written.
-        #[allow(unsafe_code)]
-        let posted = unsafe { self.queue.post(&[post]) };
+        let posting = what.posting();
+        let posted = match data {
+            Data::Spans(spans) if self.back.keeps => self.keep_back(id, posting, spans, fenced),
+            _ => self.ring().and_then(|()| {
+                self.fabric.counters.doorbells.add(1);
+                let post = Post { id, posting, data, signaled, fenced };
+                // SAFETY: what the spans name is in `kept`, which stays until the completion was taken up, or the queue is gone.
+                // The memory of loans is theirs to be written.
+                #[allow(unsafe_code)]
+                unsafe {
+                    self.queue.post(&[post])
+                }
+            }),
+        };
         self.note_request(kept, bytes, what.is_read, ends);
         posted.map_err(|_| self.fail("the device takes no more requests"))
     }
 
     fn count_direct(&self, is_read: bool, data: Data<'_>) {
         let counters = &self.fabric.counters;
-        counters.doorbells.add(1);
         if is_read {
             counters.reads.add(1)
         } else {
@@ -253,6 +270,17 @@ impl Stream {
     fn post_chain(&mut self, (mut remote, remote_key): (u64, u32), spans: &[[Span; 1]]) -> Result<(), LinkError> {
         let (first, first_remote) = (self.next_request(), remote);
         let fenced = self.reads_under_way > 0;
+        self.note_way(Move { remote: first_remote, remote_key, is_read: false });
+        if self.back.keeps {
+            self.fabric.counters.writes.add(spans.len());
+            for (id, span) in (first..).zip(spans) {
+                let posting = Posting::Write { remote, remote_key };
+                remote += u64::from(span[0].bytes);
+                let kept = self.keep_back(id, posting, span, fenced);
+                kept.map_err(|_| self.fail("the device takes no more requests"))?;
+            }
+            return Ok(());
+        }
         let posts: Vec<Post<'_>> = (first..)
             .zip(spans)
             .map(|(id, span)| {
@@ -265,7 +293,6 @@ impl Stream {
         counters.writes.add(posts.len());
         counters.doorbells.add(1);
         self.untold = 0;
-        self.note_way(Move { remote: first_remote, remote_key, is_read: false });
         // SAFETY: the caller keeps the slabs in `requests`, also where this fails, until their completion, or a later one's, was
         // taken up, or the queue is gone.
         #[allow(unsafe_code)]
@@ -289,17 +316,14 @@ impl Stream {
                 remote_key: transfer.remote_key,
                 is_read: transfer.is_read,
             };
-            let piece_bytes = self.fabric.costs.piece_bytes(transfer.bytes).min(rest);
-            let posted = match self.registered(&place, at, piece_bytes) {
-                Some((registration, loan)) => {
-                    let start = loan.memory().slice(at, piece_bytes).as_mut_ptr().expose_provenance() as u64;
-                    let local_key = registration.handle().local_key();
-                    let span = [Span { start, bytes: piece_bytes as u32, local_key }];
-                    let ends = (piece_bytes == rest).then_some(ticket);
+            let total = transfer.bytes;
+            let posted = match self.registered(&place, at, total, what.is_read) {
+                Some(Registered { registration, loan, spans, bytes }) => {
+                    let ends = (bytes == rest).then_some(ticket);
                     let kept = Kept::Memory { _registration: registration, _loan: loan };
-                    self.fabric.counters.zero_copy_bytes.add(piece_bytes);
-                    self.post_direct(what, Data::Spans(&span), kept, piece_bytes, ends)?;
-                    piece_bytes
+                    self.fabric.counters.zero_copy_bytes.add(bytes);
+                    self.post_direct(what, Data::Spans(&spans), kept, bytes, ends)?;
+                    bytes
                 }
                 None => match self.post_through_slab(what, &place, at, rest, ticket)? {
                     0 => break,
@@ -315,19 +339,56 @@ impl Stream {
         Ok(())
     }
 
-    /// The registration of a piece of a loan, where that is worth it and the system lets us.
-    fn registered(&mut self, place: &Place, at: usize, bytes: usize) -> Option<(Pinned<Device>, Arc<dyn Loan>)> {
+    /// What the next request of a transfer names of lent memory, where registering that is worth it and the system lets us.
+    fn registered(&mut self, place: &Place, at: usize, total: usize, is_read: bool) -> Option<Registered> {
         let Place::Lent(loan) = place else { return None };
-        let start = loan.memory().slice(at, bytes).as_mut_ptr().expose_provenance();
-        let with_loan = |pinned| (pinned, Arc::clone(loan));
-        if bytes < self.fabric.register_bytes_min {
-            // What is registered already costs nothing.
-            return if bytes >= KNOWN_BYTES_MIN { self.fabric.cache.lookup(start, bytes).map(with_loan) } else { None };
+        let piece_bytes = self.fabric.costs.piece_bytes(total);
+        let gathers = self.queue.gathers();
+        // A device of iWARP reads into one place only.
+        let pieces_max = if is_read { gathers.min(self.fabric.limits.read_gathers as usize).max(1) } else { gathers };
+        // A request ends where its stretch of the transfer does, of which all is registered at once.
+        let first = at - at % piece_bytes;
+        let end = total.min(first + piece_bytes);
+        let mut pieces = some_of(&**loan, at, end - at, pieces_max);
+        let mut together = None;
+        if pieces.len() > 1
+            && let Some(needed) = around(&pieces)
+        {
+            let stretch = some_of(&**loan, first, end - first, usize::MAX);
+            together = around(&stretch).and_then(|whole| self.registration(needed, whole, total));
         }
-        match self.fabric.cache.acquire(start, bytes) {
-            Ok(pinned) => Some(with_loan(pinned)),
+        let registration = match together {
+            Some(registration) => registration,
+            None => {
+                pieces.truncate(1);
+                let piece = pieces[0];
+                self.registration(piece, piece, piece.1)?
+            }
+        };
+        let local_key = registration.handle().local_key();
+        let span = |&(start, bytes): &Piece| Span { start: start as u64, bytes: bytes as u32, local_key };
+        let spans = pieces.iter().map(span).collect();
+        let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
+        Some(Registered { registration, loan: Arc::clone(loan), spans, bytes })
+    }
+
+    /// A registration that covers `needed`, made of `whole` if there is none. `bytes`: how much is moved by it.
+    fn registration(&mut self, needed: Piece, whole: Piece, bytes: usize) -> Option<Pinned<Device>> {
+        let cache = &self.fabric.cache;
+        let is_one = needed == whole;
+        if bytes < self.fabric.register_bytes_min || !is_one {
+            // What is registered already costs nothing.
+            let known = if bytes >= KNOWN_BYTES_MIN { cache.lookup(needed.0, needed.1) } else { None };
+            if known.is_some() || bytes < self.fabric.register_bytes_min {
+                return known;
+            }
+        }
+        match cache.acquire(whole.0, whole.1) {
+            Ok(pinned) => Some(pinned),
             // Others are under way, and give theirs back.
             Err(RegisterError::Full { .. }) => None,
+            // What lies between pieces need not exist.
+            Err(RegisterError::BadRange { .. }) if !is_one => None,
             Err(error) => {
                 self.shared.say_once(&format!("memory is copied through buffers: {error}"));
                 None
@@ -350,16 +411,24 @@ impl Stream {
         let span = [slab.span(bytes)];
         let kept = match place {
             Place::Lent(loan) if what.is_read => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
-            Place::Lent(loan) => self.copied(slab, loan.memory().slice(at, bytes).as_region()),
-            Place::Kept(kept) => self.copied(slab, Region::from_slice(&kept[at..at + bytes])),
+            Place::Lent(loan) => {
+                let mut slab = slab;
+                let room = slab.region_mut();
+                loan.each(at, bytes, |piece, done| room.slice(done, piece.len()).copy_from(piece.as_region()));
+                self.copied(slab, bytes)
+            }
+            Place::Kept(kept) => {
+                let mut slab = slab;
+                slab.region_mut().slice(0, bytes).copy_from(Region::from_slice(&kept[at..at + bytes]));
+                self.copied(slab, bytes)
+            }
         };
         self.post_direct(what, Data::Spans(&span), kept, bytes, ends)?;
         Ok(bytes)
     }
 
-    fn copied(&self, mut slab: Slab, source: Region<'_>) -> Kept {
-        slab.region_mut().slice(0, source.len()).copy_from(source);
-        self.fabric.counters.copied_bytes.add(source.len());
+    fn copied(&self, slab: Slab, bytes: usize) -> Kept {
+        self.fabric.counters.copied_bytes.add(bytes);
         Kept::Slab { slab }
     }
 
@@ -424,6 +493,15 @@ impl DirectAccess for Stream {
 
     fn look(&mut self, looks: u32) -> bool {
         self.look_for_ends(looks)
+    }
+
+    fn keep_back(&mut self) {
+        self.back.keeps = true;
+    }
+
+    fn go(&mut self) -> Result<(), LinkError> {
+        self.back.keeps = false;
+        self.ring().map_err(|_| self.fail("the device takes no more requests"))
     }
 
     fn is_all_posted(&self) -> bool {

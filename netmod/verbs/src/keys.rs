@@ -119,7 +119,7 @@ impl Published {
             let (domain, published) = (Arc::clone(&fabric.domain), Arc::clone(self));
             let (name, number, memory) = (name(part), entry.number, (entry.start, entry.bytes));
             let body = move || published.register(&domain, (name, number), memory);
-            if std::thread::Builder::new().name("longarm-register".into()).spawn(body).is_ok() {
+            if has_started(body) {
                 entry.registered = Registered::Soon(vec![asker]);
                 return None;
             }
@@ -152,6 +152,15 @@ impl Published {
             askers.iter().for_each(|(part, answers)| answers.tell(*part, answer));
         }
     }
+}
+
+/// False: the system starts no more threads.
+fn has_started(body: impl FnOnce() + Send + 'static) -> bool {
+    #[cfg(test)]
+    if crate::sys::mock::refuses_threads() {
+        return false;
+    }
+    std::thread::Builder::new().name("longarm-register".into()).spawn(body).is_ok()
 }
 
 fn register(domain: &Arc<Domain>, (start, bytes): (usize, usize)) -> Result<Registration, Errno> {

@@ -9,6 +9,7 @@
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
 #![deny(unsafe_code)]
 
+mod back;
 mod brief;
 mod costs;
 mod counts;
@@ -23,6 +24,7 @@ mod near;
 mod netmod;
 mod options;
 mod packets;
+mod pieces;
 mod report;
 mod stream;
 mod sys;

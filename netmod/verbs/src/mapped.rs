@@ -4,7 +4,6 @@
 //! before: until then its registrations are kept, and to find one asks the kernel nothing. The device may be opened later.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use longarm_memory::RegionMut;
 use longarm_registration::Hold;
@@ -13,14 +12,17 @@ use parking_lot::Mutex;
 use crate::fabric::{Device, Fabric};
 use crate::netmod::Shared;
 
-/// All such memory.
+/// All such memory, and what the program has said of itself.
 #[derive(Default)]
-pub(crate) struct AllMapped {
-    pieces: Mutex<slab::Slab<Piece>>,
-    /// The device was opened, and what was there by then is held.
-    caught_up: AtomicBool,
-    /// The program has said that it has one thread.
-    is_one_thread: AtomicBool,
+pub(crate) struct AllMapped(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    pieces: slab::Slab<Piece>,
+    /// One thread alone maps and unmaps memory.
+    is_one_thread: bool,
+    /// The device was opened, and knows.
+    is_told: bool,
 }
 
 struct Piece {
@@ -32,25 +34,24 @@ struct Piece {
 impl AllMapped {
     /// Call when the device is open.
     pub(crate) fn catch_up(&self, fabric: &Fabric) {
-        // Relaxed: the lock orders the rest, and twice does no harm.
-        if self.caught_up.swap(true, Ordering::Relaxed) {
+        let mut state = self.0.lock();
+        if std::mem::replace(&mut state.is_told, true) {
             return;
         }
-        if self.is_one_thread.load(Ordering::SeqCst) {
+        if state.is_one_thread {
             fabric.cache.rely_on_one_thread();
         }
-        for (_, piece) in self.pieces.lock().iter_mut() {
+        for (_, piece) in &mut state.pieces {
             let (start, bytes) = piece.memory;
             piece._hold.get_or_insert_with(|| fabric.cache.hold(start, bytes));
         }
     }
-}
 
-impl AllMapped {
     /// The program's word for it. Before or after the device is opened.
     pub(crate) fn rely_on_one_thread(&self, shared: &Shared) {
-        // Who opens the device meanwhile sees one or the other.
-        self.is_one_thread.store(true, Ordering::SeqCst);
+        // Under the lock: who opens the device meanwhile sees it, or is seen.
+        let mut state = self.0.lock();
+        state.is_one_thread = true;
         if let Some(fabric) = shared.opened() {
             fabric.cache.rely_on_one_thread();
         }
@@ -66,18 +67,18 @@ pub(crate) struct Mapped {
 impl Mapped {
     pub(crate) fn hold(shared: &Arc<Shared>, memory: RegionMut<'_>) -> Mapped {
         let (start, bytes) = (memory.as_mut_ptr().expose_provenance(), memory.len());
-        let mut pieces = shared.mapped.pieces.lock();
+        let mut state = shared.mapped.0.lock();
         // Under the lock: who opens the device holds what is in the list by then.
         let hold = shared.opened().map(|fabric| fabric.cache.hold(start, bytes));
-        let number = pieces.insert(Piece { memory: (start, bytes), _hold: hold });
-        drop(pieces);
+        let number = state.pieces.insert(Piece { memory: (start, bytes), _hold: hold });
+        drop(state);
         Mapped { shared: Arc::clone(shared), number }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let piece = self.shared.mapped.pieces.lock().remove(self.number);
+        let piece = self.shared.mapped.0.lock().pieces.remove(self.number);
         // Without the lock: the device takes its time.
         drop(piece);
     }

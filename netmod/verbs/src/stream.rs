@@ -6,6 +6,7 @@
 //! without bytes does. Over iWARP, where messages take no number beside them, it stands behind their
 //! bytes. The last credit is kept for such a message: two sides that both have much to say cannot lock each other out.
 
+mod ending;
 mod iwarp;
 mod unresolved;
 mod walk;
@@ -21,6 +22,7 @@ use longarm_proto::rdma::{NOTE_BYTES, Note, Record, RemotePart};
 use longarm_registration::Pinned;
 use rustix::io::Errno;
 
+use crate::back::Back;
 use crate::direct::Direct;
 use crate::fabric::{Device, Fabric, Promise};
 use crate::keys::{Answer, Answers, Known};
@@ -29,7 +31,6 @@ use crate::netmod::Shared;
 use crate::packets::Packets;
 use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
 
-use iwarp::MOMENT_MS;
 pub(crate) use iwarp::{NUMBER_BYTES, await_word};
 pub(crate) use unresolved::Unresolved;
 use walk::Walk;
@@ -120,6 +121,8 @@ pub(crate) struct Stream {
     pub(crate) packets: Packets,
     /// Messages of the peer that we have, over iWARP.
     taken: Packets,
+    /// What the device has not been told of yet.
+    pub(crate) back: Back,
     /// The part of a window that was used last: who uses one uses it again.
     pub(crate) recent: Option<(WindowRef, RemotePart)>,
     /// A brief read that has ended, by the number of its request.
@@ -132,7 +135,7 @@ pub(crate) struct Stream {
     /// The request that the peer's device refused.
     refused: Option<u64>,
     /// Nothing is posted any more.
-    ended: bool,
+    pub(crate) ended: bool,
     /// Since the connection manager was last asked.
     looks: u8,
     /// Buffers that the peer has for us in all.
@@ -209,6 +212,7 @@ impl Stream {
             reads_under_way: 0,
             can_read: ours.reads_in.min(theirs.reads_in) > 0,
             untold: 0,
+            back: Back::default(),
             recent: None,
             brief: None,
             direct: Direct::default(),
@@ -246,6 +250,9 @@ impl Stream {
 
     /// Takes up what has ended and arrived. Returns whether something had.
     pub(crate) fn poll(&mut self) -> Result<bool, LinkError> {
+        if self.ring().is_err() {
+            return Err(self.fail("the device takes no more requests"));
+        }
         let mut finished = std::mem::take(&mut self.finished);
         let polled = self.queue.completions.poll(&mut finished);
         let any = !finished.is_empty();
@@ -322,7 +329,8 @@ impl Stream {
             self.first_request += 1;
             self.reads_under_way -= usize::from(request.is_read);
             if let Kept::Landing { slab, loan, at, bytes } = &request.kept {
-                loan.memory().slice(*at, *bytes).copy_from(slab.region(*bytes));
+                let came = slab.region(*bytes);
+                loan.each(*at, *bytes, |piece, done| piece.copy_from(came.slice(done, piece.len())));
                 self.fabric.counters.copied_bytes.add(*bytes);
             }
             // The memory first, then the word that it is free.
@@ -479,6 +487,7 @@ impl Stream {
     /// Posts a message, whose end is told.
     fn post(&mut self, mut message: Message, inline: &[Region<'_>]) -> Result<(), LinkError> {
         debug_assert!(self.credits >= 1, "a message needs a buffer of the peer");
+        self.ring().map_err(|_| self.fail("the device takes no more requests"))?;
         let number = message.immediate.to_le_bytes();
         let beside = self.number_bytes();
         if let Some(slab) = &mut message.slab {
@@ -562,36 +571,5 @@ impl Stream {
             return Err(self.fail("the device announces nothing"));
         }
         Ok(self.poll()? || self.holds_bytes() || self.failed.is_some() || !self.direct.outcomes.is_empty())
-    }
-
-    /// Whether all that was sent has reached the peer's buffers.
-    pub(crate) fn is_delivered(&mut self) -> bool {
-        let polled = self.poll();
-        polled.is_err() || self.failed.is_some() || self.requests.is_empty()
-    }
-
-    /// A last try to have it all delivered: until it is, or nothing has been for `moments` of ten milliseconds.
-    pub(crate) fn linger(&mut self, moments: usize, peer_lives: impl Fn() -> bool) {
-        for _ in 0..moments {
-            if self.is_delivered() || self.queue.completions.arm().is_err() || self.is_delivered() || !peer_lives() {
-                return;
-            }
-            await_word(self.descriptor(), MOMENT_MS);
-        }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.ended = true;
-        if let Ok(executed) = self.end() {
-            self.fabric.executed.lock().remember(self.number, executed);
-        }
-        // Buffers that are filled and not taken up go back too.
-        let _ = self.poll();
-        for arrived in self.arrived.drain(..) {
-            self.fabric.give_back(arrived.slab);
-        }
-        self.fabric.note_end();
     }
 }

@@ -4,6 +4,7 @@
 mod direct {
     mod brief;
     mod calls;
+    mod gathered;
     mod memory;
 }
 
@@ -90,6 +91,18 @@ impl Pair {
     /// Writes end when their bytes are on their way, so a read behind them has to tell that they have arrived.
     fn is_iwarp() -> bool {
         longarm_verbs::devices().is_ok_and(|devices| devices.iter().any(|device| device.is_iwarp))
+    }
+
+    /// What a put costs but for that read.
+    fn without_proof(cost: Counts) -> Counts {
+        let proof = u64::from(Pair::is_iwarp());
+        Counts {
+            requests: cost.requests - proof,
+            reads: cost.reads - proof,
+            doorbells: cost.doorbells - proof,
+            completions: cost.completions - proof,
+            ..cost
+        }
     }
 
     /// Drives both sides until the window can be reached.
@@ -238,36 +251,27 @@ fn each_path_costs_what_the_book_says() {
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     assert_eq!(pair.reach(), Reach::Yes);
     let one = Counts { requests: 1, doorbells: 1, completions: 1, ..Counts::default() };
-    // What each put costs beside it.
-    let proof = u64::from(Pair::is_iwarp());
-    let without_proof = |cost: Counts| Counts {
-        requests: cost.requests - proof,
-        reads: cost.reads - proof,
-        doorbells: cost.doorbells - proof,
-        completions: cost.completions - proof,
-        ..cost
-    };
     let word = [5; 8];
     let put = |pair: &mut Pair, source: DirectSource<'_>, bytes| {
         pair.put(1, 64, source, bytes);
         assert_eq!(pair.outcome().1, DirectOutcome::Done);
     };
     let cost = pair.cost(|pair| put(pair, DirectSource::Copied(Region::from_slice(&word)), 8));
-    assert_eq!(without_proof(cost), Counts { writes: 1, inline: 1, ..one }, "a put of 8 B");
+    assert_eq!(Pair::without_proof(cost), Counts { writes: 1, inline: 1, ..one }, "a put of 8 B");
     let page = vec![6; 4096];
     let cost = pair.cost(|pair| put(pair, DirectSource::Copied(Region::from_slice(&page)), 4096));
-    assert_eq!(without_proof(cost), Counts { writes: 1, copied_bytes: 4096, ..one }, "a put of 4 KiB");
+    assert_eq!(Pair::without_proof(cost), Counts { writes: 1, copied_bytes: 4096, ..one }, "a put of 4 KiB");
     let pages = vec![7; 16 << 10];
     let cost = pair.cost(|pair| put(pair, DirectSource::Copied(Region::from_slice(&pages)), 16 << 10));
     let two =
         Counts { requests: 2, writes: 2, doorbells: 1, completions: 1, copied_bytes: 16 << 10, ..Counts::default() };
-    assert_eq!(without_proof(cost), two, "a put of 16 KiB: two buffers, one chain");
+    assert_eq!(Pair::without_proof(cost), two, "a put of 16 KiB: two buffers, one chain");
     let large = Memory::new(64 << 10).fill(1);
     for (what, made) in [("new", 1), ("known", 0)] {
         let misses = pair.origin.cache_statistics().unwrap().misses;
         let cost = pair.cost(|pair| put(pair, DirectSource::Lent(Box::new(large)), 64 << 10));
         assert_eq!(
-            without_proof(cost),
+            Pair::without_proof(cost),
             Counts { writes: 1, zero_copy_bytes: 64 << 10, ..one },
             "a put of 64 KiB of {what} memory"
         );
@@ -280,10 +284,10 @@ fn each_path_costs_what_the_book_says() {
     }
     let huge = Memory::new(1 << 20).fill(2);
     let cost = pair.cost(|pair| put(pair, DirectSource::Lent(Box::new(huge)), 1 << 20));
-    assert_eq!(without_proof(cost), Counts { writes: 1, zero_copy_bytes: 1 << 20, ..one }, "a put of 1 MiB");
+    assert_eq!(Pair::without_proof(cost), Counts { writes: 1, zero_copy_bytes: 1 << 20, ..one }, "a put of 1 MiB");
     let many = Memory::new(4 << 20).fill(2);
     let cost = pair.cost(|pair| put(pair, DirectSource::Lent(Box::new(many)), 4 << 20));
-    let cost = without_proof(cost);
+    let cost = Pair::without_proof(cost);
     assert_eq!((cost.requests, cost.writes, cost.doorbells), (4, 4, 4), "a put of 4 MiB goes in pieces of one");
     assert_eq!((cost.copied_bytes, cost.zero_copy_bytes), (0, 4 << 20));
     let cost = pair.cost(|pair| {

@@ -113,7 +113,7 @@ impl DirectAccess for SimLink {
         let begun = self.begun.pop_front().expect("it was begun, and all before it have ended");
         assert_eq!(begun.number, number, "ends come in order");
         if let (Some(bytes), Some(loan)) = (bytes, &begun.loan) {
-            loan.memory().copy_from_slice(&bytes);
+            loan.each(0, bytes.len(), |piece, at| piece.copy_from_slice(&bytes[at..at + piece.len()]));
         }
         Some((begun.ticket, DirectOutcome::Done))
     }

@@ -59,6 +59,20 @@ impl DirectAccess for VerbsLink {
         }
     }
 
+    fn keep_back(&mut self) {
+        if let Stage::Verbs(stream) = &mut self.stage {
+            DirectAccess::keep_back(&mut **stream);
+        }
+    }
+
+    fn go(&mut self) -> Result<(), LinkError> {
+        let result = match &mut self.stage {
+            Stage::Verbs(stream) => stream.go(),
+            _ => Ok(()),
+        };
+        self.end_with(result)
+    }
+
     fn is_all_posted(&self) -> bool {
         matches!(&self.stage, Stage::Verbs(stream) if stream.is_all_posted())
     }

@@ -143,3 +143,34 @@ fn what_a_device_has_taken_of_a_chain_that_it_refuses_keeps_its_buffers_until_th
     access.put(3, &PART, Run { offset: 0, bytes: 4096 }, DirectSource::Copied(first)).unwrap();
     assert_eq!(outcome(&mut *caller), (3, DirectOutcome::Done));
 }
+
+#[test]
+fn where_no_thread_can_be_started_the_server_registers_a_window_by_itself() {
+    let names = crate::device_names();
+    let [here, there, ..] = &names[..] else {
+        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        return;
+    };
+    // So that it takes too long for the thread that serves, if there is another.
+    let slow = Costs { register_kib_ns: 1_000_000, ..Costs::TYPICAL };
+    let verbs = |device: &str| {
+        let options =
+            VerbsOptions { device: device.into(), demanded: true, costs: Some(slow), ..VerbsOptions::default() };
+        Verbs::new(TcpOptions::default(), options)
+    };
+    let (origin, target) = (verbs(here), verbs(there));
+    let mut listener = target.listen().unwrap();
+    let window = RegionMut::from_slice(Box::leak(vec![0; 64 << 10].into_boxed_slice()));
+    let _published = target.remote_memory().unwrap().publish(PART, window);
+    mock::refuse_threads();
+    let (mut caller, called) = connected(&origin, &mut *listener);
+    // From here on nobody serves.
+    let bytes = [7; 8];
+    let access = caller.direct().unwrap();
+    access.put(1, &PART, Run { offset: 0, bytes: 8 }, DirectSource::Copied(Region::from_slice(&bytes))).unwrap();
+    assert_eq!(outcome(&mut *caller), (1, DirectOutcome::Done));
+    let mut there = [0; 8];
+    window.slice(0, 8).copy_to_slice(&mut there);
+    assert_eq!(there, bytes);
+    drop(called);
+}

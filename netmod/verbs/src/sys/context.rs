@@ -45,6 +45,8 @@ pub(crate) struct PortLimits {
     pub(crate) reads_at_once: u8,
     pub(crate) shared_receives: u32,
     pub(crate) gathers: u32,
+    /// The same for reads.
+    pub(crate) read_gathers: u32,
     pub(crate) registrations: u32,
     pub(crate) atomics: bool,
 }
@@ -127,6 +129,7 @@ impl Context {
             reads_at_once: u8::try_from(reads.clamp(0, 16)).unwrap_or(0),
             shared_receives: if limits.max_srq > 0 { positive(limits.max_srq_wr) } else { 0 },
             gathers: positive(limits.max_sge),
+            read_gathers: positive(limits.max_sge_rd),
             registrations: positive(limits.max_mr),
             atomics: limits.atomic_cap != rdma_sys::ibv_atomic_cap::IBV_ATOMIC_NONE,
         }

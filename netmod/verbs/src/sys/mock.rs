@@ -1,5 +1,6 @@
-//! A mock of a device that has no room for a second request: it takes the first one of each chain, and refuses the others.
+//! A mock of a system that starts no thread, and of a device that has no room for a second request: it takes the first one of each chain, and refuses the others.
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -9,6 +10,19 @@ use rustix::io::Errno;
 use super::Domain;
 
 type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
+
+thread_local! {
+    static REFUSES_THREADS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on the system starts no thread for the calling one.
+pub(crate) fn refuse_threads() {
+    REFUSES_THREADS.set(true);
+}
+
+pub(crate) fn refuses_threads() -> bool {
+    REFUSES_THREADS.get()
+}
 
 /// What the device's library does.
 static REAL: OnceLock<PostSend> = OnceLock::new();

@@ -71,6 +71,11 @@ fn who_looks_for_the_ends_of_puts_finds_them_although_most_are_not_told() {
 fn what_is_refused_while_it_is_looked_for_is_known_to_the_next_connection() {
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     assert_eq!(pair.reach(), Reach::Yes);
+    if Pair::is_iwarp() {
+        // The device does not say that it has refused something, and not always that it has ended: whoever looks again and again
+        // would look for ever.
+        return;
+    }
     pair.published = None;
     assert_eq!(briefly(&mut pair, WORD, Memory::new(8), u32::MAX), Brief::UnderWay);
     pair.caller.direct().unwrap().lend(5, Box::new(Memory::new(8)));

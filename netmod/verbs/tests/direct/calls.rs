@@ -174,8 +174,9 @@ fn who_has_one_thread_asks_nothing() {
         eprintln!("this system lets nobody watch memory: every transfer registers anew");
         return;
     }
-    let made = calls.between_marks().remove(0);
-    let rings_due = if origin_is_soft() { CALLS as usize } else { 0 };
+    let mut made = calls.between_marks().remove(0);
+    made.retain(|call| !(Pair::is_iwarp() && call.contains("EAGAIN")));
+    let rings_due = if origin_is_soft() { (CALLS * requests_of("put")) as usize } else { 0 };
     assert_eq!(made.iter().filter(|call| call.contains("write(")).count(), rings_due, "{made:?}");
     assert_eq!(made.len(), rings_due, "{made:?}");
 }

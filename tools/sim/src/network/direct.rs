@@ -39,8 +39,8 @@ impl Source {
         match self {
             Source::Copied(bytes) => bytes.clone(),
             Source::Lent(loan) => {
-                let mut bytes = vec![0; loan.memory().len()];
-                loan.memory().copy_to_slice(&mut bytes);
+                let mut bytes = vec![0; loan.bytes()];
+                loan.each(0, loan.bytes(), |piece, at| piece.copy_to_slice(&mut bytes[at..at + piece.len()]));
                 bytes
             }
         }

@@ -1,0 +1,57 @@
+//! Requests that are kept back for a moment, so that the device is told of several at once.
+
+use rustix::io::Errno;
+
+use crate::stream::Stream;
+use crate::sys::{CHAIN_MAX, Data, Post, Posting, Span};
+
+/// Those of one stream. All of them are among its requests already, with what they need.
+#[derive(Default)]
+pub(crate) struct Back {
+    /// Others may follow at once.
+    pub(crate) keeps: bool,
+    posts: Vec<KeptBack>,
+}
+
+struct KeptBack {
+    id: u64,
+    posting: Posting,
+    spans: Vec<Span>,
+    fenced: bool,
+}
+
+impl Stream {
+    /// Keeps a request back. As many as one chain takes go out at once. What the spans name has to stay as for a post.
+    pub(crate) fn keep_back(&mut self, id: u64, posting: Posting, spans: &[Span], fenced: bool) -> Result<(), Errno> {
+        self.back.posts.push(KeptBack { id, posting, spans: spans.to_vec(), fenced });
+        if self.back.posts.len() < CHAIN_MAX { Ok(()) } else { self.ring() }
+    }
+
+    /// Posts what was kept back. The end of the last one is told, and with it those before.
+    pub(crate) fn ring(&mut self) -> Result<(), Errno> {
+        if self.back.posts.is_empty() {
+            return Ok(());
+        }
+        let kept = std::mem::take(&mut self.back.posts);
+        if self.check().is_err() || self.ended {
+            return Ok(());
+        }
+        let last = kept.len() - 1;
+        let posts = kept.iter().enumerate().map(|(index, post)| Post {
+            id: post.id,
+            posting: post.posting,
+            data: Data::Spans(&post.spans),
+            signaled: index == last || matches!(post.posting, Posting::Read { .. }),
+            fenced: post.fenced,
+        });
+        let posts: Vec<Post<'_>> = posts.collect();
+        self.untold = 0;
+        self.fabric.counters.doorbells.add(1);
+        // SAFETY: what the spans name is kept in `requests` until the completion was taken up, or the queue is gone, by who has
+        // called `keep_back`, and also where this fails. The memory of loans is theirs to be written.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.queue.post(&posts)
+        }
+    }
+}

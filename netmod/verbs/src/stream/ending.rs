@@ -1,0 +1,37 @@
+//! The end of a stream.
+
+use super::Stream;
+use super::iwarp::{MOMENT_MS, await_word};
+
+impl Stream {
+    /// Whether all that was sent has reached the peer's buffers.
+    pub(crate) fn is_delivered(&mut self) -> bool {
+        let polled = self.poll();
+        polled.is_err() || self.failed.is_some() || self.requests.is_empty()
+    }
+
+    /// A last try to have it all delivered: until it is, or nothing has been for `moments` of ten milliseconds.
+    pub(crate) fn linger(&mut self, moments: usize, peer_lives: impl Fn() -> bool) {
+        for _ in 0..moments {
+            if self.is_delivered() || self.queue.completions.arm().is_err() || self.is_delivered() || !peer_lives() {
+                return;
+            }
+            await_word(self.descriptor(), MOMENT_MS);
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.ended = true;
+        if let Ok(executed) = self.end() {
+            self.fabric.executed.lock().remember(self.number, executed);
+        }
+        // Buffers that are filled and not taken up go back too.
+        let _ = self.poll();
+        for arrived in self.arrived.drain(..) {
+            self.fabric.give_back(arrived.slab);
+        }
+        self.fabric.note_end();
+    }
+}
