@@ -73,7 +73,10 @@ fn one_request_takes_as_many_pieces_as_the_device_does_and_all_are_registered_on
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     assert_eq!(pair.reach(), Reach::Yes);
     let rows = |count, bytes| {
-        InPieces::new(Memory::new(count * 16 << 10).fill(5), (0..count).map(move |row| (row * (16 << 10) + 100, bytes)))
+        InPieces::new(
+            Memory::new(count * (16 << 10)).fill(5),
+            (0..count).map(move |row| (row * (16 << 10) + 100, bytes)),
+        )
     };
     for (rows, requests) in [(rows(6, 8 << 10), 1), (rows(12, 4 << 10), 2), (rows(3, 16_000), 1)] {
         let misses = pair.origin.cache_statistics().unwrap().misses;
