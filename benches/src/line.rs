@@ -49,6 +49,9 @@ pub(crate) struct Line {
     /// Share of one processor that the busiest rank used, where that is what was measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) cpu_percent: Option<f64>,
+    /// Cache misses of all ranks together, where the machine counts them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) cache_misses: Option<f64>,
     /// How long the computation between two looks, or between the start and the wait, takes alone.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) interval_us: Option<f64>,
@@ -88,6 +91,7 @@ impl Line {
             p99_us: sample.seconds_p99.map(|seconds| seconds * 1e6),
             p999_us: sample.seconds_p999.map(|seconds| seconds * 1e6),
             cpu_percent: None,
+            cache_misses: None,
             interval_us: None,
             overlap: None,
         }
@@ -116,6 +120,7 @@ impl Line {
         line.p99_us = middle(|line| line.p99_us);
         line.p999_us = middle(|line| line.p999_us);
         line.cpu_percent = middle(|line| line.cpu_percent);
+        line.cache_misses = middle(|line| line.cache_misses);
         Some(line)
     }
 

@@ -12,6 +12,7 @@ use crate::cli::{DrawArguments, LayoutName, PerfArguments, What};
 use crate::job::{Job, Place, find_longarm};
 use crate::line::Line;
 use crate::micro::rank::Suite;
+use crate::micro::rank::misses::Misses;
 use crate::plot::{self, Axis, Picture};
 use crate::report::{bandwidth, time};
 
@@ -50,6 +51,11 @@ pub(crate) fn run(what: &What) -> Result<(), Failure> {
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if suite == Suite::Lmt
+        && let Some(refusal) = Misses::of_caches().refusal()
+    {
+        eprintln!("longarm perf: cache misses are not counted: {refusal}");
+    }
     if suite == Suite::Footprint {
         lines.extend(simulated_footprint(arguments.json)?);
     }
@@ -139,11 +145,13 @@ fn large_messages(arguments: &PerfArguments) -> Result<Vec<Job>, Failure> {
 
 fn table(lines: &[Line]) -> Table {
     let has_interval = lines.iter().any(|line| line.interval_us.is_some());
+    let has_misses = lines.iter().any(|line| line.cache_misses.is_some());
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
     let mut header = vec!["layout", "ranks", "operation", "bytes"];
     header.extend(if has_interval { &["work"][..] } else { &[] });
     header.extend(["time", "best batch", "bandwidth", "rate", "processor left", "hidden"]);
+    header.extend(has_misses.then_some("cache misses"));
     table.set_header(header);
     for line in lines {
         let is_timed = line.lat_us > 0.0;
@@ -161,6 +169,9 @@ fn table(lines: &[Line]) -> Table {
         );
         let hidden = line.overlap.as_ref().and_then(|overlap| overlap.hidden);
         row.push(hidden.map_or_else(String::new, |hidden| format!("{:.0} %", 100.0 * hidden)));
+        if has_misses {
+            row.push(line.cache_misses.map_or_else(String::new, |misses| format!("{misses:.0}")));
+        }
         table.add_row(row);
     }
     for column in table.column_iter_mut().skip(3) {
@@ -252,7 +263,11 @@ fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec
     let named = |line: &Line| format!("{}{}", line.op, peer(line));
     let mut picture = bytes(format!("longarm perf {name}, {layout}"), y);
     picture.series = series(&all, named, |line| Some((line.bytes as f64, value(line))));
-    vec![(name.to_owned(), picture)]
+    let mut misses = bytes(format!("longarm perf {name}, {layout}"), Axis::log("cache misses a message"));
+    misses.series = series(&all, named, |line| line.cache_misses.map(|misses| (line.bytes as f64, misses)));
+    let are_counted = !misses.series.is_empty();
+    let misses = are_counted.then(|| (format!("{name}-misses"), misses));
+    [(name.to_owned(), picture)].into_iter().chain(misses).collect()
 }
 
 /// Points by the name that each line has, in the order in which names first come.
@@ -321,6 +336,21 @@ mod tests {
         let names: Vec<&str> = picture.series.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((name.as_str(), names), ("latency", vec!["put", "get", "put other"]));
         assert_eq!(picture.series[0].1.iter().map(|point| point.0).collect::<Vec<_>>(), [8.0, 64.0], "by size");
+    }
+
+    #[test]
+    fn cache_misses_have_a_column_and_a_picture_where_they_were_counted() {
+        let counted = Line { cache_misses: Some(1234.4), ..line("lmt_copy", 4096, 1e-6) };
+        let lines = [counted, line("lmt_cma", 4096, 2e-6)];
+        let names = |lines: &[Line]| -> Vec<String> {
+            let drawn = pictures(Suite::Lmt, "shm", &lines.iter().collect::<Vec<_>>(), &[]);
+            drawn.into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(&lines), ["lmt", "lmt-misses"]);
+        assert_eq!(names(&lines[1..]), ["lmt"]);
+        let text = table(&lines).to_string();
+        assert!(text.contains("cache misses") && text.contains(" 1234 "), "{text}");
+        assert!(!table(&lines[1..]).to_string().contains("cache misses"));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! | cma | 1 | the receiver's kernel reads the sender's private memory (process_vm_readv) |
 //! | vmsplice | 1 | the sender gives its pages to a pipe, the receiver reads them from there |
 //!
+//! Where the machine counts cache misses, those of both ranks and of the kernel's copies for them stand beside each time.
+//!
 //! With `LONGARM_NONTEMPORAL_BYTES` low, `copy` goes around the caches: that is the fifth way.
 
 use std::hint::black_box;
@@ -19,7 +21,9 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use super::Job;
+use super::misses::Misses;
 use crate::Failure;
+use crate::line::{Key, LONGARM, Line};
 use crate::micro::buffer;
 
 const BYTES_MIN: usize = 4 << 10;
@@ -37,7 +41,9 @@ const FREE: usize = 3;
 const ADDRESS: usize = 4;
 const PROCESS: usize = 5;
 const PIPE: usize = 6;
-const WORDS: usize = 7;
+/// Cache misses of the receiver and one more; 0: they are not counted.
+const MISSES: usize = 7;
+const WORDS: usize = 8;
 
 pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
     let world = job.world;
@@ -153,6 +159,7 @@ impl Lmt<'_> {
     /// Times one way over all sizes: `once` is the sender's or the receiver's part of one message.
     fn way(&self, op: &str, mut once: impl FnMut(&Self, usize) -> Result<(), Failure>) -> Result<(), Failure> {
         let (me, sends) = (self.job.world.rank(), self.job.measures());
+        let mut misses = Misses::of_caches();
         let step = if self.job.arguments.quick { 2 } else { 1 };
         for bytes in (0..).step_by(step).map(|power| BYTES_MIN << power).take_while(|bytes| *bytes <= BYTES_MAX) {
             self.job.world.barrier_collective()?;
@@ -160,6 +167,7 @@ impl Lmt<'_> {
             self.words.set(me, TAKEN, 0)?;
             self.job.world.barrier_collective()?;
             let mut number = 0;
+            misses.start();
             if !sends {
                 // Until the sender says that it was the last one.
                 loop {
@@ -170,6 +178,8 @@ impl Lmt<'_> {
                     once(self, bytes)?;
                     self.words.set(self.other, TAKEN, number)?;
                 }
+                self.words.set(self.other, MISSES, misses.stop().map_or(0, |count| count + 1))?;
+                self.words.set(self.other, TAKEN, u64::MAX)?;
                 continue;
             }
             let time = self.job.effort.measure(|count| {
@@ -181,8 +191,14 @@ impl Lmt<'_> {
                 }
                 Ok(())
             })?;
+            let mine = misses.stop();
             self.words.set(self.other, SENT, u64::MAX)?;
-            self.job.tell(op, bytes, &time);
+            self.words.wait_until(TAKEN, Compare::Equal, u64::MAX)?;
+            let theirs = self.words.get_one(me, MISSES)?.checked_sub(1);
+            let cache_misses = mine.zip(theirs).map(|(mine, theirs)| (mine + theirs) as f64 / number as f64);
+            let key = Key { transport: &self.job.arguments.transport, op, bytes: bytes as u64 };
+            let line = Line { np: self.job.world.size(), cache_misses, ..Line::new(LONGARM, key, &time) };
+            println!("{}", line.to_json());
         }
         Ok(())
     }

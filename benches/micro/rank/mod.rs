@@ -12,6 +12,7 @@ mod gups;
 mod idle;
 mod lmt;
 mod message;
+pub(crate) mod misses;
 pub(crate) mod ops;
 mod overlap;
 mod pingpong;
