@@ -9,6 +9,8 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 PREFIX ?= /usr/local
 DESTDIR ?=
+# VERBS=yes makes install build everything with RDMA devices.
+VERBS ?= no
 DEMO_OUTPUT ?= demo-output
 # How long make fuzz goes on with each target, and make soak with all of it.
 SECONDS ?= 60
@@ -26,7 +28,7 @@ help: ## Show this list
 	@echo
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)$$/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
 	@echo
-	@echo "install takes PREFIX (now $(PREFIX)) and DESTDIR. Everything is built in $(TARGET_DIR) (CARGO_TARGET_DIR)."
+	@echo "install takes PREFIX (now $(PREFIX)) and DESTDIR, and VERBS=yes for RDMA devices. Everything is built in $(TARGET_DIR) (CARGO_TARGET_DIR)."
 
 setup: ## Install what is missing to build: a C compiler, rustfmt, clippy
 	@tools/setup.sh
@@ -90,8 +92,13 @@ docs: setup-verbs ## Build the interface's pages, and the book where mdbook is i
 		echo "book: not built, because mdbook is not installed; its pages can be read as they are in docs/src"; \
 	fi
 
-install: setup ## Install the longarm command with what longarm perf runs, libarmci, OpenSHMEM and liblongarm (both) with headers, under PREFIX
-	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem -p longarm-both --lib --bin longarm --bin longarm-bench --bin longarm-footprint
+ifeq ($(VERBS),yes)
+INSTALL_SETUP := setup-verbs
+INSTALL_FEATURES := --features longarm-launch/verbs,longarm-benches/verbs,longarm-armci/verbs,longarm-shmem/verbs,longarm-both/verbs
+endif
+
+install: setup $(INSTALL_SETUP) ## Install the longarm command with what longarm perf runs, libarmci, OpenSHMEM and liblongarm (ARMCI and OpenSHMEM in one) with headers, under PREFIX
+	$(CARGO) build --locked --release $(INSTALL_FEATURES) -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem -p longarm-both --lib --bin longarm --bin longarm-bench --bin longarm-footprint
 	shims/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"

@@ -46,11 +46,11 @@ pub struct TrunkHeader {
     pub record: TrunkRecord,
 }
 
-/// What comes over a trunk is none of ours.
+/// What came over a trunk breaks its rules, and ends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum TrunkViolation {
     /// The bytes are no record.
-    #[error("a record of {kind}, {value} that is none")]
+    #[error("kind {kind} with value {value} is no record of a trunk; all nodes have to run the same longarm")]
     Record {
         /// What stands for the kind.
         kind: u32,
