@@ -6,6 +6,7 @@
 mod arrivals;
 mod sessions;
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -144,6 +145,8 @@ pub struct Engine {
     stalled: usize,
     /// Peers without a link, who may call again.
     lost: Vec<usize>,
+    /// The last session of each rank that is over, by its number: an old call does not begin it anew.
+    over: HashMap<Rank, u64>,
     now_ms: u64,
     /// Local numbers of the ranks that died.
     dead: Vec<u32>,
@@ -194,6 +197,7 @@ impl Engine {
             turns: 0,
             stalled: 0,
             lost: Vec::new(),
+            over: HashMap::new(),
             now_ms: 0,
             dead: Vec::new(),
             job: options.job,

@@ -777,13 +777,19 @@ fn an_old_call_a_strangers_session_and_one_that_is_over_are_not_resumed() {
         let wrong = Session { received_bytes: 1 << 40, ..known };
         assert_eq!(outside.call(4, wrong).unwrap().1, Reception::Gone);
         assert_eq!(outside.call(4, Session { attempt: 9, ..known }).unwrap().1, Reception::Gone);
+        let old = peer.session;
         assert!(matches!(peer.until_hung_up(), LinkError::Closed | LinkError::Reset));
+        assert!(outside.call(4, old).is_err());
         // One who leaves is forgotten.
         let mut peer = outside.peer(4);
         peer.ask(&Request::Leave, &[]);
-        let known = Session { attempt: 2, is_known: true, ..peer.session };
+        let old = peer.session;
+        let known = Session { attempt: 2, is_known: true, ..old };
         assert!(matches!(peer.until_hung_up(), LinkError::Closed | LinkError::Reset));
         assert_eq!(outside.call(4, known).unwrap().1, Reception::Gone);
+        // Nor does an old call begin a session that nobody would end.
+        assert!(outside.call(4, old).is_err());
+        assert!(outside.call(4, Session { attempt: 2, ..old }).is_err());
     });
 }
 

@@ -9,7 +9,8 @@
 //! A session ends when its rank leaves or dies, or breaks the protocol. A rank that has nothing to say does not notice
 //! that its connection broke, and calls when it has, so there is no time by which it has to. Only one that stands in the
 //! queue of a mutex keeps others waiting if it gave us up: it has to call in time. A session's number in the engine stays
-//! the same over all its links: what waits for a mutex in its name is found again.
+//! the same over all its links: what waits for a mutex in its name is found again. Nor does an old call begin a session anew
+//! that is over: nobody would ever end it again.
 
 use longarm_netmod::Link;
 use longarm_proto::{Identity, Mutation, Rank, Reception, Session, mutation};
@@ -84,6 +85,7 @@ impl Engine {
     /// A session ends.
     pub(super) fn forget(&mut self, number: usize) {
         let peer = self.peers.remove(number);
+        self.over.insert(peer.connection.peer.rank, peer.session.0);
         if peer.stalled {
             self.stalled -= 1;
         }
@@ -110,6 +112,10 @@ impl Engine {
         let Some(number) = self.find_session(identity.rank, session.number) else {
             if session.is_known {
                 return Some(Reception::Gone);
+            }
+            if self.over.get(&identity.rank) == Some(&session.number) {
+                // It was under way for longer than the whole session, whose rank may have left.
+                return None;
             }
             let peer = Peer {
                 connection: Connection::new(identity, self.costs),

@@ -111,8 +111,7 @@ impl Faults {
         }
         let fault = *self.dice.pick(kinds);
         let kills = matches!(fault, Fault::KillRank | Fault::KillServer);
-        // Not at once: something should be under way by then.
-        if kills && (self.kills_left == 0 || !self.dice.one_in(4)) {
+        if kills && (self.kills_left == 0 || !self.may_kill(fault)) {
             return;
         }
         let Some(who) = self.inject(fault, scheduler) else { return };
@@ -170,16 +169,31 @@ impl Faults {
         }
     }
 
+    /// Whether it is time. Not at once: something should be under way by then, and of ranks rather one that has a mutex dies.
+    fn may_kill(&mut self, fault: Fault) -> bool {
+        match fault {
+            Fault::KillRank if self.holders().is_empty() => self.dice.one_in(8),
+            Fault::KillRank => self.dice.one_in(2),
+            _ => self.dice.one_in(4),
+        }
+    }
+
+    fn hosts(&self, rank: u32) -> bool {
+        self.shape.ranks_of(self.shape.node_of(rank)).start == rank
+    }
+
+    /// Ranks that have a mutex and host no server.
+    fn holders(&self) -> Vec<u32> {
+        book::with(|book| book.holders().filter(|rank| !self.hosts(*rank)).collect())
+    }
+
     /// Kills a rank that hosts no server, preferably one that has a mutex.
     fn kill_rank(&mut self, scheduler: &mut Scheduler) -> Option<Who> {
-        let shape = Rc::clone(&self.shape);
-        let hosts = |rank: u32| shape.ranks_of(shape.node_of(rank)).start == rank;
-        let holders: Vec<u32> = book::with(|book| book.holders().filter(|rank| !hosts(*rank)).collect());
-        let rank = match holders.as_slice() {
-            [] => self.dice.below(shape.plan.ranks.into()) as u32,
+        let rank = match self.holders().as_slice() {
+            [] => self.dice.below(self.shape.plan.ranks.into()) as u32,
             holders => *self.dice.pick(holders),
         };
-        if hosts(rank) {
+        if self.hosts(rank) {
             return None;
         }
         scheduler.die(rank);
@@ -202,9 +216,14 @@ impl Faults {
         Some(Who::Server(node))
     }
 
-    /// A link that is whole, and one of its ends.
+    /// A link that is whole, and one of its ends. As often as not one over which a transfer is under way with no server involved,
+    /// if there is one: for most of the time there is none.
     fn link(&mut self) -> Option<(u32, usize)> {
-        let links = network::with(|network| network.whole_links());
+        let mut links = network::with(|network| network.whole_links());
+        if self.shape.direct && self.dice.one_in(2) {
+            let busy = network::with(|network| network.transferring(&links));
+            links = if busy.is_empty() { links } else { busy };
+        }
         if links.is_empty() {
             return None;
         }

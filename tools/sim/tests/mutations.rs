@@ -10,6 +10,9 @@ use longarm_sim::run::run;
 /// Seeds within which a bug has to be found, in all of the sizes below.
 const SEEDS: u64 = 40;
 
+/// Runs that have to show it: one alone no longer does after the next change of anything.
+const RUNS: usize = 3;
+
 /// Ranks and operations of the runs: small jobs first, for they fail sooner.
 const SIZES: [(u32, u32); 2] = [(6, 150), (16, 300)];
 
@@ -18,6 +21,8 @@ fn faults(mutation: Mutation, seed: u64) -> FaultSet {
         // The order of those who ask can be told where no connection breaks and nobody pauses; and only where every rank
         // could say that it leaves no session may stay.
         Mutation::MutexUnfair | Mutation::SessionKept => FaultSet::NONE,
+        // Connections have to break, and nobody has to die, with whom everything ends.
+        Mutation::DirectForgotten | Mutation::DirectRepeated => FaultSet::survivable(),
         // Somebody has to die with a mutex.
         Mutation::HeirNotTold => FaultSet::NONE.with(Fault::KillRank),
         _ if seed % 2 == 0 => FaultSet::mild(),
@@ -25,16 +30,17 @@ fn faults(mutation: Mutation, seed: u64) -> FaultSet {
     }
 }
 
-/// The first run that shows the bug, and what it shows.
-fn find(mutation: Mutation) -> Option<(Plan, String)> {
+/// The first runs that show the bug, and what they show.
+fn find(mutation: Mutation) -> Vec<(Plan, String)> {
     plant(Some(mutation));
     let plans = SIZES.iter().flat_map(|&(ranks, ops)| {
         (0..SEEDS).map(move |seed| Plan { seed, ranks, ops, faults: faults(mutation, seed) })
     });
-    let found = plans.into_iter().find_map(|plan| {
+    let shown = plans.filter_map(|plan| {
         let outcome = run(plan, &mut || {}).expect("the job can be set up");
         Some((plan, outcome.failure?.violation.what))
     });
+    let found = shown.take(RUNS).collect();
     plant(None);
     found
 }
@@ -46,14 +52,14 @@ fn every_planted_bug_is_found_within_a_few_seeds() {
     let results: Vec<_> = Mutation::ALL.iter().map(|&mutation| (mutation, find(mutation))).collect();
     let _ = std::panic::take_hook();
     for (mutation, found) in &results {
-        let text = found.as_ref().map_or("NOT FOUND".to_owned(), |(plan, what)| {
+        println!("{mutation:?}: {} of {RUNS} runs", found.len());
+        for (plan, what) in found {
             let short: String = what.chars().take(120).collect();
-            format!("seed {} with {} ranks: {short}", plan.seed, plan.ranks)
-        });
-        println!("{mutation:?}: {text}");
+            println!("    seed {} with {} ranks: {short}", plan.seed, plan.ranks);
+        }
     }
-    let missed: Vec<_> = results.iter().filter(|(_, found)| found.is_none()).map(|(mutation, _)| mutation).collect();
-    assert!(missed.is_empty(), "not found: {missed:?}");
+    let missed: Vec<_> = results.iter().filter(|(_, found)| found.len() < RUNS).map(|(mutation, _)| mutation).collect();
+    assert!(missed.is_empty(), "not found, or not often enough: {missed:?}");
     assert!(results.len() >= 12);
 }
 

@@ -12,6 +12,18 @@ struct Waiter {
     call_ns: u64,
 }
 
+/// The messages of a call, and the request behind them: each may be delayed for itself.
+const CALL_MESSAGES: u64 = 5;
+
+impl Waiter {
+    /// How much later its request may arrive than one that was sent at the same time and arrived at once. `slack_ns`: how long one
+    /// message may take.
+    fn late_ns(&self, slack_ns: u64) -> u64 {
+        let messages = if self.call_ns > 0 { CALL_MESSAGES } else { 1 };
+        self.call_ns.saturating_add(slack_ns.saturating_mul(messages))
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct MutexBook {
@@ -85,7 +97,7 @@ impl MutexBook {
         let Some(at) = self.waiters.iter().position(|waiter| waiter.rank == rank) else { return Ok(()) };
         let mine = self.waiters.swap_remove(at);
         self.take(rank, taken)?;
-        let is_earlier = |waiter: &&Waiter| waiter.since_ns + waiter.call_ns + slack_ns < mine.since_ns;
+        let is_earlier = |waiter: &&Waiter| waiter.since_ns.saturating_add(waiter.late_ns(slack_ns)) < mine.since_ns;
         if let Some(waiter) = self.waiters.iter().find(is_earlier) {
             let apart_us = (mine.since_ns - waiter.since_ns) / 1000;
             let other = waiter.rank;
@@ -195,6 +207,14 @@ mod tests {
         mutex.ask(1, 10, 0);
         mutex.ask(2, 1000, 0);
         assert!(mutex.got(2, WELL, 100).is_err());
+        let calling = |since_ns| {
+            let mut mutex = MutexBook::default();
+            mutex.ask(1, 10, 300);
+            mutex.ask(2, since_ns, 0);
+            mutex.got(2, WELL, 100)
+        };
+        assert_eq!(calling(810), Ok(()), "each message of its call may have been delayed");
+        assert!(calling(811).is_err());
         let mut close = MutexBook::default();
         close.ask(1, 10, 0);
         close.ask(2, 50, 0);

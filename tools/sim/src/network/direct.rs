@@ -196,6 +196,15 @@ impl Network {
         self.links[link as usize].direct.settled
     }
 
+    /// Those of these links over which transfers are under way, or have ended and nobody was told.
+    pub fn transferring(&self, links: &[u32]) -> Vec<u32> {
+        let is_busy = |link: &u32| {
+            let direct = &self.links[*link as usize].direct;
+            !direct.under_way.is_empty() || !direct.coming.is_empty()
+        };
+        links.iter().copied().filter(is_busy).collect()
+    }
+
     fn tell_later(&mut self, link: u32, after_ns: u64, told: Told) {
         let now_ns = self.now_ns;
         let jitter_ns = self.speed.jitter_ns;

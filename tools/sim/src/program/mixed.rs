@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_client::{Awaited, Completion, Operation, Shapes, TransferError, lend};
+use longarm_client::{Awaited, Client, ClientWindow, Completion, Lender, Operation, Shapes, TransferError, lend};
 use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Run, Scale};
 
 use super::{Added, Program, Stop};
@@ -59,15 +59,37 @@ impl Program {
         let value = Self::register_value(pair, number, written);
         book::start(self.rank.0, Kind::Put, target, offset);
         let bytes = value.to_le_bytes();
-        let together =
-            self.dice.one_in(2) && self.client.put_together(&self.window, target, offset, (&bytes[..]).into());
-        if !together {
-            let put = self.client.put(&self.window, target, offset, (&bytes[..]).into());
-            put.map_err(|error| self.failed(Kind::Put, target, &error))?;
-        }
+        let put = if self.dice.one_in(2) {
+            self.unwaited((Operation::Put, target), &bytes, |client, window, source| {
+                client.start_put(window, target, Shapes::contiguous(Run { offset, bytes: 8 }), source)
+            })
+        } else {
+            self.client.put(&self.window, target, offset, (&bytes[..]).into())
+        };
+        put.map_err(|error| self.failed(Kind::Put, target, &error))?;
         book::finish(self.rank.0, Kind::Put, value);
         self.put.push((pair, number, written));
         Ok(1)
+    }
+
+    /// Starts a write whose arrival nobody waits for: what is begun behind it finds it under way, or not even sent.
+    pub(super) fn unwaited(
+        &self,
+        (operation, target): (Operation, Rank),
+        bytes: &[u8],
+        start: impl FnOnce(&Arc<Client>, &ClientWindow, &Lender<'_>) -> Result<(), TransferError>,
+    ) -> Result<(), TransferError> {
+        let completion = Arc::new(Completion::new());
+        let client = &self.client;
+        let started = lend(Arc::clone(&completion), |lent| {
+            let started = start(client, &self.window, &lent.source(bytes.into()));
+            completion.part_done();
+            // Only until the bytes are no longer needed, which at once they are not if they are few.
+            client.wait_completion(Awaited::rank(operation, target), &completion);
+            started
+        });
+        started?;
+        completion.failure().map_or(Ok(()), |outcome| Err(client.explain(outcome, operation, target)))
     }
 
     fn get_register(&mut self, target: Rank) -> Result<u32, Stop> {
@@ -162,10 +184,10 @@ impl Program {
             let mut ways = [(scale, word), (one, whole)].into_iter().cycle();
             (0..count).map(|number| offset + 8 * number).try_for_each(|offset| {
                 let (scale, word) = ways.next().expect("there is no end of them");
-                let bytes = word.as_slice().into();
-                let operator = (kernel, &scale);
-                let together = client.accumulate_together(&self.window, target, offset, operator, bytes);
-                if together { Ok(()) } else { client.accumulate_run(&self.window, target, offset, operator, bytes) }
+                let shapes = Shapes::contiguous(Run { offset, bytes: 8 });
+                self.unwaited((Operation::Accumulate, target), &word, |client, window, source| {
+                    client.start_accumulate(window, target, shapes, (kernel, scale), source)
+                })
             })
         } else if step == 1 {
             client.accumulate_run(&self.window, target, offset, (kernel, &scale), bytes)
