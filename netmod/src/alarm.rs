@@ -31,12 +31,32 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     pub(crate) fn after(deadline: Duration) -> Result<Self, LinkError> {
-        // A zero time would disarm the timer instead of ringing at once.
-        let deadline = deadline.clamp(Duration::from_nanos(1), Duration::from_secs(DEADLINE_SECONDS_MAX));
+        let alarm = Self::silent()?;
+        alarm.set(deadline)?;
+        Ok(alarm)
+    }
+
+    /// One that does not ring before it is set.
+    pub(crate) fn silent() -> Result<Self, LinkError> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        let times = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: timespec(deadline) };
-        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
         Ok(Self { timer })
+    }
+
+    /// Rings then, and not before. Needs no descriptor.
+    pub(crate) fn set(&self, deadline: Duration) -> Result<(), LinkError> {
+        // A zero time would disarm the timer instead of ringing at once.
+        self.arm(deadline.clamp(Duration::from_nanos(1), Duration::from_secs(DEADLINE_SECONDS_MAX)))
+    }
+
+    /// It has not rung, and will not until it is set.
+    pub(crate) fn silence(&self) -> Result<(), LinkError> {
+        self.arm(Duration::ZERO)
+    }
+
+    fn arm(&self, time: Duration) -> Result<(), LinkError> {
+        let times = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: timespec(time) };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &times)?;
+        Ok(())
     }
 
     /// Becomes readable when it rings.

@@ -160,7 +160,9 @@ pub struct Engine {
     /// When to look after what no descriptor announces.
     look_after_ms: u64,
     /// No connection could be taken in a moment ago.
-    listening_paused: bool,
+    listener_rests: bool,
+    /// The same of the door. A listener that is a router has to be driven all the while.
+    door_rests: bool,
     half_open_max: usize,
     handshake_timeout_ms: u64,
     session_keep_ms: u64,
@@ -207,7 +209,8 @@ impl Engine {
             refusals: Refusals::default(),
             unannounced: listener_has_none,
             look_after_ms: 0,
-            listening_paused: false,
+            listener_rests: false,
+            door_rests: false,
             half_open_max: options.half_open_max,
             handshake_timeout_ms: options.handshake_timeout_ms,
             session_keep_ms: options.session_keep_ms,
@@ -228,7 +231,7 @@ impl Engine {
         let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling();
         // Only those in the queue of a mutex have to call in time.
         let settled = settled && !self.lost.iter().any(|number| self.shared.locks.is_waiting(*number));
-        let nothing_to_look_after = self.half_open.is_empty() && !self.listening_paused && settled;
+        let nothing_to_look_after = self.half_open.is_empty() && !self.listener_rests && !self.door_rests && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
     }
 
@@ -330,10 +333,12 @@ impl Engine {
     fn look_after(&mut self, now_ms: u64) -> bool {
         self.look_after_ms = now_ms + LOOK_AFTER_MS;
         let mut progress = false;
-        if self.listening_paused {
-            self.listening_paused = false;
-            progress |= self.accept(now_ms) | self.open_door();
-            self.watch_listener();
+        if std::mem::take(&mut self.listener_rests) {
+            progress |= self.accept(now_ms);
+        }
+        if std::mem::take(&mut self.door_rests) {
+            progress |= self.open_door();
+            self.watch_door();
         }
         self.expire_sessions(now_ms);
         if self.stalled > 0 {

@@ -84,8 +84,10 @@ pub(super) struct Router {
     waker: Waker,
     clock: CoarseClock,
     refusals: Refusals,
-    /// Rings while something has a time limit.
-    tick: Option<Alarm>,
+    /// Rings soon while something has a time limit. It is there from the start: no descriptor may be free when it is needed.
+    tick: Alarm,
+    /// Whether it is set.
+    ticks: bool,
     /// `None` once nobody is taken in any more.
     listener: Option<Box<dyn Listener>>,
     neighbours: Option<OwnedFd>,
@@ -117,6 +119,8 @@ impl Router {
         let poller = Arc::new(Poller::new()?);
         let waker = Waker::new()?;
         poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
+        let tick = Alarm::silent()?;
+        poller.add(tick.descriptor(), TICK, Interest::READABLE)?;
         let descriptor = listener.descriptor().expect("a network that is routed has descriptors");
         poller.add(descriptor, LISTENER, Interest::READABLE)?;
         let neighbours = if is_first { Some(neighbour::listen(&options.door)?) } else { None };
@@ -131,7 +135,8 @@ impl Router {
             waker,
             clock: CoarseClock::start(),
             refusals: Refusals::default(),
-            tick: None,
+            tick,
+            ticks: false,
             listener: Some(listener),
             neighbours,
             greetings: Slab::new(),
@@ -200,9 +205,11 @@ impl Router {
             return Ok(Box::new(here));
         }
         let (here, signal) = Here::new()?;
-        let key = router.begin(address, End::Here(here))?;
+        let begun = router.begin(address, End::Here(here));
+        // Also if none has begun: the trunk before may have ended.
         router.settle();
         drop(router);
+        let key = begun?;
         Ok(Box::new(ChannelLink::new(Arc::clone(this), key, signal, address.to_owned())))
     }
 

@@ -1,6 +1,6 @@
 //! Who comes in: connections of ranks, which prove themselves first, and visitors at the node's door.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use longarm_netmod::{Doorman, DoormanStep, Interest, Poller};
 use slab::Slab;
@@ -12,7 +12,7 @@ impl Engine {
     /// Takes in new connections; they prove themselves before anything else is read.
     pub(super) fn accept(&mut self, now_ms: u64) -> bool {
         // A listener that is ended speaks up however little it is watched.
-        let Some(listener) = self.listener.as_mut().filter(|_| !self.listening_paused) else { return false };
+        let Some(listener) = self.listener.as_mut().filter(|_| !self.listener_rests) else { return false };
         let mut progress = false;
         for _ in 0..ACCEPTS_PER_TURN {
             let link = match listener.accept() {
@@ -21,7 +21,7 @@ impl Engine {
                 Err(error) => {
                     // Most likely no descriptor is free. The listener stays readable, so it is not watched for a while.
                     tracing::warn!(node = self.node.0, "cannot take in a connection: {error}");
-                    self.listening_paused = true;
+                    self.listener_rests = true;
                     break;
                 }
             };
@@ -49,15 +49,19 @@ impl Engine {
     }
 
     pub(super) fn watch_listener(&self) {
-        let interest = if self.listening_paused { Interest::default() } else { Interest::READABLE };
-        let listener = self.listener.as_ref().and_then(|listener| listener.descriptor());
-        let watched = [(listener, LISTENER), (Some(self.door.descriptor()), DOOR)];
-        for (descriptor, token) in watched {
-            if let Some(descriptor) = descriptor
-                && let Err(error) = self.poller.modify(descriptor, token, interest)
-            {
-                tracing::error!(%error, "cannot watch for new connections");
-            }
+        if let Some(listener) = self.listener.as_ref().and_then(|listener| listener.descriptor()) {
+            self.watch(listener, LISTENER, self.listener_rests);
+        }
+    }
+
+    pub(super) fn watch_door(&self) {
+        self.watch(self.door.descriptor(), DOOR, self.door_rests);
+    }
+
+    fn watch(&self, descriptor: BorrowedFd<'_>, token: u64, rests: bool) {
+        let interest = if rests { Interest::default() } else { Interest::READABLE };
+        if let Err(error) = self.poller.modify(descriptor, token, interest) {
+            tracing::error!(%error, "cannot watch for who comes in");
         }
     }
 
@@ -115,8 +119,8 @@ impl Engine {
                 Ok(Arrival::Nobody) => break,
                 Err(errno) => {
                     tracing::warn!(node = self.node.0, "cannot take in a visitor: {errno}");
-                    self.listening_paused = true;
-                    self.watch_listener();
+                    self.door_rests = true;
+                    self.watch_door();
                     break;
                 }
             };

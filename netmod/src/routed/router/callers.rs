@@ -5,11 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use longarm_proto::{Reception, Session, TrunkRecord};
 
 use super::{
-    ACCEPTS_PER_TURN, Arrived, DOORMAN, End, Ended, GREETING, Going, Greeting, LISTENER, NEIGHBOURS, Router, TICK,
+    ACCEPTS_PER_TURN, Arrived, DOORMAN, End, Ended, GREETING, Going, Greeting, LISTENER, NEIGHBOURS, Router,
     TICK_AFTER, TRUNK, Trunk, descriptor,
 };
 use crate::accept::{Admission, Doorman, DoormanStep};
-use crate::alarm::Alarm;
 use crate::dial::{Caller, CallerStep, DialError, Introduction};
 use crate::endpoint::LinkError;
 use crate::poller::Interest;
@@ -154,7 +153,7 @@ impl Router {
         self.start_tick();
     }
 
-    fn watch_listeners(&mut self, interest: Interest) {
+    fn watch_listeners(&self, interest: Interest) {
         let listener = self.listener.as_ref().and_then(|listener| listener.descriptor());
         let neighbours = self.neighbours.as_ref().map(AsFd::as_fd);
         for (descriptor, token) in [(listener, LISTENER), (neighbours, NEIGHBOURS)] {
@@ -164,7 +163,6 @@ impl Router {
                 tracing::error!(%error, "cannot watch for new connections of the router");
             }
         }
-        self.start_tick();
     }
 
     /// Goes on with one handshake.
@@ -311,23 +309,23 @@ impl Router {
 
     /// Rings soon, as something has a time limit.
     fn start_tick(&mut self) {
-        if self.tick.is_some() {
+        if self.ticks {
             return;
         }
-        let tick = Alarm::after(TICK_AFTER);
-        let watched =
-            tick.and_then(|tick| Ok(self.poller.add(tick.descriptor(), TICK, Interest::READABLE).map(|()| tick)?));
-        match watched {
-            Ok(tick) => self.tick = Some(tick),
+        match self.tick.set(TICK_AFTER) {
+            Ok(()) => self.ticks = true,
             Err(error) => tracing::error!(%error, "the router cannot watch the time"),
         }
     }
 
     /// Gives up what has taken too long.
     pub(super) fn look_after(&mut self) {
-        self.tick = None;
+        self.ticks = false;
+        if let Err(error) = self.tick.silence() {
+            tracing::error!(%error, "the router cannot watch the time");
+        }
         let now_ms = self.clock.now_ms();
-        self.watch_listeners_again();
+        self.watch_listeners(Interest::READABLE);
         let doormen: Vec<usize> = self.doormen.iter().map(|(number, _)| number).collect();
         doormen.into_iter().for_each(|number| self.turn_doorman(number));
         let late = |greeting: &Greeting| now_ms >= greeting.since_ms + GREETING_MS_MAX;
@@ -359,11 +357,5 @@ impl Router {
         if !self.doormen.is_empty() || !self.greetings.is_empty() || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
             self.start_tick();
         }
-    }
-
-    fn watch_listeners_again(&mut self) {
-        let had_tick = self.tick.take();
-        self.watch_listeners(Interest::READABLE);
-        self.tick = had_tick;
     }
 }

@@ -30,10 +30,22 @@ fn limit(pid: Pid, resource: Resource, current: u64) -> Outcome<Rlimit> {
 pub fn no_descriptors(seed: u64) -> Result<(), Failed> {
     let mut dice = Dice::new(&[seed, 0xfd]);
     let plan = plan(seed, &mut dice, Some(Kind::Breaks));
-    let mut job = Job::start(&plan)?;
+    without_descriptors(&plan, &mut dice)
+}
+
+/// The same where only servers connect: who routes for others takes none of them in meanwhile.
+pub fn no_descriptors_routed(seed: u64) -> Result<(), Failed> {
+    let mut dice = Dice::new(&[seed, 0xfe]);
+    let mut plan = plan(seed, &mut dice, Some(Kind::Breaks));
+    plan.variables.push(("LONGARM_ROUTED_RANKS", "1".to_owned()));
+    without_descriptors(&plan, &mut dice)
+}
+
+fn without_descriptors(plan: &Plan, dice: &mut Dice) -> Result<(), Failed> {
+    let mut job = Job::start(plan)?;
     let victim = dice.below(plan.ranks as usize) as u32;
     // By now all windows are mapped, and no other one will be allocated.
-    reach(&mut job, victim, 2, &mut dice)?;
+    reach(&mut job, victim, 2, dice)?;
     // It may have ended meanwhile.
     if let Some(pid) = job.process(victim)
         && let Ok(before) = limit(pid, Resource::Nofile, 0)
