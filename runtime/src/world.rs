@@ -336,7 +336,8 @@ impl World {
     }
 
     /// The program's word that, until the world ends, one thread alone maps and unmaps memory, and communicates; threads of
-    /// longarm's own apart. Transfers over a device that use memory again need not ask the kernel then whether it has changed.
+    /// longarm's own apart. They free buffers that were handed over, so such a program hands none over: its transfers are blocking ones,
+    /// or borrow their buffers in a scope. Transfers over a device that use memory again need not ask the kernel then whether it has changed.
     pub fn rely_on_one_thread(&self) {
         if let Some(remote) = self.inner.netmod.remote_memory() {
             remote.rely_on_one_thread();
