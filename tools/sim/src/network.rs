@@ -345,8 +345,9 @@ impl Network {
         }
         let pipe = &mut state.pipes[end];
         let offered: usize = regions.iter().map(|region| region.len()).sum();
-        if state.closed[1 - end] {
-            return Ok(offered); // Nobody reads it. The end is on its way to whoever sent this.
+        if state.closed[1 - end] || state.broken[1 - end] {
+            // Nobody reads it, least of all behind what was lost before. The end is on its way to whoever sent this.
+            return Ok(offered);
         }
         let mut part = offered.min(pipe.capacity_bytes - pipe.bytes.len().min(pipe.capacity_bytes));
         if let Some(left) = &mut pipe.left_bytes {

@@ -285,6 +285,9 @@ impl Network {
         let arrives_ns = earliest.max(pipe.last_arrival_ns + 1).next_multiple_of(256);
         pipe.last_arrival_ns = arrives_ns + 1;
         let sent_before = pipe.read_bytes + pipe.bytes.len() as u64;
+        if !state.direct.open {
+            return; // The other end has broken: of what comes behind what was lost there nothing is done.
+        }
         state.direct.under_way.push_back(Posted { number, target, run, task, sent_before, torn_after: None });
         self.note(What::Direct, Who::Link(link, 0), number << 1);
         self.at(arrives_ns, Event::Direct(link));
