@@ -52,11 +52,22 @@ impl<R: Registrar> Cache<R> {
     /// A cache, empty, with its threads where it watches memory.
     ///
     /// # Errors
-    /// Watching was demanded and is refused, or the system is out of threads, pages or descriptors.
+    /// Watching was demanded and is refused, or the system is out of pages, or of threads where watching was demanded.
     pub fn new(registrar: R, options: Options) -> Result<Cache<R>, CacheError> {
+        let is_demanded = options.watch == Watch::Userfault;
         let mut cache = Cache::without_threads(registrar, options)?;
-        if cache.shared.watcher.is_some() {
-            cache.threads = threads::start(&cache.shared)?;
+        if cache.shared.watcher.is_none() {
+            return Ok(cache);
+        }
+        match threads::start(&cache.shared) {
+            Ok(threads) => cache.threads = threads,
+            Err(error) if is_demanded => return Err(error),
+            Err(error) => {
+                tracing::warn!("no threads to watch memory ({error}); each transfer registers its memory anew");
+                // Threads that could not be started, or have ended, hold nothing of it any more.
+                let shared = Arc::get_mut(&mut cache.shared).expect("nobody else knows it yet");
+                (shared.watched, shared.watcher) = (Watched::Off, None);
+            }
         }
         Ok(cache)
     }

@@ -73,7 +73,8 @@
 //! - **Two rare calls** give no event: `shmat` with `SHM_REMAP` over private memory, and `MADV_GUARD_INSTALL`.
 //!   A program that uses them on buffers calls [`Cache::invalidate`] first.
 //! - Interposing `munmap` and its kin is not built: the C library itself does not call them by name. Where userfaultfd is
-//!   refused nothing is cached, and one warning says what to change. [`Watch::Caller`] is there for who interposes.
+//!   refused, or the threads cannot be started, nothing is cached, and one warning says why.
+//!   [`Watch::Caller`] is there for who interposes.
 //!
 //! # Fork
 //!
