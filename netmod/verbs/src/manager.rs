@@ -8,7 +8,8 @@
 //!     │── first message (queue) ───────────────────►│  and sends from here on
 //! ```
 //!
-//! Who calls with a number that nobody waits for is turned away. The number went over a connection that was proven before.
+//! Who calls with a number that nobody waits for is turned away, at the latest when somebody is waited for. The number went over
+//! a connection that was proven before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -126,6 +127,9 @@ impl Joining {
         let awaited = Arc::new(Awaited { line: Mutex::default(), waker: Waker::new().map_err(system)? });
         let reports = manager.reports.another()?;
         manager.awaited.lock().insert(number, Arc::clone(&awaited));
+        // The kernel keeps so many calls that nobody has looked at, and turns others away. Those of strangers make room before
+        // the peer is told where to call.
+        manager.hand_out();
         Ok(Joining { manager: Arc::clone(manager), reports, number, reads, step: Step::Called(awaited) })
     }
 
@@ -213,5 +217,67 @@ impl Joined {
     /// Ends it in order.
     pub(crate) fn hang_up(&self) {
         self.line.hang_up();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::fabric::Fabric;
+    use crate::options::VerbsOptions;
+    use crate::stream::Promised;
+    use crate::sys::BACKLOG;
+
+    /// Somebody who calls. The joining goes before its queue.
+    struct Caller {
+        joining: Joining,
+        queue: Promised,
+        poller: Poller,
+    }
+
+    impl Caller {
+        fn new(fabric: &Arc<Fabric>, number: u64) -> Caller {
+            let manager = fabric.manager.as_ref().unwrap();
+            let queue = fabric.queue().unwrap();
+            queue.0.prepare(fabric.port.number).unwrap();
+            let joining = Joining::call(manager, (manager.address, manager.port).into(), number, 1).unwrap();
+            Caller { joining, queue, poller: Poller::new().unwrap() }
+        }
+
+        fn advance(&mut self) -> Result<bool, Errno> {
+            self.joining.advance(&self.poller, &self.queue.0)
+        }
+    }
+
+    #[test]
+    fn strangers_who_call_an_iwarp_device_are_turned_away_before_a_peer_is_told_where_to_call() {
+        let devices = crate::devices().unwrap_or_default();
+        let Some(device) = devices.into_iter().find(|device| device.is_iwarp) else {
+            eprintln!("no device of iWARP on this machine: nothing is tested here");
+            return;
+        };
+        let fabric = Fabric::open(&VerbsOptions { device: device.name, ..VerbsOptions::default() }).unwrap();
+        let manager = fabric.manager.as_ref().unwrap();
+        // Some say nothing at all, and others call with numbers that nobody waits for, until the kernel takes no more.
+        let silent: Vec<_> = (0..16).map(|_| TcpStream::connect((manager.address, manager.port)).unwrap()).collect();
+        let mut strangers: Vec<_> = (0..=BACKLOG as u64).map(|number| Caller::new(&fabric, number)).collect();
+        while !strangers.iter_mut().any(|stranger| stranger.advance().is_err()) {
+            std::thread::yield_now();
+        }
+        let queue = fabric.queue().unwrap();
+        queue.0.prepare(fabric.port.number).unwrap();
+        let poller = Poller::new().unwrap();
+        let mut called = Joining::await_call(manager, 1 << 32, 1).unwrap();
+        assert!(manager.reports.take().is_none(), "strangers take the places of peers");
+        called.watch(&poller, 0).unwrap();
+        let mut caller = Caller::new(&fabric, 1 << 32);
+        let (mut is_here, mut is_there) = (false, false);
+        while !(is_here && is_there) {
+            is_here = is_here || caller.advance().expect("the call is taken");
+            is_there = is_there || called.advance(&poller, &queue.0).expect("as above");
+        }
+        drop((called, silent));
     }
 }

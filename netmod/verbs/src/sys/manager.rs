@@ -294,8 +294,8 @@ impl Line {
     }
 }
 
-/// Calls that may wait to be taken.
-const BACKLOG: i32 = 256;
+/// Calls that may wait to be looked at.
+pub(crate) const BACKLOG: i32 = 256;
 /// For an answer to the question where a peer is.
 const PATIENCE_MS: i32 = 5000;
 

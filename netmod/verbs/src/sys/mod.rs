@@ -17,6 +17,8 @@ mod queue;
 pub(crate) use completions::{Completions, Failure, Finished};
 pub(crate) use context::{Context, Domain, Port, PortLimits, device_names};
 pub(crate) use library::{Library, NoLibrary};
+#[cfg(test)]
+pub(crate) use manager::BACKLOG;
 pub(crate) use manager::{Line, NoManager, Report, Reports, local_addresses};
 pub(crate) use memory::{Access, Registration, Slab, Slabs};
 pub(crate) use queue::{
