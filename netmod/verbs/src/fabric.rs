@@ -299,6 +299,12 @@ impl Fabric {
         posted
     }
 
+    /// Until the guard is dropped nobody gives a queue back, nor takes a buffer.
+    #[cfg(test)]
+    pub(crate) fn hold_up(&self) -> impl Drop + '_ {
+        self.incoming.lock()
+    }
+
     /// The buffer of a completion.
     pub(crate) fn filled(&self, id: u64) -> Slab {
         self.incoming.lock().posted.remove(id as usize)

@@ -550,5 +550,13 @@ impl Drop for VerbsLink {
             }
             self.shared.leave_unresolved(&self.address, unresolved);
         }
+        if let Stage::Verbs(stream) = &mut self.stage {
+            // The peer may have heard from the device already, and waits for the word of TCP to know that this is no failure. To
+            // give the queue and its memory back takes longer.
+            stream.finish();
+            if let Some(tcp) = self.tcp.descriptor() {
+                let _ = rustix::net::shutdown(tcp, rustix::net::Shutdown::Write);
+            }
+        }
     }
 }

@@ -136,6 +136,8 @@ pub(crate) struct Stream {
     refused: Option<u64>,
     /// Nothing is posted any more.
     pub(crate) ended: bool,
+    /// The queue has ended, and what it has done is remembered.
+    is_finished: bool,
     /// Since the connection manager was last asked.
     looks: u8,
     /// Buffers that the peer has for us in all.
@@ -220,6 +222,7 @@ impl Stream {
             late: None,
             refused: None,
             ended: false,
+            is_finished: false,
             looks: 0,
             peer_credits: theirs.credits.into(),
             promise,

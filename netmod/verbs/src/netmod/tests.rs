@@ -54,6 +54,41 @@ fn outcome(link: &mut dyn Link) -> (u64, DirectOutcome) {
 }
 
 #[test]
+fn a_link_that_is_closed_says_so_before_its_queue_is_given_back() {
+    let names = crate::device_names();
+    let [here, there, ..] = &names[..] else {
+        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        return;
+    };
+    let verbs = |device: &str| {
+        let options = VerbsOptions { device: device.into(), costs: Some(Costs::TYPICAL), ..VerbsOptions::default() };
+        Verbs::new(TcpOptions::default(), options)
+    };
+    let (origin, target) = (verbs(here), verbs(there));
+    let mut listener = target.listen().unwrap();
+    let window = RegionMut::from_slice(Box::leak(vec![0; 4 << 10].into_boxed_slice()));
+    let _published = target.remote_memory().unwrap().publish(PART, window);
+    let (mut caller, called) = connected(&origin, &mut *listener);
+    let device = target.opened().unwrap();
+    let number = origin.shared.previous(listener.address());
+    std::thread::scope(|scope| {
+        let held_up = device.hold_up();
+        scope.spawn(move || drop(called));
+        let error = loop {
+            caller.arm();
+            match caller.receive(&[RegionMut::from_slice(&mut [0; 8])]) {
+                Ok(bytes) => assert_eq!(bytes, 0),
+                Err(error) => break error,
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(error, LinkError::Closed);
+        assert!(device.executed.lock().of(number).is_some(), "who calls again asks for it");
+        drop(held_up);
+    });
+}
+
+#[test]
 fn over_iwarp_the_called_side_knows_how_many_messages_it_has_taken_when_a_connection_ends() {
     let names = crate::device_names();
     let is_iwarp = crate::devices().is_ok_and(|devices| devices.iter().any(|device| device.is_iwarp));

@@ -21,12 +21,22 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
+impl Stream {
+    /// From now on no request of the peer is done, and how far they went is known to who asks.
+    pub(crate) fn finish(&mut self) {
         self.ended = true;
+        if std::mem::replace(&mut self.is_finished, true) {
+            return;
+        }
         if let Ok(executed) = self.end() {
             self.fabric.executed.lock().remember(self.number, executed);
         }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.finish();
         // Buffers that are filled and not taken up go back too.
         let _ = self.poll();
         for arrived in self.arrived.drain(..) {
