@@ -30,7 +30,7 @@ PARTS=(
     "reorder|600||a wire that lets packets overtake each other"
     "corruption|600||a wire that changes and doubles packets"
     "delay|600||a wire that takes its time"
-    "iwarp|900|--siw|devices of iWARP, whose connections the connection manager makes"
+    "iwarp|1500|--siw|devices of iWARP, whose connections the connection manager makes"
     "routed|600||jobs in which only the servers of nodes connect"
     "nothing|300|--net none|a machine without devices"
 )
