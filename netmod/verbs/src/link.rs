@@ -350,21 +350,34 @@ impl VerbsLink {
         let mut sent = 0;
         loop {
             let Stage::Verbs(stream) = &mut self.stage else { return Ok(sent) };
-            let more = if sent == 0 { stream.send(regions)? } else { stream.send(&behind(regions, sent))? };
+            let more = match sent {
+                0 => stream.send(regions)?,
+                _ => stream.send(&behind(regions, sent)).unwrap_or(0),
+            };
             sent += more;
             if sent == total {
                 return Ok(sent);
             }
-            // Who serves sleeps until there is room, so it is seen to at once; and a peer that is gone makes none.
-            let something_came = if self.side == Side::Called { self.try_arm()? } else { false };
-            if sent == 0 {
-                self.hear()?;
-            }
-            let Stage::Verbs(stream) = &self.stage else { return Ok(sent) };
-            if !something_came || (more == 0 && !stream.can_send()) {
+            let goes_on = match self.makes_room(more, sent == 0) {
+                // The peer counts what it has got, so we do. The next call says what happened.
+                Err(_) if sent > 0 => false,
+                result => result?,
+            };
+            if !goes_on {
                 return Ok(sent);
             }
         }
+    }
+
+    /// Whether more may be taken now than a moment ago, when that was so much.
+    fn makes_room(&mut self, more: usize, is_nothing: bool) -> Result<bool, LinkError> {
+        // Who serves sleeps until there is room, so it is seen to at once; and a peer that is gone makes none.
+        let something_came = if self.side == Side::Called { self.try_arm()? } else { false };
+        if is_nothing {
+            self.hear()?;
+        }
+        let Stage::Verbs(stream) = &self.stage else { return Ok(false) };
+        Ok(something_came && (more > 0 || stream.can_send()))
     }
 
     fn try_receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {

@@ -180,6 +180,36 @@ fn what_a_device_has_taken_of_a_chain_that_it_refuses_keeps_its_buffers_until_th
 }
 
 #[test]
+fn a_message_that_the_device_refuses_does_not_hide_that_those_before_it_were_sent() {
+    let names = crate::device_names();
+    let [here, there, ..] = &names[..] else {
+        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        return;
+    };
+    let verbs = |device: &str| {
+        let options = VerbsOptions { device: device.into(), costs: Some(Costs::TYPICAL), ..VerbsOptions::default() };
+        Verbs::new(TcpOptions::default(), options)
+    };
+    let (origin, target) = (verbs(here), verbs(there));
+    let mut listener = target.listen().unwrap();
+    let window = RegionMut::from_slice(Box::leak(vec![0; 4 << 10].into_boxed_slice()));
+    let _published = target.remote_memory().unwrap().publish(PART, window);
+    let (mut caller, mut called) = connected(&origin, &mut *listener);
+    mock::takes_one_of_a_chain(&origin.opened().unwrap().domain);
+    mock::refuse_posts_after(2);
+    let bytes = vec![7; 4 * VerbsOptions::default().slab_bytes];
+    let sent = caller.send(&[Region::from_slice(&bytes)]).expect("some of it is on its way");
+    assert!(0 < sent && sent < bytes.len());
+    assert!(matches!(caller.send(&[Region::from_slice(&bytes[sent..])]), Err(LinkError::Device(_))));
+    // The other side knows them, and says so to who connects anew.
+    let mut received = 0;
+    while received < sent {
+        received += called.receive(&[RegionMut::from_slice(&mut [0; 512])]).unwrap();
+    }
+    assert_eq!(called.receive(&[RegionMut::from_slice(&mut [0; 512])]), Ok(0));
+}
+
+#[test]
 fn where_no_thread_can_be_started_the_server_registers_a_window_by_itself() {
     let names = crate::device_names();
     let [here, there, ..] = &names[..] else {

@@ -19,9 +19,7 @@ impl Stream {
             await_word(self.descriptor(), MOMENT_MS);
         }
     }
-}
 
-impl Stream {
     /// From now on no request of the peer is done, and how far they went is known to who asks.
     pub(crate) fn finish(&mut self) {
         self.ended = true;

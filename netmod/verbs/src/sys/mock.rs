@@ -13,6 +13,12 @@ type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ib
 
 thread_local! {
     static REFUSES_THREADS: Cell<bool> = const { Cell::new(false) };
+    static POSTS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+/// Of what the calling thread posts from now on, a device that is mocked takes so much.
+pub(crate) fn refuse_posts_after(count: u32) {
+    POSTS_LEFT.set(count);
 }
 
 /// From now on the system starts no thread for the calling one.
@@ -39,6 +45,13 @@ pub(crate) fn takes_one_of_a_chain(domain: &Domain) {
 
 unsafe extern "C" fn mock_post_send(queue: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> i32 {
     let real = REAL.get().expect("it was noted before this was put in its place");
+    let left = POSTS_LEFT.get();
+    POSTS_LEFT.set(left.saturating_sub(1));
+    if left == 0 {
+        // SAFETY: the caller gives a place for it.
+        unsafe { *bad = first };
+        return Errno::NOMEM.raw_os_error();
+    }
     // SAFETY: the caller hands over a chain that is its own until we return.
     let others = unsafe { (*first).next };
     // SAFETY: as above.
