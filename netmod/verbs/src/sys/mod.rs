@@ -12,13 +12,15 @@ mod manager;
 mod memory;
 #[cfg(test)]
 pub(crate) mod mock;
+mod paging;
 mod queue;
 
 pub(crate) use completions::{Completions, Failure, Finished};
 pub(crate) use context::{Context, Domain, Port, PortLimits, device_names};
 pub(crate) use library::{Library, NoLibrary};
 pub(crate) use manager::{Line, NoManager, Report, Reports, local_addresses};
-pub(crate) use memory::{Access, Registration, Slab, Slabs};
+pub(crate) use memory::{Access, Pages, Registration, Slab, Slabs};
+pub use paging::Paging;
 pub(crate) use queue::{
     CHAIN_MAX, Connection, Data, GATHERS_MAX, Post, Posting, Queue, QueueLimits, SharedReceive, Span,
 };
