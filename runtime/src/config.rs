@@ -63,6 +63,8 @@ pub struct Config {
     pub verbs_cache_bytes: u64,
     /// Windows larger than this are not registered with RDMA devices.
     pub verbs_pinned_bytes_max: u64,
+    /// What is registered with RDMA devices without being kept in memory.
+    pub verbs_on_demand: OnDemandChoice,
     /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
     pub eager_bytes: u64,
     /// Bound on what one connection copies and keeps until it is reported as received.
@@ -123,6 +125,18 @@ pub enum NetworkChoice {
     Tcp,
     /// Verbs, and nothing starts where there is no device.
     Verbs,
+}
+
+/// What is registered on demand with RDMA devices that do that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDemandChoice {
+    /// Windows; and memory of the program where nothing else tells when it goes.
+    Auto,
+    /// Windows, and memory of the program.
+    All,
+    /// Nothing.
+    No,
 }
 
 /// Where a value came from.
@@ -205,6 +219,7 @@ impl Default for Config {
             verbs_register_bytes: 0,
             verbs_cache_bytes: GIB,
             verbs_pinned_bytes_max: 16 * GIB,
+            verbs_on_demand: OnDemandChoice::Auto,
             eager_bytes: 16 * KIB,
             send_ring_bytes: MIB,
             spin_us: SPIN_US,
@@ -344,6 +359,16 @@ impl fmt::Display for NetworkChoice {
             NetworkChoice::Auto => "auto",
             NetworkChoice::Tcp => "tcp",
             NetworkChoice::Verbs => "verbs",
+        })
+    }
+}
+
+impl fmt::Display for OnDemandChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            OnDemandChoice::Auto => "auto",
+            OnDemandChoice::All => "all",
+            OnDemandChoice::No => "no",
         })
     }
 }

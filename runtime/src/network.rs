@@ -66,8 +66,9 @@ fn describe(device: &longarm_verbs::DeviceReport) -> Device {
         let speaks = if device.is_iwarp { "iWARP, " } else { "" };
         let atomics = if device.atomics { "atomics" } else { "no atomics" };
         let (depth, reads, registrations) = (device.queue_depth, device.reads_at_once, device.registrations);
+        let paging = on_demand_paging(device.paging);
         lines.push(format!(
-            "{speaks}{depth} requests a queue, {reads} reads at once, {registrations} registrations, {atomics}"
+            "{speaks}{depth} requests a queue, {reads} reads at once, {registrations} registrations, {atomics}, {paging}"
         ));
     }
     for port in &device.ports {
@@ -82,6 +83,18 @@ fn describe(device: &longarm_verbs::DeviceReport) -> Device {
     Device { name: device.name.clone(), lines }
 }
 
+/// What the device says that it has.
+#[cfg(feature = "verbs")]
+fn on_demand_paging(paging: longarm_verbs::Paging) -> &'static str {
+    match (paging.is_there, paging.writes, paging.reads) {
+        (false, ..) => "no on-demand paging",
+        (true, true, true) => "on-demand paging",
+        (true, true, false) => "on-demand paging for writes only",
+        (true, false, true) => "on-demand paging for reads only",
+        (true, false, false) => "on-demand paging neither for writes nor for reads",
+    }
+}
+
 #[cfg(feature = "verbs")]
 fn costs(report: &longarm_verbs::CostReport) -> Vec<(String, String)> {
     let costs = &report.costs;
@@ -93,5 +106,16 @@ fn costs(report: &longarm_verbs::CostReport) -> Vec<(String, String)> {
         row("a write of 8 B", format!("{} ns, and {} ns each KiB more", costs.request_ns, costs.wire_kib_ns)),
         row("inline up to", format!("{} B", report.inline_bytes)),
         row("copied below, registered from", format!("{} B", report.register_bytes_min)),
+        row("on-demand paging", report.paging.to_string()),
+        row("memory of the program", watched(report.watched).to_owned()),
     ]
+}
+
+#[cfg(feature = "verbs")]
+fn watched(watched: longarm_verbs::Watched) -> &'static str {
+    match watched {
+        longarm_verbs::Watched::Device => "registered on demand",
+        longarm_verbs::Watched::Off => "registered anew for each transfer, as it cannot be watched",
+        _ => "kept in memory while it is registered, and watched by userfaultfd",
+    }
 }

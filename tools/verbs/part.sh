@@ -246,6 +246,38 @@ routed)
     random 8 4 2 1500
     tests faults rank_2_of_4_on_2_routed_nodes_killed_and_all_transfers
     ;;
+odp | odp-stock)
+    # Pages that have to be brought take an emulated machine a while, and no packet is lost.
+    export LONGARM_VERBS_TIMEOUT=19
+    said=$("$longarm" info 2>&1) || failed=1
+    grep -A 12 -i "^rdma\|rxe0\|on-demand" <<<"$said"
+    grep -q ", on-demand paging" <<<"$said" || { say "FAILED: the device has no on-demand paging"; failed=1; }
+    modes=(auto no)
+    if [ "$part" = odp ]; then
+        export LONGARM_TEST_ODP_EXPECTED=used
+        modes=(auto all no)
+        LONGARM_TEST_ODP=all check "$programs/crate-direct" --test-threads 1
+    else
+        tests crate-direct "direct::paging::"
+    fi
+    check "$programs/crate-conformance" two_devices_conform
+    for mode in "${modes[@]}"; do
+        export LONGARM_VERBS_ODP=$mode
+        say "a job with LONGARM_VERBS_ODP=$mode says how its windows were registered"
+        said=$("$longarm" run -n 4 --nodes 2 --timeout 120 --stats --stats-file /tmp/odp -- "$programs/armci/contiguous" 2>&1) || failed=1
+        printf '%s\n' "$said"
+        used="windows on demand" unused="windows kept in memory"
+        if [ "$mode" = no ] || ! grep -Eq "on-demand paging +used" <<<"$("$longarm" info 2>&1)"; then
+            used="windows kept in memory" unused="windows on demand"
+        fi
+        if ! grep -Eq "^ $used +[1-9]" <<<"$said" || grep -Eq "^ $unused +[1-9]" <<<"$said"; then
+            say "FAILED: $used is what had to be"
+            failed=1
+        fi
+        random 5 4 2 1500
+    done
+    unset LONGARM_VERBS_ODP
+    ;;
 nothing)
     uses_rdma=
     say "without a device a job that demands verbs says so"

@@ -32,6 +32,8 @@ PARTS=(
     "delay|600||a wire that takes its time"
     "iwarp|1500|--siw|devices of iWARP, whose connections the connection manager makes"
     "routed|600||jobs in which only the servers of nodes connect"
+    "odp|1800|--suite trixie-backports --mended|memory on demand, with a newer kernel's soft-RoCE whose on-demand paging was put right"
+    "odp-stock|900|--suite trixie-backports|the same kernel's soft-RoCE as it is"
     "nothing|300|--net none|a machine without devices"
 )
 
@@ -113,6 +115,12 @@ fi
 missing_for() {
     case $1 in
     hosts) [ -e "$programs/armci/job" ] || echo "there is no mpicc.mpich" ;;
+    odp*)
+        # Another kernel, which has to be fetched, and its driver, which has to be built.
+        local options=(--suite trixie-backports)
+        [ "$1" != odp ] || options+=(--mended)
+        tools/rdma-vm/setup "${options[@]}" >"$log" 2>&1 || tail -n 1 "$log"
+        ;;
     ga) [ -e "$LONGARM_TEST_GA_BUILD/.done-ga-programs" ] || echo "Global Arrays is not built: make test-ga does that" ;;
     esac
 }

@@ -78,6 +78,7 @@ impl<R: Registrar> Cache<R> {
         let watched = match options.watch {
             Watch::Off => Watched::Off,
             Watch::Caller => Watched::Interposed,
+            Watch::Device => Watched::Device,
             Watch::Auto | Watch::Userfault => match Watcher::open(mark.extent()) {
                 Ok(opened) => {
                     watcher = Some(Arc::new(opened));

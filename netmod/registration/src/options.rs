@@ -11,6 +11,8 @@ pub enum Watch {
     /// The caller calls [`Cache::invalidate`](crate::Cache::invalidate) before memory goes: for those who stand between
     /// the program and its system calls themselves.
     Caller,
+    /// Not at all, because it need not: the device itself follows what becomes of the memory (on-demand paging).
+    Device,
     /// Nothing is cached: each transfer registers anew.
     Off,
 }

@@ -12,6 +12,8 @@ pub enum Watched {
     Userfaultfd,
     /// By the caller.
     Interposed,
+    /// By the kernel, in the device's driver: the cache need not know.
+    Device,
     /// Not at all: nothing is cached.
     Off,
 }
@@ -44,6 +46,7 @@ impl fmt::Display for Watched {
         formatter.write_str(match self {
             Watched::Userfaultfd => "userfaultfd",
             Watched::Interposed => "interposed",
+            Watched::Device => "device",
             Watched::Off => "off",
         })
     }

@@ -14,9 +14,8 @@ use memmap2::MmapMut;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::sys::{
-    Access, Connection, Data, Domain, Post, Posting, Queue, QueueLimits, Registration, SharedReceive, Span,
-};
+use crate::itself::Itself;
+use crate::sys::{Access, Connection, Domain, Pages, Posting, Registration, SharedReceive, Span};
 
 /// Costs of a device and its machine, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -126,48 +125,29 @@ fn block() -> Result<(MmapMut, usize), Errno> {
 
 fn measure_registration(domain: &Arc<Domain>) -> Result<(u32, u32), Errno> {
     let (_memory, start) = block()?;
-    let register = |bytes| Registration::new(domain, (start, bytes), start as u64, Access::Local).map(drop);
+    let register = |bytes| Registration::new(domain, (start, bytes), Access::Local, Pages::Kept).map(drop);
     let small = best(|| register(4096))?;
     let large = best(|| register(LARGE_BYTES))?;
     Ok((ns(small.max(1)), ns(large.saturating_sub(small) / (LARGE_BYTES as u64 >> 10))))
 }
 
-/// A queue pair that is connected to another one of the same device.
+/// Writes of the device to itself.
 fn measure_wire(domain: &Arc<Domain>, shared: &Arc<SharedReceive>, myself: &Connection) -> Result<(u32, u32), Errno> {
-    let limits = QueueLimits { depth: 16, inline_bytes: 0, gathers: 1, receives: 16 };
-    let (mut here, there) = (Queue::new(domain, shared, limits)?, Queue::new(domain, shared, limits)?);
-    here.connect(&Connection { peer_queue: there.number(), ..*myself })?;
-    there.connect(&Connection { peer_queue: here.number(), ..*myself })?;
     let (from, to) = (block()?, block()?);
-    let source = Registration::new(domain, (from.1, LARGE_BYTES), from.1 as u64, Access::Local)?;
-    let target = Registration::new(domain, (to.1, LARGE_BYTES), to.1 as u64, Access::Remote)?;
-    let write = |queue: &mut Queue, bytes: usize| {
-        let span = [Span { start: from.1 as u64, bytes: bytes as u32, local_key: source.local_key() }];
+    let source = Registration::new(domain, (from.1, LARGE_BYTES), Access::Local, Pages::Kept)?;
+    let target = Registration::new(domain, (to.1, LARGE_BYTES), Access::Remote, Pages::Kept)?;
+    let mut itself = Itself::new(domain, shared, myself)?;
+    let mut write = |bytes: usize| {
+        let span = Span { start: from.1 as u64, bytes: bytes as u32, local_key: source.local_key() };
         let posting = Posting::Write { remote: to.1 as u64, remote_key: target.remote_key() };
-        let post = Post { id: 0, posting, data: Data::Spans(&span), signaled: true, fenced: false };
-        // SAFETY: both blocks and their registrations outlive the queues, which are destroyed before this returns.
+        // SAFETY: both blocks and their registrations were made before the queues, and so go after them.
         #[allow(unsafe_code)]
-        unsafe { queue.post(&[post]) }?;
-        wait(queue)
-    };
-    let small = best(|| write(&mut here, 8));
-    let large = best(|| write(&mut here, LARGE_BYTES));
-    // What is under way reads and writes the blocks.
-    drop((here, there));
-    let (small, large) = (small?, large?);
-    Ok((ns(small.max(1)), ns(large.saturating_sub(small) / (LARGE_BYTES as u64 >> 10))))
-}
-
-fn wait(queue: &mut Queue) -> Result<(), Errno> {
-    let began = Instant::now();
-    let mut finished = Vec::new();
-    while finished.is_empty() {
-        queue.completions.poll(&mut finished)?;
-        if began.elapsed() > PATIENCE {
-            return Err(Errno::TIMEDOUT);
+        unsafe {
+            itself.request(posting, span, PATIENCE)
         }
-    }
-    if finished.iter().all(|entry| entry.result.is_ok()) { Ok(()) } else { Err(Errno::IO) }
+    };
+    let (small, large) = (best(|| write(8))?, best(|| write(LARGE_BYTES))?);
+    Ok((ns(small.max(1)), ns(large.saturating_sub(small) / (LARGE_BYTES as u64 >> 10))))
 }
 
 #[cfg(test)]

@@ -25,6 +25,10 @@ pub struct Counts {
     pub copied_bytes: u64,
     /// Bytes that the device has moved from, or to, where the program has them.
     pub zero_copy_bytes: u64,
+    /// Windows that were registered so that all their pages stay in memory.
+    pub windows_kept: u64,
+    /// Windows that were registered on demand.
+    pub windows_on_demand: u64,
 }
 
 /// The same, as links count it. Numbers that stand alone: nothing is ordered by them.
@@ -38,6 +42,8 @@ pub(crate) struct Counters {
     pub(crate) completions: Counter,
     pub(crate) copied_bytes: Counter,
     pub(crate) zero_copy_bytes: Counter,
+    pub(crate) windows_kept: Counter,
+    pub(crate) windows_on_demand: Counter,
 }
 
 #[derive(Default)]
@@ -67,6 +73,8 @@ impl Counters {
             completions: self.completions.get(),
             copied_bytes: self.copied_bytes.get(),
             zero_copy_bytes: self.zero_copy_bytes.get(),
+            windows_kept: self.windows_kept.get(),
+            windows_on_demand: self.windows_on_demand.get(),
         }
     }
 }

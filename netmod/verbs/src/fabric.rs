@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longarm_proto::rdma::Record;
-use longarm_registration::{Cache, Options as CacheOptions, RegisterError, Registrar};
+use longarm_registration::{Cache, CacheError, Options as CacheOptions, RegisterError, Registrar, Watch};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -17,8 +17,9 @@ use crate::executed::Executed;
 use crate::manager::Manager;
 use crate::near;
 use crate::options::{RECEIVE_BYTES_MAX, VerbsOptions};
+use crate::paging::{self, OnDemand, PagingChoice};
 use crate::sys::{
-    Access, Connection, Context, Domain, Library, NoLibrary, NoManager, Port, PortLimits, Queue, QueueLimits,
+    Access, Connection, Context, Domain, Library, NoLibrary, NoManager, Pages, Port, PortLimits, Queue, QueueLimits,
     Registration, SharedReceive, Slab, Slabs,
 };
 
@@ -89,6 +90,8 @@ pub(crate) struct Fabric {
     pub(crate) executed: Mutex<Executed>,
     /// What of the program's own memory is registered.
     pub(crate) cache: Cache<Device>,
+    /// Whether memory is registered on demand.
+    pub(crate) paging: PagingChoice,
     pub(crate) counters: Counters,
     pub(crate) costs: Costs,
     /// From which size on memory is registered.
@@ -110,13 +113,16 @@ impl Drop for Promise {
 }
 
 /// What the cache registers with.
-pub(crate) struct Device(Arc<Domain>);
+pub(crate) struct Device {
+    domain: Arc<Domain>,
+    pages: Pages,
+}
 
 impl Registrar for Device {
     type Handle = Registration;
 
     fn register(&self, start: usize, bytes: usize) -> Result<Registration, RegisterError> {
-        Registration::new(&self.0, (start, bytes), start as u64, Access::Local).map_err(|errno| match errno {
+        Registration::new(&self.domain, (start, bytes), Access::Local, self.pages).map_err(|errno| match errno {
             Errno::NOMEM | Errno::AGAIN | Errno::NOSPC => RegisterError::Limit { bytes },
             Errno::FAULT | Errno::INVAL => RegisterError::BadRange { start, bytes },
             other => RegisterError::System { errno: other.raw_os_error() },
@@ -197,12 +203,10 @@ impl Fabric {
         // A queue cannot call itself there without others that answer.
         let myself = manager.is_none().then_some(&myself);
         let costs = options.costs.unwrap_or_else(|| Costs::measure(&domain, &shared, myself));
-        let cache_options = CacheOptions {
-            bytes_max: options.cache_bytes_max,
-            entries_max: usize::try_from(limits.registrations / 2).unwrap_or(0).clamp(1, CACHE_ENTRIES_MAX),
-            ..CacheOptions::default()
-        };
-        let cache = Cache::new(Device(Arc::clone(&domain)), cache_options)?;
+        let trial = || paging::trial(&domain, &shared, myself);
+        let paging = PagingChoice::decide(options.on_demand, context.paging(), trial);
+        tracing::debug!(device = name, "on-demand paging is {paging}");
+        let cache = cache(&domain, options, paging)?;
         let own = Slabs::new(&domain, options.slab_bytes, usize::MAX);
         let sink =
             manager.as_ref().and_then(|_| own.take().transpose()).transpose().map_err(failed("registering memory"))?;
@@ -222,6 +226,7 @@ impl Fabric {
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
             executed: Mutex::default(),
             cache,
+            paging,
             counters: Counters::default(),
             costs,
             register_bytes_min: options.register_bytes_min.unwrap_or_else(|| costs.register_bytes_min()),
@@ -342,6 +347,31 @@ impl Fabric {
     /// How much memory the preregistered buffers take: those to send from, and those that peers fill.
     pub(crate) fn slab_bytes(&self) -> (usize, usize) {
         (self.outgoing.bytes() + self.own.bytes(), self.incoming_slabs.bytes())
+    }
+}
+
+/// What of the program's own memory is registered: watched by the kernel's events, and kept in memory as long as it is; or on
+/// demand, where that is asked for, or where nothing else tells when memory goes. The head of `paging` says how it is chosen.
+fn cache(domain: &Arc<Domain>, options: &VerbsOptions, paging: PagingChoice) -> Result<Cache<Device>, CacheError> {
+    let made = |pages, watch| {
+        let registrations = domain.registrations() / 2;
+        let options = CacheOptions {
+            bytes_max: options.cache_bytes_max,
+            entries_max: usize::try_from(registrations).unwrap_or(0).clamp(1, CACHE_ENTRIES_MAX),
+            watch,
+            ..CacheOptions::default()
+        };
+        Cache::new(Device { domain: Arc::clone(domain), pages }, options)
+    };
+    if !paging.is_used() {
+        return made(Pages::Kept, Watch::Auto);
+    }
+    if options.on_demand == OnDemand::All {
+        return made(Pages::OnDemand, Watch::Device);
+    }
+    match made(Pages::Kept, Watch::Userfault) {
+        Err(CacheError::Userfault { .. }) => made(Pages::OnDemand, Watch::Device),
+        made => made,
     }
 }
 

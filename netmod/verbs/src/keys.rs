@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::fabric::Fabric;
-use crate::sys::{Access, Domain, Registration};
+use crate::sys::{Access, Pages, Registration};
 
 type Name = (WindowId, Generation, Rank);
 
@@ -31,7 +31,7 @@ struct State {
     parts: HashMap<Name, Part>,
     /// Parts that were ever published: the number of the last one.
     number: u64,
-    /// Of the parts that are registered, or are about to be.
+    /// Of the parts that are kept in memory, or are about to be.
     pinned_bytes: u64,
 }
 
@@ -40,6 +40,8 @@ struct Part {
     key: AccessKey,
     start: usize,
     bytes: usize,
+    /// How many of them count as kept in memory.
+    pinned_bytes: u64,
     registered: Registered,
 }
 
@@ -64,6 +66,13 @@ impl Part {
         let (start, bytes) = (self.start as u64, self.bytes as u64);
         Ok(Some(RemotePart { start, bytes, key: registration.remote_key() }))
     }
+
+    /// It was tried to keep it in memory. Returns how many bytes it does not take after all.
+    fn done(&mut self, registration: Result<Registration, Errno>) -> u64 {
+        let is_kept = registration.is_ok();
+        self.registered = Registered::Yes(registration);
+        if is_kept { 0 } else { std::mem::take(&mut self.pinned_bytes) }
+    }
 }
 
 impl Published {
@@ -76,6 +85,7 @@ impl Published {
             key: part.key,
             start: memory.as_mut_ptr().expose_provenance(),
             bytes: memory.len(),
+            pinned_bytes: 0,
             registered: Registered::Not,
         };
         state.parts.insert(name(&part), entry);
@@ -85,7 +95,7 @@ impl Published {
     /// The answer to a peer's question. `None`: it comes later, to the given place.
     pub(crate) fn ask(
         self: &Arc<Published>,
-        fabric: &Fabric,
+        fabric: &Arc<Fabric>,
         part: &WindowRef,
         answers: &mut Option<Arc<Answers>>,
     ) -> Option<Answer> {
@@ -93,11 +103,19 @@ impl Published {
         let state = &mut *state;
         let found = state.parts.get_mut(&name(part)).filter(|entry| entry.key == part.key);
         let Some(entry) = found else { return Some(Ok(None)) };
-        if entry.bytes == 0 || entry.bytes as u64 > fabric.options.pinned_bytes_max {
+        if entry.bytes == 0 {
             return Some(Ok(None));
+        }
+        if matches!(entry.registered, Registered::Not)
+            && let Some(registration) = on_demand(fabric, (entry.start, entry.bytes))
+        {
+            entry.registered = Registered::Yes(Ok(registration));
         }
         if matches!(entry.registered, Registered::Yes(_)) {
             return Some(entry.answer());
+        }
+        if entry.bytes as u64 > fabric.options.pinned_bytes_max {
+            return Some(Ok(None));
         }
         if matches!(entry.registered, Registered::Not) {
             let pinned_bytes = state.pinned_bytes + entry.bytes as u64;
@@ -105,6 +123,7 @@ impl Published {
                 return Some(Err(Errno::NOMEM));
             }
             state.pinned_bytes = pinned_bytes;
+            entry.pinned_bytes = entry.bytes as u64;
         }
         let is_quick = fabric.costs.registering_ns(entry.bytes) <= AT_ONCE_NS;
         let is_first = matches!(entry.registered, Registered::Not);
@@ -116,9 +135,9 @@ impl Published {
                 askers.push(asker);
                 return None;
             }
-            let (domain, published) = (Arc::clone(&fabric.domain), Arc::clone(self));
+            let (fabric, published) = (Arc::clone(fabric), Arc::clone(self));
             let (name, number, memory) = (name(part), entry.number, (entry.start, entry.bytes));
-            let body = move || published.register(&domain, (name, number), memory);
+            let body = move || published.register(&fabric, (name, number), memory);
             if has_started(body) {
                 entry.registered = Registered::Soon(vec![asker]);
                 return None;
@@ -128,25 +147,20 @@ impl Published {
             // No descriptor is left to be told by; whoever is at it tells the next that ask.
             return Some(Err(Errno::MFILE));
         }
-        let registration = register(&fabric.domain, (entry.start, entry.bytes));
-        if registration.is_err() {
-            state.pinned_bytes -= entry.bytes as u64;
-        }
-        entry.registered = Registered::Yes(registration);
+        let registration = register(fabric, (entry.start, entry.bytes));
+        state.pinned_bytes -= entry.done(registration);
         Some(entry.answer())
     }
 
     /// Registers a part without holding others up, and tells those that asked. It may be withdrawn meanwhile: then nobody has
     /// heard of the registration, and it goes.
-    fn register(&self, domain: &Arc<Domain>, (name, number): (Name, u64), memory: (usize, usize)) {
-        let registration = register(domain, memory);
+    fn register(&self, fabric: &Fabric, (name, number): (Name, u64), memory: (usize, usize)) {
+        let registration = register(fabric, memory);
         let mut state = self.state.lock();
         let state = &mut *state;
         let Some(entry) = state.parts.get_mut(&name).filter(|entry| entry.number == number) else { return };
-        if registration.is_err() {
-            state.pinned_bytes -= entry.bytes as u64;
-        }
-        let before = std::mem::replace(&mut entry.registered, Registered::Yes(registration));
+        let before = std::mem::replace(&mut entry.registered, Registered::Not);
+        state.pinned_bytes -= entry.done(registration);
         let answer = entry.answer();
         if let Registered::Soon(askers) = before {
             askers.iter().for_each(|(part, answers)| answers.tell(*part, answer));
@@ -163,8 +177,27 @@ fn has_started(body: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("longarm-register".into()).spawn(body).is_ok()
 }
 
-fn register(domain: &Arc<Domain>, (start, bytes): (usize, usize)) -> Result<Registration, Errno> {
-    Registration::new(domain, (start, bytes), start as u64, Access::Remote)
+fn register(fabric: &Fabric, memory: (usize, usize)) -> Result<Registration, Errno> {
+    let made = Registration::new(&fabric.domain, memory, Access::Remote, Pages::Kept);
+    fabric.counters.windows_kept.add(usize::from(made.is_ok()));
+    made
+}
+
+/// It takes no memory and no time to speak of. `None`: the device does not do that, or not for this memory.
+fn on_demand(fabric: &Fabric, memory: (usize, usize)) -> Option<Registration> {
+    if !fabric.paging.is_used() {
+        return None;
+    }
+    match Registration::new(&fabric.domain, memory, Access::Remote, Pages::OnDemand) {
+        Ok(made) => {
+            fabric.counters.windows_on_demand.add(1);
+            Some(made)
+        }
+        Err(errno) => {
+            tracing::debug!(bytes = memory.1, %errno, "a window cannot be registered on demand; its pages are to stay in memory");
+            None
+        }
+    }
 }
 
 struct Withdrawal {
@@ -176,11 +209,7 @@ impl Drop for Withdrawal {
     fn drop(&mut self) {
         let mut state = self.published.state.lock();
         let removed = state.parts.remove(&self.name);
-        if let Some(part) = &removed
-            && matches!(part.registered, Registered::Soon(_) | Registered::Yes(Ok(_)))
-        {
-            state.pinned_bytes -= part.bytes as u64;
-        }
+        state.pinned_bytes -= removed.as_ref().map_or(0, |part| part.pinned_bytes);
         drop(state);
         if let Some(Part { registered: Registered::Soon(askers), .. }) = removed {
             askers.iter().for_each(|(part, answers)| answers.tell(*part, Ok(None)));

@@ -20,6 +20,7 @@ use crate::link::{Side, VerbsLink};
 use crate::mapped::{AllMapped, Mapped};
 use crate::options::VerbsOptions;
 use crate::packets::was_done;
+use crate::paging::PagingChoice;
 use crate::stream::Unresolved;
 
 /// What the links of one netmod know of each other.
@@ -219,6 +220,11 @@ impl Verbs {
         Some(self.opened()?.cache.statistics())
     }
 
+    /// What has become of on-demand paging; `None` where no device is open.
+    pub fn paging(&self) -> Option<PagingChoice> {
+        Some(self.opened()?.paging)
+    }
+
     /// How much memory the preregistered buffers take: those to send from, and those that peers fill.
     pub fn buffer_bytes(&self) -> Option<(usize, usize)> {
         Some(self.opened()?.slab_bytes())
@@ -258,6 +264,8 @@ impl Netmod for Verbs {
             ("completions", counts.completions),
             ("bytes copied", counts.copied_bytes),
             ("bytes not copied", counts.zero_copy_bytes),
+            ("windows kept in memory", counts.windows_kept),
+            ("windows on demand", counts.windows_on_demand),
             ("registrations found", cache.hits),
             ("registrations made", cache.misses),
             ("registrations for one use", cache.uncached),

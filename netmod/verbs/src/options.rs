@@ -1,6 +1,7 @@
 //! What can be chosen.
 
 use crate::costs::Costs;
+use crate::paging::OnDemand;
 
 /// How the netmod behaves. The defaults are for a device of today and a job of some dozen nodes.
 #[derive(Clone, Debug)]
@@ -31,7 +32,9 @@ pub struct VerbsOptions {
     pub costs: Option<Costs>,
     /// Bytes of the program's own memory that are registered at a time, in use or kept for the next transfer.
     pub cache_bytes_max: usize,
-    /// More memory than this is never registered for one window: its pages would have to stay in memory all at once.
+    /// What is registered on demand, where the device has shown that it does that right.
+    pub on_demand: OnDemand,
+    /// More memory than this is never registered for one window, unless on demand: its pages would have to stay in memory all at once.
     pub pinned_bytes_max: u64,
     /// More memory than this is never registered for all windows of this process together: pages that nobody has touched yet
     /// would be made too, until the machine has none left.
@@ -53,6 +56,7 @@ impl Default for VerbsOptions {
             register_bytes_min: None,
             costs: None,
             cache_bytes_max: 1 << 30,
+            on_demand: OnDemand::Auto,
             pinned_bytes_max: 16 << 30,
             pinned_together_bytes_max: memory_bytes() / 2,
         }

@@ -2,12 +2,14 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use longarm_registration::Watched;
 use serde::Serialize;
 
 use crate::costs::Costs;
 use crate::fabric::{Fabric, Gid, VerbsError, gids, open_port};
 use crate::options::VerbsOptions;
-use crate::sys::{Context, Library, Port, device_names};
+use crate::paging::PagingChoice;
+use crate::sys::{Context, Library, Paging, Port, device_names};
 
 /// An RDMA device.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,6 +30,8 @@ pub struct DeviceReport {
     pub registrations: u32,
     /// It can do read-modify-writes. longarm does them with the processor, so that they agree with those of ranks of the node.
     pub atomics: bool,
+    /// What it says of on-demand paging.
+    pub paging: Paging,
 }
 
 /// A port of a device.
@@ -90,6 +94,7 @@ fn device(library: &'static Library, name: String) -> DeviceReport {
         reads_at_once: limits.reads_at_once,
         registrations: limits.registrations,
         atomics: limits.atomics,
+        paging: context.paging(),
     }
 }
 
@@ -127,6 +132,10 @@ pub struct CostReport {
     pub register_bytes_min: usize,
     /// Bytes that go with a request itself.
     pub inline_bytes: usize,
+    /// Whether windows are registered on demand.
+    pub paging: PagingChoice,
+    /// How it is known that memory of the program goes: by the kernel's events, by the device itself, or not at all.
+    pub watched: Watched,
 }
 
 /// Opens a device as a rank would, and tells what it measured.
@@ -143,7 +152,8 @@ pub fn measure(options: &VerbsOptions) -> Result<CostReport, VerbsError> {
     let (costs, register_bytes_min) = (fabric.costs, fabric.register_bytes_min);
     let device = format!("{}:{}:{}", fabric.domain.device_name(), fabric.port.number, fabric.gid_index);
     let why = fabric.why_chosen.clone();
-    Ok(CostReport { device, why, costs, register_bytes_min, inline_bytes: queue.inline_bytes() })
+    let (paging, watched) = (fabric.paging, fabric.cache.statistics().watch);
+    Ok(CostReport { device, why, costs, register_bytes_min, inline_bytes: queue.inline_bytes(), paging, watched })
 }
 
 #[cfg(test)]

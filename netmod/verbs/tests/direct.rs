@@ -6,7 +6,10 @@ mod direct {
     mod calls;
     mod gathered;
     mod memory;
+    mod paging;
 }
+#[path = "../../registration/tests/support/mapping.rs"]
+mod mapping;
 
 use std::process::Command;
 use std::thread;
@@ -16,7 +19,7 @@ use longarm_netmod::{
     DirectOutcome, DirectSource, Interest, Link, LinkError, Listener, Loan, Netmod, Poller, Reach, TcpOptions, Wish,
 };
 use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
-use longarm_verbs::{Costs, Counts, Verbs, VerbsOptions};
+use longarm_verbs::{Costs, Counts, OnDemand, Verbs, VerbsOptions};
 
 const PART: WindowRef =
     WindowRef { rank: Rank(1), window: WindowId(7), generation: Generation(1), key: AccessKey(0x1234) };
@@ -74,6 +77,14 @@ impl Pair {
             let mut options = VerbsOptions { device: device.into(), demanded: true, ..VerbsOptions::default() };
             // What is counted must not depend on the machine's speed.
             options.costs = Some(Costs::TYPICAL);
+            // An emulated machine takes its time to bring pages; no packet is lost here.
+            options.timeout_code = 19;
+            // What the whole suite is to be run with.
+            options.on_demand = match std::env::var("LONGARM_TEST_ODP").as_deref() {
+                Ok("all") => OnDemand::All,
+                Ok("no") => OnDemand::No,
+                _ => OnDemand::Auto,
+            };
             change(&mut options);
             let verbs = Verbs::new(TcpOptions::default(), options);
             verbs.open().expect("the device can be used");
@@ -107,10 +118,15 @@ impl Pair {
 
     /// Drives both sides until the window can be reached.
     fn reach(&mut self) -> Reach {
+        self.reach_part(&PART)
+    }
+
+    /// The same of any window.
+    fn reach_part(&mut self, part: &WindowRef) -> Reach {
         loop {
             step(&mut *self.caller);
             step(&mut *self.called);
-            match self.caller.direct().map(|access| access.reach(&PART, Wish::PutLent)) {
+            match self.caller.direct().map(|access| access.reach(part, Wish::PutLent)) {
                 None | Some(Reach::Asked) => thread::yield_now(),
                 Some(decided) => return decided,
             }
@@ -153,6 +169,7 @@ impl Pair {
             completions: after.completions - before.completions,
             copied_bytes: after.copied_bytes - before.copied_bytes,
             zero_copy_bytes: after.zero_copy_bytes - before.zero_copy_bytes,
+            ..Counts::default()
         }
     }
 
@@ -396,7 +413,11 @@ fn sleep_on(link: &dyn Link) {
 #[test]
 fn a_window_that_takes_long_to_register_holds_nobody_up_and_is_reached_later() {
     let slow = Costs { register_kib_ns: 1_000_000, ..Costs::TYPICAL };
-    let Some(mut pair) = Pair::new(|options| options.costs = Some(slow)) else { return };
+    let slowly = |options: &mut VerbsOptions| {
+        options.costs = Some(slow);
+        options.on_demand = OnDemand::No;
+    };
+    let Some(mut pair) = Pair::new(slowly) else { return };
     while !pair.caller.is_settled() || !pair.called.is_settled() {
         step(&mut *pair.caller);
         step(&mut *pair.called);
@@ -430,7 +451,11 @@ fn a_window_that_takes_long_to_register_holds_nobody_up_and_is_reached_later() {
 #[test]
 fn a_window_that_goes_while_it_is_registered_is_not_reached() {
     let slow = Costs { register_kib_ns: 1_000_000, ..Costs::TYPICAL };
-    let Some(mut pair) = Pair::new(|options| options.costs = Some(slow)) else { return };
+    let slowly = |options: &mut VerbsOptions| {
+        options.costs = Some(slow);
+        options.on_demand = OnDemand::No;
+    };
+    let Some(mut pair) = Pair::new(slowly) else { return };
     while !pair.caller.is_settled() || !pair.called.is_settled() {
         step(&mut *pair.caller);
         step(&mut *pair.called);

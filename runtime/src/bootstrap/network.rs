@@ -80,6 +80,11 @@ pub(crate) fn verbs_options(config: &Config, node: u32) -> longarm_verbs::VerbsO
         pinned_bytes_max: if config.verbs_direct { config.verbs_pinned_bytes_max } else { 0 },
         register_bytes_min: (config.verbs_register_bytes > 0).then_some(config.verbs_register_bytes as usize),
         cache_bytes_max: config.verbs_cache_bytes as usize,
+        on_demand: match config.verbs_on_demand {
+            crate::config::OnDemandChoice::Auto => longarm_verbs::OnDemand::Auto,
+            crate::config::OnDemandChoice::All => longarm_verbs::OnDemand::All,
+            crate::config::OnDemandChoice::No => longarm_verbs::OnDemand::No,
+        },
         ..longarm_verbs::VerbsOptions::default()
     }
 }

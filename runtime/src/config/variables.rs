@@ -1,6 +1,6 @@
 //! The table of variables: how each is called, read and shown.
 
-use super::{Config, GIB, KIB, MIB, NONTEMPORAL_BYTES_MIN, NetworkChoice, OnFailure, TIB};
+use super::{Config, GIB, KIB, MIB, NONTEMPORAL_BYTES_MIN, NetworkChoice, OnDemandChoice, OnFailure, TIB};
 
 /// One row of the table.
 pub(super) struct Variable {
@@ -24,6 +24,8 @@ pub(super) enum Slot {
     Policy,
     /// A network.
     Network,
+    /// What RDMA devices register on demand.
+    OnDemand,
     /// Any text; `empty` says what none stands for.
     Text { field: fn(&mut Config) -> &mut String, accepted: &'static str, empty: &'static str },
     /// A filter of log lines.
@@ -36,11 +38,11 @@ pub(super) const INTERFACE: usize = 0;
 const EAGER_BYTES_MAX: u64 = 16 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
-pub(super) const SPIN: usize = 14;
-pub(super) const NONTEMPORAL: usize = 15;
+pub(super) const SPIN: usize = 15;
+pub(super) const NONTEMPORAL: usize = 16;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 30] = [
+pub(super) const VARIABLES: [Variable; 31] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -128,13 +130,19 @@ pub(super) const VARIABLES: [Variable; 30] = [
     Variable {
         name: "LONGARM_VERBS_PINNED_BYTES_MAX",
         unit: "bytes",
-        meaning: "larger windows are not registered, as all their pages would have to stay in memory",
+        meaning: "larger windows are not registered, as all their pages would have to stay in memory, unless on demand",
         slot: Slot::Bytes {
             field: |config| &mut config.verbs_pinned_bytes_max,
             min: 4 * KIB,
             max: 64 * TIB,
             zero: Some("none is registered"),
         },
+    },
+    Variable {
+        name: "LONGARM_VERBS_ODP",
+        unit: "",
+        meaning: "what is registered without being kept in memory, where the device has on-demand paging and does it right",
+        slot: Slot::OnDemand,
     },
     Variable {
         name: "LONGARM_EAGER_BYTES",
@@ -296,6 +304,14 @@ impl Slot {
                     _ => return None,
                 }
             }
+            Slot::OnDemand => {
+                config.verbs_on_demand = match value {
+                    "auto" => OnDemandChoice::Auto,
+                    "all" => OnDemandChoice::All,
+                    "no" => OnDemandChoice::No,
+                    _ => return None,
+                }
+            }
             Slot::Text { field, empty, .. } => {
                 *field(config) = if value == empty { String::new() } else { value.to_owned() };
             }
@@ -313,6 +329,7 @@ impl Slot {
             Slot::Address => config.interface.to_string(),
             Slot::Policy => config.on_failure.to_string(),
             Slot::Network => config.network.to_string(),
+            Slot::OnDemand => config.verbs_on_demand.to_string(),
             Slot::Text { field, empty, .. } => match field(config).as_str() {
                 "" => empty.to_owned(),
                 text => text.to_owned(),
@@ -334,6 +351,10 @@ impl Slot {
             Slot::Policy => "abort (they are ended) or continue (they go on)".to_owned(),
             Slot::Network => {
                 "auto (verbs between machines that have a device, else tcp), tcp or verbs (or nothing starts)"
+                    .to_owned()
+            }
+            Slot::OnDemand => {
+                "auto (windows; and memory of the program where nothing else tells when it goes), all (both) or no (nothing)"
                     .to_owned()
             }
             Slot::Text { accepted, .. } => accepted.to_owned(),

@@ -8,6 +8,7 @@ use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
 use super::Verbs;
 use crate::costs::Costs;
 use crate::options::VerbsOptions;
+use crate::paging::OnDemand;
 use crate::sys::mock;
 
 const PART: WindowRef =
@@ -219,8 +220,13 @@ fn where_no_thread_can_be_started_the_server_registers_a_window_by_itself() {
     // So that it takes too long for the thread that serves, if there is another.
     let slow = Costs { register_kib_ns: 1_000_000, ..Costs::TYPICAL };
     let verbs = |device: &str| {
-        let options =
-            VerbsOptions { device: device.into(), demanded: true, costs: Some(slow), ..VerbsOptions::default() };
+        let options = VerbsOptions {
+            device: device.into(),
+            demanded: true,
+            costs: Some(slow),
+            on_demand: OnDemand::No,
+            ..VerbsOptions::default()
+        };
         Verbs::new(TcpOptions::default(), options)
     };
     let (origin, target) = (verbs(here), verbs(there));

@@ -200,6 +200,11 @@ impl Domain {
         Ok(Arc::new(Domain { context: Arc::clone(context), raw }))
     }
 
+    /// How many registrations the device keeps.
+    pub(crate) fn registrations(&self) -> u32 {
+        self.context.limits().registrations
+    }
+
     pub(crate) fn device_name(&self) -> &str {
         self.context.name()
     }

@@ -35,7 +35,26 @@ impl Access {
     }
 }
 
-/// A range of memory that the device has the addresses of. Its pages stay where they are until this is dropped.
+/// What becomes of the pages of registered memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pages {
+    /// They stay in memory, where they are.
+    Kept,
+    /// They come and go as they do for the process, and the device asks for those that it needs. Only for devices that
+    /// have been found to do that.
+    OnDemand,
+}
+
+impl Pages {
+    fn flags(self) -> i32 {
+        match self {
+            Pages::Kept => 0,
+            Pages::OnDemand => i32::try_from(ibv_access_flags::IBV_ACCESS_ON_DEMAND.0).expect("the flags are small"),
+        }
+    }
+}
+
+/// A range of memory that the device has the addresses of, until this is dropped.
 pub(crate) struct Registration {
     domain: Arc<Domain>,
     raw: NonNull<ibv_mr>,
@@ -49,25 +68,26 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Registers `bytes` from `start`; peers call its beginning `named`, which has to lie as far into a page as `start`.
+    /// Registers `bytes` from `start`, under the addresses that they have.
     ///
     /// The memory may go away meanwhile: the device keeps the pages, and what it then reads and writes is no longer
-    /// what the process sees there. Nothing that the process has is harmed by it.
+    /// what the process sees there. Nothing that the process has is harmed by it. Of pages on demand it reads and writes
+    /// those that are there at that time, whoever mapped them.
     ///
     /// # Errors
     /// The system's: `NOMEM` at the limit of locked memory or of the device, `FAULT` where nothing is mapped.
     pub(crate) fn new(
         domain: &Arc<Domain>,
         (start, bytes): (usize, usize),
-        named: u64,
         access: Access,
+        pages: Pages,
     ) -> Result<Registration, Errno> {
         let library = domain.context.library;
         let address = std::ptr::with_exposed_provenance_mut(start);
-        let flags = access.flags(domain.context.is_iwarp());
-        // SAFETY: the domain is there. The kernel checks that the range is mapped; the device holds its pages, so that it
-        // never reaches memory that was given to somebody else.
-        let raw = unsafe { (library.reg_mr_iova)(domain.raw.as_ptr(), address, bytes, named, flags) };
+        let flags = access.flags(domain.context.is_iwarp()) | pages.flags();
+        // SAFETY: the domain is there. The kernel checks that the range is mapped, and the device holds its pages, so that it
+        // never reaches memory that was given to somebody else; or it looks for them with each use, as the process would.
+        let raw = unsafe { (library.reg_mr_iova)(domain.raw.as_ptr(), address, bytes, start as u64, flags) };
         let raw = NonNull::new(raw).ok_or_else(last_errno)?;
         // SAFETY: it was just made.
         let made = unsafe { raw.as_ref() };
@@ -173,7 +193,7 @@ impl Slabs {
         let bytes = BLOCK_SLABS as usize * self.slab_bytes;
         let mut memory = MmapMut::map_anon(bytes).map_err(|_| Errno::NOMEM)?;
         let start = memory.as_mut_ptr().expose_provenance();
-        let registration = Registration::new(&self.domain, (start, bytes), start as u64, Access::Local)?;
+        let registration = Registration::new(&self.domain, (start, bytes), Access::Local, Pages::Kept)?;
         Ok(Block { registration, memory })
     }
 }

@@ -1,10 +1,11 @@
-//! A mock of a system that starts no thread, and of a device that has no room for a second request: it takes the first one of each chain, and refuses the others.
+//! A mock of a system that starts no thread, of a device that has no room for a second request (it takes the first one of each chain, and
+//! refuses the others), and of devices that say what they can do with memory that is registered on demand.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use rdma_sys::{ibv_qp, ibv_send_wr};
+use rdma_sys::{ibv_context, ibv_device_attr_ex, ibv_qp, ibv_query_device_ex_input, ibv_send_wr, verbs_context};
 use rustix::io::Errno;
 
 use super::Domain;
@@ -66,4 +67,59 @@ unsafe extern "C" fn mock_post_send(queue: *mut ibv_qp, first: *mut ibv_send_wr,
     // SAFETY: the caller gives a place for it.
     unsafe { *bad = others };
     Errno::NOMEM.raw_os_error()
+}
+
+thread_local! {
+    static SAID: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
+}
+
+unsafe extern "C" fn mock_query_device_ex(
+    _: *mut ibv_context,
+    _: *const ibv_query_device_ex_input,
+    answer: *mut ibv_device_attr_ex,
+    bytes: usize,
+) -> i32 {
+    assert_eq!(bytes, size_of::<ibv_device_attr_ex>());
+    let (general, connected) = SAID.get();
+    // SAFETY: the caller gives room for an answer.
+    unsafe { (*answer).odp_caps.general_caps = general };
+    // SAFETY: as above.
+    unsafe { (*answer).odp_caps.per_transport_caps.rc_odp_caps = connected };
+    0
+}
+
+fn context() -> Box<verbs_context> {
+    // SAFETY: pointers to functions among zeros are none, all else are numbers and pointers.
+    let mut whole: Box<verbs_context> = Box::new(unsafe { std::mem::zeroed() });
+    whole.sz = size_of::<verbs_context>();
+    whole.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
+    whole.query_device_ex = Some(mock_query_device_ex);
+    whole
+}
+
+fn with<R>(whole: Box<verbs_context>, ask: impl FnOnce(NonNull<ibv_context>) -> R) -> R {
+    let whole = Box::into_raw(whole);
+    // SAFETY: the box was there until now.
+    let context = unsafe { &raw mut (*whole).context };
+    let answer = ask(NonNull::new(context).expect("it is within the box"));
+    // SAFETY: it comes from a box, and nobody has it any more.
+    drop(unsafe { Box::from_raw(whole) });
+    answer
+}
+
+/// A device that says this of on-demand paging: in general, and for reliable connections.
+pub(crate) fn with_paging<R>(general: u64, connected: u32, ask: impl FnOnce(NonNull<ibv_context>) -> R) -> R {
+    SAID.set((general, connected));
+    with(context(), ask)
+}
+
+/// A device whose driver takes no such question.
+pub(crate) fn without_questions<R>(ask: impl FnOnce(NonNull<ibv_context>) -> R) -> R {
+    with(Box::new(verbs_context { query_device_ex: None, ..*context() }), ask)
+}
+
+/// A library from before there was such a question, in which something else stands at its place.
+pub(crate) fn of_an_old_library<R>(ask: impl FnOnce(NonNull<ibv_context>) -> R) -> R {
+    let sz = size_of::<verbs_context>() - std::mem::offset_of!(verbs_context, ibv_destroy_flow);
+    with(Box::new(verbs_context { sz, ..*context() }), ask)
 }

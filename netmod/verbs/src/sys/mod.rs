@@ -12,6 +12,7 @@ mod manager;
 mod memory;
 #[cfg(test)]
 pub(crate) mod mock;
+mod paging;
 mod queue;
 
 pub(crate) use completions::{Completions, Failure, Finished};
@@ -20,7 +21,8 @@ pub(crate) use library::{Library, NoLibrary};
 #[cfg(test)]
 pub(crate) use manager::BACKLOG;
 pub(crate) use manager::{Line, NoManager, Report, Reports, local_addresses};
-pub(crate) use memory::{Access, Registration, Slab, Slabs};
+pub(crate) use memory::{Access, Pages, Registration, Slab, Slabs};
+pub use paging::Paging;
 pub(crate) use queue::{
     CHAIN_MAX, Connection, Data, GATHERS_MAX, Post, Posting, Queue, QueueLimits, SharedReceive, Span,
 };

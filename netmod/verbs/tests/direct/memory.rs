@@ -2,6 +2,7 @@
 
 use longarm_netmod::{Netmod, Reach, Wish};
 use longarm_proto::{Generation, WindowId, WindowRef};
+use longarm_verbs::{OnDemand, VerbsOptions};
 
 use crate::{PART, Pair, WINDOW_BYTES, step};
 
@@ -21,7 +22,11 @@ fn decided(pair: &mut Pair, part: &WindowRef) -> Reach {
 #[test]
 fn windows_that_take_too_much_memory_together_are_served_until_others_go() {
     let together = WINDOW_BYTES as u64 * 2;
-    let Some(mut pair) = Pair::new(|options| options.pinned_together_bytes_max = together) else { return };
+    let little = |options: &mut VerbsOptions| {
+        options.pinned_together_bytes_max = together;
+        options.on_demand = OnDemand::No;
+    };
+    let Some(mut pair) = Pair::new(little) else { return };
     let remote = pair.target.remote_memory().unwrap();
     let part = |number: u64, generation| WindowRef {
         window: WindowId(100 + number),
