@@ -256,7 +256,8 @@ odp | odp-stock)
     if [ "$part" = odp ]; then
         export LONGARM_TEST_ODP_EXPECTED=used
         modes=(auto all no)
-        LONGARM_TEST_ODP=all check "$programs/crate-direct" --test-threads 1
+        # Completions are counted in the part `crate`; here a message of the peer that comes late would count among them.
+        LONGARM_TEST_ODP=all check "$programs/crate-direct" --test-threads 1 --skip the_device_is_told_of_several
     else
         tests crate-direct "direct::paging::"
     fi

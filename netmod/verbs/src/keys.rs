@@ -183,7 +183,7 @@ fn register(fabric: &Fabric, memory: (usize, usize)) -> Result<Registration, Err
     made
 }
 
-/// It takes no memory and no time to speak of. `None`: the device does not do that, or not for this memory.
+/// No page is made or locked for it, so the thread that serves does it, in some hundredths of the time that keeping takes. `None`: the device does not do that, or not for this memory.
 fn on_demand(fabric: &Fabric, memory: (usize, usize)) -> Option<Registration> {
     if !fabric.paging.is_used() {
         return None;

@@ -50,6 +50,22 @@ pub const ALLOWANCES: &[Allowance] = &[
     allow(Rule::Unsafe, "netmod/verbs/src/direct.rs", "posts requests that name lent memory, and keeps the loan"),
     allow(Rule::Unsafe, "netmod/verbs/src/back.rs", "the same, a moment later"),
     allow(Rule::Clock, "netmod/verbs/src/costs.rs", "what a device takes is measured when it is opened"),
+    allow(Rule::Clock, "netmod/verbs/src/itself.rs", "a request that takes too long is not waited for"),
+    allow(
+        Rule::Unsafe,
+        "netmod/verbs/src/itself.rs",
+        "posts requests of a device to itself, for callers that keep what they name",
+    ),
+    allow(
+        Rule::Unsafe,
+        "netmod/verbs/src/paging.rs",
+        "has a device use, and discards, pages of a file that nobody else has",
+    ),
+    allow(
+        Rule::Unsafe,
+        "netmod/verbs/tests/direct/paging.rs",
+        "transfers memory that the tests unmap, move and discard",
+    ),
     allow(Rule::Unsafe, "netmod/verbs/src/costs.rs", "posts requests that name its own blocks"),
     allow(Rule::Atomics, "netmod/verbs/src/counts.rs", "counters that stand alone"),
     allow(Rule::Unsafe, "netmod/registration/tests/support/mapping.rs", "the tests unmap, move and discard memory"),

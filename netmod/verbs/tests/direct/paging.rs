@@ -199,37 +199,37 @@ fn memory_of_the_program_may_go_and_come_between_transfers() {
 
 #[test]
 fn a_child_keeps_what_it_had_when_a_get_writes_to_its_parents_memory() {
-    for on_demand in [OnDemand::Auto, OnDemand::All] {
-        let Some(mut pair) = Pair::new(|options| options.on_demand = on_demand) else { return };
-        assert_eq!(pair.reach(), Reach::Yes);
-        let mapping = Mapping::new(PAGES);
-        // The verbs library may keep what is kept in memory from children.
-        let may_be_gone = !(on_demand == OnDemand::All && is_used(&pair.origin));
-        for round in 0..5_u8 {
-            let marked = mark(&mapping, round);
-            // Known to the device before the child is there.
-            assert_eq!(put(&mut pair, &mapping), marked);
-            pair.window.fill(round ^ 0xff);
-            let (mut child_is_there, child_says) = std::io::pipe().unwrap();
-            let (child_hears, mut go_on) = std::io::pipe().unwrap();
-            thread::scope(|scope| {
-                let mapping = &mapping;
-                let child = scope.spawn(move || {
-                    let (mut says, mut hears) = (child_says, child_hears);
-                    in_child(move || {
-                        says.write_all(&[1]).unwrap();
-                        hears.read_exact(&mut [0]).unwrap();
-                        first_bytes(mapping.start, mapping.bytes).map_or(may_be_gone, |marks| marks == marked)
-                    })
-                });
-                child_is_there.read_exact(&mut [0]).unwrap();
-                get(&mut pair, mapping);
-                let there = pair.window.bytes();
-                assert!(marks(mapping).iter().eq(there[..mapping.bytes].iter().step_by(page_bytes())));
-                go_on.write_all(&[1]).unwrap();
-                assert_eq!(child.join().unwrap(), 0, "the child has what was there when it began");
+    let Some(mut pair) = Pair::new(|options| options.on_demand = OnDemand::All) else { return };
+    if !is_used(&pair.origin) {
+        eprintln!("the verbs library may take from children what the device keeps: nothing is tested here");
+        return;
+    }
+    assert_eq!(pair.reach(), Reach::Yes);
+    let mapping = Mapping::new(PAGES);
+    for round in 0..5_u8 {
+        let marked = mark(&mapping, round);
+        // Known to the device before the child is there.
+        assert_eq!(put(&mut pair, &mapping), marked);
+        pair.window.fill(round ^ 0xff);
+        let (mut child_is_there, child_says) = std::io::pipe().unwrap();
+        let (child_hears, mut go_on) = std::io::pipe().unwrap();
+        thread::scope(|scope| {
+            let mapping = &mapping;
+            let child = scope.spawn(move || {
+                let (mut says, mut hears) = (child_says, child_hears);
+                in_child(move || {
+                    says.write_all(&[1]).unwrap();
+                    hears.read_exact(&mut [0]).unwrap();
+                    marks(mapping) == marked
+                })
             });
-        }
+            child_is_there.read_exact(&mut [0]).unwrap();
+            get(&mut pair, mapping);
+            let there = pair.window.bytes();
+            assert!(marks(mapping).iter().eq(there[..mapping.bytes].iter().step_by(page_bytes())));
+            go_on.write_all(&[1]).unwrap();
+            assert_eq!(child.join().unwrap(), 0, "the child has what was there when it began");
+        });
     }
 }
 
