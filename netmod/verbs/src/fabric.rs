@@ -18,6 +18,7 @@ use crate::manager::Manager;
 use crate::near;
 use crate::options::{RECEIVE_BYTES_MAX, VerbsOptions};
 use crate::paging::{self, OnDemand, PagingChoice};
+use crate::patience::Patience;
 use crate::sys::{
     Access, Connection, Context, Domain, Library, NoLibrary, NoManager, Pages, Port, PortLimits, Queue, QueueLimits,
     Registration, SharedReceive, Slab, Slabs,
@@ -75,6 +76,8 @@ pub(crate) struct Fabric {
     pub(crate) limits: PortLimits,
     /// Why this device, in words.
     pub(crate) why_chosen: String,
+    /// How long its threads wait for the last words of connections.
+    pub(crate) patience: Patience,
     /// What connects the queues of devices of iWARP; others are connected by what the records say.
     pub(crate) manager: Option<Arc<Manager>>,
     /// Where the byte goes that is read to learn that writes have arrived, over iWARP.
@@ -212,6 +215,7 @@ impl Fabric {
             manager.as_ref().and_then(|_| own.take().transpose()).transpose().map_err(failed("registering memory"))?;
         Ok(Arc::new(Fabric {
             why_chosen,
+            patience: Patience::new(),
             manager,
             sink,
             options: options.clone(),

@@ -26,6 +26,7 @@ mod netmod;
 mod options;
 mod packets;
 mod paging;
+mod patience;
 mod pieces;
 mod report;
 mod stream;

@@ -554,6 +554,11 @@ impl Drop for VerbsLink {
             let tcp = std::cell::RefCell::new(&mut self.tcp);
             stream.linger(LINGER_MOMENTS, || tcp.borrow_mut().receive(&[RegionMut::from_slice(&mut [0])]).is_ok());
         }
+        let is_over_device = matches!(self.stage, Stage::Joining(_) | Stage::Verbs(_));
+        if self.side == Side::Caller && self.abandoned && is_over_device && !self.heard && self.ended.is_none() {
+            // Given up because nothing came: the device may say so later than who waits has patience.
+            self.shared.note_failure(&self.address, &self.peer_name);
+        }
         if self.side == Side::Caller {
             // Those that an older connection had left, and nobody has asked for.
             let again = |(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) };

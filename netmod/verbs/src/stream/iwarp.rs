@@ -20,8 +20,6 @@ pub(crate) const NUMBER_BYTES: usize = 4;
 /// Looks in vain before the connection manager is asked again.
 const LOOKS: u8 = 64;
 pub(super) const MOMENT_MS: i64 = 10;
-/// For the end of a connection whose peer is gone: a second.
-const END_MOMENTS: usize = 100;
 
 /// Until something is to be read there, or so many milliseconds have passed.
 pub(crate) fn await_word(descriptor: BorrowedFd<'_>, limit_ms: i64) {
@@ -70,10 +68,7 @@ impl Stream {
     /// The peer is gone: waits until all that it has sent before is here, as far as it comes.
     pub(crate) fn await_end(&mut self) {
         let Some(joined) = &mut self.joined else { return };
-        for _ in 0..END_MOMENTS {
-            if joined.has_ended() {
-                return;
-            }
+        while !joined.has_ended() && self.fabric.patience.has_a_moment() {
             await_word(joined.descriptor(), MOMENT_MS);
         }
     }
