@@ -310,8 +310,13 @@ impl Router {
     fn end_trunk(&mut self, number: usize, why: &Ended) {
         let Some(trunk) = self.trunks.try_remove(number) else { return };
         match why {
-            Ended::Violation(_) => tracing::warn!(node = self.options.identity.node.0, "{}: {why}", trunk.name()),
-            _ => tracing::info!(node = self.options.identity.node.0, "{}: {why}", trunk.name()),
+            Ended::Violation(_) => {
+                tracing::warn!(node = self.options.identity.node.0, "the trunk to {} is ended: {why}", trunk.name())
+            }
+            _ => {
+                let node = self.options.identity.node.0;
+                tracing::info!(node, "the trunk to {} is over: {why}; ranks that need it call again", trunk.name())
+            }
         }
         if let Some(descriptor) = descriptor(&trunk) {
             let _ = self.poller.remove(descriptor);
