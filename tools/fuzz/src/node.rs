@@ -61,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) porch: Porch,
     pub(crate) segment: Arc<NodeSegment>,
     pub(crate) job: JobId,
+    /// How many plays it has been in: a server takes no session twice.
+    pub(crate) plays: u64,
     now_ms: u64,
 }
 
@@ -91,7 +93,7 @@ impl Node {
         });
         let mut engine = engine.expect("the system has a socket and a poller for an engine");
         engine.note_death(RANKS[1]);
-        Node { engine, porch, segment, job, now_ms: 0 }
+        Node { engine, porch, segment, job, plays: 0, now_ms: 0 }
     }
 
     /// One turn. True if anything moved.

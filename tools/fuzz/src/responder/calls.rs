@@ -10,7 +10,7 @@ use crate::wire::End;
 
 /// Calls of one peer in a play, at most, besides the first.
 const CALLS_MAX: u32 = 12;
-/// Sessions that nobody else has.
+/// Beyond the number of its own: sessions that nobody has.
 pub(super) const STRAY_SESSION: u64 = 0xdead;
 
 /// How wide a link is: bytes that one receive brings, and that a direction holds.
@@ -131,7 +131,7 @@ impl Peer {
             }
             NOBODYS => {
                 let is_known = choices.byte().is_multiple_of(2);
-                let number = STRAY_SESSION + u64::from(self.calls);
+                let number = self.session.number + STRAY_SESSION + u64::from(self.calls);
                 let session = Session { number, attempt: 1, is_known, received_bytes: 0 };
                 let Call::Welcomed(_, reception, _) = self.call(node, session) else { panic!("it was refused") };
                 let due = if is_known { Reception::Gone } else { Reception::Fresh };

@@ -81,6 +81,7 @@ struct Play {
 impl Play {
     fn new(stage: Stage, choices: &mut Choices<'_>) -> Play {
         let Stage { mut node, windows } = stage;
+        node.plays += 1;
         let count = 2 + choices.byte() % (PEERS_MAX - 1);
         let piece_bytes = choices.pick(&[4096, 1, 3, 32, 64, 100, 1000, 70_000]);
         let capacity_bytes = choices.pick(&[1 << 16, 1, 32, 100, 1000, 20_000]);

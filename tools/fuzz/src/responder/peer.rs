@@ -49,7 +49,8 @@ pub(super) struct Peer {
 impl Peer {
     /// A connection that has proven itself, of a session that begins.
     pub(super) fn meet(node: &mut Node, rank: Rank, pipes: Pipes) -> Peer {
-        let session = Session { number: u64::from(rank.0) << 8, attempt: 1, is_known: false, received_bytes: 0 };
+        let number = node.plays << 32 | u64::from(rank.0) << 8;
+        let session = Session { number, attempt: 1, is_known: false, received_bytes: 0 };
         let link = calls::begin(node, rank, session, pipes);
         Peer {
             rank,
@@ -218,7 +219,7 @@ impl Peer {
     /// The sessions that the server may know of this rank.
     pub(super) fn sessions(&self) -> impl Iterator<Item = (Rank, u64)> + use<> {
         let (rank, own, calls) = (self.rank, self.session.number, u64::from(self.calls));
-        let strays = (0..=calls).map(|call| super::calls::STRAY_SESSION + call);
+        let strays = (0..=calls).map(move |call| own + super::calls::STRAY_SESSION + call);
         strays.chain([own]).map(move |number| (rank, number))
     }
 
