@@ -38,10 +38,10 @@ pub(crate) fn run(what: &What) -> Result<(), Failure> {
         for mut line in job.run(&longarm, arguments.quick)? {
             if job.place.variable == Some(AROUND_CACHES) {
                 // The other ways, and shorter copies, are those of the job before.
-                if line.op != "lmt_copy" || line.bytes < AROUND_CACHES_BYTES_MIN {
+                let Some(way) = line.op.strip_suffix("copy").filter(|_| line.bytes >= AROUND_CACHES_BYTES_MIN) else {
                     continue;
-                }
-                line.op = "lmt_nontemporal".into();
+                };
+                line.op = format!("{way}nontemporal");
             }
             if arguments.json {
                 bar.suspend(|| println!("{}", line.to_json()));
@@ -261,13 +261,17 @@ fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec
     let mut all: Vec<&Line> = ours.to_vec();
     all.extend(others.iter().filter(|other| ours.iter().any(|line| line.op == other.op)));
     let named = |line: &Line| format!("{}{}", line.op, peer(line));
-    let mut picture = bytes(format!("longarm perf {name}, {layout}"), y);
-    picture.series = series(&all, named, |line| Some((line.bytes as f64, value(line))));
+    let mut picture = bytes(format!("longarm perf {name}, {layout}"), y.clone());
+    let (both, one): (Vec<&Line>, Vec<&Line>) = all.iter().partition(|line| line.op.starts_with("lmt_both_"));
+    picture.series = series(&one, named, |line| Some((line.bytes as f64, value(line))));
+    let mut both_ways = bytes(format!("longarm perf {name}, both ranks send, {layout}"), y);
+    both_ways.series = series(&both, named, |line| Some((line.bytes as f64, value(line))));
+    let both_ways = (!both.is_empty()).then(|| (format!("{name}-both"), both_ways));
     let mut misses = bytes(format!("longarm perf {name}, {layout}"), Axis::log("cache misses a message"));
     misses.series = series(&all, named, |line| line.cache_misses.map(|misses| (line.bytes as f64, misses)));
     let are_counted = !misses.series.is_empty();
     let misses = are_counted.then(|| (format!("{name}-misses"), misses));
-    [(name.to_owned(), picture)].into_iter().chain(misses).collect()
+    [(name.to_owned(), picture)].into_iter().chain(both_ways).chain(misses).collect()
 }
 
 /// Points by the name that each line has, in the order in which names first come.
@@ -341,13 +345,13 @@ mod tests {
     #[test]
     fn cache_misses_have_a_column_and_a_picture_where_they_were_counted() {
         let counted = Line { cache_misses: Some(1234.4), ..line("lmt_copy", 4096, 1e-6) };
-        let lines = [counted, line("lmt_cma", 4096, 2e-6)];
+        let lines = [counted, line("lmt_cma", 4096, 2e-6), line("lmt_both_cma", 4096, 3e-6)];
         let names = |lines: &[Line]| -> Vec<String> {
             let drawn = pictures(Suite::Lmt, "shm", &lines.iter().collect::<Vec<_>>(), &[]);
             drawn.into_iter().map(|(name, _)| name).collect()
         };
-        assert_eq!(names(&lines), ["lmt", "lmt-misses"]);
-        assert_eq!(names(&lines[1..]), ["lmt"]);
+        assert_eq!(names(&lines), ["lmt", "lmt-both", "lmt-misses"]);
+        assert_eq!(names(&lines[1..2]), ["lmt"]);
         let text = table(&lines).to_string();
         assert!(text.contains("cache misses") && text.contains(" 1234 "), "{text}");
         assert!(!table(&lines[1..]).to_string().contains("cache misses"));

@@ -10,6 +10,9 @@
 //!
 //! Where the machine counts cache misses, those of both ranks and of the kernel's copies for them stand beside each time.
 //!
+//! Then both send at once, which is what an all-to-all of two ranks is (`lmt_both_...`). Where a way needs the other rank all the
+//! while, through buffers and pipes, that goes in turn.
+//!
 //! With `LONGARM_NONTEMPORAL_BYTES` low, `copy` goes around the caches: that is the fifth way.
 
 use std::hint::black_box;
@@ -90,7 +93,7 @@ impl Lmt<'_> {
         self.job.world.barrier_collective()?;
         let [address, process, pipe] = [ADDRESS, PROCESS, PIPE].map(|word| self.words.get_one(1 - self.other, word));
         let (address, process) = (address? as usize, Pid::from_raw(process? as i32));
-        let mut theirs = std::fs::File::open(format!("/proc/{process}/fd/{}", pipe?));
+        let theirs = std::fs::File::open(format!("/proc/{process}/fd/{}", pipe?));
         let mut near = std::mem::replace(&mut self.near, buffer::private(1)?);
 
         let mut out = vec![0; BYTES_MAX];
@@ -98,37 +101,52 @@ impl Lmt<'_> {
             if sends { Ok(()) } else { Ok(lmt.data.get(lmt.other, 0, black_box(&mut out[..bytes]))?) }
         })?;
         self.check(&mut out)?;
+        self.way("lmt_both_copy", |lmt, bytes| Ok(lmt.data.get(lmt.other, 0, black_box(&mut out[..bytes]))?))?;
+        self.check(&mut out)?;
         self.way("lmt_double", |lmt, bytes| lmt.through_chunks(sends, bytes, &near, &mut out))?;
         self.check(&mut out)?;
-        let allowed = sends
-            || process_vm_readv(
-                process,
-                &mut [IoSliceMut::new(&mut out[..8])],
-                &[RemoteIoVec { base: address, len: 8 }],
-            )
-            .is_ok();
+        self.way("lmt_both_double", |lmt, bytes| {
+            lmt.through_chunks(sends, bytes, &near, &mut out)?;
+            lmt.through_chunks(!sends, bytes, &near, &mut out)
+        })?;
+        self.check(&mut out)?;
+        let attach = |out: &mut [u8]| -> Result<(), Failure> {
+            let mut done = 0;
+            while done < out.len() {
+                let remote = RemoteIoVec { base: address + done, len: out.len() - done };
+                done += process_vm_readv(process, &mut [IoSliceMut::new(&mut out[done..])], &[remote])?;
+            }
+            Ok(())
+        };
+        let allowed = attach(&mut out[..8]).is_ok();
         if self.both(allowed, "lmt_cma", "the system lets no process read another one's memory")? {
-            self.way("lmt_cma", |_, bytes| {
-                let mut done = if sends { bytes } else { 0 };
-                while done < bytes {
-                    let remote = RemoteIoVec { base: address + done, len: bytes - done };
-                    done += process_vm_readv(process, &mut [IoSliceMut::new(&mut out[done..bytes])], &[remote])?;
-                }
-                Ok(())
-            })?;
+            self.way("lmt_cma", |_, bytes| if sends { Ok(()) } else { attach(&mut out[..bytes]) })?;
+            self.check(&mut out)?;
+            self.way("lmt_both_cma", |_, bytes| attach(&mut out[..bytes]))?;
             self.check(&mut out)?;
         }
         if self.both(theirs.is_ok(), "lmt_vmsplice", "the pipe of the other process cannot be opened")? {
-            self.way("lmt_vmsplice", |_, bytes| {
-                if !sends {
-                    return Ok(theirs.as_mut().expect("both have it").read_exact(&mut out[..bytes])?);
-                }
+            let mut theirs = theirs.expect("both have it");
+            let give = |bytes: usize| -> Result<(), Failure> {
                 let mut done = 0;
                 while done < bytes {
-                    let flags = SpliceFFlags::empty();
-                    done += vmsplice(&pipe_writer, &[IoSlice::new(&near[done..bytes])], flags)?;
+                    done += vmsplice(&pipe_writer, &[IoSlice::new(&near[done..bytes])], SpliceFFlags::empty())?;
                 }
                 Ok(())
+            };
+            self.way(
+                "lmt_vmsplice",
+                |_, bytes| {
+                    if sends { give(bytes) } else { Ok(theirs.read_exact(&mut out[..bytes])?) }
+                },
+            )?;
+            self.check(&mut out)?;
+            self.way("lmt_both_vmsplice", |_, bytes| {
+                if sends {
+                    give(bytes)?;
+                }
+                theirs.read_exact(&mut out[..bytes])?;
+                if sends { Ok(()) } else { give(bytes) }
             })?;
             self.check(&mut out)?;
         }
