@@ -219,15 +219,15 @@ impl Faults {
     /// A link that is whole, and one of its ends. As often as not one over which a transfer is under way with no server involved,
     /// if there is one: for most of the time there is none.
     fn link(&mut self) -> Option<(u32, usize)> {
-        let mut links = network::with(|network| network.whole_links());
-        if self.shape.direct && self.dice.one_in(2) {
-            let busy = network::with(|network| network.transferring(&links));
-            links = if busy.is_empty() { links } else { busy };
-        }
-        if links.is_empty() {
-            return None;
-        }
-        Some((*self.dice.pick(&links), self.dice.below(2) as usize))
+        let wants_busy = self.shape.direct && self.dice.one_in(2);
+        network::with(|network| {
+            let busy = if wants_busy { network.transferring() } else { Vec::new() };
+            let links = if busy.is_empty() { network.whole_links() } else { busy.as_slice() };
+            if links.is_empty() {
+                return None;
+            }
+            Some((*self.dice.pick(links), self.dice.below(2) as usize))
+        })
     }
 
     fn on_link(&mut self, fault: Fault) -> Option<Who> {
@@ -245,7 +245,7 @@ impl Faults {
             Fault::Reorder => {
                 // All links of the one at this end but this one are held back.
                 let owner = network.owners(link)[end];
-                for other in network.whole_links() {
+                for other in network.whole_links().to_vec() {
                     let ends = network.owners(other);
                     if other != link && ends.contains(&owner) && other % 2 == 0 {
                         network.hold(other, usize::from(ends[1] == owner), until_ns);
@@ -282,7 +282,7 @@ impl Faults {
         };
         network::with(|network| {
             let [from, to] = nodes_of(network.owners(first));
-            for link in network.whole_links() {
+            for link in network.whole_links().to_vec() {
                 let [caller, called] = nodes_of(network.owners(link));
                 if fault == Fault::RestartLink {
                     if called == to || caller == to {

@@ -17,7 +17,7 @@ mod faults;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::LinkError;
@@ -154,6 +154,10 @@ pub struct Network {
     sequence: u64,
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     links: Vec<LinkState>,
+    /// Those that are whole, in their order: faults choose among them again and again.
+    whole: Vec<u32>,
+    /// Those over which transfers without a server were begun, and that were not seen at rest since.
+    perhaps_transferring: BTreeSet<u32>,
     /// Calls that have reached a node and were not accepted.
     backlogs: Vec<VecDeque<u32>>,
     /// Nodes whose server is gone.
@@ -212,6 +216,8 @@ impl Network {
             sequence: 0,
             heap: BinaryHeap::new(),
             links: Vec::new(),
+            whole: Vec::new(),
+            perhaps_transferring: BTreeSet::new(),
             backlogs: (0..nodes).map(|_| VecDeque::new()).collect(),
             deaf: vec![false; nodes as usize],
             trace: Trace::new(),
@@ -301,6 +307,7 @@ impl Network {
         let direct = direct::Direct::new(Dice::of(self.run_seed, 4, number.into()));
         let (broken, closed) = ([false; 2], [false; 2]);
         self.links.push(LinkState { owners, node, pipes, dice, broken, closed, direct });
+        self.whole.push(number);
         let caller = match caller {
             Owner::Rank(rank) => rank,
             Owner::Server(_) | Owner::Stranger(_) => u32::MAX,
@@ -475,8 +482,8 @@ impl Network {
     /// One end closes: what was sent still arrives, and then the end.
     pub fn close(&mut self, link: u32, end: usize) {
         self.note(What::Close, Who::Link(link, end as u8), 0);
-        let state = &mut self.links[link as usize];
-        state.closed[end] = true;
+        self.links[link as usize].closed[end] = true;
+        self.no_longer_whole(link);
         if end == 1 {
             self.shut_direct(link);
         }

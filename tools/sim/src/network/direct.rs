@@ -196,13 +196,15 @@ impl Network {
         self.links[link as usize].direct.settled
     }
 
-    /// Those of these links over which transfers are under way, or have ended and nobody was told.
-    pub fn transferring(&self, links: &[u32]) -> Vec<u32> {
-        let is_busy = |link: &u32| {
-            let direct = &self.links[*link as usize].direct;
+    /// Those of the links that are whole over which transfers are under way, or have ended and nobody was told.
+    pub fn transferring(&mut self) -> Vec<u32> {
+        let links = &self.links;
+        self.perhaps_transferring.retain(|link| {
+            let direct = &links[*link as usize].direct;
             !direct.under_way.is_empty() || !direct.coming.is_empty()
-        };
-        links.iter().copied().filter(is_busy).collect()
+        });
+        let is_whole = |link: &u32| self.whole.binary_search(link).is_ok();
+        self.perhaps_transferring.iter().copied().filter(is_whole).collect()
     }
 
     fn tell_later(&mut self, link: u32, after_ns: u64, told: Told) {
@@ -212,6 +214,7 @@ impl Network {
         direct.told_ns = (now_ns + after_ns + direct.dice.below(jitter_ns + 1)).max(direct.told_ns + 1);
         direct.coming.push_back(told);
         let at_ns = direct.told_ns;
+        self.perhaps_transferring.insert(link);
         self.at(at_ns, Event::Told(link));
     }
 
@@ -289,6 +292,7 @@ impl Network {
             return; // The other end has broken: of what comes behind what was lost there nothing is done.
         }
         state.direct.under_way.push_back(Posted { number, target, run, task, sent_before, torn_after: None });
+        self.perhaps_transferring.insert(link);
         self.note(What::Direct, Who::Link(link, 0), number << 1);
         self.at(arrives_ns, Event::Direct(link));
     }

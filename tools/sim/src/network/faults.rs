@@ -25,6 +25,8 @@ impl Network {
         if std::mem::replace(&mut state.broken[end], true) {
             return;
         }
+        self.no_longer_whole(link);
+        let state = &mut self.links[link as usize];
         // What was under way to this end: any first part of it still arrives.
         let pipe = &mut state.pipes[1 - end];
         let open = pipe.bytes.len() - pipe.arrived;
@@ -80,10 +82,15 @@ impl Network {
         self.links[link as usize].pipes[end].sip_bytes = bytes;
     }
 
-    /// All links that are whole, and who is at their ends.
-    pub fn whole_links(&self) -> Vec<u32> {
-        let whole = |link: &LinkState| link.broken == [false; 2] && link.closed == [false; 2];
-        (0..).zip(&self.links).filter(|(_, link)| whole(link)).map(|(number, _)| number).collect()
+    /// All links that no end knows to be broken or has closed.
+    pub fn whole_links(&self) -> &[u32] {
+        &self.whole
+    }
+
+    pub(super) fn no_longer_whole(&mut self, link: u32) {
+        if let Ok(at) = self.whole.binary_search(&link) {
+            self.whole.remove(at);
+        }
     }
 
     /// Who is at the ends of a link.
