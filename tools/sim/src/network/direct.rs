@@ -196,15 +196,18 @@ impl Network {
         self.links[link as usize].direct.settled
     }
 
-    /// Those of the links that are whole over which transfers are under way, or have ended and nobody was told.
+    /// Those of the links that are whole over which transfers are under way, or have ended and nobody was told. Not those that
+    /// are held back: where these are all that a job waits for, every fault would meet them, and hold them back for longer.
     pub fn transferring(&mut self) -> Vec<u32> {
         let links = &self.links;
         self.perhaps_transferring.retain(|link| {
             let direct = &links[*link as usize].direct;
             !direct.under_way.is_empty() || !direct.coming.is_empty()
         });
+        let now_ns = self.now_ns;
+        let is_open = |link: &u32| links[*link as usize].pipes.iter().all(|pipe| pipe.held_until_ns <= now_ns);
         let is_whole = |link: &u32| self.whole.binary_search(link).is_ok();
-        self.perhaps_transferring.iter().copied().filter(is_whole).collect()
+        self.perhaps_transferring.iter().copied().filter(|link| is_open(link) && is_whole(link)).collect()
     }
 
     fn tell_later(&mut self, link: u32, after_ns: u64, told: Told) {
