@@ -60,8 +60,11 @@ impl Client {
     /// else.
     fn is_quiet_soon(&self, endpoint: &Endpoint) -> bool {
         if endpoint.has_transfers() && !endpoint.is_unconfirmed() {
-            let Some(driven) = endpoint.look_for_ends(self.brief_looks()) else { return false };
+            let (is_over, driven) = endpoint.look_for_ends(self.brief_looks());
             self.note_driven(endpoint, Some(driven));
+            if !is_over {
+                return false;
+            }
         }
         !endpoint.is_unconfirmed() && !endpoint.is_busy() && endpoint.broken().is_none()
     }

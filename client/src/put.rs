@@ -344,7 +344,6 @@ impl Client {
         Ok(())
     }
 
-    /// A write to a part that this node has. The shapes are lent: they are large, and nothing keeps them.
     /// Puts with no server involved, where the network can do that. False: the server has to.
     fn put_direct(
         self: &Arc<Self>,
@@ -378,6 +377,7 @@ impl Client {
         true
     }
 
+    /// A write to a part that this node has. The shapes are lent: they are large, and nothing keeps them.
     fn write_here(
         &self,
         writing: Writing,

@@ -85,13 +85,13 @@ impl Endpoint {
         }
     }
 
-    /// Looks so many times whether what no server is involved in is over, and at nothing else meanwhile. `None`: there is more to
-    /// it, or to say.
-    pub(crate) fn look_for_ends(&self, looks: u32) -> Option<Driven> {
+    /// Looks so many times whether what no server is involved in is over, and at nothing else meanwhile. False: there is more to
+    /// it, or to say. Whatever it says, transfers may have ended for which others wait.
+    pub(crate) fn look_for_ends(&self, looks: u32) -> (bool, Driven) {
         let mut driven = Driven::default();
-        let mut state = self.state.try_lock()?;
+        let Some(mut state) = self.state.try_lock() else { return (false, driven) };
         let is_over = self.broken.get().is_none() && state.look_for_ends(looks, &mut driven);
         self.note(&mut state);
-        is_over.then_some(driven)
+        (is_over, driven)
     }
 }

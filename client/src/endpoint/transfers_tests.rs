@@ -376,14 +376,18 @@ fn who_looks_for_ends_hears_of_all_and_not_that_one_was_refused() {
     let card = card();
     let endpoint = endpoint(&[&card]);
     assert!(put(&endpoint, 0) && put(&endpoint, 8));
-    assert!(endpoint.look_for_ends(1).is_none(), "they are under way");
+    let look = || {
+        let (is_over, driven) = endpoint.look_for_ends(1);
+        (is_over, driven.completed)
+    };
+    assert_eq!(look(), (false, false), "they are under way");
     card.lock().all_over = true;
     card.lock().outcomes.extend([0, 1].map(|ticket| (ticket, DirectOutcome::Done)));
-    assert!(endpoint.look_for_ends(1).is_some_and(|driven| driven.completed));
+    assert_eq!(look(), (true, true));
     assert!(!endpoint.has_transfers() && !endpoint.is_busy());
     assert!(put(&endpoint, 0));
     card.lock().outcomes.push_back((2, DirectOutcome::Refused));
-    assert!(endpoint.look_for_ends(1).is_none(), "there is something to say");
+    assert_eq!(look(), (false, true), "there is something to say, and who waits for it is told");
     assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
 }
 

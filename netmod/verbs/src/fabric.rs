@@ -374,7 +374,8 @@ fn cache(domain: &Arc<Domain>, options: &VerbsOptions, paging: PagingChoice) -> 
         return made(Pages::OnDemand, Watch::Device);
     }
     match made(Pages::Kept, Watch::Userfault) {
-        Err(CacheError::Userfault { .. }) => made(Pages::OnDemand, Watch::Device),
+        // Refused, or the threads that it needs cannot be started.
+        Err(CacheError::Userfault { .. } | CacheError::System { .. }) => made(Pages::OnDemand, Watch::Device),
         made => made,
     }
 }

@@ -103,7 +103,7 @@ impl Published {
         let state = &mut *state;
         let found = state.parts.get_mut(&name(part)).filter(|entry| entry.key == part.key);
         let Some(entry) = found else { return Some(Ok(None)) };
-        if entry.bytes == 0 {
+        if entry.bytes == 0 || fabric.options.pinned_bytes_max == 0 {
             return Some(Ok(None));
         }
         if matches!(entry.registered, Registered::Not)
@@ -115,7 +115,7 @@ impl Published {
             return Some(entry.answer());
         }
         if entry.bytes as u64 > fabric.options.pinned_bytes_max {
-            return Some(Ok(None));
+            return Some(Err(Errno::NOMEM));
         }
         if matches!(entry.registered, Registered::Not) {
             let pinned_bytes = state.pinned_bytes + entry.bytes as u64;
@@ -144,7 +144,8 @@ impl Published {
             }
         }
         if !is_first {
-            // No descriptor is left to be told by; whoever is at it tells the next that ask.
+            // No descriptor is left to be told by, and a question without an answer would hold up what waits for it. The peer takes
+            // the window for one that is served.
             return Some(Err(Errno::MFILE));
         }
         let registration = register(fabric, (entry.start, entry.bytes));

@@ -56,6 +56,11 @@ impl Report {
         self.hash = self.hash.wrapping_add(outcome.hash);
     }
 
+    /// Simulated time, that of all runs together.
+    pub fn virtual_ns(&self) -> u64 {
+        self.virtual_ns
+    }
+
     /// Operations that were checked.
     pub fn operations(&self) -> u64 {
         self.counts.iter().sum()
