@@ -5,7 +5,7 @@
 #   benches/counts/run.sh [--check FILE] [PATH-OF-longarm-bench]      default: built here, in release
 #
 # --check fails if a call takes over a twentieth more, or less, than the file says: release.txt or dev.txt beside this one, by
-# how the program was built (rustc 1.88 or later, x86_64; which one made them is in their first line). To renew a file, run this
+# how the program was built (rustc 1.89 or later, x86_64; which one made them is in their first line). To renew a file, run this
 # without --check and put its lines there.
 set -euo pipefail
 

@@ -119,12 +119,19 @@ fn every_type_length_and_alignment_gives_the_plain_sum_and_touches_nothing_else(
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[test]
-fn processors_without_wide_vectors_get_the_same_sums() {
-    for case in cases() {
-        for count in 0..=300 {
-            let adder = Adder { run: machine::pick_sse(case.kind), ..case.adder };
-            for shifts in [(0, 0), (8, 4), (5, 0)] {
-                check(&case, adder, count, shifts);
+fn vectors_of_every_width_give_the_same_sums() {
+    use machine::Vectors;
+    for vectors in [Vectors::Sse, Vectors::Avx, Vectors::Avx512] {
+        if !vectors.are_here() {
+            eprintln!("this processor has no {vectors:?}: not tested");
+            continue;
+        }
+        for case in cases() {
+            let adder = Adder { run: machine::pick_for(vectors, case.kind), ..case.adder };
+            for count in 0..=300 {
+                for shifts in [(0, 0), (8, 4), (5, 0), (16, 24), (32, 16), (40, 48)] {
+                    check(&case, adder, count, shifts);
+                }
             }
         }
     }

@@ -11,18 +11,66 @@ use crate::vector::{load, store};
 /// Shorter ones are not worth aligning.
 const ALIGNED_BYTES_MIN: usize = 256;
 
-pub(super) fn pick(kind: Kind) -> AddFn {
-    if is_x86_feature_detected!("avx") {
-        match kind {
-            Kind::SumF32 => avx::sum_f32,
-            Kind::SumF64 => avx::sum_f64,
-            Kind::ScaledF32 => avx::scaled_f32,
-            Kind::ScaledF64 => avx::scaled_f64,
-            Kind::ComplexF32 => avx::complex_f32,
-            Kind::ComplexF64 => avx::complex_f64,
+/// The vectors that a processor has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Vectors {
+    /// 16 bytes.
+    Sse,
+    /// 32 bytes.
+    Avx,
+    /// 64 bytes.
+    Avx512,
+}
+
+impl Vectors {
+    /// Those that are quickest here. The first processors with vectors of 64 bytes slow down for all else while they use them,
+    /// and have not `avx512_vbmi2`, which came next.
+    #[inline]
+    fn best() -> Vectors {
+        if is_x86_feature_detected!("avx512vbmi2") && is_x86_feature_detected!("avx512f") {
+            Vectors::Avx512
+        } else if is_x86_feature_detected!("avx") {
+            Vectors::Avx
+        } else {
+            Vectors::Sse
         }
-    } else {
-        pick_sse(kind)
+    }
+
+    /// Whether this processor has them.
+    #[cfg(test)]
+    pub(super) fn are_here(self) -> bool {
+        match self {
+            Vectors::Sse => true,
+            Vectors::Avx => is_x86_feature_detected!("avx"),
+            Vectors::Avx512 => is_x86_feature_detected!("avx512f"),
+        }
+    }
+}
+
+#[inline]
+pub(super) fn pick(kind: Kind) -> AddFn {
+    pick_for(Vectors::best(), kind)
+}
+
+/// The loop for these vectors.
+#[inline]
+pub(super) fn pick_for(vectors: Vectors, kind: Kind) -> AddFn {
+    macro_rules! of {
+        ($vectors:ident) => {
+            match kind {
+                Kind::SumF32 => $vectors::sum_f32,
+                Kind::SumF64 => $vectors::sum_f64,
+                Kind::ScaledF32 => $vectors::scaled_f32,
+                Kind::ScaledF64 => $vectors::scaled_f64,
+                Kind::ComplexF32 => $vectors::complex_f32,
+                Kind::ComplexF64 => $vectors::complex_f64,
+            }
+        };
+    }
+    match vectors {
+        Vectors::Sse => of!(sse),
+        Vectors::Avx => of!(avx),
+        Vectors::Avx512 => of!(avx512),
     }
 }
 
@@ -86,7 +134,7 @@ macro_rules! walk {
                 if ELEMENT <= 8 && at.dst.addr() & 8 != 0 {
                     one!($narrow, xmm_reg, $move_8, narrow, 8);
                 }
-                if at.dst.addr() & 16 != 0 {
+                while at.dst.addr() & ($b1 - 1) & !15 != 0 {
                     one!($narrow, xmm_reg, $move, narrow, 16);
                 }
             }
@@ -116,7 +164,7 @@ macro_rules! walk {
             while at.left >= $b1 {
                 one!($wide, $wide_register, $move, wide, $b1);
             }
-            if at.left >= 16 {
+            while at.left >= 16 {
                 one!($narrow, xmm_reg, $move, narrow, 16);
             }
             if ELEMENT <= 8 && at.left >= 8 {
@@ -244,6 +292,41 @@ mod avx {
     }
 }
 
+mod avx512 {
+    use super::*;
+
+    walk!(walk_f32, "avx512f", __m512, zmm_reg, __m128, [64 128 192 256], "vmovups", "vmovq", "vmovd");
+    walk!(walk_f64, "avx512f", __m512d, zmm_reg, __m128d, [64 128 192 256], "vmovupd", "vmovq", "vmovd");
+    sums!(walk_f32, "avx512f", 4, 8, [sum_f32 scaled_f32 complex_f32], fill_f32, widen_f32,
+        [_mm512_add_ps _mm512_mul_ps wide_swap_f32], [_mm_add_ps _mm_mul_ps swap_f32]);
+    sums!(walk_f64, "avx512f", 8, 16, [sum_f64 scaled_f64 complex_f64], fill_f64, widen_f64,
+        [_mm512_add_pd _mm512_mul_pd wide_swap_f64], [_mm_add_pd _mm_mul_pd swap_f64]);
+
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn widen_f32(quarter: __m128) -> __m512 {
+        _mm512_broadcast_f32x4(quarter)
+    }
+
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn widen_f64(quarter: __m128d) -> __m512d {
+        _mm512_castps_pd(_mm512_broadcast_f32x4(_mm_castpd_ps(quarter)))
+    }
+
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn wide_swap_f32(pairs: __m512) -> __m512 {
+        _mm512_permute_ps::<0b10_11_00_01>(pairs)
+    }
+
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn wide_swap_f64(pairs: __m512d) -> __m512d {
+        _mm512_permute_pd::<0b0101_0101>(pairs)
+    }
+}
+
 mod sse {
     use super::*;
     use std::convert::identity;
@@ -254,16 +337,4 @@ mod sse {
         [_mm_add_ps _mm_mul_ps swap_f32], [_mm_add_ps _mm_mul_ps swap_f32]);
     sums!(walk_f64, "sse2", 8, 16, [sum_f64 scaled_f64 complex_f64], fill_f64, identity,
         [_mm_add_pd _mm_mul_pd swap_f64], [_mm_add_pd _mm_mul_pd swap_f64]);
-}
-
-/// The loops for processors without AVX.
-pub(super) fn pick_sse(kind: Kind) -> AddFn {
-    match kind {
-        Kind::SumF32 => sse::sum_f32,
-        Kind::SumF64 => sse::sum_f64,
-        Kind::ScaledF32 => sse::scaled_f32,
-        Kind::ScaledF64 => sse::scaled_f64,
-        Kind::ComplexF32 => sse::complex_f32,
-        Kind::ComplexF64 => sse::complex_f64,
-    }
 }
