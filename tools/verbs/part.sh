@@ -168,28 +168,21 @@ port)
     kill "$shaker"
     tools/rdma-vm/port rn0 up
     ;;
-hosts)
+hosts | ga)
     at_host=$PWD/tools/ga/at-host.sh
-    # What MPI itself says is to take the other wire.
-    export UCX_TLS=tcp,self
-    for each in 1 2; do
-        check "$at_host" 198.51.100.1 mpiexec.mpich -launcher ssh -launcher-exec "$at_host" \
-            -hosts 198.51.100.1,198.51.100.2 -ppn "$each" -n $((each * 2)) "$programs/armci/job"
-    done
-    ;;
-ga)
-    at_host=$PWD/tools/ga/at-host.sh
-    hosts=(--hosts 198.51.100.1,198.51.100.2 --agent "$at_host" --ranks 4 --limit-seconds 180)
+    hosts=(--hosts 198.51.100.1,198.51.100.2 --agent "$at_host" --limit-seconds 180)
     # Debian's MPICH may stand in its own MPI_Finalize on hosts this slow, with and without longarm.
     hosts+=(--say-finalize "$programs/armci/say_finalize.so")
     # What the programs were linked with may know nothing of verbs: this one does.
     export LD_LIBRARY_PATH=$programs/armci
-    for list in ga classic; do
-        only=GA_PROGRAMS
-        [ "$list" = ga ] || only=CLASSIC_PROGRAMS
-        check "$programs/suite" run --build "$LONGARM_TEST_GA_BUILD" --list "tools/ga/$list.list" \
-            --only "${!only}" "${hosts[@]}"
-    done
+    if [ "$part" = hosts ]; then
+        check "$programs/suite" run --build "$programs" --list tools/verbs/hosts.list --ranks 2,4 "${hosts[@]}"
+    else
+        check "$programs/suite" run --build "$LONGARM_TEST_GA_BUILD" --list tools/ga/ga.list \
+            --only "$GA_PROGRAMS" --ranks 4 "${hosts[@]}"
+        check "$programs/suite" run --build "$LONGARM_TEST_GA_BUILD" --list tools/ga/classic.list \
+            --only "$CLASSIC_PROGRAMS" --ranks 4 "${hosts[@]}"
+    fi
     ;;
 iwarp)
     # These devices count no packets: what is tested is that jobs say which requests they have made of them.
