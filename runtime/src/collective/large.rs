@@ -1,5 +1,4 @@
-//! Collectives on much data in a world of several nodes: from stages where all members have one (`staged.rs`), else by
-//! messages (`data.rs`).
+//! Collectives on much data: from stages where all members have one (`staged.rs`), else by messages (`data.rs`).
 
 use zerocopy::IntoBytes;
 

@@ -1,5 +1,5 @@
 //! Collectives over a group, from messages between its members. Those of the world, where it is one node, meet in shared memory
-//! instead (`meeting.rs`), and much data between nodes is got from stages (`staged.rs`).
+//! instead (`meeting.rs`), and much data is got from stages (`staged.rs`).
 //!
 //! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
 //! whether all have called the same thing with matching arguments. If not, all get the same error and no data has

@@ -1,5 +1,5 @@
-//! Memory in which each rank lays out what the others get from it in collectives on much data, where the world is several
-//! nodes: so the bytes go straight from there to where they belong, and through no cells.
+//! Memory in which each rank lays out what the others get from it in collectives on much data: so the bytes go straight from
+//! there to where they belong, and through no cells.
 //!
 //! ```text
 //!   take ─► lay out ─► the members agree ─► get from the others' stages ─► the members meet ─► give back

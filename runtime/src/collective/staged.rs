@@ -1,4 +1,4 @@
-//! Collectives on much data in a world of several nodes: each member lays out what it has in its stage (`stage.rs`), and gets
+//! Collectives on much data: each member lays out what it has in its stage (`stage.rs`), and gets
 //! what it needs from those of the others. What is more than a stage holds goes in rounds, in one half of it after the other;
 //! before a half is used again all members have met, after getting what was there. At the end they meet as well: no message is
 //! left behind for a rank that goes on to compute, and a stage that is given back is read by nobody.
@@ -13,10 +13,11 @@ use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
 
-/// From how many bytes on: below, messages are quicker. The bytes are as many at all members, or all are told the largest.
-const BYTES_MIN: usize = 32 << 10;
+/// From how many bytes on, in a world of one node and of several: below, messages are quicker. The bytes are as many at all
+/// members, or all are told the largest.
+const BYTES_MIN: [usize; 2] = [8 << 10, 32 << 10];
 /// The same for reductions, which have another meeting.
-const REDUCED_BYTES_MIN: usize = 128 << 10;
+const REDUCED_BYTES_MIN: [usize; 2] = [8 << 10, 128 << 10];
 /// How many members may get all bytes from one: for more, a tree of messages is quicker.
 const TAKERS_MAX: u32 = 8;
 /// How small a member's share of a reduction may become.
@@ -27,13 +28,13 @@ const BLOCK_BYTES_MIN: usize = 4 << 10;
 const LINE_BYTES: usize = 64;
 
 impl Group {
-    /// Whether members may have stages: not in a world of one node.
-    fn has_stages(&self) -> bool {
-        self.size() > 1 && self.inner.client.layout().node_count() > 1
+    /// Of two bounds the one that holds in this world.
+    fn bound(&self, [here, elsewhere]: [usize; 2]) -> usize {
+        if self.inner.client.layout().node_count() == 1 { here } else { elsewhere }
     }
 
     pub(super) fn suits_stages(&self, bytes: usize) -> bool {
-        self.has_stages() && bytes >= BYTES_MIN
+        self.size() > 1 && bytes >= self.bound(BYTES_MIN)
     }
 
     pub(super) fn suits_staged_broadcast(&self, bytes: usize) -> bool {
@@ -45,7 +46,7 @@ impl Group {
     }
 
     pub(super) fn suits_staged_reduction(&self, bytes: usize) -> bool {
-        self.has_stages() && bytes >= REDUCED_BYTES_MIN && bytes / self.size() as usize >= SHARE_BYTES_MIN
+        self.size() > 1 && bytes >= self.bound(REDUCED_BYTES_MIN) && bytes / self.size() as usize >= SHARE_BYTES_MIN
     }
 
     /// The stage, unless so little is to be moved at most that messages are quicker.
@@ -59,7 +60,7 @@ impl Group {
 
     /// Whether the members can tell each other so many lengths with the agreement.
     pub(super) fn tells_lengths(&self, lengths: usize) -> bool {
-        self.has_stages() && self.is_light_for_all(lengths * size_of::<u64>())
+        self.size() > 1 && self.is_light_for_all(lengths * size_of::<u64>())
     }
 }
 
