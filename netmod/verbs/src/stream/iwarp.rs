@@ -96,7 +96,7 @@ impl Stream {
     /// Ends the queue. Returns which packet it would have taken next, or which message.
     pub(super) fn end(&mut self) -> Result<u32, Errno> {
         let Some(joined) = &self.joined else { return self.queue.end() };
-        joined.hang_up();
+        joined.disconnect();
         self.queue.stop()?;
         // What has come before counts.
         let _ = self.poll();
