@@ -4,38 +4,38 @@ use longarm_memory::RegionMut;
 use longarm_netmod::{Brief, DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
 use longarm_proto::{Run, WindowRef};
 
-use super::{Stage, VerbsLink};
+use super::{Phase, VerbsLink};
 
 impl DirectAccess for VerbsLink {
     fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
-        match &mut self.stage {
-            Stage::Verbs(stream) if self.ended.is_none() => stream.reach(target, wish),
+        match &mut self.phase {
+            Phase::Verbs(stream) if self.ended.is_none() => stream.reach(target, wish),
             // It may come to that still.
-            Stage::Agreeing(_) | Stage::Joining(_) if self.ended.is_none() => Reach::Full,
+            Phase::Agreeing(_) | Phase::Joining(_) if self.ended.is_none() => Reach::Full,
             _ => Reach::No,
         }
     }
 
     fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
-        let result = match (&mut self.stage, self.ended) {
+        let result = match (&mut self.phase, self.ended) {
             (_, Some(error)) => Err(error),
-            (Stage::Verbs(stream), None) => stream.put(ticket, target, run, source),
+            (Phase::Verbs(stream), None) => stream.put(ticket, target, run, source),
             _ => unreachable!("nothing can be reached without a queue"),
         };
         self.end_with(result)
     }
 
     fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
-        let result = match (&mut self.stage, self.ended) {
+        let result = match (&mut self.phase, self.ended) {
             (_, Some(error)) => Err(error),
-            (Stage::Verbs(stream), None) => stream.get(ticket, target, run, into),
+            (Phase::Verbs(stream), None) => stream.get(ticket, target, run, into),
             _ => unreachable!("nothing can be reached without a queue"),
         };
         self.end_with(result)
     }
 
     fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
-        let Stage::Verbs(stream) = &mut self.stage else { return Brief::NotBegun };
+        let Phase::Verbs(stream) = &mut self.phase else { return Brief::NotBegun };
         if self.ended.is_some() {
             return Brief::NotBegun;
         }
@@ -47,39 +47,39 @@ impl DirectAccess for VerbsLink {
     }
 
     fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
-        if let Stage::Verbs(stream) = &mut self.stage {
+        if let Phase::Verbs(stream) = &mut self.phase {
             stream.lend_brief(ticket, into);
         }
     }
 
     fn look(&mut self, looks: u32) -> bool {
-        match &mut self.stage {
-            Stage::Verbs(stream) if self.ended.is_none() => stream.look_for_ends(looks),
+        match &mut self.phase {
+            Phase::Verbs(stream) if self.ended.is_none() => stream.look_for_ends(looks),
             _ => false,
         }
     }
 
     fn keep_back(&mut self) {
-        if let Stage::Verbs(stream) = &mut self.stage {
+        if let Phase::Verbs(stream) = &mut self.phase {
             DirectAccess::keep_back(&mut **stream);
         }
     }
 
     fn go(&mut self) -> Result<(), LinkError> {
-        let result = match &mut self.stage {
-            Stage::Verbs(stream) => stream.go(),
+        let result = match &mut self.phase {
+            Phase::Verbs(stream) => stream.go(),
             _ => Ok(()),
         };
         self.end_with(result)
     }
 
     fn is_all_posted(&self) -> bool {
-        matches!(&self.stage, Stage::Verbs(stream) if stream.is_all_posted())
+        matches!(&self.phase, Phase::Verbs(stream) if stream.is_all_posted())
     }
 
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
-        self.outcomes.pop_front().or_else(|| match &mut self.stage {
-            Stage::Verbs(stream) => {
+        self.outcomes.pop_front().or_else(|| match &mut self.phase {
+            Phase::Verbs(stream) => {
                 let outcome = stream.take_outcome();
                 if outcome.is_some() {
                     self.note_heard();
