@@ -46,7 +46,7 @@ impl Stream {
         if !fits || !may || !self.direct.backlog.is_empty() || !self.has_room() {
             return Brief::NotBegun;
         }
-        let Some((remote, remote_key)) = self.place_of(target, run) else { return Brief::NotBegun };
+        let Some((remote, remote_key)) = self.remote_of(target, run) else { return Brief::NotBegun };
         let Some(slab) = self.take_slab() else { return Brief::NotBegun };
         let number = self.next_request();
         let span = [slab.span(bytes)];

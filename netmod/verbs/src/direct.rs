@@ -47,7 +47,7 @@ impl Direct {
 /// A transfer that is not wholly posted.
 pub(crate) struct Transfer {
     pub(crate) ticket: u64,
-    place: Place,
+    local: LocalMemory,
     remote: u64,
     remote_key: u32,
     bytes: usize,
@@ -55,9 +55,9 @@ pub(crate) struct Transfer {
     is_read: bool,
 }
 
-/// Where the bytes of a transfer are, or go.
+/// Where the bytes of a transfer are, or go, at this end.
 #[derive(Clone)]
-enum Place {
+enum LocalMemory {
     Lent(Arc<dyn Loan>),
     /// Copied, because no buffer was free when they had to be.
     Kept(Arc<[u8]>),
@@ -99,7 +99,8 @@ impl Move {
     }
 }
 
-fn place(part: &RemotePart, run: Run) -> Option<u64> {
+/// The address at the peer where a run of a part begins, if it lies within.
+fn remote_address(part: &RemotePart, run: Run) -> Option<u64> {
     let end = run.offset.checked_add(run.bytes)?;
     (end <= part.bytes).then(|| part.start + run.offset)
 }
@@ -118,7 +119,7 @@ impl Stream {
     }
 
     /// Where a run of a part is, and its key, if the peer has told.
-    pub(crate) fn place_of(&mut self, target: &WindowRef, run: Run) -> Option<(u64, u32)> {
+    pub(crate) fn remote_of(&mut self, target: &WindowRef, run: Run) -> Option<(u64, u32)> {
         let part = match &self.recent {
             Some((recent, part)) if recent == target => *part,
             _ => {
@@ -127,11 +128,11 @@ impl Stream {
                 part
             }
         };
-        Some((place(&part, run)?, part.key))
+        Some((remote_address(&part, run)?, part.key))
     }
 
     fn part(&mut self, target: &WindowRef, run: Run) -> Result<(u64, u32), LinkError> {
-        self.place_of(target, run)
+        self.remote_of(target, run)
             .ok_or_else(|| self.fail("a transfer leads outside of what the peer lets others reach"))
     }
 
@@ -248,9 +249,9 @@ impl Stream {
                 // Others have them all. The rest goes when our own comes back, before anything else that is direct.
                 let mut kept = vec![0; source.len() - at];
                 source.slice(at, kept.len()).copy_to_slice(&mut kept);
-                let (bytes, place) = (kept.len(), Place::Kept(kept.into()));
+                let (bytes, local) = (kept.len(), LocalMemory::Kept(kept.into()));
                 let remote = remote + at as u64;
-                let rest = Transfer { ticket, place, remote, remote_key, bytes, posted: 0, is_read: false };
+                let rest = Transfer { ticket, local, remote, remote_key, bytes, posted: 0, is_read: false };
                 self.direct.backlog.push_back(rest);
                 return Ok(());
             }
@@ -308,7 +309,7 @@ impl Stream {
             if pieces >= PIECES_MAX {
                 break;
             }
-            let place = transfer.place.clone();
+            let local = transfer.local.clone();
             let (at, rest) = (transfer.posted, transfer.bytes - transfer.posted);
             let ticket = transfer.ticket;
             let what = Move {
@@ -317,7 +318,7 @@ impl Stream {
                 is_read: transfer.is_read,
             };
             let total = transfer.bytes;
-            let posted = match self.registered(&place, at, total, what.is_read) {
+            let posted = match self.registered(&local, at, total, what.is_read) {
                 Some(Registered { registration, loan, spans, bytes }) => {
                     let ends = (bytes == rest).then_some(ticket);
                     let kept = Kept::Memory { _registration: registration, _loan: loan };
@@ -325,7 +326,7 @@ impl Stream {
                     self.post_direct(what, Data::Spans(&spans), kept, bytes, ends)?;
                     bytes
                 }
-                None => match self.post_through_slab(what, &place, at, rest, ticket)? {
+                None => match self.post_through_slab(what, &local, at, rest, ticket)? {
                     0 => break,
                     bytes => bytes,
                 },
@@ -340,8 +341,8 @@ impl Stream {
     }
 
     /// What the next request of a transfer names of lent memory, where registering that is worth it and the system lets us.
-    fn registered(&mut self, place: &Place, at: usize, total: usize, is_read: bool) -> Option<Registered> {
-        let Place::Lent(loan) = place else { return None };
+    fn registered(&mut self, local: &LocalMemory, at: usize, total: usize, is_read: bool) -> Option<Registered> {
+        let LocalMemory::Lent(loan) = local else { return None };
         let piece_bytes = self.fabric.costs.piece_bytes(total);
         let gathers = self.queue.gathers();
         // A device of iWARP reads into one place only.
@@ -400,7 +401,7 @@ impl Stream {
     fn post_through_slab(
         &mut self,
         what: Move,
-        place: &Place,
+        local: &LocalMemory,
         at: usize,
         rest: usize,
         ticket: u64,
@@ -409,15 +410,15 @@ impl Stream {
         let bytes = slab.slab_bytes().min(rest);
         let ends = (bytes == rest).then_some(ticket);
         let span = [slab.span(bytes)];
-        let kept = match place {
-            Place::Lent(loan) if what.is_read => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
-            Place::Lent(loan) => {
+        let kept = match local {
+            LocalMemory::Lent(loan) if what.is_read => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
+            LocalMemory::Lent(loan) => {
                 let mut slab = slab;
                 let room = slab.region_mut();
                 loan.each(at, bytes, |piece, done| room.slice(done, piece.len()).copy_from(piece.as_region()));
                 self.copied(slab, bytes)
             }
-            Place::Kept(kept) => {
+            LocalMemory::Kept(kept) => {
                 let mut slab = slab;
                 slab.region_mut().slice(0, bytes).copy_from(Region::from_slice(&kept[at..at + bytes]));
                 self.copied(slab, bytes)
@@ -440,8 +441,8 @@ impl Stream {
         is_read: bool,
     ) -> Result<(), LinkError> {
         let (remote, remote_key) = self.part(target, run)?;
-        let (place, bytes) = (Place::Lent(Arc::from(loan)), run.bytes as usize);
-        self.direct.backlog.push_back(Transfer { ticket, place, remote, remote_key, bytes, posted: 0, is_read });
+        let (local, bytes) = (LocalMemory::Lent(Arc::from(loan)), run.bytes as usize);
+        self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, is_read });
         self.advance_direct()
     }
 }
