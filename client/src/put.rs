@@ -355,7 +355,7 @@ impl Client {
         blocking: bool,
     ) -> bool {
         let reaches = endpoint.reaches_memory() && window.may_be_pinned();
-        let Some(requests) = reaches.then(|| shapes.gathered()).flatten() else { return false };
+        let Some(requests) = reaches.then(|| shapes.run_requests()).flatten() else { return false };
         let hold = || lender.expect("only with one").hold();
         let copied = lender.is_none() || shapes.origin.bytes() <= self.eager_bytes as u64;
         let needed_helper = endpoint.needs_helper();

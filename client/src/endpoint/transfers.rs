@@ -24,7 +24,7 @@ use super::state::State;
 use super::{Driven, Endpoint, fail_place};
 use crate::completion::Outcome;
 use crate::origin_bytes::Held;
-use crate::shapes::Gathered;
+use crate::shapes::RunRequest;
 
 /// See the module.
 #[derive(Default)]
@@ -343,11 +343,11 @@ impl Endpoint {
     pub(crate) fn put_direct<'a>(
         &self,
         target: &WindowRef,
-        requests: &'a [Gathered],
+        requests: &'a [RunRequest],
         source: impl Fn(&'a [Run]) -> PutSource<'a>,
     ) -> (bool, Driven) {
         let each =
-            |state: &mut State, request: &'a Gathered| state.put_direct(target, request.there, source(&request.here));
+            |state: &mut State, request: &'a RunRequest| state.put_direct(target, request.there, source(&request.here));
         self.begin_direct(requests, each)
     }
 
@@ -355,11 +355,11 @@ impl Endpoint {
     pub(crate) fn get_direct(
         &self,
         target: &WindowRef,
-        requests: &[Gathered],
+        requests: &[RunRequest],
         hold: &dyn Fn() -> Held,
     ) -> (bool, Driven) {
         let each =
-            |state: &mut State, request: &Gathered| state.get_direct(target, request.there, (hold, &request.here));
+            |state: &mut State, request: &RunRequest| state.get_direct(target, request.there, (hold, &request.here));
         self.begin_direct(requests, each)
     }
 
@@ -388,8 +388,8 @@ impl Endpoint {
 
     fn begin_direct<'a>(
         &self,
-        requests: &'a [Gathered],
-        begin: impl Fn(&mut State, &'a Gathered) -> bool,
+        requests: &'a [RunRequest],
+        begin: impl Fn(&mut State, &'a RunRequest) -> bool,
     ) -> (bool, Driven) {
         let mut driven = Driven::default();
         if !self.reaches_memory() {

@@ -159,8 +159,8 @@ impl DirectAccess for CardLink {
 }
 
 /// A run of the window, and as many bytes from an offset of the near end.
-fn one(there: Run, offset: u64) -> Gathered {
-    Gathered { there, here: vec![Run { offset, bytes: there.bytes }] }
+fn one(there: Run, offset: u64) -> RunRequest {
+    RunRequest { there, here: vec![Run { offset, bytes: there.bytes }] }
 }
 
 /// Answers each call with the next card.

@@ -72,7 +72,7 @@ const TELL_EVERY: usize = 8;
 /// Transfers that wait. Who has more does it another way.
 const BACKLOG_MAX: usize = 64;
 /// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
-const PIECES_MAX: usize = 8;
+const PIECES_UNDER_WAY_MAX: usize = 8;
 /// Below this, copying is quicker than asking the cache.
 pub(crate) const KNOWN_BYTES_MIN: usize = 4 << 10;
 
@@ -306,7 +306,7 @@ impl Stream {
         while self.may_send && self.has_room() {
             let Some(transfer) = self.direct.backlog.front() else { break };
             let pieces = self.requests.iter().filter(|request| matches!(request.kept, Kept::Memory { .. })).count();
-            if pieces >= PIECES_MAX {
+            if pieces >= PIECES_UNDER_WAY_MAX {
                 break;
             }
             let local = transfer.local.clone();

@@ -260,7 +260,7 @@ impl Fabric {
             }
         }
         let queue = made?;
-        if self.manager.is_some() && queue.inline_bytes() < crate::stream::NUMBER_BYTES {
+        if self.manager.is_some() && queue.inline_bytes() < crate::stream::IMMEDIATE_BYTES {
             return Err(Errno::OPNOTSUPP);
         }
         self.promise(credits.into())?;

@@ -31,7 +31,7 @@ use crate::netmod::Shared;
 use crate::packets::Packets;
 use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
 
-pub(crate) use iwarp::{NUMBER_BYTES, await_word};
+pub(crate) use iwarp::{IMMEDIATE_BYTES, await_word};
 pub(crate) use unresolved::Unresolved;
 use walk::Walk;
 
@@ -282,7 +282,7 @@ impl Stream {
         match entry.result {
             Ok(()) if entry.is_receive => {
                 let slab = self.fabric.filled(entry.id);
-                let Some((bytes, immediate)) = self.read_number(&slab, entry) else {
+                let Some((bytes, immediate)) = self.read_immediate(&slab, entry) else {
                     self.fabric.give_back(slab);
                     self.fail("a message of the peer is garbled");
                     return;
@@ -406,7 +406,7 @@ impl Stream {
             let Some(note) = self.notes.pop_front() else { break };
             let bytes = note.encode();
             let message = Message { slab: None, bytes: NOTE_BYTES, immediate: self.take_owed() | NOTE };
-            if self.queue.inline_bytes() >= NOTE_BYTES + self.number_bytes() {
+            if self.queue.inline_bytes() >= NOTE_BYTES + self.immediate_bytes() {
                 self.post(message, &[Region::from_slice(&bytes)])?;
                 continue;
             }
@@ -454,7 +454,7 @@ impl Stream {
         if total == 0 || !self.can_send() {
             return Ok(0);
         }
-        let beside = self.number_bytes();
+        let beside = self.immediate_bytes();
         let gathers = self.queue.gathers() - usize::from(beside > 0);
         if total + beside <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= gathers {
             let message = Message { slab: None, bytes: total, immediate: self.take_owed() };
@@ -495,13 +495,13 @@ impl Stream {
     fn post(&mut self, mut message: Message, inline: &[Region<'_>]) -> Result<(), LinkError> {
         debug_assert!(self.credits >= 1, "a message needs a buffer of the peer");
         self.ring().map_err(|_| self.fail("the device takes no more requests"))?;
-        let number = message.immediate.to_le_bytes();
-        let beside = self.number_bytes();
+        let immediate = message.immediate.to_le_bytes();
+        let beside = self.immediate_bytes();
         if let Some(slab) = &mut message.slab {
-            slab.region_mut().slice(message.bytes, beside).copy_from_slice(&number[..beside]);
+            slab.region_mut().slice(message.bytes, beside).copy_from_slice(&immediate[..beside]);
         }
         let span = message.slab.as_ref().map(|slab| [slab.span(message.bytes + beside)]);
-        let mut pieces = [Region::from_slice(&number[..beside]); GATHERS_MAX];
+        let mut pieces = [Region::from_slice(&immediate[..beside]); GATHERS_MAX];
         // What is left of them stays, and is the last.
         let pieces = &mut pieces[..inline.len() + usize::from(beside > 0)];
         pieces[..inline.len()].copy_from_slice(inline);

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use super::library::ManagerLibrary;
 use super::{Context, NoLibrary, Queue, check, last_errno};
 
-/// Bytes that a caller sends along: the number of the connection.
-const NUMBER_BYTES: usize = 8;
+/// Bytes of the private data that a caller sends along: the number of the connection.
+const CONNECTION_NUMBER_BYTES: usize = 8;
 
 /// The manager's event channel (`rdma_event_channel`) of some ids, and what to sleep on until it has more.
 pub(crate) struct ManagerEvents {
@@ -130,11 +130,11 @@ impl ManagerEvents {
 fn number_of(event: &rdma_cm_event) -> u64 {
     // SAFETY: a request to connect has this form of the union, and for all of them its words are numbers and a pointer.
     let sent = unsafe { event.param.conn };
-    if usize::from(sent.private_data_len) < NUMBER_BYTES || sent.private_data.is_null() {
+    if usize::from(sent.private_data_len) < CONNECTION_NUMBER_BYTES || sent.private_data.is_null() {
         return 0;
     }
     // SAFETY: there are so many bytes, which stay until the event is acknowledged.
-    u64::from_le_bytes(unsafe { sent.private_data.cast::<[u8; NUMBER_BYTES]>().read_unaligned() })
+    u64::from_le_bytes(unsafe { sent.private_data.cast::<[u8; CONNECTION_NUMBER_BYTES]>().read_unaligned() })
 }
 
 impl Drop for ManagerEvents {
@@ -251,7 +251,7 @@ impl ManagerId {
         let bytes = number.to_le_bytes();
         let mut param = self.join(queue, reads);
         param.private_data = bytes.as_ptr().cast();
-        param.private_data_len = NUMBER_BYTES as u8;
+        param.private_data_len = CONNECTION_NUMBER_BYTES as u8;
         // SAFETY: the id, its queue and the bytes are there.
         check(unsafe { (self.events.library.connect)(self.raw.as_ptr(), &raw mut param) })
     }
