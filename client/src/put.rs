@@ -92,7 +92,7 @@ impl Client {
             return false;
         }
         let needed_helper = endpoint.needs_helper();
-        let Some(driven) = endpoint.put_at_once(&window.target(rank), run, source) else { return false };
+        let Some(driven) = endpoint.put_briefly(&window.target(rank), run, source) else { return false };
         self.note_driven(endpoint, Some(driven));
         if endpoint.needs_helper() && !needed_helper {
             self.hand_to_helper();

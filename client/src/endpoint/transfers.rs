@@ -221,7 +221,7 @@ impl Transfers {
         here: Run,
     ) {
         let here = Here::One(here);
-        access.lend(self.next_ticket, share(&held, &here));
+        access.lend_brief(self.next_ticket, share(&held, &here));
         self.push(target, run, What::Lent { held, here, is_get: true });
         self.posted += 1;
     }
@@ -365,7 +365,7 @@ impl Endpoint {
 
     /// Begins a small put likewise if that can be done at once: nothing is driven for it. `None`: nothing was done.
     #[inline]
-    pub(crate) fn put_at_once(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
+    pub(crate) fn put_briefly(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
         let mut driven = Driven::default();
         let mut state = self.state.lock();
         let whole = [Run { offset: 0, bytes: run.bytes }];
@@ -408,12 +408,12 @@ impl Endpoint {
         // the same places.
         let are_several = requests.len() > 1;
         if are_several && let Some(access) = state.access() {
-            access.keep_back();
+            access.begin_batch();
         }
         let begun = requests.iter().all(|request| begin(&mut state, request));
         if are_several && let Some(access) = state.access() {
             // Who next uses the link finds its error.
-            let _ = access.go();
+            let _ = access.post_batch();
         }
         if !begun {
             self.note(&mut state);

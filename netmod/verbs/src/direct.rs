@@ -15,8 +15,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Brief, DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
+use longarm_memory::Region;
+use longarm_netmod::{DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
 use longarm_proto::rdma::RemotePart;
 use longarm_proto::{Run, WindowRef};
 use longarm_registration::{Pinned, RegisterError};
@@ -155,7 +155,7 @@ impl Stream {
         self.count_direct(what.is_read, data);
         let posting = what.posting();
         let posted = match data {
-            Data::Spans(spans) if self.back.keeps => self.keep_back(id, posting, spans, fenced),
+            Data::Spans(spans) if self.batch.is_open => self.add_to_batch(id, posting, spans, fenced),
             _ => self.ring().and_then(|()| {
                 self.fabric.counters.doorbells.add(1);
                 let post = Post { id, posting, data, signaled, fenced };
@@ -272,12 +272,12 @@ impl Stream {
         let (first, first_remote) = (self.next_request(), remote);
         let fenced = self.reads_under_way > 0;
         self.note_way(Move { remote: first_remote, remote_key, is_read: false });
-        if self.back.keeps {
+        if self.batch.is_open {
             self.fabric.counters.writes.add(spans.len());
             for (id, span) in (first..).zip(spans) {
                 let posting = Posting::Write { remote, remote_key };
                 remote += u64::from(span[0].bytes);
-                let kept = self.keep_back(id, posting, span, fenced);
+                let kept = self.add_to_batch(id, posting, span, fenced);
                 kept.map_err(|_| self.fail("the device takes no more requests"))?;
             }
             return Ok(());
@@ -447,8 +447,9 @@ impl Stream {
     }
 }
 
-impl DirectAccess for Stream {
-    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
+/// What its link offers as [`longarm_netmod::DirectAccess`].
+impl Stream {
+    pub(crate) fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
         if (wish == Wish::Get || self.is_iwarp()) && !self.can_read {
             return Reach::No;
         }
@@ -468,7 +469,13 @@ impl DirectAccess for Stream {
         reach
     }
 
-    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
+    pub(crate) fn put(
+        &mut self,
+        ticket: u64,
+        target: &WindowRef,
+        run: Run,
+        source: DirectSource<'_>,
+    ) -> Result<(), LinkError> {
         self.check()?;
         match source {
             DirectSource::Copied(region) => {
@@ -479,37 +486,31 @@ impl DirectAccess for Stream {
         }
     }
 
-    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
+    pub(crate) fn get(
+        &mut self,
+        ticket: u64,
+        target: &WindowRef,
+        run: Run,
+        into: Box<dyn Loan>,
+    ) -> Result<(), LinkError> {
         self.check()?;
         self.begin_lent(ticket, (target, run), into, true)
     }
 
-    fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
-        self.read_briefly(target, run, into, looks)
+    pub(crate) fn begin_batch(&mut self) {
+        self.batch.is_open = true;
     }
 
-    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
-        self.lend_brief(ticket, into);
-    }
-
-    fn look(&mut self, looks: u32) -> bool {
-        self.look_for_ends(looks)
-    }
-
-    fn keep_back(&mut self) {
-        self.back.keeps = true;
-    }
-
-    fn go(&mut self) -> Result<(), LinkError> {
-        self.back.keeps = false;
+    pub(crate) fn post_batch(&mut self) -> Result<(), LinkError> {
+        self.batch.is_open = false;
         self.ring().map_err(|_| self.fail("the device takes no more requests"))
     }
 
-    fn is_all_posted(&self) -> bool {
+    pub(crate) fn is_all_posted(&self) -> bool {
         self.direct.backlog.is_empty()
     }
 
-    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
+    pub(crate) fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
         self.direct.outcomes.pop_front()
     }
 }

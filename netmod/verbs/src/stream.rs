@@ -22,7 +22,7 @@ use longarm_proto::rdma::{NOTE_BYTES, Note, Record, RemotePart};
 use longarm_registration::Pinned;
 use rustix::io::Errno;
 
-use crate::back::Back;
+use crate::batch::Batch;
 use crate::direct::Direct;
 use crate::fabric::{Device, Fabric, Promise};
 use crate::keys::{Answer, Answers, Known};
@@ -122,7 +122,7 @@ pub(crate) struct Stream {
     /// Messages of the peer that we have, over iWARP.
     taken: Packets,
     /// What the device has not been told of yet.
-    pub(crate) back: Back,
+    pub(crate) batch: Batch,
     /// The part of a window that was used last: who uses one uses it again.
     pub(crate) recent: Option<(WindowRef, RemotePart)>,
     /// A brief read that has ended, by the number of its request.
@@ -214,7 +214,7 @@ impl Stream {
             reads_under_way: 0,
             can_read: ours.reads_in.min(theirs.reads_in) > 0,
             untold: 0,
-            back: Back::default(),
+            batch: Batch::default(),
             recent: None,
             brief: None,
             direct: Direct::default(),

@@ -39,35 +39,35 @@ impl DirectAccess for VerbsLink {
         if self.ended.is_some() {
             return Brief::NotBegun;
         }
-        let came = stream.read_briefly(target, run, into, looks);
+        let came = stream.get_briefly(target, run, into, looks);
         if came == Brief::Done {
             self.note_heard();
         }
         came
     }
 
-    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
+    fn lend_brief(&mut self, ticket: u64, into: Box<dyn Loan>) {
         if let Phase::Verbs(stream) = &mut self.phase {
             stream.lend_brief(ticket, into);
         }
     }
 
-    fn look(&mut self, looks: u32) -> bool {
+    fn look_for_ends(&mut self, looks: u32) -> bool {
         match &mut self.phase {
             Phase::Verbs(stream) if self.ended.is_none() => stream.look_for_ends(looks),
             _ => false,
         }
     }
 
-    fn keep_back(&mut self) {
+    fn begin_batch(&mut self) {
         if let Phase::Verbs(stream) = &mut self.phase {
-            DirectAccess::keep_back(&mut **stream);
+            stream.begin_batch();
         }
     }
 
-    fn go(&mut self) -> Result<(), LinkError> {
+    fn post_batch(&mut self) -> Result<(), LinkError> {
         let result = match &mut self.phase {
-            Phase::Verbs(stream) => stream.go(),
+            Phase::Verbs(stream) => stream.post_batch(),
             _ => Ok(()),
         };
         self.end_with(result)
