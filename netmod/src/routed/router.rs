@@ -123,7 +123,7 @@ impl Router {
         poller.add(tick.descriptor(), TICK, Interest::READABLE)?;
         let descriptor = listener.descriptor().expect("a network that is routed has descriptors");
         poller.add(descriptor, LISTENER, Interest::READABLE)?;
-        let neighbours = if is_first { Some(neighbour::listen(&options.door)?) } else { None };
+        let neighbours = if is_first { Some(neighbour::listen(&options.socket_name)?) } else { None };
         if let Some(neighbours) = &neighbours {
             poller.add(neighbours.as_fd(), NEIGHBOURS, Interest::READABLE)?;
         }

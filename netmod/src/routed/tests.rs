@@ -53,11 +53,11 @@ impl Drop for Driver {
 }
 
 fn options(node: u32) -> RoutedOptions {
-    static DOORS: AtomicU64 = AtomicU64::new(0);
-    let door = DOORS.fetch_add(1, Ordering::Relaxed);
+    static SOCKETS: AtomicU64 = AtomicU64::new(0);
+    let socket = SOCKETS.fetch_add(1, Ordering::Relaxed);
     RoutedOptions {
         netmod: Arc::new(Tcp::new(TcpOptions::default())),
-        door: format!("longarm-routed-test-{}-{door}", std::process::id()),
+        socket_name: format!("longarm-routed-test-{}-{socket}", std::process::id()),
         identity: Identity { job: JobId(7), rank: Rank(node), node: NodeId(node) },
         secret: Secret([5; 32]),
         half_open_max: 8,
@@ -192,7 +192,7 @@ impl Netmod for TwoNodes {
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
-        let other = Routed::new(RoutedOptions { door: options(1).door, ..self.called.clone() });
+        let other = Routed::new(RoutedOptions { socket_name: options(1).socket_name, ..self.called.clone() });
         let listener = other.listen()?;
         let router = other.here.lock().upgrade().unwrap();
         let poller = router.lock().poller();
