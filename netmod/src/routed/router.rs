@@ -3,7 +3,7 @@
 //! It never blocks. Whoever drives it holds its lock for the time of one turn: the server's thread when a descriptor is ready, and a
 //! thread of the same process that sends or receives over one of its channels.
 
-mod callers;
+mod connections;
 mod flow;
 
 use std::collections::{HashMap, VecDeque};
