@@ -18,6 +18,7 @@
 mod channel;
 mod neighbour;
 mod router;
+mod table;
 #[cfg(test)]
 mod tests;
 mod trunk;

@@ -6,6 +6,8 @@ use std::ops::Range;
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{NodeId, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord, TrunkViolation};
 
+use super::channel::ChannelKey;
+use super::table::Key;
 use crate::dial::Caller;
 use crate::endpoint::{Link, LinkError};
 use crate::poller::Interest;
@@ -14,6 +16,9 @@ use crate::poller::Interest;
 const OUTGOING_BYTES_MAX: usize = 256 << 10;
 /// Bytes that one call brings in.
 const INCOMING_BYTES: usize = 64 << 10;
+
+/// Where a router has a trunk.
+pub(super) type TrunkKey = Key<Trunk>;
 
 /// How far the connection is.
 pub(super) enum Going {
@@ -31,13 +36,13 @@ pub(super) struct Trunk {
     /// The other node.
     pub(super) node: NodeId,
     /// Channels by their number.
-    pub(super) channels: HashMap<u32, usize>,
+    pub(super) channels: HashMap<u32, ChannelKey>,
     /// The last number that was given to a channel.
     pub(super) last_channel: u32,
     /// Since when nothing has come although a channel waits to be opened.
     pub(super) silent_since_ms: Option<u64>,
     /// Channels that wait for room.
-    pub(super) starved: Vec<usize>,
+    pub(super) starved: Vec<ChannelKey>,
     /// What the poller looks for.
     pub(super) interest: Interest,
     outgoing: Vec<u8>,
