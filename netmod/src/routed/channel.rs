@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{CHANNEL_BYTES_MAX, Credit};
+use longarm_proto::{CHANNEL_BYTES_MAX, ChannelNumber, Credit};
 use parking_lot::Mutex;
 
 use super::router::Router;
@@ -23,7 +23,7 @@ pub(super) type ChannelKey = Key<Channel>;
 pub(super) struct Channel {
     /// `None` once nothing goes over it any more.
     pub(super) trunk: Option<TrunkKey>,
-    pub(super) number: u32,
+    pub(super) number: ChannelNumber,
     /// The other router has it too.
     pub(super) is_open: bool,
     /// How much the other side has room for.
@@ -68,7 +68,7 @@ pub(super) struct Neighbour {
 }
 
 impl Channel {
-    pub(super) fn new(trunk: TrunkKey, number: u32, is_open: bool, end: End) -> Channel {
+    pub(super) fn new(trunk: TrunkKey, number: ChannelNumber, is_open: bool, end: End) -> Channel {
         let (may_send, may_come) = (Credit::new(CHANNEL_BYTES_MAX), Credit::new(CHANNEL_BYTES_MAX));
         Channel { trunk: Some(trunk), number, is_open, may_send, may_come, passed_bytes: 0, end }
     }

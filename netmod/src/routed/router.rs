@@ -164,7 +164,7 @@ impl Router {
     /// As if its trunks had carried all the channels that there are numbers for.
     #[cfg(test)]
     pub(super) fn use_up_numbers(&mut self) {
-        self.trunks.values_mut().for_each(|trunk| trunk.last_channel = u32::MAX);
+        self.trunks.values_mut().for_each(|trunk| trunk.last_channel = longarm_proto::ChannelNumber(u32::MAX));
     }
 
     pub(super) fn address(&self) -> &str {

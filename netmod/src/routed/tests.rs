@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{CHANNEL_BYTES_MAX, JobId, Rank, Session, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord};
+use longarm_proto::{
+    CHANNEL_BYTES_MAX, ChannelNumber, JobId, Rank, Session, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
@@ -253,6 +255,7 @@ impl Called {
 }
 
 fn say(link: &mut dyn Link, channel: u32, record: TrunkRecord, data: &[u8]) {
+    let channel = ChannelNumber(channel);
     let bytes = [&TrunkHeader { channel, record }.encode()[..], data].concat();
     let mut sent = 0;
     while sent < bytes.len() {
@@ -308,7 +311,7 @@ fn who_sends_more_than_there_is_room_for_is_hung_up_on_and_nobody_before() {
     let (mut called, options) = Called::start();
     let mut link = called.call(&options, u64::MAX, 1).unwrap();
     say(&mut *link, 1, TrunkRecord::Open, &[]);
-    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: 1, record: TrunkRecord::Opened });
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: ChannelNumber(1), record: TrunkRecord::Opened });
     let piece = vec![3; 1 << 14];
     let all = CHANNEL_BYTES_MAX as usize / piece.len();
     for _ in 0..all {
@@ -327,7 +330,7 @@ fn who_sends_more_than_there_is_room_for_is_hung_up_on_and_nobody_before() {
         had += channel.receive(&[RegionMut::from_slice(&mut taken[had..])]).unwrap();
     }
     let quarter = TrunkRecord::Credit(CHANNEL_BYTES_MAX as u32 / 4);
-    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: 1, record: quarter });
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: ChannelNumber(1), record: quarter });
     for _ in 0..all / 4 {
         say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
     }

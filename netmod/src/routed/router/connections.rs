@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use longarm_proto::{Reception, Session, TrunkRecord};
+use longarm_proto::{ChannelNumber, Reception, Session, TrunkRecord};
 
 use super::{
     ACCEPTS_PER_TURN, Arrived, DOORMAN, End, Ended, GREETING, Going, Greeting, LISTENER, NEIGHBOURS, Router,
@@ -33,7 +33,7 @@ impl Router {
         let trunk_key = self.trunk_to(address)?;
         let now_ms = self.clock.now_ms();
         let trunk = &mut self.trunks[trunk_key];
-        trunk.last_channel += 1;
+        trunk.last_channel.0 += 1;
         let key = self.channels.insert(Channel::new(trunk_key, trunk.last_channel, false, end));
         trunk.channels.insert(trunk.last_channel, key);
         trunk.say(trunk.last_channel, TrunkRecord::Open);
@@ -48,7 +48,7 @@ impl Router {
     /// The trunk to an address. One whose numbers are used up is called anew.
     fn trunk_to(&mut self, address: &str) -> Result<TrunkKey, LinkError> {
         if let Some(trunk_key) = self.called.get(address).copied() {
-            if self.trunks[trunk_key].last_channel < u32::MAX {
+            if self.trunks[trunk_key].last_channel < ChannelNumber(u32::MAX) {
                 return Ok(trunk_key);
             }
             self.end_trunk(trunk_key, &Ended::UsedUp);
@@ -286,7 +286,7 @@ impl Router {
     }
 
     /// Another node opens a channel.
-    pub(super) fn take_in_channel(&mut self, trunk_key: TrunkKey, channel: u32) {
+    pub(super) fn take_in_channel(&mut self, trunk_key: TrunkKey, channel: ChannelNumber) {
         let trunk = &mut self.trunks[trunk_key];
         trunk.last_channel = channel;
         let Ok((here, signal)) = Here::new() else {
