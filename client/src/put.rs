@@ -16,6 +16,13 @@ use crate::wait::Expecting;
 use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
+/// A transfer of more than this takes long enough to look after other things meanwhile.
+pub(crate) const BRIEF_BYTES_MAX: u64 = 4 << 10;
+/// See [`Client::brief_looks`]: these take some microseconds.
+const BRIEF_LOOKS: u32 = 256;
+/// Fewer where threads outnumber processors.
+const BRIEF_LOOKS_SHARED: u32 = 4;
+
 /// What the target does with the bytes it gets.
 #[derive(Clone, Copy)]
 pub(crate) enum Writing {
@@ -23,12 +30,6 @@ pub(crate) enum Writing {
     Signal(Signal),
     Accumulate(Kernel, Scale),
 }
-
-/// More than this takes long enough to look after other things.
-pub(crate) const BRIEF_BYTES_MAX: u64 = 4 << 10;
-/// Some microseconds.
-const BRIEF_LOOKS: u32 = 256;
-const BRIEF_LOOKS_SHARED: u32 = 4;
 
 impl Writing {
     pub(crate) fn operation(self) -> Operation {

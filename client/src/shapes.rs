@@ -6,6 +6,15 @@ use longarm_proto::{Cursor, Level, Rank, Run, SEGMENTS_PER_FRAME_MAX, Shape};
 use crate::error::{Operation, TransferError};
 use crate::window::ClientWindow;
 
+/// A run of this length is worth a request of its own, where a network moves each without the server,
+const LONG_RUN_BYTES: u64 = 4 << 10;
+/// if there are no more than these,
+const LONG_RUNS_MAX: usize = 32;
+/// of pieces that are not shorter than this
+const PIECE_BYTES_MIN: u64 = 512;
+/// and no more than these.
+const TRANSFER_PIECES_MAX: usize = 256;
+
 /// Bytes of the origin's buffer and of the target's part, paired in their packed order.
 #[derive(Clone, Debug)]
 pub struct Shapes {
@@ -31,15 +40,6 @@ pub(crate) struct RunRequest {
     pub(crate) there: Run,
     pub(crate) here: Vec<Run>,
 }
-
-/// A run of this length is worth a request of its own, where a network moves each without the server,
-const LONG_RUN_BYTES: u64 = 4 << 10;
-/// if there are no more than these,
-const LONG_RUNS_MAX: usize = 32;
-/// of pieces that are not shorter than this
-const PIECE_BYTES_MIN: u64 = 512;
-/// and no more than these.
-const TRANSFER_PIECES_MAX: usize = 256;
 
 impl Shapes {
     /// One run of the target, the origin's buffer from its start.

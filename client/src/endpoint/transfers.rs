@@ -26,6 +26,13 @@ use crate::completion::Outcome;
 use crate::origin_bytes::Held;
 use crate::shapes::RunRequest;
 
+/// Before the next call where a second link in a row has ended nothing.
+const STALLED_PAUSE_MS: u64 = 50;
+/// What is kept of [`Transfers::spare`].
+const SPARE_MAX: usize = 64;
+/// So many transfers may be over without anybody having noticed.
+const MANY: usize = 64;
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Transfers {
@@ -73,14 +80,6 @@ impl From<&[Run]> for Here {
         if let [one] = pieces { Here::One(*one) } else { Here::Several(pieces.into()) }
     }
 }
-
-/// Before the next call where a second link in a row has ended nothing.
-const STALLED_PAUSE_MS: u64 = 50;
-
-/// What is kept of `spare`.
-const SPARE_MAX: usize = 64;
-/// So many may be over without anybody having noticed.
-const MANY: usize = 64;
 
 /// A link's share of lent memory: its part is done when the link lets go of it.
 struct Share {

@@ -26,6 +26,19 @@ use crate::pieces::{Piece, around, some_of};
 use crate::stream::{Kept, Request, Stream};
 use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span};
 
+/// Requests of at most so many bytes may end untold,
+const SHORT_BYTES: usize = 1 << 10;
+/// where so many are under way already,
+const FEW: usize = 4;
+/// and so many in a row at most.
+const TELL_EVERY: usize = 8;
+/// Transfers that wait. Who has more does it another way.
+const BACKLOG_MAX: usize = 64;
+/// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
+const PIECES_UNDER_WAY_MAX: usize = 8;
+/// Below this, copying is quicker than asking the cache.
+pub(crate) const KNOWN_BYTES_MIN: usize = 4 << 10;
+
 /// What waits for room, and what is over.
 #[derive(Default)]
 pub(crate) struct Direct {
@@ -62,19 +75,6 @@ enum LocalMemory {
     /// Copied, because no buffer was free when they had to be.
     Kept(Arc<[u8]>),
 }
-
-/// Requests of at most so many bytes may end untold,
-const SHORT_BYTES: usize = 1 << 10;
-/// where so many are under way already,
-const FEW: usize = 4;
-/// and so many in a row at most.
-const TELL_EVERY: usize = 8;
-/// Transfers that wait. Who has more does it another way.
-const BACKLOG_MAX: usize = 64;
-/// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
-const PIECES_UNDER_WAY_MAX: usize = 8;
-/// Below this, copying is quicker than asking the cache.
-pub(crate) const KNOWN_BYTES_MIN: usize = 4 << 10;
 
 /// Registered memory as one request names it.
 struct Registered {

@@ -21,6 +21,13 @@ use crate::netmod::Shared;
 use crate::stream::{Promised, Stream, Unresolved};
 use joining::QueueBeingJoined;
 
+const TCP: u64 = 0;
+const QUEUE: u64 = 1;
+const ANSWERS: u64 = 2;
+const MANAGER: u64 = 3;
+/// Of ten milliseconds each, for what was sent last to be delivered.
+const LINGER_MOMENTS: usize = 20;
+
 /// Who of the two has called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
@@ -82,13 +89,6 @@ pub(crate) struct VerbsLink {
     /// Of direct transfers that the connection before this one had begun.
     outcomes: VecDeque<(u64, DirectOutcome)>,
 }
-
-const TCP: u64 = 0;
-const QUEUE: u64 = 1;
-const ANSWERS: u64 = 2;
-const MANAGER: u64 = 3;
-/// Of ten milliseconds each, for what was sent last to be delivered.
-const LINGER_MOMENTS: usize = 20;
 
 impl VerbsLink {
     /// Around a TCP connection that may still be on its way.

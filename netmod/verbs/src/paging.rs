@@ -20,6 +20,11 @@ use serde::Serialize;
 use crate::itself::Itself;
 use crate::sys::{Access, Connection, Domain, Pages, Paging, Posting, Registration, SharedReceive, Span};
 
+/// Pages of the ground that a trial uses.
+const PAGES: usize = 4;
+/// A request that takes longer than this is not waited for. It is that of a device that is of no use anyway.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What memory is registered on demand, where the device does that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnDemand {
@@ -112,10 +117,6 @@ struct Ground {
     file: File,
     memory: MmapMut,
 }
-
-const PAGES: usize = 4;
-/// A request that takes longer than this is not waited for. It is that of a device that is of no use anyway.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the file holds: no two places within a page and its neighbours look alike.
 fn of_the_file(place: usize) -> u8 {

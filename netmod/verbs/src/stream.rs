@@ -35,6 +35,9 @@ pub(crate) use iwarp::{IMMEDIATE_BYTES, await_word};
 pub(crate) use unresolved::Unresolved;
 use walk::Walk;
 
+/// Marks a message that is no part of the stream. The other bits count buffers.
+const NOTE: u32 = 1 << 31;
+
 /// A buffer that has arrived, and how much of it was read.
 struct Arrived {
     slab: Slab,
@@ -155,9 +158,6 @@ struct Message {
     bytes: usize,
     immediate: u32,
 }
-
-/// Marks a message that is no part of the stream. The other bits count buffers.
-const NOTE: u32 = 1 << 31;
 
 impl Stream {
     /// Connects a queue to the peer that has sent `theirs` in answer to `ours`.

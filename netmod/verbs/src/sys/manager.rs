@@ -20,6 +20,11 @@ use super::{Context, NoLibrary, Queue, check, last_errno};
 /// Bytes of the private data that a caller sends along: the number of the connection.
 const CONNECTION_NUMBER_BYTES: usize = 8;
 
+/// Calls that may wait to be looked at.
+pub(crate) const BACKLOG: i32 = 256;
+/// For an answer to the question where a peer is.
+const PATIENCE_MS: i32 = 5000;
+
 /// The manager's event channel (`rdma_event_channel`) of some ids, and what to sleep on until it has more.
 pub(crate) struct ManagerEvents {
     library: &'static ManagerLibrary,
@@ -293,11 +298,6 @@ impl ManagerId {
         unsafe { (self.events.library.disconnect)(self.raw.as_ptr()) };
     }
 }
-
-/// Calls that may wait to be looked at.
-pub(crate) const BACKLOG: i32 = 256;
-/// For an answer to the question where a peer is.
-const PATIENCE_MS: i32 = 5000;
 
 impl Drop for ManagerId {
     fn drop(&mut self) {
