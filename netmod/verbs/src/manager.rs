@@ -75,7 +75,12 @@ impl Manager {
                     awaited.waker.wake();
                 }
                 None => self.told.call_once(|| {
-                    tracing::warn!("somebody whom nobody knows has called the RDMA device, and was turned away");
+                    tracing::warn!(
+                        address = %self.address,
+                        port = self.port,
+                        "turned away a call over RDMA: it names no connection that this process waits for. The next ones \
+                         are turned away without a word"
+                    );
                 }),
             }
         }
