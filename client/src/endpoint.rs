@@ -39,6 +39,11 @@ use rejected::Rejected;
 use state::State;
 pub(crate) use transfers::PutSource;
 
+/// Bytes that the helper sends, not who goes on computing.
+const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
+/// Requests that nobody waits for are sent once so many bytes have come together.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
+
 /// What a reply does when it comes.
 #[allow(clippy::large_enum_variant, reason = "most tokens are those of gets, which have the large one")]
 pub(crate) enum Token {
@@ -127,11 +132,6 @@ pub struct EndpointOptions {
     /// What packing and sending cost, which says how much is packed at a time.
     pub costs: Costs,
 }
-
-/// Bytes that the helper sends, not who goes on computing.
-const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
-/// Requests that nobody waits for are sent once so many bytes have come together.
-const GATHERED_BYTES_MAX: usize = 16 << 10;
 
 /// See the module.
 pub struct Endpoint {

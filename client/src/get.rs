@@ -198,7 +198,7 @@ impl Client {
         blocking: bool,
     ) -> bool {
         let reaches = endpoint.reaches_memory() && window.may_be_pinned();
-        let Some(requests) = reaches.then(|| shapes.gathered()).flatten() else { return false };
+        let Some(requests) = reaches.then(|| shapes.run_requests()).flatten() else { return false };
         let (begun, driven) = endpoint.get_direct(&window.target(rank), &requests, &|| target.hold());
         self.note_driven(endpoint, Some(driven));
         if !begun {

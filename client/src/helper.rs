@@ -19,6 +19,13 @@ use crate::endpoint::Endpoint;
 use crate::route::Client;
 use crate::wait::{CALL_NAP, Watched};
 
+/// How long requests that nobody waits for wait for others to be sent with.
+const GATHER: Duration = Duration::from_micros(50);
+/// How often what was sent and not acknowledged is looked after, at least.
+const TEND: Duration = Duration::from_millis(40);
+/// Looks in vain after which the helper sleeps for good.
+const IDLE_LOOKS: u32 = 25;
+
 pub(crate) struct Helper {
     waker: Waker,
     /// Threads of the application that wait in a call and drive.
@@ -199,13 +206,6 @@ pub fn use_processors(processors: &[u32]) {
         tracing::warn!(%error, "the thread {} stays where its rank is bound", thread.name().unwrap_or_default());
     }
 }
-
-/// How long requests that nobody waits for wait for others to be sent with.
-const GATHER: Duration = Duration::from_micros(50);
-/// How often what was sent and not acknowledged is looked after, at least.
-const TEND: Duration = Duration::from_millis(40);
-/// Looks in vain after which the helper sleeps for good.
-const IDLE_LOOKS: u32 = 25;
 
 fn run(client: &Weak<Client>) {
     let mut idle_looks = 0;

@@ -33,6 +33,13 @@ use crate::waits::{Awaited, WaitingCall, Whom};
 /// Bytes of the longest head.
 pub const HEAD_BYTES_MAX: usize = 160;
 
+/// How often a thread looks for a letter of its own node before it waits as for anything else.
+const GLANCES: u32 = 256;
+/// How many of these follow each other at once.
+const GLANCES_AT_ONCE: u32 = 64;
+/// As [`GLANCES`] where ranks share processors: between two looks others get theirs.
+const GLANCES_SHARED: u32 = 32;
+
 /// What tells the messages of one collective call from those of every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot {
@@ -133,13 +140,6 @@ impl Drop for WaitsAtEnd<'_> {
         );
     }
 }
-
-/// How often a thread looks for a letter of its own node before it waits as for anything else.
-const GLANCES: u32 = 256;
-/// How many of these follow each other at once.
-const GLANCES_AT_ONCE: u32 = 64;
-/// As [`GLANCES`] where ranks share processors: between two looks others get theirs.
-const GLANCES_SHARED: u32 = 32;
 
 impl Mail {
     pub(crate) fn new() -> Mail {

@@ -16,6 +16,13 @@ use crate::wait::Expecting;
 use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
+/// A transfer of more than this takes long enough to look after other things meanwhile.
+pub(crate) const BRIEF_BYTES_MAX: u64 = 4 << 10;
+/// See [`Client::brief_looks`]: these take some microseconds.
+const BRIEF_LOOKS: u32 = 256;
+/// Fewer where threads outnumber processors.
+const BRIEF_LOOKS_SHARED: u32 = 4;
+
 /// What the target does with the bytes it gets.
 #[derive(Clone, Copy)]
 pub(crate) enum Writing {
@@ -23,12 +30,6 @@ pub(crate) enum Writing {
     Signal(Signal),
     Accumulate(Kernel, Scale),
 }
-
-/// More than this takes long enough to look after other things.
-pub(crate) const BRIEF_BYTES_MAX: u64 = 4 << 10;
-/// Some microseconds.
-const BRIEF_LOOKS: u32 = 256;
-const BRIEF_LOOKS_SHARED: u32 = 4;
 
 impl Writing {
     pub(crate) fn operation(self) -> Operation {
@@ -92,7 +93,7 @@ impl Client {
             return false;
         }
         let needed_helper = endpoint.needs_helper();
-        let Some(driven) = endpoint.put_at_once(&window.target(rank), run, source) else { return false };
+        let Some(driven) = endpoint.put_briefly(&window.target(rank), run, source) else { return false };
         self.note_driven(endpoint, Some(driven));
         if endpoint.needs_helper() && !needed_helper {
             self.hand_to_helper();
@@ -355,7 +356,7 @@ impl Client {
         blocking: bool,
     ) -> bool {
         let reaches = endpoint.reaches_memory() && window.may_be_pinned();
-        let Some(requests) = reaches.then(|| shapes.gathered()).flatten() else { return false };
+        let Some(requests) = reaches.then(|| shapes.run_requests()).flatten() else { return false };
         let hold = || lender.expect("only with one").hold();
         let copied = lender.is_none() || shapes.origin.bytes() <= self.eager_bytes as u64;
         let needed_helper = endpoint.needs_helper();

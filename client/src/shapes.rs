@@ -6,6 +6,15 @@ use longarm_proto::{Cursor, Level, Rank, Run, SEGMENTS_PER_FRAME_MAX, Shape};
 use crate::error::{Operation, TransferError};
 use crate::window::ClientWindow;
 
+/// A run of this length is worth a request of its own, where a network moves each without the server,
+const LONG_RUN_BYTES: u64 = 4 << 10;
+/// if there are no more than these,
+const LONG_RUNS_MAX: usize = 32;
+/// of pieces that are not shorter than this
+const PIECE_BYTES_MIN: u64 = 512;
+/// and no more than these.
+const TRANSFER_PIECES_MAX: usize = 256;
+
 /// Bytes of the origin's buffer and of the target's part, paired in their packed order.
 #[derive(Clone, Debug)]
 pub struct Shapes {
@@ -27,19 +36,10 @@ pub(crate) enum Way {
 
 /// A run of the target that one request writes or reads, and the runs of the origin that make it up.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Gathered {
+pub(crate) struct RunRequest {
     pub(crate) there: Run,
     pub(crate) here: Vec<Run>,
 }
-
-/// A run of this length is worth a request of its own, where a network moves each without the server,
-const LONG_RUN_BYTES: u64 = 4 << 10;
-/// if there are no more than these,
-const LONG_RUNS_MAX: usize = 32;
-/// of pieces that are not shorter than this
-const PIECE_BYTES_MIN: u64 = 512;
-/// and no more than these.
-const PIECES_MAX: usize = 256;
 
 impl Shapes {
     /// One run of the target, the origin's buffer from its start.
@@ -122,18 +122,18 @@ impl Shapes {
         Some(grid)
     }
 
-    /// The transfer as runs of the target, each with the runs of the origin that make it up, where they are few and long: each is
-    /// worth a request of its own.
-    pub(crate) fn gathered(&self) -> Option<Vec<Gathered>> {
+    /// The transfer as requests that need no server: runs of the target, each with the runs of the origin that make it up. Only
+    /// where they are few and long, so that each is worth a request of its own.
+    pub(crate) fn run_requests(&self) -> Option<Vec<RunRequest>> {
         let are_few = [&self.target, &self.origin].into_iter().all(|shape| match shape {
             Shape::Contiguous(_) => true,
-            Shape::Strided(strided) => shape.bytes() / strided.run_bytes().max(1) <= PIECES_MAX as u64,
-            Shape::Vector(runs) => runs.len() <= PIECES_MAX,
+            Shape::Strided(strided) => shape.bytes() / strided.run_bytes().max(1) <= TRANSFER_PIECES_MAX as u64,
+            Shape::Vector(runs) => runs.len() <= TRANSFER_PIECES_MAX,
         });
         if !are_few {
             return None;
         }
-        let mut all: Vec<Gathered> = Vec::new();
+        let mut all: Vec<RunRequest> = Vec::new();
         self.pairs(|here, there| match all.last_mut() {
             Some(last) if last.there.offset + last.there.bytes == there.offset => {
                 last.there.bytes += there.bytes;
@@ -142,14 +142,14 @@ impl Shapes {
                     _ => last.here.push(here),
                 }
             }
-            _ => all.push(Gathered { there, here: vec![here] }),
+            _ => all.push(RunRequest { there, here: vec![here] }),
         });
         let is_one = all.len() == 1 && all[0].here.len() == 1;
         let are_long = all.iter().all(|request| {
             request.there.bytes >= LONG_RUN_BYTES && request.here.iter().all(|piece| piece.bytes >= PIECE_BYTES_MIN)
         });
         let pieces = all.iter().map(|request| request.here.len()).sum::<usize>();
-        (is_one || (are_long && all.len() <= LONG_RUNS_MAX && pieces <= PIECES_MAX)).then_some(all)
+        (is_one || (are_long && all.len() <= LONG_RUNS_MAX && pieces <= TRANSFER_PIECES_MAX)).then_some(all)
     }
 
     /// Calls `each` with equally long runs of the origin and the target, in order.

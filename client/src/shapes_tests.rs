@@ -126,32 +126,35 @@ fn lists_of_runs_and_nothing_at_all_are_no_grid() {
 #[test]
 fn what_one_request_takes_is_long_and_made_of_few_pieces() {
     let run = |offset, bytes| Run { offset, bytes };
-    let request = |there, here: &[Run]| Gathered { there, here: here.to_vec() };
+    let request = |there, here: &[Run]| RunRequest { there, here: here.to_vec() };
     let whole = Shapes::contiguous(run(7, 1 << 40));
-    assert_eq!(whole.gathered(), Some(vec![request(run(7, 1 << 40), &[run(0, 1 << 40)])]));
+    assert_eq!(whole.run_requests(), Some(vec![request(run(7, 1 << 40), &[run(0, 1 << 40)])]));
     let one = Shapes::contiguous(run(7, 8));
-    assert_eq!(one.gathered(), Some(vec![request(run(7, 8), &[run(0, 8)])]), "one run may be short");
+    assert_eq!(one.run_requests(), Some(vec![request(run(7, 8), &[run(0, 8)])]), "one run may be short");
     let two = Shape::Vector(vec![run(0, 8192), run(100_000, 4096)]);
     let spread = Shapes { target: two.clone(), origin: Shape::Contiguous(run(5, 12_288)) };
     let expected = vec![request(run(0, 8192), &[run(5, 8192)]), request(run(100_000, 4096), &[run(8197, 4096)])];
-    assert_eq!(spread.gathered(), Some(expected), "one request for each run of the target");
+    assert_eq!(spread.run_requests(), Some(expected), "one request for each run of the target");
     let gathered = Shapes { target: Shape::Contiguous(run(5, 12_288)), origin: two };
     let expected = vec![request(run(5, 12_288), &[run(0, 8192), run(100_000, 4096)])];
-    assert_eq!(gathered.gathered(), Some(expected), "one for all pieces of the origin");
+    assert_eq!(gathered.run_requests(), Some(expected), "one for all pieces of the origin");
     let touching = Shape::Vector(vec![run(0, 100), run(100, 5000)]);
     let touching = Shapes { target: touching, origin: Shape::Contiguous(run(0, 5100)) };
-    assert_eq!(touching.gathered(), Some(vec![request(run(0, 5100), &[run(0, 5100)])]), "runs that touch are one");
+    assert_eq!(touching.run_requests(), Some(vec![request(run(0, 5100), &[run(0, 5100)])]), "runs that touch are one");
     let short = Shape::Vector(vec![run(0, 8192), run(100_000, 4095)]);
     let origin = Shape::Contiguous(run(0, 8192 + 4095));
-    assert_eq!(Shapes { target: short, origin }.gathered(), None, "one is too short");
+    assert_eq!(Shapes { target: short, origin }.run_requests(), None, "one is too short");
     let pieces = |count, bytes| Shapes {
         target: Shape::Contiguous(run(0, count * bytes)),
         origin: Shape::Vector((0..count).map(|index| run(index * 8192, bytes)).collect()),
     };
-    assert_eq!(pieces(256, 512).gathered().map(|requests| (requests.len(), requests[0].here.len())), Some((1, 256)));
-    assert_eq!(pieces(257, 512).gathered(), None, "there are too many pieces");
-    assert_eq!(pieces(64, 511).gathered(), None, "they are too short");
+    assert_eq!(
+        pieces(256, 512).run_requests().map(|requests| (requests.len(), requests[0].here.len())),
+        Some((1, 256))
+    );
+    assert_eq!(pieces(257, 512).run_requests(), None, "there are too many pieces");
+    assert_eq!(pieces(64, 511).run_requests(), None, "they are too short");
     let many = Shape::Vector((0..33).map(|index| run(index * 8192, 4096)).collect());
     let origin = Shape::Contiguous(run(0, 33 * 4096));
-    assert_eq!(Shapes { target: many, origin }.gathered(), None, "there are too many");
+    assert_eq!(Shapes { target: many, origin }.run_requests(), None, "there are too many");
 }

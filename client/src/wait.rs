@@ -39,6 +39,12 @@ const NAP_MAX: Duration = Duration::from_millis(5);
 /// How long a sleep lasts at most while a server is being called.
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 
+/// How long who gives the processor to others goes on with that, at most, before it sleeps.
+const MOMENT: Duration = Duration::from_micros(50);
+
+/// As many calls a server counts as asked after it was asked.
+const ASKED_CALLS: u32 = 4;
+
 /// What a waiting thread drives, and therefore what it sleeps on.
 #[derive(Clone, Copy)]
 pub(crate) enum Drive<'a> {
@@ -129,9 +135,6 @@ impl Sleepers {
         }
     }
 }
-
-/// How long who gives the processor to others goes on with that, at most, before it sleeps.
-const MOMENT: Duration = Duration::from_micros(50);
 
 /// The time since the first question.
 #[derive(Default)]
@@ -228,9 +231,6 @@ pub(crate) struct Asked {
     /// Calls for which it counts as asked if nothing moves.
     calls: AtomicU32,
 }
-
-/// As many calls a server counts as asked after it was asked.
-const ASKED_CALLS: u32 = 4;
 
 /// While it is there a thread is about to wait for another node: see [`Client::expect_from`].
 #[must_use]

@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 use crate::error::{Lost, LostHow, Operation, TransferError};
 use crate::layout::Layout;
 
+const NO_MEMBER: u64 = u64::MAX;
+const NOT_HERE: u32 = u32::MAX;
+
 /// What tells one window from every other, and what requests for it have to carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowIdentity {
@@ -22,9 +25,6 @@ pub struct WindowIdentity {
     /// Every request has to carry it.
     pub key: AccessKey,
 }
-
-const NO_MEMBER: u64 = u64::MAX;
-const NOT_HERE: u32 = u32::MAX;
 
 /// Why the memory of this node's parts could not be mapped.
 #[derive(Clone, Debug)]

@@ -84,10 +84,10 @@ pub struct Doorman {
     admission: Admission,
     nonce: [u8; 32],
     deadline_ms: u64,
-    stage: Stage,
+    phase: Phase,
 }
 
-enum Stage {
+enum Phase {
     Hello(HandshakeIn<HELLO_BYTES>),
     Challenge(HandshakeOut<CHALLENGE_BYTES>, ResponderHandshake),
     Proof(HandshakeIn<PROOF_BYTES>, ResponderHandshake),
@@ -105,8 +105,8 @@ type Answer = (Keys, [u8; KEY_BYTES]);
 
 /// One step of the handshake: either more to do now, or the peer has to move first, or the end.
 enum Progress {
-    Next(Stage),
-    Stuck(Stage),
+    Next(Phase),
+    Stuck(Phase),
     Proven(Peer),
     Welcomed(Peer, Option<Keys>),
 }
@@ -115,8 +115,8 @@ impl Doorman {
     /// Takes a fresh connection. `nonce` must be fresh randomness. `deadline_ms` stands on the same clock as the
     /// `now_ms` of [`Doorman::poll`].
     pub fn new(link: Box<dyn Link>, admission: &Admission, nonce: [u8; 32], deadline_ms: u64) -> Self {
-        let stage = Stage::Hello(HandshakeIn::new());
-        Self { link: Some(link), admission: admission.clone(), nonce, deadline_ms, stage }
+        let phase = Phase::Hello(HandshakeIn::new());
+        Self { link: Some(link), admission: admission.clone(), nonce, deadline_ms, phase }
     }
 
     /// Goes as far as the link allows now. Must not be called again after it has refused or admitted.
@@ -140,10 +140,10 @@ impl Doorman {
     /// # Panics
     /// When the doorman has not said that the peer is proven.
     pub fn welcome(&mut self, reception: Reception) {
-        let Stage::Proven(handshake, peer, answer) = std::mem::replace(&mut self.stage, Stage::Over) else {
+        let Phase::Proven(handshake, peer, answer) = std::mem::replace(&mut self.phase, Phase::Over) else {
             panic!("only a proven peer is welcomed");
         };
-        self.stage = Stage::Welcome(HandshakeOut::new(handshake.welcome(reception)), peer, answer);
+        self.phase = Phase::Welcome(HandshakeOut::new(handshake.welcome(reception)), peer, answer);
     }
 
     /// What to sleep on between polls, if the link has it.
@@ -153,10 +153,10 @@ impl Doorman {
 
     /// What [`Doorman::poll`] waits for.
     pub fn interest(&self) -> Interest {
-        let wanted = match self.stage {
-            Stage::Hello(_) | Stage::Proof(..) | Stage::Key(..) => Interest::READABLE,
-            Stage::Challenge(..) | Stage::Welcome(..) | Stage::Answer(..) => Interest::WRITABLE,
-            Stage::Proven(..) | Stage::Over => Interest::default(),
+        let wanted = match self.phase {
+            Phase::Hello(_) | Phase::Proof(..) | Phase::Key(..) => Interest::READABLE,
+            Phase::Challenge(..) | Phase::Welcome(..) | Phase::Answer(..) => Interest::WRITABLE,
+            Phase::Proven(..) | Phase::Over => Interest::default(),
         };
         self.link.as_ref().map_or(wanted, |link| link.awaits(wanted))
     }
@@ -174,65 +174,65 @@ impl Doorman {
     /// Until the peer has to move, or the owner, or it is over.
     fn advance(&mut self, link: &mut dyn Link) -> Result<Progress, AdmissionError> {
         loop {
-            let stage = std::mem::replace(&mut self.stage, Stage::Over);
-            match self.step(stage, link)? {
-                Progress::Next(stage @ Stage::Proven(_, peer, _)) => {
-                    self.stage = stage;
+            let phase = std::mem::replace(&mut self.phase, Phase::Over);
+            match self.step(phase, link)? {
+                Progress::Next(phase @ Phase::Proven(_, peer, _)) => {
+                    self.phase = phase;
                     return Ok(Progress::Proven(peer));
                 }
-                Progress::Next(stage) => self.stage = stage,
-                Progress::Stuck(stage) => {
-                    self.stage = stage;
-                    return Ok(Progress::Stuck(Stage::Over));
+                Progress::Next(phase) => self.phase = phase,
+                Progress::Stuck(phase) => {
+                    self.phase = phase;
+                    return Ok(Progress::Stuck(Phase::Over));
                 }
                 decided => return Ok(decided),
             }
         }
     }
 
-    fn step(&self, stage: Stage, link: &mut dyn Link) -> Result<Progress, AdmissionError> {
-        Ok(match stage {
-            Stage::Hello(mut incoming) => match incoming.poll(link)? {
-                None => Progress::Stuck(Stage::Hello(incoming)),
+    fn step(&self, phase: Phase, link: &mut dyn Link) -> Result<Progress, AdmissionError> {
+        Ok(match phase {
+            Phase::Hello(mut incoming) => match incoming.poll(link)? {
+                None => Progress::Stuck(Phase::Hello(incoming)),
                 Some(hello) => {
                     let Admission { secret, job, me, sealed } = &self.admission;
                     let (handshake, challenge) =
                         ResponderHandshake::start(secret, *job, *me, *sealed, self.nonce, &hello)?;
-                    Progress::Next(Stage::Challenge(HandshakeOut::new(challenge), handshake))
+                    Progress::Next(Phase::Challenge(HandshakeOut::new(challenge), handshake))
                 }
             },
-            Stage::Challenge(mut outgoing, handshake) => match outgoing.poll(link)? {
-                false => Progress::Stuck(Stage::Challenge(outgoing, handshake)),
-                true => Progress::Next(Stage::Proof(HandshakeIn::new(), handshake)),
+            Phase::Challenge(mut outgoing, handshake) => match outgoing.poll(link)? {
+                false => Progress::Stuck(Phase::Challenge(outgoing, handshake)),
+                true => Progress::Next(Phase::Proof(HandshakeIn::new(), handshake)),
             },
-            Stage::Proof(mut incoming, handshake) => match incoming.poll(link)? {
-                None => Progress::Stuck(Stage::Proof(incoming, handshake)),
+            Phase::Proof(mut incoming, handshake) => match incoming.poll(link)? {
+                None => Progress::Stuck(Phase::Proof(incoming, handshake)),
                 Some(proof) => {
                     let peer = handshake.handle_proof(&proof)?;
                     Progress::Next(match self.admission.sealed {
-                        true => Stage::Key(HandshakeIn::new(), handshake, peer),
-                        false => Stage::Proven(handshake, peer, None),
+                        true => Phase::Key(HandshakeIn::new(), handshake, peer),
+                        false => Phase::Proven(handshake, peer, None),
                     })
                 }
             },
-            Stage::Key(mut incoming, handshake, peer) => match incoming.poll(link)? {
-                None => Progress::Stuck(Stage::Key(incoming, handshake, peer)),
+            Phase::Key(mut incoming, handshake, peer) => match incoming.poll(link)? {
+                None => Progress::Stuck(Phase::Key(incoming, handshake, peer)),
                 Some(key) => {
                     let answer = sealed::answer_key(&handshake.sealing(), &key)?;
-                    Progress::Next(Stage::Proven(handshake, peer, Some(answer)))
+                    Progress::Next(Phase::Proven(handshake, peer, Some(answer)))
                 }
             },
-            Stage::Proven(..) => Progress::Stuck(stage),
-            Stage::Welcome(mut outgoing, peer, answer) => match (outgoing.poll(link)?, answer) {
-                (false, answer) => Progress::Stuck(Stage::Welcome(outgoing, peer, answer)),
-                (true, Some((keys, answer))) => Progress::Next(Stage::Answer(HandshakeOut::new(answer), peer, keys)),
+            Phase::Proven(..) => Progress::Stuck(phase),
+            Phase::Welcome(mut outgoing, peer, answer) => match (outgoing.poll(link)?, answer) {
+                (false, answer) => Progress::Stuck(Phase::Welcome(outgoing, peer, answer)),
+                (true, Some((keys, answer))) => Progress::Next(Phase::Answer(HandshakeOut::new(answer), peer, keys)),
                 (true, None) => Progress::Welcomed(peer, None),
             },
-            Stage::Answer(mut outgoing, peer, keys) => match outgoing.poll(link)? {
-                false => Progress::Stuck(Stage::Answer(outgoing, peer, keys)),
+            Phase::Answer(mut outgoing, peer, keys) => match outgoing.poll(link)? {
+                false => Progress::Stuck(Phase::Answer(outgoing, peer, keys)),
                 true => Progress::Welcomed(peer, Some(keys)),
             },
-            Stage::Over => unreachable!("a doorman that has decided is not asked again"),
+            Phase::Over => unreachable!("a doorman that has decided is not asked again"),
         })
     }
 }

@@ -101,12 +101,12 @@ pub struct Caller {
     link: Option<Box<dyn Link>>,
     handshake: InitiatorHandshake,
     sealed: bool,
-    stage: Stage,
+    phase: Phase,
     /// Something has been sent, so there was a connection.
     connected: bool,
 }
 
-enum Stage {
+enum Phase {
     Hello(HandshakeOut<HELLO_BYTES>),
     Challenge(HandshakeIn<CHALLENGE_BYTES>),
     Proof(HandshakeOut<PROOF_BYTES>),
@@ -119,8 +119,8 @@ enum Stage {
 
 /// One step of the call: either more to do now, or the peer has to move first, or the end.
 enum Progress {
-    Next(Stage),
-    Stuck(Stage),
+    Next(Phase),
+    Stuck(Phase),
     Proven(Reception, Option<Keys>),
 }
 
@@ -129,7 +129,7 @@ impl Caller {
     pub fn new(link: Box<dyn Link>, introduction: &Introduction<'_>) -> Caller {
         let Introduction { secret, me, peer, session, sealed, nonce } = *introduction;
         let (handshake, hello) = InitiatorHandshake::start(secret, me, peer, session, sealed, nonce);
-        Caller { link: Some(link), handshake, sealed, stage: Stage::Hello(HandshakeOut::new(hello)), connected: false }
+        Caller { link: Some(link), handshake, sealed, phase: Phase::Hello(HandshakeOut::new(hello)), connected: false }
     }
 
     /// Goes as far as the link allows now. Must not be called again after it has failed or is proven.
@@ -154,21 +154,21 @@ impl Caller {
 
     /// What [`Caller::poll`] waits for.
     pub fn interest(&self) -> Interest {
-        let wanted = match self.stage {
-            Stage::Hello(_) | Stage::Proof(_) | Stage::Key(..) => Interest::WRITABLE,
-            Stage::Challenge(_) | Stage::Welcome(..) | Stage::Answer(..) => Interest::READABLE,
-            Stage::Over => Interest::default(),
+        let wanted = match self.phase {
+            Phase::Hello(_) | Phase::Proof(_) | Phase::Key(..) => Interest::WRITABLE,
+            Phase::Challenge(_) | Phase::Welcome(..) | Phase::Answer(..) => Interest::READABLE,
+            Phase::Over => Interest::default(),
         };
         self.link.as_ref().map_or(wanted, |link| link.awaits(wanted))
     }
 
     fn advance(&mut self, link: &mut dyn Link) -> Result<Option<(Reception, Option<Keys>)>, DialError> {
         loop {
-            let stage = std::mem::replace(&mut self.stage, Stage::Over);
-            match self.step(stage, link)? {
-                Progress::Next(stage) => self.stage = stage,
-                Progress::Stuck(stage) => {
-                    self.stage = stage;
+            let phase = std::mem::replace(&mut self.phase, Phase::Over);
+            match self.step(phase, link)? {
+                Progress::Next(phase) => self.phase = phase,
+                Progress::Stuck(phase) => {
+                    self.phase = phase;
                     return Ok(None);
                 }
                 Progress::Proven(reception, keys) => return Ok(Some((reception, keys))),
@@ -176,48 +176,48 @@ impl Caller {
         }
     }
 
-    fn step(&mut self, stage: Stage, link: &mut dyn Link) -> Result<Progress, DialError> {
-        Ok(match stage {
-            Stage::Hello(mut outgoing) => {
+    fn step(&mut self, phase: Phase, link: &mut dyn Link) -> Result<Progress, DialError> {
+        Ok(match phase {
+            Phase::Hello(mut outgoing) => {
                 let whole = outgoing.poll(link)?;
                 self.connected |= outgoing.has_begun();
                 match whole {
-                    false => Progress::Stuck(Stage::Hello(outgoing)),
-                    true => Progress::Next(Stage::Challenge(HandshakeIn::new())),
+                    false => Progress::Stuck(Phase::Hello(outgoing)),
+                    true => Progress::Next(Phase::Challenge(HandshakeIn::new())),
                 }
             }
-            Stage::Challenge(mut incoming) => match incoming.poll(link)? {
-                None => Progress::Stuck(Stage::Challenge(incoming)),
+            Phase::Challenge(mut incoming) => match incoming.poll(link)? {
+                None => Progress::Stuck(Phase::Challenge(incoming)),
                 Some(challenge) => {
                     let proof = self.handshake.handle_challenge(&challenge)?;
-                    Progress::Next(Stage::Proof(HandshakeOut::new(proof)))
+                    Progress::Next(Phase::Proof(HandshakeOut::new(proof)))
                 }
             },
-            Stage::Proof(mut outgoing) => match outgoing.poll(link)? {
-                false => Progress::Stuck(Stage::Proof(outgoing)),
+            Phase::Proof(mut outgoing) => match outgoing.poll(link)? {
+                false => Progress::Stuck(Phase::Proof(outgoing)),
                 true if self.sealed => {
                     let (offer, key) = KeyOffer::start(&self.handshake.sealing())?;
-                    Progress::Next(Stage::Key(HandshakeOut::new(key), offer))
+                    Progress::Next(Phase::Key(HandshakeOut::new(key), offer))
                 }
-                true => Progress::Next(Stage::Welcome(HandshakeIn::new(), None)),
+                true => Progress::Next(Phase::Welcome(HandshakeIn::new(), None)),
             },
-            Stage::Key(mut outgoing, offer) => match outgoing.poll(link)? {
-                false => Progress::Stuck(Stage::Key(outgoing, offer)),
-                true => Progress::Next(Stage::Welcome(HandshakeIn::new(), Some(offer))),
+            Phase::Key(mut outgoing, offer) => match outgoing.poll(link)? {
+                false => Progress::Stuck(Phase::Key(outgoing, offer)),
+                true => Progress::Next(Phase::Welcome(HandshakeIn::new(), Some(offer))),
             },
-            Stage::Welcome(mut incoming, offer) => match (incoming.poll(link)?, offer) {
-                (None, offer) => Progress::Stuck(Stage::Welcome(incoming, offer)),
+            Phase::Welcome(mut incoming, offer) => match (incoming.poll(link)?, offer) {
+                (None, offer) => Progress::Stuck(Phase::Welcome(incoming, offer)),
                 (Some(welcome), Some(offer)) => {
                     let reception = self.handshake.check_welcome(&welcome)?;
-                    Progress::Next(Stage::Answer(HandshakeIn::new(), offer, reception))
+                    Progress::Next(Phase::Answer(HandshakeIn::new(), offer, reception))
                 }
                 (Some(welcome), None) => Progress::Proven(self.handshake.check_welcome(&welcome)?, None),
             },
-            Stage::Answer(mut incoming, offer, reception) => match incoming.poll(link)? {
-                None => Progress::Stuck(Stage::Answer(incoming, offer, reception)),
+            Phase::Answer(mut incoming, offer, reception) => match incoming.poll(link)? {
+                None => Progress::Stuck(Phase::Answer(incoming, offer, reception)),
                 Some(answer) => Progress::Proven(reception, Some(offer.handle_answer(&answer)?)),
             },
-            Stage::Over => unreachable!("a caller that has decided is not asked again"),
+            Phase::Over => unreachable!("a caller that has decided is not asked again"),
         })
     }
 }

@@ -133,14 +133,14 @@ pub trait DirectAccess {
     /// Whether a part of a window can be reached for this, now; asks the peer if that is not known.
     fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach;
 
-    /// What is begun from now on may be kept back until [`DirectAccess::go`], so that the device is told of several at a time.
-    fn keep_back(&mut self) {}
+    /// What is begun from now on may be kept back until [`DirectAccess::post_batch`], so that the device is told of several at a time.
+    fn begin_batch(&mut self) {}
 
-    /// See [`DirectAccess::keep_back`].
+    /// See [`DirectAccess::begin_batch`].
     ///
     /// # Errors
     /// As for puts.
-    fn go(&mut self) -> Result<(), crate::LinkError> {
+    fn post_batch(&mut self) -> Result<(), crate::LinkError> {
         Ok(())
     }
 
@@ -163,7 +163,7 @@ pub trait DirectAccess {
     fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), crate::LinkError>;
 
     /// Reads a few bytes and looks so many times whether they are there, and at nothing else meanwhile. Nothing is lent for that:
-    /// of what has not come by then [`DirectAccess::lend`] tells where it goes.
+    /// of what has not come by then [`DirectAccess::lend_brief`] tells where it goes.
     fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
         let _ = (target, run, into, looks);
         Brief::NotBegun
@@ -171,13 +171,13 @@ pub trait DirectAccess {
 
     /// Right behind a [`DirectAccess::get_briefly`] that is under way: from now on it is a get of this number. Without this, nobody
     /// hears of its end.
-    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
+    fn lend_brief(&mut self, ticket: u64, into: Box<dyn Loan>) {
         let _ = (ticket, into);
     }
 
     /// Looks so many times whether all that was begun is over, and at nothing else meanwhile. Whether it is: then all outcomes
     /// can be taken.
-    fn look(&mut self, looks: u32) -> bool {
+    fn look_for_ends(&mut self, looks: u32) -> bool {
         let _ = looks;
         false
     }

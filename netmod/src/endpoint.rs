@@ -40,8 +40,11 @@ pub trait Link: Send {
     /// here.
     fn on_proven(&mut self) {}
 
-    /// Whether bytes that arrived earlier wait inside the link. No descriptor announces them, so who wants to sleep
-    /// receives first until there are none.
+    /// Whether [`Link::receive`] has something to give that no descriptor announces: bytes that the link has taken from the
+    /// network already, because it opens records, shares a connection, or looked for them while it sent; or an error that it
+    /// met there. Asked by who is about to sleep on the descriptor, and by who takes it that nothing more is there because fewer
+    /// bytes came than there was room for: both receive until this is false. It tells nothing of what has not come into the
+    /// link; that is what [`Link::arm`] is for.
     fn holds_bytes(&self) -> bool {
         false
     }

@@ -42,6 +42,10 @@ id! {
     RequestId(u64)
 }
 id! {
+    /// A channel of one trunk. The node that opens channels numbers them from 1 on, and never uses a number again on that trunk.
+    ChannelNumber(u32)
+}
+id! {
     /// One run of one program on all its ranks.
     JobId(u64)
 }

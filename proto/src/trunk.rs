@@ -15,6 +15,8 @@
 
 use thiserror::Error;
 
+use crate::ids::ChannelNumber;
+
 /// Bytes of a record without its data.
 pub const TRUNK_HEADER_BYTES: usize = 12;
 /// Bytes of data that one record carries at most, so that many channels share a trunk evenly.
@@ -40,8 +42,8 @@ pub enum TrunkRecord {
 /// A record without its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrunkHeader {
-    /// The number of the channel.
-    pub channel: u32,
+    /// The channel.
+    pub channel: ChannelNumber,
     /// What is said of it.
     pub record: TrunkRecord,
 }
@@ -61,7 +63,7 @@ pub enum TrunkViolation {
     #[error("{record:?} of channel {channel}, which makes no sense now")]
     Unexpected {
         /// The channel.
-        channel: u32,
+        channel: ChannelNumber,
         /// What was said of it.
         record: TrunkRecord,
     },
@@ -69,7 +71,7 @@ pub enum TrunkViolation {
     #[error("channel {channel} goes beyond its credit")]
     Overdrawn {
         /// The channel.
-        channel: u32,
+        channel: ChannelNumber,
     },
 }
 
@@ -85,7 +87,7 @@ impl TrunkHeader {
         };
         let mut bytes = [0; TRUNK_HEADER_BYTES];
         bytes[..4].copy_from_slice(&kind.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.channel.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.channel.0.to_le_bytes());
         bytes[8..].copy_from_slice(&value.to_le_bytes());
         bytes
     }
@@ -105,7 +107,7 @@ impl TrunkHeader {
             (5, 0) => TrunkRecord::Close,
             _ => return Err(TrunkViolation::Record { kind, value }),
         };
-        Ok(TrunkHeader { channel, record })
+        Ok(TrunkHeader { channel: ChannelNumber(channel), record })
     }
 }
 
@@ -125,7 +127,7 @@ mod tests {
             TrunkRecord::Credit(most.1),
             TrunkRecord::Close,
         ] {
-            let header = TrunkHeader { channel: 0x0102_0304, record };
+            let header = TrunkHeader { channel: ChannelNumber(0x0102_0304), record };
             assert_eq!(TrunkHeader::decode(&header.encode()), Ok(header));
         }
     }

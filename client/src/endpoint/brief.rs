@@ -62,7 +62,7 @@ impl State {
     /// Looks whether all direct transfers are over, and have ended well.
     pub(super) fn look_for_ends(&mut self, looks: u32, driven: &mut Driven) -> bool {
         let access = self.way.link().and_then(|link| link.direct());
-        if !self.transfers.are_posted() || !access.is_some_and(|access| access.look(looks)) {
+        if !self.transfers.are_posted() || !access.is_some_and(|access| access.look_for_ends(looks)) {
             return false;
         }
         self.take_outcomes(driven);

@@ -23,6 +23,9 @@ use crate::origin_bytes::Held;
 /// Every session of this process goes to another server, so one number does for all.
 const SESSION: u64 = 1;
 
+/// Every so many requests, who only sends looks for replies.
+const LOOK_EVERY: u32 = 16;
+
 pub(super) struct State {
     pub(super) way: Way,
     /// There is another link than before.
@@ -61,9 +64,6 @@ pub(super) struct State {
     /// The first refusal of a request without a reply; quiet brings it to light.
     pub(super) refused: Option<(Refusal, u64)>,
 }
-
-/// Every so many requests, who only sends looks for replies.
-const LOOK_EVERY: u32 = 16;
 
 /// Why a turn ended early.
 enum Broken {

@@ -24,7 +24,14 @@ use super::state::State;
 use super::{Driven, Endpoint, fail_place};
 use crate::completion::Outcome;
 use crate::origin_bytes::Held;
-use crate::shapes::Gathered;
+use crate::shapes::RunRequest;
+
+/// Before the next call where a second link in a row has ended nothing.
+const STALLED_PAUSE_MS: u64 = 50;
+/// What is kept of [`Transfers::spare`].
+const SPARE_MAX: usize = 64;
+/// So many transfers may be over without anybody having noticed.
+const MANY: usize = 64;
 
 /// See the module.
 #[derive(Default)]
@@ -73,14 +80,6 @@ impl From<&[Run]> for Here {
         if let [one] = pieces { Here::One(*one) } else { Here::Several(pieces.into()) }
     }
 }
-
-/// Before the next call where a second link in a row has ended nothing.
-const STALLED_PAUSE_MS: u64 = 50;
-
-/// What is kept of `spare`.
-const SPARE_MAX: usize = 64;
-/// So many may be over without anybody having noticed.
-const MANY: usize = 64;
 
 /// A link's share of lent memory: its part is done when the link lets go of it.
 struct Share {
@@ -221,7 +220,7 @@ impl Transfers {
         here: Run,
     ) {
         let here = Here::One(here);
-        access.lend(self.next_ticket, share(&held, &here));
+        access.lend_brief(self.next_ticket, share(&held, &here));
         self.push(target, run, What::Lent { held, here, is_get: true });
         self.posted += 1;
     }
@@ -343,11 +342,11 @@ impl Endpoint {
     pub(crate) fn put_direct<'a>(
         &self,
         target: &WindowRef,
-        requests: &'a [Gathered],
+        requests: &'a [RunRequest],
         source: impl Fn(&'a [Run]) -> PutSource<'a>,
     ) -> (bool, Driven) {
         let each =
-            |state: &mut State, request: &'a Gathered| state.put_direct(target, request.there, source(&request.here));
+            |state: &mut State, request: &'a RunRequest| state.put_direct(target, request.there, source(&request.here));
         self.begin_direct(requests, each)
     }
 
@@ -355,17 +354,17 @@ impl Endpoint {
     pub(crate) fn get_direct(
         &self,
         target: &WindowRef,
-        requests: &[Gathered],
+        requests: &[RunRequest],
         hold: &dyn Fn() -> Held,
     ) -> (bool, Driven) {
         let each =
-            |state: &mut State, request: &Gathered| state.get_direct(target, request.there, (hold, &request.here));
+            |state: &mut State, request: &RunRequest| state.get_direct(target, request.there, (hold, &request.here));
         self.begin_direct(requests, each)
     }
 
     /// Begins a small put likewise if that can be done at once: nothing is driven for it. `None`: nothing was done.
     #[inline]
-    pub(crate) fn put_at_once(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
+    pub(crate) fn put_briefly(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
         let mut driven = Driven::default();
         let mut state = self.state.lock();
         let whole = [Run { offset: 0, bytes: run.bytes }];
@@ -388,8 +387,8 @@ impl Endpoint {
 
     fn begin_direct<'a>(
         &self,
-        requests: &'a [Gathered],
-        begin: impl Fn(&mut State, &'a Gathered) -> bool,
+        requests: &'a [RunRequest],
+        begin: impl Fn(&mut State, &'a RunRequest) -> bool,
     ) -> (bool, Driven) {
         let mut driven = Driven::default();
         if !self.reaches_memory() {
@@ -408,12 +407,12 @@ impl Endpoint {
         // the same places.
         let are_several = requests.len() > 1;
         if are_several && let Some(access) = state.access() {
-            access.keep_back();
+            access.begin_batch();
         }
         let begun = requests.iter().all(|request| begin(&mut state, request));
         if are_several && let Some(access) = state.access() {
             // Who next uses the link finds its error.
-            let _ = access.go();
+            let _ = access.post_batch();
         }
         if !begun {
             self.note(&mut state);

@@ -139,13 +139,13 @@ impl DirectAccess for CardLink {
         brief
     }
 
-    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
+    fn lend_brief(&mut self, ticket: u64, into: Box<dyn Loan>) {
         let mut card = self.0.lock();
         card.posted.push((ticket, u64::MAX));
         card.loans.push(into);
     }
 
-    fn look(&mut self, _: u32) -> bool {
+    fn look_for_ends(&mut self, _: u32) -> bool {
         self.0.lock().all_over
     }
 
@@ -159,8 +159,8 @@ impl DirectAccess for CardLink {
 }
 
 /// A run of the window, and as many bytes from an offset of the near end.
-fn one(there: Run, offset: u64) -> Gathered {
-    Gathered { there, here: vec![Run { offset, bytes: there.bytes }] }
+fn one(there: Run, offset: u64) -> RunRequest {
+    RunRequest { there, here: vec![Run { offset, bytes: there.bytes }] }
 }
 
 /// Answers each call with the next card.
@@ -367,7 +367,7 @@ fn nothing_brief_overtakes_what_the_server_has_yet_to_do() {
     let (run, mut bytes) = (Run { offset: 0, bytes: 8 }, [0; 8]);
     let came = endpoint.get_briefly(&TARGET, run, RegionMut::from_slice(&mut bytes), 1);
     assert!(matches!(came, BriefGet::NotBegun));
-    assert!(endpoint.put_at_once(&TARGET, run, Region::from_slice(&[7; 8])).is_none());
+    assert!(endpoint.put_briefly(&TARGET, run, Region::from_slice(&[7; 8])).is_none());
     assert_eq!(posted(&card), []);
 }
 

@@ -8,6 +8,11 @@ use longarm_proto::Rank;
 
 use super::{ActiveMessage, Letter, Slot};
 
+/// What a letter is for: the first byte of its head.
+pub(super) const COLLECTIVE: u8 = 1;
+pub(super) const ACTIVE: u8 = 2;
+pub(super) const ACTIVE_REPLY: u8 = 3;
+
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) partial: HashMap<u32, Partial>,
@@ -58,10 +63,6 @@ pub(super) struct Wanted {
     pub(super) place: (Slot, Rank),
     pub(super) found: Option<Letter>,
 }
-
-pub(super) const COLLECTIVE: u8 = 1;
-pub(super) const ACTIVE: u8 = 2;
-pub(super) const ACTIVE_REPLY: u8 = 3;
 
 /// Little-endian fields of a head, in order.
 struct Reader<'a>(&'a [u8]);

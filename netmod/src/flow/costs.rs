@@ -19,6 +19,11 @@ use longarm_proto::{Cursor, Level, Run, Strided};
 use super::outgoing::pack;
 use super::{INCOMING_BYTES, RunSource};
 
+/// The shortest piece of a payload: a page or two.
+const PIECE_BYTES_MIN: u64 = 8 << 10;
+/// The longest: the buffer that it is received in.
+const PIECE_BYTES_MAX: u64 = INCOMING_BYTES as u64;
+
 /// What it costs to pack and to send. See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
@@ -28,11 +33,6 @@ pub struct Costs {
     /// Nanoseconds to pack 1 KiB of short runs.
     pub pack_kib_ns: u64,
 }
-
-/// A page or two.
-const PIECE_BYTES_MIN: u64 = 8 << 10;
-/// The buffer that it is received in.
-const PIECE_BYTES_MAX: u64 = INCOMING_BYTES as u64;
 
 impl Costs {
     /// Those of a machine of 2020, where nothing is measured: in a simulation, which is the same each time.

@@ -18,6 +18,11 @@ pub use costs::Costs;
 pub use incoming::{INCOMING_BYTES, Incoming};
 pub use outgoing::Outgoing;
 
+/// How many regions one vectored call moves at most.
+const REGIONS_MAX: usize = 32;
+/// Runs shorter than this on average are copied through a buffer rather than named one by one.
+const RUN_BYTES_MIN: u64 = 2 << 10;
+
 /// Memory that a payload is read from. Runs were checked before a cursor over them was made.
 pub trait RunSource {
     /// The bytes of one run.
@@ -29,11 +34,6 @@ pub trait RunTarget {
     /// The bytes of one run.
     fn region_mut(&self, run: Run) -> RegionMut<'_>;
 }
-
-/// How many regions one vectored call moves at most.
-const REGIONS_MAX: usize = 32;
-/// Runs shorter than this on average are copied through a buffer rather than named one by one.
-const RUN_BYTES_MIN: u64 = 2 << 10;
 
 /// The grid that spreads packed bytes over a row whose first run starts at `offset` of the target's region. Reversed, it packs.
 ///

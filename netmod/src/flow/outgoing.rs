@@ -28,6 +28,9 @@ const HALVED_BYTES: std::ops::RangeInclusive<usize> = 48 << 10..=128 << 10;
 /// Empty buffers that are kept for the next frames.
 const SPARE_MAX: usize = 6;
 
+/// To see how much payload waits: each one is longer than what is copied, so a few tell enough.
+const ITEMS_LOOKED_AT: usize = 32;
+
 #[allow(clippy::large_enum_variant, reason = "a queue holds few items; a box each would cost more than it saves")]
 enum Item<S> {
     Bytes {
@@ -79,9 +82,6 @@ impl<S: RunSource> Stream<S> {
         self.cursor.advance(self.acknowledged);
     }
 }
-
-/// Each payload is longer than what is copied, so a few tell enough.
-const ITEMS_LOOKED_AT: usize = 32;
 
 /// Frames and payloads of one session that the peer has not acknowledged, in the order in which they were put in.
 pub struct Outgoing<S> {

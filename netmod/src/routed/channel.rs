@@ -4,21 +4,26 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{CHANNEL_BYTES_MAX, Credit};
+use longarm_proto::{CHANNEL_BYTES_MAX, ChannelNumber, Credit};
 use parking_lot::Mutex;
 
 use super::router::Router;
+use super::table::Key;
+use super::trunk::TrunkKey;
 use crate::endpoint::{Link, LinkError};
 use crate::poller::{Interest, Waker};
 
 /// What the other side has to hear of before half of its credit is used.
 const CREDIT_BYTES_MIN: u64 = CHANNEL_BYTES_MAX / 4;
 
+/// Where a router has a channel. Its number is another thing: both ends of the trunk know that one.
+pub(super) type ChannelKey = Key<Channel>;
+
 /// What a router knows of a channel.
 pub(super) struct Channel {
     /// `None` once nothing goes over it any more.
-    pub(super) trunk: Option<usize>,
-    pub(super) number: u32,
+    pub(super) trunk: Option<TrunkKey>,
+    pub(super) number: ChannelNumber,
     /// The other router has it too.
     pub(super) is_open: bool,
     /// How much the other side has room for.
@@ -63,7 +68,7 @@ pub(super) struct Neighbour {
 }
 
 impl Channel {
-    pub(super) fn new(trunk: usize, number: u32, is_open: bool, end: End) -> Channel {
+    pub(super) fn new(trunk: TrunkKey, number: ChannelNumber, is_open: bool, end: End) -> Channel {
         let (may_send, may_come) = (Credit::new(CHANNEL_BYTES_MAX), Credit::new(CHANNEL_BYTES_MAX));
         Channel { trunk: Some(trunk), number, is_open, may_send, may_come, passed_bytes: 0, end }
     }
@@ -182,13 +187,13 @@ impl Buffer {
 /// who calls it.
 pub(super) struct ChannelLink {
     router: Arc<Mutex<Router>>,
-    key: usize,
+    key: ChannelKey,
     signal: Arc<Waker>,
     name: String,
 }
 
 impl ChannelLink {
-    pub(super) fn new(router: Arc<Mutex<Router>>, key: usize, signal: Arc<Waker>, name: String) -> ChannelLink {
+    pub(super) fn new(router: Arc<Mutex<Router>>, key: ChannelKey, signal: Arc<Waker>, name: String) -> ChannelLink {
         ChannelLink { router, key, signal, name }
     }
 }

@@ -18,6 +18,7 @@
 mod channel;
 mod neighbour;
 mod router;
+mod table;
 #[cfg(test)]
 mod tests;
 mod trunk;
@@ -39,7 +40,7 @@ pub struct RoutedOptions {
     /// The network between the nodes. Its links have descriptors to sleep on.
     pub netmod: Arc<dyn Netmod>,
     /// Abstract name of the socket by which the ranks of this node find its router.
-    pub door: String,
+    pub socket_name: String,
     /// Who this process is: routers prove themselves to each other.
     pub identity: Identity,
     /// By what.
@@ -98,7 +99,7 @@ impl Netmod for Routed {
         parse_address(address).ok_or(LinkError::BadAddress)?;
         match self.here.lock().upgrade() {
             Some(router) => Router::connect(&router, address),
-            None => Ok(Box::new(NeighbourLink::connect(&self.options.door, address)?)),
+            None => Ok(Box::new(NeighbourLink::connect(&self.options.socket_name, address)?)),
         }
     }
 }

@@ -55,13 +55,13 @@ pub(super) struct NeighbourLink {
 }
 
 impl NeighbourLink {
-    /// Asks the router of this name to reach an address.
-    pub(super) fn connect(router: &str, address: &str) -> Result<NeighbourLink, LinkError> {
+    /// Asks the router behind this socket to reach an address.
+    pub(super) fn connect(socket_name: &str, address: &str) -> Result<NeighbourLink, LinkError> {
         if address.len() > ADDRESS_BYTES_MAX {
             return Err(LinkError::BadAddress);
         }
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
-        let name = SocketAddrUnix::new_abstract_name(router.as_bytes()).map_err(|_| LinkError::BadAddress)?;
+        let name = SocketAddrUnix::new_abstract_name(socket_name.as_bytes()).map_err(|_| LinkError::BadAddress)?;
         rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &name))?;
         // Who listened: noted by the kernel when it began to. Anybody may have taken the name first.
         if !is_of_this_user(socket.as_fd()) {
@@ -140,9 +140,9 @@ pub(super) fn pair(name: &str) -> Result<(NeighbourLink, NeighbourLink), LinkErr
 }
 
 /// Where the ranks of this node find the router.
-pub(super) fn listen(router: &str) -> Result<OwnedFd, LinkError> {
+pub(super) fn listen(socket_name: &str) -> Result<OwnedFd, LinkError> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(router.as_bytes())?)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(socket_name.as_bytes())?)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }

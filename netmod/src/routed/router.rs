@@ -3,7 +3,7 @@
 //! It never blocks. Whoever drives it holds its lock for the time of one turn: the server's thread when a descriptor is ready, and a
 //! thread of the same process that sends or receives over one of its channels.
 
-mod callers;
+mod connections;
 mod flow;
 
 use std::collections::{HashMap, VecDeque};
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use longarm_proto::{NodeId, TrunkRecord, TrunkViolation};
 use parking_lot::Mutex;
-use slab::Slab;
 
 use super::RoutedOptions;
-use super::channel::{Channel, ChannelLink, End, Here};
+use super::channel::{Channel, ChannelKey, ChannelLink, End, Here};
 use super::neighbour::{self, Greeting, NeighbourLink};
-use super::trunk::{Going, Trunk};
+use super::table::{Key, Table};
+use super::trunk::{Going, Trunk, TrunkKey};
 use crate::accept::Doorman;
 use crate::alarm::Alarm;
 use crate::clock::CoarseClock;
@@ -71,7 +71,7 @@ impl Ended {
 
 /// Who has come, and waits to be taken in by the server.
 enum Arrived {
-    Channel { key: usize, signal: Arc<Waker>, name: String },
+    Channel { key: ChannelKey, signal: Arc<Waker>, name: String },
     Neighbour(NeighbourLink),
 }
 
@@ -91,23 +91,23 @@ pub(super) struct Router {
     /// `None` once nobody is taken in any more.
     listener: Option<Box<dyn Listener>>,
     neighbours: Option<OwnedFd>,
-    greetings: Slab<Greeting>,
-    doormen: Slab<Doorman>,
-    trunks: Slab<Trunk>,
+    greetings: Table<Greeting>,
+    doormen: Table<Doorman>,
+    trunks: Table<Trunk>,
     /// The trunks that we called, by address.
-    called: HashMap<String, usize>,
-    channels: Slab<Channel>,
+    called: HashMap<String, TrunkKey>,
+    channels: Table<Channel>,
     arrived: VecDeque<Arrived>,
     /// How often we have called.
     attempts: u32,
     /// The last call of each node.
     attempts_of: HashMap<NodeId, u32>,
     /// Channels that something has happened to.
-    touched: Vec<usize>,
+    touched: Vec<ChannelKey>,
     /// Trunks whose links hold bytes that no descriptor announces: the next turn brings them in.
-    holding: Vec<usize>,
+    holding: Vec<TrunkKey>,
     /// The channel whose owner looks by itself.
-    attended: Option<usize>,
+    attended: Option<ChannelKey>,
     scratch: Box<[u8]>,
 }
 
@@ -123,7 +123,7 @@ impl Router {
         poller.add(tick.descriptor(), TICK, Interest::READABLE)?;
         let descriptor = listener.descriptor().expect("a network that is routed has descriptors");
         poller.add(descriptor, LISTENER, Interest::READABLE)?;
-        let neighbours = if is_first { Some(neighbour::listen(&options.door)?) } else { None };
+        let neighbours = if is_first { Some(neighbour::listen(&options.socket_name)?) } else { None };
         if let Some(neighbours) = &neighbours {
             poller.add(neighbours.as_fd(), NEIGHBOURS, Interest::READABLE)?;
         }
@@ -139,11 +139,11 @@ impl Router {
             ticks: false,
             listener: Some(listener),
             neighbours,
-            greetings: Slab::new(),
-            doormen: Slab::new(),
-            trunks: Slab::new(),
+            greetings: Table::new(),
+            doormen: Table::new(),
+            trunks: Table::new(),
             called: HashMap::new(),
-            channels: Slab::new(),
+            channels: Table::new(),
             arrived: VecDeque::new(),
             attempts: 0,
             attempts_of: HashMap::new(),
@@ -164,7 +164,7 @@ impl Router {
     /// As if its trunks had carried all the channels that there are numbers for.
     #[cfg(test)]
     pub(super) fn use_up_numbers(&mut self) {
-        self.trunks.iter_mut().for_each(|(_, trunk)| trunk.last_channel = u32::MAX);
+        self.trunks.values_mut().for_each(|trunk| trunk.last_channel = longarm_proto::ChannelNumber(u32::MAX));
     }
 
     pub(super) fn address(&self) -> &str {
@@ -227,12 +227,12 @@ impl Router {
             ready.clear();
         }
         for event in &ready {
-            let number = (event.token & NUMBER_MASK) as usize;
+            let number = event.token & NUMBER_MASK;
             match event.token & !NUMBER_MASK {
-                GREETING => self.greet(number),
-                DOORMAN => self.turn_doorman(number),
-                TRUNK => self.turn_trunk(number),
-                CHANNEL => self.turn_neighbour(number),
+                GREETING => self.greet(Key::of_token(number)),
+                DOORMAN => self.turn_doorman(Key::of_token(number)),
+                TRUNK => self.turn_trunk(Key::of_token(number)),
+                CHANNEL => self.turn_neighbour(Key::of_token(number)),
                 _ => match event.token {
                     LISTENER => self.take_in_trunks(),
                     NEIGHBOURS => self.take_in_neighbours(),
@@ -243,9 +243,9 @@ impl Router {
         }
         ready.clear();
         self.ready = ready;
-        for number in std::mem::take(&mut self.holding) {
-            // If it has ended meanwhile, the number is another one's or nobody's, and either is well.
-            self.turn_trunk(number);
+        for trunk_key in std::mem::take(&mut self.holding) {
+            // If it has ended meanwhile, the key is another one's or nobody's, and either is well.
+            self.turn_trunk(trunk_key);
         }
         self.settle();
         if !self.arrived.is_empty() {
@@ -255,9 +255,9 @@ impl Router {
     }
 
     /// Has the next turn look at a trunk, whatever its descriptor says.
-    fn look_again(&mut self, number: usize) {
-        if !self.holding.contains(&number) {
-            self.holding.push(number);
+    fn look_again(&mut self, trunk_key: TrunkKey) {
+        if !self.holding.contains(&trunk_key) {
+            self.holding.push(trunk_key);
             self.waker.wake();
         }
     }
@@ -276,7 +276,7 @@ impl Router {
         }
     }
 
-    fn signal(&mut self, key: usize) {
+    fn signal(&mut self, key: ChannelKey) {
         let room = self.room_for(key);
         if let Some(channel) = self.channels.get_mut(key) {
             channel.signal(room);
@@ -284,13 +284,13 @@ impl Router {
     }
 
     /// Ends a channel of this process.
-    pub(super) fn end(&mut self, key: usize) {
+    pub(super) fn end(&mut self, key: ChannelKey) {
         self.close(key);
         self.settle();
     }
 
     /// Ends a channel from this side.
-    fn close(&mut self, key: usize) {
+    fn close(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.try_remove(key) else { return };
         if let End::Neighbour(neighbour) = &channel.end
             && neighbour.watched.is_some()
@@ -298,17 +298,17 @@ impl Router {
             let _ = self.poller.remove(neighbour.socket.as_fd());
         }
         self.touched.retain(|touched| *touched != key);
-        let Some(number) = channel.trunk else { return };
-        let trunk = &mut self.trunks[number];
+        let Some(trunk_key) = channel.trunk else { return };
+        let trunk = &mut self.trunks[trunk_key];
         trunk.channels.remove(&channel.number);
         trunk.starved.retain(|starved| *starved != key);
         trunk.say(channel.number, TrunkRecord::Close);
-        self.flush(number);
+        self.flush(trunk_key);
     }
 
     /// A trunk is over, and so are its channels.
-    fn end_trunk(&mut self, number: usize, why: &Ended) {
-        let Some(trunk) = self.trunks.try_remove(number) else { return };
+    fn end_trunk(&mut self, trunk_key: TrunkKey, why: &Ended) {
+        let Some(trunk) = self.trunks.try_remove(trunk_key) else { return };
         match why {
             Ended::Violation(_) => {
                 tracing::warn!(node = self.options.identity.node.0, "the trunk to {} is ended: {why}", trunk.name())
@@ -348,7 +348,7 @@ impl Router {
 impl Drop for Router {
     fn drop(&mut self) {
         // What was said last, such as that a rank has left, goes out as far as there is room.
-        for (_, trunk) in &mut self.trunks {
+        for trunk in self.trunks.values_mut() {
             let _ = trunk.flush();
         }
     }

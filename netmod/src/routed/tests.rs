@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{CHANNEL_BYTES_MAX, JobId, Rank, Session, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord};
+use longarm_proto::{
+    CHANNEL_BYTES_MAX, ChannelNumber, JobId, Rank, Session, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
@@ -53,11 +55,11 @@ impl Drop for Driver {
 }
 
 fn options(node: u32) -> RoutedOptions {
-    static DOORS: AtomicU64 = AtomicU64::new(0);
-    let door = DOORS.fetch_add(1, Ordering::Relaxed);
+    static SOCKETS: AtomicU64 = AtomicU64::new(0);
+    let socket = SOCKETS.fetch_add(1, Ordering::Relaxed);
     RoutedOptions {
         netmod: Arc::new(Tcp::new(TcpOptions::default())),
-        door: format!("longarm-routed-test-{}-{door}", std::process::id()),
+        socket_name: format!("longarm-routed-test-{}-{socket}", std::process::id()),
         identity: Identity { job: JobId(7), rank: Rank(node), node: NodeId(node) },
         secret: Secret([5; 32]),
         half_open_max: 8,
@@ -192,7 +194,7 @@ impl Netmod for TwoNodes {
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
-        let other = Routed::new(RoutedOptions { door: options(1).door, ..self.called.clone() });
+        let other = Routed::new(RoutedOptions { socket_name: options(1).socket_name, ..self.called.clone() });
         let listener = other.listen()?;
         let router = other.here.lock().upgrade().unwrap();
         let poller = router.lock().poller();
@@ -253,6 +255,7 @@ impl Called {
 }
 
 fn say(link: &mut dyn Link, channel: u32, record: TrunkRecord, data: &[u8]) {
+    let channel = ChannelNumber(channel);
     let bytes = [&TrunkHeader { channel, record }.encode()[..], data].concat();
     let mut sent = 0;
     while sent < bytes.len() {
@@ -308,7 +311,7 @@ fn who_sends_more_than_there_is_room_for_is_hung_up_on_and_nobody_before() {
     let (mut called, options) = Called::start();
     let mut link = called.call(&options, u64::MAX, 1).unwrap();
     say(&mut *link, 1, TrunkRecord::Open, &[]);
-    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: 1, record: TrunkRecord::Opened });
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: ChannelNumber(1), record: TrunkRecord::Opened });
     let piece = vec![3; 1 << 14];
     let all = CHANNEL_BYTES_MAX as usize / piece.len();
     for _ in 0..all {
@@ -327,7 +330,7 @@ fn who_sends_more_than_there_is_room_for_is_hung_up_on_and_nobody_before() {
         had += channel.receive(&[RegionMut::from_slice(&mut taken[had..])]).unwrap();
     }
     let quarter = TrunkRecord::Credit(CHANNEL_BYTES_MAX as u32 / 4);
-    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: 1, record: quarter });
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: ChannelNumber(1), record: quarter });
     for _ in 0..all / 4 {
         say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
     }

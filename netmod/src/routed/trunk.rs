@@ -4,8 +4,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{NodeId, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord, TrunkViolation};
+use longarm_proto::{
+    ChannelNumber, NodeId, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord, TrunkViolation,
+};
 
+use super::channel::ChannelKey;
+use super::table::Key;
 use crate::dial::Caller;
 use crate::endpoint::{Link, LinkError};
 use crate::poller::Interest;
@@ -14,6 +18,9 @@ use crate::poller::Interest;
 const OUTGOING_BYTES_MAX: usize = 256 << 10;
 /// Bytes that one call brings in.
 const INCOMING_BYTES: usize = 64 << 10;
+
+/// Where a router has a trunk.
+pub(super) type TrunkKey = Key<Trunk>;
 
 /// How far the connection is.
 pub(super) enum Going {
@@ -31,13 +38,13 @@ pub(super) struct Trunk {
     /// The other node.
     pub(super) node: NodeId,
     /// Channels by their number.
-    pub(super) channels: HashMap<u32, usize>,
+    pub(super) channels: HashMap<ChannelNumber, ChannelKey>,
     /// The last number that was given to a channel.
-    pub(super) last_channel: u32,
+    pub(super) last_channel: ChannelNumber,
     /// Since when nothing has come although a channel waits to be opened.
     pub(super) silent_since_ms: Option<u64>,
     /// Channels that wait for room.
-    pub(super) starved: Vec<usize>,
+    pub(super) starved: Vec<ChannelKey>,
     /// What the poller looks for.
     pub(super) interest: Interest,
     outgoing: Vec<u8>,
@@ -46,14 +53,14 @@ pub(super) struct Trunk {
     start: usize,
     end: usize,
     /// The channel whose data comes next, and how much of it.
-    data: Option<(u32, usize)>,
+    data: Option<(ChannelNumber, usize)>,
 }
 
 /// What came over a trunk.
 pub(super) enum Arrival {
     Record(TrunkHeader),
     /// Data of a channel, as much as is there: which of the bytes that have come.
-    Data(u32, Range<usize>),
+    Data(ChannelNumber, Range<usize>),
 }
 
 impl Trunk {
@@ -63,7 +70,7 @@ impl Trunk {
             address,
             node,
             channels: HashMap::new(),
-            last_channel: 0,
+            last_channel: ChannelNumber(0),
             silent_since_ms: None,
             starved: Vec::new(),
             interest: Interest::READABLE,
@@ -105,13 +112,13 @@ impl Trunk {
     }
 
     /// Says something of a channel, behind all that was said before.
-    pub(super) fn say(&mut self, channel: u32, record: TrunkRecord) {
+    pub(super) fn say(&mut self, channel: ChannelNumber, record: TrunkRecord) {
         self.outgoing.extend_from_slice(&TrunkHeader { channel, record }.encode());
     }
 
     /// Takes all bytes of the regions as the next data of a channel. They are sent from where they are as far as that goes,
     /// the rest is copied.
-    pub(super) fn say_data(&mut self, channel: u32, regions: &[Region<'_>]) -> Result<(), LinkError> {
+    pub(super) fn say_data(&mut self, channel: ChannelNumber, regions: &[Region<'_>]) -> Result<(), LinkError> {
         let bytes: usize = regions.iter().map(|region| region.len()).sum();
         assert!((1..=TRUNK_DATA_BYTES_MAX).contains(&bytes), "{bytes} bytes do not fit into a record");
         let header = TrunkHeader { channel, record: TrunkRecord::Data(bytes as u32) }.encode();
@@ -170,7 +177,11 @@ impl Trunk {
     }
 
     /// If the next bytes of the trunk are data of this channel, brings them in where they belong. `None`: they are not.
-    pub(super) fn receive_data(&mut self, channel: u32, regions: &[RegionMut<'_>]) -> Result<Option<usize>, LinkError> {
+    pub(super) fn receive_data(
+        &mut self,
+        channel: ChannelNumber,
+        regions: &[RegionMut<'_>],
+    ) -> Result<Option<usize>, LinkError> {
         let (Going::Up(link), Some((expected, remaining))) = (&mut self.going, self.data) else { return Ok(None) };
         if expected != channel || self.start < self.end {
             return Ok(None);

@@ -12,6 +12,9 @@ use rustix::net::sockopt;
 
 use crate::endpoint::LinkError;
 
+/// The rule for short ways: every system has it, and lets anybody choose it unless that was forbidden.
+const SHORT: &str = "reno";
+
 /// By which rule a connection finds out how much it may send at once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Congestion {
@@ -24,9 +27,6 @@ pub enum Congestion {
     /// One that the system knows by this name and allows.
     Named(Arc<str>),
 }
-
-/// Every system has it, and lets anybody choose it unless that was forbidden.
-const SHORT: &str = "reno";
 
 impl Congestion {
     /// Chooses for a socket that neither listens nor is connected: BBR that was in force once leaves its timer behind.

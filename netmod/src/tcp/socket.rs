@@ -21,6 +21,13 @@ const KEEPALIVE_COUNT: u32 = 4;
 /// The flags of every socket, whether opened or accepted.
 pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
+/// What one connection carries in a microsecond on a quick network: 40 Gbit/s.
+const BYTES_A_US: usize = 5_000;
+/// With smaller ones the two ends wait for each other: neither processor is always there.
+const BUFFER_BYTES_MIN: usize = 512 << 10;
+/// On a longer way than this the kernel knows better how fast it is.
+pub(super) const ROUND_TRIP_US_MAX: u32 = 200;
+
 /// A socket of the family of `ip`. Buffer sizes are set before anybody connects or listens, as the window that TCP
 /// can offer is fixed at that moment; accepted sockets inherit them.
 pub(super) fn open(ip: IpAddr, buffers: SocketBuffers) -> Result<OwnedFd, LinkError> {
@@ -32,13 +39,6 @@ pub(super) fn open(ip: IpAddr, buffers: SocketBuffers) -> Result<OwnedFd, LinkEr
     tune(&socket)?;
     Ok(socket)
 }
-
-/// What one connection carries in a microsecond on a quick network: 40 Gbit/s.
-const BYTES_A_US: usize = 5_000;
-/// With smaller ones the two ends wait for each other: neither processor is always there.
-const BUFFER_BYTES_MIN: usize = 512 << 10;
-/// On a longer way than this the kernel knows better how fast it is.
-pub(super) const ROUND_TRIP_US_MAX: u32 = 200;
 
 /// The buffers of a connection of [`SocketBuffers::ByRoundTrip`] whose round trip is not long. `None`: the kernel's choice,
 /// which may grow beyond what it lets anybody ask for.

@@ -37,16 +37,16 @@ impl Stream {
         }
     }
 
-    pub(crate) fn read_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
+    pub(crate) fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
         let bytes = into.len();
         // What is longer may be registered, and what waits goes first.
         let fits = bytes < KNOWN_BYTES_MIN && bytes <= self.fabric.outgoing.slab_bytes();
         let may = self.may_send && self.can_read && self.check().is_ok();
-        let may = may && !self.back.keeps;
+        let may = may && !self.batch.is_open;
         if !fits || !may || !self.direct.backlog.is_empty() || !self.has_room() {
             return Brief::NotBegun;
         }
-        let Some((remote, remote_key)) = self.place_of(target, run) else { return Brief::NotBegun };
+        let Some((remote, remote_key)) = self.remote_of(target, run) else { return Brief::NotBegun };
         let Some(slab) = self.take_slab() else { return Brief::NotBegun };
         let number = self.next_request();
         let span = [slab.span(bytes)];

@@ -17,6 +17,21 @@ use serde::Serialize;
 use crate::itself::Itself;
 use crate::sys::{Access, Connection, Domain, Pages, Posting, Registration, SharedReceive, Span};
 
+/// A buffer that was registered is expected to be used so often before its memory goes away.
+const USES: u64 = 2;
+/// Bounds of what is worth registering, whatever was measured, and of a piece.
+const REGISTER_BYTES_MIN: u64 = 4 << 10;
+const REGISTER_BYTES_MAX: u64 = 1 << 20;
+const PIECE_BYTES_MIN: u64 = 64 << 10;
+const PIECE_BYTES_MAX: u64 = 1 << 20;
+
+/// What is measured beside little, to tell a byte's cost from a call's.
+const LARGE_BYTES: usize = 256 << 10;
+/// Tries of which the best counts.
+const ROUNDS: u32 = 5;
+/// A device that is slower than this is not waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 /// Costs of a device and its machine, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Costs {
@@ -31,13 +46,6 @@ pub struct Costs {
     /// What each KiB of a write takes more.
     pub wire_kib_ns: u32,
 }
-
-/// A buffer that was registered is expected to be used so often before its memory goes away.
-const USES: u64 = 2;
-const REGISTER_BYTES_MIN: u64 = 4 << 10;
-const REGISTER_BYTES_MAX: u64 = 1 << 20;
-const PIECE_BYTES_MIN: u64 = 64 << 10;
-const PIECE_BYTES_MAX: u64 = 1 << 20;
 
 impl Costs {
     /// Those of a card of today, for tests and where nothing can be measured.
@@ -85,11 +93,6 @@ fn balance(bytes: usize, each_ns: u64, kib_ns: u32) -> u64 {
     // To whole pages at least, so that pieces do not share any.
     square.isqrt().next_power_of_two().max(4096)
 }
-
-const LARGE_BYTES: usize = 256 << 10;
-const ROUNDS: u32 = 5;
-/// A device that is slower than this is not waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The least of some tries: whatever else happens only adds.
 fn best(mut work: impl FnMut() -> Result<(), Errno>) -> Result<u64, Errno> {

@@ -15,8 +15,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Brief, DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
+use longarm_memory::Region;
+use longarm_netmod::{DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
 use longarm_proto::rdma::RemotePart;
 use longarm_proto::{Run, WindowRef};
 use longarm_registration::{Pinned, RegisterError};
@@ -25,6 +25,19 @@ use crate::fabric::Device;
 use crate::pieces::{Piece, around, some_of};
 use crate::stream::{Kept, Request, Stream};
 use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span};
+
+/// Requests of at most so many bytes may end untold,
+const SHORT_BYTES: usize = 1 << 10;
+/// where so many are under way already,
+const FEW: usize = 4;
+/// and so many in a row at most.
+const TELL_EVERY: usize = 8;
+/// Transfers that wait. Who has more does it another way.
+const BACKLOG_MAX: usize = 64;
+/// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
+const PIECES_UNDER_WAY_MAX: usize = 8;
+/// Below this, copying is quicker than asking the cache.
+pub(crate) const KNOWN_BYTES_MIN: usize = 4 << 10;
 
 /// What waits for room, and what is over.
 #[derive(Default)]
@@ -47,7 +60,7 @@ impl Direct {
 /// A transfer that is not wholly posted.
 pub(crate) struct Transfer {
     pub(crate) ticket: u64,
-    place: Place,
+    local: LocalMemory,
     remote: u64,
     remote_key: u32,
     bytes: usize,
@@ -55,26 +68,13 @@ pub(crate) struct Transfer {
     is_read: bool,
 }
 
-/// Where the bytes of a transfer are, or go.
+/// Where the bytes of a transfer are, or go, at this end.
 #[derive(Clone)]
-enum Place {
+enum LocalMemory {
     Lent(Arc<dyn Loan>),
     /// Copied, because no buffer was free when they had to be.
     Kept(Arc<[u8]>),
 }
-
-/// Requests of at most so many bytes may end untold,
-const SHORT_BYTES: usize = 1 << 10;
-/// where so many are under way already,
-const FEW: usize = 4;
-/// and so many in a row at most.
-const TELL_EVERY: usize = 8;
-/// Transfers that wait. Who has more does it another way.
-const BACKLOG_MAX: usize = 64;
-/// Pieces of large transfers under way at a time: enough that one is registered while others are on the wire.
-const PIECES_MAX: usize = 8;
-/// Below this, copying is quicker than asking the cache.
-pub(crate) const KNOWN_BYTES_MIN: usize = 4 << 10;
 
 /// Registered memory as one request names it.
 struct Registered {
@@ -99,7 +99,8 @@ impl Move {
     }
 }
 
-fn place(part: &RemotePart, run: Run) -> Option<u64> {
+/// The address at the peer where a run of a part begins, if it lies within.
+fn remote_address(part: &RemotePart, run: Run) -> Option<u64> {
     let end = run.offset.checked_add(run.bytes)?;
     (end <= part.bytes).then(|| part.start + run.offset)
 }
@@ -118,7 +119,7 @@ impl Stream {
     }
 
     /// Where a run of a part is, and its key, if the peer has told.
-    pub(crate) fn place_of(&mut self, target: &WindowRef, run: Run) -> Option<(u64, u32)> {
+    pub(crate) fn remote_of(&mut self, target: &WindowRef, run: Run) -> Option<(u64, u32)> {
         let part = match &self.recent {
             Some((recent, part)) if recent == target => *part,
             _ => {
@@ -127,11 +128,11 @@ impl Stream {
                 part
             }
         };
-        Some((place(&part, run)?, part.key))
+        Some((remote_address(&part, run)?, part.key))
     }
 
     fn part(&mut self, target: &WindowRef, run: Run) -> Result<(u64, u32), LinkError> {
-        self.place_of(target, run)
+        self.remote_of(target, run)
             .ok_or_else(|| self.fail("a transfer leads outside of what the peer lets others reach"))
     }
 
@@ -154,7 +155,7 @@ impl Stream {
         self.count_direct(what.is_read, data);
         let posting = what.posting();
         let posted = match data {
-            Data::Spans(spans) if self.back.keeps => self.keep_back(id, posting, spans, fenced),
+            Data::Spans(spans) if self.batch.is_open => self.add_to_batch(id, posting, spans, fenced),
             _ => self.ring().and_then(|()| {
                 self.fabric.counters.doorbells.add(1);
                 let post = Post { id, posting, data, signaled, fenced };
@@ -248,9 +249,9 @@ impl Stream {
                 // Others have them all. The rest goes when our own comes back, before anything else that is direct.
                 let mut kept = vec![0; source.len() - at];
                 source.slice(at, kept.len()).copy_to_slice(&mut kept);
-                let (bytes, place) = (kept.len(), Place::Kept(kept.into()));
+                let (bytes, local) = (kept.len(), LocalMemory::Kept(kept.into()));
                 let remote = remote + at as u64;
-                let rest = Transfer { ticket, place, remote, remote_key, bytes, posted: 0, is_read: false };
+                let rest = Transfer { ticket, local, remote, remote_key, bytes, posted: 0, is_read: false };
                 self.direct.backlog.push_back(rest);
                 return Ok(());
             }
@@ -271,12 +272,12 @@ impl Stream {
         let (first, first_remote) = (self.next_request(), remote);
         let fenced = self.reads_under_way > 0;
         self.note_way(Move { remote: first_remote, remote_key, is_read: false });
-        if self.back.keeps {
+        if self.batch.is_open {
             self.fabric.counters.writes.add(spans.len());
             for (id, span) in (first..).zip(spans) {
                 let posting = Posting::Write { remote, remote_key };
                 remote += u64::from(span[0].bytes);
-                let kept = self.keep_back(id, posting, span, fenced);
+                let kept = self.add_to_batch(id, posting, span, fenced);
                 kept.map_err(|_| self.fail("the device takes no more requests"))?;
             }
             return Ok(());
@@ -305,10 +306,10 @@ impl Stream {
         while self.may_send && self.has_room() {
             let Some(transfer) = self.direct.backlog.front() else { break };
             let pieces = self.requests.iter().filter(|request| matches!(request.kept, Kept::Memory { .. })).count();
-            if pieces >= PIECES_MAX {
+            if pieces >= PIECES_UNDER_WAY_MAX {
                 break;
             }
-            let place = transfer.place.clone();
+            let local = transfer.local.clone();
             let (at, rest) = (transfer.posted, transfer.bytes - transfer.posted);
             let ticket = transfer.ticket;
             let what = Move {
@@ -317,7 +318,7 @@ impl Stream {
                 is_read: transfer.is_read,
             };
             let total = transfer.bytes;
-            let posted = match self.registered(&place, at, total, what.is_read) {
+            let posted = match self.registered(&local, at, total, what.is_read) {
                 Some(Registered { registration, loan, spans, bytes }) => {
                     let ends = (bytes == rest).then_some(ticket);
                     let kept = Kept::Memory { _registration: registration, _loan: loan };
@@ -325,7 +326,7 @@ impl Stream {
                     self.post_direct(what, Data::Spans(&spans), kept, bytes, ends)?;
                     bytes
                 }
-                None => match self.post_through_slab(what, &place, at, rest, ticket)? {
+                None => match self.post_through_slab(what, &local, at, rest, ticket)? {
                     0 => break,
                     bytes => bytes,
                 },
@@ -340,8 +341,8 @@ impl Stream {
     }
 
     /// What the next request of a transfer names of lent memory, where registering that is worth it and the system lets us.
-    fn registered(&mut self, place: &Place, at: usize, total: usize, is_read: bool) -> Option<Registered> {
-        let Place::Lent(loan) = place else { return None };
+    fn registered(&mut self, local: &LocalMemory, at: usize, total: usize, is_read: bool) -> Option<Registered> {
+        let LocalMemory::Lent(loan) = local else { return None };
         let piece_bytes = self.fabric.costs.piece_bytes(total);
         let gathers = self.queue.gathers();
         // A device of iWARP reads into one place only.
@@ -400,7 +401,7 @@ impl Stream {
     fn post_through_slab(
         &mut self,
         what: Move,
-        place: &Place,
+        local: &LocalMemory,
         at: usize,
         rest: usize,
         ticket: u64,
@@ -409,15 +410,15 @@ impl Stream {
         let bytes = slab.slab_bytes().min(rest);
         let ends = (bytes == rest).then_some(ticket);
         let span = [slab.span(bytes)];
-        let kept = match place {
-            Place::Lent(loan) if what.is_read => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
-            Place::Lent(loan) => {
+        let kept = match local {
+            LocalMemory::Lent(loan) if what.is_read => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
+            LocalMemory::Lent(loan) => {
                 let mut slab = slab;
                 let room = slab.region_mut();
                 loan.each(at, bytes, |piece, done| room.slice(done, piece.len()).copy_from(piece.as_region()));
                 self.copied(slab, bytes)
             }
-            Place::Kept(kept) => {
+            LocalMemory::Kept(kept) => {
                 let mut slab = slab;
                 slab.region_mut().slice(0, bytes).copy_from(Region::from_slice(&kept[at..at + bytes]));
                 self.copied(slab, bytes)
@@ -440,14 +441,15 @@ impl Stream {
         is_read: bool,
     ) -> Result<(), LinkError> {
         let (remote, remote_key) = self.part(target, run)?;
-        let (place, bytes) = (Place::Lent(Arc::from(loan)), run.bytes as usize);
-        self.direct.backlog.push_back(Transfer { ticket, place, remote, remote_key, bytes, posted: 0, is_read });
+        let (local, bytes) = (LocalMemory::Lent(Arc::from(loan)), run.bytes as usize);
+        self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, is_read });
         self.advance_direct()
     }
 }
 
-impl DirectAccess for Stream {
-    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
+/// What its link offers as [`longarm_netmod::DirectAccess`].
+impl Stream {
+    pub(crate) fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
         if (wish == Wish::Get || self.is_iwarp()) && !self.can_read {
             return Reach::No;
         }
@@ -467,7 +469,13 @@ impl DirectAccess for Stream {
         reach
     }
 
-    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
+    pub(crate) fn put(
+        &mut self,
+        ticket: u64,
+        target: &WindowRef,
+        run: Run,
+        source: DirectSource<'_>,
+    ) -> Result<(), LinkError> {
         self.check()?;
         match source {
             DirectSource::Copied(region) => {
@@ -478,37 +486,31 @@ impl DirectAccess for Stream {
         }
     }
 
-    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
+    pub(crate) fn get(
+        &mut self,
+        ticket: u64,
+        target: &WindowRef,
+        run: Run,
+        into: Box<dyn Loan>,
+    ) -> Result<(), LinkError> {
         self.check()?;
         self.begin_lent(ticket, (target, run), into, true)
     }
 
-    fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
-        self.read_briefly(target, run, into, looks)
+    pub(crate) fn begin_batch(&mut self) {
+        self.batch.is_open = true;
     }
 
-    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
-        self.lend_brief(ticket, into);
-    }
-
-    fn look(&mut self, looks: u32) -> bool {
-        self.look_for_ends(looks)
-    }
-
-    fn keep_back(&mut self) {
-        self.back.keeps = true;
-    }
-
-    fn go(&mut self) -> Result<(), LinkError> {
-        self.back.keeps = false;
+    pub(crate) fn post_batch(&mut self) -> Result<(), LinkError> {
+        self.batch.is_open = false;
         self.ring().map_err(|_| self.fail("the device takes no more requests"))
     }
 
-    fn is_all_posted(&self) -> bool {
+    pub(crate) fn is_all_posted(&self) -> bool {
         self.direct.backlog.is_empty()
     }
 
-    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
+    pub(crate) fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
         self.direct.outcomes.pop_front()
     }
 }

@@ -24,6 +24,15 @@ use crate::sys::{
     Registration, SharedReceive, Slab, Slabs,
 };
 
+/// Registrations that the cache keeps: finding one among many more takes longer than it saves.
+const CACHE_ENTRIES_MAX: usize = 1024;
+
+/// Requests of the shortest queue: with fewer it could not take all that is posted at once, and the messages that have to go beside it.
+const DEPTH_MIN: u32 = 2 * crate::sys::CHAIN_MAX as u32;
+
+/// Bytes within a request that a device is asked for, the first that it takes; it may give more.
+const INLINE_BYTES: [u32; 4] = [128, 64, 48, 0];
+
 /// Why verbs cannot be used here. In every case TCP can.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -158,9 +167,6 @@ impl Tally {
     }
 }
 
-/// Registrations that the cache keeps: finding one among many more takes longer than it saves.
-const CACHE_ENTRIES_MAX: usize = 1024;
-
 impl Fabric {
     /// Opens a device.
     ///
@@ -260,7 +266,7 @@ impl Fabric {
             }
         }
         let queue = made?;
-        if self.manager.is_some() && queue.inline_bytes() < crate::stream::NUMBER_BYTES {
+        if self.manager.is_some() && queue.inline_bytes() < crate::stream::IMMEDIATE_BYTES {
             return Err(Errno::OPNOTSUPP);
         }
         self.promise(credits.into())?;
@@ -380,18 +386,12 @@ fn cache(domain: &Arc<Domain>, options: &VerbsOptions, paging: PagingChoice) -> 
     }
 }
 
-/// With fewer a queue could not take all that is posted at once, and the messages that have to go beside it.
-const DEPTH_MIN: u32 = 2 * crate::sys::CHAIN_MAX as u32;
-
 fn as_ipv6(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
     }
 }
-
-/// Asked of the device for requests that carry their bytes, the first that it takes; it may give more.
-const INLINE_BYTES: [u32; 4] = [128, 64, 48, 0];
 
 /// An open device, a port of it, and one of the port's addresses.
 type Opened = (Arc<Context>, Port, u8);

@@ -16,6 +16,12 @@ use crate::sys::{Access, Pages, Registration};
 
 type Name = (WindowId, Generation, Rank);
 
+/// Registering on the thread that serves may take as long as this.
+const AT_ONCE_NS: u64 = 200_000;
+
+/// Parts that are remembered. Beyond that everything is forgotten and asked again.
+const KNOWN_MAX: usize = 1 << 16;
+
 fn name(part: &WindowRef) -> Name {
     (part.window, part.generation, part.rank)
 }
@@ -55,9 +61,6 @@ enum Registered {
 
 /// What a peer is told. An error says why memory that is there cannot be reached.
 pub(crate) type Answer = Result<Option<RemotePart>, Errno>;
-
-/// Registering on the thread that serves may take as long as this.
-const AT_ONCE_NS: u64 = 200_000;
 
 impl Part {
     fn answer(&self) -> Answer {
@@ -261,9 +264,6 @@ pub(crate) struct Known {
     parts: Mutex<HashMap<WindowRef, Option<RemotePart>>>,
     asked: Mutex<Vec<WindowRef>>,
 }
-
-/// Parts that are remembered. Beyond that everything is forgotten and asked again.
-const KNOWN_MAX: usize = 1 << 16;
 
 impl Known {
     pub(crate) fn find(&self, part: &WindowRef) -> Option<RemotePart> {

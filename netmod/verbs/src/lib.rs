@@ -9,7 +9,7 @@
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
 #![deny(unsafe_code)]
 
-mod back;
+mod batch;
 mod brief;
 mod costs;
 mod counts;

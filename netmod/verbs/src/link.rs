@@ -19,7 +19,14 @@ use longarm_proto::rdma::{KEEP_TCP, READY, RECORD_BYTES, Record};
 
 use crate::netmod::Shared;
 use crate::stream::{Promised, Stream, Unresolved};
-use joining::Meeting;
+use joining::QueueBeingJoined;
+
+const TCP: u64 = 0;
+const QUEUE: u64 = 1;
+const ANSWERS: u64 = 2;
+const MANAGER: u64 = 3;
+/// Of ten milliseconds each, for what was sent last to be delivered.
+const LINGER_MOMENTS: usize = 20;
 
 /// Who of the two has called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,12 +36,12 @@ pub(crate) enum Side {
     Called,
 }
 
-enum Stage {
+enum Phase {
     /// What the owner sends and receives goes over TCP.
     Proving,
     Agreeing(Box<Agreeing>),
     /// The connection manager connects the queues.
-    Joining(Box<Meeting>),
+    Joining(Box<QueueBeingJoined>),
     Verbs(Box<Stream>),
     Plain,
 }
@@ -52,14 +59,14 @@ struct Agreeing {
 }
 
 enum Then {
-    Joining(Box<Meeting>),
+    Joining(Box<QueueBeingJoined>),
     Verbs(Box<Stream>),
     Plain,
 }
 
 pub(crate) struct VerbsLink {
     /// With the queue, which ends before TCP does: who sees the end there knows that no request is done any more.
-    stage: Stage,
+    phase: Phase,
     tcp: Box<dyn Link>,
     shared: Arc<Shared>,
     side: Side,
@@ -83,13 +90,6 @@ pub(crate) struct VerbsLink {
     outcomes: VecDeque<(u64, DirectOutcome)>,
 }
 
-const TCP: u64 = 0;
-const QUEUE: u64 = 1;
-const ANSWERS: u64 = 2;
-const MANAGER: u64 = 3;
-/// Of ten milliseconds each, for what was sent last to be delivered.
-const LINGER_MOMENTS: usize = 20;
-
 impl VerbsLink {
     /// Around a TCP connection that may still be on its way.
     ///
@@ -109,12 +109,12 @@ impl VerbsLink {
             poller.add(descriptor, TCP, interest)?;
         }
         let peer_name = tcp.peer_name().to_owned();
-        let stage = Stage::Proving;
+        let phase = Phase::Proving;
         Ok(VerbsLink {
             tcp,
             shared,
             side,
-            stage,
+            phase,
             poller,
             awaits_room,
             peer_name,
@@ -164,7 +164,7 @@ impl VerbsLink {
 
     /// Carries the agreement as far as it goes now.
     fn agree(&mut self) -> Result<(), LinkError> {
-        while let Stage::Agreeing(agreeing) = &mut self.stage {
+        while let Phase::Agreeing(agreeing) = &mut self.phase {
             if agreeing.sent < agreeing.outgoing.len() {
                 let rest = &agreeing.outgoing[agreeing.sent..];
                 let sent = self.tcp.send(&[Region::from_slice(rest)])?;
@@ -203,7 +203,7 @@ impl VerbsLink {
     }
 
     fn handle_record(&mut self, theirs: &Record) {
-        let Stage::Agreeing(agreeing) = &mut self.stage else { unreachable!("called in this stage") };
+        let Phase::Agreeing(agreeing) = &mut self.phase else { unreachable!("called in this phase") };
         let (ours, queue) = match agreeing.ours.take() {
             Some(ours) => ours,
             None => {
@@ -222,7 +222,7 @@ impl VerbsLink {
         if self.side == Side::Caller {
             self.outcomes.extend(self.shared.resolve(&self.address, theirs.executed));
         }
-        let Stage::Agreeing(agreeing) = &mut self.stage else { unreachable!("as above") };
+        let Phase::Agreeing(agreeing) = &mut self.phase else { unreachable!("as above") };
         agreeing.outgoing = match (self.side, &then) {
             (Side::Called, Then::Plain) => {
                 Record { usable: false, executed: ours.executed, ..Record::default() }.encode().to_vec()
@@ -239,13 +239,13 @@ impl VerbsLink {
     }
 
     fn begin(&mut self, then: Then) -> Result<(), LinkError> {
-        self.stage = match then {
-            Then::Plain => Stage::Plain,
-            Then::Joining(meeting) => {
-                if let Some(joining) = &meeting.joining {
+        self.phase = match then {
+            Then::Plain => Phase::Plain,
+            Then::Joining(being_joined) => {
+                if let Some(joining) = &being_joined.joining {
                     joining.watch(&self.poller, MANAGER)?;
                 }
-                Stage::Joining(meeting)
+                Phase::Joining(being_joined)
             }
             Then::Verbs(mut stream) => {
                 stream.may_send = self.side == Side::Caller;
@@ -255,7 +255,7 @@ impl VerbsLink {
                 self.poller.add(stream.descriptor(), QUEUE, Interest::READABLE)?;
                 // From the first moment on, as the peer may send at once. What this finds already waits in the stream.
                 stream.arm()?;
-                Stage::Verbs(stream)
+                Phase::Verbs(stream)
             }
         };
         Ok(())
@@ -267,20 +267,20 @@ impl VerbsLink {
         if self.tcp.receive(&[RegionMut::from_slice(&mut byte)])? == 0 {
             return Ok(());
         }
-        match (byte[0], &mut self.stage) {
-            (READY, Stage::Verbs(stream)) if !stream.may_send && !stream.is_iwarp() => {
+        match (byte[0], &mut self.phase) {
+            (READY, Phase::Verbs(stream)) if !stream.may_send && !stream.is_iwarp() => {
                 stream.may_send = true;
                 Ok(())
             }
-            (KEEP_TCP, Stage::Verbs(stream)) if !stream.may_send => {
-                self.stage = Stage::Plain;
+            (KEEP_TCP, Phase::Verbs(stream)) if !stream.may_send => {
+                self.phase = Phase::Plain;
                 Ok(())
             }
-            (KEEP_TCP, Stage::Joining(meeting)) if self.side == Side::Called => {
-                if let Some(joining) = meeting.joining.take() {
+            (KEEP_TCP, Phase::Joining(being_joined)) if self.side == Side::Called => {
+                if let Some(joining) = being_joined.joining.take() {
                     joining.give_up(&self.poller);
                 }
-                self.stage = Stage::Plain;
+                self.phase = Phase::Plain;
                 Ok(())
             }
             _ => Err(LinkError::Reset),
@@ -289,13 +289,13 @@ impl VerbsLink {
 
     /// As far as the agreement goes now, and what TCP has to say. An error of TCP counts when the queue has nothing more.
     fn settle(&mut self) -> Result<(), LinkError> {
-        if matches!(self.stage, Stage::Agreeing(_)) {
+        if matches!(self.phase, Phase::Agreeing(_)) {
             self.agree()?;
         }
-        if matches!(self.stage, Stage::Joining(_)) {
+        if matches!(self.phase, Phase::Joining(_)) {
             self.join()?;
         }
-        let Stage::Verbs(stream) = &mut self.stage else { return Ok(()) };
+        let Phase::Verbs(stream) = &mut self.phase else { return Ok(()) };
         if !stream.may_send && stream.is_iwarp() {
             // The first message may have come, which lets us send.
             stream.poll()?;
@@ -326,17 +326,17 @@ impl VerbsLink {
 
     fn try_send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
         self.settle()?;
-        match &mut self.stage {
-            Stage::Agreeing(_) | Stage::Joining(_) => {
+        match &mut self.phase {
+            Phase::Agreeing(_) | Phase::Joining(_) => {
                 self.turned_away = true;
                 Ok(0)
             }
-            Stage::Verbs(stream) if !stream.may_send => {
+            Phase::Verbs(stream) if !stream.may_send => {
                 self.turned_away = true;
                 Ok(0)
             }
-            Stage::Verbs(_) => self.send_verbs(regions),
-            Stage::Proving | Stage::Plain => {
+            Phase::Verbs(_) => self.send_verbs(regions),
+            Phase::Proving | Phase::Plain => {
                 let total: usize = regions.iter().map(|region| region.len()).sum();
                 let sent = self.tcp.send(regions)?;
                 self.watch_room(sent < total);
@@ -349,7 +349,7 @@ impl VerbsLink {
         let total: usize = regions.iter().map(|region| region.len()).sum();
         let mut sent = 0;
         loop {
-            let Stage::Verbs(stream) = &mut self.stage else { return Ok(sent) };
+            let Phase::Verbs(stream) = &mut self.phase else { return Ok(sent) };
             let more = match sent {
                 0 => stream.send(regions)?,
                 _ => stream.send(&behind(regions, sent)).unwrap_or(0),
@@ -376,22 +376,22 @@ impl VerbsLink {
         if is_nothing {
             self.hear()?;
         }
-        let Stage::Verbs(stream) = &self.stage else { return Ok(false) };
+        let Phase::Verbs(stream) = &self.phase else { return Ok(false) };
         Ok(something_came && (more > 0 || stream.can_send()))
     }
 
     fn try_receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
         self.settle()?;
-        let received = match &mut self.stage {
-            Stage::Proving | Stage::Plain => return self.tcp.receive(regions),
-            Stage::Agreeing(_) | Stage::Joining(_) => return Ok(0),
-            Stage::Verbs(stream) => stream.receive(regions)?,
+        let received = match &mut self.phase {
+            Phase::Proving | Phase::Plain => return self.tcp.receive(regions),
+            Phase::Agreeing(_) | Phase::Joining(_) => return Ok(0),
+            Phase::Verbs(stream) => stream.receive(regions)?,
         };
         if received > 0 {
             self.note_heard();
             return Ok(received);
         }
-        if let Stage::Verbs(stream) = &mut self.stage
+        if let Phase::Verbs(stream) = &mut self.phase
             && stream.has_ended_lately()
         {
             self.hear_the_end()?;
@@ -413,18 +413,18 @@ impl VerbsLink {
     }
 
     fn try_receive_arrived(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
-        match &mut self.stage {
-            Stage::Verbs(stream) => stream.receive(regions),
+        match &mut self.phase {
+            Phase::Verbs(stream) => stream.receive(regions),
             _ => self.tcp.receive(regions),
         }
     }
 
     /// Whether a send that was turned away would be taken now.
     fn lets_in(&mut self) -> bool {
-        let open = match &self.stage {
-            Stage::Agreeing(_) | Stage::Joining(_) => false,
-            Stage::Verbs(stream) => stream.may_send,
-            Stage::Proving | Stage::Plain => true,
+        let open = match &self.phase {
+            Phase::Agreeing(_) | Phase::Joining(_) => false,
+            Phase::Verbs(stream) => stream.may_send,
+            Phase::Proving | Phase::Plain => true,
         };
         open && std::mem::take(&mut self.turned_away)
     }
@@ -434,7 +434,7 @@ impl VerbsLink {
         if self.lets_in() {
             return Ok(true);
         }
-        let Stage::Verbs(stream) = &mut self.stage else { return Ok(false) };
+        let Phase::Verbs(stream) = &mut self.phase else { return Ok(false) };
         if !self.awaits_answers
             && let Some(answers) = stream.late_answers()
         {
@@ -445,7 +445,7 @@ impl VerbsLink {
             return Ok(true);
         }
         let heard = self.hear_the_end();
-        let Stage::Verbs(stream) = &mut self.stage else { return Ok(true) };
+        let Phase::Verbs(stream) = &mut self.phase else { return Ok(true) };
         match heard {
             Ok(()) => Ok(stream.holds_bytes() || self.lets_in()),
             // What the peer sent before it went has arrived by now.
@@ -482,8 +482,8 @@ impl Link for VerbsLink {
             return Ok(0);
         }
         // What has arrived before an error is still handed out.
-        let result = match &mut self.stage {
-            Stage::Verbs(stream) if stream.holds_bytes() => stream.receive(regions),
+        let result = match &mut self.phase {
+            Phase::Verbs(stream) if stream.holds_bytes() => stream.receive(regions),
             _ => self.ended.map_or_else(|| self.try_receive(regions), Err),
         };
         self.end_with(result)
@@ -497,7 +497,7 @@ impl Link for VerbsLink {
             agreeing.outgoing = record.encode().to_vec();
             agreeing.ours = Some((record, queue));
         }
-        self.stage = Stage::Agreeing(Box::new(agreeing));
+        self.phase = Phase::Agreeing(Box::new(agreeing));
     }
 
     fn holds_bytes(&self) -> bool {
@@ -513,18 +513,18 @@ impl Link for VerbsLink {
     }
 
     fn direct(&mut self) -> Option<&mut dyn DirectAccess> {
-        match &self.stage {
-            Stage::Verbs(stream) if stream.may_send && self.side == Side::Caller => Some(self),
+        match &self.phase {
+            Phase::Verbs(stream) if stream.may_send && self.side == Side::Caller => Some(self),
             _ if !self.outcomes.is_empty() => Some(self),
             _ => None,
         }
     }
 
     fn is_settled(&self) -> bool {
-        match &self.stage {
-            Stage::Proving | Stage::Agreeing(_) | Stage::Joining(_) => false,
-            Stage::Verbs(stream) => stream.may_send,
-            Stage::Plain => true,
+        match &self.phase {
+            Phase::Proving | Phase::Agreeing(_) | Phase::Joining(_) => false,
+            Phase::Verbs(stream) => stream.may_send,
+            Phase::Plain => true,
         }
     }
 
@@ -547,14 +547,14 @@ impl Link for VerbsLink {
 
 impl Drop for VerbsLink {
     fn drop(&mut self) {
-        if let Stage::Verbs(stream) = &mut self.stage
+        if let Phase::Verbs(stream) = &mut self.phase
             && self.ended.is_none()
             && !self.abandoned
         {
             let tcp = std::cell::RefCell::new(&mut self.tcp);
             stream.linger(LINGER_MOMENTS, || tcp.borrow_mut().receive(&[RegionMut::from_slice(&mut [0])]).is_ok());
         }
-        let is_over_device = matches!(self.stage, Stage::Joining(_) | Stage::Verbs(_));
+        let is_over_device = matches!(self.phase, Phase::Joining(_) | Phase::Verbs(_));
         if self.side == Side::Caller && self.abandoned && is_over_device && !self.heard && self.ended.is_none() {
             // Given up because nothing came: the device may say so later than who waits has patience.
             self.shared.note_failure(&self.address, &self.peer_name);
@@ -563,12 +563,12 @@ impl Drop for VerbsLink {
             // Those that an older connection had left, and nobody has asked for.
             let again = |(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) };
             let mut unresolved: Vec<Unresolved> = self.outcomes.drain(..).map(again).collect();
-            if let Stage::Verbs(stream) = &mut self.stage {
+            if let Phase::Verbs(stream) = &mut self.phase {
                 unresolved.extend(stream.unresolved());
             }
             self.shared.leave_unresolved(&self.address, unresolved);
         }
-        if let Stage::Verbs(stream) = &mut self.stage {
+        if let Phase::Verbs(stream) = &mut self.phase {
             // The peer may have heard from the device already, and waits for the word of TCP to know that this is no failure. To
             // give the queue and its memory back takes longer.
             stream.finish();

@@ -20,12 +20,12 @@ use longarm_netmod::{Interest, Poller, Waker};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::sys::{Context, Line, NoManager, Queue, Report, Reports, local_addresses};
+use crate::sys::{Context, ManagerEvent, ManagerEvents, ManagerId, NoManager, Queue, local_addresses};
 
 /// Where peers call this process, and who waits for them.
 pub(crate) struct Manager {
-    reports: Arc<Reports>,
-    _listens: Line,
+    events: Arc<ManagerEvents>,
+    _listener: ManagerId,
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
     awaited: Mutex<HashMap<u64, Arc<Awaited>>>,
@@ -35,7 +35,7 @@ pub(crate) struct Manager {
 
 /// A call that somebody waits for.
 struct Awaited {
-    line: Mutex<Option<Line>>,
+    id: Mutex<Option<ManagerId>>,
     /// Told when it has come, as anybody who looks may find it.
     waker: Waker,
 }
@@ -46,15 +46,15 @@ impl Manager {
     /// # Errors
     /// No library, or the system's; `ADDRNOTAVAIL` if the device has no address.
     pub(crate) fn open(context: &Context) -> Result<Arc<Manager>, NoManager> {
-        let reports = Reports::new()?;
+        let events = ManagerEvents::new()?;
         let mut why = Errno::ADDRNOTAVAIL;
         for address in local_addresses() {
-            let listens = Line::new(&reports).map_err(NoManager::System)?;
-            match listens.listen(address, context) {
+            let listener = ManagerId::new(&events).map_err(NoManager::System)?;
+            match listener.listen(address, context) {
                 Ok(port) => {
                     let awaited = Mutex::default();
                     let told = Once::new();
-                    return Ok(Arc::new(Manager { reports, _listens: listens, address, port, awaited, told }));
+                    return Ok(Arc::new(Manager { events, _listener: listener, address, port, awaited, told }));
                 }
                 // Another device's.
                 Err(Errno::NODEV) => {}
@@ -66,16 +66,21 @@ impl Manager {
 
     /// Hands calls to those that wait for them.
     fn hand_out(&self) {
-        while let Some(report) = self.reports.take() {
-            let Report::Called { line, number } = report else { continue };
+        while let Some(event) = self.events.take() {
+            let ManagerEvent::ConnectRequest { id, number } = event else { continue };
             let awaited = self.awaited.lock().get(&number).map(Arc::clone);
             match awaited {
                 Some(awaited) => {
-                    *awaited.line.lock() = Some(line);
+                    *awaited.id.lock() = Some(id);
                     awaited.waker.wake();
                 }
                 None => self.told.call_once(|| {
-                    tracing::warn!("somebody whom nobody knows has called the RDMA device, and was turned away");
+                    tracing::warn!(
+                        address = %self.address,
+                        port = self.port,
+                        "turned away a call over RDMA: it names no connection that this process waits for. The next ones \
+                         are turned away without a word"
+                    );
                 }),
             }
         }
@@ -85,24 +90,24 @@ impl Manager {
 /// A connection that is being made.
 pub(crate) struct Joining {
     manager: Arc<Manager>,
-    reports: Arc<Reports>,
+    events: Arc<ManagerEvents>,
     number: u64,
     reads: u8,
     step: Step,
 }
 
 enum Step {
-    Called(Arc<Awaited>),
-    /// The manager has the line, and reports.
-    Under(Line),
+    Awaiting(Arc<Awaited>),
+    /// The manager has it, and says by events how far it is.
+    Connecting(ManagerId),
     /// Both are with who has it now.
-    Over,
+    Finished,
 }
 
 /// A connection that was made, while it stands.
 pub(crate) struct Joined {
-    line: Line,
-    reports: Arc<Reports>,
+    id: ManagerId,
+    events: Arc<ManagerEvents>,
     has_ended: bool,
 }
 
@@ -112,10 +117,10 @@ impl Joining {
     /// # Errors
     /// The system's.
     pub(crate) fn call(manager: &Arc<Manager>, to: SocketAddr, number: u64, reads: u8) -> Result<Joining, Errno> {
-        let reports = manager.reports.another()?;
-        let line = Line::new(&reports)?;
-        line.find_address(manager.address, to)?;
-        Ok(Joining { manager: Arc::clone(manager), reports, number, reads, step: Step::Under(line) })
+        let events = manager.events.another()?;
+        let id = ManagerId::new(&events)?;
+        id.resolve_address(manager.address, to)?;
+        Ok(Joining { manager: Arc::clone(manager), events, number, reads, step: Step::Connecting(id) })
     }
 
     /// Waits for the peer's call.
@@ -124,13 +129,13 @@ impl Joining {
     /// The system's, when descriptors run out.
     pub(crate) fn await_call(manager: &Arc<Manager>, number: u64, reads: u8) -> Result<Joining, Errno> {
         let system = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        let awaited = Arc::new(Awaited { line: Mutex::default(), waker: Waker::new().map_err(system)? });
-        let reports = manager.reports.another()?;
+        let awaited = Arc::new(Awaited { id: Mutex::default(), waker: Waker::new().map_err(system)? });
+        let events = manager.events.another()?;
         manager.awaited.lock().insert(number, Arc::clone(&awaited));
         // The kernel keeps so many calls that nobody has looked at, and turns others away. Those of strangers make room before
         // the peer is told where to call.
         manager.hand_out();
-        Ok(Joining { manager: Arc::clone(manager), reports, number, reads, step: Step::Called(awaited) })
+        Ok(Joining { manager: Arc::clone(manager), events, number, reads, step: Step::Awaiting(awaited) })
     }
 
     /// Has a poller watch for what it waits for.
@@ -138,9 +143,9 @@ impl Joining {
     /// # Errors
     /// The system's.
     pub(crate) fn watch(&self, poller: &Poller, token: u64) -> std::io::Result<()> {
-        poller.add(self.reports.descriptor(), token, Interest::READABLE)?;
-        if let Step::Called(awaited) = &self.step {
-            poller.add(self.manager.reports.descriptor(), token, Interest::READABLE)?;
+        poller.add(self.events.descriptor(), token, Interest::READABLE)?;
+        if let Step::Awaiting(awaited) = &self.step {
+            poller.add(self.manager.events.descriptor(), token, Interest::READABLE)?;
             poller.add(awaited.waker.descriptor(), token, Interest::READABLE)?;
         }
         Ok(())
@@ -148,8 +153,8 @@ impl Joining {
 
     /// Has it watch no more for what others wait for too.
     fn unwatch(&self, poller: &Poller) {
-        if let Step::Called(awaited) = &self.step {
-            let _ = poller.remove(self.manager.reports.descriptor());
+        if let Step::Awaiting(awaited) = &self.step {
+            let _ = poller.remove(self.manager.events.descriptor());
             let _ = poller.remove(awaited.waker.descriptor());
         }
     }
@@ -159,22 +164,22 @@ impl Joining {
     /// # Errors
     /// What the manager says; nothing comes of it any more.
     pub(crate) fn advance(&mut self, poller: &Poller, queue: &Queue) -> Result<bool, Errno> {
-        if let Step::Called(awaited) = &self.step {
+        if let Step::Awaiting(awaited) = &self.step {
             self.manager.hand_out();
-            let line = awaited.line.lock().take();
-            let Some(mut line) = line else { return Ok(false) };
+            let id = awaited.id.lock().take();
+            let Some(mut id) = id else { return Ok(false) };
             self.unwatch(poller);
-            line.accept(&self.reports, queue, self.reads)?;
-            self.step = Step::Under(line);
+            id.accept(&self.events, queue, self.reads)?;
+            self.step = Step::Connecting(id);
         }
-        let Step::Under(line) = &mut self.step else { unreachable!("it was taken above") };
-        while let Some(report) = self.reports.take() {
-            match report {
-                Report::AddressFound => line.find_route()?,
-                Report::RouteFound => line.connect(queue, self.number, self.reads)?,
-                Report::Established => return Ok(true),
-                Report::Ended(why) => return Err(why),
-                Report::Called { .. } | Report::Other => {}
+        let Step::Connecting(id) = &mut self.step else { unreachable!("it was taken above") };
+        while let Some(event) = self.events.take() {
+            match event {
+                ManagerEvent::AddressResolved => id.resolve_route()?,
+                ManagerEvent::RouteResolved => id.connect(queue, self.number, self.reads)?,
+                ManagerEvent::Established => return Ok(true),
+                ManagerEvent::Ended(why) => return Err(why),
+                ManagerEvent::ConnectRequest { .. } | ManagerEvent::Other => {}
             }
         }
         Ok(false)
@@ -187,10 +192,10 @@ impl Joining {
 
     /// The connection that was made.
     pub(crate) fn finish(mut self) -> Joined {
-        let Step::Under(line) = std::mem::replace(&mut self.step, Step::Over) else {
+        let Step::Connecting(id) = std::mem::replace(&mut self.step, Step::Finished) else {
             unreachable!("asked when it was made")
         };
-        Joined { line, reports: Arc::clone(&self.reports), has_ended: false }
+        Joined { id, events: Arc::clone(&self.events), has_ended: false }
     }
 }
 
@@ -203,20 +208,20 @@ impl Drop for Joining {
 impl Joined {
     /// Whether the manager says that it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
-        while let Some(report) = self.reports.take() {
-            self.has_ended |= matches!(report, Report::Ended(_));
+        while let Some(event) = self.events.take() {
+            self.has_ended |= matches!(event, ManagerEvent::Ended(_));
         }
         self.has_ended
     }
 
     /// What becomes readable when it ends.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.reports.descriptor()
+        self.events.descriptor()
     }
 
     /// Ends it in order.
-    pub(crate) fn hang_up(&self) {
-        self.line.hang_up();
+    pub(crate) fn disconnect(&self) {
+        self.id.disconnect();
     }
 }
 
@@ -270,7 +275,7 @@ mod tests {
         queue.0.prepare(fabric.port.number).unwrap();
         let poller = Poller::new().unwrap();
         let mut called = Joining::await_call(manager, 1 << 32, 1).unwrap();
-        assert!(manager.reports.take().is_none(), "strangers take the places of peers");
+        assert!(manager.events.take().is_none(), "strangers take the places of peers");
         called.watch(&poller, 0).unwrap();
         let mut caller = Caller::new(&fabric, 1 << 32);
         let (mut is_here, mut is_there) = (false, false);

@@ -23,6 +23,9 @@ use crate::packets::was_done;
 use crate::paging::PagingChoice;
 use crate::stream::Unresolved;
 
+/// Queues in a row that brought nothing before a peer is reached over TCP.
+const FAILURES_MAX: u32 = 3;
+
 /// What the links of one netmod know of each other.
 pub(crate) struct Shared {
     options: VerbsOptions,
@@ -44,9 +47,6 @@ struct Called {
     /// Queues in a row over which nothing came back.
     failures: u32,
 }
-
-/// Queues in a row that brought nothing before a peer is reached over TCP.
-const FAILURES_MAX: u32 = 3;
 
 impl Shared {
     pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {

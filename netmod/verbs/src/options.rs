@@ -3,6 +3,9 @@
 use crate::costs::Costs;
 use crate::paging::OnDemand;
 
+/// All buffers for what arrives are at most so many bytes.
+pub(crate) const RECEIVE_BYTES_MAX: usize = 64 << 20;
+
 /// How the netmod behaves. The defaults are for a device of today and a job of some dozen nodes.
 #[derive(Clone, Debug)]
 pub struct VerbsOptions {
@@ -68,9 +71,6 @@ fn memory_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     (system.totalram as u64).saturating_mul(system.mem_unit.into())
 }
-
-/// All buffers for what arrives are at most so many bytes.
-pub(crate) const RECEIVE_BYTES_MAX: usize = 64 << 20;
 
 impl VerbsOptions {
     /// Buffers for each peer, so that all of them together stay within bounds.

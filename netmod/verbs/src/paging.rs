@@ -20,6 +20,11 @@ use serde::Serialize;
 use crate::itself::Itself;
 use crate::sys::{Access, Connection, Domain, Pages, Paging, Posting, Registration, SharedReceive, Span};
 
+/// Pages of the ground that a trial uses.
+const PAGES: usize = 4;
+/// A request that takes longer than this is not waited for. It is that of a device that is of no use anyway.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What memory is registered on demand, where the device does that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnDemand {
@@ -113,10 +118,6 @@ struct Ground {
     memory: MmapMut,
 }
 
-const PAGES: usize = 4;
-/// A request that takes longer than this is not waited for. It is that of a device that is of no use anyway.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// What the file holds: no two places within a page and its neighbours look alike.
 fn of_the_file(place: usize) -> u8 {
     (place % 251) as u8
@@ -165,7 +166,7 @@ impl Ground {
 }
 
 /// Where on the ground requests read and write: from within a page into the next but one, and no other page.
-struct Place {
+struct TrialRange {
     at: usize,
     bytes: usize,
 }
@@ -180,17 +181,17 @@ pub(crate) fn trial(
     let page_bytes = rustix::param::page_size();
     let not_tried = |_: Errno| Fault::NotTried;
     let mut ground = Ground::new(page_bytes).map_err(not_tried)?;
-    let place = Place { at: page_bytes / 2 + 13, bytes: page_bytes + page_bytes / 2 };
-    let mut near = vec![0_u8; place.bytes];
+    let range = TrialRange { at: page_bytes / 2 + 13, bytes: page_bytes + page_bytes / 2 };
+    let mut near = vec![0_u8; range.bytes];
     let near_start = near.as_mut_ptr().expose_provenance();
     let all = (ground.start(), PAGES * page_bytes);
     let paged = Registration::new(domain, all, Access::Remote, Pages::OnDemand).map_err(not_tried)?;
-    let kept = Registration::new(domain, (near_start, place.bytes), Access::Remote, Pages::Kept).map_err(not_tried)?;
+    let kept = Registration::new(domain, (near_start, range.bytes), Access::Remote, Pages::Kept).map_err(not_tried)?;
     let mut itself = Itself::new(domain, shared, myself.ok_or(Fault::NotTried)?).map_err(not_tried)?;
     let near = RegionMut::from_slice(&mut near);
 
-    let there = (all.0 + place.at) as u64;
-    let bytes = place.bytes as u32;
+    let there = (all.0 + range.at) as u64;
+    let bytes = range.bytes as u32;
     let near_span = Span { start: near_start as u64, bytes, local_key: kept.local_key() };
     let there_span = Span { start: there, bytes, local_key: paged.local_key() };
     let (near_place, there_place) = ((near_start as u64, kept.remote_key()), (there, paged.remote_key()));
@@ -203,12 +204,12 @@ pub(crate) fn trial(
         done.map_err(|_| Fault::Failed)
     };
     let is_near = |expected: fn(usize) -> u8| {
-        let mut bytes = vec![0; place.bytes];
+        let mut bytes = vec![0; range.bytes];
         near.copy_to_slice(&mut bytes);
-        (place.at..).zip(bytes).all(|(at, byte)| byte == expected(at))
+        (range.at..).zip(bytes).all(|(at, byte)| byte == expected(at))
     };
     let fill_near = |with: fn(usize) -> u8| {
-        let bytes: Vec<u8> = (place.at..place.at + place.bytes).map(with).collect();
+        let bytes: Vec<u8> = (range.at..range.at + range.bytes).map(with).collect();
         near.copy_from_slice(&bytes);
     };
     let or = |is_right: bool, fault: Fault| if is_right { Ok(()) } else { Err(fault) };
@@ -224,7 +225,7 @@ pub(crate) fn trial(
         fill_near(of_a_write);
         request(store.0, store.1)?;
         or(ground.is_file_as_it_was(), Fault::NotOurs)?;
-        let is_written = |at: usize| (place.at..place.at + place.bytes).contains(&at);
+        let is_written = |at: usize| (range.at..range.at + range.bytes).contains(&at);
         let expected = |at: usize| if is_written(at) { of_a_write(at) } else { of_the_file(at) };
         or(ground.bytes().iter().enumerate().all(|(at, byte)| *byte == expected(at)), Fault::Written)?;
         fill_near(|_| 0);

@@ -5,6 +5,9 @@ use longarm_netmod::Loan;
 /// The first address of a piece, and how long it is.
 pub(crate) type Piece = (usize, usize);
 
+/// What lies between pieces is registered with them: at most so many times as much.
+const SPREAD_MAX: usize = 4;
+
 /// The pieces from `at` on: no more than `pieces_max`, of `bytes` at most together.
 pub(crate) fn some_of(loan: &dyn Loan, at: usize, bytes: usize, pieces_max: usize) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(pieces_max.min(loan.pieces().len().max(1)));
@@ -15,9 +18,6 @@ pub(crate) fn some_of(loan: &dyn Loan, at: usize, bytes: usize, pieces_max: usiz
     });
     pieces
 }
-
-/// What lies between pieces is registered with them: at most so many times as much.
-const SPREAD_MAX: usize = 4;
 
 /// From the first byte of all pieces to the last, unless they lie too far apart to be registered together.
 pub(crate) fn around(pieces: &[Piece]) -> Option<(usize, usize)> {

@@ -22,7 +22,7 @@ use longarm_proto::rdma::{NOTE_BYTES, Note, Record, RemotePart};
 use longarm_registration::Pinned;
 use rustix::io::Errno;
 
-use crate::back::Back;
+use crate::batch::Batch;
 use crate::direct::Direct;
 use crate::fabric::{Device, Fabric, Promise};
 use crate::keys::{Answer, Answers, Known};
@@ -31,9 +31,12 @@ use crate::netmod::Shared;
 use crate::packets::Packets;
 use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
 
-pub(crate) use iwarp::{NUMBER_BYTES, await_word};
+pub(crate) use iwarp::{IMMEDIATE_BYTES, await_word};
 pub(crate) use unresolved::Unresolved;
 use walk::Walk;
+
+/// Marks a message that is no part of the stream. The other bits count buffers.
+const NOTE: u32 = 1 << 31;
 
 /// A buffer that has arrived, and how much of it was read.
 struct Arrived {
@@ -122,7 +125,7 @@ pub(crate) struct Stream {
     /// Messages of the peer that we have, over iWARP.
     taken: Packets,
     /// What the device has not been told of yet.
-    pub(crate) back: Back,
+    pub(crate) batch: Batch,
     /// The part of a window that was used last: who uses one uses it again.
     pub(crate) recent: Option<(WindowRef, RemotePart)>,
     /// A brief read that has ended, by the number of its request.
@@ -155,9 +158,6 @@ struct Message {
     bytes: usize,
     immediate: u32,
 }
-
-/// Marks a message that is no part of the stream. The other bits count buffers.
-const NOTE: u32 = 1 << 31;
 
 impl Stream {
     /// Connects a queue to the peer that has sent `theirs` in answer to `ours`.
@@ -214,7 +214,7 @@ impl Stream {
             reads_under_way: 0,
             can_read: ours.reads_in.min(theirs.reads_in) > 0,
             untold: 0,
-            back: Back::default(),
+            batch: Batch::default(),
             recent: None,
             brief: None,
             direct: Direct::default(),
@@ -282,7 +282,7 @@ impl Stream {
         match entry.result {
             Ok(()) if entry.is_receive => {
                 let slab = self.fabric.filled(entry.id);
-                let Some((bytes, immediate)) = self.read_number(&slab, entry) else {
+                let Some((bytes, immediate)) = self.read_immediate(&slab, entry) else {
                     self.fabric.give_back(slab);
                     self.fail("a message of the peer is garbled");
                     return;
@@ -406,7 +406,7 @@ impl Stream {
             let Some(note) = self.notes.pop_front() else { break };
             let bytes = note.encode();
             let message = Message { slab: None, bytes: NOTE_BYTES, immediate: self.take_owed() | NOTE };
-            if self.queue.inline_bytes() >= NOTE_BYTES + self.number_bytes() {
+            if self.queue.inline_bytes() >= NOTE_BYTES + self.immediate_bytes() {
                 self.post(message, &[Region::from_slice(&bytes)])?;
                 continue;
             }
@@ -454,7 +454,7 @@ impl Stream {
         if total == 0 || !self.can_send() {
             return Ok(0);
         }
-        let beside = self.number_bytes();
+        let beside = self.immediate_bytes();
         let gathers = self.queue.gathers() - usize::from(beside > 0);
         if total + beside <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= gathers {
             let message = Message { slab: None, bytes: total, immediate: self.take_owed() };
@@ -495,13 +495,13 @@ impl Stream {
     fn post(&mut self, mut message: Message, inline: &[Region<'_>]) -> Result<(), LinkError> {
         debug_assert!(self.credits >= 1, "a message needs a buffer of the peer");
         self.ring().map_err(|_| self.fail("the device takes no more requests"))?;
-        let number = message.immediate.to_le_bytes();
-        let beside = self.number_bytes();
+        let immediate = message.immediate.to_le_bytes();
+        let beside = self.immediate_bytes();
         if let Some(slab) = &mut message.slab {
-            slab.region_mut().slice(message.bytes, beside).copy_from_slice(&number[..beside]);
+            slab.region_mut().slice(message.bytes, beside).copy_from_slice(&immediate[..beside]);
         }
         let span = message.slab.as_ref().map(|slab| [slab.span(message.bytes + beside)]);
-        let mut pieces = [Region::from_slice(&number[..beside]); GATHERS_MAX];
+        let mut pieces = [Region::from_slice(&immediate[..beside]); GATHERS_MAX];
         // What is left of them stays, and is the last.
         let pieces = &mut pieces[..inline.len() + usize::from(beside > 0)];
         pieces[..inline.len()].copy_from_slice(inline);

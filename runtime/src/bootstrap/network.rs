@@ -26,7 +26,7 @@ pub(crate) fn network(
     }
     Ok(Arc::new(Routed::new(RoutedOptions {
         netmod,
-        door: format!("{}-router", door_name(identity.job, identity.node)),
+        socket_name: format!("{}-router", door_name(identity.job, identity.node)),
         identity,
         secret: secret.clone(),
         half_open_max: config.half_open_max as usize,

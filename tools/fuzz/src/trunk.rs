@@ -1,6 +1,8 @@
 //! What the routers of nodes say to each other.
 
-use longarm_proto::{CHANNEL_BYTES_MAX, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord};
+use longarm_proto::{
+    CHANNEL_BYTES_MAX, ChannelNumber, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord,
+};
 
 use crate::Seeds;
 
@@ -19,7 +21,7 @@ pub fn trunk_record(data: &[u8]) {
 
 /// Each kind of record, and a channel's life.
 pub(crate) fn seeds() -> Seeds {
-    let record = |record| TrunkHeader { channel: 0x11, record }.encode().to_vec();
+    let record = |record| TrunkHeader { channel: ChannelNumber(0x11), record }.encode().to_vec();
     let life = [TrunkRecord::Open, TrunkRecord::Opened, TrunkRecord::Credit(1 << 16), TrunkRecord::Close];
     vec![
         ("data", record(TrunkRecord::Data(TRUNK_DATA_BYTES_MAX as u32))),

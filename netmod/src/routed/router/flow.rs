@@ -9,8 +9,9 @@ use longarm_proto::{TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolati
 use super::{CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
 use crate::endpoint::{LinkError, moved};
 use crate::poller::Interest;
+use crate::routed::channel::ChannelKey;
 use crate::routed::neighbour;
-use crate::routed::trunk::{Arrival, Trunk};
+use crate::routed::trunk::{Arrival, Trunk, TrunkKey};
 
 /// Receives that one turn of one trunk may take, so that no node starves the others.
 const RECEIVES_PER_TURN: usize = 16;
@@ -19,32 +20,32 @@ const READS_PER_TURN: usize = 4;
 
 impl Router {
     /// Sends for an end in this process.
-    pub(crate) fn send(&mut self, key: usize, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+    pub(crate) fn send(&mut self, key: ChannelKey, regions: &[Region<'_>]) -> Result<usize, LinkError> {
         let offered: usize = regions.iter().map(|region| region.len()).sum();
         self.check(key)?;
         if !self.channels[key].is_open {
-            self.attend(key, |router, number| router.turn_trunk(number));
+            self.attend(key, |router, trunk_key| router.turn_trunk(trunk_key));
             self.check(key)?;
         }
         let channel = &mut self.channels[key];
-        let Some(number) = channel.trunk else { return Ok(0) };
+        let Some(trunk_key) = channel.trunk else { return Ok(0) };
         let mut sent = 0;
         while sent < offered {
-            let trunk = &mut self.trunks[number];
+            let trunk = &mut self.trunks[trunk_key];
             let most = (offered - sent).min(channel.sendable()).min(trunk.room()).min(TRUNK_DATA_BYTES_MAX);
             if most == 0 {
                 break;
             }
             let taken = channel.may_send.take_up_to(most as u64) as usize;
             if let Err(error) = trunk.say_data(channel.number, &part(regions, sent, taken)) {
-                self.end_trunk(number, &error.into());
+                self.end_trunk(trunk_key, &error.into());
                 self.settle();
                 // What was accepted before may be there: that it broke is for the next call to say.
                 return if sent > 0 { Ok(sent) } else { self.check(key).map(|()| 0) };
             }
             sent += taken;
         }
-        self.watch(number);
+        self.watch(trunk_key);
         self.signal(key);
         // Those who waited for room are not announced by any descriptor.
         self.settle();
@@ -52,7 +53,7 @@ impl Router {
     }
 
     /// Receives for an end in this process.
-    pub(crate) fn receive(&mut self, key: usize, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+    pub(crate) fn receive(&mut self, key: ChannelKey, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
         if regions.iter().all(|region| region.is_empty()) {
             // Nothing can come, and that must not look like the end of the stream.
             return Ok(0);
@@ -62,7 +63,7 @@ impl Router {
             got = self.receive_straight(key, regions);
         }
         if got == 0 {
-            self.attend(key, |router, number| router.turn_trunk(number));
+            self.attend(key, |router, trunk_key| router.turn_trunk(trunk_key));
             got = self.take(key, regions);
         }
         if got == 0 {
@@ -78,54 +79,54 @@ impl Router {
     }
 
     /// Brings in what comes next where it belongs, if it belongs to this channel.
-    fn receive_straight(&mut self, key: usize, regions: &[RegionMut<'_>]) -> usize {
+    fn receive_straight(&mut self, key: ChannelKey, regions: &[RegionMut<'_>]) -> usize {
         let channel = &self.channels[key];
-        let Some(number) = channel.trunk else { return 0 };
-        match self.trunks[number].receive_data(channel.number, regions) {
+        let Some(trunk_key) = channel.trunk else { return 0 };
+        match self.trunks[trunk_key].receive_data(channel.number, regions) {
             Ok(got) => {
                 let got = got.unwrap_or(0);
                 // Else all that is there is looked at next.
                 if got > 0 {
-                    self.look_inside(number);
+                    self.look_inside(trunk_key);
                 }
                 got
             }
             Err(error) => {
-                self.end_trunk(number, &error.into());
+                self.end_trunk(trunk_key, &error.into());
                 self.settle();
                 0
             }
         }
     }
 
-    fn take(&mut self, key: usize, regions: &[RegionMut<'_>]) -> usize {
+    fn take(&mut self, key: ChannelKey, regions: &[RegionMut<'_>]) -> usize {
         let End::Here(here) = &mut self.channels[key].end else { unreachable!("an end in this process") };
         here.input.take(regions)
     }
 
     /// Turns the trunk of a channel whose owner looks at it afterwards.
-    fn attend(&mut self, key: usize, turn: impl FnOnce(&mut Router, usize)) {
-        let Some(number) = self.channels[key].trunk else { return };
+    fn attend(&mut self, key: ChannelKey, turn: impl FnOnce(&mut Router, TrunkKey)) {
+        let Some(trunk_key) = self.channels[key].trunk else { return };
         self.attended = Some(key);
-        turn(self, number);
+        turn(self, trunk_key);
         self.settle();
         self.attended = None;
     }
 
     /// Whether something has come for an end in this process.
-    pub(crate) fn holds_bytes(&self, key: usize) -> bool {
+    pub(crate) fn holds_bytes(&self, key: ChannelKey) -> bool {
         matches!(&self.channels[key].end, End::Here(here) if !here.input.is_empty())
     }
 
     /// What the owner of an end in this process wants to be told of.
-    pub(crate) fn want(&mut self, key: usize, wanted: Interest) {
+    pub(crate) fn want(&mut self, key: ChannelKey, wanted: Interest) {
         if let End::Here(here) = &mut self.channels[key].end {
             here.want(wanted);
         }
         self.signal(key);
     }
 
-    fn check(&self, key: usize) -> Result<(), LinkError> {
+    fn check(&self, key: ChannelKey) -> Result<(), LinkError> {
         match &self.channels[key].end {
             End::Here(here) => here.over.map_or(Ok(()), Err),
             End::Neighbour(_) => Ok(()),
@@ -133,30 +134,30 @@ impl Router {
     }
 
     /// Bytes of a channel have gone to where they belong: the other side may send more.
-    fn passed(&mut self, key: usize, bytes: usize) {
+    fn passed(&mut self, key: ChannelKey, bytes: usize) {
         let channel = &mut self.channels[key];
         let (credit, channel_number) = (channel.pass(bytes), channel.number);
-        if let (Some(credit), Some(number)) = (credit, channel.trunk) {
-            self.trunks[number].say(channel_number, TrunkRecord::Credit(credit));
-            self.flush(number);
+        if let (Some(credit), Some(trunk_key)) = (credit, channel.trunk) {
+            self.trunks[trunk_key].say(channel_number, TrunkRecord::Credit(credit));
+            self.flush(trunk_key);
         }
     }
 
     /// Goes on with one trunk.
-    pub(crate) fn turn_trunk(&mut self, number: usize) {
-        let Some(trunk) = self.trunks.get(number) else { return };
+    pub(crate) fn turn_trunk(&mut self, trunk_key: TrunkKey) {
+        let Some(trunk) = self.trunks.get(trunk_key) else { return };
         if matches!(trunk.going, Going::Calling { .. }) {
-            return self.step_call(number);
+            return self.step_call(trunk_key);
         }
-        if let Err(why) = self.receive_trunk(number) {
-            return self.end_trunk(number, &why);
+        if let Err(why) = self.receive_trunk(trunk_key) {
+            return self.end_trunk(trunk_key, &why);
         }
-        self.flush(number);
+        self.flush(trunk_key);
     }
 
-    fn receive_trunk(&mut self, number: usize) -> Result<(), Ended> {
+    fn receive_trunk(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
         for _ in 0..RECEIVES_PER_TURN {
-            let Some(trunk) = self.trunks.get_mut(number) else { return Ok(()) };
+            let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
             if !trunk.receive()? {
                 // A link that announces nothing by itself is asked to.
                 if trunk.link().is_some_and(|link| link.arm()) {
@@ -165,16 +166,16 @@ impl Router {
                 return Ok(());
             }
             trunk.silent_since_ms = None;
-            self.take_records(number)?;
+            self.take_records(trunk_key)?;
         }
         // There may be more inside the link, which no descriptor announces.
-        self.look_again(number);
+        self.look_again(trunk_key);
         Ok(())
     }
 
     /// Hands on what has come.
-    fn take_records(&mut self, number: usize) -> Result<(), Ended> {
-        while let Some(trunk) = self.trunks.get_mut(number) {
+    fn take_records(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
+        while let Some(trunk) = self.trunks.get_mut(trunk_key) {
             let is_caller = trunk.address.is_some();
             let header = match trunk.next()? {
                 None => break,
@@ -182,7 +183,7 @@ impl Router {
                 Some(Arrival::Data(channel, bytes)) => {
                     // Data of a channel that was closed here is nobody's.
                     if let Some(key) = trunk.channels.get(&channel).copied() {
-                        self.deliver(number, key, bytes);
+                        self.deliver(trunk_key, key, bytes);
                     }
                     continue;
                 }
@@ -192,7 +193,7 @@ impl Router {
             let Some(key) = trunk.channels.get(&channel).copied() else {
                 match record {
                     TrunkRecord::Open if !is_caller && channel > trunk.last_channel => {
-                        self.take_in_channel(number, channel)
+                        self.take_in_channel(trunk_key, channel)
                     }
                     TrunkRecord::Open => return Err(unexpected),
                     // It was closed here, and the other side has not heard of it yet.
@@ -216,15 +217,15 @@ impl Router {
                     entry.may_send.give(u64::from(bytes));
                     self.touched.push(key);
                 }
-                TrunkRecord::Close => self.closed(number, key),
+                TrunkRecord::Close => self.closed(trunk_key, key),
             }
         }
         Ok(())
     }
 
     /// Hands data on that has come for a channel.
-    fn deliver(&mut self, number: usize, key: usize, bytes: Range<usize>) {
-        let bytes = self.trunks[number].incoming(bytes);
+    fn deliver(&mut self, trunk_key: TrunkKey, key: ChannelKey, bytes: Range<usize>) {
+        let bytes = self.trunks[trunk_key].incoming(bytes);
         let channel = &mut self.channels[key];
         let mut sent = 0;
         match &mut channel.end {
@@ -246,9 +247,9 @@ impl Router {
     }
 
     /// The other side has ended a channel.
-    fn closed(&mut self, number: usize, key: usize) {
+    fn closed(&mut self, trunk_key: TrunkKey, key: ChannelKey) {
         let channel = &mut self.channels[key];
-        let trunk = &mut self.trunks[number];
+        let trunk = &mut self.trunks[trunk_key];
         trunk.channels.remove(&channel.number);
         trunk.starved.retain(|starved| *starved != key);
         channel.trunk = None;
@@ -265,7 +266,7 @@ impl Router {
     }
 
     /// Something is to be done at the socket of a rank.
-    pub(super) fn turn_neighbour(&mut self, key: usize) {
+    pub(super) fn turn_neighbour(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get(key) else { return };
         let End::Neighbour(neighbour) = &channel.end else { return };
         if !channel.is_open && channel.trunk.is_some() {
@@ -282,7 +283,7 @@ impl Router {
     }
 
     /// Gives a rank what has come for it, and takes what it says.
-    pub(super) fn feed_neighbour(&mut self, key: usize) {
+    pub(super) fn feed_neighbour(&mut self, key: ChannelKey) {
         let channel = &mut self.channels[key];
         let End::Neighbour(neighbour) = &mut channel.end else { unreachable!("the end of a rank") };
         if let Some(answer) = neighbour.answer {
@@ -315,11 +316,11 @@ impl Router {
     }
 
     /// Takes what a rank says as far as there is room for it. False: the channel has ended.
-    fn read_neighbour(&mut self, key: usize) -> bool {
+    fn read_neighbour(&mut self, key: ChannelKey) -> bool {
         for _ in 0..READS_PER_TURN {
             let Some(channel) = self.channels.get_mut(key) else { return false };
-            let (Some(number), End::Neighbour(neighbour)) = (channel.trunk, &channel.end) else { return true };
-            let trunk = &mut self.trunks[number];
+            let (Some(trunk_key), End::Neighbour(neighbour)) = (channel.trunk, &channel.end) else { return true };
+            let trunk = &mut self.trunks[trunk_key];
             let most = channel.sendable().min(trunk.room()).min(TRUNK_DATA_BYTES_MAX);
             if most == 0 {
                 return true;
@@ -337,10 +338,10 @@ impl Router {
                         debug_assert_eq!(taken, bytes as u64, "no more than the other side has room for was read");
                         let said = trunk.say_data(channel.number, &[Region::from_slice(&self.scratch[..bytes])]);
                         if let Err(error) = said {
-                            self.end_trunk(number, &error.into());
+                            self.end_trunk(trunk_key, &error.into());
                             return self.channels.contains(key);
                         }
-                        self.watch(number);
+                        self.watch(trunk_key);
                     }
                     Err(_) => {
                         self.close(key);
@@ -353,7 +354,7 @@ impl Router {
     }
 
     /// Watches the socket of a rank for what can be done there now. What cannot is done when there is room.
-    fn watch_neighbour(&mut self, key: usize) {
+    fn watch_neighbour(&mut self, key: ChannelKey) {
         let room = self.room_for(key);
         let Some(channel) = self.channels.get_mut(key) else { return };
         let readable = channel.trunk.is_some() && channel.sendable().min(room) > 0;
@@ -365,7 +366,7 @@ impl Router {
         if wanted == neighbour.watched {
             return;
         }
-        let token = CHANNEL | key as u64;
+        let token = CHANNEL | key.token();
         let socket = neighbour.socket.as_fd();
         let watched = match (neighbour.watched, wanted) {
             (None, Some(interest)) => self.poller.add(socket, token, interest),
@@ -379,18 +380,18 @@ impl Router {
     }
 
     /// Sends what a trunk has to send, and lets those go on who waited for that.
-    pub(super) fn flush(&mut self, number: usize) {
-        let Some(trunk) = self.trunks.get_mut(number) else { return };
+    pub(super) fn flush(&mut self, trunk_key: TrunkKey) {
+        let Some(trunk) = self.trunks.get_mut(trunk_key) else { return };
         if let Err(error) = trunk.flush() {
-            return self.end_trunk(number, &error.into());
+            return self.end_trunk(trunk_key, &error.into());
         }
-        self.watch(number);
+        self.watch(trunk_key);
     }
 
     /// How much the trunk of a channel takes. If that is nothing, the channel is told when it takes more.
-    pub(super) fn room_for(&mut self, key: usize) -> usize {
-        let Some(number) = self.channels.get(key).and_then(|channel| channel.trunk) else { return 0 };
-        let trunk = &mut self.trunks[number];
+    pub(super) fn room_for(&mut self, key: ChannelKey) -> usize {
+        let Some(trunk_key) = self.channels.get(key).and_then(|channel| channel.trunk) else { return 0 };
+        let trunk = &mut self.trunks[trunk_key];
         let room = trunk.room();
         if room == 0 && !trunk.starved.contains(&key) {
             trunk.starved.push(key);
@@ -399,16 +400,16 @@ impl Router {
     }
 
     /// A link may have taken bytes in while it was used for something else, which no descriptor announces.
-    fn look_inside(&mut self, number: usize) {
-        if self.trunks.get_mut(number).and_then(Trunk::link).is_some_and(|link| link.holds_bytes()) {
-            self.look_again(number);
+    fn look_inside(&mut self, trunk_key: TrunkKey) {
+        if self.trunks.get_mut(trunk_key).and_then(Trunk::link).is_some_and(|link| link.holds_bytes()) {
+            self.look_again(trunk_key);
         }
     }
 
     /// Watches a trunk for what can be done there now.
-    fn watch(&mut self, number: usize) {
-        self.look_inside(number);
-        let Some(trunk) = self.trunks.get_mut(number) else { return };
+    fn watch(&mut self, trunk_key: TrunkKey) {
+        self.look_inside(trunk_key);
+        let Some(trunk) = self.trunks.get_mut(trunk_key) else { return };
         if trunk.room() >= TRUNK_DATA_BYTES_MAX {
             self.touched.append(&mut trunk.starved);
         }
@@ -419,7 +420,7 @@ impl Router {
         }
         trunk.interest = interest;
         if let Some(descriptor) = descriptor(trunk)
-            && let Err(error) = self.poller.modify(descriptor, TRUNK | number as u64, interest)
+            && let Err(error) = self.poller.modify(descriptor, TRUNK | trunk_key.token(), interest)
         {
             tracing::error!(%error, "cannot watch a connection of the router");
         }

@@ -4,82 +4,82 @@ use longarm_memory::RegionMut;
 use longarm_netmod::{Brief, DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
 use longarm_proto::{Run, WindowRef};
 
-use super::{Stage, VerbsLink};
+use super::{Phase, VerbsLink};
 
 impl DirectAccess for VerbsLink {
     fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
-        match &mut self.stage {
-            Stage::Verbs(stream) if self.ended.is_none() => stream.reach(target, wish),
+        match &mut self.phase {
+            Phase::Verbs(stream) if self.ended.is_none() => stream.reach(target, wish),
             // It may come to that still.
-            Stage::Agreeing(_) | Stage::Joining(_) if self.ended.is_none() => Reach::Full,
+            Phase::Agreeing(_) | Phase::Joining(_) if self.ended.is_none() => Reach::Full,
             _ => Reach::No,
         }
     }
 
     fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
-        let result = match (&mut self.stage, self.ended) {
+        let result = match (&mut self.phase, self.ended) {
             (_, Some(error)) => Err(error),
-            (Stage::Verbs(stream), None) => stream.put(ticket, target, run, source),
+            (Phase::Verbs(stream), None) => stream.put(ticket, target, run, source),
             _ => unreachable!("nothing can be reached without a queue"),
         };
         self.end_with(result)
     }
 
     fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
-        let result = match (&mut self.stage, self.ended) {
+        let result = match (&mut self.phase, self.ended) {
             (_, Some(error)) => Err(error),
-            (Stage::Verbs(stream), None) => stream.get(ticket, target, run, into),
+            (Phase::Verbs(stream), None) => stream.get(ticket, target, run, into),
             _ => unreachable!("nothing can be reached without a queue"),
         };
         self.end_with(result)
     }
 
     fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
-        let Stage::Verbs(stream) = &mut self.stage else { return Brief::NotBegun };
+        let Phase::Verbs(stream) = &mut self.phase else { return Brief::NotBegun };
         if self.ended.is_some() {
             return Brief::NotBegun;
         }
-        let came = stream.read_briefly(target, run, into, looks);
+        let came = stream.get_briefly(target, run, into, looks);
         if came == Brief::Done {
             self.note_heard();
         }
         came
     }
 
-    fn lend(&mut self, ticket: u64, into: Box<dyn Loan>) {
-        if let Stage::Verbs(stream) = &mut self.stage {
+    fn lend_brief(&mut self, ticket: u64, into: Box<dyn Loan>) {
+        if let Phase::Verbs(stream) = &mut self.phase {
             stream.lend_brief(ticket, into);
         }
     }
 
-    fn look(&mut self, looks: u32) -> bool {
-        match &mut self.stage {
-            Stage::Verbs(stream) if self.ended.is_none() => stream.look_for_ends(looks),
+    fn look_for_ends(&mut self, looks: u32) -> bool {
+        match &mut self.phase {
+            Phase::Verbs(stream) if self.ended.is_none() => stream.look_for_ends(looks),
             _ => false,
         }
     }
 
-    fn keep_back(&mut self) {
-        if let Stage::Verbs(stream) = &mut self.stage {
-            DirectAccess::keep_back(&mut **stream);
+    fn begin_batch(&mut self) {
+        if let Phase::Verbs(stream) = &mut self.phase {
+            stream.begin_batch();
         }
     }
 
-    fn go(&mut self) -> Result<(), LinkError> {
-        let result = match &mut self.stage {
-            Stage::Verbs(stream) => stream.go(),
+    fn post_batch(&mut self) -> Result<(), LinkError> {
+        let result = match &mut self.phase {
+            Phase::Verbs(stream) => stream.post_batch(),
             _ => Ok(()),
         };
         self.end_with(result)
     }
 
     fn is_all_posted(&self) -> bool {
-        matches!(&self.stage, Stage::Verbs(stream) if stream.is_all_posted())
+        matches!(&self.phase, Phase::Verbs(stream) if stream.is_all_posted())
     }
 
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
-        self.outcomes.pop_front().or_else(|| match &mut self.stage {
-            Stage::Verbs(stream) => {
+        self.outcomes.pop_front().or_else(|| match &mut self.phase {
+            Phase::Verbs(stream) => {
                 let outcome = stream.take_outcome();
                 if outcome.is_some() {
                     self.note_heard();

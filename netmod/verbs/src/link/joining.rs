@@ -7,7 +7,7 @@ use longarm_netmod::LinkError;
 use longarm_proto::rdma::{KEEP_TCP, Record};
 use rustix::io::Errno;
 
-use super::{Agreeing, Side, Stage, Then, VerbsLink};
+use super::{Agreeing, Phase, Side, Then, VerbsLink};
 use crate::fabric::Fabric;
 use crate::manager::Joining;
 use crate::stream::{Promised, Stream, await_word};
@@ -15,8 +15,8 @@ use crate::stream::{Promised, Stream, await_word};
 /// For the second word that a connection of iWARP has ended.
 const AWAITED_MS: i64 = 100;
 
-/// A queue that the manager connects. The manager's part ends first.
-pub(super) struct Meeting {
+/// A queue pair on its way from the records to a connection that the manager makes. The manager's part ends first.
+pub(super) struct QueueBeingJoined {
     /// `None`: nothing comes of it, and the caller will say so.
     pub(super) joining: Option<Joining>,
     queue: Promised,
@@ -27,7 +27,9 @@ impl VerbsLink {
     pub(super) fn connected(&self, fabric: &Arc<Fabric>, queue: Promised, ours: &Record, theirs: &Record) -> Then {
         let about = (&self.shared, self.shared.known(&self.address));
         let connected = match ours.is_iwarp {
-            true => self.meeting(fabric, queue, (*ours, *theirs)).map(|meeting| Then::Joining(Box::new(meeting))),
+            true => self
+                .begin_joining(fabric, queue, (*ours, *theirs))
+                .map(|being_joined| Then::Joining(Box::new(being_joined))),
             false => Stream::connect(about, fabric, queue, (ours, theirs)).map(|stream| Then::Verbs(Box::new(stream))),
         };
         connected.unwrap_or_else(|errno| {
@@ -41,7 +43,12 @@ impl VerbsLink {
         tracing::warn!(%errno, peer, "the device finds no way to a peer; the connection goes over TCP");
     }
 
-    fn meeting(&self, fabric: &Fabric, queue: Promised, records: (Record, Record)) -> Result<Meeting, Errno> {
+    fn begin_joining(
+        &self,
+        fabric: &Fabric,
+        queue: Promised,
+        records: (Record, Record),
+    ) -> Result<QueueBeingJoined, Errno> {
         let (ours, theirs) = &records;
         let manager = fabric.manager.as_ref().ok_or(Errno::NODEV)?;
         queue.0.prepare(fabric.port.number)?;
@@ -57,25 +64,26 @@ impl VerbsLink {
             }
             Side::Called => Joining::await_call(manager, number, reads)?,
         };
-        Ok(Meeting { joining: Some(joining), queue, records })
+        Ok(QueueBeingJoined { joining: Some(joining), queue, records })
     }
 
     /// Goes on with what the manager does.
     pub(super) fn join(&mut self) -> Result<(), LinkError> {
-        let Stage::Joining(meeting) = &mut self.stage else { return Ok(()) };
-        let advanced = meeting.joining.as_mut().map(|joining| joining.advance(&self.poller, &meeting.queue.0));
+        let Phase::Joining(being_joined) = &mut self.phase else { return Ok(()) };
+        let advanced =
+            being_joined.joining.as_mut().map(|joining| joining.advance(&self.poller, &being_joined.queue.0));
         match advanced {
             Some(Ok(true)) => return self.begin_joined(),
             Some(Ok(false)) | None => {}
             Some(Err(errno)) => {
-                if let Some(joining) = meeting.joining.take() {
+                if let Some(joining) = being_joined.joining.take() {
                     joining.give_up(&self.poller);
                 }
                 self.say_no_way(errno);
                 if self.side == Side::Caller {
                     let then = Some(Then::Plain);
                     let agreeing = Agreeing { outgoing: vec![KEEP_TCP], then, ..Agreeing::default() };
-                    self.stage = Stage::Agreeing(Box::new(agreeing));
+                    self.phase = Phase::Agreeing(Box::new(agreeing));
                     return self.agree();
                 }
             }
@@ -84,10 +92,10 @@ impl VerbsLink {
     }
 
     fn begin_joined(&mut self) -> Result<(), LinkError> {
-        let Stage::Joining(meeting) = std::mem::replace(&mut self.stage, Stage::Plain) else {
-            unreachable!("called in this stage")
+        let Phase::Joining(being_joined) = std::mem::replace(&mut self.phase, Phase::Plain) else {
+            unreachable!("called in this phase")
         };
-        let Meeting { joining, queue, records } = *meeting;
+        let QueueBeingJoined { joining, queue, records } = *being_joined;
         let joined = joining.expect("it was made").finish();
         let fabric = self.shared.fabric().expect("it has a manager");
         let about = (&self.shared, self.shared.known(&self.address));
@@ -101,7 +109,7 @@ impl VerbsLink {
     /// Whether something waits inside that no descriptor announces any more: bytes, or that the queue has failed, which may have been
     /// noticed while something was sent.
     pub(super) fn has_unannounced(&self) -> bool {
-        let Stage::Verbs(stream) = &self.stage else { return false };
+        let Phase::Verbs(stream) = &self.phase else { return false };
         stream.holds_bytes() || (self.ended.is_none() && stream.check().is_err())
     }
 
@@ -110,7 +118,7 @@ impl VerbsLink {
     /// as something is there that came before the end.
     pub(super) fn hear_the_end(&mut self) -> Result<(), LinkError> {
         let mut heard = self.hear();
-        let Stage::Verbs(stream) = &mut self.stage else { return heard };
+        let Phase::Verbs(stream) = &mut self.phase else { return heard };
         if !stream.is_iwarp() {
             return heard;
         }
@@ -122,7 +130,7 @@ impl VerbsLink {
             }
             Ok(()) => return Ok(()),
         }
-        let Stage::Verbs(stream) = &mut self.stage else { return heard };
+        let Phase::Verbs(stream) = &mut self.phase else { return heard };
         if stream.poll()? || stream.holds_bytes() {
             return Ok(());
         }

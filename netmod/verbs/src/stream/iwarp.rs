@@ -1,4 +1,4 @@
-//! What is different over iWARP: who connects, where the numbers of messages stand, and how the end is noticed.
+//! What is different over iWARP: who connects, where immediate data stands, and how the end is noticed.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::manager::Joined;
 use crate::netmod::Shared;
 use crate::sys::{Finished, Slab};
 
-/// Bytes of the number that stands behind those of a message, over iWARP.
-pub(crate) const NUMBER_BYTES: usize = 4;
+/// Bytes of what other devices send as immediate data, and what stands behind the bytes of a message over iWARP.
+pub(crate) const IMMEDIATE_BYTES: usize = 4;
 
 /// Looks in vain before the connection manager is asked again.
 const LOOKS: u8 = 64;
@@ -46,8 +46,8 @@ impl Stream {
     }
 
     /// What a message takes beside its bytes.
-    pub(super) fn number_bytes(&self) -> usize {
-        if self.is_iwarp() { NUMBER_BYTES } else { 0 }
+    pub(super) fn immediate_bytes(&self) -> usize {
+        if self.is_iwarp() { IMMEDIATE_BYTES } else { 0 }
     }
 
     /// Whether the connection manager says that the connection has ended. A device may do that without a word to the queue.
@@ -78,8 +78,8 @@ impl Stream {
         if self.is_iwarp() { self.post(Message { slab: None, bytes: 0, immediate: 0 }, &[]) } else { Ok(()) }
     }
 
-    /// How many bytes a message has, and its number.
-    pub(super) fn read_number(&mut self, slab: &Slab, entry: &Finished) -> Option<(usize, u32)> {
+    /// How many bytes a message has, and its immediate data.
+    pub(super) fn read_immediate(&mut self, slab: &Slab, entry: &Finished) -> Option<(usize, u32)> {
         let bytes = entry.bytes as usize;
         if !self.is_iwarp() {
             return Some((bytes, entry.immediate));
@@ -87,16 +87,16 @@ impl Stream {
         self.taken.pass_message(0);
         // The caller has begun.
         self.may_send = true;
-        let without = bytes.checked_sub(NUMBER_BYTES)?;
-        let mut number = [0; NUMBER_BYTES];
-        slab.region(bytes).slice(without, NUMBER_BYTES).copy_to_slice(&mut number);
-        Some((without, u32::from_le_bytes(number)))
+        let without = bytes.checked_sub(IMMEDIATE_BYTES)?;
+        let mut immediate = [0; IMMEDIATE_BYTES];
+        slab.region(bytes).slice(without, IMMEDIATE_BYTES).copy_to_slice(&mut immediate);
+        Some((without, u32::from_le_bytes(immediate)))
     }
 
     /// Ends the queue. Returns which packet it would have taken next, or which message.
     pub(super) fn end(&mut self) -> Result<u32, Errno> {
         let Some(joined) = &self.joined else { return self.queue.end() };
-        joined.hang_up();
+        joined.disconnect();
         self.queue.stop()?;
         // What has come before counts.
         let _ = self.poll();

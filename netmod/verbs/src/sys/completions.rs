@@ -115,12 +115,12 @@ impl Drop for Channel {
 }
 
 /// Where the library writes completions. Who waits looks very often, so it is not made anew for each look.
-struct Place(Box<[ibv_wc; BATCH]>);
+struct CompletionBatch(Box<[ibv_wc; BATCH]>);
 
-impl Place {
-    fn new() -> Place {
+impl CompletionBatch {
+    fn new() -> CompletionBatch {
         // SAFETY: numbers, and a union of two, for which zeros are values.
-        Place(Box::new(unsafe { std::mem::zeroed() }))
+        CompletionBatch(Box::new(unsafe { std::mem::zeroed() }))
     }
 }
 
@@ -146,12 +146,12 @@ impl Cq {
         Ok(Cq { channel: Arc::clone(channel), raw })
     }
 
-    fn poll(&self, place: &mut Place, is_receive: bool, out: &mut Vec<Finished>) -> Result<(), Errno> {
+    fn poll(&self, batch: &mut CompletionBatch, is_receive: bool, out: &mut Vec<Finished>) -> Result<(), Errno> {
         loop {
             // SAFETY: the queue is there, and there is room for as many.
-            let count = unsafe { rdma_sys::ibv_poll_cq(self.raw.as_ptr(), BATCH as i32, place.0.as_mut_ptr()) };
+            let count = unsafe { rdma_sys::ibv_poll_cq(self.raw.as_ptr(), BATCH as i32, batch.0.as_mut_ptr()) };
             let count = usize::try_from(count).map_err(|_| Errno::IO)?;
-            out.extend(place.0[..count].iter().map(|entry| finished(entry, is_receive)));
+            out.extend(batch.0[..count].iter().map(|entry| finished(entry, is_receive)));
             if count < BATCH {
                 return Ok(());
             }
@@ -190,7 +190,7 @@ pub(crate) struct Completions {
     sent: Cq,
     received: Cq,
     channel: Arc<Channel>,
-    place: Place,
+    batch: CompletionBatch,
     /// An event has been asked for, or is there to be fetched.
     armed: bool,
 }
@@ -203,7 +203,7 @@ impl Completions {
     pub(crate) fn new(context: &Arc<Context>, sent: u32, received: u32) -> Result<Completions, Errno> {
         let channel = Channel::new(context)?;
         let (sent, received) = (Cq::new(&channel, sent)?, Cq::new(&channel, received)?);
-        Ok(Completions { sent, received, channel, place: Place::new(), armed: false })
+        Ok(Completions { sent, received, channel, batch: CompletionBatch::new(), armed: false })
     }
 
     pub(super) fn raw(&self) -> (*mut ibv_cq, *mut ibv_cq) {
@@ -215,8 +215,8 @@ impl Completions {
     /// # Errors
     /// The device's.
     pub(crate) fn poll(&mut self, out: &mut Vec<Finished>) -> Result<(), Errno> {
-        self.received.poll(&mut self.place, true, out)?;
-        self.sent.poll(&mut self.place, false, out)
+        self.received.poll(&mut self.batch, true, out)?;
+        self.sent.poll(&mut self.batch, false, out)
     }
 
     /// Of our own requests alone, what has ended since the last time: who waits for one of them looks for that first.
@@ -224,7 +224,7 @@ impl Completions {
     /// # Errors
     /// The device's.
     pub(crate) fn poll_sent(&mut self, out: &mut Vec<Finished>) -> Result<(), Errno> {
-        self.sent.poll(&mut self.place, false, out)
+        self.sent.poll(&mut self.batch, false, out)
     }
 
     /// Sees to it that the descriptor becomes readable with the next completion. Look once more afterwards.

@@ -17,28 +17,33 @@ use rustix::io::Errno;
 use super::library::ManagerLibrary;
 use super::{Context, NoLibrary, Queue, check, last_errno};
 
-/// Bytes that a caller sends along: the number of the connection.
-const NUMBER_BYTES: usize = 8;
+/// Bytes of the private data that a caller sends along: the number of the connection.
+const CONNECTION_NUMBER_BYTES: usize = 8;
 
-/// What the manager has to say of some lines, and what to sleep on until it says more.
-pub(crate) struct Reports {
+/// Calls that may wait to be looked at.
+pub(crate) const BACKLOG: i32 = 256;
+/// For an answer to the question where a peer is.
+const PATIENCE_MS: i32 = 5000;
+
+/// The manager's event channel (`rdma_event_channel`) of some ids, and what to sleep on until it has more.
+pub(crate) struct ManagerEvents {
     library: &'static ManagerLibrary,
     raw: NonNull<rdma_event_channel>,
 }
 
 // SAFETY: the library lets any thread use a channel at any time.
-unsafe impl Send for Reports {}
+unsafe impl Send for ManagerEvents {}
 // SAFETY: as above.
-unsafe impl Sync for Reports {}
+unsafe impl Sync for ManagerEvents {}
 
-/// One thing that the manager says.
-pub(crate) enum Report {
-    /// Somebody calls a line that listens, and says which connection this is to be.
-    Called { line: Line, number: u64 },
+/// One event of the manager (`rdma_cm_event`).
+pub(crate) enum ManagerEvent {
+    /// Somebody calls an id that listens, and says which connection this is to be.
+    ConnectRequest { id: ManagerId, number: u64 },
     /// Our device knows where the peer is.
-    AddressFound,
+    AddressResolved,
     /// And how it is reached.
-    RouteFound,
+    RouteResolved,
     /// The queues of both sides are connected.
     Established,
     /// The connection has ended, or comes to nothing. The manager says why, if it knows.
@@ -53,31 +58,31 @@ pub(crate) enum NoManager {
     System(Errno),
 }
 
-impl Reports {
-    /// A channel for reports.
+impl ManagerEvents {
+    /// A channel for events.
     ///
     /// # Errors
     /// No library, or no device of the manager's.
-    pub(crate) fn new() -> Result<Arc<Reports>, NoManager> {
+    pub(crate) fn new() -> Result<Arc<ManagerEvents>, NoManager> {
         let library = ManagerLibrary::get().map_err(NoManager::Library)?;
-        Reports::with(library).map_err(NoManager::System)
+        ManagerEvents::with(library).map_err(NoManager::System)
     }
 
-    fn with(library: &'static ManagerLibrary) -> Result<Arc<Reports>, Errno> {
+    fn with(library: &'static ManagerLibrary) -> Result<Arc<ManagerEvents>, Errno> {
         // SAFETY: takes nothing.
         let raw = unsafe { (library.create_event_channel)() };
-        let reports = Arc::new(Reports { library, raw: NonNull::new(raw).ok_or_else(last_errno)? });
-        let flags = rustix::fs::fcntl_getfl(reports.descriptor())?;
-        rustix::fs::fcntl_setfl(reports.descriptor(), flags | OFlags::NONBLOCK)?;
-        Ok(reports)
+        let events = Arc::new(ManagerEvents { library, raw: NonNull::new(raw).ok_or_else(last_errno)? });
+        let flags = rustix::fs::fcntl_getfl(events.descriptor())?;
+        rustix::fs::fcntl_setfl(events.descriptor(), flags | OFlags::NONBLOCK)?;
+        Ok(events)
     }
 
     /// A channel beside this one.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn another(&self) -> Result<Arc<Reports>, Errno> {
-        Reports::with(self.library)
+    pub(crate) fn another(&self) -> Result<Arc<ManagerEvents>, Errno> {
+        ManagerEvents::with(self.library)
     }
 
     /// What to sleep on.
@@ -88,40 +93,40 @@ impl Reports {
         unsafe { BorrowedFd::borrow_raw(channel.fd) }
     }
 
-    /// The next report, if there is one.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Report> {
+    /// The next event, if there is one.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<ManagerEvent> {
         let mut event = std::ptr::null_mut();
         // SAFETY: the channel is there, and there is room for the answer.
         let got = unsafe { (self.library.get_cm_event)(self.raw.as_ptr(), &raw mut event) };
         let event = NonNull::new(event).filter(|_| got == 0)?;
         // SAFETY: it is ours until it is acknowledged below.
-        let report = self.read(unsafe { event.as_ref() });
+        let taken = self.read(unsafe { event.as_ref() });
         // SAFETY: it was just fetched, and is acknowledged once.
         unsafe { (self.library.ack_cm_event)(event.as_ptr()) };
-        Some(report)
+        Some(taken)
     }
 
-    fn read(self: &Arc<Self>, event: &rdma_cm_event) -> Report {
+    fn read(self: &Arc<Self>, event: &rdma_cm_event) -> ManagerEvent {
         let why = Errno::from_raw_os_error(event.status.unsigned_abs().clamp(1, 4095) as i32);
         match event.event {
             rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST => {
-                let Some(raw) = NonNull::new(event.id) else { return Report::Other };
+                let Some(raw) = NonNull::new(event.id) else { return ManagerEvent::Other };
                 // From now on ours: who does nothing with it lets go of it, which turns the caller away.
-                let line = Line { reports: Arc::clone(self), raw };
-                Report::Called { line, number: number_of(event) }
+                let id = ManagerId { events: Arc::clone(self), raw };
+                ManagerEvent::ConnectRequest { id, number: number_of(event) }
             }
-            rdma_cm_event_type::RDMA_CM_EVENT_ADDR_RESOLVED => Report::AddressFound,
-            rdma_cm_event_type::RDMA_CM_EVENT_ROUTE_RESOLVED => Report::RouteFound,
-            rdma_cm_event_type::RDMA_CM_EVENT_ESTABLISHED => Report::Established,
+            rdma_cm_event_type::RDMA_CM_EVENT_ADDR_RESOLVED => ManagerEvent::AddressResolved,
+            rdma_cm_event_type::RDMA_CM_EVENT_ROUTE_RESOLVED => ManagerEvent::RouteResolved,
+            rdma_cm_event_type::RDMA_CM_EVENT_ESTABLISHED => ManagerEvent::Established,
             rdma_cm_event_type::RDMA_CM_EVENT_DISCONNECTED | rdma_cm_event_type::RDMA_CM_EVENT_DEVICE_REMOVAL => {
-                Report::Ended(Errno::CONNRESET)
+                ManagerEvent::Ended(Errno::CONNRESET)
             }
-            rdma_cm_event_type::RDMA_CM_EVENT_REJECTED => Report::Ended(Errno::CONNREFUSED),
+            rdma_cm_event_type::RDMA_CM_EVENT_REJECTED => ManagerEvent::Ended(Errno::CONNREFUSED),
             rdma_cm_event_type::RDMA_CM_EVENT_ADDR_ERROR
             | rdma_cm_event_type::RDMA_CM_EVENT_ROUTE_ERROR
             | rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_ERROR
-            | rdma_cm_event_type::RDMA_CM_EVENT_UNREACHABLE => Report::Ended(why),
-            _ => Report::Other,
+            | rdma_cm_event_type::RDMA_CM_EVENT_UNREACHABLE => ManagerEvent::Ended(why),
+            _ => ManagerEvent::Other,
         }
     }
 }
@@ -130,26 +135,26 @@ impl Reports {
 fn number_of(event: &rdma_cm_event) -> u64 {
     // SAFETY: a request to connect has this form of the union, and for all of them its words are numbers and a pointer.
     let sent = unsafe { event.param.conn };
-    if usize::from(sent.private_data_len) < NUMBER_BYTES || sent.private_data.is_null() {
+    if usize::from(sent.private_data_len) < CONNECTION_NUMBER_BYTES || sent.private_data.is_null() {
         return 0;
     }
     // SAFETY: there are so many bytes, which stay until the event is acknowledged.
-    u64::from_le_bytes(unsafe { sent.private_data.cast::<[u8; NUMBER_BYTES]>().read_unaligned() })
+    u64::from_le_bytes(unsafe { sent.private_data.cast::<[u8; CONNECTION_NUMBER_BYTES]>().read_unaligned() })
 }
 
-impl Drop for Reports {
+impl Drop for ManagerEvents {
     fn drop(&mut self) {
-        // SAFETY: its lines hold a count of it, so none is left.
+        // SAFETY: its ids hold a count of it, so none is left.
         unsafe { (self.library.destroy_event_channel)(self.raw.as_ptr()) };
     }
 }
 
 /// An address as system calls take it: bytes of `sockaddr_in` or `sockaddr_in6`.
 #[repr(C, align(8))]
-struct Place([u8; 28]);
+struct RawSocketAddr([u8; 28]);
 
-impl Place {
-    fn new(address: SocketAddr) -> Place {
+impl RawSocketAddr {
+    fn new(address: SocketAddr) -> RawSocketAddr {
         let mut bytes = [0; 28];
         bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
         match address {
@@ -163,32 +168,32 @@ impl Place {
                 bytes[24..].copy_from_slice(&v6.scope_id().to_ne_bytes());
             }
         }
-        Place(bytes)
+        RawSocketAddr(bytes)
     }
 }
 
-/// One end of a connection that the manager makes, or a place where it is called.
-pub(crate) struct Line {
-    reports: Arc<Reports>,
+/// The manager's handle (`rdma_cm_id`) of one end of a connection that it makes, or of an address and port where it listens.
+pub(crate) struct ManagerId {
+    events: Arc<ManagerEvents>,
     raw: NonNull<rdma_cm_id>,
 }
 
-// SAFETY: the library lets any thread use a line.
-unsafe impl Send for Line {}
-// SAFETY: as above, at any time; what changes the line takes its owner.
-unsafe impl Sync for Line {}
+// SAFETY: the library lets any thread use an id.
+unsafe impl Send for ManagerId {}
+// SAFETY: as above, at any time; what changes an id takes its owner.
+unsafe impl Sync for ManagerId {}
 
-impl Line {
+impl ManagerId {
     /// One that leads nowhere yet.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn new(reports: &Arc<Reports>) -> Result<Line, Errno> {
+    pub(crate) fn new(events: &Arc<ManagerEvents>) -> Result<ManagerId, Errno> {
         let (mut raw, none) = (std::ptr::null_mut(), std::ptr::null_mut());
         let space = rdma_port_space::RDMA_PS_TCP;
         // SAFETY: the channel is there, and there is room for the answer.
-        check(unsafe { (reports.library.create_id)(reports.raw.as_ptr(), &raw mut raw, none, space) })?;
-        Ok(Line { reports: Arc::clone(reports), raw: NonNull::new(raw).ok_or(Errno::NOMEM)? })
+        check(unsafe { (events.library.create_id)(events.raw.as_ptr(), &raw mut raw, none, space) })?;
+        Ok(ManagerId { events: Arc::clone(events), raw: NonNull::new(raw).ok_or(Errno::NOMEM)? })
     }
 
     /// Listens at an address of this machine, at a port that is free, if that address belongs to the device. Returns the port.
@@ -196,14 +201,14 @@ impl Line {
     /// # Errors
     /// The system's; `NODEV` if it is another device's.
     pub(crate) fn listen(&self, address: IpAddr, context: &Context) -> Result<u16, Errno> {
-        let mut place = Place::new(SocketAddr::new(address, 0));
-        let library = self.reports.library;
-        // SAFETY: the line and the address are there.
-        check(unsafe { (library.bind_addr)(self.raw.as_ptr(), (&raw mut place).cast()) })?;
+        let mut address = RawSocketAddr::new(SocketAddr::new(address, 0));
+        let library = self.events.library;
+        // SAFETY: the id and the address are there.
+        check(unsafe { (library.bind_addr)(self.raw.as_ptr(), (&raw mut address).cast()) })?;
         if !self.is_of(context) {
             return Err(Errno::NODEV);
         }
-        // SAFETY: the line is there.
+        // SAFETY: the id is there.
         check(unsafe { (library.listen)(self.raw.as_ptr(), BACKLOG) })?;
         // SAFETY: as above.
         Ok(u16::from_be(unsafe { (library.get_src_port)(self.raw.as_ptr()) }))
@@ -211,10 +216,10 @@ impl Line {
 
     /// Whether it leads over this device.
     fn is_of(&self, context: &Context) -> bool {
-        // SAFETY: the line is there, and nobody writes to it now.
+        // SAFETY: the id is there, and nobody writes to it now.
         let verbs = unsafe { self.raw.as_ref() }.verbs;
         let Some(verbs) = NonNull::new(verbs) else { return false };
-        // SAFETY: the manager keeps its context of a device while a line is bound to it.
+        // SAFETY: the manager keeps its context of a device while an id is bound to it.
         let device = unsafe { verbs.as_ref() }.device;
         // SAFETY: the device is that of an open context.
         let name = unsafe { (context.library.get_device_name)(device) };
@@ -227,23 +232,23 @@ impl Line {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn find_address(&self, from: IpAddr, to: SocketAddr) -> Result<(), Errno> {
-        let (mut from, mut to) = (Place::new(SocketAddr::new(from, 0)), Place::new(to));
+    pub(crate) fn resolve_address(&self, from: IpAddr, to: SocketAddr) -> Result<(), Errno> {
+        let (mut from, mut to) = (RawSocketAddr::new(SocketAddr::new(from, 0)), RawSocketAddr::new(to));
         let (from, to) = ((&raw mut from).cast(), (&raw mut to).cast());
-        // SAFETY: the line and the addresses are there.
-        check(unsafe { (self.reports.library.resolve_addr)(self.raw.as_ptr(), from, to, PATIENCE_MS) })
+        // SAFETY: the id and the addresses are there.
+        check(unsafe { (self.events.library.resolve_addr)(self.raw.as_ptr(), from, to, PATIENCE_MS) })
     }
 
     /// The second part of that.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn find_route(&self) -> Result<(), Errno> {
-        // SAFETY: the line is there.
-        check(unsafe { (self.reports.library.resolve_route)(self.raw.as_ptr(), PATIENCE_MS) })
+    pub(crate) fn resolve_route(&self) -> Result<(), Errno> {
+        // SAFETY: the id is there.
+        check(unsafe { (self.events.library.resolve_route)(self.raw.as_ptr(), PATIENCE_MS) })
     }
 
-    /// Calls the peer. What becomes of it is reported.
+    /// Calls the peer. What becomes of it comes as an event.
     ///
     /// # Errors
     /// The system's.
@@ -251,28 +256,28 @@ impl Line {
         let bytes = number.to_le_bytes();
         let mut param = self.join(queue, reads);
         param.private_data = bytes.as_ptr().cast();
-        param.private_data_len = NUMBER_BYTES as u8;
-        // SAFETY: the line, its queue and the bytes are there.
-        check(unsafe { (self.reports.library.connect)(self.raw.as_ptr(), &raw mut param) })
+        param.private_data_len = CONNECTION_NUMBER_BYTES as u8;
+        // SAFETY: the id, its queue and the bytes are there.
+        check(unsafe { (self.events.library.connect)(self.raw.as_ptr(), &raw mut param) })
     }
 
-    /// Takes the call. What becomes of it is reported to `reports` from now on.
+    /// Takes the call. What becomes of it comes as an event of `events` from now on.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn accept(&mut self, reports: &Arc<Reports>, queue: &Queue, reads: u8) -> Result<(), Errno> {
-        let library = self.reports.library;
-        // SAFETY: both are there; what was reported of the line is acknowledged, so nobody is waited for.
-        check(unsafe { (library.migrate_id)(self.raw.as_ptr(), reports.raw.as_ptr()) })?;
-        self.reports = Arc::clone(reports);
+    pub(crate) fn accept(&mut self, events: &Arc<ManagerEvents>, queue: &Queue, reads: u8) -> Result<(), Errno> {
+        let library = self.events.library;
+        // SAFETY: both are there; the events of the id so far are acknowledged, so nobody is waited for.
+        check(unsafe { (library.migrate_id)(self.raw.as_ptr(), events.raw.as_ptr()) })?;
+        self.events = Arc::clone(events);
         let mut param = self.join(queue, reads);
-        // SAFETY: the line and its queue are there.
+        // SAFETY: the id and its queue are there.
         check(unsafe { (library.accept)(self.raw.as_ptr(), &raw mut param) })
     }
 
     /// Tells the library of the queue, whose states it changes, and the kernel of its number.
     fn join(&mut self, queue: &Queue, reads: u8) -> rdma_conn_param {
-        // SAFETY: nobody else has the line. Who owns both lets go of the line first.
+        // SAFETY: nobody else has the id. Who owns both lets go of the id first.
         unsafe { self.raw.as_mut() }.qp = queue.raw();
         rdma_conn_param {
             private_data: std::ptr::null(),
@@ -288,21 +293,16 @@ impl Line {
     }
 
     /// Ends the connection in order: what was handed over to the device is still delivered.
-    pub(crate) fn hang_up(&self) {
-        // SAFETY: the line and its queue are there. An error says that it has ended already.
-        unsafe { (self.reports.library.disconnect)(self.raw.as_ptr()) };
+    pub(crate) fn disconnect(&self) {
+        // SAFETY: the id and its queue are there. An error says that it has ended already.
+        unsafe { (self.events.library.disconnect)(self.raw.as_ptr()) };
     }
 }
 
-/// Calls that may wait to be looked at.
-pub(crate) const BACKLOG: i32 = 256;
-/// For an answer to the question where a peer is.
-const PATIENCE_MS: i32 = 5000;
-
-impl Drop for Line {
+impl Drop for ManagerId {
     fn drop(&mut self) {
-        // SAFETY: it is ours and let go of once. All of its reports were acknowledged.
-        unsafe { (self.reports.library.destroy_id)(self.raw.as_ptr()) };
+        // SAFETY: it is ours and let go of once. All of its events were acknowledged.
+        unsafe { (self.events.library.destroy_id)(self.raw.as_ptr()) };
     }
 }
 

@@ -11,6 +11,9 @@ use rustix::io::Errno;
 
 use super::{Domain, Span, last_errno};
 
+/// Slabs made at a time.
+const BLOCK_SLABS: u32 = 32;
+
 /// Who may do what with registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
@@ -136,9 +139,6 @@ struct Block {
     registration: Registration,
     memory: MmapMut,
 }
-
-/// Slabs made at a time.
-const BLOCK_SLABS: u32 = 32;
 
 impl Slabs {
     /// No slabs yet; they are made as they are needed, up to `slabs_max`.

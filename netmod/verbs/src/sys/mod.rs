@@ -20,7 +20,7 @@ pub(crate) use context::{Context, Domain, Port, PortLimits, device_names};
 pub(crate) use library::{Library, NoLibrary};
 #[cfg(test)]
 pub(crate) use manager::BACKLOG;
-pub(crate) use manager::{Line, NoManager, Report, Reports, local_addresses};
+pub(crate) use manager::{ManagerEvent, ManagerEvents, ManagerId, NoManager, local_addresses};
 pub(crate) use memory::{Access, Pages, Registration, Slab, Slabs};
 pub use paging::Paging;
 pub(crate) use queue::{

@@ -13,6 +13,16 @@ use rustix::io::Errno;
 
 use super::{Completions, Context, Domain, Slab, check, last_errno};
 
+const REMOTE: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
+    | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
+    | ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+
+/// Requests posted at once at most.
+pub(crate) const CHAIN_MAX: usize = 8;
+
+/// Pieces in one request at most.
+pub(crate) const GATHERS_MAX: usize = 8;
+
 /// A range of registered memory on this side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -161,10 +171,6 @@ pub(crate) struct Queue {
 
 // SAFETY: the library lets any thread use a queue pair at any time.
 unsafe impl Send for Queue {}
-
-const REMOTE: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
-    | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
-    | ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
 
 fn blank() -> ibv_qp_attr {
     // SAFETY: numbers and nested structs of numbers, for which zeros are values.
@@ -421,12 +427,6 @@ impl Post<'_> {
         }
     }
 }
-
-/// Requests posted at once at most.
-pub(crate) const CHAIN_MAX: usize = 8;
-
-/// Pieces in one request at most.
-pub(crate) const GATHERS_MAX: usize = 8;
 
 impl Drop for Queue {
     fn drop(&mut self) {

@@ -40,7 +40,7 @@ fn one_that_takes_longer_goes_on_as_any_other_with_the_same_request() {
     let copy = Memory::new(8);
     let cost = pair.cost(|pair| {
         assert_eq!(briefly(pair, WORD, Memory::new(8), 0), Brief::UnderWay);
-        pair.caller.direct().unwrap().lend(7, Box::new(copy));
+        pair.caller.direct().unwrap().lend_brief(7, Box::new(copy));
         assert_eq!(pair.outcome(), (7, DirectOutcome::Done));
     });
     assert_eq!((cost.requests, cost.reads), (1, 1));
@@ -60,8 +60,8 @@ fn who_looks_for_the_ends_of_puts_finds_them_although_most_are_not_told() {
     for ticket in 0..20_u64 {
         pair.put(ticket, ticket as usize * 8, DirectSource::Copied(Region::from_slice(&[7; 8])), 8);
     }
-    assert!(!pair.caller.direct().unwrap().look(0), "nobody has looked");
-    assert!(pair.caller.direct().unwrap().look(u32::MAX));
+    assert!(!pair.caller.direct().unwrap().look_for_ends(0), "nobody has looked");
+    assert!(pair.caller.direct().unwrap().look_for_ends(u32::MAX));
     let outcomes = std::iter::from_fn(|| pair.caller.direct().unwrap().take_outcome());
     assert!(outcomes.eq((0..20).map(|ticket| (ticket, DirectOutcome::Done))));
     assert!(pair.window.bytes()[..160].iter().all(|byte| *byte == 7));
@@ -78,8 +78,8 @@ fn what_is_refused_while_it_is_looked_for_is_known_to_the_next_connection() {
     }
     pair.published = None;
     assert_eq!(briefly(&mut pair, WORD, Memory::new(8), u32::MAX), Brief::UnderWay);
-    pair.caller.direct().unwrap().lend(5, Box::new(Memory::new(8)));
-    assert!(!pair.caller.direct().unwrap().look(u32::MAX));
+    pair.caller.direct().unwrap().lend_brief(5, Box::new(Memory::new(8)));
+    assert!(!pair.caller.direct().unwrap().look_for_ends(u32::MAX));
     pair.reconnect();
     assert_eq!(pair.outcome(), (5, DirectOutcome::Refused));
 }

@@ -152,11 +152,11 @@ fn the_device_is_told_of_several_transfers_at_once() {
     let source = Memory::new(256 << 10).fill(3);
     let part = |at: usize| Memory(source.0.slice(at * (32 << 10), 32 << 10));
     let cost = pair.cost(|pair| {
-        pair.caller.direct().unwrap().keep_back();
+        pair.caller.direct().unwrap().begin_batch();
         for at in 0..8 {
             pair.put(at as u64, at * (40 << 10), DirectSource::Lent(Box::new(part(at))), 32 << 10);
         }
-        pair.caller.direct().unwrap().go().unwrap();
+        pair.caller.direct().unwrap().post_batch().unwrap();
         for at in 0..8 {
             assert_eq!(pair.outcome(), (at, DirectOutcome::Done));
         }
@@ -169,11 +169,11 @@ fn the_device_is_told_of_several_transfers_at_once() {
     let page = vec![9; 4096];
     let copy = Memory::new(4096);
     let cost = pair.cost(|pair| {
-        pair.caller.direct().unwrap().keep_back();
+        pair.caller.direct().unwrap().begin_batch();
         pair.put(1, 0, DirectSource::Copied(Region::from_slice(&page)), 4096);
         pair.get(2, 0, copy);
         pair.put(3, 0, DirectSource::Copied(Region::from_slice(&[1; 4096])), 4096);
-        pair.caller.direct().unwrap().go().unwrap();
+        pair.caller.direct().unwrap().post_batch().unwrap();
         for ticket in 1..=3 {
             assert_eq!(pair.outcome(), (ticket, DirectOutcome::Done));
         }
@@ -183,8 +183,8 @@ fn the_device_is_told_of_several_transfers_at_once() {
     assert!(copy.bytes() == page);
     assert_eq!(pair.window.bytes()[..4096], [1; 4096]);
     // What is kept back and forgotten goes out with whatever comes next.
-    pair.caller.direct().unwrap().keep_back();
+    pair.caller.direct().unwrap().begin_batch();
     pair.put(5, 8, DirectSource::Copied(Region::from_slice(&page)), 4096);
     assert_eq!(pair.outcome(), (5, DirectOutcome::Done));
-    pair.caller.direct().unwrap().go().unwrap();
+    pair.caller.direct().unwrap().post_batch().unwrap();
 }

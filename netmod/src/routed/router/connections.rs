@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use longarm_proto::{Reception, Session, TrunkRecord};
+use longarm_proto::{ChannelNumber, Reception, Session, TrunkRecord};
 
 use super::{
     ACCEPTS_PER_TURN, Arrived, DOORMAN, End, Ended, GREETING, Going, Greeting, LISTENER, NEIGHBOURS, Router,
@@ -12,9 +12,11 @@ use crate::accept::{Admission, Doorman, DoormanStep};
 use crate::dial::{Caller, CallerStep, DialError, Introduction};
 use crate::endpoint::LinkError;
 use crate::poller::Interest;
-use crate::routed::channel::{Channel, Here, Neighbour};
+use crate::routed::channel::{Channel, ChannelKey, Here, Neighbour};
 use crate::routed::neighbour::{self, NeighbourLink};
 use crate::routed::parse_address;
+use crate::routed::table::Key;
+use crate::routed::trunk::TrunkKey;
 
 /// The number of the session that a trunk says to carry. No rank has one of this number.
 const TRUNK_SESSION: u64 = u64::MAX;
@@ -27,34 +29,34 @@ const GREETING_MS_MAX: u64 = 5000;
 
 impl Router {
     /// A channel to an address, over the trunk there, which is called if there is none.
-    pub(super) fn begin(&mut self, address: &str, end: End) -> Result<usize, LinkError> {
-        let number = self.trunk_to(address)?;
+    pub(super) fn begin(&mut self, address: &str, end: End) -> Result<ChannelKey, LinkError> {
+        let trunk_key = self.trunk_to(address)?;
         let now_ms = self.clock.now_ms();
-        let trunk = &mut self.trunks[number];
-        trunk.last_channel += 1;
-        let key = self.channels.insert(Channel::new(number, trunk.last_channel, false, end));
+        let trunk = &mut self.trunks[trunk_key];
+        trunk.last_channel.0 += 1;
+        let key = self.channels.insert(Channel::new(trunk_key, trunk.last_channel, false, end));
         trunk.channels.insert(trunk.last_channel, key);
         trunk.say(trunk.last_channel, TrunkRecord::Open);
         if let Going::Up(_) = trunk.going {
             trunk.silent_since_ms.get_or_insert(now_ms);
         }
         self.start_tick();
-        self.flush(number);
+        self.flush(trunk_key);
         Ok(key)
     }
 
     /// The trunk to an address. One whose numbers are used up is called anew.
-    fn trunk_to(&mut self, address: &str) -> Result<usize, LinkError> {
-        if let Some(number) = self.called.get(address).copied() {
-            if self.trunks[number].last_channel < u32::MAX {
-                return Ok(number);
+    fn trunk_to(&mut self, address: &str) -> Result<TrunkKey, LinkError> {
+        if let Some(trunk_key) = self.called.get(address).copied() {
+            if self.trunks[trunk_key].last_channel < ChannelNumber(u32::MAX) {
+                return Ok(trunk_key);
             }
-            self.end_trunk(number, &Ended::UsedUp);
+            self.end_trunk(trunk_key, &Ended::UsedUp);
         }
         self.call(address)
     }
 
-    fn call(&mut self, address: &str) -> Result<usize, LinkError> {
+    fn call(&mut self, address: &str) -> Result<TrunkKey, LinkError> {
         let (node, network_address) = parse_address(address).ok_or(LinkError::BadAddress)?;
         let options = &self.options;
         let mut nonce = [0; 32];
@@ -66,44 +68,44 @@ impl Router {
         let introduction = Introduction { secret, me, peer: node, session, sealed: false, nonce };
         let caller = Box::new(Caller::new(options.netmod.connect(network_address)?, &introduction));
         let going = Going::Calling { caller, since_ms: self.clock.now_ms() };
-        let number = self.trunks.insert(Trunk::new(going, Some(address.to_owned()), node));
-        self.called.insert(address.to_owned(), number);
-        self.watch_trunk(number);
-        self.step_call(number);
+        let trunk_key = self.trunks.insert(Trunk::new(going, Some(address.to_owned()), node));
+        self.called.insert(address.to_owned(), trunk_key);
+        self.watch_trunk(trunk_key);
+        self.step_call(trunk_key);
         // If it has failed already nobody is told: whoever opens a channel finds none, and calls again.
         self.called.get(address).copied().ok_or(LinkError::Refused)
     }
 
     /// Watches the descriptor of a trunk that is new, or has another one than before.
-    fn watch_trunk(&mut self, number: usize) {
-        let trunk = &mut self.trunks[number];
+    fn watch_trunk(&mut self, trunk_key: TrunkKey) {
+        let trunk = &mut self.trunks[trunk_key];
         trunk.interest = match &trunk.going {
             Going::Calling { caller, .. } => caller.interest(),
             Going::Up(link) => link.awaits(Interest::READABLE),
         };
         if let Some(descriptor) = descriptor(trunk)
-            && let Err(error) = self.poller.add(descriptor, TRUNK | number as u64, trunk.interest)
+            && let Err(error) = self.poller.add(descriptor, TRUNK | trunk_key.token(), trunk.interest)
         {
             tracing::error!(%error, "cannot watch a connection of the router");
         }
     }
 
     /// Goes on with a trunk that is being made.
-    pub(super) fn step_call(&mut self, number: usize) {
-        let trunk = &mut self.trunks[number];
+    pub(super) fn step_call(&mut self, trunk_key: TrunkKey) {
+        let trunk = &mut self.trunks[trunk_key];
         if let Some(descriptor) = descriptor(trunk) {
             let _ = self.poller.remove(descriptor);
         }
         let Going::Calling { caller, since_ms } = &mut trunk.going else { return };
         let since_ms = *since_ms;
         match caller.poll() {
-            CallerStep::Pending => self.watch_trunk(number),
-            CallerStep::Failed(error) => self.end_trunk(number, &Ended::Call(error)),
+            CallerStep::Pending => self.watch_trunk(trunk_key),
+            CallerStep::Failed(error) => self.end_trunk(trunk_key, &Ended::Call(error)),
             CallerStep::Proven { link, .. } => {
                 trunk.going = Going::Up(link);
                 trunk.silent_since_ms = Some(since_ms.max(self.clock.now_ms()));
-                self.watch_trunk(number);
-                self.turn_trunk(number);
+                self.watch_trunk(trunk_key);
+                self.turn_trunk(trunk_key);
             }
         }
     }
@@ -124,8 +126,8 @@ impl Router {
             };
             if self.doormen.len() >= self.options.half_open_max {
                 let oldest = self.doormen.iter().min_by_key(|(_, doorman)| doorman.deadline_ms());
-                if let Some((number, _)) = oldest {
-                    self.dismiss(number, "too many connections have not proven themselves");
+                if let Some((key, _)) = oldest {
+                    self.dismiss(key, "too many connections have not proven themselves");
                 }
             }
             let mut nonce = [0; 32];
@@ -139,16 +141,15 @@ impl Router {
                 me: options.identity.node,
                 sealed: false,
             };
-            let entry = self.doormen.vacant_entry();
+            let token = DOORMAN | self.doormen.vacant_key().token();
             if let Some(descriptor) = link.descriptor()
-                && self.poller.add(descriptor, DOORMAN | entry.key() as u64, Interest::READABLE).is_err()
+                && self.poller.add(descriptor, token, Interest::READABLE).is_err()
             {
                 continue;
             }
             let deadline_ms = self.clock.now_ms() + options.handshake_timeout_ms;
-            let number = entry.key();
-            entry.insert(Doorman::new(link, &admission, nonce, deadline_ms));
-            self.turn_doorman(number);
+            let key = self.doormen.insert(Doorman::new(link, &admission, nonce, deadline_ms));
+            self.turn_doorman(key);
         }
         self.start_tick();
     }
@@ -166,27 +167,27 @@ impl Router {
     }
 
     /// Goes on with one handshake.
-    pub(super) fn turn_doorman(&mut self, number: usize) {
+    pub(super) fn turn_doorman(&mut self, key: Key<Doorman>) {
         let now_ms = self.clock.now_ms();
         loop {
-            let Some(doorman) = self.doormen.get_mut(number) else { return };
+            let Some(doorman) = self.doormen.get_mut(key) else { return };
             match doorman.poll(now_ms) {
                 DoormanStep::Pending => return,
-                DoormanStep::Refused(reason) => return self.dismiss(number, &reason.to_string()),
+                DoormanStep::Refused(reason) => return self.dismiss(key, &reason.to_string()),
                 DoormanStep::Proven { identity, session } => {
                     let last = self.attempts_of.entry(identity.node).or_default();
                     if session.number != TRUNK_SESSION {
                         let why = "a rank calls directly; LONGARM_ROUTED_RANKS has to be the same on all nodes";
-                        return self.dismiss(number, why);
+                        return self.dismiss(key, why);
                     }
                     if session.attempt <= *last {
-                        return self.dismiss(number, "an old call of a node");
+                        return self.dismiss(key, "an old call of a node");
                     }
                     *last = session.attempt;
-                    self.doormen[number].welcome(Reception::Fresh);
+                    self.doormen[key].welcome(Reception::Fresh);
                 }
                 DoormanStep::Admitted { link, identity, session } => {
-                    self.doormen.remove(number);
+                    self.doormen.remove(key);
                     if let Some(descriptor) = link.descriptor() {
                         let _ = self.poller.remove(descriptor);
                     }
@@ -194,7 +195,7 @@ impl Router {
                         return; // It has called again meanwhile. Dropping the link closes it.
                     }
                     let old = |trunk: &Trunk| trunk.address.is_none() && trunk.node == identity.node;
-                    let old = self.trunks.iter().find(|(_, trunk)| old(trunk)).map(|(number, _)| number);
+                    let old = self.trunks.iter().find(|(_, trunk)| old(trunk)).map(|(key, _)| key);
                     if let Some(old) = old {
                         self.end_trunk(old, &Ended::Replaced);
                     }
@@ -206,8 +207,8 @@ impl Router {
         }
     }
 
-    fn dismiss(&mut self, number: usize, why: &str) {
-        let doorman = self.doormen.remove(number);
+    fn dismiss(&mut self, key: Key<Doorman>, why: &str) {
+        let doorman = self.doormen.remove(key);
         let (node, now_ms) = (self.options.identity.node, self.clock.now_ms());
         self.refusals.note(node, now_ms, format_args!("a connection: {} {why}", doorman.peer_name()));
         if let Some(descriptor) = doorman.descriptor() {
@@ -228,19 +229,18 @@ impl Router {
                     break;
                 }
             };
-            let entry = self.greetings.vacant_entry();
-            let number = entry.key();
-            if self.poller.add(socket.as_fd(), GREETING | number as u64, Interest::READABLE).is_ok() {
-                entry.insert(Greeting::new(socket, self.clock.now_ms()));
-                self.greet(number);
+            let token = GREETING | self.greetings.vacant_key().token();
+            if self.poller.add(socket.as_fd(), token, Interest::READABLE).is_ok() {
+                let key = self.greetings.insert(Greeting::new(socket, self.clock.now_ms()));
+                self.greet(key);
             }
         }
         self.start_tick();
     }
 
     /// Goes on with a rank that says where it wants to go.
-    pub(super) fn greet(&mut self, number: usize) {
-        let Some(greeting) = self.greetings.get_mut(number) else { return };
+    pub(super) fn greet(&mut self, key: Key<Greeting>) {
+        let Some(greeting) = self.greetings.get_mut(key) else { return };
         let address = match greeting.poll() {
             Ok(None) => return,
             Ok(Some(address)) => Some(address),
@@ -249,7 +249,7 @@ impl Router {
                 None
             }
         };
-        let greeting = self.greetings.remove(number);
+        let greeting = self.greetings.remove(key);
         let _ = self.poller.remove(greeting.socket.as_fd());
         if let Some(address) = address {
             self.begin_neighbour(greeting.socket, &address);
@@ -272,7 +272,11 @@ impl Router {
         }
     }
 
-    fn begin_or_give_back(&mut self, address: &str, neighbour: Neighbour) -> Result<usize, (LinkError, Neighbour)> {
+    fn begin_or_give_back(
+        &mut self,
+        address: &str,
+        neighbour: Neighbour,
+    ) -> Result<ChannelKey, (LinkError, Neighbour)> {
         // The trunk first, so that the socket is still ours to answer over where there is none.
         if let Err(error) = self.trunk_to(address) {
             return Err((error, neighbour));
@@ -282,8 +286,8 @@ impl Router {
     }
 
     /// Another node opens a channel.
-    pub(super) fn take_in_channel(&mut self, number: usize, channel: u32) {
-        let trunk = &mut self.trunks[number];
+    pub(super) fn take_in_channel(&mut self, trunk_key: TrunkKey, channel: ChannelNumber) {
+        let trunk = &mut self.trunks[trunk_key];
         trunk.last_channel = channel;
         let Ok((here, signal)) = Here::new() else {
             // No descriptor is free: the rank calls again.
@@ -291,14 +295,14 @@ impl Router {
             return;
         };
         let name = trunk.name();
-        let key = self.channels.insert(Channel::new(number, channel, true, End::Here(here)));
+        let key = self.channels.insert(Channel::new(trunk_key, channel, true, End::Here(here)));
         trunk.channels.insert(channel, key);
         trunk.say(channel, TrunkRecord::Opened);
         self.arrive(Arrived::Channel { key, signal, name });
     }
 
     /// A channel of ours is open at the other node.
-    pub(super) fn opened(&mut self, key: usize) {
+    pub(super) fn opened(&mut self, key: ChannelKey) {
         let channel = &mut self.channels[key];
         channel.is_open = true;
         if let End::Neighbour(neighbour) = &mut channel.end {
@@ -326,20 +330,19 @@ impl Router {
         }
         let now_ms = self.clock.now_ms();
         self.watch_listeners(Interest::READABLE);
-        let doormen: Vec<usize> = self.doormen.iter().map(|(number, _)| number).collect();
-        doormen.into_iter().for_each(|number| self.turn_doorman(number));
+        let doormen: Vec<Key<Doorman>> = self.doormen.iter().map(|(key, _)| key).collect();
+        doormen.into_iter().for_each(|key| self.turn_doorman(key));
         let late = |greeting: &Greeting| now_ms >= greeting.since_ms + GREETING_MS_MAX;
-        let late: Vec<usize> =
-            self.greetings.iter().filter(|(_, greeting)| late(greeting)).map(|(number, _)| number).collect();
-        for number in late {
-            let greeting = self.greetings.remove(number);
+        let late: Vec<Key<Greeting>> =
+            self.greetings.iter().filter(|(_, greeting)| late(greeting)).map(|(key, _)| key).collect();
+        for key in late {
+            let greeting = self.greetings.remove(key);
             let _ = self.poller.remove(greeting.socket.as_fd());
         }
         let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silent_since_ms.is_some();
         // What has come while nobody looked is not late.
-        let waiting: Vec<usize> =
-            self.trunks.iter().filter(|(_, trunk)| waits(trunk)).map(|(number, _)| number).collect();
-        waiting.into_iter().for_each(|number| self.turn_trunk(number));
+        let waiting: Vec<TrunkKey> = self.trunks.iter().filter(|(_, trunk)| waits(trunk)).map(|(key, _)| key).collect();
+        waiting.into_iter().for_each(|trunk_key| self.turn_trunk(trunk_key));
         let ended = |trunk: &Trunk| match &trunk.going {
             Going::Calling { since_ms, .. } if now_ms >= since_ms + CALL_MS_MAX => {
                 Some(Ended::Call(DialError::TimedOut))
@@ -349,10 +352,10 @@ impl Router {
             }
             _ => None,
         };
-        let ended: Vec<(usize, Ended)> =
-            self.trunks.iter().filter_map(|(number, trunk)| Some((number, ended(trunk)?))).collect();
-        for (number, why) in ended {
-            self.end_trunk(number, &why);
+        let ended: Vec<(TrunkKey, Ended)> =
+            self.trunks.iter().filter_map(|(key, trunk)| Some((key, ended(trunk)?))).collect();
+        for (trunk_key, why) in ended {
+            self.end_trunk(trunk_key, &why);
         }
         if !self.doormen.is_empty() || !self.greetings.is_empty() || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
             self.start_tick();
