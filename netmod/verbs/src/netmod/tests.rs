@@ -9,6 +9,7 @@ use super::Verbs;
 use crate::costs::Costs;
 use crate::options::VerbsOptions;
 use crate::paging::OnDemand;
+use crate::stream::Unresolved;
 use crate::sys::mock;
 
 const PART: WindowRef =
@@ -52,6 +53,31 @@ fn outcome(link: &mut dyn Link) -> (u64, DirectOutcome) {
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_peer_is_not_left_to_tcp_while_transfers_that_were_handed_back_are_to_be_posted_anew() {
+    let verbs = Verbs::new(TcpOptions::default(), VerbsOptions::default());
+    let shared = &verbs.shared;
+    // Nothing comes back over these queues, and nothing was posted to them either.
+    let silent = || {
+        (0..3).for_each(|_| {
+            shared.note_failure("peer", "a peer");
+            shared.leave_unresolved("peer", Vec::new());
+        })
+    };
+    shared.leave_unresolved("peer", vec![Unresolved { ticket: 1, behind: None, outcome: None }]);
+    assert_eq!(shared.resolve("peer", Some(7)), [(1, DirectOutcome::NotDone)]);
+    silent();
+    assert!(!shared.is_given_up("peer"), "only the device takes them");
+    // Those that were done need no device any more.
+    shared.note_success("peer");
+    let done = Unresolved { ticket: 2, behind: None, outcome: Some(DirectOutcome::Done) };
+    shared.leave_unresolved("peer", vec![done]);
+    assert_eq!(shared.resolve("peer", None), [(2, DirectOutcome::Done)]);
+    assert!(!shared.is_given_up("peer"));
+    silent();
+    assert!(shared.is_given_up("peer"));
 }
 
 #[test]
