@@ -349,6 +349,9 @@ impl Stream {
     /// What the next request of a transfer names of lent memory, where registering that is worth it and the system lets us.
     fn registered(&mut self, local: &LocalMemory, at: usize, total: usize, is_read: bool) -> Option<Registered> {
         let LocalMemory::Lent(loan) = local else { return None };
+        if !self.fabric.named.is_possible() {
+            return None;
+        }
         let piece_bytes = self.fabric.costs.piece_bytes(total);
         let gathers = self.queue.gathers();
         // A device of iWARP reads into one place only.
