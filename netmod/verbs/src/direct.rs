@@ -147,16 +147,14 @@ impl Stream {
     ) -> Result<(), LinkError> {
         let id = self.next_request();
         let fenced = self.reads_under_way > 0 && !what.is_read;
-        // Of many short ones in a row the ends of most are told by a later one's.
-        let signaled =
-            what.is_read || bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
-        self.untold = if signaled { 0 } else { self.untold + 1 };
         self.note_way(what);
         self.count_direct(what.is_read, data);
         let posting = what.posting();
         let posted = match data {
             Data::Spans(spans) if self.batch.is_open => self.add_to_batch(id, posting, spans, fenced),
+            // First what is in the batch, whose end is told: who comes behind it is counted from there.
             _ => self.ring().and_then(|()| {
+                let signaled = self.is_told(what.is_read, bytes);
                 self.fabric.counters.doorbells.add(1);
                 let post = Post { id, posting, data, signaled, fenced };
                 // SAFETY: what the spans name is in `kept`, which stays until the completion was taken up, or the queue is gone.
@@ -169,6 +167,14 @@ impl Stream {
         };
         self.note_request(kept, bytes, what.is_read, ends);
         posted.map_err(|_| self.fail("the device takes no more requests"))
+    }
+
+    /// Whether the end of the next request is told, which is posted now. Of many short ones in a row the ends of most are told by a
+    /// later one's.
+    fn is_told(&mut self, is_read: bool, bytes: usize) -> bool {
+        let is_told = is_read || bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
+        self.untold = if is_told { 0 } else { self.untold + 1 };
+        is_told
     }
 
     fn count_direct(&self, is_read: bool, data: Data<'_>) {
@@ -343,6 +349,9 @@ impl Stream {
     /// What the next request of a transfer names of lent memory, where registering that is worth it and the system lets us.
     fn registered(&mut self, local: &LocalMemory, at: usize, total: usize, is_read: bool) -> Option<Registered> {
         let LocalMemory::Lent(loan) = local else { return None };
+        if !self.fabric.named.is_possible() {
+            return None;
+        }
         let piece_bytes = self.fabric.costs.piece_bytes(total);
         let gathers = self.queue.gathers();
         // A device of iWARP reads into one place only.

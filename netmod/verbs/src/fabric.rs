@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longarm_proto::rdma::Record;
-use longarm_registration::{Cache, CacheError, Options as CacheOptions, RegisterError, Registrar, Watch};
+use longarm_registration::{Cache, CacheError, Options as CacheOptions, RegisterError, Registrar, Watch, Watched};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ use crate::executed::Executed;
 use crate::manager::Manager;
 use crate::near;
 use crate::options::{RECEIVE_BYTES_MAX, VerbsOptions};
-use crate::paging::{self, OnDemand, PagingChoice};
+use crate::paging::{self, Named, OnDemand, PagingChoice};
 use crate::patience::Patience;
 use crate::sys::{
     Access, Connection, Context, Domain, Library, NoLibrary, NoManager, Pages, Port, PortLimits, Queue, QueueLimits,
@@ -102,6 +102,8 @@ pub(crate) struct Fabric {
     pub(crate) executed: Mutex<Executed>,
     /// What of the program's own memory is registered.
     pub(crate) cache: Cache<Device>,
+    /// Whether requests may name what it registers.
+    pub(crate) named: Named,
     /// Whether memory is registered on demand.
     pub(crate) paging: PagingChoice,
     pub(crate) counters: Counters,
@@ -235,6 +237,7 @@ impl Fabric {
             incoming: Mutex::default(),
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
             executed: Mutex::default(),
+            named: Named::new(cache.statistics().watch == Watched::Device),
             cache,
             paging,
             counters: Counters::default(),

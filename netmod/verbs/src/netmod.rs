@@ -46,6 +46,9 @@ struct Called {
     known: Arc<Known>,
     /// Queues in a row over which nothing came back.
     failures: u32,
+    /// Transfers were handed back as not done, and nothing has come since. Whoever has begun them posts them anew, which only the
+    /// device can take.
+    has_handed_back: bool,
 }
 
 impl Shared {
@@ -74,8 +77,11 @@ impl Shared {
 
     /// The device, unless it has failed on the way to this peer too often.
     pub(crate) fn fabric_for(&self, address: &str) -> Option<Arc<Fabric>> {
-        let given_up = self.called.lock().get(address).is_some_and(|called| called.failures >= FAILURES_MAX);
-        if given_up { None } else { self.fabric() }
+        if self.is_given_up(address) { None } else { self.fabric() }
+    }
+
+    fn is_given_up(&self, address: &str) -> bool {
+        self.called.lock().get(address).is_some_and(|called| called.failures >= FAILURES_MAX)
     }
 
     /// Numbers for a connection, and for its first packet: others for each, so that late packets of an old one are not taken.
@@ -114,7 +120,12 @@ impl Shared {
         let mut called = self.called.lock();
         let Some(called) = called.get_mut(address) else { return Vec::new() };
         let unresolved = std::mem::take(&mut called.unresolved);
-        unresolved.iter().map(|transfer| (transfer.ticket, outcome(transfer, executed))).collect()
+        let outcomes: Vec<_> =
+            unresolved.iter().map(|transfer| (transfer.ticket, outcome(transfer, executed))).collect();
+        if outcomes.iter().any(|(_, outcome)| *outcome == DirectOutcome::NotDone) {
+            (called.has_handed_back, called.failures) = (true, 0);
+        }
+        outcomes
     }
 
     /// From now on transfers may go over this connection.
@@ -124,13 +135,16 @@ impl Shared {
 
     pub(crate) fn note_success(&self, address: &str) {
         if let Some(called) = self.called.lock().get_mut(address) {
-            called.failures = 0;
+            (called.has_handed_back, called.failures) = (false, 0);
         }
     }
 
     pub(crate) fn note_failure(&self, address: &str, peer: &str) {
         let mut called = self.called.lock();
         let called = called.entry(address.to_owned()).or_default();
+        if called.has_handed_back {
+            return;
+        }
         called.failures += 1;
         if called.failures == FAILURES_MAX {
             tracing::warn!(

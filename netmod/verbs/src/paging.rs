@@ -8,7 +8,7 @@
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longarm_memory::RegionMut;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::itself::Itself;
-use crate::sys::{Access, Connection, Domain, Pages, Paging, Posting, Registration, SharedReceive, Span};
+use crate::sys::{Access, Connection, Domain, Failure, Pages, Paging, Posting, Registration, SharedReceive, Span};
 
 /// Pages of the ground that a trial uses.
 const PAGES: usize = 4;
@@ -106,6 +106,37 @@ impl fmt::Display for PagingChoice {
             },
         };
         write!(formatter, "not used: {why}")
+    }
+}
+
+/// Memory of the program as requests name it. Kept in memory, it cannot fail them. On demand, the device asks for each page as one
+/// that is to be written, and a request fails whose memory may only be read, or is not there; it would fail again on the next
+/// connection. So with the first that does, all of it is copied through buffers.
+pub(crate) struct Named {
+    is_on_demand: bool,
+    has_failed: OnceLock<()>,
+}
+
+impl Named {
+    pub(crate) fn new(is_on_demand: bool) -> Named {
+        Named { is_on_demand, has_failed: OnceLock::new() }
+    }
+
+    /// Whether requests may name it still.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.has_failed.get().is_none()
+    }
+
+    /// A request that named some has failed. What is to be said of it.
+    pub(crate) fn note_failure(&self, failure: Failure) -> Option<&'static str> {
+        let matters = self.is_on_demand && failure.is_local();
+        if !matters {
+            return None;
+        }
+        self.has_failed.get_or_init(|| ());
+        Some(
+            "the device could not get at memory of the program that is registered on demand, so such memory is copied through              buffers from now on: it may be that the memory can only be read; LONGARM_VERBS_ODP=no keeps what is registered in memory",
+        )
     }
 }
 
@@ -256,5 +287,21 @@ mod tests {
         }
         let untried = || -> Result<(), Fault> { panic!("nobody wants it") };
         assert_eq!(PagingChoice::decide(OnDemand::No, ALL, untried), PagingChoice::TurnedOff);
+    }
+
+    #[test]
+    fn memory_on_demand_is_named_until_our_own_device_cannot_get_at_it() {
+        use rdma_sys::ibv_wc_status as Status;
+        let (kept, on_demand) = (Named::new(false), Named::new(true));
+        for others in [Status::IBV_WC_WR_FLUSH_ERR, Status::IBV_WC_RETRY_EXC_ERR, Status::IBV_WC_REM_ACCESS_ERR] {
+            assert_eq!(on_demand.note_failure(Failure(others)), None);
+        }
+        assert!(on_demand.is_possible());
+        for ours in [Status::IBV_WC_LOC_PROT_ERR, Status::IBV_WC_LOC_QP_OP_ERR] {
+            assert_eq!(kept.note_failure(Failure(ours)), None);
+            assert!(on_demand.note_failure(Failure(ours)).is_some());
+            assert_eq!(on_demand.note_failure(Failure(Status::IBV_WC_WR_FLUSH_ERR)), None);
+            assert_eq!((kept.is_possible(), on_demand.is_possible()), (true, false));
+        }
     }
 }

@@ -322,6 +322,13 @@ impl Stream {
         if failure.is_refused() {
             self.refused.get_or_insert(id);
         }
+        let ahead = id.checked_sub(self.first_request).and_then(|ahead| usize::try_from(ahead).ok());
+        let request = ahead.and_then(|ahead| self.requests.get(ahead));
+        if request.is_some_and(|request| matches!(request.kept, Kept::Memory { .. }))
+            && let Some(sentence) = self.fabric.named.note_failure(failure)
+        {
+            self.shared.say_once(sentence);
+        }
         self.fail(failure.words());
     }
 

@@ -12,8 +12,8 @@ use crate::fabric::Fabric;
 use crate::manager::Joining;
 use crate::stream::{Promised, Stream, await_word};
 
-/// For the second word that a connection of iWARP has ended.
-const AWAITED_MS: i64 = 100;
+/// For the second word that a connection of iWARP has ended, where that of the manager comes first.
+const MOMENTS_AWAITED: u32 = 10;
 
 /// A queue pair on its way from the records to a connection that the manager makes. The manager's part ends first.
 pub(super) struct QueueBeingJoined {
@@ -125,7 +125,9 @@ impl VerbsLink {
         match heard {
             Err(_) => stream.await_end(),
             Ok(()) if stream.has_ended() => {
-                self.tcp.descriptor().into_iter().for_each(|tcp| await_word(tcp, AWAITED_MS));
+                if let Some(tcp) = self.tcp.descriptor() {
+                    stream.fabric.patience.wait(MOMENTS_AWAITED, || await_word(tcp));
+                }
                 heard = self.hear();
             }
             Ok(()) => return Ok(()),

@@ -2,13 +2,15 @@
 //! which is said.
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{DirectOutcome, DirectSource, Link, LinkError, Listener, Netmod, Reach, TcpOptions, Wish};
+use longarm_netmod::{DirectOutcome, DirectSource, Link, LinkError, Listener, Loan, Netmod, Reach, TcpOptions, Wish};
 use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
 
 use super::Verbs;
 use crate::costs::Costs;
+use crate::fabric::Fabric;
 use crate::options::VerbsOptions;
-use crate::paging::OnDemand;
+use crate::paging::{Named, OnDemand};
+use crate::stream::Unresolved;
 use crate::sys::mock;
 
 const PART: WindowRef =
@@ -52,6 +54,31 @@ fn outcome(link: &mut dyn Link) -> (u64, DirectOutcome) {
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_peer_is_not_left_to_tcp_while_transfers_that_were_handed_back_are_to_be_posted_anew() {
+    let verbs = Verbs::new(TcpOptions::default(), VerbsOptions::default());
+    let shared = &verbs.shared;
+    // Nothing comes back over these queues, and nothing was posted to them either.
+    let silent = || {
+        (0..3).for_each(|_| {
+            shared.note_failure("peer", "a peer");
+            shared.leave_unresolved("peer", Vec::new());
+        })
+    };
+    shared.leave_unresolved("peer", vec![Unresolved { ticket: 1, behind: None, outcome: None }]);
+    assert_eq!(shared.resolve("peer", Some(7)), [(1, DirectOutcome::NotDone)]);
+    silent();
+    assert!(!shared.is_given_up("peer"), "only the device takes them");
+    // Those that were done need no device any more.
+    shared.note_success("peer");
+    let done = Unresolved { ticket: 2, behind: None, outcome: Some(DirectOutcome::Done) };
+    shared.leave_unresolved("peer", vec![done]);
+    assert_eq!(shared.resolve("peer", None), [(2, DirectOutcome::Done)]);
+    assert!(!shared.is_given_up("peer"));
+    silent();
+    assert!(shared.is_given_up("peer"));
 }
 
 #[test]
@@ -244,4 +271,72 @@ fn where_no_thread_can_be_started_the_server_registers_a_window_by_itself() {
     window.slice(0, 8).copy_to_slice(&mut there);
     assert_eq!(there, bytes);
     drop(called);
+}
+
+/// Memory of this process for as long as it lives.
+struct Lent(RegionMut<'static>);
+
+impl Loan for Lent {
+    fn memory(&self) -> RegionMut<'_> {
+        self.0
+    }
+}
+
+#[test]
+fn memory_on_demand_that_the_device_cannot_get_at_is_copied_by_the_next_connection() {
+    const BYTES: usize = 1 << 20;
+    let names = crate::device_names();
+    let [here, there, ..] = &names[..] else {
+        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        return;
+    };
+    let verbs = |device: &str, is_on_demand| {
+        let options = VerbsOptions {
+            device: device.into(),
+            demanded: true,
+            costs: Some(Costs::TYPICAL),
+            on_demand: OnDemand::No,
+            ..VerbsOptions::default()
+        };
+        let verbs = Verbs::new(TcpOptions::default(), options);
+        let mut fabric = Fabric::open(&verbs.shared.options).expect("the device can be used");
+        std::sync::Arc::get_mut(&mut fabric).expect("nobody else has it").named = Named::new(is_on_demand);
+        assert!(verbs.shared.fabric.set(Some(fabric)).is_ok());
+        verbs
+    };
+    for is_on_demand in [true, false] {
+        let (origin, target) = (verbs(here, is_on_demand), verbs(there, false));
+        let mut listener = target.listen().unwrap();
+        let window = RegionMut::from_slice(Box::leak(vec![0; BYTES].into_boxed_slice()));
+        let _published = target.remote_memory().unwrap().publish(PART, window);
+        let (mut caller, called) = connected(&origin, &mut *listener);
+        let memory = RegionMut::from_slice(Box::leak(vec![7; BYTES].into_boxed_slice()));
+        let run = Run { offset: 0, bytes: BYTES as u64 };
+        let put = |link: &mut dyn Link, ticket| {
+            link.direct().unwrap().put(ticket, &PART, run, DirectSource::Lent(Box::new(Lent(memory))))
+        };
+        mock::fail_long_requests(&origin.opened().unwrap().domain, true);
+        // The device may say so within the call.
+        let _ = put(&mut *caller, 1);
+        while caller.receive(&[RegionMut::from_slice(&mut [0; 8])]).is_ok() {
+            std::thread::yield_now();
+        }
+        let is_said = origin.shared.said.lock().iter().any(|sentence| sentence.contains("registered on demand"));
+        assert_eq!(is_said, is_on_demand);
+        drop((caller, called));
+
+        // Where it is kept, something else was wrong with the request.
+        mock::fail_long_requests(&origin.opened().unwrap().domain, false);
+        let (mut caller, _called) = connected(&origin, &mut *listener);
+        assert_eq!(outcome(&mut *caller), (1, DirectOutcome::NotDone));
+        let before = origin.counts().unwrap();
+        put(&mut *caller, 2).unwrap();
+        assert_eq!(outcome(&mut *caller), (2, DirectOutcome::Done));
+        let after = origin.counts().unwrap();
+        let moved = (after.copied_bytes - before.copied_bytes, after.zero_copy_bytes - before.zero_copy_bytes);
+        assert_eq!(moved, if is_on_demand { (BYTES as u64, 0) } else { (0, BYTES as u64) });
+        let mut there = vec![0; BYTES];
+        window.copy_to_slice(&mut there);
+        assert!(there.iter().all(|byte| *byte == 7));
+    }
 }

@@ -1,7 +1,7 @@
 //! The end of a stream.
 
 use super::Stream;
-use super::iwarp::{MOMENT_MS, await_word};
+use super::iwarp::await_word;
 
 impl Stream {
     /// Whether all that was sent has reached the peer's buffers.
@@ -16,7 +16,7 @@ impl Stream {
             if self.is_delivered() || self.queue.completions.arm().is_err() || self.is_delivered() || !peer_lives() {
                 return;
             }
-            await_word(self.descriptor(), MOMENT_MS);
+            await_word(self.descriptor());
         }
     }
 

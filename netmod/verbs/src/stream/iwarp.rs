@@ -19,13 +19,13 @@ pub(crate) const IMMEDIATE_BYTES: usize = 4;
 
 /// Looks in vain before the connection manager is asked again.
 const LOOKS: u8 = 64;
-pub(super) const MOMENT_MS: i64 = 10;
+const MOMENT_MS: i64 = 10;
 
-/// Until something is to be read there, or so many milliseconds have passed.
-pub(crate) fn await_word(descriptor: BorrowedFd<'_>, limit_ms: i64) {
-    let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: limit_ms * 1_000_000 };
+/// Until something is to be read there, or a moment has passed. Whether something is.
+pub(crate) fn await_word(descriptor: BorrowedFd<'_>) -> bool {
+    let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: MOMENT_MS * 1_000_000 };
     let mut events = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
-    let _ = rustix::event::poll(&mut events, Some(&limit));
+    rustix::event::poll(&mut events, Some(&limit)).is_ok_and(|ready| ready > 0)
 }
 
 impl Stream {
@@ -69,7 +69,7 @@ impl Stream {
     pub(crate) fn await_end(&mut self) {
         let Some(joined) = &mut self.joined else { return };
         while !joined.has_ended() && self.fabric.patience.has_a_moment() {
-            await_word(joined.descriptor(), MOMENT_MS);
+            await_word(joined.descriptor());
         }
     }
 

@@ -42,6 +42,17 @@ impl Failure {
         self.0 == ibv_wc_status::IBV_WC_REM_ACCESS_ERR
     }
 
+    /// Whether our own device could not do it, without a word of the peer.
+    pub(crate) fn is_local(self) -> bool {
+        matches!(
+            self.0,
+            ibv_wc_status::IBV_WC_LOC_PROT_ERR
+                | ibv_wc_status::IBV_WC_LOC_ACCESS_ERR
+                | ibv_wc_status::IBV_WC_LOC_QP_OP_ERR
+                | ibv_wc_status::IBV_WC_LOC_LEN_ERR
+        )
+    }
+
     /// In words.
     pub(crate) fn words(self) -> &'static str {
         match self.0 {

@@ -1,16 +1,21 @@
 //! A mock of a system that starts no thread, of a device that has no room for a second request (it takes the first one of each chain, and
-//! refuses the others), and of devices that say what they can do with memory that is registered on demand.
+//! refuses the others), of one that cannot get at the memory of a long request, and of devices that say what they can do with memory that is registered on demand.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use rdma_sys::{ibv_context, ibv_device_attr_ex, ibv_qp, ibv_query_device_ex_input, ibv_send_wr, verbs_context};
+use rdma_sys::{
+    ibv_context, ibv_cq, ibv_device_attr_ex, ibv_qp, ibv_query_device_ex_input, ibv_send_wr, ibv_wc, ibv_wc_status,
+    verbs_context,
+};
 use rustix::io::Errno;
 
 use super::Domain;
 
 type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
+
+type PollCq = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
 
 thread_local! {
     static REFUSES_THREADS: Cell<bool> = const { Cell::new(false) };
@@ -33,6 +38,7 @@ pub(crate) fn refuses_threads() -> bool {
 
 /// What the device's library does.
 static REAL: OnceLock<PostSend> = OnceLock::new();
+static REAL_POLL: OnceLock<PollCq> = OnceLock::new();
 
 /// From now on the device of this domain takes one request at a time. Nobody posts meanwhile.
 pub(crate) fn takes_one_of_a_chain(domain: &Domain) {
@@ -67,6 +73,62 @@ unsafe extern "C" fn mock_post_send(queue: *mut ibv_qp, first: *mut ibv_send_wr,
     // SAFETY: the caller gives a place for it.
     unsafe { *bad = others };
     Errno::NOMEM.raw_os_error()
+}
+
+thread_local! {
+    static FAILS_LONG: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the device of this domain, of which the calling thread makes a mock, can get at the memory of requests of 64 KiB and
+/// more that this thread posts from now on. Nobody posts meanwhile.
+pub(crate) fn fail_long_requests(domain: &Domain, fails: bool) {
+    FAILS_LONG.set(fails);
+    let context = domain.context.raw.as_ptr();
+    // SAFETY: the context is open, and the table is written when it was opened, and here.
+    let real = unsafe { (*context).ops.post_send };
+    REAL.get_or_init(|| real.expect("a device takes requests"));
+    // SAFETY: as above; the caller sees to it that nobody reads the table now.
+    unsafe { (*context).ops.post_send = Some(mock_post_nothing_there) };
+    // SAFETY: as above.
+    let real = unsafe { (*context).ops.poll_cq };
+    REAL_POLL.get_or_init(|| real.expect("a device gives completions"));
+    // SAFETY: as above.
+    unsafe { (*context).ops.poll_cq = Some(mock_poll_local_failure) };
+}
+
+/// Says of what fails that it was for the memory: newer kernels' soft-RoCE does not say why.
+unsafe extern "C" fn mock_poll_local_failure(queue: *mut ibv_cq, room: i32, place: *mut ibv_wc) -> i32 {
+    let real = REAL_POLL.get().expect("it was noted before this was put in its place");
+    // SAFETY: what the caller handed over.
+    let count = unsafe { real(queue, room, place) };
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: there are as many.
+        let entry = unsafe { place.add(at) };
+        // SAFETY: it was just written, and is the caller's.
+        if FAILS_LONG.get() && unsafe { (*entry).status } != ibv_wc_status::IBV_WC_SUCCESS {
+            // SAFETY: as above.
+            unsafe { (*entry).status = ibv_wc_status::IBV_WC_LOC_PROT_ERR };
+        }
+    }
+    count
+}
+
+unsafe extern "C" fn mock_post_nothing_there(
+    queue: *mut ibv_qp,
+    first: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> i32 {
+    let real = REAL.get().expect("it was noted before this was put in its place");
+    // SAFETY: the caller hands over a chain that is its own until we return.
+    let spans = unsafe { (*first).sg_list };
+    // SAFETY: as above; the list has as many.
+    if FAILS_LONG.get() && unsafe { (*first).num_sge } > 0 && unsafe { (*spans).length } >= 64 << 10 {
+        // A key that no memory has.
+        // SAFETY: as above.
+        unsafe { (*spans).lkey ^= 0x00ff_ff00 };
+    }
+    // SAFETY: what the caller handed over.
+    unsafe { real(queue, first, bad) }
 }
 
 thread_local! {

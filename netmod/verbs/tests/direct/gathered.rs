@@ -188,3 +188,22 @@ fn the_device_is_told_of_several_transfers_at_once() {
     assert_eq!(pair.outcome(), (5, DirectOutcome::Done));
     pair.caller.direct().unwrap().post_batch().unwrap();
 }
+
+#[test]
+fn what_carries_its_bytes_comes_behind_what_was_kept_back_and_its_end_is_told() {
+    let Some(mut pair) = Pair::new(|_| ()) else { return };
+    assert_eq!(pair.reach(), Reach::Yes);
+    let memory = Memory::new(4 * 256).fill(4);
+    pair.caller.direct().unwrap().begin_batch();
+    for ticket in 0..4 {
+        let piece = InPieces::new(memory, [(ticket * 256, 256)]);
+        pair.put(ticket as u64, ticket * 256, DirectSource::Lent(Box::new(piece)), 256);
+    }
+    pair.put(4, 1024, DirectSource::Copied(Region::from_slice(&[9; 8])), 8);
+    pair.caller.direct().unwrap().post_batch().unwrap();
+    for ticket in 0..=4 {
+        assert_eq!(pair.outcome(), (ticket, DirectOutcome::Done));
+    }
+    let there = pair.window.bytes();
+    assert!(there[..1024] == memory.bytes() && there[1024..1032] == [9; 8]);
+}

@@ -1,7 +1,9 @@
 //! Memory that comes and goes while the device uses it. What is seen has to be the same whether memory is registered on demand or
 //! kept, and tests say which it was.
 
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -268,5 +270,51 @@ fn memory_beside_goes_and_children_come_while_transfers_run() {
             }
             is_over.store(true, Ordering::Relaxed);
         });
+    }
+}
+
+/// A put that a device may fail at first, which breaks the connection.
+fn put_at_last(pair: &mut Pair, mapping: &Mapping) {
+    let put = |pair: &mut Pair| pair.put(1, 0, DirectSource::Lent(Box::new(lent(mapping))), mapping.bytes);
+    put(pair);
+    loop {
+        if pair.caller.receive(&[RegionMut::from_slice(&mut [0; 8])]).is_err() {
+            pair.reconnect();
+        }
+        match pair.caller.direct().and_then(|access| access.take_outcome()) {
+            Some((1, DirectOutcome::Done)) => return,
+            Some(outcome) => {
+                assert_eq!(outcome, (1, DirectOutcome::NotDone));
+                assert_eq!(pair.reach(), Reach::Yes);
+                put(pair);
+            }
+            None => thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn memory_that_may_only_be_read_is_put_from_however_it_is_registered() {
+    static CONSTANTS: [u8; 1 << 20] = [0xc5; 1 << 20];
+    for on_demand in [OnDemand::No, OnDemand::Auto, OnDemand::All] {
+        let Some(mut pair) = Pair::new(|options| options.on_demand = on_demand) else { return };
+        assert_eq!(pair.reach(), Reach::Yes);
+        let memory = rustix::fs::memfd_create("longarm-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let file = File::from(memory);
+        let in_file: Vec<u8> = (0..CONSTANTS.len()).map(|at| (at % 239) as u8).collect();
+        file.write_all_at(&in_file, 0).unwrap();
+        let of_file = Mapping::of_file(&file, CONSTANTS.len() / page_bytes());
+        // Read, or not yet: pages that are there, and those that the device has to ask for.
+        let start = CONSTANTS.as_ptr().expose_provenance();
+        let of_program = std::mem::ManuallyDrop::new(Mapping { start, bytes: CONSTANTS.len() });
+        let sources = [(&of_file, &in_file[..]), (&of_program, &CONSTANTS[..])];
+        for (mapping, bytes) in sources.into_iter().chain(sources) {
+            pair.window.fill(1);
+            put_at_last(&mut pair, mapping);
+            assert!(pair.window.bytes()[..bytes.len()] == *bytes);
+        }
+        if on_demand == OnDemand::All && is_used(&pair.origin) {
+            assert_eq!(pair.origin.cache_statistics().unwrap().watch, Watched::Device);
+        }
     }
 }
