@@ -106,7 +106,7 @@ impl Published {
         let state = &mut *state;
         let found = state.parts.get_mut(&name(part)).filter(|entry| entry.key == part.key);
         let Some(entry) = found else { return Some(Ok(None)) };
-        if entry.bytes == 0 || fabric.options.pinned_bytes_max == 0 {
+        if entry.bytes == 0 {
             return Some(Ok(None));
         }
         if matches!(entry.registered, Registered::Not)
