@@ -1,7 +1,9 @@
 //! The sums for x86_64: moves in inline assembly, arithmetic between registers. See the parent module.
 //!
 //! The target is aligned to a vector first where its elements allow it, then four vectors go at a time, then one, then
-//! ever smaller pieces. Unused places of a small piece are zero; what is computed there is not stored.
+//! ever smaller pieces. Unused places of a small piece are zero; what is computed there is not stored. Where a source lies
+//! otherwise in its lines than the target, vectors of 64 bytes are put together from two whole lines of it each: to load
+//! them across the bound of two lines takes twice as long.
 
 use std::arch::x86_64::*;
 
@@ -86,6 +88,10 @@ pub(super) unsafe fn one_f64(dst: *mut u8, src: *const u8, scale: f64) {
     store!(xmm_reg, "movsd", dst, 0, target + scale * source);
 }
 
+/// Nor are shorter ones worth putting lines together.
+const REALIGNED_BYTES_MIN: usize = 1024;
+const LINE_BYTES: usize = 64;
+
 /// Where a walk stands on both sides, and how many bytes are left.
 struct Position {
     dst: *mut u8,
@@ -105,7 +111,7 @@ impl Position {
 /// The walk through both sides, for one kind of vector.
 macro_rules! walk {
     ($name:ident, $feature:literal, $wide:ty, $wide_register:ident, $narrow:ty,
-     [$b1:literal $b2:literal $b3:literal $b4:literal], $move:literal, $move_8:literal, $move_4:literal) => {
+     [$b1:literal $b2:literal $b3:literal $b4:literal], $move:literal, $move_8:literal, $move_4:literal $(, $realigned:ident)?) => {
         /// # Safety
         ///
         /// Both sides are valid for `bytes` bytes, which are a multiple of `ELEMENT`.
@@ -138,6 +144,18 @@ macro_rules! walk {
                     one!($narrow, xmm_reg, $move, narrow, 16);
                 }
             }
+            $(
+                if at.left >= REALIGNED_BYTES_MIN
+                    && at.dst.addr() & (LINE_BYTES - 1) == 0
+                    && matches!(at.src.addr() & (LINE_BYTES - 1), shift if shift != 0 && shift & 3 == 0)
+                {
+                    // The line in which the source goes on has to be one that it has whole.
+                    one!($wide, $wide_register, $move, wide, $b1);
+                    // SAFETY: the source has been walked through for a line, so that it begins before this one, and at least
+                    // `REALIGNED_BYTES_MIN - LINE_BYTES` are left on both sides.
+                    unsafe { $realigned(&mut at, &wide) };
+                }
+            )?
             while at.left >= $b4 {
                 let mut targets = [
                     load!($wide, $wide_register, $move, at.dst, 0),
@@ -294,13 +312,66 @@ mod avx {
 
 mod avx512 {
     use super::*;
+    use std::convert::identity;
 
-    walk!(walk_f32, "avx512f", __m512, zmm_reg, __m128, [64 128 192 256], "vmovups", "vmovq", "vmovd");
-    walk!(walk_f64, "avx512f", __m512d, zmm_reg, __m128d, [64 128 192 256], "vmovupd", "vmovq", "vmovd");
+    walk!(walk_f32, "avx512f", __m512, zmm_reg, __m128, [64 128 192 256], "vmovups", "vmovq", "vmovd", realigned_f32);
+    walk!(walk_f64, "avx512f", __m512d, zmm_reg, __m128d, [64 128 192 256], "vmovupd", "vmovq", "vmovd", realigned_f64);
     sums!(walk_f32, "avx512f", 4, 8, [sum_f32 scaled_f32 complex_f32], fill_f32, widen_f32,
         [_mm512_add_ps _mm512_mul_ps wide_swap_f32], [_mm_add_ps _mm_mul_ps swap_f32]);
     sums!(walk_f64, "avx512f", 8, 16, [sum_f64 scaled_f64 complex_f64], fill_f64, widen_f64,
         [_mm512_add_pd _mm512_mul_pd wide_swap_f64], [_mm_add_pd _mm_mul_pd swap_f64]);
+
+    /// The part of a walk in which the source begins anywhere in a line, the target at its beginning.
+    macro_rules! realigned {
+        ($name:ident, $wide:ty, $move:literal, $to_singles:ident, $from_singles:ident) => {
+            /// # Safety
+            ///
+            /// Both sides are valid for what is left, the source also from the beginning of its line on, and the source begins at
+            /// a multiple of 4 bytes, not at the beginning of a line.
+            #[target_feature(enable = "avx512f")]
+            #[inline]
+            unsafe fn $name(at: &mut Position, wide: &impl Fn($wide, $wide) -> $wide) {
+                let shift = at.src.addr() & (LINE_BYTES - 1);
+                let mut line = at.src.wrapping_sub(shift);
+                let places = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+                let places = _mm512_add_epi32(places, _mm512_set1_epi32((shift / 4) as i32));
+                let join = |low, high| {
+                    let joined = _mm512_permutex2var_ps($to_singles(low), places, $to_singles(high));
+                    $from_singles(joined)
+                };
+                let mut low = load!($wide, zmm_reg, $move, line, 0);
+                // Four lines of the target, and what the source has in five of its own.
+                while at.left >= 5 * LINE_BYTES {
+                    let lines = [
+                        load!($wide, zmm_reg, $move, line, 64),
+                        load!($wide, zmm_reg, $move, line, 128),
+                        load!($wide, zmm_reg, $move, line, 192),
+                        load!($wide, zmm_reg, $move, line, 256),
+                    ];
+                    let mut targets = [
+                        load!($wide, zmm_reg, $move, at.dst, 0),
+                        load!($wide, zmm_reg, $move, at.dst, 64),
+                        load!($wide, zmm_reg, $move, at.dst, 128),
+                        load!($wide, zmm_reg, $move, at.dst, 192),
+                    ];
+                    targets[0] = wide(targets[0], join(low, lines[0]));
+                    targets[1] = wide(targets[1], join(lines[0], lines[1]));
+                    targets[2] = wide(targets[2], join(lines[1], lines[2]));
+                    targets[3] = wide(targets[3], join(lines[2], lines[3]));
+                    store!(zmm_reg, $move, at.dst, 0, targets[0]);
+                    store!(zmm_reg, $move, at.dst, 64, targets[1]);
+                    store!(zmm_reg, $move, at.dst, 128, targets[2]);
+                    store!(zmm_reg, $move, at.dst, 192, targets[3]);
+                    low = lines[3];
+                    line = line.wrapping_add(4 * LINE_BYTES);
+                    at.advance(4 * LINE_BYTES);
+                }
+            }
+        };
+    }
+
+    realigned!(realigned_f32, __m512, "vmovups", identity, identity);
+    realigned!(realigned_f64, __m512d, "vmovupd", _mm512_castpd_ps, _mm512_castps_pd);
 
     #[target_feature(enable = "avx512f")]
     #[inline]
