@@ -12,6 +12,9 @@ use crate::vector::{load, store};
 
 /// Shorter ones are not worth aligning.
 const ALIGNED_BYTES_MIN: usize = 256;
+/// Nor are shorter ones worth putting lines together.
+const REALIGNED_BYTES_MIN: usize = 1024;
+const LINE_BYTES: usize = 64;
 
 /// The vectors that a processor has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,10 +90,6 @@ pub(super) unsafe fn one_f64(dst: *mut u8, src: *const u8, scale: f64) {
     let source = load!(f64, xmm_reg, "movsd", src, 0);
     store!(xmm_reg, "movsd", dst, 0, target + scale * source);
 }
-
-/// Nor are shorter ones worth putting lines together.
-const REALIGNED_BYTES_MIN: usize = 1024;
-const LINE_BYTES: usize = 64;
 
 /// Where a walk stands on both sides, and how many bytes are left.
 struct Position {

@@ -156,13 +156,13 @@ impl Group {
         body: impl FnOnce(&mut Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         let mut call = self.call(&signature);
-        if self.shared.id != WORLD || !self.inner.client.can_meet() {
-            call.agree(signature, load, false)?;
-        } else if !call.meet(signature, load)? {
-            // More than can be shown at a meeting.
-            call.agree(signature, load, false)?;
-        }
+        call.begin(signature, load, false)?;
         body(&mut call)
+    }
+
+    /// Whether its members meet in shared memory.
+    pub(crate) fn can_meet(&self) -> bool {
+        self.shared.id == WORLD && self.inner.client.can_meet()
     }
 
     /// The next call of this group.

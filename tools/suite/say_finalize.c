@@ -4,6 +4,7 @@
  *   mpicc.mpich -shared -fPIC -o say_finalize.so say_finalize.c
  */
 #include <mpi.h>
+#include <stdio.h>
 #include <unistd.h>
 
 static void say(const char *line, size_t length)
@@ -17,6 +18,8 @@ int MPI_Finalize(void)
 {
     static const char comes[] = "longarm-suite: a rank has come to MPI_Finalize\n";
     static const char leaves[] = "longarm-suite: a rank has come out of MPI_Finalize\n";
+    /* What the rank has printed is not to be lost with it. */
+    fflush(NULL);
     say(comes, sizeof comes - 1);
     const int status = PMPI_Finalize();
     say(leaves, sizeof leaves - 1);

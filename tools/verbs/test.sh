@@ -22,7 +22,7 @@ PARTS=(
     "layouts|900||jobs with a rank on each of four nodes, and with five ranks on three"
     "differential|900||random programs against a model"
     "loss|900||a wire that loses 1 % of the packets, both ways"
-    "hosts|300|--net hosts|MPI starts a job on two hosts, in a network namespace each"
+    "hosts|600|--net hosts|MPI starts a job on two hosts, in a network namespace each"
     "ga|900|--net hosts|programs of Global Arrays and of the classic ARMCI on two hosts"
     "jobs|1500||jobs on two nodes of two ranks"
     "faults|600||deaths, heirs, strangers and wrong arguments"

@@ -135,7 +135,9 @@ impl Named {
         }
         self.has_failed.get_or_init(|| ());
         Some(
-            "the device could not get at memory of the program that is registered on demand, so such memory is copied through              buffers from now on: it may be that the memory can only be read; LONGARM_VERBS_ODP=no keeps what is registered in memory",
+            "the device could not get at memory of the program that is registered on demand, so such memory is copied \
+             through buffers from now on: it may be that the memory can only be read; LONGARM_VERBS_ODP=no keeps what \
+             is registered in memory",
         )
     }
 }

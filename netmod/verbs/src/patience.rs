@@ -5,14 +5,14 @@ use parking_lot::Mutex;
 
 /// Within which time the moments below are to last.
 const WHILE_MS: u64 = 10_000;
-/// Moments of ten milliseconds: less than a third of a second, and less than two thirds where two such times meet. The peers of a
-/// server that is held up for longer might take it for silent.
-const MOMENTS_MAX: u32 = 30;
+/// How long all of them may wait together: less than two thirds of a second where two such times meet. The peers of a server that
+/// is held up for longer might take it for silent.
+const WAITED_MS_MAX: u64 = 300;
 
-/// Moments that were waited for, and since when they are counted.
+/// How long was waited, and since when that is counted.
 pub(crate) struct Patience {
     clock: CoarseClock,
-    state: Mutex<(u64, u32)>,
+    state: Mutex<(u64, u64)>,
 }
 
 impl Patience {
@@ -20,60 +20,76 @@ impl Patience {
         Patience { clock: CoarseClock::start(), state: Mutex::new((0, 0)) }
     }
 
-    /// Whether one more may be waited for.
-    pub(crate) fn has_a_moment(&self) -> bool {
-        self.has_one_at(self.clock.now_ms())
+    /// Waits moment by moment for one connection, at most so many, until it says that its word has come. A word that is there
+    /// already costs nothing.
+    pub(crate) fn wait(&self, moments_max: u32, has_come_within_one: impl FnMut() -> bool) {
+        self.wait_by(&|| self.clock.now_ms(), moments_max, has_come_within_one);
     }
 
-    /// Waits moment by moment for one connection, at most so many, until it says that its word has come.
-    pub(crate) fn wait(&self, moments_max: u32, mut has_come_within_one: impl FnMut() -> bool) {
+    fn wait_by(&self, now_ms: &dyn Fn() -> u64, moments_max: u32, mut has_come_within_one: impl FnMut() -> bool) {
         for _ in 0..moments_max {
-            if !self.has_a_moment() || has_come_within_one() {
+            let began_ms = now_ms();
+            if !self.may_wait(began_ms) {
+                return;
+            }
+            let has_come = has_come_within_one();
+            self.state.lock().1 += now_ms() - began_ms;
+            if has_come {
                 return;
             }
         }
     }
 
-    fn has_one_at(&self, now_ms: u64) -> bool {
-        let (since_ms, moments) = &mut *self.state.lock();
+    fn may_wait(&self, now_ms: u64) -> bool {
+        let (since_ms, waited_ms) = &mut *self.state.lock();
         if now_ms >= *since_ms + WHILE_MS {
-            (*since_ms, *moments) = (now_ms, 0);
+            (*since_ms, *waited_ms) = (now_ms, 0);
         }
-        *moments += 1;
-        *moments <= MOMENTS_MAX
+        *waited_ms < WAITED_MS_MAX
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
-    #[test]
-    fn connections_that_end_together_wait_for_three_tenths_of_a_second_together() {
-        let patience = Patience::new();
-        assert_eq!((0..500).filter(|_| patience.has_one_at(7)).count(), 30);
-        assert!(!patience.has_one_at(WHILE_MS - 1));
-        assert!(patience.has_one_at(WHILE_MS), "later ones have as long again");
+    /// How often each of so many connections waits in vain, ten milliseconds at a time.
+    fn waits_in_vain(patience: &Patience, now_ms: &Cell<u64>, connections: usize) -> Vec<u32> {
+        let wait = |_| {
+            let mut moments = 0;
+            patience.wait_by(&|| now_ms.get(), 10, || {
+                now_ms.set(now_ms.get() + 10);
+                moments += 1;
+                false
+            });
+            moments
+        };
+        (0..connections).map(wait).collect()
     }
 
     #[test]
-    fn one_connection_takes_a_part_of_it_and_stops_when_its_word_comes() {
-        let patience = Patience::new();
-        let mut waited = 0;
-        patience.wait(10, || {
-            waited += 1;
-            waited == 3
-        });
-        assert_eq!(waited, 3);
-        for connections in 1..=8 {
-            let mut waited_each = 0;
-            patience.wait(10, || {
-                waited_each += 1;
-                false
+    fn connections_that_end_together_wait_for_three_tenths_of_a_second_together() {
+        let (patience, now_ms) = (Patience::new(), Cell::new(7));
+        assert_eq!(waits_in_vain(&patience, &now_ms, 5), [10, 10, 10, 0, 0]);
+        now_ms.set(WHILE_MS - 1);
+        assert_eq!(waits_in_vain(&patience, &now_ms, 1), [0]);
+        now_ms.set(WHILE_MS);
+        assert_eq!(waits_in_vain(&patience, &now_ms, 1), [10], "later ones have as long again");
+    }
+
+    #[test]
+    fn a_word_that_is_there_costs_nothing() {
+        let (patience, now_ms) = (Patience::new(), Cell::new(0));
+        for _ in 0..1000 {
+            let mut looks = 0;
+            patience.wait_by(&|| now_ms.get(), 10, || {
+                looks += 1;
+                true
             });
-            waited += waited_each;
-            assert!(waited_each <= 10 && waited <= 30, "{waited_each} moments, and {waited} of {connections}");
+            assert_eq!(looks, 1);
         }
-        assert_eq!(waited, 30);
+        assert_eq!(waits_in_vain(&patience, &now_ms, 1), [10]);
     }
 }

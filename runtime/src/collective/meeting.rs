@@ -12,6 +12,9 @@ use super::{Call, CollectiveError};
 const DATA_WORDS: usize = 5;
 const DATA_BYTES: usize = DATA_WORDS * 8;
 
+/// In the word of the number of bytes: this member has laid out its stage.
+const OFFERED: u64 = 1 << 63;
+
 /// Bytes as words, and back.
 #[derive(Clone, Copy, Default)]
 struct Data([u64; DATA_WORDS]);
@@ -47,25 +50,33 @@ enum Met {
 }
 
 impl Call<'_> {
-    /// False: all call the same, but the load is too much, and has to be carried otherwise.
-    pub(crate) fn meet(&mut self, mine: Signature, load: &mut Load) -> Result<bool, CollectiveError> {
+    /// Whether all members have laid out their stage, as this one says by `offered`. `None`: all call the same, but the load is
+    /// too much, and has to be carried otherwise.
+    pub(super) fn meet(
+        &mut self,
+        mine: Signature,
+        load: &mut Load,
+        offered: bool,
+    ) -> Result<Option<bool>, CollectiveError> {
         let shown: &[u8] = match load {
             Load::OfOne(Some(bytes)) | Load::OfAll(bytes) if bytes.len() <= DATA_BYTES => bytes,
             _ => &[],
         };
         let digest = mine.digest();
         let mut words = [0; 2 + DATA_WORDS];
-        (words[0], words[1]) = (digest, shown.len() as u64);
+        (words[0], words[1]) = (digest, shown.len() as u64 | if offered { OFFERED } else { 0 });
         words[2..].copy_from_slice(&Data::of(shown).0);
         let words = &words[..2 + shown.len().div_ceil(8)];
         let (me, size, client) = (self.me(), self.size(), &self.group.inner.client);
         let death = || -> Option<Lost> { self.group.death() };
+        let mut all_offered = false;
         let met = client.meet(words, self.name, &death, |word| {
             if (0..size).any(|member| word(member, 0) != digest) {
                 return Met::Differ;
             }
+            all_offered = (0..size).all(|member| word(member, 1) & OFFERED != 0);
             let take = |member: u32, bytes: &mut Vec<u8>| {
-                let count = (word(member, 1) as usize).min(DATA_BYTES);
+                let count = ((word(member, 1) & !OFFERED) as usize).min(DATA_BYTES);
                 let mut data = Data::default();
                 for (at, place) in data.0[..count.div_ceil(8)].iter_mut().enumerate() {
                     *place = word(member, 2 + at);
@@ -87,11 +98,11 @@ impl Call<'_> {
             }
         })?;
         match met {
-            Met::Differ => self.find_differences(mine).map(|()| true),
-            Met::Agree => Ok(load.is_empty()),
+            Met::Differ => self.find_differences(mine).map(|()| None),
+            Met::Agree => Ok(load.is_empty().then_some(all_offered)),
             Met::Loaded(loaded) => {
                 *load = loaded;
-                Ok(true)
+                Ok(Some(all_offered))
             }
         }
     }

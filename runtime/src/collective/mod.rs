@@ -1,5 +1,5 @@
-//! Collectives over a group, from messages between its members. Those of the world, where it is one node, meet in shared memory
-//! instead (`meeting.rs`), and much data is got from stages (`staged.rs`).
+//! Collectives over a group, from messages between its members. Those of the world, where it is one node, begin with a meeting in
+//! shared memory instead (`meeting.rs`), and much data is got from stages (`staged.rs`).
 //!
 //! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
 //! whether all have called the same thing with matching arguments. If not, all get the same error and no data has
@@ -41,6 +41,19 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     pub(crate) fn new(group: &'a Group, slot: Slot, signature: &Signature) -> Call<'a> {
         Call { group, slot, name: WaitingCall::Collective(signature.name()) }
+    }
+
+    /// What every collective begins with: all members learn that all call the same, and get the load. All members of a group take
+    /// the same way, whatever they call: a call that goes another way than the others' would not be seen to differ.
+    /// `offered`: this member's stage is laid out. Gives whether all members' are.
+    pub(crate) fn begin(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
+        if self.group.can_meet()
+            && let Some(all_offered) = self.meet(mine, load, offered)?
+        {
+            return Ok(all_offered);
+        }
+        // Or more than can be shown at a meeting.
+        self.agree(mine, load, offered)
     }
 
     fn me(&self) -> u32 {

@@ -115,14 +115,14 @@ impl<'a> Call<'a> {
         Stage::take(self.group).filter(|staged| lay_out(staged).is_ok())
     }
 
-    /// As [`Call::agree`]. `Some`: all members have laid out their first round.
+    /// As [`Call::begin`]. `Some`: all members have laid out their first round.
     pub(super) fn agree_staged(
         &mut self,
         mine: Signature,
         load: &mut Load,
         staged: Option<Staged<'a>>,
     ) -> Result<Option<Staged<'a>>, CollectiveError> {
-        let agreed = self.agree(mine, load, staged.is_some());
+        let agreed = self.begin(mine, load, staged.is_some());
         match (agreed, staged) {
             (Ok(true), staged) => Ok(staged),
             (Ok(false), staged) => {

@@ -18,6 +18,7 @@ pub struct Report {
     lost: u64,
     faults: [u64; FAULTS],
     virtual_ns: u64,
+    longest_ns: u64,
     events: u64,
     deaths: u64,
     hash: u64,
@@ -50,15 +51,16 @@ impl Report {
         self.faults.iter_mut().zip(&outcome.faults).for_each(|(sum, count)| *sum += count);
         self.lost += outcome.lost;
         self.virtual_ns += outcome.virtual_ns;
+        self.longest_ns = self.longest_ns.max(outcome.virtual_ns);
         self.events += outcome.events;
         self.deaths += u64::from(outcome.deaths);
         // In any order of the runs the same.
         self.hash = self.hash.wrapping_add(outcome.hash);
     }
 
-    /// Simulated time, that of all runs together.
-    pub fn virtual_ns(&self) -> u64 {
-        self.virtual_ns
+    /// Simulated time of the run that took most.
+    pub fn longest_ns(&self) -> u64 {
+        self.longest_ns
     }
 
     /// Operations that were checked.

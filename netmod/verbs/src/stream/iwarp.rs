@@ -68,9 +68,13 @@ impl Stream {
     /// The peer is gone: waits until all that it has sent before is here, as far as it comes.
     pub(crate) fn await_end(&mut self) {
         let Some(joined) = &mut self.joined else { return };
-        while !joined.has_ended() && self.fabric.patience.has_a_moment() {
-            await_word(joined.descriptor());
+        if joined.has_ended() {
+            return;
         }
+        self.fabric.patience.wait(u32::MAX, || {
+            await_word(joined.descriptor());
+            joined.has_ended()
+        });
     }
 
     /// Lets the peer send: over iWARP the caller's side has to begin.

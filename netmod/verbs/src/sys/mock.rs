@@ -1,5 +1,6 @@
-//! A mock of a system that starts no thread, of a device that has no room for a second request (it takes the first one of each chain, and
-//! refuses the others), of one that cannot get at the memory of a long request, and of devices that say what they can do with memory that is registered on demand.
+//! A mock of a system that starts no thread, of a device that has no room for a second request (it takes the first one of each
+//! chain, and refuses the others), of one that cannot get at the memory of a long request, and of devices that say what they
+//! can do with memory that is registered on demand.
 
 use std::cell::Cell;
 use std::ptr::NonNull;

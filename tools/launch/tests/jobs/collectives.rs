@@ -346,6 +346,24 @@ pub fn mismatches(world: &World) {
                 world.alltoall_collective(&vec![1_u8; world.size() as usize * if is_odd { 2 } else { 1 }]).map(drop),
             ),
             (
+                "much data and none",
+                match is_odd {
+                    true => world.barrier_collective(),
+                    false => world.allgather_collective(&[0_u8; 40_000]).map(drop),
+                },
+            ),
+            ("amounts around which another way is taken", {
+                let bytes = (8 << 10) - usize::from(is_odd);
+                world.broadcast_collective(0, &mut vec![0_u8; bytes])
+            }),
+            (
+                "lengths of each and none",
+                match is_odd {
+                    true => world.sync_collective(),
+                    false => world.allgatherv_collective(&[0_u8; 3]).map(drop),
+                },
+            ),
+            (
                 "operations on windows",
                 match is_odd {
                     true => world.sync_collective(),

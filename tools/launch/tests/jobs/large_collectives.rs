@@ -6,7 +6,8 @@ use longarm::{Element, Group, Reduction, World};
 use super::support::{Dice, arbitrary, assert_same, barrier};
 
 /// Bytes around which collectives go another way, or take another round.
-const BYTES: [usize; 7] = [(32 << 10) - 8, 32 << 10, (1 << 20) - 8, 1 << 20, (1 << 20) + 8, 40_000, (5 << 19) + 24];
+const BYTES: [usize; 9] =
+    [(8 << 10) - 8, 8 << 10, (32 << 10) - 8, 32 << 10, (1 << 20) - 8, 1 << 20, (1 << 20) + 8, 40_000, (5 << 19) + 24];
 
 /// One collective after the other, now of all, now of some.
 pub fn in_a_row(world: &World) {
@@ -17,7 +18,7 @@ pub fn in_a_row(world: &World) {
         world.split_collective(Some(world.node()), 0).expect("a split").expect("a group"),
     ];
     // Many ranks would move gigabytes.
-    let sizes = if world.size() > 5 { &BYTES[..2] } else { &BYTES };
+    let sizes = if world.size() > 5 { &BYTES[..4] } else { &BYTES };
     for (round, bytes) in (0..).zip(sizes) {
         for (number, group) in (0..).zip(&groups) {
             check::<u64>(group, 10 * round + number, bytes / 8);
