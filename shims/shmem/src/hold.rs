@@ -20,6 +20,7 @@ use std::io::Error;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
@@ -40,6 +41,11 @@ static SINCE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 
 /// How often the other threads are looked at, for what may pass.
 const LOOKS: usize = 100;
+/// How long it waits for a thread that begins or ends, which takes as long as it gets no processor.
+const MOMENT: Duration = Duration::from_millis(1);
+const MOMENTS_MAX: usize = 10_000;
+/// The first of those signals that the C library keeps for itself.
+const FIRST_OF_LIBRARY: c_int = 32;
 
 /// Signals that a thread sends to itself by what it does. These are never held up.
 const OF_THREAD: [c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
@@ -89,28 +95,48 @@ pub(crate) fn has_handlers() -> bool {
     })
 }
 
-/// Whether the mask of some other thread, a field of what the system says of it, has the signal of faults.
-fn is_in_mask_of_others(field: &str) -> bool {
+/// The mask of some other thread, a field of what the system says of it, that has the signal of faults; one that a program has
+/// made before one of the C library.
+fn mask_of_others(field: &str) -> Option<u64> {
     // SAFETY: it takes nothing.
     let me = unsafe { libc::gettid() }.to_string();
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return false };
-    threads.flatten().filter(|thread| *thread.file_name() != *me).any(|thread| {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    let masks = threads.flatten().filter(|thread| *thread.file_name() != *me).filter_map(|thread| {
         // It may have ended since.
-        let Ok(status) = std::fs::read_to_string(thread.path().join("status")) else { return false };
-        let mask = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        mask.is_some_and(|mask| mask >> (libc::SIGSEGV - 1) & 1 == 1)
-    })
+        let status = std::fs::read_to_string(thread.path().join("status")).ok()?;
+        let mask = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    masks.filter(|mask| has(*mask, libc::SIGSEGV)).min_by_key(|mask| is_of_library(*mask))
 }
 
-/// Whether it is in such a mask every time: the C library blocks all signals where a thread begins and ends.
+fn has(mask: u64, signal: c_int) -> bool {
+    mask >> (signal - 1) & 1 == 1
+}
+
+/// The C library blocks all signals where a thread begins and ends, its own too, which it lets no program block. It
+/// unblocks them as soon as the thread gets a processor.
+fn is_of_library(mask: u64) -> bool {
+    has(mask, FIRST_OF_LIBRARY)
+}
+
+/// Whether it is in such a mask every time, threads that begin and end left out.
 fn stays_in_mask_of_others(field: &str) -> bool {
-    (0..LOOKS).all(|_| {
+    let (mut looks, mut moments) = (0, 0);
+    while looks < LOOKS {
         // Called by `Held::new` before it is needed, as the module demands.
         // SAFETY: it takes nothing.
         unsafe { libc::sched_yield() };
-        is_in_mask_of_others(field)
-    })
+        match mask_of_others(field) {
+            None => return false,
+            Some(mask) if is_of_library(mask) && moments < MOMENTS_MAX => {
+                moments += 1;
+                std::thread::sleep(MOMENT);
+            }
+            Some(_) => looks += 1,
+        }
+    }
+    true
 }
 
 /// Memory that nobody writes to.

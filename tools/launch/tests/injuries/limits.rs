@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::blows::{expect_named, pause, reach};
@@ -20,10 +21,19 @@ fn plan(seed: u64, dice: &mut Dice, kind: Option<Kind>) -> Plan {
     Plan { ranks, nodes, orders, variables: Vec::new(), decide, wrapper: Vec::new() }
 }
 
-/// Sets the soft limit of a process, and returns what it was.
-fn limit(pid: Pid, resource: Resource, current: u64) -> Outcome<Rlimit> {
+/// Sets the soft limit of a process, and returns what it was; `None`: it has ended meanwhile.
+fn limit(pid: Pid, resource: Resource, current: u64) -> Outcome<Option<Rlimit>> {
     let maximum = getrlimit(resource).maximum;
-    Ok(prlimit(Some(pid), resource, Rlimit { current: Some(current), maximum })?)
+    unless_ended(prlimit(Some(pid), resource, Rlimit { current: Some(current), maximum }))
+}
+
+/// `None`: the process that it was done to has ended meanwhile, as its job was quicker.
+fn unless_ended<T>(done: Result<T, impl Into<std::io::Error>>) -> Outcome<Option<T>> {
+    match done.map_err(Into::into) {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// No descriptor is left in a rank or a server for a while, and connections that break cannot be made anew.
@@ -48,7 +58,7 @@ fn without_descriptors(plan: &Plan, dice: &mut Dice) -> Result<(), Failed> {
     reach(&mut job, victim, 2, dice)?;
     // It may have ended meanwhile.
     if let Some(pid) = job.process(victim)
-        && let Ok(before) = limit(pid, Resource::Nofile, 0)
+        && let Some(before) = limit(pid, Resource::Nofile, 0)?
     {
         pause(Duration::from_millis(dice.within(20, 200) as u64));
         // It may have ended meanwhile, having needed none.
@@ -133,7 +143,7 @@ pub fn memory_is_full(seed: u64) -> Result<(), Failed> {
     let victim = dice.below(plan.ranks as usize) as u32;
     reach(&mut job, victim, 0, &mut dice)?;
     if let Some(pid) = job.process(victim) {
-        std::fs::write(group.0.join("cgroup.procs"), pid.as_raw_pid().to_string())?;
+        unless_ended(std::fs::write(group.0.join("cgroup.procs"), pid.as_raw_pid().to_string()))?;
     }
     let ended = job.end()?;
     if ended.status == 0 { expect_right(&ended, plan.ranks) } else { expect_named(&plan, victim, &ended, true) }
