@@ -228,10 +228,15 @@ impl Client {
             if let Some(how) = self.cut_off.get() {
                 return Err(self.lost_host(operation, host, how.clone()));
             }
-            self.endpoints[node.0 as usize].get_or_init(|| {
+            let endpoint = self.endpoints[node.0 as usize].get_or_init(|| {
                 let (dial, time) = (Arc::clone(&self.dial), Arc::clone(&self.time));
                 Box::new(Endpoint::new(node, host, dial, time, self.endpoint_options))
-            })
+            });
+            // Nobody gives up a connection that is opened after the death: it would be called until patience ends.
+            if let Some(death) = self.failures.of(host) {
+                endpoint.give_up(LostHow::Died(death.how));
+            }
+            endpoint
         };
         // Who asks first hears at once if nobody answers. Not `is_up`: the connection may break in the very moment it
         // is made, and nobody makes it anew while nothing waits to be sent.
@@ -267,8 +272,11 @@ impl Client {
         self.endpoints.iter().filter_map(OnceLock::get).map(Box::as_ref)
     }
 
-    /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it.
+    /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has
+    /// noted the death.
     pub fn on_death(&self, rank: Rank, how: &str) {
+        // Who opens a connection before this is found below; who does it later finds the death.
+        drop(self.dialing.lock());
         for endpoint in self.open_endpoints().filter(|endpoint| endpoint.host() == rank) {
             endpoint.give_up(LostHow::Died(how.to_owned()));
         }

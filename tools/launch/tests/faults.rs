@@ -1,8 +1,8 @@
 //! What goes wrong: ranks that die, strangers at the server's port, and calls with arguments that make no sense.
 //!
 //! This program is the tests and the ranks. A trial has the launcher start it again, with [`BODY`] naming what the
-//! ranks play. What a rank finds out it prints, and the trial reads it: a line that comes at all comes before the
-//! launcher ends the job, less than a second after the death. After each job nothing of it may be left.
+//! ranks play. What a rank finds out it prints, and the trial reads it, and ends the job when all is said. After each job
+//! nothing of it may be left.
 #![forbid(unsafe_code)]
 
 mod faults {
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         let world = longarm::init().expect("the launcher makes a world");
         match body.as_str() {
             "death" => deaths::body(world, &parameters),
+            "first call" => deaths::first_call_body(world),
             "heirs" => heirs::body(world, &parameters),
             "standstill" => standstill::body(world),
             "survivors" => survivors::body(world, &parameters),

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use libtest_mimic::{Failed, Trial};
 use longarm::{Compare, Group, MutexError, MutexGuard, Mutexes, Update, Window, World};
 
-use super::outside::Job;
+use super::outside::{Job, NO_HURRY};
 
 /// Words of each part: large transfers are streamed.
 const WORDS: usize = 1 << 17;
@@ -173,7 +173,38 @@ pub fn body(world: World, parameters: &str) {
         let error = call(&setting).err().unwrap_or("it came back as if nothing had happened".into());
         println!("rank {me}, next {name}: {error}");
     }
-    // A rank that leaves would be missed by others, who would speak of it instead of the victim. The launcher ends us.
+    // A rank that leaves would be missed by others, who would speak of it instead of the victim. The test ends us.
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A rank's side, where the first thing that is asked of a server is asked when it has died.
+pub fn first_call_body(world: World) {
+    let mutexes = world.mutexes_collective(1).expect("memory is enough");
+    let last = world.size() - 1;
+    if world.rank() == 0 {
+        mutexes.lock(last, 0).expect("it is free").keep();
+    }
+    world.barrier_collective().expect("all live");
+    if world.rank() != 0 {
+        // The memory is mapped here from now on: the server does not have to be asked where it is.
+        assert!(mutexes.try_lock(last, 0).expect("all live").is_none());
+    }
+    world.barrier_collective().expect("all live");
+    if world.rank() == 0 {
+        die("killed");
+    }
+    // Deaths are told one after the other: who knows of the second one has done all that the first one asks for.
+    let known = if world.rank() == 1 { 1 } else { 2 };
+    while world.deaths().len() < known {
+        std::thread::yield_now();
+    }
+    if world.rank() == 1 {
+        die("killed");
+    }
+    let Err(error) = taken(mutexes.lock(last, 0));
+    println!("rank {}, lock: {error}", world.rank());
     loop {
         std::thread::park();
     }
@@ -241,14 +272,26 @@ pub fn trials() -> Vec<Trial> {
         let kind = if *routed { "routed_" } else { "" };
         format!("rank_{victim}_of_{ranks}_on_{nodes}_{kind}nodes_{way}_and_all_{calls}_name_it")
     };
-    CASES.into_iter().map(|case| Trial::test(name(&case), move || run(&case))).collect()
+    let mut trials: Vec<Trial> = CASES.into_iter().map(|case| Trial::test(name(&case), move || run(&case))).collect();
+    trials.push(Trial::test("a_server_that_has_died_is_not_called_for_the_first_time", run_first_call));
+    trials
+}
+
+fn run_first_call() -> Result<(), Failed> {
+    // Who calls it tries for longer than the job may take.
+    let variables = [NO_HURRY, ("LONGARM_CONNECT_TIMEOUT_S", "3600")];
+    let ended = Job::start((4, 1), "first call", "", &variables)?.end_after(2, |line| line.contains(", lock: "))?;
+    ended.expect_status(137)?;
+    (2..4).try_for_each(|survivor| ended.expect_line(&format!("rank {survivor}, lock: "), "rank 0 (node 0) was killed"))
 }
 
 fn run(case: &Case) -> Result<(), Failed> {
     let Case { layout, victim, way, calls, routed } = case;
-    let variables: &[(&str, &str)] = if *routed { &[("LONGARM_ROUTED_RANKS", "1")] } else { &[] };
-    let job = Job::start(*layout, "death", &format!("{victim} {way} {calls}"), variables)?;
-    let ended = job.end()?;
+    let mut variables = vec![NO_HURRY];
+    variables.extend(routed.then_some(("LONGARM_ROUTED_RANKS", "1")));
+    let job = Job::start(*layout, "death", &format!("{victim} {way} {calls}"), &variables)?;
+    let last = format!(", next {}: ", NEXT[NEXT.len() - 1].0);
+    let ended = job.end_after(layout.0 as usize - 1, |line| line.contains(&last))?;
     let (status, how) = traces_of(way);
     ended.expect_status(status)?;
     let node = victim / (layout.0 / layout.1);

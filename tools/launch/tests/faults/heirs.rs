@@ -3,7 +3,7 @@
 use libtest_mimic::{Failed, Trial};
 use longarm::{Compare, MutexGuard, World};
 
-use super::outside::Job;
+use super::outside::{Job, NO_HURRY};
 
 /// How the mutexes of each host are asked for, by number.
 const WAYS: [&str; 3] = ["waited for", "asked for later", "tried later"];
@@ -69,7 +69,7 @@ pub fn body(world: World, parameters: &str) {
         };
         take(host, 2, guard);
     }
-    // The launcher ends us.
+    // The test ends us.
     loop {
         std::thread::park();
     }
@@ -87,9 +87,12 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn run((layout, victim): ((u32, u32), u32)) -> Result<(), Failed> {
-    let ended = Job::start(layout, "heirs", &victim.to_string(), &[])?.end()?;
+    let hosts = hosts(layout, victim);
+    let takes = (layout.0 as usize - 1) * hosts.len() * WAYS.len();
+    let job = Job::start(layout, "heirs", &victim.to_string(), &[NO_HURRY])?;
+    let ended = job.end_after(takes, |line| line.contains(": turn "))?;
     ended.expect_status(137)?;
-    for host in hosts(layout, victim) {
+    for host in hosts {
         for way in WAYS {
             let start = format!("{way} at {host}: ");
             let mut said: Vec<&str> =

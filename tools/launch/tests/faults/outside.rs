@@ -8,6 +8,8 @@ use libtest_mimic::Failed;
 
 use crate::{BODY, PARAMETERS};
 
+/// After a death ranks have as long as they need to say what they know of it.
+pub const NO_HURRY: (&str, &str) = ("LONGARM_REPORT_MS", "600000");
 /// Ends a job that hangs.
 const SAFETY_NET_S: &str = "120";
 /// Tells the processes of one job from all others.
@@ -75,6 +77,15 @@ impl Job {
     /// The launcher's process.
     pub fn launcher(&self) -> u32 {
         self.launcher.id()
+    }
+
+    /// Ends the job from outside, once so many lines have been heard that are like this.
+    pub fn end_after(mut self, lines: usize, is_like: impl Fn(&str) -> bool) -> Result<Ended, Failed> {
+        let mut heard = 0;
+        while heard < lines {
+            heard += usize::from(is_like(&self.line()?));
+        }
+        self.interrupt()
     }
 
     /// Ends the job from outside, as the user would.
