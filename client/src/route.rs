@@ -228,16 +228,16 @@ impl Client {
             if let Some(how) = self.cut_off.get() {
                 return Err(self.lost_host(operation, host, how.clone()));
             }
-            let endpoint = self.endpoints[node.0 as usize].get_or_init(|| {
+            self.endpoints[node.0 as usize].get_or_init(|| {
                 let (dial, time) = (Arc::clone(&self.dial), Arc::clone(&self.time));
                 Box::new(Endpoint::new(node, host, dial, time, self.endpoint_options))
-            });
-            // Nobody gives up a connection that is opened after the death: it would be called until patience ends.
-            if let Some(death) = self.failures.of(host) {
-                endpoint.give_up(LostHow::Died(death.how));
-            }
-            endpoint
+            })
         };
+        // A death that was noted before the lock was taken has given up all but this one, which would be called for as long as
+        // connecting may take.
+        if let Some(death) = self.failures.of(host) {
+            endpoint.give_up(LostHow::Died(death.how));
+        }
         // Who asks first hears at once if nobody answers. Not `is_up`: the connection may break in the very moment it
         // is made, and nobody makes it anew while nothing waits to be sent.
         self.wait_for(Drive::Endpoint(endpoint), Awaited::rank(operation, host), || {
@@ -275,7 +275,7 @@ impl Client {
     /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has
     /// noted the death.
     pub fn on_death(&self, rank: Rank, how: &str) {
-        // Who opens a connection before this is found below; who does it later finds the death.
+        // Who opens a connection before this is found below; who does it later finds the death noted.
         drop(self.dialing.lock());
         for endpoint in self.open_endpoints().filter(|endpoint| endpoint.host() == rank) {
             endpoint.give_up(LostHow::Died(how.to_owned()));

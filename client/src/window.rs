@@ -46,7 +46,7 @@ pub struct ClientWindow {
     /// Number of each world rank's part in this node's memory; [`NOT_HERE`] for ranks of other nodes.
     index_here: Box<[u32]>,
     /// A network's devices rely on the memory while these are there. First, so that they go before it does.
-    held: Mutex<Vec<Box<dyn Send + Sync>>>,
+    held: Mutex<Option<Vec<Box<dyn Send + Sync>>>>,
     remote: Option<Arc<dyn RemoteMemory>>,
     memory: OnceLock<Result<NodeWindow, AttachError>>,
     attach: Attach,
@@ -78,7 +78,7 @@ impl ClientWindow {
             identity,
             part_bytes: part_bytes.into(),
             index_here: index_here.into(),
-            held: Mutex::default(),
+            held: Mutex::new(Some(Vec::new())),
             remote: None,
             memory: OnceLock::new(),
             attach: Box::new(attach),
@@ -96,17 +96,20 @@ impl ClientWindow {
     /// Call before the memory may be given back or mapped anew: no device relies on it from now on. It can still be used.
     pub fn let_go(&self) {
         // Dropped without the lock: a device takes its time.
-        let held = std::mem::take(&mut *self.held.lock());
+        let held = self.held.lock().take();
         drop(held);
     }
 
     fn memory(&self) -> &Result<NodeWindow, AttachError> {
         self.memory.get_or_init(|| {
             let memory = (self.attach)()?;
-            if let Some(remote) = self.remote.as_deref().filter(|_| self.may_be_pinned()) {
+            if let Some(remote) = self.remote.as_deref().filter(|_| self.held.lock().is_some()) {
                 let parts = (0..memory.part_count()).map(|index| memory.part(index).whole());
-                let held = parts.filter(|part| !part.is_empty()).map(|part| remote.hold(part)).collect();
-                *self.held.lock() = held;
+                let mut holds = parts.filter(|part| !part.is_empty()).map(|part| remote.hold(part)).collect();
+                // Unless it was let go of meanwhile, for good.
+                if let Some(held) = &mut *self.held.lock() {
+                    std::mem::swap(held, &mut holds);
+                }
             }
             Ok(memory)
         })

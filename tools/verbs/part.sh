@@ -53,15 +53,20 @@ random() {
     LONGARM_TEST_SEED=$1 tests differential "seed_$1_on_$2_ranks_and_$3_nodes" --ops "$4"
 }
 
-# One of the C programs, which says at its end that all was well.
+# One of the C programs, which says at its end that all was well: its folder, its name, options of the job, and behind -- what it is
+# told.
 c_program() {
-    local name=$1 said
-    shift
+    local folder=$1 name=$2 options=() said
+    shift 2
     say "$name: $*"
-    said=$("$longarm" run "$@" --timeout 120 -- "$programs/armci/$name" 2>&1)
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    said=$("$longarm" run "${options[@]}" --timeout 240 -- "$programs/$folder/$name" "${@:2}" 2>&1)
     grep -qx "ok $name" <<<"$said" && return
     printf '%s\n' "$said"
-    say "FAILED: $name: $*"
+    say "FAILED: $name: ${options[*]}"
     failed=1
 }
 
@@ -200,7 +205,7 @@ iwarp)
     printf '%s\n' "$said"
     grep -Eq "^ writes +[1-9]" <<<"$said" || failed=1
     for name in contiguous strided vector accumulate value nonblocking ordering mutex; do
-        c_program "$name" -n 4 --nodes 2
+        c_program armci "$name" -n 4 --nodes 2
     done
     jobs "2 x 2" words_are_put threads_of_a_rank windows_come_and_go a_freed_window many_handles lengths_around \
         shapes_of_megabytes operations_of_a_rank what_is_quiet a_barrier_completes who_sees_a_signal \
@@ -281,18 +286,29 @@ nothing)
     unset LONGARM_VERBS_DEVICE
     export LONGARM_NETMOD=auto LONGARM_INTERFACE=10.77.0.1
     ip addr add 10.77.0.1/32 dev lo
-    c_program contiguous -n 4 --nodes 2
+    c_program armci contiguous -n 4 --nodes 2
     ;;
 armci)
     for name in contiguous strided value; do
-        c_program "$name" -n 2 --nodes 2
+        c_program armci "$name" -n 2 --nodes 2
     done
     for name in contiguous strided vector accumulate value nonblocking ordering mutex; do
-        c_program "$name" -n 4 --nodes 2
+        c_program armci "$name" -n 4 --nodes 2
     done
     for name in contiguous aggregate memory groups messages; do
-        c_program "$name" -n 4 --nodes 4
+        c_program armci "$name" -n 4 --nodes 4
     done
+    ;;
+shmem)
+    for name in amo_types collectives edges locks memory old rma_types setup splits teams waiting again; do
+        c_program shmem "$name" -n 4 --nodes 2
+    done
+    for name in gups hashtable queue sort stencil transpose; do
+        c_program shmem "$name" -n 4 --nodes 4
+    done
+    c_program shmem statics -n 5 --nodes 3 -- nothing
+    # Where variables are not mapped anew they are reached through the server.
+    SHMEM_STATICS=stay c_program shmem statics -n 5 --nodes 3 -- nothing stays
     ;;
 *)
     say "there is no part $part"

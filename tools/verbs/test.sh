@@ -19,6 +19,7 @@ export LONGARM_TEST_GA_BUILD=${LONGARM_TEST_GA_CACHE:-$target/ga}/mpich-longarm
 PARTS=(
     "crate|400||the netmod's own tests: conformance on one device and two"
     "armci|600||C programs of ARMCI on two nodes and four"
+    "shmem|900||C programs of OpenSHMEM on two nodes and four"
     "layouts|900||jobs with a rank on each of four nodes, and with five ranks on three"
     "differential|900||random programs against a model"
     "loss|900||a wire that loses 1 % of the packets, both ways"
@@ -98,6 +99,16 @@ build_c_programs() {
     fi
 }
 
+# The same for OpenSHMEM, whose wrapper links them with the shared library.
+build_shmem_programs() {
+    local folder=$programs/shmem source
+    cargo build --locked --quiet -p longarm-shmem --features verbs --lib || return 1
+    shims/shmem/install.sh "$target/debug/liblongarm_shmem.a" "$folder" || return 1
+    for source in shims/shmem/tests/c/*.c shims/shmem/examples/*.c; do
+        "$folder/bin/oshcc" -std=gnu11 -O1 -g -o "$folder/$(basename "$source" .c)" "$source" -lpthread -lm -ldl || return 1
+    done
+}
+
 say "building"
 rm -rf "$programs"
 mkdir -p "$programs"
@@ -106,6 +117,7 @@ if [ "${wanted[*]}" != crate ]; then
     # The feature of every package at once, so that they share one longarm.
     tests_of longarm-launch "" --features verbs --test jobs --test differential --test faults || exit 1
     build_c_programs || exit 1
+    build_shmem_programs || exit 1
     cargo build --locked --quiet -p longarm-suite || exit 1
     ln -s "$target/debug/longarm" "$programs/longarm"
     ln -s "$target/debug/longarm-suite" "$programs/suite"

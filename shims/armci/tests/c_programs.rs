@@ -138,6 +138,16 @@ fn passes(compiled: &Compiled, program: &str, layout: Layout) -> Result<(), Fail
 
 /// Runs a program as a job.
 fn run(program: &Path, layout: Layout, arguments: &[&str]) -> Result<Output, Failed> {
+    run_with(program, layout, arguments, &[])
+}
+
+/// The same with variables of the environment.
+fn run_with(
+    program: &Path,
+    layout: Layout,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<Output, Failed> {
     let mut command = match layout {
         Layout::Alone => Command::new(program),
         Layout::Ranks { ranks, nodes } => {
@@ -147,7 +157,7 @@ fn run(program: &Path, layout: Layout, arguments: &[&str]) -> Result<Output, Fai
             command
         }
     };
-    Ok(command.args(arguments).stdin(Stdio::null()).output()?)
+    Ok(command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null()).output()?)
 }
 
 /// The `longarm` command of this very tree: cargo builds it if need be.

@@ -44,6 +44,8 @@ const LOOKS: usize = 100;
 /// How long it waits for a thread that begins or ends, which takes as long as it gets no processor.
 const MOMENT: Duration = Duration::from_millis(1);
 const MOMENTS_MAX: usize = 10_000;
+/// What the system calls the signals that wait for a thread.
+const PENDING: &str = "SigPnd";
 /// The first of those signals that the C library keeps for itself.
 const FIRST_OF_LIBRARY: c_int = 32;
 
@@ -120,7 +122,8 @@ fn is_of_library(mask: u64) -> bool {
     has(mask, FIRST_OF_LIBRARY)
 }
 
-/// Whether it is in such a mask every time, threads that begin and end left out.
+/// Whether it is in such a mask every time, threads that begin and end left out. For those, and for a fault that a thread has had,
+/// the thread has to get a processor, which may take a while.
 fn stays_in_mask_of_others(field: &str) -> bool {
     let (mut looks, mut moments) = (0, 0);
     while looks < LOOKS {
@@ -129,7 +132,7 @@ fn stays_in_mask_of_others(field: &str) -> bool {
         unsafe { libc::sched_yield() };
         match mask_of_others(field) {
             None => return false,
-            Some(mask) if is_of_library(mask) && moments < MOMENTS_MAX => {
+            Some(mask) if (is_of_library(mask) || field == PENDING) && moments < MOMENTS_MAX => {
                 moments += 1;
                 std::thread::sleep(MOMENT);
             }
@@ -220,7 +223,7 @@ fn install() -> Result<Option<libc::sigaction>, Error> {
 /// Has faults go where they went, when none of those that this module has caused can be on its way.
 fn put_back(since: Option<libc::sigaction>) {
     let Some(since) = since else { return };
-    stays_in_mask_of_others("SigPnd");
+    stays_in_mask_of_others(PENDING);
     if let Ok(replaced) = action(libc::SIGSEGV, Some(&since))
         && replaced.sa_sigaction != on_fault_since as *const () as usize
     {

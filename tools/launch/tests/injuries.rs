@@ -177,7 +177,9 @@ fn be_rank(orders: &str) -> ExitCode {
         }
         Err(error) => {
             println!("rank {me} says: {error}");
-            while !world.deaths().is_empty() {
+            // The launcher may not yet have said what a server says: who leaves before would be a second death, for which others may
+            // take it.
+            while !world.deaths().is_empty() || error.to_string().contains(blows::SERVER_SAYS) {
                 std::thread::park();
             }
             // Not the way through destructors, which may wait for others.

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub const MARK: &str = "SUITE_RUN_MARK";
 
 /// How long the last processes of a run have to go after their launcher.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(20);
 
 /// Fields of /proc/PID/stat, counted from the one behind the name: the process's flags, and where its environment ends.
 const STAT_FLAGS: usize = 6;

@@ -289,6 +289,11 @@ impl Router {
     pub(super) fn take_in_channel(&mut self, trunk_key: TrunkKey, channel: ChannelNumber) {
         let trunk = &mut self.trunks[trunk_key];
         trunk.last_channel = channel;
+        if self.listener.is_none() {
+            // Nobody takes it in any more.
+            trunk.say(channel, TrunkRecord::Close);
+            return;
+        }
         let Ok((here, signal)) = Here::new() else {
             // No descriptor is free: the rank calls again.
             trunk.say(channel, TrunkRecord::Close);

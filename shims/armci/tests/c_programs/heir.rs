@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::built::everything;
 use crate::compiled::{Compiled, Way};
-use crate::{Layout, run};
+use crate::{Layout, run_with};
 
 /// The last process is on the first one's node, or on another whose server outlives it.
 const LAYOUTS: [Layout; 2] = [Layout::Ranks { ranks: 2, nodes: 1 }, Layout::Ranks { ranks: 4, nodes: 2 }];
@@ -23,7 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn inherits(program: &Compiled, layout: Layout) -> Result<(), Failed> {
-    let output = run(program.path()?, layout, &[])?;
+    // The process has as long as it needs.
+    let output = run_with(program.path()?, layout, &[], &[("LONGARM_REPORT_MS", "600000")])?;
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let taken =
         [0, 1].map(|mutex| stdout.lines().filter(|line| *line == format!("process 0 has mutex {mutex}")).count());

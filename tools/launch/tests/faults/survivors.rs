@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use libtest_mimic::{Failed, Trial};
 use longarm::{Compare, Group, Reduction, Update, Window, World};
-use nix::sys::socket::{Shutdown, SockaddrIn, getpeername, getsockname, shutdown};
+use nix::sys::socket::{Shutdown, SockaddrIn, getsockname, shutdown};
 
 use super::deaths::{die, traces_of};
 use super::outside::Job;
@@ -117,11 +117,12 @@ fn lead_on(world: &World, window: &Window<u64>, round: &Round) {
 fn cut_server_off() {
     let before = descriptors();
     let port = |number: i32| getsockname::<SockaddrIn>(number).ok().map(|address| address.port());
-    let is_connected = |number: &i32| getpeername::<SockaddrIn>(*number).is_ok();
+    let listening = listening_sockets();
+    let listens = |number: &i32| listening.contains(&before[number]);
     let sockets = before.keys().copied().filter(|number| port(*number).is_some());
-    let (connected, alone): (Vec<i32>, Vec<i32>) = sockets.partition(is_connected);
-    let [listener] = alone[..] else { panic!("one server listens in this process, not {}", alone.len()) };
-    let served: Vec<i32> = connected.into_iter().filter(|connection| port(*connection) == port(listener)).collect();
+    let (listeners, others): (Vec<i32>, Vec<i32>) = sockets.partition(listens);
+    let [listener] = listeners[..] else { panic!("one server listens in this process, not {}", listeners.len()) };
+    let served: Vec<i32> = others.into_iter().filter(|connection| port(*connection) == port(listener)).collect();
     assert!(!served.is_empty(), "the others have counted themselves here");
     shutdown(listener, Shutdown::Both).expect("nobody else ends it");
     // One may have been ended by its own rank, or anew: who is not connected any more does not matter.
@@ -132,6 +133,16 @@ fn cut_server_off() {
     while served.iter().any(|number| is_open(number, &descriptors())) {
         std::thread::yield_now();
     }
+}
+
+/// What the descriptors of sockets lead to that listen. A socket that is being connected has no peer either.
+fn listening_sockets() -> Vec<PathBuf> {
+    let tables = ["tcp", "tcp6"].map(|table| std::fs::read_to_string(format!("/proc/self/net/{table}")));
+    let lines = tables.iter().flatten().flat_map(|table| table.lines());
+    let fields = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // 0A: it listens.
+    let inodes = fields.filter(|fields| fields.get(3) == Some(&"0A")).filter_map(|fields| fields.get(9).copied());
+    inodes.map(|inode| format!("socket:[{inode}]").into()).collect()
 }
 
 /// The descriptors of this process, and which socket each of them is: a number may soon be that of another one.

@@ -9,11 +9,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::breaks::{self, Kind, expect_right};
 use super::detection;
 use super::dice::Dice;
-use super::job::{Ended, Job, Plan};
+use super::job::{Ended, Job, Plan, no_hurry};
 use super::work::{Orders, Outcome};
 
 /// How long silence counts as a break, where processes stop.
 const SILENCE_MS: u64 = 120;
+
+/// How a rank is told of a death by a server, before the launcher has said it.
+pub const SERVER_SAYS: &str = "is dead, as the server of its node says";
 
 /// More rounds than any job gets to before its end comes from outside.
 const FOR_EVER: u64 = 1 << 20;
@@ -88,7 +91,7 @@ pub fn expect_named(plan: &Plan, victim: u32, ended: &Ended, all_speak: bool) ->
     for rank in (0..plan.ranks).filter(|rank| *rank != victim) {
         let start = format!("rank {rank} says: ");
         // A server may have heard of it before this rank has, and does not know how.
-        let hows = ["SIGKILL", "is dead, as the server of its node says"];
+        let hows = ["SIGKILL", SERVER_SAYS];
         let names =
             |line: &&str| line.contains(&format!("rank {victim} ")) && hows.iter().any(|how| line.contains(how));
         match stdout.lines().find(|line| line.starts_with(&start)) {
@@ -111,14 +114,15 @@ pub fn expect_named(plan: &Plan, victim: u32, ended: &Ended, all_speak: bool) ->
 /// A rank is killed in the middle of its work; the lowest ones of their nodes host servers.
 pub fn kill(seed: u64) -> Result<(), Failed> {
     let mut dice = Dice::new(&[seed, 0x511]);
-    let plan = plan(seed, FOR_EVER, &mut dice);
+    let mut plan = plan(seed, FOR_EVER, &mut dice);
+    plan.variables.push(no_hurry());
     let mut job = Job::start(&plan)?;
     let victim = dice.below(plan.ranks as usize) as u32;
     reach(&mut job, victim, dice.within(0, 1) as u64, &mut dice)?;
     if let Some(pid) = job.process(victim) {
         signal(pid, Signal::KILL)?;
     }
-    expect_named(&plan, victim, &job.end()?, true)
+    expect_named(&plan, victim, &job.end_when_others_have_spoken(victim)?, true)
 }
 
 /// A rank is killed while the world is being made.

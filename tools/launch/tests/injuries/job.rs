@@ -1,7 +1,6 @@
 //! A real job, seen and injured from outside: `longarm run` with this program as its ranks, a proxy before every
 //! server, and a look at what is left when it is over.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -25,6 +24,12 @@ use super::work::{Orders, Outcome};
 pub const ORDERS: &str = "LONGARM_TEST_ORDERS";
 /// Tells the processes of one job from all others.
 const MARK: &str = "LONGARM_TEST_MARK";
+/// After a death ranks have as long as they need to say what they know of it.
+pub fn no_hurry() -> (&'static str, String) {
+    ("LONGARM_REPORT_MS", "600000".to_owned())
+}
+/// The last words of a rank.
+const ENDS: [&str; 3] = [" says: ", " is right: ", "no world: "];
 /// A job that has not ended after this hangs. No job takes a tenth of it.
 const SAFETY_NET: Duration = Duration::from_secs(100);
 /// How long the system may take to bury processes whose launcher was killed.
@@ -49,7 +54,6 @@ struct Inside {
     job: Option<u64>,
     /// The ranks' processes, and what tells their end.
     processes: Vec<(u32, Pid, OwnedFd)>,
-    servers: Vec<(u32, SocketAddr)>,
     proxies: Vec<Proxy>,
 }
 
@@ -69,6 +73,7 @@ pub enum Said {
 /// A job that runs.
 pub struct Job {
     launcher: Child,
+    ranks: u32,
     hears: Arc<Hears>,
     said: Receiver<Said>,
     scratch: tempfile::TempDir,
@@ -102,7 +107,6 @@ impl control::Listener for Hears {
 
     fn published(&self, node: u32, address: SocketAddr) -> SocketAddr {
         let mut inside = self.lock();
-        inside.servers.push((node, address));
         let Some(decide) = &self.decide else { return address };
         let proxy = Proxy::open(node, address, Arc::clone(decide), Arc::clone(&self.injuries));
         let proxy = proxy.expect("there is a port left");
@@ -157,7 +161,8 @@ impl Job {
         let listening: Arc<dyn control::Listener> = Arc::clone(&hears) as _;
         std::thread::spawn(move || control::serve(&listener, &listening));
         let (stdout, stderr) = (String::new(), String::new());
-        Ok(Job { launcher, hears, said, scratch, between, stdout, stderr, since: Instant::now() })
+        let (ranks, since) = (plan.ranks, Instant::now());
+        Ok(Job { launcher, ranks, hears, said, scratch, between, stdout, stderr, since })
     }
 
     /// The next line of either output. `None`: both are closed.
@@ -204,6 +209,27 @@ impl Job {
     /// What the job has said until now.
     pub fn heard(&self) -> &str {
         &self.stdout
+    }
+
+    /// The same where a rank may be killed: the job ends as soon as each of the others has said what it knows of it. With
+    /// [`no_hurry`] they have the time.
+    pub fn end_when_others_have_spoken(mut self, victim: u32) -> Outcome<Ended> {
+        let victims = format!("rank {victim} ");
+        let is_last = |line: &str| !line.starts_with(&victims) && ENDS.iter().any(|words| line.contains(words));
+        let (mut is_told, mut spoken) = (false, self.stdout.lines().filter(|line| is_last(line)).count());
+        while let Some(said) = self.next()? {
+            match said {
+                Said::Error(line) => {
+                    is_told |= line.starts_with("longarm: rank ") && line.contains("was killed by signal")
+                }
+                Said::Out(line) => spoken += usize::from(is_last(&line)),
+            }
+            if is_told && spoken >= self.ranks as usize - 1 {
+                rustix::process::kill_process(self.launcher(), Signal::TERM)?;
+                break;
+            }
+        }
+        self.end()
     }
 
     /// Waits for the end, and looks at what is left.
@@ -264,10 +290,6 @@ impl Job {
         let doors = std::fs::read_to_string("/proc/net/unix")?;
         if let Some(door) = doors.lines().find(|line| line.contains(&job)) {
             return Err(format!("a socket is left: {door}").into());
-        }
-        let listening = listening_ports();
-        if let Some((node, address)) = inside.servers.iter().find(|(_, address)| listening.contains(&address.port())) {
-            return Err(format!("node {node}'s server still listens at {address}").into());
         }
         memory_left()
     }
@@ -346,24 +368,6 @@ fn look(pid: &str) -> String {
         let _ = writeln!(report, "  {name}: {state}, {place}, system call {}", read(format!("{thread}/syscall")));
     }
     report
-}
-
-/// Ports on which anybody listens.
-fn listening_ports() -> HashSet<u16> {
-    let mut ports = HashSet::new();
-    for table in ["tcp", "tcp6"] {
-        let table = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
-        for line in table.lines() {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            // 0A: it listens.
-            if fields.get(3) == Some(&"0A")
-                && let Some(port) = fields.get(1).and_then(|address| address.rsplit(':').next())
-            {
-                ports.extend(u16::from_str_radix(port, 16));
-            }
-        }
-    }
-    ports
 }
 
 /// Memory that this process was handed, and kept: it has no name, so no other one can have it when all ranks are gone.

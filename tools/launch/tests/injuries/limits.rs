@@ -11,7 +11,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use super::blows::{expect_named, pause, reach};
 use super::breaks::{self, Kind, expect_right};
 use super::dice::Dice;
-use super::job::{Ended, Job, Plan};
+use super::job::{Ended, Job, Plan, no_hurry};
 use super::work::{Orders, Outcome};
 
 fn plan(seed: u64, dice: &mut Dice, kind: Option<Kind>) -> Plan {
@@ -133,7 +133,8 @@ impl Drop for MemoryGroup {
 /// The system has no more memory for a process, and kills it.
 pub fn memory_is_full(seed: u64) -> Result<(), Failed> {
     let mut dice = Dice::new(&[seed, 0xf0]);
-    let plan = plan(seed, &mut dice, None);
+    let mut plan = plan(seed, &mut dice, None);
+    plan.variables.push(no_hurry());
     let name = format!("longarm-{}-{seed}", std::process::id());
     let Some(group) = MemoryGroup::make(&name, 64 << 10) else {
         eprintln!("left out: no control group for memory can be made here (that needs root, and version 1 of them)");
@@ -145,6 +146,6 @@ pub fn memory_is_full(seed: u64) -> Result<(), Failed> {
     if let Some(pid) = job.process(victim) {
         unless_ended(std::fs::write(group.0.join("cgroup.procs"), pid.as_raw_pid().to_string()))?;
     }
-    let ended = job.end()?;
+    let ended = job.end_when_others_have_spoken(victim)?;
     if ended.status == 0 { expect_right(&ended, plan.ranks) } else { expect_named(&plan, victim, &ended, true) }
 }

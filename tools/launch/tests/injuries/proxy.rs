@@ -105,6 +105,16 @@ fn life() -> Outcome<(Arc<OwnedFd>, OwnedFd)> {
     Ok((Arc::new(reader), writer))
 }
 
+/// A socket that has this address, and does not listen yet.
+fn reserve(address: SocketAddr) -> Outcome<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Connections of the listener before are still there.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
 impl Shared {
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -128,10 +138,12 @@ impl Shared {
             drop(listener);
             let back_at = self.back_at.lock().expect("no thread panics").take();
             let Some(back_at) = back_at else { return };
+            // Who calls meanwhile is refused, and nobody else is given the port.
+            let socket = reserve(address).expect("nobody else has taken the port at once");
             // The pause is the injury.
             std::thread::park_timeout(back_at.saturating_duration_since(Instant::now()));
-            let Ok(new) = TcpListener::bind(address) else { return };
-            listener = new;
+            rustix::net::listen(&socket, 128).expect("the address is reserved");
+            listener = TcpListener::from(socket);
             let mut alive = self.alive.lock().expect("no thread panics");
             if self.is_closed() {
                 return;
