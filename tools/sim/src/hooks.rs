@@ -83,6 +83,9 @@ impl Link for SimLink {
 
 impl DirectAccess for SimLink {
     fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
+        if wish == Wish::Rmw {
+            return Reach::No;
+        }
         network::with(|network| network.reach(self.number, target, wish))
     }
 
