@@ -144,7 +144,7 @@ faults)
     ;;
 loss)
     wire loss 1%
-    on_a_bad_wire words_are_put integers_are_accumulated
+    on_a_bad_wire words_are_put integers_are_accumulated words_of_devices
     random 8 4 4 1500
     ;;
 delay)
