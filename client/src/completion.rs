@@ -21,6 +21,19 @@ pub enum Outcome {
         /// A number that explains it.
         detail: u64,
     },
+    /// A device was asked for an update of a word, and its old value did not come.
+    Unheard(Unheard),
+}
+
+/// What is known of an update of which nothing was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unheard {
+    /// No device reaches the word, and it is as it was.
+    NotReached,
+    /// It was done.
+    Done,
+    /// Nothing.
+    Unknown,
 }
 
 /// One operation on its way.

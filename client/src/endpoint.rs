@@ -15,6 +15,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod transfers;
+mod updates;
 mod way;
 
 use std::os::fd::OwnedFd;

@@ -14,6 +14,8 @@ pub enum Operation {
     Accumulate,
     /// Read, modify and write one word.
     Rmw,
+    /// The same by an RDMA device.
+    DeviceRmw,
     /// Wait for the remote completion of what was issued.
     Quiet,
     /// Take a mutex.
@@ -37,6 +39,7 @@ impl std::fmt::Display for Operation {
             Operation::Get => "get",
             Operation::Accumulate => "accumulate",
             Operation::Rmw => "rmw",
+            Operation::DeviceRmw => "rmw by the device",
             Operation::Quiet => "quiet",
             Operation::Lock => "lock",
             Operation::Unlock => "unlock",
@@ -260,6 +263,52 @@ pub enum RmwError {
 impl From<Lost> for RmwError {
     fn from(lost: Lost) -> RmwError {
         RmwError::Transfer(lost.into())
+    }
+}
+
+/// Why a read-modify-write by an RDMA device failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceRmwError {
+    /// Nothing was done. The connection to the node is none between devices, because one of them has failed too often, or the
+    /// node's server could not register the words, which it has said.
+    #[error("{operation} at rank {rank} (node {node}): no device reaches its words; nothing was done")]
+    NotReached {
+        /// What the caller was doing.
+        operation: Operation,
+        /// The target.
+        rank: Rank,
+        /// Its node.
+        node: NodeId,
+    },
+    /// It was done, and is not done again. The connection broke while the old value was on its way.
+    #[error("{operation} at rank {rank} (node {node}): the connection broke; it was done, but the old value is lost")]
+    ValueLost {
+        /// What the caller was doing.
+        operation: Operation,
+        /// The target.
+        rank: Rank,
+        /// Its node.
+        node: NodeId,
+    },
+    /// The connection broke, and the node has forgotten how far it went: it was done once or not at all.
+    #[error("{operation} at rank {rank} (node {node}): the connection broke; nobody knows whether it was done")]
+    Unknown {
+        /// What the caller was doing.
+        operation: Operation,
+        /// The target.
+        rank: Rank,
+        /// Its node.
+        node: NodeId,
+    },
+    /// Anything that can be wrong with the target. If it is lost it was done once or not at all.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+}
+
+impl From<Lost> for DeviceRmwError {
+    fn from(lost: Lost) -> DeviceRmwError {
+        DeviceRmwError::Transfer(lost.into())
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod accumulate;
 mod completion;
+mod device;
 mod dial;
 mod endpoint;
 mod error;
@@ -38,10 +39,10 @@ mod wait;
 mod waits;
 mod window;
 
-pub use completion::{Completion, Outcome};
+pub use completion::{Completion, Outcome, Unheard};
 pub use dial::{Dial, DialStep, Dialing};
 pub use endpoint::{Endpoint, EndpointOptions};
-pub use error::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
+pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use exposed::{ExposedMemory, ExposedParts, Notice, Where};
 pub use failures::{Death, Failures};
 pub use helper::use_processors;

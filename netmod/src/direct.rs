@@ -11,6 +11,50 @@
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{Run, WindowRef};
 
+/// Why the read-modify-writes of an RDMA device cannot be used by a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoDeviceRmw {
+    /// It has a world of its own, in which nothing goes over a network.
+    #[error("is alone in its world, where nothing goes over a network")]
+    Alone,
+    /// The network between the nodes has no devices.
+    #[error("uses a network without RDMA devices (LONGARM_NETMOD, and a build with the feature verbs)")]
+    Network,
+    /// Only the servers of nodes connect.
+    #[error("is routed: only the servers of nodes connect (LONGARM_ROUTED_RANKS)")]
+    Routed,
+    /// What goes over the network is encrypted, which devices are not.
+    #[error("encrypts what it sends (LONGARM_ENCRYPT), which its device cannot")]
+    Encrypted,
+    /// No device can be used.
+    #[error("has no RDMA device that can be used; see `longarm info`")]
+    NoDevice,
+    /// The device is one of iWARP.
+    #[error("has an RDMA device of iWARP, which has no read-modify-writes")]
+    Iwarp,
+    /// The device says that it has none, or that it answers no reads.
+    #[error("has an RDMA device without read-modify-writes")]
+    Device,
+    /// No window is to be reached by devices.
+    #[error("lets devices reach no window (LONGARM_VERBS_DIRECT, LONGARM_VERBS_PINNED_BYTES_MAX)")]
+    Served,
+}
+
+impl NoDeviceRmw {
+    /// All of them. Each is told by its place.
+    pub const ALL: [NoDeviceRmw; 8] = [
+        NoDeviceRmw::Alone,
+        NoDeviceRmw::Network,
+        NoDeviceRmw::Routed,
+        NoDeviceRmw::Encrypted,
+        NoDeviceRmw::NoDevice,
+        NoDeviceRmw::Iwarp,
+        NoDeviceRmw::Device,
+        NoDeviceRmw::Served,
+    ];
+}
+
 /// Where a node's server says what peers may reach.
 pub trait RemoteMemory: Send + Sync {
     /// Lets peers that know the key read and write a part of a window. Dropping what is returned ends that, before the
@@ -51,7 +95,26 @@ pub enum Wish {
     PutLent,
     /// A get.
     Get,
+    /// A read-modify-write by the device.
+    Rmw,
 }
+
+/// A read-modify-write of an aligned word of 64 bits, as RDMA devices do them. The old value is what comes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceRmw {
+    /// Adds, wrapping around.
+    FetchAdd(u64),
+    /// Replaces the word if it has the value that is expected.
+    CompareSwap {
+        /// What it is compared with.
+        expected: u64,
+        /// What it becomes if it is the same.
+        new: u64,
+    },
+}
+
+/// Bytes of the words that devices update.
+pub const DEVICE_WORD_BYTES: u64 = 8;
 
 /// What came of a get that is looked for at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +132,13 @@ pub enum Brief {
 pub enum DirectOutcome {
     /// A put is in the target's memory, and visible to all who look there; a get's bytes have arrived.
     Done,
+    /// A read-modify-write is done, and this was there before.
+    Value(u64),
+    /// The link broke when a read-modify-write was done, and the old value is lost with the answer. To begin it again would do it
+    /// twice.
+    ValueLost,
+    /// The link broke, and nobody knows any more whether a read-modify-write was done.
+    Unknown,
     /// The link broke before it was done. Nothing, or a part of it, was.
     NotDone,
     /// The peer's device refused: the window is gone, or was never as large.
@@ -161,6 +231,16 @@ pub trait DirectAccess {
     /// # Errors
     /// As for puts.
     fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), crate::LinkError>;
+
+    /// Begins to update an aligned word that can be reached for that, `offset` bytes behind the beginning of the part. What is
+    /// begun behind it sees it done.
+    ///
+    /// # Errors
+    /// As for puts; where the link cannot do that at all, which [`DirectAccess::reach`] has said.
+    fn rmw(&mut self, ticket: u64, target: &WindowRef, offset: u64, rmw: DeviceRmw) -> Result<(), crate::LinkError> {
+        let _ = (ticket, target, offset, rmw);
+        Err(crate::LinkError::Device("it does no read-modify-writes"))
+    }
 
     /// Reads a few bytes and looks so many times whether they are there, and at nothing else meanwhile. Nothing is lent for that:
     /// of what has not come by then [`DirectAccess::lend_brief`] tells where it goes.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 
-use crate::direct::{DirectAccess, RemoteMemory};
+use crate::direct::{DirectAccess, NoDeviceRmw, RemoteMemory};
 use crate::poller::Interest;
 
 /// An ordered, reliable stream of bytes to one peer. No call blocks. Dropping it closes it.
@@ -112,6 +112,14 @@ pub trait Netmod: Send + Sync {
     /// Where to say what peers may reach without the server, on networks that can do that.
     fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
         None
+    }
+
+    /// Whether the read-modify-writes of a device can be used by this process, for its own words and for those of its peers.
+    ///
+    /// # Errors
+    /// Why not.
+    fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
+        Err(NoDeviceRmw::Network)
     }
 
     /// What it has counted so far, by names for people; empty where it counts nothing, or was not used.

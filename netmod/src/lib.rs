@@ -35,7 +35,10 @@ pub use accept::{Admission, AdmissionError, Doorman, DoormanStep};
 pub use clock::CoarseClock;
 pub use conformance::conformance;
 pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
-pub use direct::{Brief, DirectAccess, DirectOutcome, DirectSource, Loan, Reach, RemoteMemory, Wish};
+pub use direct::{
+    Brief, DEVICE_WORD_BYTES, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, Loan, NoDeviceRmw, Reach,
+    RemoteMemory, Wish,
+};
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 pub use poller::{Interest, Poller, Ready, Waker};
 pub use refusals::Refusals;

@@ -2,8 +2,9 @@
 
 use std::io;
 
-pub use longarm_client::{Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
-use longarm_proto::{Rank, WindowId};
+pub use longarm_client::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
+pub use longarm_netmod::NoDeviceRmw;
+use longarm_proto::{NodeId, Rank, WindowId};
 use longarm_server::door::DoorError;
 
 use crate::collective::Signature;
@@ -182,6 +183,17 @@ pub enum WindowError {
     FreedWindow {
         /// The window.
         window: WindowId,
+    },
+    /// Words that devices update were asked for, and this member's device cannot be used for that. The first such member is told,
+    /// to all.
+    #[error("no words that devices update: rank {rank} (node {node}) {reason}")]
+    NoDeviceRmw {
+        /// The member.
+        rank: Rank,
+        /// Its node.
+        node: NodeId,
+        /// Why not.
+        reason: NoDeviceRmw,
     },
     /// The node's server cannot be reached or refused.
     #[error("the server of this node: {reason}")]

@@ -18,6 +18,7 @@
 //! - [`Window`]: memory of all ranks; put, get, accumulate, read-modify-write, signals.
 //! - [`Handle`], [`World::scope`]: the same without waiting.
 //! - [`Mutexes`], [`Heap`], [`Message`]: locks, symmetric memory, code that runs elsewhere.
+//! - [`DeviceWords`]: words that RDMA devices update, and nobody else touches.
 //!
 //! Ranks of one node share memory: a put is a store. Ranks of other nodes are reached through the server thread of
 //! their node. Nothing in a program depends on which it is.
@@ -26,6 +27,7 @@
 pub mod bootstrap;
 pub mod collective;
 pub mod config;
+mod device_words;
 mod element;
 mod error;
 mod exposed;
@@ -42,10 +44,11 @@ pub mod topology;
 mod window;
 mod world;
 
+pub use device_words::DeviceWords;
 pub use element::{Complex32, Complex64, Element, Number, Reduction, Word};
 pub use error::{
-    CollectiveError, InitError, Lost, LostHow, MessageError, MutexError, Operation, RmwError, TransferError, WaitError,
-    WindowError,
+    CollectiveError, DeviceRmwError, InitError, Lost, LostHow, MessageError, MutexError, NoDeviceRmw, Operation,
+    RmwError, TransferError, WaitError, WindowError,
 };
 pub use exposed::Exposed;
 pub use group::Group;

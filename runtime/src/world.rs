@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, LostHow, TransferError};
-use longarm_netmod::Netmod;
+use longarm_netmod::{Netmod, NoDeviceRmw};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_server::door::DoorError;
 use longarm_shm::CounterKind;
@@ -462,6 +462,20 @@ impl Inner {
             PeerTraffic { peer: peer.0, kinds: kinds.collect() }
         });
         all.filter(|peer| peer.kinds.iter().any(|kind| kind.operations > 0)).collect()
+    }
+
+    /// Whether this process can have words updated by devices.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
+        if self.client.layout().rank_count() == 1 {
+            return Err(NoDeviceRmw::Alone);
+        }
+        if self.config.encrypt {
+            return Err(NoDeviceRmw::Encrypted);
+        }
+        self.netmod.device_rmw()
     }
 
     fn network_counts(&self) -> Vec<(String, u64)> {

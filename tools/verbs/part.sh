@@ -11,6 +11,8 @@ programs=$2
 longarm=$programs/longarm
 # Half of the nodes use each device, so that what they say to each other crosses the wire.
 export LONGARM_NETMOD=verbs LONGARM_VERBS_DEVICE=rxe0,rxe1
+# What the job of that name is to find: words that devices update.
+export LONGARM_TEST_DEVICE_WORDS=yes
 # An emulated machine is slow, and what stands still in it for a while is not dead yet.
 export LONGARM_SILENCE_MS=20000 LONGARM_WATCHDOG_S=0 LONGARM_CONNECT_TIMEOUT_S=60
 failed=0
@@ -115,13 +117,16 @@ jobs)
         a_barrier_completes who_sees_a_signal rmws_and_accumulates rmws_of_all_ranks integers_are_accumulated \
         accumulates_of_all_ranks one_rank_at_a_time messages_of_every_size messages_are_replied_to \
         a_rank_that_computes a_rank_that_looks bytes_at_any_offset the_last_element parts_differ \
-        windows_belong_to collectives_of_every_size
+        windows_belong_to collectives_of_every_size words_of_devices
+    say "node 1 has no device, and all ranks hear of it"
+    LONGARM_NETMOD=auto LONGARM_INTERFACE=10.77.0.1 LONGARM_VERBS_DEVICE=rxe0,rxe9 LONGARM_TEST_DEVICE_WORDS=1 \
+        jobs "2 x 2" words_of_devices
     ;;
 layouts)
     jobs "4 x 1" each_rmw who_sees_a_signal one_rank_at_a_time what_is_quiet messages_of_a_source windows_come_and_go \
-        threads_of_a_rank words_are_put
+        threads_of_a_rank words_are_put words_of_devices
     jobs "5 over 3" operations_of_a_rank bytes_at_any_offset the_last_element a_freed_window messages_of_every_size \
-        collectives_of_every_size
+        collectives_of_every_size words_of_devices
     ;;
 differential)
     for seed in 1 2 3; do
@@ -144,7 +149,7 @@ faults)
     ;;
 loss)
     wire loss 1%
-    on_a_bad_wire words_are_put integers_are_accumulated
+    on_a_bad_wire words_are_put integers_are_accumulated words_of_devices
     random 8 4 4 1500
     ;;
 delay)
@@ -196,7 +201,7 @@ iwarp)
     rdma link del rxe1
     # Soft iWARP asks for that of root too.
     ulimit -l unlimited
-    export LONGARM_VERBS_DEVICE=siw0,siw1
+    export LONGARM_VERBS_DEVICE=siw0,siw1 LONGARM_TEST_DEVICE_WORDS=no
     for program in "$programs"/crate-*; do
         check "$program" --test-threads 1
     done
@@ -209,7 +214,7 @@ iwarp)
     done
     jobs "2 x 2" words_are_put threads_of_a_rank windows_come_and_go a_freed_window many_handles lengths_around \
         shapes_of_megabytes operations_of_a_rank what_is_quiet a_barrier_completes who_sees_a_signal \
-        rmws_and_accumulates accumulates_of_all_ranks messages_of_every_size collectives_of_every_size
+        rmws_and_accumulates accumulates_of_all_ranks messages_of_every_size collectives_of_every_size words_of_devices
     random 7 4 2 1500
     random 8 4 4 1500
     for name in rank_2_of_4_on_2_nodes_killed_and_all_meetings rank_3_of_4_on_2_nodes_killed_and_all_transfers \

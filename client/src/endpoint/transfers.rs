@@ -15,12 +15,15 @@ use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::RunTarget;
-use longarm_netmod::{DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach, Wish};
+use longarm_netmod::{
+    DEVICE_WORD_BYTES, DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach, Wish,
+};
 use longarm_proto::{Mutation, Refusal, Run, WindowRef, mutation};
 
 use longarm_shm::sync::Ordering;
 
 use super::state::State;
+use super::updates::Update;
 use super::{Driven, Endpoint, fail_place};
 use crate::completion::Outcome;
 use crate::origin_bytes::Held;
@@ -65,6 +68,19 @@ enum What {
     Copied(Vec<u8>),
     /// A put of, or a get into, this part of lent memory.
     Lent { held: Held, here: Here, is_get: bool },
+    /// A word's, by the device.
+    Update(Update),
+}
+
+impl What {
+    fn wish(&self) -> Wish {
+        match self {
+            What::Copied(bytes) => Wish::PutCopied(bytes.len()),
+            What::Lent { is_get: false, .. } => Wish::PutLent,
+            What::Lent { is_get: true, .. } => Wish::Get,
+            What::Update(_) => Wish::Rmw,
+        }
+    }
 }
 
 /// Which part of lent memory.
@@ -225,6 +241,12 @@ impl Transfers {
         self.posted += 1;
     }
 
+    /// Begins an update, which is posted as soon as its word is reached: the server cannot do it. Nothing that begins after it goes
+    /// before it.
+    pub(super) fn update(&mut self, target: WindowRef, offset: u64, update: Update) {
+        self.push(target, Run { offset, bytes: DEVICE_WORD_BYTES }, What::Update(update));
+    }
+
     /// Posts the first that is not posted. It can be reached.
     fn post_next(&mut self, access: &mut dyn DirectAccess) -> Result<(), LinkError> {
         let transfer = &self.begun[self.posted];
@@ -236,6 +258,7 @@ impl Transfers {
                 access.put(ticket, target, run, DirectSource::Lent(share(held, here)))
             }
             What::Lent { held, here, is_get: true } => access.get(ticket, target, run, share(held, here)),
+            What::Update(update) => access.rmw(ticket, target, run.offset, update.rmw),
         }
     }
 
@@ -257,21 +280,19 @@ impl Transfers {
         }
         while self.posted < self.begun.len() {
             let transfer = &self.begun[self.posted];
-            let wish = match &transfer.what {
-                What::Copied(bytes) => Wish::PutCopied(bytes.len()),
-                What::Lent { is_get: false, .. } => Wish::PutLent,
-                What::Lent { is_get: true, .. } => Wish::Get,
-            };
-            let Some(access) = link.direct() else {
+            let is_update = matches!(transfer.what, What::Update(_));
+            let access = link.direct();
+            if access.is_none() && !is_update {
                 // They stand before what is to be sent, and cannot be put there any more.
                 return Err(LinkError::Device("it carried transfers that only it can end"));
-            };
-            match access.reach(&transfer.target, wish) {
-                Reach::Yes => self.post_next(access)?,
+            }
+            let reach = access.map_or(Reach::No, |access| access.reach(&transfer.target, transfer.what.wish()));
+            match reach {
+                Reach::Yes => self.post_next(link.direct().expect("it reaches the memory"))?,
                 Reach::Asked | Reach::Full => return Ok(false),
                 Reach::No => {
                     let transfer = self.begun.remove(self.posted).expect("it was there");
-                    self.end(transfer, DirectOutcome::Refused, driven);
+                    self.end(transfer, None, driven);
                 }
             }
         }
@@ -291,16 +312,18 @@ impl Transfers {
             let Some(at) = self.begun.iter().position(|transfer| transfer.ticket == ticket) else { continue };
             let transfer = self.begun.remove(at).expect("it was found");
             self.posted -= usize::from(at < self.posted);
-            self.end(transfer, outcome, driven);
+            self.end(transfer, Some(outcome), driven);
         }
     }
 
-    fn end(&mut self, transfer: Transfer, outcome: DirectOutcome, driven: &mut Driven) {
+    /// No outcome: its memory is not reached any more.
+    fn end(&mut self, transfer: Transfer, outcome: Option<DirectOutcome>, driven: &mut Driven) {
         driven.completed = true;
         self.stalled_since_ms = None;
         self.lent -= usize::from(matches!(transfer.what, What::Lent { .. }));
-        let done = outcome == DirectOutcome::Done;
+        let done = outcome == Some(DirectOutcome::Done);
         match transfer.what {
+            What::Update(update) => update.end(outcome, transfer.run.offset),
             What::Lent { held, .. } if done => super::state::finish(held),
             What::Lent { held, .. } => {
                 fail_place(held, Outcome::Refused { refusal: Refusal::FreedWindow, detail: transfer.run.offset });
@@ -330,6 +353,7 @@ impl Transfers {
             match transfer.what {
                 What::Lent { held, .. } => fail_place(held, outcome.clone()),
                 What::Copied(_) => lost = true,
+                What::Update(update) => update.completion.part_failed(outcome.clone()),
             }
         }
         lost

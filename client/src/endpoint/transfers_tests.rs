@@ -1,10 +1,13 @@
 //! Direct transfers over links that do as a test says.
 
+#[path = "updates_tests.rs"]
+mod updates;
+
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use longarm_netmod::{Brief, Link, LinkError};
+use longarm_netmod::{Brief, DeviceRmw, Link, LinkError};
 use longarm_proto::{
     AccessKey, Cursor, Generation, NodeId, REPLY_BYTES, Rank, Reception, ReplyBody, ReplyHeader, Request, RequestId,
     Session, Shape, WindowId,
@@ -128,6 +131,11 @@ impl DirectAccess for CardLink {
         let mut card = self.0.lock();
         card.posted.push((ticket, run.offset));
         card.loans.push(into);
+        Ok(())
+    }
+
+    fn rmw(&mut self, ticket: u64, _: &WindowRef, offset: u64, _: DeviceRmw) -> Result<(), LinkError> {
+        self.0.lock().posted.push((ticket, offset));
         Ok(())
     }
 
@@ -475,24 +483,27 @@ fn a_window_that_went_while_there_was_no_link_is_a_refusal() {
     assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
 }
 
+/// A link without a device.
+struct Plain(Shared);
+
+impl Link for Plain {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        self.0.lock().sent_bytes += regions.iter().map(|region| region.len()).sum::<usize>();
+        Ok(0)
+    }
+    fn receive(&mut self, _: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn peer_name(&self) -> &str {
+        "without a device"
+    }
+}
+
 #[test]
 fn transfers_that_only_a_device_can_end_do_not_go_on_without_one() {
-    struct Plain(Shared);
-    impl Link for Plain {
-        fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
-            self.0.lock().sent_bytes += regions.iter().map(|region| region.len()).sum::<usize>();
-            Ok(0)
-        }
-        fn receive(&mut self, _: &[RegionMut<'_>]) -> Result<usize, LinkError> {
-            Ok(0)
-        }
-        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-            None
-        }
-        fn peer_name(&self) -> &str {
-            "without a device"
-        }
-    }
     let (card, plain) = (card(), card());
     let endpoint = endpoint(&[&card]);
     assert!(put(&endpoint, 0));

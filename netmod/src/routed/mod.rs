@@ -29,6 +29,7 @@ use std::sync::{Arc, Weak};
 use longarm_proto::{Identity, NodeId, Secret};
 use parking_lot::Mutex;
 
+use crate::direct::NoDeviceRmw;
 use crate::endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 use crate::poller::Poller;
 use neighbour::NeighbourLink;
@@ -77,6 +78,10 @@ impl Netmod for Routed {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities { remote_memory: false, atomics: false, descriptor_sleep: true }
+    }
+
+    fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
+        Err(NoDeviceRmw::Routed)
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {

@@ -10,7 +10,7 @@ use longarm_memory::RegionMut;
 use longarm_netmod::{Brief, Loan};
 use longarm_proto::{Run, WindowRef};
 
-use crate::direct::{KNOWN_BYTES_MIN, Move};
+use crate::direct::{Act, KNOWN_BYTES_MIN, Move};
 use crate::stream::{Kept, Stream};
 use crate::sys::{Data, Slab};
 
@@ -50,7 +50,7 @@ impl Stream {
         let Some(slab) = self.take_slab() else { return Brief::NotBegun };
         let number = self.next_request();
         let span = [slab.span(bytes)];
-        let read = Move { remote, remote_key, is_read: true };
+        let read = Move { remote, remote_key, act: Act::Read };
         if self.post_direct(read, Data::Spans(&span), Kept::Brief { slab, bytes }, bytes, None).is_err() {
             return Brief::UnderWay;
         }

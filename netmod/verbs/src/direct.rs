@@ -6,8 +6,10 @@
 //! | fewer than registering is worth | through buffers, several in one chain | through buffers |
 //! | more | from where they are, piece by piece: the next is registered while the last is on its way | likewise |
 //!
-//! Requests of one connection are done in order, so a transfer is over when its last request is. Reads are the exception: what
-//! comes behind one waits for it by a fence, and so does what is sent.
+//! Words are updated by the peer's device; the old value comes through a buffer, as the bytes of a get.
+//!
+//! Requests of one connection are done in order, so a transfer is over when its last request is. Reads and updates are the
+//! exception: what comes behind one waits for its answer by a fence, and so does what is sent.
 //!
 //! Over iWARP the end of a write says only that its bytes are on their way. There a read behind it, which the peer's device answers
 //! when it has placed all that came before, proves that it has arrived: that of a get, or one of a single byte.
@@ -16,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use longarm_memory::Region;
-use longarm_netmod::{DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
+use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
 use longarm_proto::rdma::RemotePart;
 use longarm_proto::{Run, WindowRef};
 use longarm_registration::{Pinned, RegisterError};
@@ -24,7 +26,7 @@ use longarm_registration::{Pinned, RegisterError};
 use crate::fabric::Device;
 use crate::pieces::{Piece, around, some_of};
 use crate::stream::{Kept, Request, Stream};
-use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span};
+use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span, Update};
 
 /// Requests of at most so many bytes may end untold,
 const SHORT_BYTES: usize = 1 << 10;
@@ -65,7 +67,7 @@ pub(crate) struct Transfer {
     remote_key: u32,
     bytes: usize,
     posted: usize,
-    is_read: bool,
+    act: Act,
 }
 
 /// Where the bytes of a transfer are, or go, at this end.
@@ -74,6 +76,8 @@ enum LocalMemory {
     Lent(Arc<dyn Loan>),
     /// Copied, because no buffer was free when they had to be.
     Kept(Arc<[u8]>),
+    /// The old value of a word, which goes on with the outcome.
+    Word,
 }
 
 /// Registered memory as one request names it.
@@ -84,18 +88,37 @@ struct Registered {
     bytes: usize,
 }
 
-/// What a request does with its bytes.
+/// What a request does with memory of the peer.
 #[derive(Clone, Copy)]
 pub(crate) struct Move {
     pub(crate) remote: u64,
     pub(crate) remote_key: u32,
-    pub(crate) is_read: bool,
+    pub(crate) act: Act,
+}
+
+/// See [`Move`].
+#[derive(Clone, Copy)]
+pub(crate) enum Act {
+    Write,
+    Read,
+    Update(DeviceRmw),
+}
+
+impl Act {
+    /// Whether bytes come back with the answer.
+    pub(crate) fn brings(self) -> bool {
+        !matches!(self, Act::Write)
+    }
 }
 
 impl Move {
     fn posting(self) -> Posting {
-        let Move { remote, remote_key, is_read } = self;
-        if is_read { Posting::Read { remote, remote_key } } else { Posting::Write { remote, remote_key } }
+        let Move { remote, remote_key, act } = self;
+        match act {
+            Act::Write => Posting::Write { remote, remote_key },
+            Act::Read => Posting::Read { remote, remote_key },
+            Act::Update(rmw) => Posting::Update(Update { remote, remote_key, rmw }),
+        }
     }
 }
 
@@ -111,7 +134,7 @@ impl Stream {
         let waiting = self.direct.backlog.len();
         // What is copied goes out at once, so nothing may wait before it.
         match wish {
-            Wish::PutLent | Wish::Get => waiting < BACKLOG_MAX,
+            Wish::PutLent | Wish::Get | Wish::Rmw => waiting < BACKLOG_MAX,
             Wish::PutCopied(bytes) => {
                 waiting == 0 && self.has_room_for(bytes.div_ceil(self.fabric.outgoing.slab_bytes()).max(1))
             }
@@ -146,15 +169,16 @@ impl Stream {
         ends: Option<u64>,
     ) -> Result<(), LinkError> {
         let id = self.next_request();
-        let fenced = self.reads_under_way > 0 && !what.is_read;
+        let brings = what.act.brings();
+        let fenced = self.reads_under_way > 0 && !brings;
         self.note_way(what);
-        self.count_direct(what.is_read, data);
+        self.count_direct(what.act, data);
         let posting = what.posting();
         let posted = match data {
             Data::Spans(spans) if self.batch.is_open => self.add_to_batch(id, posting, spans, fenced),
             // First what is in the batch, whose end is told: who comes behind it is counted from there.
             _ => self.ring().and_then(|()| {
-                let signaled = self.is_told(what.is_read, bytes);
+                let signaled = self.is_told(brings, bytes);
                 self.fabric.counters.doorbells.add(1);
                 let post = Post { id, posting, data, signaled, fenced };
                 // SAFETY: what the spans name is in `kept`, which stays until the completion was taken up, or the queue is gone.
@@ -165,24 +189,24 @@ impl Stream {
                 }
             }),
         };
-        self.note_request(kept, bytes, what.is_read, ends);
+        self.note_request((kept, what.act), bytes, ends);
         posted.map_err(|_| self.fail("the device takes no more requests"))
     }
 
     /// Whether the end of the next request is told, which is posted now. Of many short ones in a row the ends of most are told by a
     /// later one's.
-    fn is_told(&mut self, is_read: bool, bytes: usize) -> bool {
-        let is_told = is_read || bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
+    fn is_told(&mut self, brings: bool, bytes: usize) -> bool {
+        let is_told = brings || bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
         self.untold = if is_told { 0 } else { self.untold + 1 };
         is_told
     }
 
-    fn count_direct(&self, is_read: bool, data: Data<'_>) {
+    fn count_direct(&self, act: Act, data: Data<'_>) {
         let counters = &self.fabric.counters;
-        if is_read {
-            counters.reads.add(1)
-        } else {
-            counters.writes.add(1)
+        match act {
+            Act::Write => counters.writes.add(1),
+            Act::Read => counters.reads.add(1),
+            Act::Update(_) => counters.updates.add(1),
         }
         if matches!(data, Data::Inline(_)) {
             counters.inline.add(1);
@@ -192,7 +216,7 @@ impl Stream {
     /// What is to be proven after such a request.
     fn note_way(&mut self, what: Move) {
         if self.is_iwarp() {
-            self.direct.to_prove = (!what.is_read).then_some((what.remote, what.remote_key));
+            self.direct.to_prove = (!what.act.brings()).then_some((what.remote, what.remote_key));
         }
     }
 
@@ -202,7 +226,7 @@ impl Stream {
         let (Some((remote, remote_key)), false) = (self.direct.to_prove, waits) else { return Ok(()) };
         let sink = self.fabric.sink.as_ref().map(|sink| sink.span(1));
         let span = [sink.expect("there is one where there is a manager")];
-        let what = Move { remote, remote_key, is_read: true };
+        let what = Move { remote, remote_key, act: Act::Read };
         self.post_direct(what, Data::Spans(&span), Kept::Nothing, 1, None)
     }
 
@@ -216,14 +240,14 @@ impl Stream {
         }
         // So that the end of this one is told.
         self.untold = TELL_EVERY;
-        let nothing = Move { remote: 0, remote_key: 0, is_read: false };
+        let nothing = Move { remote: 0, remote_key: 0, act: Act::Write };
         self.post_direct(nothing, Data::Spans(&[]), Kept::Nothing, 0, None)
     }
 
-    fn note_request(&mut self, kept: Kept, bytes: usize, is_read: bool, ends: Option<u64>) {
+    fn note_request(&mut self, (kept, act): (Kept, Act), bytes: usize, ends: Option<u64>) {
         let behind = self.packets.pass(bytes as u64);
-        self.reads_under_way += usize::from(is_read);
-        self.requests.push_back(Request { kept, behind, is_read, is_direct: true, ends });
+        self.reads_under_way += usize::from(act.brings());
+        self.requests.push_back(Request { kept, behind, act: Some(act), ends });
     }
 
     /// A put whose bytes are the caller's only until the call returns.
@@ -234,7 +258,7 @@ impl Stream {
         source: Region<'_>,
     ) -> Result<(), LinkError> {
         if source.len() <= self.queue.inline_bytes() {
-            let what = Move { remote, remote_key, is_read: false };
+            let what = Move { remote, remote_key, act: Act::Write };
             return self.post_direct(what, Data::Inline(&[source]), Kept::Nothing, source.len(), Some(ticket));
         }
         let mut at = 0;
@@ -257,7 +281,7 @@ impl Stream {
                 source.slice(at, kept.len()).copy_to_slice(&mut kept);
                 let (bytes, local) = (kept.len(), LocalMemory::Kept(kept.into()));
                 let remote = remote + at as u64;
-                let rest = Transfer { ticket, local, remote, remote_key, bytes, posted: 0, is_read: false };
+                let rest = Transfer { ticket, local, remote, remote_key, bytes, posted: 0, act: Act::Write };
                 self.direct.backlog.push_back(rest);
                 return Ok(());
             }
@@ -265,7 +289,7 @@ impl Stream {
             let count = slabs.len();
             for (index, (slab, bytes)) in slabs.into_iter().enumerate() {
                 let ends = (at == source.len() && index + 1 == count).then_some(ticket);
-                self.note_request(Kept::Slab { slab }, bytes, false, ends);
+                self.note_request((Kept::Slab { slab }, Act::Write), bytes, ends);
             }
             // After that: of those that were to be posted some may be on their way, with what is in their buffers.
             posted?;
@@ -277,7 +301,7 @@ impl Stream {
     fn post_chain(&mut self, (mut remote, remote_key): (u64, u32), spans: &[[Span; 1]]) -> Result<(), LinkError> {
         let (first, first_remote) = (self.next_request(), remote);
         let fenced = self.reads_under_way > 0;
-        self.note_way(Move { remote: first_remote, remote_key, is_read: false });
+        self.note_way(Move { remote: first_remote, remote_key, act: Act::Write });
         if self.batch.is_open {
             self.fabric.counters.writes.add(spans.len());
             for (id, span) in (first..).zip(spans) {
@@ -318,13 +342,9 @@ impl Stream {
             let local = transfer.local.clone();
             let (at, rest) = (transfer.posted, transfer.bytes - transfer.posted);
             let ticket = transfer.ticket;
-            let what = Move {
-                remote: transfer.remote + at as u64,
-                remote_key: transfer.remote_key,
-                is_read: transfer.is_read,
-            };
+            let what = Move { remote: transfer.remote + at as u64, remote_key: transfer.remote_key, act: transfer.act };
             let total = transfer.bytes;
-            let posted = match self.registered(&local, at, total, what.is_read) {
+            let posted = match self.registered(&local, at, total, what.act.brings()) {
                 Some(Registered { registration, loan, spans, bytes }) => {
                     let ends = (bytes == rest).then_some(ticket);
                     let kept = Kept::Memory { _registration: registration, _loan: loan };
@@ -420,7 +440,8 @@ impl Stream {
         let ends = (bytes == rest).then_some(ticket);
         let span = [slab.span(bytes)];
         let kept = match local {
-            LocalMemory::Lent(loan) if what.is_read => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
+            LocalMemory::Word => Kept::Word { slab },
+            LocalMemory::Lent(loan) if what.act.brings() => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
             LocalMemory::Lent(loan) => {
                 let mut slab = slab;
                 let room = slab.region_mut();
@@ -447,19 +468,28 @@ impl Stream {
         ticket: u64,
         (target, run): (&WindowRef, Run),
         loan: Box<dyn Loan>,
-        is_read: bool,
+        act: Act,
     ) -> Result<(), LinkError> {
         let (remote, remote_key) = self.part(target, run)?;
         let (local, bytes) = (LocalMemory::Lent(Arc::from(loan)), run.bytes as usize);
-        self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, is_read });
+        self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, act });
         self.advance_direct()
     }
+}
+
+/// The old value of a word whose update has ended. Devices write it in the order of bytes of their machine.
+pub(crate) fn value_of(kept: &Kept) -> Option<u64> {
+    let Kept::Word { slab } = kept else { return None };
+    let mut word = [0; DEVICE_WORD_BYTES as usize];
+    slab.region(word.len()).copy_to_slice(&mut word);
+    Some(u64::from_ne_bytes(word))
 }
 
 /// What its link offers as [`longarm_netmod::DirectAccess`].
 impl Stream {
     pub(crate) fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
-        if (wish == Wish::Get || self.is_iwarp()) && !self.can_read {
+        let answers = matches!(wish, Wish::Get | Wish::Rmw) || self.is_iwarp();
+        if (answers && !self.can_read) || (wish == Wish::Rmw && !self.fabric.limits.updates) {
             return Reach::No;
         }
         // Who puts and never waits takes up no ends: they are taken up when there is no room left.
@@ -471,7 +501,7 @@ impl Stream {
             return Reach::Yes;
         }
         let (reach, is_new) = self.known.reach(target);
-        if is_new && self.ask(*target).is_err() {
+        if is_new && self.ask(*target, wish == Wish::Rmw).is_err() {
             // Who next uses the link finds its error.
             return Reach::Full;
         }
@@ -491,7 +521,7 @@ impl Stream {
                 let remote = self.part(target, run)?;
                 self.put_copied(ticket, remote, region)
             }
-            DirectSource::Lent(loan) => self.begin_lent(ticket, (target, run), loan, false),
+            DirectSource::Lent(loan) => self.begin_lent(ticket, (target, run), loan, Act::Write),
         }
     }
 
@@ -503,7 +533,22 @@ impl Stream {
         into: Box<dyn Loan>,
     ) -> Result<(), LinkError> {
         self.check()?;
-        self.begin_lent(ticket, (target, run), into, true)
+        self.begin_lent(ticket, (target, run), into, Act::Read)
+    }
+
+    pub(crate) fn rmw(
+        &mut self,
+        ticket: u64,
+        target: &WindowRef,
+        offset: u64,
+        rmw: DeviceRmw,
+    ) -> Result<(), LinkError> {
+        self.check()?;
+        let (remote, remote_key) = self.part(target, Run { offset, bytes: DEVICE_WORD_BYTES })?;
+        let (local, bytes) = (LocalMemory::Word, DEVICE_WORD_BYTES as usize);
+        let act = Act::Update(rmw);
+        self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, act });
+        self.advance_direct()
     }
 
     pub(crate) fn begin_batch(&mut self) {

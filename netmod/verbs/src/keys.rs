@@ -49,6 +49,8 @@ struct Part {
     /// How many of them count as kept in memory.
     pinned_bytes: u64,
     registered: Registered,
+    /// What the first who has asked wants to do with it.
+    access: Access,
 }
 
 /// Whether a part is registered, which it is when a peer first asks.
@@ -90,26 +92,34 @@ impl Published {
             bytes: memory.len(),
             pinned_bytes: 0,
             registered: Registered::Not,
+            access: Access::Remote,
         };
         state.parts.insert(name(&part), entry);
         Box::new(Withdrawal { published: Arc::clone(self), name: name(&part) })
     }
 
     /// The answer to a peer's question. `None`: it comes later, to the given place.
+    ///
+    /// Words are updated by the device, or they are read and written: who asks for the other is told that it cannot be.
     pub(crate) fn ask(
         self: &Arc<Published>,
         fabric: &Arc<Fabric>,
-        part: &WindowRef,
+        (part, access): (&WindowRef, Access),
         answers: &mut Option<Arc<Answers>>,
     ) -> Option<Answer> {
         let mut state = self.state.lock();
         let state = &mut *state;
         let found = state.parts.get_mut(&name(part)).filter(|entry| entry.key == part.key);
         let Some(entry) = found else { return Some(Ok(None)) };
-        if entry.bytes == 0 {
+        let is_new = matches!(entry.registered, Registered::Not);
+        let cannot = access == Access::Updated && !fabric.limits.updates;
+        if entry.bytes == 0 || cannot || !(is_new || entry.access == access) {
             return Some(Ok(None));
         }
-        if matches!(entry.registered, Registered::Not)
+        entry.access = access;
+        // A device may do all else with pages that come and go, and no updates.
+        if is_new
+            && access == Access::Remote
             && let Some(registration) = on_demand(fabric, (entry.start, entry.bytes))
         {
             entry.registered = Registered::Yes(Ok(registration));
@@ -139,7 +149,7 @@ impl Published {
                 return None;
             }
             let (fabric, published) = (Arc::clone(fabric), Arc::clone(self));
-            let (name, number, memory) = (name(part), entry.number, (entry.start, entry.bytes));
+            let (name, number, memory) = (name(part), entry.number, (entry.start, entry.bytes, access));
             let body = move || published.register(&fabric, (name, number), memory);
             if has_started(body) {
                 entry.registered = Registered::Soon(vec![asker]);
@@ -151,14 +161,14 @@ impl Published {
             // the window for one that is served.
             return Some(Err(Errno::MFILE));
         }
-        let registration = register(fabric, (entry.start, entry.bytes));
+        let registration = register(fabric, (entry.start, entry.bytes, access));
         state.pinned_bytes -= entry.done(registration);
         Some(entry.answer())
     }
 
     /// Registers a part without holding others up, and tells those that asked. It may be withdrawn meanwhile: then nobody has
     /// heard of the registration, and it goes.
-    fn register(&self, fabric: &Fabric, (name, number): (Name, u64), memory: (usize, usize)) {
+    fn register(&self, fabric: &Fabric, (name, number): (Name, u64), memory: (usize, usize, Access)) {
         let registration = register(fabric, memory);
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -181,8 +191,8 @@ fn has_started(body: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("longarm-register".into()).spawn(body).is_ok()
 }
 
-fn register(fabric: &Fabric, memory: (usize, usize)) -> Result<Registration, Errno> {
-    let made = Registration::new(&fabric.domain, memory, Access::Remote, Pages::Kept);
+fn register(fabric: &Fabric, (start, bytes, access): (usize, usize, Access)) -> Result<Registration, Errno> {
+    let made = Registration::new(&fabric.domain, (start, bytes), access, Pages::Kept);
     fabric.counters.windows_kept.add(usize::from(made.is_ok()));
     made
 }

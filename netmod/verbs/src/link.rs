@@ -561,7 +561,8 @@ impl Drop for VerbsLink {
         }
         if self.side == Side::Caller {
             // Those that an older connection had left, and nobody has asked for.
-            let again = |(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) };
+            let again =
+                |(ticket, outcome)| Unresolved { ticket, behind: None, is_update: false, outcome: Some(outcome) };
             let mut unresolved: Vec<Unresolved> = self.outcomes.drain(..).map(again).collect();
             if let Phase::Verbs(stream) = &mut self.phase {
                 unresolved.extend(stream.unresolved());

@@ -8,7 +8,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 
 use longarm_memory::RegionMut;
-use longarm_netmod::{Capabilities, DirectOutcome, Link, LinkError, Listener, Netmod, RemoteMemory, Tcp, TcpOptions};
+use longarm_netmod::{
+    Capabilities, DirectOutcome, Link, LinkError, Listener, Netmod, NoDeviceRmw, RemoteMemory, Tcp, TcpOptions,
+};
 use longarm_proto::WindowRef;
 use longarm_registration::Statistics as CacheStatistics;
 use parking_lot::Mutex;
@@ -164,11 +166,15 @@ impl Shared {
     }
 }
 
-/// Without word of the peer it counts as not done: to write the same bytes twice is better than never.
+/// Without word of the peer it counts as not done: to write the same bytes twice is better than never. Not so what would be
+/// another update the second time.
 fn outcome(transfer: &Unresolved, executed: Option<u32>) -> DirectOutcome {
-    match (transfer.outcome, transfer.behind, executed) {
+    let is_done = |behind| executed.map(|executed| was_done(behind, executed));
+    match (transfer.outcome, transfer.behind.map(is_done), transfer.is_update) {
         (Some(outcome), ..) => outcome,
-        (None, Some(behind), Some(executed)) if was_done(behind, executed) => DirectOutcome::Done,
+        (None, Some(Some(true)), false) => DirectOutcome::Done,
+        (None, Some(Some(true)), true) => DirectOutcome::ValueLost,
+        (None, Some(None), true) => DirectOutcome::Unknown,
         _ => DirectOutcome::NotDone,
     }
 }
@@ -255,11 +261,23 @@ impl Netmod for Verbs {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { remote_memory: true, atomics: false, descriptor_sleep: true }
+        Capabilities { remote_memory: true, atomics: true, descriptor_sleep: true }
     }
 
     fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
         (self.shared.options.pinned_bytes_max > 0).then(|| Arc::new(Windows(Arc::clone(&self.shared))) as _)
+    }
+
+    fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
+        if self.remote_memory().is_none() {
+            return Err(NoDeviceRmw::Served);
+        }
+        match self.shared.fabric() {
+            None => Err(NoDeviceRmw::NoDevice),
+            Some(fabric) if fabric.manager.is_some() => Err(NoDeviceRmw::Iwarp),
+            Some(fabric) if !fabric.limits.updates || fabric.limits.reads_at_once == 0 => Err(NoDeviceRmw::Device),
+            Some(_) => Ok(()),
+        }
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
@@ -273,6 +291,7 @@ impl Netmod for Verbs {
             ("messages", counts.messages),
             ("writes", counts.writes),
             ("reads", counts.reads),
+            ("updates of words", counts.updates),
             ("inline", counts.inline),
             ("doorbells", counts.doorbells),
             ("completions", counts.completions),

@@ -28,7 +28,7 @@ pub struct DeviceReport {
     pub reads_at_once: u8,
     /// Registrations that it keeps.
     pub registrations: u32,
-    /// It can do read-modify-writes. longarm does them with the processor, so that they agree with those of ranks of the node.
+    /// It can do read-modify-writes. longarm has it do those of words that are allocated for it; all others are the processors'.
     pub atomics: bool,
     /// What it says of on-demand paging.
     pub paging: Paging,
@@ -93,7 +93,7 @@ fn device(library: &'static Library, name: String) -> DeviceReport {
         queue_depth: limits.queue_depth,
         reads_at_once: limits.reads_at_once,
         registrations: limits.registrations,
-        atomics: limits.atomics,
+        atomics: limits.updates,
         paging: context.paging(),
     }
 }

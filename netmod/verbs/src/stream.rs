@@ -23,13 +23,13 @@ use longarm_registration::Pinned;
 use rustix::io::Errno;
 
 use crate::batch::Batch;
-use crate::direct::Direct;
+use crate::direct::{Act, Direct, value_of};
 use crate::fabric::{Device, Fabric, Promise};
 use crate::keys::{Answer, Answers, Known};
 use crate::manager::Joined;
 use crate::netmod::Shared;
 use crate::packets::Packets;
-use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
+use crate::sys::{Access, CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
 
 pub(crate) use iwarp::{IMMEDIATE_BYTES, await_word};
 pub(crate) use unresolved::Unresolved;
@@ -51,9 +51,8 @@ pub(crate) struct Request {
     pub(crate) kept: Kept,
     /// The number behind its last packet.
     pub(crate) behind: u32,
-    pub(crate) is_read: bool,
-    /// It reads or writes the peer's memory.
-    pub(crate) is_direct: bool,
+    /// What it does with the peer's memory. `None`: it is a message.
+    pub(crate) act: Option<Act>,
     /// The direct transfer that ends with it.
     pub(crate) ends: Option<u64>,
 }
@@ -77,6 +76,10 @@ pub(crate) enum Kept {
         slab: Slab,
         bytes: usize,
     },
+    /// The old value of a word.
+    Word {
+        slab: Slab,
+    },
     Memory {
         _registration: Pinned<Device>,
         _loan: Arc<dyn Loan>,
@@ -87,7 +90,9 @@ impl Kept {
     /// Lets go of all but the buffer.
     fn into_slab(self) -> Option<Slab> {
         match self {
-            Kept::Slab { slab } | Kept::Landing { slab, .. } | Kept::Brief { slab, .. } => Some(slab),
+            Kept::Slab { slab } | Kept::Landing { slab, .. } | Kept::Brief { slab, .. } | Kept::Word { slab } => {
+                Some(slab)
+            }
             Kept::Nothing | Kept::Memory { .. } => None,
         }
     }
@@ -337,7 +342,9 @@ impl Stream {
         while self.first_request <= last {
             let Some(request) = self.requests.pop_front() else { return };
             self.first_request += 1;
-            self.reads_under_way -= usize::from(request.is_read);
+            let brings = request.act.is_some_and(Act::brings);
+            self.reads_under_way -= usize::from(brings);
+            let outcome = value_of(&request.kept).map_or(DirectOutcome::Done, DirectOutcome::Value);
             if let Kept::Landing { slab, loan, at, bytes } = &request.kept {
                 let came = slab.region(*bytes);
                 loan.each(*at, *bytes, |piece, done| piece.copy_from(came.slice(done, piece.len())));
@@ -351,14 +358,14 @@ impl Stream {
             if let Some(slab) = free {
                 self.keep_slab(slab);
             }
-            if request.is_read {
+            if brings {
                 self.direct.prove();
             }
             match request.ends {
-                Some(ticket) if self.is_iwarp() && !request.is_read => {
+                Some(ticket) if self.is_iwarp() && !brings => {
                     self.direct.unproven.push_back((ticket, request.behind));
                 }
-                Some(ticket) => self.direct.outcomes.push_back((ticket, DirectOutcome::Done)),
+                Some(ticket) => self.direct.outcomes.push_back((ticket, outcome)),
                 None => {}
             }
         }
@@ -373,8 +380,9 @@ impl Stream {
         }
         slab.region(bytes).copy_to_slice(&mut note);
         match Note::decode(&note) {
-            Some(Note::Ask(part)) => {
-                if let Some(answer) = self.shared.published.ask(&self.fabric, &part, &mut self.late) {
+            Some(Note::Ask(part, for_updates)) => {
+                let access = if for_updates { Access::Updated } else { Access::Remote };
+                if let Some(answer) = self.shared.published.ask(&self.fabric, (&part, access), &mut self.late) {
                     self.answer(part, answer);
                 }
             }
@@ -402,9 +410,9 @@ impl Stream {
         self.late.as_ref().map(|late| late.descriptor())
     }
 
-    /// Asks about a part of a window.
-    pub(crate) fn ask(&mut self, part: WindowRef) -> Result<(), LinkError> {
-        self.notes.push_back(Note::Ask(part));
+    /// Asks about a part of a window, whose words are to be updated or not.
+    pub(crate) fn ask(&mut self, part: WindowRef, for_updates: bool) -> Result<(), LinkError> {
+        self.notes.push_back(Note::Ask(part, for_updates));
         self.send_notes()
     }
 
@@ -531,7 +539,7 @@ impl Stream {
         counters.inline.add(usize::from(message.slab.is_none()));
         let behind = self.packets.pass_message(message.bytes as u64);
         let kept = message.slab.map_or(Kept::Nothing, |slab| Kept::Slab { slab });
-        self.requests.push_back(Request { kept, behind, is_read: false, is_direct: false, ends: None });
+        self.requests.push_back(Request { kept, behind, act: None, ends: None });
         posted.map_err(|_| self.fail("the device takes no more requests"))
     }
 

@@ -7,6 +7,7 @@ mod direct {
     mod gathered;
     mod memory;
     mod paging;
+    mod updates;
 }
 #[path = "../../registration/tests/support/mapping.rs"]
 mod mapping;

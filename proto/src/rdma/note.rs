@@ -19,8 +19,8 @@ pub const NOTE_BYTES: usize = 48;
 /// What the two sides tell each other beside the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Note {
-    /// May this be reached, and how is it named?
-    Ask(WindowRef),
+    /// May this be reached, and how is it named? True: by a device that updates its words.
+    Ask(WindowRef, bool),
     /// So, or not at all.
     Answer(WindowRef, Option<RemotePart>),
 }
@@ -30,7 +30,8 @@ impl Note {
     pub fn encode(&self) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         let (part, answer, kind) = match self {
-            Note::Ask(part) => (part, None, 1),
+            Note::Ask(part, false) => (part, None, 1),
+            Note::Ask(part, true) => (part, None, 4),
             Note::Answer(part, None) => (part, None, 2),
             Note::Answer(part, Some(answer)) => (part, Some(answer), 3),
         };
@@ -58,9 +59,10 @@ impl Note {
             generation: Generation(word(24)),
         };
         let note = match word(0) {
-            1 => Note::Ask(part),
+            1 => Note::Ask(part, false),
             2 => Note::Answer(part, None),
             3 => Note::Answer(part, Some(RemotePart { start: long(32), bytes: long(40), key: word(28) })),
+            4 => Note::Ask(part, true),
             _ => return None,
         };
         let ends = |answer: RemotePart| answer.start.checked_add(answer.bytes).is_some();
@@ -81,7 +83,9 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written() {
         let answer = RemotePart { start: 0x7fff_0000_1000, bytes: 4096, key: 77 };
-        for note in [Note::Ask(part(1)), Note::Answer(part(2), None), Note::Answer(part(3), Some(answer))] {
+        let asked = [false, true].map(|for_updates| Note::Ask(part(1), for_updates));
+        let answers = [Note::Answer(part(2), None), Note::Answer(part(3), Some(answer))];
+        for note in asked.into_iter().chain(answers) {
             assert_eq!(Note::decode(&note.encode()), Some(note));
         }
     }
@@ -91,7 +95,7 @@ mod tests {
         assert_eq!(Note::decode(&[0; NOTE_BYTES]), None);
         let beyond = RemotePart { start: u64::MAX, bytes: 2, key: 1 };
         assert_eq!(Note::decode(&Note::Answer(part(1), Some(beyond)).encode()), None, "it would wrap");
-        let mut bytes = Note::Ask(part(1)).encode();
+        let mut bytes = Note::Ask(part(1), false).encode();
         bytes[47] = 1;
         assert_eq!(Note::decode(&bytes), None, "nothing may stand there");
     }

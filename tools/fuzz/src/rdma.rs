@@ -64,11 +64,13 @@ pub(crate) fn record_seeds() -> Seeds {
 pub(crate) fn note_seeds() -> Seeds {
     let part = WindowRef { rank: Rank(3), window: WindowId(7), generation: Generation(2), key: AccessKey(0x5eed) };
     let remote = RemotePart { start: 0x7f00_0000_1000, bytes: 1 << 20, key: 0x2a };
-    let notes = [Note::Ask(part), Note::Answer(part, None), Note::Answer(part, Some(remote))];
+    let notes =
+        [Note::Ask(part, false), Note::Answer(part, None), Note::Answer(part, Some(remote)), Note::Ask(part, true)];
     vec![
         ("ask", notes[0].encode().to_vec()),
         ("no", notes[1].encode().to_vec()),
         ("yes", notes[2].encode().to_vec()),
+        ("update", notes[3].encode().to_vec()),
         ("all", notes.iter().flat_map(Note::encode).collect()),
     ]
 }

@@ -9,6 +9,7 @@ mod jobs {
     pub mod accumulate;
     pub mod atomics;
     pub mod collectives;
+    pub mod device_words;
     pub mod exposed;
     pub mod form;
     pub mod groups;
@@ -114,6 +115,7 @@ fn all_jobs() -> Vec<Job> {
         job("each_rmw_does_what_it_says", atomics::each, EVERY),
         job("rmws_of_all_ranks_lose_nothing_and_see_each_value_once", atomics::concurrent, USUAL),
         job("rmws_and_accumulates_and_word_puts_are_atomic_together", atomics::mixed, USUAL),
+        job("words_of_devices_are_updated_by_them_or_refused", device_words::all, EVERY),
         job("who_sees_a_signal_sees_the_bytes", signals::put_signal, USUAL),
         job("every_comparison_is_waited_for", signals::comparisons, EVERY),
         job("any_some_and_all_words_are_waited_for", signals::several_words, USUAL),

@@ -8,15 +8,15 @@ use std::time::Duration;
 use longarm_client::{Dial, DialStep, Dialing, LostHow, RestOn, Time};
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
-    Caller, CallerStep, DialError, DirectAccess, DirectOutcome, DirectSource, Introduction, Link, LinkError, Listener,
-    Loan, Reach, RemoteMemory, Wish,
+    Caller, CallerStep, DEVICE_WORD_BYTES, DeviceRmw, DialError, DirectAccess, DirectOutcome, DirectSource,
+    Introduction, Link, LinkError, Listener, Loan, Reach, RemoteMemory, Wish,
 };
 use longarm_proto::{Identity, NodeId, Run, Secret, Session, WindowRef};
 use longarm_shm::sync::{AtomicU64, Ordering};
 
 use crate::dice::Dice;
 use crate::fiber::{self, Step};
-use crate::network::direct::{self, Source, Task};
+use crate::network::direct::{self, Kind, Source, Task};
 use crate::network::{self, Owner};
 
 /// One end of a simulated link.
@@ -32,7 +32,7 @@ pub struct SimLink {
 struct Begun {
     ticket: u64,
     number: u64,
-    is_get: bool,
+    kind: Kind,
     loan: Option<Arc<dyn Loan>>,
 }
 
@@ -95,13 +95,20 @@ impl DirectAccess for SimLink {
             }
         };
         let number = network::with(|network| network.post(self.number, ticket, (*target, run), Task::Put(source)))?;
-        self.begun.push_back(Begun { ticket, number, is_get: false, loan });
+        self.begun.push_back(Begun { ticket, number, kind: Kind::Put, loan });
         Ok(())
     }
 
     fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
         let number = network::with(|network| network.post(self.number, ticket, (*target, run), Task::Get))?;
-        self.begun.push_back(Begun { ticket, number, is_get: true, loan: Some(Arc::from(into)) });
+        self.begun.push_back(Begun { ticket, number, kind: Kind::Get, loan: Some(Arc::from(into)) });
+        Ok(())
+    }
+
+    fn rmw(&mut self, ticket: u64, target: &WindowRef, offset: u64, rmw: DeviceRmw) -> Result<(), LinkError> {
+        let run = Run { offset, bytes: DEVICE_WORD_BYTES };
+        let number = network::with(|network| network.post(self.number, ticket, (*target, run), Task::Update(rmw)))?;
+        self.begun.push_back(Begun { ticket, number, kind: Kind::Update, loan: None });
         Ok(())
     }
 
@@ -112,6 +119,10 @@ impl DirectAccess for SimLink {
         let (number, bytes) = network::with(|network| network.take_done(self.number))?;
         let begun = self.begun.pop_front().expect("it was begun, and all before it have ended");
         assert_eq!(begun.number, number, "ends come in order");
+        if let (Some(word), Kind::Update) = (&bytes, begun.kind) {
+            let value = u64::from_ne_bytes(word[..].try_into().expect("a word"));
+            return Some((begun.ticket, DirectOutcome::Value(value)));
+        }
         if let (Some(bytes), Some(loan)) = (bytes, &begun.loan) {
             loan.each(0, bytes.len(), |piece, at| piece.copy_from_slice(&bytes[at..at + piece.len()]));
         }
@@ -128,7 +139,7 @@ impl Drop for SimLink {
             // What has ended by now has ended, whether anybody has asked or not.
             let finished: Vec<_> = std::iter::from_fn(|| self.take_outcome()).collect();
             let begun = std::mem::take(&mut self.begun);
-            let unfinished: Vec<_> = begun.iter().map(|begun| (begun.ticket, begun.number, begun.is_get)).collect();
+            let unfinished: Vec<_> = begun.iter().map(|begun| (begun.ticket, begun.number, begun.kind)).collect();
             network::with(|network| network.leave(self.number, &unfinished, &finished));
             drop(begun);
         }

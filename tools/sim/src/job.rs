@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use longarm_client::{ClientWindow, Operation, WindowIdentity};
 use longarm_netmod::flow::Costs;
+use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw};
 use longarm_proto::{JobId, NodeId, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Engine, EngineOptions};
@@ -186,6 +187,24 @@ fn reached(node: u32, posted: &Posted) -> Done {
             let mut bytes = vec![0; memory.len()];
             memory.copy_to_slice(&mut bytes);
             Done::Well(Some(bytes))
+        }
+        Task::Update(rmw) => {
+            // All threads of a run take turns, so the processors' updates of the word are whole too.
+            let mut bytes = [0; DEVICE_WORD_BYTES as usize];
+            memory.copy_to_slice(&mut bytes);
+            let old = u64::from_ne_bytes(bytes);
+            let new = match *rmw {
+                DeviceRmw::FetchAdd(value) => old.wrapping_add(value),
+                DeviceRmw::CompareSwap { expected, new } => {
+                    if old == expected {
+                        new
+                    } else {
+                        old
+                    }
+                }
+            };
+            memory.copy_from_slice(&new.to_ne_bytes());
+            Done::Well(Some(bytes.to_vec()))
         }
     }
 }

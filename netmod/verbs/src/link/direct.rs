@@ -1,7 +1,7 @@
 //! Direct transfers over a connection: the stream does them while there is one.
 
 use longarm_memory::RegionMut;
-use longarm_netmod::{Brief, DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
+use longarm_netmod::{Brief, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
 use longarm_proto::{Run, WindowRef};
 
 use super::{Phase, VerbsLink};
@@ -29,6 +29,15 @@ impl DirectAccess for VerbsLink {
         let result = match (&mut self.phase, self.ended) {
             (_, Some(error)) => Err(error),
             (Phase::Verbs(stream), None) => stream.get(ticket, target, run, into),
+            _ => unreachable!("nothing can be reached without a queue"),
+        };
+        self.end_with(result)
+    }
+
+    fn rmw(&mut self, ticket: u64, target: &WindowRef, offset: u64, rmw: DeviceRmw) -> Result<(), LinkError> {
+        let result = match (&mut self.phase, self.ended) {
+            (_, Some(error)) => Err(error),
+            (Phase::Verbs(stream), None) => stream.rmw(ticket, target, offset, rmw),
             _ => unreachable!("nothing can be reached without a queue"),
         };
         self.end_with(result)

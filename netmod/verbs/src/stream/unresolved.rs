@@ -3,6 +3,7 @@
 use longarm_netmod::DirectOutcome;
 
 use super::Stream;
+use crate::direct::Act;
 
 /// A direct transfer that a connection leaves behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,6 +11,8 @@ pub(crate) struct Unresolved {
     pub(crate) ticket: u64,
     /// The number behind its last packet, if all of it went out and the peer's memory is what matters.
     pub(crate) behind: Option<u32>,
+    /// It updates a word.
+    pub(crate) is_update: bool,
     /// What is known already.
     pub(crate) outcome: Option<DirectOutcome>,
 }
@@ -18,7 +21,8 @@ impl Stream {
     /// The direct transfers that have not ended: their numbers, behind which packet they would have, and whether the peer's
     /// device has refused them. For the next connection.
     pub(crate) fn unresolved(&mut self) -> Vec<Unresolved> {
-        // What has ended meanwhile has ended well: above all a read, which must not be repeated behind what came after it.
+        // What has ended meanwhile has ended well: above all a read, which must not be repeated behind what came after it, and an
+        // update, whose answer is here.
         self.ended = true;
         let _ = self.end();
         let _ = self.poll();
@@ -30,15 +34,18 @@ impl Stream {
         let outcome = |ticket| (refused == Some(ticket)).then_some(DirectOutcome::Refused);
         let posted = self.requests.iter().filter_map(|request| {
             let ticket = request.ends?;
-            let behind = (!request.is_read).then_some(request.behind);
-            Some(Unresolved { ticket, behind, outcome: outcome(ticket) })
+            let (is_read, is_update) =
+                (matches!(request.act, Some(Act::Read)), matches!(request.act, Some(Act::Update(_))));
+            let behind = (!is_read).then_some(request.behind);
+            Some(Unresolved { ticket, behind, is_update, outcome: outcome(ticket) })
         });
         let waiting = self.direct.backlog.iter().map(|transfer| transfer.ticket);
-        let waiting = waiting.map(|ticket| Unresolved { ticket, behind: None, outcome: outcome(ticket) });
+        let rest = |ticket, outcome| Unresolved { ticket, behind: None, is_update: false, outcome };
+        let waiting = waiting.map(|ticket| rest(ticket, outcome(ticket)));
         let over = self.direct.outcomes.drain(..);
-        let over = over.map(|(ticket, outcome)| Unresolved { ticket, behind: None, outcome: Some(outcome) });
+        let over = over.map(|(ticket, outcome)| rest(ticket, Some(outcome)));
         let unproven = self.direct.unproven.iter();
-        let unproven = unproven.map(|&(ticket, behind)| Unresolved { ticket, behind: Some(behind), outcome: None });
+        let unproven = unproven.map(|&(ticket, behind)| Unresolved { behind: Some(behind), ..rest(ticket, None) });
         over.chain(unproven).chain(posted).chain(waiting).collect()
     }
 
@@ -47,9 +54,7 @@ impl Stream {
     fn refused_ticket(&self) -> Option<u64> {
         let ahead = usize::try_from(self.refused?.checked_sub(self.first_request)?).ok()?;
         let mut from_there = self.requests.iter().skip(ahead).peekable();
-        if !from_there.peek()?.is_direct {
-            return None;
-        }
+        from_there.peek()?.act?;
         let posted = from_there.find_map(|request| request.ends);
         posted.or_else(|| self.direct.backlog.front().map(|transfer| transfer.ticket))
     }

@@ -14,6 +14,9 @@ use super::{Domain, Span, last_errno};
 /// Slabs made at a time.
 const BLOCK_SLABS: u32 = 32;
 
+/// What peers may do with it.
+const REMOTE: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+
 /// Who may do what with registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
@@ -21,6 +24,8 @@ pub(crate) enum Access {
     Local,
     /// Peers read and write it too.
     Remote,
+    /// And have the device update its words. Only for devices that do that.
+    Updated,
 }
 
 impl Access {
@@ -30,9 +35,8 @@ impl Access {
             // The answer to a read comes as a write of the peer's there.
             Access::Local if is_iwarp => local.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0,
             Access::Local => local.0,
-            Access::Remote => {
-                local.0 | ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
-            }
+            Access::Remote => local.0 | REMOTE,
+            Access::Updated => local.0 | REMOTE | ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0,
         };
         i32::try_from(flags).expect("the flags are small")
     }

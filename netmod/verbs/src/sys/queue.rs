@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use longarm_memory::Region;
+use longarm_netmod::DeviceRmw;
 use rdma_sys::{
     ibv_access_flags, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap,
     ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_srq,
@@ -12,6 +13,14 @@ use rdma_sys::{
 use rustix::io::Errno;
 
 use super::{Completions, Context, Domain, Slab, check, last_errno};
+
+/// The update of a word of the peer's memory, whose old value goes where the request's only span is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Update {
+    pub(crate) remote: u64,
+    pub(crate) remote_key: u32,
+    pub(crate) rmw: DeviceRmw,
+}
 
 const REMOTE: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
     | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
@@ -62,6 +71,8 @@ pub(crate) enum Posting {
     Write { remote: u64, remote_key: u32 },
     /// Out of memory of the peer, which does not notice.
     Read { remote: u64, remote_key: u32 },
+    /// A word of memory of the peer, which does not notice.
+    Update(Update),
 }
 
 /// How much a queue pair takes.
@@ -254,7 +265,8 @@ impl Queue {
         let mut attr = blank();
         attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = with.port;
-        attr.qp_access_flags = REMOTE;
+        let updates = self.domain.context.limits().updates;
+        attr.qp_access_flags = REMOTE | if updates { ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0 } else { 0 };
         self.modify(
             &mut attr,
             ibv_qp_attr_mask::IBV_QP_STATE
@@ -423,6 +435,16 @@ impl Post<'_> {
             Posting::Read { remote, remote_key } => {
                 place.opcode = ibv_wr_opcode::IBV_WR_RDMA_READ;
                 place.wr.rdma = rdma_sys::rdma_t { remote_addr: remote, rkey: remote_key };
+            }
+            Posting::Update(Update { remote, remote_key, rmw }) => {
+                let (opcode, compare_add, swap) = match rmw {
+                    DeviceRmw::FetchAdd(value) => (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, value, 0),
+                    DeviceRmw::CompareSwap { expected, new } => {
+                        (ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, expected, new)
+                    }
+                };
+                place.opcode = opcode;
+                place.wr.atomic = rdma_sys::atomic_t { remote_addr: remote, compare_add, swap, rkey: remote_key };
             }
         }
     }

@@ -5,10 +5,11 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use longarm_memory::Region;
-use longarm_netmod::{DirectOutcome, DirectSource, Netmod, Reach};
+use longarm_netmod::{DeviceRmw, DirectOutcome, DirectSource, Netmod, Reach, Wish};
+use longarm_proto::{WindowId, WindowRef};
 use longarm_verbs::Watched;
 
-use crate::{Memory, Pair, step};
+use crate::{Memory, PART, Pair, step};
 
 /// Watches the thread that made it.
 struct SystemCalls {
@@ -156,6 +157,35 @@ fn each_path_makes_the_system_calls_that_the_book_says() {
         assert_eq!((rings, questions), (rings_due(what), questions_due), "{what}: {made:?}");
         assert_eq!(made.len() as u64, rings + questions, "{what}: {made:?}");
     }
+}
+
+#[test]
+fn an_update_of_a_word_asks_the_system_for_nothing() {
+    const WORDS: WindowRef = WindowRef { window: WindowId(8), ..PART };
+    let Some(mut pair) = Pair::new(|_| ()) else { return };
+    let Some(calls) = SystemCalls::of_this_thread() else { return };
+    if pair.origin.device_rmw().is_err() {
+        eprintln!("no device that updates words: nothing is tested here");
+        return;
+    }
+    let words = Memory::new(4096);
+    let _published = pair.target.remote_memory().unwrap().publish(WORDS, words.0);
+    while pair.caller.direct().is_none_or(|access| access.reach(&WORDS, Wish::Rmw) != Reach::Yes) {
+        step(&mut *pair.caller);
+        step(&mut *pair.called);
+    }
+    let add = |pair: &mut Pair, old| {
+        pair.caller.direct().unwrap().rmw(1, &WORDS, 64, DeviceRmw::FetchAdd(1)).unwrap();
+        assert_eq!(outcome(pair), DirectOutcome::Value(old));
+    };
+    add(&mut pair, 0);
+    calls.mark();
+    (1..=CALLS).for_each(|old| add(&mut pair, old));
+    calls.mark();
+    let made = calls.between_marks().remove(0);
+    let rings_due = if origin_is_soft() { CALLS as usize } else { 0 };
+    assert_eq!(made.iter().filter(|call| call.contains("write(")).count(), rings_due, "{made:?}");
+    assert_eq!(made.len(), rings_due, "{made:?}");
 }
 
 #[test]

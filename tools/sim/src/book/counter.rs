@@ -41,6 +41,11 @@ impl Counter {
         Ok(())
     }
 
+    /// It has ended well, and nobody knows its old value.
+    pub fn end_unheard(&mut self) {
+        self.ended += 1;
+    }
+
     /// A plain read that began when `least` was due. An error if its value cannot be.
     pub fn read(&self, least: u64, value: u64) -> Result<(), String> {
         if value < least || value > self.begun {

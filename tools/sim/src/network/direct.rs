@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   post ──► under way ──(Direct)──► done at the target ──► coming ──(Told)──► outcome
-//!     └► waits for a get before it, as does what is sent
+//!     └► waits for a get or an update before it, as does what is sent
 //! ```
 //!
 //! A link that breaks leaves its transfers to the next one, which finds out from the target how far its device went.
@@ -12,7 +12,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use longarm_memory::Region;
-use longarm_netmod::{DirectOutcome, LinkError, Loan, Reach, Wish};
+use longarm_netmod::{DeviceRmw, DirectOutcome, LinkError, Loan, Reach, Wish};
 use longarm_proto::{Run, WindowRef};
 
 use super::{Event, LinkState, Network, News, Owner};
@@ -55,6 +55,35 @@ pub enum Task {
     Put(Source),
     /// To read.
     Get,
+    /// To update a word.
+    Update(DeviceRmw),
+}
+
+/// What becomes of a transfer that its link has left behind, if it was done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is over.
+    Put,
+    /// It is done again, for what was read.
+    Get,
+    /// It is over, without the old value.
+    Update,
+}
+
+impl Task {
+    /// Of which kind a transfer is that asks for it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Task::Ask | Task::Put(_) => Kind::Put,
+            Task::Get => Kind::Get,
+            Task::Update(_) => Kind::Update,
+        }
+    }
+
+    /// Whether its answer brings bytes, for which others wait.
+    fn brings(&self) -> bool {
+        self.kind() != Kind::Put
+    }
 }
 
 /// A request on its way.
@@ -75,7 +104,7 @@ pub struct Posted {
 
 /// What the target's device makes of a request.
 pub enum Done {
-    /// It was done; what a get has read.
+    /// It was done; what a get has read, or the old value of a word.
     Well(Option<Vec<u8>>),
     /// There is no such memory.
     Refused,
@@ -95,7 +124,7 @@ pub struct Left {
     pub ticket: u64,
     link: u32,
     number: u64,
-    is_get: bool,
+    kind: Kind,
     outcome: Option<DirectOutcome>,
 }
 
@@ -124,7 +153,7 @@ pub(super) struct Direct {
     /// Transfers below this number were done.
     executed: u64,
     refused: Option<u64>,
-    /// Gets that were posted, and whose ends were not told.
+    /// Gets and updates that were posted, and whose ends were not told.
     gets: usize,
     resolved: VecDeque<(u64, DirectOutcome)>,
     outcomes: VecDeque<(u64, Option<Vec<u8>>)>,
@@ -152,6 +181,12 @@ impl Direct {
             resolved,
             outcomes,
         }
+    }
+
+    /// Whether a transfer was done, or is on its way to be.
+    fn may_do(&self, number: u64) -> bool {
+        number < self.executed
+            || self.under_way.iter().any(|posted| posted.task.kind() != Kind::Put && posted.number == number)
     }
 
     /// Whether the caller's bytes have to wait: for the agreement of the two sides, or for a get.
@@ -268,13 +303,12 @@ impl Network {
         let direct = &mut state.direct;
         let number = direct.next_number;
         direct.next_number += 1;
-        let is_get = matches!(task, Task::Get);
         if direct.gets > 0 {
             let posted = Posted { number, target, run, task, sent_before: 0, torn_after: None };
             direct.waiting.push_back(posted);
             return Ok(number);
         }
-        direct.gets += usize::from(is_get);
+        direct.gets += usize::from(task.brings());
         self.launch(link, (target, run, task, number));
         Ok(number)
     }
@@ -313,7 +347,8 @@ impl Network {
             Told::Settled => {
                 let left = std::mem::take(&mut self.cards.entry(caller).or_default().left);
                 let resolved: Vec<_> = left.iter().map(|left| (left.ticket, self.resolve(left))).collect();
-                let done = resolved.iter().filter(|(_, outcome)| *outcome == DirectOutcome::Done);
+                let is_done = |outcome| matches!(outcome, DirectOutcome::Done | DirectOutcome::ValueLost);
+                let done = resolved.iter().filter(|(_, outcome)| is_done(*outcome));
                 self.cards.entry(caller).or_default().done.extend(done.map(|(ticket, _)| *ticket));
                 let direct = &mut self.links[link as usize].direct;
                 direct.settled = true;
@@ -328,9 +363,9 @@ impl Network {
             }
             Told::Done { number, bytes } => {
                 let direct = &mut self.links[link as usize].direct;
-                let was_get = bytes.is_some();
+                let brings = bytes.is_some();
                 direct.outcomes.push_back((number, bytes));
-                if was_get {
+                if brings {
                     direct.gets -= 1;
                     self.launch_waiting(link);
                 }
@@ -346,7 +381,7 @@ impl Network {
                 return;
             }
             let Some(Posted { number, target, run, task, .. }) = direct.waiting.pop_front() else { return };
-            direct.gets += usize::from(matches!(task, Task::Get));
+            direct.gets += usize::from(task.brings());
             self.launch(link, (target, run, task, number));
         }
     }
@@ -357,8 +392,13 @@ impl Network {
             Some(outcome) => outcome,
             None if before.refused == Some(left.number) => DirectOutcome::Refused,
             // As long as its server keeps the old link, nobody knows how far it went.
-            None if !left.is_get && !before.open && left.number < before.executed => DirectOutcome::Done,
-            None => DirectOutcome::NotDone,
+            None if left.kind == Kind::Update && before.open && before.may_do(left.number) => DirectOutcome::Unknown,
+            None if before.open || left.number >= before.executed => DirectOutcome::NotDone,
+            None => match left.kind {
+                Kind::Put => DirectOutcome::Done,
+                Kind::Get => DirectOutcome::NotDone,
+                Kind::Update => DirectOutcome::ValueLost,
+            },
         }
     }
 
@@ -372,9 +412,9 @@ impl Network {
         self.links[link as usize].direct.outcomes.pop_front()
     }
 
-    /// The caller's end is about to go, with these transfers (their tickets, numbers, and whether they are gets) unfinished and
+    /// The caller's end is about to go, with these transfers (their tickets, numbers, and kinds) unfinished and
     /// these finished. What is under way still arrives.
-    pub fn leave(&mut self, link: u32, unfinished: &[(u64, u64, bool)], finished: &[(u64, DirectOutcome)]) {
+    pub fn leave(&mut self, link: u32, unfinished: &[(u64, u64, Kind)], finished: &[(u64, DirectOutcome)]) {
         let state = &mut self.links[link as usize];
         let Some(caller) = caller(state) else { return };
         for posted in &mut state.direct.under_way {
@@ -385,10 +425,10 @@ impl Network {
         state.direct.waiting.clear();
         let card = self.cards.entry(caller).or_default();
         card.asked.clear();
-        let over = finished.iter().map(|&(ticket, outcome)| (ticket, u64::MAX, false, Some(outcome)));
-        let open = unfinished.iter().map(|&(ticket, number, is_get)| (ticket, number, is_get, None));
+        let over = finished.iter().map(|&(ticket, outcome)| (ticket, u64::MAX, Kind::Put, Some(outcome)));
+        let open = unfinished.iter().map(|&(ticket, number, kind)| (ticket, number, kind, None));
         let left = over.chain(open);
-        card.left.extend(left.map(|(ticket, number, is_get, outcome)| Left { ticket, link, number, is_get, outcome }));
+        card.left.extend(left.map(|(ticket, number, kind, outcome)| Left { ticket, link, number, kind, outcome }));
     }
 }
 

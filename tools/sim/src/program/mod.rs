@@ -11,7 +11,9 @@ use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use longarm_client::{Client, ClientWindow, Lost, MutexError, MutexHome, RmwError, TransferError, WaitError};
+use longarm_client::{
+    Client, ClientWindow, DeviceRmwError, Lost, MutexError, MutexHome, RmwError, TransferError, WaitError,
+};
 use longarm_proto::Rank;
 
 use crate::book::{self, Kind};
@@ -54,6 +56,12 @@ impl Failed for TransferError {
 impl Failed for RmwError {
     fn is_lost(&self) -> bool {
         matches!(self, RmwError::Transfer(error) if error.is_lost())
+    }
+}
+
+impl Failed for DeviceRmwError {
+    fn is_lost(&self) -> bool {
+        matches!(self, DeviceRmwError::Transfer(error) if error.is_lost())
     }
 }
 

@@ -1,12 +1,14 @@
-//! Read-modify-writes: one after the other, and some at once.
+//! Read-modify-writes: one after the other, and some at once; by the server, and by the device where there is one.
 
 use std::sync::Arc;
 
-use longarm_client::{Awaited, Completion, Operation};
+use longarm_client::{Awaited, Completion, DeviceRmwError, Operation};
+use longarm_netmod::DeviceRmw;
 use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth};
 
 use super::{Program, Stop};
 use crate::book::{self, Kind};
+use crate::job;
 use crate::network;
 use crate::plan::{CHAINS, COUNTERS, Shape};
 
@@ -18,7 +20,36 @@ const fn rmw(op: RmwOp, operand: u64, compare: u64) -> Rmw {
 }
 
 impl Program {
+    /// By the device, in a word that processors update too: all that happens in a run takes turns.
+    fn device_fetch_add(&mut self, target: Rank) -> Result<u32, Stop> {
+        let (half, number) = (self.half(), self.dice.below(COUNTERS));
+        let offset = Shape::counter_at(half, number);
+        let least = book::with(|book| book.counter(target, half, number).begin());
+        book::start(self.rank.0, Kind::FetchAdd, target, offset);
+        let old = match self.client.device_rmw(&self.window, target, offset / 8, DeviceRmw::FetchAdd(1)) {
+            Ok(old) => old,
+            Err(DeviceRmwError::ValueLost { .. }) if job::may_lose() => {
+                book::with(|book| book.counter(target, half, number).end_unheard());
+                book::finish(self.rank.0, Kind::FetchAdd, u64::MAX);
+                return Ok(1);
+            }
+            Err(DeviceRmwError::Unknown { .. }) if job::may_lose() => {
+                book::finish(self.rank.0, Kind::FetchAdd, u64::MAX);
+                return Ok(1);
+            }
+            Err(error) => return Err(self.failed(Kind::FetchAdd, target, &error)),
+        };
+        let fine = book::with(|book| book.counter(target, half, number).end(least, old));
+        fine.map_err(|what| self.violated(Kind::FetchAdd, target, &format!("counter {number}: {what}")))?;
+        book::finish(self.rank.0, Kind::FetchAdd, old);
+        Ok(1)
+    }
+
     pub(super) fn fetch_add(&mut self, target: Rank) -> Result<u32, Stop> {
+        let node = self.shape.node_of_rank[target.0 as usize];
+        if self.shape.direct && node != self.shape.node_of_rank[self.rank.0 as usize] && self.dice.one_in(2) {
+            return self.device_fetch_add(target);
+        }
         let (half, number) = (self.half(), self.dice.below(COUNTERS));
         let offset = Shape::counter_at(half, number);
         let least = book::with(|book| book.counter(target, half, number).begin());

@@ -1,0 +1,62 @@
+//! Updates of words by the node's device: read-modify-writes that no server can do, because a device's are atomic with each other
+//! alone.
+//!
+//! They are begun as other direct transfers are, but wait until they can be posted, and what comes behind them waits too. When the link
+//! breaks, one that was not done is begun anew, and one that was done is over: its old value was on its way.
+
+use std::sync::Arc;
+
+use longarm_netmod::{DeviceRmw, DirectOutcome};
+use longarm_proto::{Refusal, WindowRef};
+
+use super::{Driven, Endpoint};
+use crate::completion::{Completion, Outcome, Unheard};
+use crate::error::LostHow;
+
+/// One on its way.
+pub(super) struct Update {
+    pub(super) rmw: DeviceRmw,
+    /// Its old value is one part of this.
+    pub(super) completion: Arc<Completion>,
+}
+
+impl Update {
+    /// No outcome: no device reaches the word.
+    pub(super) fn end(self, outcome: Option<DirectOutcome>, offset: u64) {
+        let failed = match outcome {
+            Some(DirectOutcome::Value(value)) => return self.completion.part_done_with(value),
+            Some(DirectOutcome::Refused) => Outcome::Refused { refusal: Refusal::FreedWindow, detail: offset },
+            Some(DirectOutcome::Done | DirectOutcome::ValueLost) => Outcome::Unheard(Unheard::Done),
+            Some(DirectOutcome::NotDone | DirectOutcome::Unknown) => Outcome::Unheard(Unheard::Unknown),
+            None => Outcome::Unheard(Unheard::NotReached),
+        };
+        self.completion.part_failed(failed);
+    }
+}
+
+impl Endpoint {
+    /// Begins to update a word of the node by its device. The old value is the part of the completion that was added for it.
+    ///
+    /// # Errors
+    /// Why nothing goes through any more; then nothing was begun.
+    pub(crate) fn update(
+        &self,
+        target: &WindowRef,
+        offset: u64,
+        rmw: DeviceRmw,
+        completion: &Arc<Completion>,
+    ) -> Result<Driven, LostHow> {
+        let mut state = self.state.lock();
+        if let Some(how) = self.broken.get() {
+            return Err(how.clone());
+        }
+        state.transfers.update(*target, offset, Update { rmw, completion: Arc::clone(completion) });
+        Ok(self.drive_locked(&mut state, false))
+    }
+
+    /// Whether the server may still have to apply what was issued, or to answer it.
+    pub(crate) fn has_served(&self) -> bool {
+        let state = self.state.lock();
+        self.is_unconfirmed() || state.initiator.outstanding() > 0 || state.has_gathered()
+    }
+}

@@ -1,0 +1,115 @@
+//! Updates of words by a device that does what the test says.
+
+use super::*;
+use crate::completion::Unheard;
+
+fn begin(endpoint: &Endpoint, offset: u64) -> Arc<Completion> {
+    let completion = Arc::new(Completion::new());
+    endpoint.update(&TARGET, offset, DeviceRmw::FetchAdd(1), &completion).unwrap();
+    completion
+}
+
+fn ends(endpoint: &Endpoint, card: &Shared, outcomes: &[(u64, DirectOutcome)]) {
+    card.lock().outcomes.extend(outcomes.iter().copied());
+    endpoint.drive();
+}
+
+#[test]
+fn the_old_value_comes_with_the_end() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    let (first, second) = (begin(&endpoint, 8), begin(&endpoint, 16));
+    assert_eq!(posted(&card), [8, 16]);
+    assert!(endpoint.is_busy() && !first.is_complete());
+    ends(&endpoint, &card, &[(0, DirectOutcome::Value(41))]);
+    assert!(first.is_complete() && first.failure().is_none() && first.value() == 41);
+    assert!(!second.is_complete());
+    ends(&endpoint, &card, &[(1, DirectOutcome::Value(u64::MAX))]);
+    assert_eq!((second.value(), second.failure()), (u64::MAX, None));
+    assert!(!endpoint.is_busy());
+}
+
+#[test]
+fn nothing_goes_before_an_update_that_waits_for_its_word_to_be_reached() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    for reach in [Reach::Asked, Reach::Full] {
+        card.lock().reach = reach;
+        let sent_bytes = card.lock().sent_bytes;
+        let update = begin(&endpoint, 8);
+        let answer = Arc::new(Completion::new());
+        let token = Token::Part(Arc::clone(&answer));
+        assert!(endpoint.issue(&Request::Quiet, Some(token), Payload::None, Sending::Now).is_ok());
+        endpoint.drive();
+        assert!(posted(&card).is_empty() && card.lock().sent_bytes == sent_bytes, "{reach:?}");
+        assert!(!put(&endpoint, 0), "a put has to be served behind it");
+        assert!(endpoint.needs_helper() && endpoint.has_served());
+        card.lock().reach = Reach::Yes;
+        endpoint.drive();
+        let ticket = card.lock().posted.pop().unwrap().0;
+        assert!(card.lock().sent_bytes > sent_bytes);
+        ends(&endpoint, &card, &[(ticket, DirectOutcome::Value(3))]);
+        assert_eq!(update.value(), 3);
+    }
+}
+
+#[test]
+fn what_a_broken_link_has_not_done_is_done_over_the_next_and_what_it_has_is_not_done_again() {
+    let (first, second) = (card(), card());
+    let endpoint = endpoint(&[&first, &second]);
+    let updates = [8, 16, 24, 32].map(|offset| begin(&endpoint, offset));
+    assert!(put(&endpoint, 40));
+    // The first is heard of in time.
+    ends(&endpoint, &first, &[(0, DirectOutcome::Value(7))]);
+    let left = [DirectOutcome::ValueLost, DirectOutcome::Unknown, DirectOutcome::NotDone, DirectOutcome::NotDone];
+    second.lock().outcomes.extend((1..).zip(left));
+    break_link(&endpoint, &first);
+    assert_eq!(posted(&second), [32, 40]);
+    ends(&endpoint, &second, &[(3, DirectOutcome::Value(9)), (4, DirectOutcome::Done)]);
+    assert!(updates.iter().all(|update| update.is_complete()));
+    let failures = updates.each_ref().map(|update| update.failure().cloned());
+    let unheard = |what| Some(Outcome::Unheard(what));
+    assert_eq!(failures, [None, unheard(Unheard::Done), unheard(Unheard::Unknown), None]);
+    assert_eq!((updates[0].value(), updates[3].value()), (7, 9));
+    assert!(!endpoint.is_busy());
+}
+
+#[test]
+fn where_no_device_reaches_a_word_its_update_says_so_and_others_go_on() {
+    let (card, plain) = (card(), card());
+    let endpoint = endpoint(&[&card]);
+    card.lock().reach = Reach::No;
+    let update = begin(&endpoint, 8);
+    assert_eq!(update.failure(), Some(&Outcome::Unheard(Unheard::NotReached)));
+    assert!(posted(&card).is_empty() && !endpoint.is_busy());
+    // The next connection is none of devices.
+    card.lock().reach = Reach::Full;
+    let update = begin(&endpoint, 8);
+    let mut state = endpoint.state.lock();
+    assert_eq!(state.transfers.settle(&mut Plain(plain), &mut Driven::default()), Ok(true));
+    assert_eq!(update.failure(), Some(&Outcome::Unheard(Unheard::NotReached)));
+    assert!(state.transfers.is_empty());
+}
+
+#[test]
+fn an_update_that_the_device_refuses_fails() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    let update = begin(&endpoint, 8);
+    ends(&endpoint, &card, &[(0, DirectOutcome::Refused)]);
+    assert_eq!(update.failure(), Some(&Outcome::Refused { refusal: Refusal::FreedWindow, detail: 8 }));
+    assert_eq!(endpoint.take_refused(), None, "its caller hears of it, and quiet has nothing to say");
+}
+
+#[test]
+fn updates_towards_a_lost_node_end_and_none_begins() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    let update = begin(&endpoint, 8);
+    let how = LostHow::Died("was killed".into());
+    endpoint.give_up(how.clone());
+    assert_eq!(update.failure(), Some(&Outcome::Lost(how.clone())));
+    let completion = Arc::new(Completion::new());
+    assert_eq!(endpoint.update(&TARGET, 8, DeviceRmw::FetchAdd(1), &completion), Err(how));
+    assert!(!completion.is_complete(), "it was not begun");
+}

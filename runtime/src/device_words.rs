@@ -1,0 +1,148 @@
+//! Words that RDMA devices update, and nobody else touches.
+//!
+//! There is no put, get or accumulate of them, and no view as a window, so that what devices do not do cannot be asked for on any
+//! network.
+
+use std::sync::Arc;
+
+use longarm_client::DeviceRmwError;
+use longarm_netmod::{DeviceRmw, NoDeviceRmw};
+use longarm_proto::Rank;
+
+use crate::collective::Signature;
+use crate::error::WindowError;
+use crate::group::Group;
+use crate::window::Shared;
+
+/// Words of 64 bits at every member of a group, zero at first, that are updated by RDMA devices: the target's processors take no
+/// part, and neither does its server. Each word is updated by the device of the node where it lies, also on behalf of the ranks of that
+/// node, by `IBV_WR_ATOMIC_FETCH_AND_ADD` and `IBV_WR_ATOMIC_CMP_AND_SWP` of the verbs interface.
+///
+/// An update is atomic with respect to all others of the word, from everywhere. It comes behind all that this rank has issued
+/// towards that node before, and is complete when its call returns: who reads the word from then on sees it.
+///
+/// Cheap to clone; every clone is the same words.
+///
+/// ```
+/// use longarm::WindowError;
+///
+/// let world = longarm::init()?;
+/// match world.device_words_collective(2) {
+///     Ok(words) => {
+///         let task = words.fetch_add(0, 0, 1)?; // a task counter at rank 0
+///         assert!(task < u64::from(world.size()));
+///         while words.compare_swap(0, 1, 0, 1)? != 0 {} // a lock
+///         words.compare_swap(0, 1, 1, 0)?;
+///         world.sync_collective()?;
+///         assert_eq!(words.load(0, 0)?, u64::from(world.size()));
+///         words.free_collective()?;
+///     }
+///     Err(WindowError::NoDeviceRmw { rank, reason, .. }) => println!("a window has to do: rank {rank} {reason}"),
+///     Err(other) => return Err(other.into()),
+/// }
+/// # world.finalize()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct DeviceWords {
+    shared: Arc<Shared>,
+}
+
+impl Group {
+    /// Makes `count` words at this rank; other members may make other numbers, 0 included. Collective.
+    ///
+    /// # Errors
+    /// The same on all members: [`WindowError::NoDeviceRmw`] where some member has no RDMA device that does such updates; else as
+    /// [`Group::allocate_collective`].
+    pub fn device_words_collective(&self, count: u64) -> Result<DeviceWords, WindowError> {
+        let mine = self.inner.device_rmw().map_or_else(code_of, |()| 0);
+        let all = self.gather_few(Signature::plain("device words"), &[mine])?;
+        let refused = all.iter().enumerate().find_map(|(place, code)| Some((place, reason_of(*code)?)));
+        if let Some((place, reason)) = refused {
+            let rank = self.shared.members[place];
+            return Err(WindowError::NoDeviceRmw { rank, node: self.inner.client.layout().node_of(rank), reason });
+        }
+        let bytes = count.saturating_mul(size_of::<u64>() as u64);
+        Ok(DeviceWords { shared: Arc::new(self.allocate(bytes)?) })
+    }
+}
+
+/// How a member tells why it cannot; 0 says that it can.
+fn code_of(reason: NoDeviceRmw) -> u8 {
+    let place = NoDeviceRmw::ALL.iter().position(|other| *other == reason);
+    1 + place.expect("all reasons are listed") as u8
+}
+
+fn reason_of(code: u8) -> Option<NoDeviceRmw> {
+    let place = usize::from(code).checked_sub(1)?;
+    Some(NoDeviceRmw::ALL.get(place).copied().unwrap_or(NoDeviceRmw::Network))
+}
+
+impl DeviceWords {
+    /// How many words a rank has; `None` for ranks that are not in the group.
+    pub fn len_at(&self, rank: u32) -> Option<u64> {
+        Some(self.shared.client.bytes_of(Rank(rank))? / size_of::<u64>() as u64)
+    }
+
+    /// The group over which they were made.
+    pub fn group(&self) -> &Group {
+        &self.shared.group
+    }
+
+    /// Adds, wrapping around, and gives the old value.
+    ///
+    /// # Errors
+    /// [`DeviceRmwError`]. Only [`DeviceRmwError::ValueLost`] says that it was done; of [`DeviceRmwError::Unknown`], and of a
+    /// target that is lost, nobody can say.
+    pub fn fetch_add(&self, rank: u32, index: u64, value: u64) -> Result<u64, DeviceRmwError> {
+        self.update(rank, index, DeviceRmw::FetchAdd(value))
+    }
+
+    /// Replaces the word by `new` if it is `expected`; gives the old value in any case.
+    ///
+    /// # Errors
+    /// As [`DeviceWords::fetch_add`].
+    pub fn compare_swap(&self, rank: u32, index: u64, expected: u64, new: u64) -> Result<u64, DeviceRmwError> {
+        self.update(rank, index, DeviceRmw::CompareSwap { expected, new })
+    }
+
+    /// Reads the word, as an addition of 0.
+    ///
+    /// # Errors
+    /// As [`DeviceWords::fetch_add`].
+    pub fn load(&self, rank: u32, index: u64) -> Result<u64, DeviceRmwError> {
+        self.fetch_add(rank, index, 0)
+    }
+
+    fn update(&self, rank: u32, index: u64, rmw: DeviceRmw) -> Result<u64, DeviceRmwError> {
+        self.shared.inner.client.device_rmw(&self.shared.client, Rank(rank), index, rmw)
+    }
+
+    /// Frees the words. Collective over their group.
+    ///
+    /// # Errors
+    /// As [`Window::free_collective`](crate::Window::free_collective).
+    pub fn free_collective(&self) -> Result<(), WindowError> {
+        self.shared.group.free(&self.shared.client)
+    }
+}
+
+impl std::fmt::Debug for DeviceWords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeviceWords({})", self.shared.client.identity().window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_told_and_none_says_that_all_is_well() {
+        assert_eq!(reason_of(0), None);
+        for reason in NoDeviceRmw::ALL {
+            assert_eq!(reason_of(code_of(reason)), Some(reason));
+        }
+        assert_eq!(reason_of(200), Some(NoDeviceRmw::Network), "of another release");
+    }
+}
