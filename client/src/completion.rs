@@ -21,18 +21,18 @@ pub enum Outcome {
         /// A number that explains it.
         detail: u64,
     },
-    /// A device was asked for an update of a word, and its old value did not come.
-    Unheard(Unheard),
+    /// A read-modify-write by a device ended without the old value.
+    NoOldValue(RmwFate),
 }
 
-/// What is known of an update of which nothing was heard.
+/// What is known of a read-modify-write by a device whose old value did not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unheard {
-    /// No device reaches the word, and it is as it was.
-    NotReached,
-    /// It was done.
+pub enum RmwFate {
+    /// It was not begun: no device reaches the word.
+    NotBegun,
+    /// It was done; the old value was lost with the connection.
     Done,
-    /// Nothing.
+    /// It was done once or not at all: the target has forgotten the connection.
     Unknown,
 }
 

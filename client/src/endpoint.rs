@@ -7,6 +7,7 @@
 //! kept until the server has said that it has it. `reports` says when to ask for that, `pulse` whether it lives.
 
 mod brief;
+mod device_rmw;
 mod gathered;
 mod pulse;
 mod rejected;
@@ -15,7 +16,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod transfers;
-mod updates;
 mod way;
 
 use std::os::fd::OwnedFd;

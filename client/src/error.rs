@@ -272,7 +272,9 @@ impl From<Lost> for RmwError {
 pub enum DeviceRmwError {
     /// Nothing was done. The connection to the node is none between devices, because one of them has failed too often, or the
     /// node's server could not register the words, which it has said.
-    #[error("{operation} at rank {rank} (node {node}): no device reaches its words; nothing was done")]
+    #[error(
+        "{operation} to rank {rank} (node {node}): nothing was done: no device reaches its words, because the connection has fallen back to TCP or the server could not register them, which a warning has said"
+    )]
     NotReached {
         /// What the caller was doing.
         operation: Operation,
@@ -282,7 +284,9 @@ pub enum DeviceRmwError {
         node: NodeId,
     },
     /// It was done, and is not done again. The connection broke while the old value was on its way.
-    #[error("{operation} at rank {rank} (node {node}): the connection broke; it was done, but the old value is lost")]
+    #[error(
+        "{operation} to rank {rank} (node {node}): the connection broke; it was done, but the old value is lost: do not repeat it, load the word"
+    )]
     ValueLost {
         /// What the caller was doing.
         operation: Operation,
@@ -292,7 +296,9 @@ pub enum DeviceRmwError {
         node: NodeId,
     },
     /// The connection broke, and the node has forgotten how far it went: it was done once or not at all.
-    #[error("{operation} at rank {rank} (node {node}): the connection broke; nobody knows whether it was done")]
+    #[error(
+        "{operation} to rank {rank} (node {node}): the connection broke, and the node has forgotten how far it went: it was done once or not at all"
+    )]
     Unknown {
         /// What the caller was doing.
         operation: Operation,

@@ -15,7 +15,7 @@
 
 mod accumulate;
 mod completion;
-mod device;
+mod device_rmw;
 mod dial;
 mod endpoint;
 mod error;
@@ -39,7 +39,7 @@ mod wait;
 mod waits;
 mod window;
 
-pub use completion::{Completion, Outcome, Unheard};
+pub use completion::{Completion, Outcome, RmwFate};
 pub use dial::{Dial, DialStep, Dialing};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};

@@ -580,7 +580,7 @@ impl Client {
                 let node = self.layout.node_of(rank);
                 crate::TransferError::Refused { operation, rank, node, refusal: *refusal, detail: *detail }
             }
-            Outcome::Unheard(_) => unreachable!("who asks a device for an update looks at this first"),
+            Outcome::NoOldValue(_) => unreachable!("who asks a device for an update looks at this first"),
         }
     }
 

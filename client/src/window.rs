@@ -45,7 +45,8 @@ pub struct ClientWindow {
     part_bytes: Box<[u64]>,
     /// Number of each world rank's part in this node's memory; [`NOT_HERE`] for ranks of other nodes.
     index_here: Box<[u32]>,
-    /// A network's devices rely on the memory while these are there. First, so that they go before it does.
+    /// A network's devices rely on the memory while these are there. First, so that they go before it does. `None`: let go of, for good;
+    /// what is mapped later is not held.
     held: Mutex<Option<Vec<Box<dyn Send + Sync>>>>,
     remote: Option<Arc<dyn RemoteMemory>>,
     memory: OnceLock<Result<NodeWindow, AttachError>>,

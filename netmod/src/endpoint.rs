@@ -150,8 +150,6 @@ pub trait Netmod: Send + Sync {
 pub struct Capabilities {
     /// It can read and write registered memory of the other node without that node's server.
     pub remote_memory: bool,
-    /// It can do read-modify-writes on registered memory of the other node.
-    pub atomics: bool,
     /// Its links and listeners have descriptors to sleep on.
     pub descriptor_sleep: bool,
 }

@@ -49,7 +49,7 @@ pub struct DeviceWords {
 }
 
 impl Group {
-    /// Makes `count` words at this rank; other members may make other numbers, 0 included. Collective.
+    /// Makes `count` words of 8 bytes at this rank; other members may make other numbers, 0 included. Collective.
     ///
     /// # Errors
     /// The same on all members: [`WindowError::NoDeviceRmw`] where some member has no RDMA device that does such updates; else as
@@ -89,16 +89,17 @@ impl DeviceWords {
         &self.shared.group
     }
 
-    /// Adds, wrapping around, and gives the old value.
+    /// Adds `value` to word `index` of a rank of the world, wrapping around, and gives the old value. Blocks until it is complete.
+    /// `IBV_WR_ATOMIC_FETCH_AND_ADD`.
     ///
     /// # Errors
-    /// [`DeviceRmwError`]. Only [`DeviceRmwError::ValueLost`] says that it was done; of [`DeviceRmwError::Unknown`], and of a
+    /// [`DeviceRmwError`]: after [`DeviceRmwError::NotReached`] nothing was done. Only [`DeviceRmwError::ValueLost`] says that it was done; of [`DeviceRmwError::Unknown`], and of a
     /// target that is lost, nobody can say.
     pub fn fetch_add(&self, rank: u32, index: u64, value: u64) -> Result<u64, DeviceRmwError> {
         self.update(rank, index, DeviceRmw::FetchAdd(value))
     }
 
-    /// Replaces the word by `new` if it is `expected`; gives the old value in any case.
+    /// Replaces word `index` of a rank by `new` if it is `expected`; gives the old value in any case. `IBV_WR_ATOMIC_CMP_AND_SWP`.
     ///
     /// # Errors
     /// As [`DeviceWords::fetch_add`].
@@ -106,7 +107,7 @@ impl DeviceWords {
         self.update(rank, index, DeviceRmw::CompareSwap { expected, new })
     }
 
-    /// Reads the word, as an addition of 0.
+    /// Reads word `index` of a rank, as an addition of 0, which takes as long as any other.
     ///
     /// # Errors
     /// As [`DeviceWords::fetch_add`].

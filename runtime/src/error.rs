@@ -186,7 +186,9 @@ pub enum WindowError {
     },
     /// Words that devices update were asked for, and this member's device cannot be used for that. The first such member is told,
     /// to all.
-    #[error("no words that devices update: rank {rank} (node {node}) {reason}")]
+    #[error(
+        "device_words_collective failed: rank {rank} (node {node}) {reason}; fetch_add and compare_swap of a window work everywhere"
+    )]
     NoDeviceRmw {
         /// The member.
         rank: Rank,

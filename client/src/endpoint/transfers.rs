@@ -22,8 +22,8 @@ use longarm_proto::{Mutation, Refusal, Run, WindowRef, mutation};
 
 use longarm_shm::sync::Ordering;
 
+use super::device_rmw::BegunRmw;
 use super::state::State;
-use super::updates::Update;
 use super::{Driven, Endpoint, fail_place};
 use crate::completion::Outcome;
 use crate::origin_bytes::Held;
@@ -69,7 +69,7 @@ enum What {
     /// A put of, or a get into, this part of lent memory.
     Lent { held: Held, here: Here, is_get: bool },
     /// A word's, by the device.
-    Update(Update),
+    Rmw(BegunRmw),
 }
 
 impl What {
@@ -78,7 +78,7 @@ impl What {
             What::Copied(bytes) => Wish::PutCopied(bytes.len()),
             What::Lent { is_get: false, .. } => Wish::PutLent,
             What::Lent { is_get: true, .. } => Wish::Get,
-            What::Update(_) => Wish::Rmw,
+            What::Rmw(_) => Wish::Rmw,
         }
     }
 }
@@ -243,8 +243,8 @@ impl Transfers {
 
     /// Begins an update, which is posted as soon as its word is reached: the server cannot do it. Nothing that begins after it goes
     /// before it.
-    pub(super) fn update(&mut self, target: WindowRef, offset: u64, update: Update) {
-        self.push(target, Run { offset, bytes: DEVICE_WORD_BYTES }, What::Update(update));
+    pub(super) fn rmw(&mut self, target: WindowRef, offset: u64, begun: BegunRmw) {
+        self.push(target, Run { offset, bytes: DEVICE_WORD_BYTES }, What::Rmw(begun));
     }
 
     /// Posts the first that is not posted. It can be reached.
@@ -258,7 +258,7 @@ impl Transfers {
                 access.put(ticket, target, run, DirectSource::Lent(share(held, here)))
             }
             What::Lent { held, here, is_get: true } => access.get(ticket, target, run, share(held, here)),
-            What::Update(update) => access.rmw(ticket, target, run.offset, update.rmw),
+            What::Rmw(begun) => access.rmw(ticket, target, run.offset, begun.rmw),
         }
     }
 
@@ -280,9 +280,9 @@ impl Transfers {
         }
         while self.posted < self.begun.len() {
             let transfer = &self.begun[self.posted];
-            let is_update = matches!(transfer.what, What::Update(_));
+            let is_rmw = matches!(transfer.what, What::Rmw(_));
             let access = link.direct();
-            if access.is_none() && !is_update {
+            if access.is_none() && !is_rmw {
                 // They stand before what is to be sent, and cannot be put there any more.
                 return Err(LinkError::Device("it carried transfers that only it can end"));
             }
@@ -323,7 +323,7 @@ impl Transfers {
         self.lent -= usize::from(matches!(transfer.what, What::Lent { .. }));
         let done = outcome == Some(DirectOutcome::Done);
         match transfer.what {
-            What::Update(update) => update.end(outcome, transfer.run.offset),
+            What::Rmw(begun) => begun.end(outcome, transfer.run.offset),
             What::Lent { held, .. } if done => super::state::finish(held),
             What::Lent { held, .. } => {
                 fail_place(held, Outcome::Refused { refusal: Refusal::FreedWindow, detail: transfer.run.offset });
@@ -353,7 +353,7 @@ impl Transfers {
             match transfer.what {
                 What::Lent { held, .. } => fail_place(held, outcome.clone()),
                 What::Copied(_) => lost = true,
-                What::Update(update) => update.completion.part_failed(outcome.clone()),
+                What::Rmw(begun) => begun.completion.part_failed(outcome.clone()),
             }
         }
         lost

@@ -1,7 +1,7 @@
 //! Direct transfers over links that do as a test says.
 
-#[path = "updates_tests.rs"]
-mod updates;
+#[path = "device_rmw_tests.rs"]
+mod device_rmw;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

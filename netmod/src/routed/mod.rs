@@ -77,7 +77,7 @@ impl Netmod for Routed {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { remote_memory: false, atomics: false, descriptor_sleep: true }
+        Capabilities { remote_memory: false, descriptor_sleep: true }
     }
 
     fn device_rmw(&self) -> Result<(), NoDeviceRmw> {

@@ -60,7 +60,7 @@ impl Netmod for Tcp {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { remote_memory: false, atomics: false, descriptor_sleep: true }
+        Capabilities { remote_memory: false, descriptor_sleep: true }
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {

@@ -47,7 +47,7 @@ impl Stream {
             id: post.id,
             posting: post.posting,
             data: Data::Spans(&post.spans),
-            signaled: index == last || matches!(post.posting, Posting::Read { .. } | Posting::Update(_)),
+            signaled: index == last || matches!(post.posting, Posting::Read { .. } | Posting::Atomic { .. }),
             fenced: post.fenced,
         });
         let posts: Vec<Post<'_>> = posts.collect();

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// What the links of a process have asked of the device so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counts {
-    /// Requests: messages, writes, reads and updates.
+    /// Requests: messages, writes, reads and atomics.
     pub requests: u64,
     /// Of these, messages into buffers of the peer.
     pub messages: u64,
@@ -15,8 +15,8 @@ pub struct Counts {
     pub writes: u64,
     /// Of these, reads from memory of the peer.
     pub reads: u64,
-    /// Of these, updates of words of the peer, by its device.
-    pub updates: u64,
+    /// Of these, read-modify-writes of words of the peer, by its device.
+    pub atomics: u64,
     /// Of these, requests that carry their bytes in themselves.
     pub inline: u64,
     /// Times that the device was told of new requests.
@@ -39,7 +39,7 @@ pub(crate) struct Counters {
     pub(crate) messages: Counter,
     pub(crate) writes: Counter,
     pub(crate) reads: Counter,
-    pub(crate) updates: Counter,
+    pub(crate) atomics: Counter,
     pub(crate) inline: Counter,
     pub(crate) doorbells: Counter,
     pub(crate) completions: Counter,
@@ -66,13 +66,13 @@ impl Counter {
 impl Counters {
     pub(crate) fn read(&self) -> Counts {
         let (messages, writes) = (self.messages.get(), self.writes.get());
-        let (reads, updates) = (self.reads.get(), self.updates.get());
+        let (reads, atomics) = (self.reads.get(), self.atomics.get());
         Counts {
-            requests: messages + writes + reads + updates,
+            requests: messages + writes + reads + atomics,
             messages,
             writes,
             reads,
-            updates,
+            atomics,
             inline: self.inline.get(),
             doorbells: self.doorbells.get(),
             completions: self.completions.get(),

@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 use longarm_memory::Region;
 use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
-use longarm_proto::rdma::RemotePart;
+use longarm_proto::rdma::{Purpose, RemotePart};
 use longarm_proto::{Run, WindowRef};
 use longarm_registration::{Pinned, RegisterError};
 
 use crate::fabric::Device;
 use crate::pieces::{Piece, around, some_of};
 use crate::stream::{Kept, Request, Stream};
-use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span, Update};
+use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span};
 
 /// Requests of at most so many bytes may end untold,
 const SHORT_BYTES: usize = 1 << 10;
@@ -96,17 +96,17 @@ pub(crate) struct Move {
     pub(crate) act: Act,
 }
 
-/// See [`Move`].
+/// Which kind of request.
 #[derive(Clone, Copy)]
 pub(crate) enum Act {
     Write,
     Read,
-    Update(DeviceRmw),
+    Atomic(DeviceRmw),
 }
 
 impl Act {
     /// Whether bytes come back with the answer.
-    pub(crate) fn brings(self) -> bool {
+    pub(crate) fn returns_bytes(self) -> bool {
         !matches!(self, Act::Write)
     }
 }
@@ -117,7 +117,7 @@ impl Move {
         match act {
             Act::Write => Posting::Write { remote, remote_key },
             Act::Read => Posting::Read { remote, remote_key },
-            Act::Update(rmw) => Posting::Update(Update { remote, remote_key, rmw }),
+            Act::Atomic(rmw) => Posting::Atomic { remote, remote_key, rmw },
         }
     }
 }
@@ -169,8 +169,8 @@ impl Stream {
         ends: Option<u64>,
     ) -> Result<(), LinkError> {
         let id = self.next_request();
-        let brings = what.act.brings();
-        let fenced = self.reads_under_way > 0 && !brings;
+        let returns_bytes = what.act.returns_bytes();
+        let fenced = self.answers_due > 0 && !returns_bytes;
         self.note_way(what);
         self.count_direct(what.act, data);
         let posting = what.posting();
@@ -178,7 +178,7 @@ impl Stream {
             Data::Spans(spans) if self.batch.is_open => self.add_to_batch(id, posting, spans, fenced),
             // First what is in the batch, whose end is told: who comes behind it is counted from there.
             _ => self.ring().and_then(|()| {
-                let signaled = self.is_told(brings, bytes);
+                let signaled = self.is_told(returns_bytes, bytes);
                 self.fabric.counters.doorbells.add(1);
                 let post = Post { id, posting, data, signaled, fenced };
                 // SAFETY: what the spans name is in `kept`, which stays until the completion was taken up, or the queue is gone.
@@ -195,8 +195,9 @@ impl Stream {
 
     /// Whether the end of the next request is told, which is posted now. Of many short ones in a row the ends of most are told by a
     /// later one's.
-    fn is_told(&mut self, brings: bool, bytes: usize) -> bool {
-        let is_told = brings || bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
+    fn is_told(&mut self, returns_bytes: bool, bytes: usize) -> bool {
+        let is_told =
+            returns_bytes || bytes > SHORT_BYTES || self.requests.len() < FEW || self.untold + 1 >= TELL_EVERY;
         self.untold = if is_told { 0 } else { self.untold + 1 };
         is_told
     }
@@ -206,7 +207,7 @@ impl Stream {
         match act {
             Act::Write => counters.writes.add(1),
             Act::Read => counters.reads.add(1),
-            Act::Update(_) => counters.updates.add(1),
+            Act::Atomic(_) => counters.atomics.add(1),
         }
         if matches!(data, Data::Inline(_)) {
             counters.inline.add(1);
@@ -216,13 +217,13 @@ impl Stream {
     /// What is to be proven after such a request.
     fn note_way(&mut self, what: Move) {
         if self.is_iwarp() {
-            self.direct.to_prove = (!what.act.brings()).then_some((what.remote, what.remote_key));
+            self.direct.to_prove = (!what.act.returns_bytes()).then_some((what.remote, what.remote_key));
         }
     }
 
     /// Reads a byte behind writes, where nothing else is read: when it comes they have arrived.
     fn read_behind(&mut self) -> Result<(), LinkError> {
-        let waits = self.reads_under_way > 0 || !self.direct.backlog.is_empty() || !self.has_room_for(1);
+        let waits = self.answers_due > 0 || !self.direct.backlog.is_empty() || !self.has_room_for(1);
         let (Some((remote, remote_key)), false) = (self.direct.to_prove, waits) else { return Ok(()) };
         let sink = self.fabric.sink.as_ref().map(|sink| sink.span(1));
         let span = [sink.expect("there is one where there is a manager")];
@@ -246,7 +247,7 @@ impl Stream {
 
     fn note_request(&mut self, (kept, act): (Kept, Act), bytes: usize, ends: Option<u64>) {
         let behind = self.packets.pass(bytes as u64);
-        self.reads_under_way += usize::from(act.brings());
+        self.answers_due += usize::from(act.returns_bytes());
         self.requests.push_back(Request { kept, behind, act: Some(act), ends });
     }
 
@@ -300,7 +301,7 @@ impl Stream {
     /// Writes of consecutive memory, with one ring of the doorbell.
     fn post_chain(&mut self, (mut remote, remote_key): (u64, u32), spans: &[[Span; 1]]) -> Result<(), LinkError> {
         let (first, first_remote) = (self.next_request(), remote);
-        let fenced = self.reads_under_way > 0;
+        let fenced = self.answers_due > 0;
         self.note_way(Move { remote: first_remote, remote_key, act: Act::Write });
         if self.batch.is_open {
             self.fabric.counters.writes.add(spans.len());
@@ -344,7 +345,7 @@ impl Stream {
             let ticket = transfer.ticket;
             let what = Move { remote: transfer.remote + at as u64, remote_key: transfer.remote_key, act: transfer.act };
             let total = transfer.bytes;
-            let posted = match self.registered(&local, at, total, what.act.brings()) {
+            let posted = match self.registered(&local, at, total, what.act.returns_bytes()) {
                 Some(Registered { registration, loan, spans, bytes }) => {
                     let ends = (bytes == rest).then_some(ticket);
                     let kept = Kept::Memory { _registration: registration, _loan: loan };
@@ -441,7 +442,9 @@ impl Stream {
         let span = [slab.span(bytes)];
         let kept = match local {
             LocalMemory::Word => Kept::Word { slab },
-            LocalMemory::Lent(loan) if what.act.brings() => Kept::Landing { slab, loan: Arc::clone(loan), at, bytes },
+            LocalMemory::Lent(loan) if what.act.returns_bytes() => {
+                Kept::Landing { slab, loan: Arc::clone(loan), at, bytes }
+            }
             LocalMemory::Lent(loan) => {
                 let mut slab = slab;
                 let room = slab.region_mut();
@@ -489,7 +492,7 @@ pub(crate) fn value_of(kept: &Kept) -> Option<u64> {
 impl Stream {
     pub(crate) fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
         let answers = matches!(wish, Wish::Get | Wish::Rmw) || self.is_iwarp();
-        if (answers && !self.can_read) || (wish == Wish::Rmw && !self.fabric.limits.updates) {
+        if (answers && !self.can_read) || (wish == Wish::Rmw && !self.fabric.limits.atomics) {
             return Reach::No;
         }
         // Who puts and never waits takes up no ends: they are taken up when there is no room left.
@@ -501,7 +504,7 @@ impl Stream {
             return Reach::Yes;
         }
         let (reach, is_new) = self.known.reach(target);
-        if is_new && self.ask(*target, wish == Wish::Rmw).is_err() {
+        if is_new && self.ask(*target, if wish == Wish::Rmw { Purpose::Rmw } else { Purpose::Transfer }).is_err() {
             // Who next uses the link finds its error.
             return Reach::Full;
         }
@@ -546,7 +549,7 @@ impl Stream {
         self.check()?;
         let (remote, remote_key) = self.part(target, Run { offset, bytes: DEVICE_WORD_BYTES })?;
         let (local, bytes) = (LocalMemory::Word, DEVICE_WORD_BYTES as usize);
-        let act = Act::Update(rmw);
+        let act = Act::Atomic(rmw);
         self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, act });
         self.advance_direct()
     }

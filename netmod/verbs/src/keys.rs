@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longarm_memory::RegionMut;
 use longarm_netmod::{Reach, Waker};
-use longarm_proto::rdma::RemotePart;
+use longarm_proto::rdma::{Purpose, RemotePart};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId, WindowRef};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -49,7 +49,7 @@ struct Part {
     /// How many of them count as kept in memory.
     pinned_bytes: u64,
     registered: Registered,
-    /// What the first who has asked wants to do with it.
+    /// What the first peer that asked wanted; others are held to it.
     access: Access,
 }
 
@@ -104,15 +104,19 @@ impl Published {
     pub(crate) fn ask(
         self: &Arc<Published>,
         fabric: &Arc<Fabric>,
-        (part, access): (&WindowRef, Access),
+        (part, purpose): (&WindowRef, Purpose),
         answers: &mut Option<Arc<Answers>>,
     ) -> Option<Answer> {
+        let access = match purpose {
+            Purpose::Transfer => Access::Remote,
+            Purpose::Rmw => Access::RemoteAtomic,
+        };
         let mut state = self.state.lock();
         let state = &mut *state;
         let found = state.parts.get_mut(&name(part)).filter(|entry| entry.key == part.key);
         let Some(entry) = found else { return Some(Ok(None)) };
         let is_new = matches!(entry.registered, Registered::Not);
-        let cannot = access == Access::Updated && !fabric.limits.updates;
+        let cannot = access == Access::RemoteAtomic && !fabric.limits.atomics;
         if entry.bytes == 0 || cannot || !(is_new || entry.access == access) {
             return Some(Ok(None));
         }

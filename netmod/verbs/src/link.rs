@@ -261,7 +261,7 @@ impl VerbsLink {
         Ok(())
     }
 
-    /// Reads the one byte that TCP still brings, and notices the end.
+    /// Reads the one byte that TCP still returns_bytes, and notices the end.
     fn hear(&mut self) -> Result<(), LinkError> {
         let mut byte = [0];
         if self.tcp.receive(&[RegionMut::from_slice(&mut byte)])? == 0 {
@@ -562,7 +562,7 @@ impl Drop for VerbsLink {
         if self.side == Side::Caller {
             // Those that an older connection had left, and nobody has asked for.
             let again =
-                |(ticket, outcome)| Unresolved { ticket, behind: None, is_update: false, outcome: Some(outcome) };
+                |(ticket, outcome)| Unresolved { ticket, behind: None, is_atomic: false, outcome: Some(outcome) };
             let mut unresolved: Vec<Unresolved> = self.outcomes.drain(..).map(again).collect();
             if let Phase::Verbs(stream) = &mut self.phase {
                 unresolved.extend(stream.unresolved());

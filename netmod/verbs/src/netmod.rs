@@ -170,7 +170,7 @@ impl Shared {
 /// another update the second time.
 fn outcome(transfer: &Unresolved, executed: Option<u32>) -> DirectOutcome {
     let is_done = |behind| executed.map(|executed| was_done(behind, executed));
-    match (transfer.outcome, transfer.behind.map(is_done), transfer.is_update) {
+    match (transfer.outcome, transfer.behind.map(is_done), transfer.is_atomic) {
         (Some(outcome), ..) => outcome,
         (None, Some(Some(true)), false) => DirectOutcome::Done,
         (None, Some(Some(true)), true) => DirectOutcome::ValueLost,
@@ -261,7 +261,7 @@ impl Netmod for Verbs {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { remote_memory: true, atomics: true, descriptor_sleep: true }
+        Capabilities { remote_memory: true, descriptor_sleep: true }
     }
 
     fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
@@ -275,7 +275,7 @@ impl Netmod for Verbs {
         match self.shared.fabric() {
             None => Err(NoDeviceRmw::NoDevice),
             Some(fabric) if fabric.manager.is_some() => Err(NoDeviceRmw::Iwarp),
-            Some(fabric) if !fabric.limits.updates || fabric.limits.reads_at_once == 0 => Err(NoDeviceRmw::Device),
+            Some(fabric) if !fabric.limits.atomics || fabric.limits.reads_at_once == 0 => Err(NoDeviceRmw::Device),
             Some(_) => Ok(()),
         }
     }
@@ -291,7 +291,7 @@ impl Netmod for Verbs {
             ("messages", counts.messages),
             ("writes", counts.writes),
             ("reads", counts.reads),
-            ("updates of words", counts.updates),
+            ("atomics", counts.atomics),
             ("inline", counts.inline),
             ("doorbells", counts.doorbells),
             ("completions", counts.completions),

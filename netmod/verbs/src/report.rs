@@ -93,7 +93,7 @@ fn device(library: &'static Library, name: String) -> DeviceReport {
         queue_depth: limits.queue_depth,
         reads_at_once: limits.reads_at_once,
         registrations: limits.registrations,
-        atomics: limits.updates,
+        atomics: limits.atomics,
         paging: context.paging(),
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectOutcome, LinkError, Loan};
 use longarm_proto::WindowRef;
-use longarm_proto::rdma::{NOTE_BYTES, Note, Record, RemotePart};
+use longarm_proto::rdma::{NOTE_BYTES, Note, Purpose, Record, RemotePart};
 use longarm_registration::Pinned;
 use rustix::io::Errno;
 
@@ -29,7 +29,7 @@ use crate::keys::{Answer, Answers, Known};
 use crate::manager::Joined;
 use crate::netmod::Shared;
 use crate::packets::Packets;
-use crate::sys::{Access, CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
+use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
 
 pub(crate) use iwarp::{IMMEDIATE_BYTES, await_word};
 pub(crate) use unresolved::Unresolved;
@@ -121,7 +121,7 @@ pub(crate) struct Stream {
     pub(crate) requests: VecDeque<Request>,
     /// The number of the first of `requests`.
     first_request: u64,
-    pub(crate) reads_under_way: usize,
+    pub(crate) answers_due: usize,
     /// The peer's device answers reads, and ours asks for them.
     pub(crate) can_read: bool,
     /// Requests since the last one whose end is told.
@@ -216,7 +216,7 @@ impl Stream {
             may_send: false,
             requests: VecDeque::new(),
             first_request: 0,
-            reads_under_way: 0,
+            answers_due: 0,
             can_read: ours.reads_in.min(theirs.reads_in) > 0,
             untold: 0,
             batch: Batch::default(),
@@ -342,8 +342,8 @@ impl Stream {
         while self.first_request <= last {
             let Some(request) = self.requests.pop_front() else { return };
             self.first_request += 1;
-            let brings = request.act.is_some_and(Act::brings);
-            self.reads_under_way -= usize::from(brings);
+            let returns_bytes = request.act.is_some_and(Act::returns_bytes);
+            self.answers_due -= usize::from(returns_bytes);
             let outcome = value_of(&request.kept).map_or(DirectOutcome::Done, DirectOutcome::Value);
             if let Kept::Landing { slab, loan, at, bytes } = &request.kept {
                 let came = slab.region(*bytes);
@@ -358,11 +358,11 @@ impl Stream {
             if let Some(slab) = free {
                 self.keep_slab(slab);
             }
-            if brings {
+            if returns_bytes {
                 self.direct.prove();
             }
             match request.ends {
-                Some(ticket) if self.is_iwarp() && !brings => {
+                Some(ticket) if self.is_iwarp() && !returns_bytes => {
                     self.direct.unproven.push_back((ticket, request.behind));
                 }
                 Some(ticket) => self.direct.outcomes.push_back((ticket, outcome)),
@@ -380,9 +380,8 @@ impl Stream {
         }
         slab.region(bytes).copy_to_slice(&mut note);
         match Note::decode(&note) {
-            Some(Note::Ask(part, for_updates)) => {
-                let access = if for_updates { Access::Updated } else { Access::Remote };
-                if let Some(answer) = self.shared.published.ask(&self.fabric, (&part, access), &mut self.late) {
+            Some(Note::Ask(part, purpose)) => {
+                if let Some(answer) = self.shared.published.ask(&self.fabric, (&part, purpose), &mut self.late) {
                     self.answer(part, answer);
                 }
             }
@@ -396,7 +395,8 @@ impl Stream {
     fn answer(&mut self, part: WindowRef, answer: Answer) {
         let answer = answer.unwrap_or_else(|errno| {
             self.shared.say_once(&format!(
-                "a window cannot be registered with the device ({errno}), so its traffic is copied through buffers; \
+                "a window cannot be registered with the device ({errno}), so its traffic is copied through buffers, \
+                 and words that devices update cannot be updated; \
                  look at `ulimit -l` and LONGARM_VERBS_PINNED_BYTES_MAX, and whether windows have half of this \
                  machine's memory already"
             ));
@@ -410,9 +410,9 @@ impl Stream {
         self.late.as_ref().map(|late| late.descriptor())
     }
 
-    /// Asks about a part of a window, whose words are to be updated or not.
-    pub(crate) fn ask(&mut self, part: WindowRef, for_updates: bool) -> Result<(), LinkError> {
-        self.notes.push_back(Note::Ask(part, for_updates));
+    /// Asks about a part of a window, for this.
+    pub(crate) fn ask(&mut self, part: WindowRef, purpose: Purpose) -> Result<(), LinkError> {
+        self.notes.push_back(Note::Ask(part, purpose));
         self.send_notes()
     }
 
@@ -525,7 +525,7 @@ impl Stream {
             posting: Posting::Send { immediate: (beside == 0).then_some(message.immediate) },
             data: span.as_ref().map_or(Data::Inline(pieces), |span| Data::Spans(span)),
             signaled: true,
-            fenced: self.reads_under_way > 0,
+            fenced: self.answers_due > 0,
         };
         // SAFETY: the slab stays in `requests` until its completion, or a later one's, was taken up; and when the queue is
         // gone, nobody reads it.

@@ -3,5 +3,5 @@
 mod note;
 mod record;
 
-pub use note::{NOTE_BYTES, Note, RemotePart};
+pub use note::{NOTE_BYTES, Note, Purpose, RemotePart};
 pub use record::{CREDITS_MIN, KEEP_TCP, NoRecord, READY, RECORD_BYTES, Record};

@@ -16,11 +16,20 @@ pub struct RemotePart {
 /// Bytes of a question or an answer.
 pub const NOTE_BYTES: usize = 48;
 
+/// What a peer wants to do with a part of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To read and write it.
+    Transfer,
+    /// To have the device do read-modify-writes of its words.
+    Rmw,
+}
+
 /// What the two sides tell each other beside the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Note {
-    /// May this be reached, and how is it named? True: by a device that updates its words.
-    Ask(WindowRef, bool),
+    /// May this be reached for that, and how is it named?
+    Ask(WindowRef, Purpose),
     /// So, or not at all.
     Answer(WindowRef, Option<RemotePart>),
 }
@@ -30,8 +39,8 @@ impl Note {
     pub fn encode(&self) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         let (part, answer, kind) = match self {
-            Note::Ask(part, false) => (part, None, 1),
-            Note::Ask(part, true) => (part, None, 4),
+            Note::Ask(part, Purpose::Transfer) => (part, None, 1),
+            Note::Ask(part, Purpose::Rmw) => (part, None, 4),
             Note::Answer(part, None) => (part, None, 2),
             Note::Answer(part, Some(answer)) => (part, Some(answer), 3),
         };
@@ -59,10 +68,10 @@ impl Note {
             generation: Generation(word(24)),
         };
         let note = match word(0) {
-            1 => Note::Ask(part, false),
+            1 => Note::Ask(part, Purpose::Transfer),
             2 => Note::Answer(part, None),
             3 => Note::Answer(part, Some(RemotePart { start: long(32), bytes: long(40), key: word(28) })),
-            4 => Note::Ask(part, true),
+            4 => Note::Ask(part, Purpose::Rmw),
             _ => return None,
         };
         let ends = |answer: RemotePart| answer.start.checked_add(answer.bytes).is_some();
@@ -83,7 +92,7 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written() {
         let answer = RemotePart { start: 0x7fff_0000_1000, bytes: 4096, key: 77 };
-        let asked = [false, true].map(|for_updates| Note::Ask(part(1), for_updates));
+        let asked = [Purpose::Transfer, Purpose::Rmw].map(|purpose| Note::Ask(part(1), purpose));
         let answers = [Note::Answer(part(2), None), Note::Answer(part(3), Some(answer))];
         for note in asked.into_iter().chain(answers) {
             assert_eq!(Note::decode(&note.encode()), Some(note));
@@ -95,7 +104,7 @@ mod tests {
         assert_eq!(Note::decode(&[0; NOTE_BYTES]), None);
         let beyond = RemotePart { start: u64::MAX, bytes: 2, key: 1 };
         assert_eq!(Note::decode(&Note::Answer(part(1), Some(beyond)).encode()), None, "it would wrap");
-        let mut bytes = Note::Ask(part(1), false).encode();
+        let mut bytes = Note::Ask(part(1), Purpose::Transfer).encode();
         bytes[47] = 1;
         assert_eq!(Note::decode(&bytes), None, "nothing may stand there");
     }

@@ -1,6 +1,6 @@
 //! What nodes with RDMA devices say to each other beside frames.
 
-use longarm_proto::rdma::{NOTE_BYTES, Note, RECORD_BYTES, Record, RemotePart};
+use longarm_proto::rdma::{NOTE_BYTES, Note, Purpose, RECORD_BYTES, Record, RemotePart};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId, WindowRef};
 
 use crate::Seeds;
@@ -64,8 +64,12 @@ pub(crate) fn record_seeds() -> Seeds {
 pub(crate) fn note_seeds() -> Seeds {
     let part = WindowRef { rank: Rank(3), window: WindowId(7), generation: Generation(2), key: AccessKey(0x5eed) };
     let remote = RemotePart { start: 0x7f00_0000_1000, bytes: 1 << 20, key: 0x2a };
-    let notes =
-        [Note::Ask(part, false), Note::Answer(part, None), Note::Answer(part, Some(remote)), Note::Ask(part, true)];
+    let notes = [
+        Note::Ask(part, Purpose::Transfer),
+        Note::Answer(part, None),
+        Note::Answer(part, Some(remote)),
+        Note::Ask(part, Purpose::Rmw),
+    ];
     vec![
         ("ask", notes[0].encode().to_vec()),
         ("no", notes[1].encode().to_vec()),

@@ -113,7 +113,7 @@ impl VerbsLink {
         stream.holds_bytes() || (self.ended.is_none() && stream.check().is_err())
     }
 
-    /// Hears the end of the connection from TCP, and over iWARP from the manager too: what the device still brings comes before
+    /// Hears the end of the connection from TCP, and over iWARP from the manager too: what the device still returns_bytes comes before
     /// its word. Usually both come right behind each other, so who has heard one waits a little for the other. No error as long
     /// as something is there that came before the end.
     pub(super) fn hear_the_end(&mut self) -> Result<(), LinkError> {

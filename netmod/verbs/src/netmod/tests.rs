@@ -67,13 +67,13 @@ fn a_peer_is_not_left_to_tcp_while_transfers_that_were_handed_back_are_to_be_pos
             shared.leave_unresolved("peer", Vec::new());
         })
     };
-    shared.leave_unresolved("peer", vec![Unresolved { ticket: 1, behind: None, is_update: false, outcome: None }]);
+    shared.leave_unresolved("peer", vec![Unresolved { ticket: 1, behind: None, is_atomic: false, outcome: None }]);
     assert_eq!(shared.resolve("peer", Some(7)), [(1, DirectOutcome::NotDone)]);
     silent();
     assert!(!shared.is_given_up("peer"), "only the device takes them");
     // Those that were done need no device any more.
     shared.note_success("peer");
-    let done = Unresolved { ticket: 2, behind: None, is_update: false, outcome: Some(DirectOutcome::Done) };
+    let done = Unresolved { ticket: 2, behind: None, is_atomic: false, outcome: Some(DirectOutcome::Done) };
     shared.leave_unresolved("peer", vec![done]);
     assert_eq!(shared.resolve("peer", None), [(2, DirectOutcome::Done)]);
     assert!(!shared.is_given_up("peer"));
@@ -83,7 +83,7 @@ fn a_peer_is_not_left_to_tcp_while_transfers_that_were_handed_back_are_to_be_pos
 
 #[test]
 fn an_update_is_handed_back_only_if_it_is_known_not_to_be_done() {
-    let posted = |behind| Unresolved { ticket: 1, behind: Some(behind), is_update: true, outcome: None };
+    let posted = |behind| Unresolved { ticket: 1, behind: Some(behind), is_atomic: true, outcome: None };
     assert_eq!(super::outcome(&posted(7), Some(7)), DirectOutcome::ValueLost, "the last that was done");
     assert_eq!(super::outcome(&posted(8), Some(7)), DirectOutcome::NotDone);
     assert_eq!(super::outcome(&posted(8), None), DirectOutcome::Unknown, "the peer has forgotten");
@@ -92,7 +92,7 @@ fn an_update_is_handed_back_only_if_it_is_known_not_to_be_done() {
     for known in [DirectOutcome::Value(5), DirectOutcome::Refused] {
         assert_eq!(super::outcome(&Unresolved { outcome: Some(known), ..posted(8) }, Some(7)), known);
     }
-    let put = Unresolved { is_update: false, ..posted(8) };
+    let put = Unresolved { is_atomic: false, ..posted(8) };
     assert_eq!(
         super::outcome(&put, None),
         DirectOutcome::NotDone,

@@ -12,7 +12,7 @@ pub(crate) struct Unresolved {
     /// The number behind its last packet, if all of it went out and the peer's memory is what matters.
     pub(crate) behind: Option<u32>,
     /// It updates a word.
-    pub(crate) is_update: bool,
+    pub(crate) is_atomic: bool,
     /// What is known already.
     pub(crate) outcome: Option<DirectOutcome>,
 }
@@ -34,13 +34,13 @@ impl Stream {
         let outcome = |ticket| (refused == Some(ticket)).then_some(DirectOutcome::Refused);
         let posted = self.requests.iter().filter_map(|request| {
             let ticket = request.ends?;
-            let (is_read, is_update) =
-                (matches!(request.act, Some(Act::Read)), matches!(request.act, Some(Act::Update(_))));
+            let (is_read, is_atomic) =
+                (matches!(request.act, Some(Act::Read)), matches!(request.act, Some(Act::Atomic(_))));
             let behind = (!is_read).then_some(request.behind);
-            Some(Unresolved { ticket, behind, is_update, outcome: outcome(ticket) })
+            Some(Unresolved { ticket, behind, is_atomic, outcome: outcome(ticket) })
         });
         let waiting = self.direct.backlog.iter().map(|transfer| transfer.ticket);
-        let rest = |ticket, outcome| Unresolved { ticket, behind: None, is_update: false, outcome };
+        let rest = |ticket, outcome| Unresolved { ticket, behind: None, is_atomic: false, outcome };
         let waiting = waiting.map(|ticket| rest(ticket, outcome(ticket)));
         let over = self.direct.outcomes.drain(..);
         let over = over.map(|(ticket, outcome)| rest(ticket, Some(outcome)));

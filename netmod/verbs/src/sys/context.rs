@@ -49,7 +49,7 @@ pub(crate) struct PortLimits {
     pub(crate) read_gathers: u32,
     pub(crate) registrations: u32,
     /// It updates words of memory on behalf of peers.
-    pub(crate) updates: bool,
+    pub(crate) atomics: bool,
 }
 
 /// Calls `with` with every device of the machine, until it returns something.
@@ -132,7 +132,7 @@ impl Context {
             gathers: positive(limits.max_sge),
             read_gathers: positive(limits.max_sge_rd),
             registrations: positive(limits.max_mr),
-            updates: limits.atomic_cap != rdma_sys::ibv_atomic_cap::IBV_ATOMIC_NONE && !self.is_iwarp(),
+            atomics: limits.atomic_cap != rdma_sys::ibv_atomic_cap::IBV_ATOMIC_NONE && !self.is_iwarp(),
         }
     }
 

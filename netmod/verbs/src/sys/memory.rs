@@ -25,7 +25,7 @@ pub(crate) enum Access {
     /// Peers read and write it too.
     Remote,
     /// And have the device update its words. Only for devices that do that.
-    Updated,
+    RemoteAtomic,
 }
 
 impl Access {
@@ -36,7 +36,7 @@ impl Access {
             Access::Local if is_iwarp => local.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0,
             Access::Local => local.0,
             Access::Remote => local.0 | REMOTE,
-            Access::Updated => local.0 | REMOTE | ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0,
+            Access::RemoteAtomic => local.0 | REMOTE | ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0,
         };
         i32::try_from(flags).expect("the flags are small")
     }

@@ -24,7 +24,7 @@ pub(crate) use manager::{ManagerEvent, ManagerEvents, ManagerId, NoManager, loca
 pub(crate) use memory::{Access, Pages, Registration, Slab, Slabs};
 pub use paging::Paging;
 pub(crate) use queue::{
-    CHAIN_MAX, Connection, Data, GATHERS_MAX, Post, Posting, Queue, QueueLimits, SharedReceive, Span, Update,
+    CHAIN_MAX, Connection, Data, GATHERS_MAX, Post, Posting, Queue, QueueLimits, SharedReceive, Span,
 };
 
 use rustix::io::Errno;

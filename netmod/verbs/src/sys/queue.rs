@@ -14,14 +14,6 @@ use rustix::io::Errno;
 
 use super::{Completions, Context, Domain, Slab, check, last_errno};
 
-/// The update of a word of the peer's memory, whose old value goes where the request's only span is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Update {
-    pub(crate) remote: u64,
-    pub(crate) remote_key: u32,
-    pub(crate) rmw: DeviceRmw,
-}
-
 const REMOTE: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
     | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
     | ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
@@ -71,8 +63,8 @@ pub(crate) enum Posting {
     Write { remote: u64, remote_key: u32 },
     /// Out of memory of the peer, which does not notice.
     Read { remote: u64, remote_key: u32 },
-    /// A word of memory of the peer, which does not notice.
-    Update(Update),
+    /// A read-modify-write of a word of the peer, which does not notice. The old value goes where the request's only span is.
+    Atomic { remote: u64, remote_key: u32, rmw: DeviceRmw },
 }
 
 /// How much a queue pair takes.
@@ -265,8 +257,8 @@ impl Queue {
         let mut attr = blank();
         attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = with.port;
-        let updates = self.domain.context.limits().updates;
-        attr.qp_access_flags = REMOTE | if updates { ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0 } else { 0 };
+        let atomics = self.domain.context.limits().atomics;
+        attr.qp_access_flags = REMOTE | if atomics { ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0 } else { 0 };
         self.modify(
             &mut attr,
             ibv_qp_attr_mask::IBV_QP_STATE
@@ -436,7 +428,7 @@ impl Post<'_> {
                 place.opcode = ibv_wr_opcode::IBV_WR_RDMA_READ;
                 place.wr.rdma = rdma_sys::rdma_t { remote_addr: remote, rkey: remote_key };
             }
-            Posting::Update(Update { remote, remote_key, rmw }) => {
+            Posting::Atomic { remote, remote_key, rmw } => {
                 let (opcode, compare_add, swap) = match rmw {
                     DeviceRmw::FetchAdd(value) => (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, value, 0),
                     DeviceRmw::CompareSwap { expected, new } => {

@@ -100,7 +100,7 @@ fn an_update_is_one_request_and_the_target_does_nothing() {
     let after = words.pair.origin.counts().unwrap();
     let made = Counts {
         requests: origin.requests + updates,
-        updates: origin.updates + updates,
+        atomics: origin.atomics + updates,
         doorbells: origin.doorbells + updates,
         completions: origin.completions + updates,
         ..origin

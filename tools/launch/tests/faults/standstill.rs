@@ -99,13 +99,19 @@ fn ask() -> Result<(), Failed> {
     if [awaited(0), awaited(2)] != expected || report["job"]["ranks"] != 4 || report["ranks"][3]["node"] != 1 {
         return Err(format!("the report is {report}").into());
     }
-    // A rank that gets no processor for a while has no answer.
-    let all_answer = |text: &str| {
+    let missing = |text: &str| {
         let squeezed: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        LINES.iter().all(|start| squeezed.iter().any(|line| line.starts_with(start)))
+        LINES.into_iter().find(|start| !squeezed.iter().any(|line| line.starts_with(start)))
     };
-    while !all_answer(&longarm(&["ps", &pid])?) {}
+    // A rank that gets no processor for a while has no answer.
+    let mut text = longarm(&["ps", &pid])?;
+    while text.lines().any(|line| line.trim_start().starts_with("no answer")) {
+        text = longarm(&["ps", &pid])?;
+    }
+    if let Some(start) = missing(&text) {
+        return Err(format!("no line begins with `{start}`:\n{text}").into());
+    }
     let jobs: Value = serde_json::from_str(&longarm(&["ps", "--json"])?)?;
     let listed = jobs.as_array().into_iter().flatten().find(|job| job["pid"] == launcher);
     if listed.is_none_or(|job| job["ranks"] != 4 || job["nodes"] != 2) || !longarm(&["ps"])?.contains(&pid) {

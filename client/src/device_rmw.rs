@@ -10,7 +10,7 @@ use longarm_proto::{Rank, Request, Run};
 use longarm_shm::CounterKind;
 use longarm_shm::sync::{Ordering, fence};
 
-use crate::completion::{Completion, Outcome, Unheard};
+use crate::completion::{Completion, Outcome, RmwFate};
 use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{DeviceRmwError, Lost, Operation, TransferError};
 use crate::route::Client;
@@ -21,8 +21,12 @@ use crate::window::ClientWindow;
 const OPERATION: Operation = Operation::DeviceRmw;
 
 impl Client {
-    /// Has the device of a rank's node do one read-modify-write on a word of its part, and gives the old value. Behind all that
-    /// this rank has issued towards that node. Nothing else may ever touch the window.
+    /// One read-modify-write of the `index`-th word of 8 bytes of a rank's part, by the device of that rank's node; gives the old
+    /// value. Blocks until it is remotely complete, behind all that this rank has issued towards that node. Only for windows that nothing
+    /// else ever touches. `IBV_WR_ATOMIC_FETCH_AND_ADD`, `IBV_WR_ATOMIC_CMP_AND_SWP`; there is no C call.
+    ///
+    /// # Errors
+    /// [`DeviceRmwError`], which says whether it was done.
     pub fn device_rmw(
         self: &Arc<Self>,
         window: &ClientWindow,
@@ -40,11 +44,11 @@ impl Client {
         fence(Ordering::SeqCst);
         let completion = Arc::new(Completion::new());
         let lost = |how| self.lost(OPERATION, endpoint, how);
-        let driven = endpoint.update(&window.target(rank), offset, rmw, &completion).map_err(lost)?;
+        let driven = endpoint.device_rmw(&window.target(rank), offset, rmw, &completion).map_err(lost)?;
         self.note_driven(endpoint, Some(driven));
         self.wait_complete(Drive::Endpoint(endpoint), Awaited::rank(OPERATION, rank), &completion);
         if let Some(outcome) = completion.failure() {
-            return Err(self.explain_unheard(outcome, rank));
+            return Err(self.explain_rmw(outcome, rank));
         }
         self.count(rank, CounterKind::Rmw, DEVICE_WORD_BYTES);
         Ok(completion.value())
@@ -64,12 +68,12 @@ impl Client {
         self.failure(&completion, OPERATION, rank)
     }
 
-    fn explain_unheard(&self, outcome: &Outcome, rank: Rank) -> DeviceRmwError {
+    fn explain_rmw(&self, outcome: &Outcome, rank: Rank) -> DeviceRmwError {
         let (operation, node) = (OPERATION, self.layout.node_of(rank));
         match outcome {
-            Outcome::Unheard(Unheard::NotReached) => DeviceRmwError::NotReached { operation, rank, node },
-            Outcome::Unheard(Unheard::Done) => DeviceRmwError::ValueLost { operation, rank, node },
-            Outcome::Unheard(Unheard::Unknown) => DeviceRmwError::Unknown { operation, rank, node },
+            Outcome::NoOldValue(RmwFate::NotBegun) => DeviceRmwError::NotReached { operation, rank, node },
+            Outcome::NoOldValue(RmwFate::Done) => DeviceRmwError::ValueLost { operation, rank, node },
+            Outcome::NoOldValue(RmwFate::Unknown) => DeviceRmwError::Unknown { operation, rank, node },
             outcome => self.explain(outcome, OPERATION, rank).into(),
         }
     }

@@ -3,6 +3,8 @@
 //!
 //! They are begun as other direct transfers are, but wait until they can be posted, and what comes behind them waits too. When the link
 //! breaks, one that was not done is begun anew, and one that was done is over: its old value was on its way.
+//!
+//! Tests: `device_rmw_tests.rs`, with the links of `transfers_tests.rs`.
 
 use std::sync::Arc;
 
@@ -10,25 +12,26 @@ use longarm_netmod::{DeviceRmw, DirectOutcome};
 use longarm_proto::{Refusal, WindowRef};
 
 use super::{Driven, Endpoint};
-use crate::completion::{Completion, Outcome, Unheard};
+use crate::completion::{Completion, Outcome, RmwFate};
 use crate::error::LostHow;
 
 /// One on its way.
-pub(super) struct Update {
+pub(super) struct BegunRmw {
     pub(super) rmw: DeviceRmw,
     /// Its old value is one part of this.
     pub(super) completion: Arc<Completion>,
 }
 
-impl Update {
+impl BegunRmw {
     /// No outcome: no device reaches the word.
     pub(super) fn end(self, outcome: Option<DirectOutcome>, offset: u64) {
         let failed = match outcome {
             Some(DirectOutcome::Value(value)) => return self.completion.part_done_with(value),
             Some(DirectOutcome::Refused) => Outcome::Refused { refusal: Refusal::FreedWindow, detail: offset },
-            Some(DirectOutcome::Done | DirectOutcome::ValueLost) => Outcome::Unheard(Unheard::Done),
-            Some(DirectOutcome::NotDone | DirectOutcome::Unknown) => Outcome::Unheard(Unheard::Unknown),
-            None => Outcome::Unheard(Unheard::NotReached),
+            Some(DirectOutcome::Done | DirectOutcome::ValueLost) => Outcome::NoOldValue(RmwFate::Done),
+            // One that was not done is begun anew, and does not come here.
+            Some(DirectOutcome::NotDone | DirectOutcome::Unknown) => Outcome::NoOldValue(RmwFate::Unknown),
+            None => Outcome::NoOldValue(RmwFate::NotBegun),
         };
         self.completion.part_failed(failed);
     }
@@ -39,7 +42,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Why nothing goes through any more; then nothing was begun.
-    pub(crate) fn update(
+    pub(crate) fn device_rmw(
         &self,
         target: &WindowRef,
         offset: u64,
@@ -50,7 +53,7 @@ impl Endpoint {
         if let Some(how) = self.broken.get() {
             return Err(how.clone());
         }
-        state.transfers.update(*target, offset, Update { rmw, completion: Arc::clone(completion) });
+        state.transfers.rmw(*target, offset, BegunRmw { rmw, completion: Arc::clone(completion) });
         Ok(self.drive_locked(&mut state, false))
     }
 

@@ -1,11 +1,11 @@
 //! Updates of words by a device that does what the test says.
 
 use super::*;
-use crate::completion::Unheard;
+use crate::completion::RmwFate;
 
 fn begin(endpoint: &Endpoint, offset: u64) -> Arc<Completion> {
     let completion = Arc::new(Completion::new());
-    endpoint.update(&TARGET, offset, DeviceRmw::FetchAdd(1), &completion).unwrap();
+    endpoint.device_rmw(&TARGET, offset, DeviceRmw::FetchAdd(1), &completion).unwrap();
     completion
 }
 
@@ -68,8 +68,8 @@ fn what_a_broken_link_has_not_done_is_done_over_the_next_and_what_it_has_is_not_
     ends(&endpoint, &second, &[(3, DirectOutcome::Value(9)), (4, DirectOutcome::Done)]);
     assert!(updates.iter().all(|update| update.is_complete()));
     let failures = updates.each_ref().map(|update| update.failure().cloned());
-    let unheard = |what| Some(Outcome::Unheard(what));
-    assert_eq!(failures, [None, unheard(Unheard::Done), unheard(Unheard::Unknown), None]);
+    let without = |what| Some(Outcome::NoOldValue(what));
+    assert_eq!(failures, [None, without(RmwFate::Done), without(RmwFate::Unknown), None]);
     assert_eq!((updates[0].value(), updates[3].value()), (7, 9));
     assert!(!endpoint.is_busy());
 }
@@ -80,14 +80,14 @@ fn where_no_device_reaches_a_word_its_update_says_so_and_others_go_on() {
     let endpoint = endpoint(&[&card]);
     card.lock().reach = Reach::No;
     let update = begin(&endpoint, 8);
-    assert_eq!(update.failure(), Some(&Outcome::Unheard(Unheard::NotReached)));
+    assert_eq!(update.failure(), Some(&Outcome::NoOldValue(RmwFate::NotBegun)));
     assert!(posted(&card).is_empty() && !endpoint.is_busy());
     // The next connection is none of devices.
     card.lock().reach = Reach::Full;
     let update = begin(&endpoint, 8);
     let mut state = endpoint.state.lock();
     assert_eq!(state.transfers.settle(&mut Plain(plain), &mut Driven::default()), Ok(true));
-    assert_eq!(update.failure(), Some(&Outcome::Unheard(Unheard::NotReached)));
+    assert_eq!(update.failure(), Some(&Outcome::NoOldValue(RmwFate::NotBegun)));
     assert!(state.transfers.is_empty());
 }
 
@@ -110,6 +110,6 @@ fn updates_towards_a_lost_node_end_and_none_begins() {
     endpoint.give_up(how.clone());
     assert_eq!(update.failure(), Some(&Outcome::Lost(how.clone())));
     let completion = Arc::new(Completion::new());
-    assert_eq!(endpoint.update(&TARGET, 8, DeviceRmw::FetchAdd(1), &completion), Err(how));
+    assert_eq!(endpoint.device_rmw(&TARGET, 8, DeviceRmw::FetchAdd(1), &completion), Err(how));
     assert!(!completion.is_complete(), "it was not begun");
 }
