@@ -92,6 +92,19 @@ fn where_no_device_reaches_a_word_its_update_says_so_and_others_go_on() {
 }
 
 #[test]
+fn an_update_that_was_posted_is_not_taken_for_one_that_was_not_begun() {
+    let (card, plain) = (card(), card());
+    let endpoint = endpoint(&[&card]);
+    let update = begin(&endpoint, 8);
+    assert_eq!(posted(&card), [8]);
+    let mut state = endpoint.state.lock();
+    state.transfers.orphan(0, 1000);
+    // The device may have done it, and a link without one does not know.
+    assert!(state.transfers.settle(&mut Plain(plain), &mut Driven::default()).is_err());
+    assert!(!update.is_complete());
+}
+
+#[test]
 fn an_update_that_the_device_refuses_fails() {
     let card = card();
     let endpoint = endpoint(&[&card]);

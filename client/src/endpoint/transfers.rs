@@ -272,6 +272,10 @@ impl Transfers {
         if !link.is_settled() {
             return Ok(false);
         }
+        if self.orphaned && link.direct().is_none() {
+            // What became of them is known to devices alone, and puts could not be begun anew.
+            return Err(LinkError::Device("it carried transfers that only it can end"));
+        }
         if std::mem::take(&mut self.orphaned) {
             if mutation(Mutation::DirectRepeated) {
                 while link.direct().and_then(DirectAccess::take_outcome).is_some() {}
