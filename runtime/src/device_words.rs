@@ -110,9 +110,15 @@ impl DeviceWords {
     /// Reads word `index` of a rank, as an addition of 0, which takes as long as any other.
     ///
     /// # Errors
-    /// As [`DeviceWords::fetch_add`].
+    /// As [`DeviceWords::fetch_add`], but for a value that is lost: it is read again.
     pub fn load(&self, rank: u32, index: u64) -> Result<u64, DeviceRmwError> {
-        self.fetch_add(rank, index, 0)
+        loop {
+            match self.fetch_add(rank, index, 0) {
+                // To read once more harms nothing. Each time a connection has broken, and been made anew.
+                Err(DeviceRmwError::ValueLost { .. } | DeviceRmwError::Unknown { .. }) => {}
+                read => return read,
+            }
+        }
     }
 
     fn update(&self, rank: u32, index: u64, rmw: DeviceRmw) -> Result<u64, DeviceRmwError> {

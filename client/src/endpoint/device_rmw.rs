@@ -60,6 +60,7 @@ impl Endpoint {
     /// Whether the server may still have to apply what was issued, or to answer it.
     pub(crate) fn has_served(&self) -> bool {
         let state = self.state.lock();
-        self.is_unconfirmed() || state.initiator.outstanding() > 0 || state.has_gathered()
+        // A get was answered when its header came: the server reads the bytes while it sends them.
+        self.is_unconfirmed() || !state.is_idle() || state.landing.is_some()
     }
 }

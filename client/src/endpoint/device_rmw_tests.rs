@@ -105,6 +105,49 @@ fn an_update_that_was_posted_is_not_taken_for_one_that_was_not_begun() {
 }
 
 #[test]
+fn a_server_that_does_not_say_where_a_word_is_counts_as_silent() {
+    let (first, second) = (card(), card());
+    let clock = Arc::<Clock>::default();
+    let endpoint = endpoint_at(Arc::clone(&clock), &[&first, &second]);
+    first.lock().reach = Reach::Asked;
+    let update = begin(&endpoint, 8);
+    for now_ms in (0..2000).step_by(100) {
+        *clock.0.lock() = now_ms;
+        endpoint.drive();
+    }
+    assert!(posted(&first).is_empty());
+    assert_eq!(posted(&second), [8]);
+    assert!(!update.is_complete());
+}
+
+#[test]
+fn an_update_waits_for_a_get_whose_bytes_are_still_read() {
+    let card = card();
+    let endpoint = endpoint(&[&card]);
+    let mut bytes = [0; 8];
+    let completion = Arc::new(Completion::new());
+    lend(Arc::clone(&completion), |lent| {
+        let held = lent.target(OriginBytesMut::from(&mut bytes[..])).hold();
+        let cursor = Cursor::new(Shape::contiguous(0, 8));
+        let request = Request::Get { target: TARGET, shape: Shape::contiguous(0, 8) };
+        let token = Token::Data { target: held, cursor };
+        assert!(endpoint.issue(&request, Some(token), Payload::None, Sending::Now).is_ok());
+        completion.part_done();
+        let received_bytes = card.lock().sent_bytes as u64;
+        let mut answer = [0; REPLY_BYTES];
+        let id = endpoint.state.lock().initiator.last();
+        ReplyHeader { id, body: ReplyBody::Data { bytes: 8 }, received_bytes }.encode(&mut answer);
+        card.lock().incoming.extend(answer);
+        card.lock().incoming.extend([7; 4]);
+        endpoint.drive();
+        assert!(endpoint.state.lock().is_idle() && endpoint.has_served(), "half of its bytes have come");
+        card.lock().incoming.extend([7; 4]);
+        endpoint.drive();
+        assert!(!endpoint.has_served() && completion.is_complete());
+    });
+}
+
+#[test]
 fn an_update_that_the_device_refuses_fails() {
     let card = card();
     let endpoint = endpoint(&[&card]);

@@ -297,7 +297,7 @@ impl State {
             Ok(driven) if !receive => Ok(driven),
             Ok(driven) => {
                 let now_ms = endpoint.time.now_ms();
-                let waiting = self.initiator.outstanding() > 0 || self.outgoing.can_send();
+                let waiting = self.initiator.outstanding() > 0 || self.outgoing.can_send() || self.transfers.asks();
                 match self.pulse.look(now_ms, waiting, endpoint.options.silence_ms) {
                     Beat::Well => {}
                     Beat::Ask => self.report(),

@@ -247,6 +247,11 @@ impl Transfers {
         self.push(target, Run { offset, bytes: DEVICE_WORD_BYTES }, What::Rmw(begun));
     }
 
+    /// Whether the server is expected to say how a word is reached: a read-modify-write is the next that is to be posted.
+    pub(super) fn asks(&self) -> bool {
+        self.begun.get(self.posted).is_some_and(|transfer| matches!(transfer.what, What::Rmw(_)))
+    }
+
     /// Posts the first that is not posted. It can be reached.
     fn post_next(&mut self, access: &mut dyn DirectAccess) -> Result<(), LinkError> {
         let transfer = &self.begun[self.posted];

@@ -170,7 +170,12 @@ impl Stream {
     ) -> Result<(), LinkError> {
         let id = self.next_request();
         let returns_bytes = what.act.returns_bytes();
-        let fenced = self.answers_due > 0 && !returns_bytes;
+        // A read may be done late, and what changes memory must not come before it. Reads, and updates, among themselves may.
+        let fenced = match what.act {
+            Act::Write => self.answers_due.any(),
+            Act::Atomic(_) => self.answers_due.reads > 0,
+            Act::Read => false,
+        };
         self.note_way(what);
         self.count_direct(what.act, data);
         let posting = what.posting();
@@ -223,7 +228,7 @@ impl Stream {
 
     /// Reads a byte behind writes, where nothing else is read: when it comes they have arrived.
     fn read_behind(&mut self) -> Result<(), LinkError> {
-        let waits = self.answers_due > 0 || !self.direct.backlog.is_empty() || !self.has_room_for(1);
+        let waits = self.answers_due.any() || !self.direct.backlog.is_empty() || !self.has_room_for(1);
         let (Some((remote, remote_key)), false) = (self.direct.to_prove, waits) else { return Ok(()) };
         let sink = self.fabric.sink.as_ref().map(|sink| sink.span(1));
         let span = [sink.expect("there is one where there is a manager")];
@@ -247,7 +252,7 @@ impl Stream {
 
     fn note_request(&mut self, (kept, act): (Kept, Act), bytes: usize, ends: Option<u64>) {
         let behind = self.packets.pass(bytes as u64);
-        self.answers_due += usize::from(act.returns_bytes());
+        self.answers_due.add(act);
         self.requests.push_back(Request { kept, behind, act: Some(act), ends });
     }
 
@@ -301,7 +306,7 @@ impl Stream {
     /// Writes of consecutive memory, with one ring of the doorbell.
     fn post_chain(&mut self, (mut remote, remote_key): (u64, u32), spans: &[[Span; 1]]) -> Result<(), LinkError> {
         let (first, first_remote) = (self.next_request(), remote);
-        let fenced = self.answers_due > 0;
+        let fenced = self.answers_due.any();
         self.note_way(Move { remote: first_remote, remote_key, act: Act::Write });
         if self.batch.is_open {
             self.fabric.counters.writes.add(spans.len());

@@ -22,6 +22,7 @@ use longarm_proto::rdma::{NOTE_BYTES, Note, Purpose, Record, RemotePart};
 use longarm_registration::Pinned;
 use rustix::io::Errno;
 
+use crate::answers::AnswersDue;
 use crate::batch::Batch;
 use crate::direct::{Act, Direct, value_of};
 use crate::fabric::{Device, Fabric, Promise};
@@ -121,7 +122,7 @@ pub(crate) struct Stream {
     pub(crate) requests: VecDeque<Request>,
     /// The number of the first of `requests`.
     first_request: u64,
-    pub(crate) answers_due: usize,
+    pub(crate) answers_due: AnswersDue,
     /// The peer's device answers reads, and ours asks for them.
     pub(crate) can_read: bool,
     /// Requests since the last one whose end is told.
@@ -216,7 +217,7 @@ impl Stream {
             may_send: false,
             requests: VecDeque::new(),
             first_request: 0,
-            answers_due: 0,
+            answers_due: AnswersDue::default(),
             can_read: ours.reads_in.min(theirs.reads_in) > 0,
             untold: 0,
             batch: Batch::default(),
@@ -343,7 +344,7 @@ impl Stream {
             let Some(request) = self.requests.pop_front() else { return };
             self.first_request += 1;
             let returns_bytes = request.act.is_some_and(Act::returns_bytes);
-            self.answers_due -= usize::from(returns_bytes);
+            request.act.into_iter().for_each(|act| self.answers_due.remove(act));
             let outcome = value_of(&request.kept).map_or(DirectOutcome::Done, DirectOutcome::Value);
             if let Kept::Landing { slab, loan, at, bytes } = &request.kept {
                 let came = slab.region(*bytes);
@@ -525,7 +526,7 @@ impl Stream {
             posting: Posting::Send { immediate: (beside == 0).then_some(message.immediate) },
             data: span.as_ref().map_or(Data::Inline(pieces), |span| Data::Spans(span)),
             signaled: true,
-            fenced: self.answers_due > 0,
+            fenced: self.answers_due.any(),
         };
         // SAFETY: the slab stays in `requests` until its completion, or a later one's, was taken up; and when the queue is
         // gone, nobody reads it.

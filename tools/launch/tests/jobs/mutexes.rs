@@ -190,10 +190,13 @@ pub fn fairness(world: &World) {
         let mine: Vec<usize> = (0..turns.len()).filter(|at| turns[*at] == rank).collect();
         assert_eq!(mine.len(), TURNS, "turns of rank {rank}");
         waits += mine.len() - 1;
-        // All others have their turn in between. Who is stopped by the system between its word and its call comes late, without
-        // anybody's fault; but not half of them at a time.
-        unfair += mine.windows(2).filter(|pair| 2 * (pair[1] - pair[0]) <= size).count();
+        // All others have their turn in between, but for one of many: who is stopped by the system between its word and its call
+        // comes late, without anybody's fault.
+        unfair += mine.windows(2).filter(|pair| pair[1] - pair[0] + usize::from(size > 3) < size).count();
     }
-    assert!(unfair * 2 < waits, "{unfair} of {waits} waits were not for the others: {turns:?}");
+    // Several may be late at a time, but not often, even where many share a processor. A mutex that goes to anybody who waits is above
+    // this.
+    let some = if size > 5 { 2 } else { 4 };
+    assert!(unfair * some < waits, "{unfair} of {waits} waits were not for the others: {turns:?}");
     barrier(world);
 }
