@@ -100,8 +100,24 @@ fn an_update_that_was_posted_is_not_taken_for_one_that_was_not_begun() {
     let mut state = endpoint.state.lock();
     state.transfers.orphan(0, 1000);
     // The device may have done it, and a link without one does not know.
+    assert!(state.transfers.settle(&mut Plain(Arc::clone(&plain)), &mut Driven::default()).is_err());
+    // Nor does the next one.
+    state.transfers.orphan(0, 1000);
     assert!(state.transfers.settle(&mut Plain(plain), &mut Driven::default()).is_err());
     assert!(!update.is_complete());
+}
+
+#[test]
+fn an_update_that_no_link_had_is_over_where_the_next_one_has_no_device() {
+    let (card, plain) = (card(), card());
+    let endpoint = endpoint(&[&card]);
+    card.lock().reach = Reach::Asked;
+    let update = begin(&endpoint, 8);
+    let mut state = endpoint.state.lock();
+    state.transfers.orphan(0, 1000);
+    // Not the node is lost, only this way to its word.
+    assert_eq!(state.transfers.settle(&mut Plain(plain), &mut Driven::default()), Ok(true));
+    assert_eq!(update.failure(), Some(&Outcome::NoOldValue(RmwFate::NotBegun)));
 }
 
 #[test]

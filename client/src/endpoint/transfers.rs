@@ -50,6 +50,8 @@ pub(super) struct Transfers {
     spare: Vec<Vec<u8>>,
     /// The link is not the one on which they were posted.
     orphaned: bool,
+    /// A link that has gone had some of them, and none after it has told what became of these.
+    untold: bool,
     /// Since when links have left them and none has ended one.
     stalled_since_ms: Option<u64>,
     /// A put was refused whose caller has gone on.
@@ -157,8 +159,9 @@ impl Transfers {
     /// The link has gone. When to make another one; `None` if those of so long a time have ended none of what is under way:
     /// that connections can be made does not mean that the device still does anything.
     pub(super) fn orphan(&mut self, now_ms: u64, limit_ms: u64) -> Option<u64> {
-        self.posted = 0;
         self.orphaned = !self.begun.is_empty();
+        self.untold = self.orphaned && (self.untold || self.posted > 0);
+        self.posted = 0;
         if !self.orphaned {
             self.stalled_since_ms = None;
             return Some(now_ms);
@@ -277,10 +280,11 @@ impl Transfers {
         if !link.is_settled() {
             return Ok(false);
         }
-        if self.orphaned && link.direct().is_none() {
+        if self.untold && link.direct().is_none() {
             // What became of them is known to devices alone, and puts could not be begun anew.
             return Err(LinkError::Device("it carried transfers that only it can end"));
         }
+        self.untold = false;
         if std::mem::take(&mut self.orphaned) {
             if mutation(Mutation::DirectRepeated) {
                 while link.direct().and_then(DirectAccess::take_outcome).is_some() {}
@@ -355,7 +359,7 @@ impl Transfers {
     /// Nothing will come of them. True if there were puts whose callers have gone on.
     pub(super) fn abandon(&mut self, outcome: &Outcome) -> bool {
         (self.posted, self.lent) = (0, 0);
-        self.orphaned = false;
+        (self.orphaned, self.untold) = (false, false);
         self.stalled_since_ms = None;
         let mut lost = false;
         for transfer in self.begun.drain(..) {
