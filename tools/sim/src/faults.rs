@@ -217,11 +217,16 @@ impl Faults {
     }
 
     /// A link that is whole, and one of its ends. As often as not one over which a transfer is under way with no server involved,
-    /// if there is one: for most of the time there is none.
+    /// if there is one: for most of the time there is none. Of those as often as not one over which a word is updated.
     fn link(&mut self) -> Option<(u32, usize)> {
         let wants_busy = self.shape.direct && self.dice.one_in(2);
+        let wants_update = wants_busy && self.dice.one_in(2);
         network::with(|network| {
-            let busy = if wants_busy { network.transferring() } else { Vec::new() };
+            let mut busy = if wants_busy { network.transferring() } else { Vec::new() };
+            let updating = if wants_update { network.updating(&busy) } else { Vec::new() };
+            if !updating.is_empty() {
+                busy = updating;
+            }
             let links = if busy.is_empty() { network.whole_links() } else { busy.as_slice() };
             if links.is_empty() {
                 return None;

@@ -16,6 +16,8 @@ pub struct Report {
     ranks: u32,
     counts: Vec<u64>,
     lost: u64,
+    values_lost: u64,
+    fates_unknown: u64,
     faults: [u64; FAULTS],
     virtual_ns: u64,
     longest_ns: u64,
@@ -31,6 +33,8 @@ struct Json {
     ranks: u32,
     operations: u64,
     lost: u64,
+    values_lost: u64,
+    fates_unknown: u64,
     by_kind: std::collections::BTreeMap<&'static str, u64>,
     faults: std::collections::BTreeMap<&'static str, u64>,
     deaths: u64,
@@ -50,6 +54,8 @@ impl Report {
         self.counts.iter_mut().zip(&outcome.counts).for_each(|(sum, count)| *sum += count);
         self.faults.iter_mut().zip(&outcome.faults).for_each(|(sum, count)| *sum += count);
         self.lost += outcome.lost;
+        self.values_lost += outcome.values_lost;
+        self.fates_unknown += outcome.fates_unknown;
         self.virtual_ns += outcome.virtual_ns;
         self.longest_ns = self.longest_ns.max(outcome.virtual_ns);
         self.events += outcome.events;
@@ -90,6 +96,8 @@ impl Report {
             ranks: self.ranks,
             operations: self.operations(),
             lost: self.lost,
+            values_lost: self.values_lost,
+            fates_unknown: self.fates_unknown,
             by_kind: by_kind(&self.counts).collect(),
             faults: self.fault_counts().collect(),
             deaths: self.deaths,
@@ -112,6 +120,8 @@ impl Report {
             ("ranks", self.ranks.to_string()),
             ("operations checked", operations.to_string()),
             ("operations that a death or a broken link ended", self.lost.to_string()),
+            ("old values of device updates that a broken link took", self.values_lost.to_string()),
+            ("device updates that may have been done or not", self.fates_unknown.to_string()),
             ("ranks killed", self.deaths.to_string()),
             ("events", self.events.to_string()),
             ("simulated time", format!("{:.3} s", self.virtual_ns as f64 / 1e9)),

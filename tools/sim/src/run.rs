@@ -39,6 +39,10 @@ pub struct Outcome {
     pub counts: Vec<u64>,
     /// Operations that ended because somebody is gone.
     pub lost: u64,
+    /// Updates by devices that were done, and whose old values were lost with their link.
+    pub values_lost: u64,
+    /// Updates by devices of which nobody knows whether they were done.
+    pub fates_unknown: u64,
     /// Transfers that were done with no server involved.
     pub direct: u64,
     /// Faults, by kind.
@@ -92,8 +96,20 @@ pub fn run(plan: Plan, progress: &mut dyn FnMut()) -> Result<Outcome, String> {
     drop(job);
     job::end_nodes();
     let failure = failure_so_far.or_else(|| failure(&shape));
-    let (counts, lost) = book::with(|book| (book.counts.clone(), book.lost));
-    Ok(Outcome { plan, counts, lost, direct, faults: job::faults(), virtual_ns, hash, events, deaths, failure })
+    Ok(book::with(|book| Outcome {
+        plan,
+        counts: book.counts.clone(),
+        lost: book.lost,
+        values_lost: book.values_lost,
+        fates_unknown: book.fates_unknown,
+        direct,
+        faults: job::faults(),
+        virtual_ns,
+        hash,
+        events,
+        deaths,
+        failure,
+    }))
 }
 
 fn failure(shape: &Shape) -> Option<Failure> {

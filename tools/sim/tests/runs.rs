@@ -42,6 +42,7 @@ fn without_a_broken_connection_every_operation_succeeds() {
     for seed in 0..20 {
         let outcome = expect_well(plan(seed, 16, 300, FaultSet::mild()));
         assert_eq!((outcome.lost, outcome.deaths), (0, 0));
+        assert_eq!((outcome.values_lost, outcome.fates_unknown), (0, 0));
     }
 }
 
@@ -82,4 +83,5 @@ fn some_runs_together_meet_every_operation_and_every_fault() {
         assert!(json["faults"][fault.name()].as_u64().unwrap_or(0) > 0, "{} never happened", fault.name());
     }
     assert!(FaultSet::all().iter().count() >= 16);
+    assert!(json["values_lost"].as_u64().unwrap_or(0) > 0, "no link broke under an update");
 }

@@ -58,6 +58,7 @@ kinds! {
     PutVector = "put, vector", GetVector = "get, vector",
     AccumulateInteger = "accumulate, i64", AccumulateFloat = "accumulate, f64", AccumulateStrided = "accumulate, strided",
     FetchAdd = "fetch and add", Fetch = "fetch", Swap = "swap", CompareSwap = "compare and swap",
+    DeviceRmw = "rmw by the device",
     Signal = "put with signal", Wait = "wait for a signal",
     Lock = "lock", TryLock = "try lock", Unlock = "unlock",
     Quiet = "quiet", QuietRank = "quiet of a rank", Fence = "fence",
@@ -82,6 +83,10 @@ pub struct Book {
     pub counts: Vec<u64>,
     /// Operations that ended because somebody is gone.
     pub lost: u64,
+    /// Updates by devices that were done, and whose old values were lost with their link.
+    pub values_lost: u64,
+    /// Updates by devices of which nobody knows whether they were done.
+    pub fates_unknown: u64,
     violation: Option<Violation>,
     closed: bool,
     counters: Vec<Counter>,

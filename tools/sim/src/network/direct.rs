@@ -12,7 +12,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use longarm_memory::Region;
-use longarm_netmod::{DeviceRmw, DirectOutcome, LinkError, Loan, Reach, Wish};
+use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw, DirectOutcome, LinkError, Loan, Reach, Wish};
 use longarm_proto::{Run, WindowRef};
 
 use super::{Event, LinkState, Network, News, Owner};
@@ -80,9 +80,9 @@ impl Task {
         }
     }
 
-    /// Whether its answer brings bytes, for which others wait.
-    fn brings(&self) -> bool {
-        self.kind() != Kind::Put
+    /// Its kind, if its answer brings bytes, for which others wait.
+    fn brings(&self) -> Option<Kind> {
+        Some(self.kind()).filter(|kind| *kind != Kind::Put)
     }
 }
 
@@ -136,6 +136,8 @@ pub(super) struct Card {
     left: Vec<Left>,
     /// Transfers, by ticket, of which the rank could know that they are done.
     done: HashSet<u64>,
+    /// Updates that were under way when their link broke.
+    updates_left: u64,
 }
 
 /// What a link does beside its bytes.
@@ -153,8 +155,8 @@ pub(super) struct Direct {
     /// Transfers below this number were done.
     executed: u64,
     refused: Option<u64>,
-    /// Gets and updates that were posted, and whose ends were not told.
-    gets: usize,
+    /// The get or update that was posted, and whose end was not told: one at a time.
+    bringing: Option<Kind>,
     resolved: VecDeque<(u64, DirectOutcome)>,
     outcomes: VecDeque<(u64, Option<Vec<u8>>)>,
 }
@@ -164,7 +166,7 @@ impl Direct {
         let (waiting, under_way, coming) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
         let (resolved, outcomes) = (VecDeque::new(), VecDeque::new());
         let (settled, proven, open) = (false, false, true);
-        let (next_number, told_ns, executed, refused, gets) = (0, 0, 0, None, 0);
+        let (next_number, told_ns, executed, refused, bringing) = (0, 0, 0, None, None);
         Direct {
             dice,
             settled,
@@ -177,7 +179,7 @@ impl Direct {
             told_ns,
             executed,
             refused,
-            gets,
+            bringing,
             resolved,
             outcomes,
         }
@@ -191,7 +193,7 @@ impl Direct {
 
     /// Whether the caller's bytes have to wait: for the agreement of the two sides, or for a get.
     pub(super) fn holds_back(&self) -> bool {
-        self.proven && (!self.settled || self.gets > 0 || !self.waiting.is_empty())
+        self.proven && (!self.settled || self.bringing.is_some() || !self.waiting.is_empty())
     }
 }
 
@@ -243,6 +245,12 @@ impl Network {
         let is_open = |link: &u32| links[*link as usize].pipes.iter().all(|pipe| pipe.held_until_ns <= now_ns);
         let is_whole = |link: &u32| self.whole.binary_search(link).is_ok();
         self.perhaps_transferring.iter().copied().filter(|link| is_open(link) && is_whole(link)).collect()
+    }
+
+    /// Those of some links over which an update is under way, or its old value.
+    pub fn updating(&self, links: &[u32]) -> Vec<u32> {
+        let is_updating = |link: &u32| self.links[*link as usize].direct.bringing == Some(Kind::Update);
+        links.iter().copied().filter(is_updating).collect()
     }
 
     fn tell_later(&mut self, link: u32, after_ns: u64, told: Told) {
@@ -303,12 +311,12 @@ impl Network {
         let direct = &mut state.direct;
         let number = direct.next_number;
         direct.next_number += 1;
-        if direct.gets > 0 {
+        if direct.bringing.is_some() {
             let posted = Posted { number, target, run, task, sent_before: 0, torn_after: None };
             direct.waiting.push_back(posted);
             return Ok(number);
         }
-        direct.gets += usize::from(task.brings());
+        direct.bringing = task.brings();
         self.launch(link, (target, run, task, number));
         Ok(number)
     }
@@ -366,7 +374,7 @@ impl Network {
                 let brings = bytes.is_some();
                 direct.outcomes.push_back((number, bytes));
                 if brings {
-                    direct.gets -= 1;
+                    direct.bringing = None;
                     self.launch_waiting(link);
                 }
             }
@@ -377,11 +385,11 @@ impl Network {
     fn launch_waiting(&mut self, link: u32) {
         loop {
             let direct = &mut self.links[link as usize].direct;
-            if direct.gets > 0 {
+            if direct.bringing.is_some() {
                 return;
             }
             let Some(Posted { number, target, run, task, .. }) = direct.waiting.pop_front() else { return };
-            direct.gets += usize::from(task.brings());
+            direct.bringing = task.brings();
             self.launch(link, (target, run, task, number));
         }
     }
@@ -402,6 +410,11 @@ impl Network {
         }
     }
 
+    /// How many updates of a rank towards a node were under way when their link broke: more than that cannot lose their value.
+    pub fn updates_left(&self, rank: u32, node: u32) -> u64 {
+        self.cards.get(&(rank, node)).map_or(0, |card| card.updates_left)
+    }
+
     /// The next transfer of older links that was found out about.
     pub fn take_resolved(&mut self, link: u32) -> Option<(u64, DirectOutcome)> {
         self.links[link as usize].direct.resolved.pop_front()
@@ -417,6 +430,7 @@ impl Network {
     pub fn leave(&mut self, link: u32, unfinished: &[(u64, u64, Kind)], finished: &[(u64, DirectOutcome)]) {
         let state = &mut self.links[link as usize];
         let Some(caller) = caller(state) else { return };
+        let is_broken = state.broken.contains(&true);
         for posted in &mut state.direct.under_way {
             if let Task::Put(source) = &mut posted.task {
                 *source = Source::Copied(source.bytes());
@@ -425,6 +439,9 @@ impl Network {
         state.direct.waiting.clear();
         let card = self.cards.entry(caller).or_default();
         card.asked.clear();
+        if is_broken {
+            card.updates_left += unfinished.iter().filter(|(_, _, kind)| *kind == Kind::Update).count() as u64;
+        }
         let over = finished.iter().map(|&(ticket, outcome)| (ticket, u64::MAX, Kind::Put, Some(outcome)));
         let open = unfinished.iter().map(|&(ticket, number, kind)| (ticket, number, kind, None));
         let left = over.chain(open);
@@ -517,7 +534,7 @@ impl Network {
         let done = std::mem::take(&mut direct.under_way);
         let torn = if count < surely + perhaps { left.pop_front() } else { None };
         let torn =
-            torn.filter(|posted| matches!(posted.task, Task::Put(_)) && posted.run.bytes > 0).map(|mut posted| {
+            torn.filter(|posted| matches!(posted.task, Task::Put(_)) && may_tear(posted.run)).map(|mut posted| {
                 posted.torn_after = Some(direct.dice.below(posted.run.bytes));
                 posted
             });
@@ -529,6 +546,12 @@ impl Network {
     pub(super) fn hush_direct(&mut self, link: u32) {
         self.links[link as usize].direct.coming.clear();
     }
+}
+
+/// Whether a put may be half done. Not within one aligned word: readers are promised that it is whole.
+fn may_tear(run: Run) -> bool {
+    const WORD: u64 = DEVICE_WORD_BYTES;
+    run.bytes > 0 && run.offset / WORD != (run.offset + run.bytes - 1) / WORD
 }
 
 /// The bytes of a put that are written.

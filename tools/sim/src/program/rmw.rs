@@ -8,7 +8,6 @@ use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth};
 
 use super::{Program, Stop};
 use crate::book::{self, Kind};
-use crate::job;
 use crate::network;
 use crate::plan::{CHAINS, COUNTERS, Shape};
 
@@ -25,23 +24,31 @@ impl Program {
         let (half, number) = (self.half(), self.dice.below(COUNTERS));
         let offset = Shape::counter_at(half, number);
         let least = book::with(|book| book.counter(target, half, number).begin());
-        book::start(self.rank.0, Kind::FetchAdd, target, offset);
+        book::start(self.rank.0, Kind::DeviceRmw, target, offset);
+        let node = self.shape.node_of(target.0);
+        let left = || network::with(|network| network.updates_left(self.rank.0, node));
+        let left_before = left();
         let old = match self.client.device_rmw(&self.window, target, offset / 8, DeviceRmw::FetchAdd(1)) {
             Ok(old) => old,
-            Err(DeviceRmwError::ValueLost { .. }) if job::may_lose() => {
-                book::with(|book| book.counter(target, half, number).end_unheard());
-                book::finish(self.rank.0, Kind::FetchAdd, u64::MAX);
+            Err(error @ (DeviceRmwError::ValueLost { .. } | DeviceRmwError::Unknown { .. }))
+                if left() > left_before =>
+            {
+                book::with(|book| {
+                    if matches!(error, DeviceRmwError::ValueLost { .. }) {
+                        book.values_lost += 1;
+                        book.counter(target, half, number).end_unheard();
+                    } else {
+                        book.fates_unknown += 1;
+                    }
+                });
+                book::finish(self.rank.0, Kind::DeviceRmw, u64::MAX);
                 return Ok(1);
             }
-            Err(DeviceRmwError::Unknown { .. }) if job::may_lose() => {
-                book::finish(self.rank.0, Kind::FetchAdd, u64::MAX);
-                return Ok(1);
-            }
-            Err(error) => return Err(self.failed(Kind::FetchAdd, target, &error)),
+            Err(error) => return Err(self.failed(Kind::DeviceRmw, target, &error)),
         };
         let fine = book::with(|book| book.counter(target, half, number).end(least, old));
-        fine.map_err(|what| self.violated(Kind::FetchAdd, target, &format!("counter {number}: {what}")))?;
-        book::finish(self.rank.0, Kind::FetchAdd, old);
+        fine.map_err(|what| self.violated(Kind::DeviceRmw, target, &format!("counter {number}: {what}")))?;
+        book::finish(self.rank.0, Kind::DeviceRmw, old);
         Ok(1)
     }
 
