@@ -168,9 +168,8 @@ impl Client {
         host: Rank,
         number: u64,
     ) -> Result<(), MutexError> {
-        if let Some(word) = taken.word
-            && !self.failures.any()
-            && !home.window.is_freed()
+        let taken_here = taken.word.filter(|_| !self.failures.any() && !home.window.is_freed());
+        if let Some(word) = taken_here.or_else(|| self.word_here(home, host, number))
             && word.compare_exchange(mutex_word(self.layout.me()), 0).is_ok()
         {
             return Ok(());

@@ -39,6 +39,15 @@ impl Client {
     pub fn quiet(self: &Arc<Self>) -> Result<(), TransferError> {
         // SeqCst fence: as in `quiet_rank`.
         fence(Ordering::SeqCst);
+        self.quiet_before_handing_on()
+    }
+
+    /// As [`Client::quiet`], for who hands something on next, by an exchange or by a message: what was stored on this node is
+    /// visible to whoever gets that, and not before any load that this rank does itself.
+    #[inline]
+    pub fn quiet_before_handing_on(self: &Arc<Self>) -> Result<(), TransferError> {
+        // PAIR fence: with what is handed on, and with whoever acquires it.
+        fence(Ordering::Release);
         if self.open_endpoints().next().is_none() {
             return Ok(());
         }

@@ -35,6 +35,18 @@ use crate::world::World;
 /// What an accumulate does.
 pub type Operator = (Kernel, Scale);
 
+impl World {
+    /// [`World::quiet`] of who hands something on next, by an exchange or by a message, such as a mutex: what was stored on this node
+    /// is visible to whoever gets that. It has no fence of its own.
+    ///
+    /// # Errors
+    /// As [`World::quiet`].
+    #[inline]
+    pub fn quiet_before_handing_on(&self) -> Result<(), TransferError> {
+        self.inner.client.quiet_before_handing_on()
+    }
+}
+
 impl Window<u8> {
     #[inline]
     fn client(&self) -> &Arc<Client> {

@@ -75,6 +75,26 @@ impl Mutexes {
         Ok(self.guard((host, number), taken))
     }
 
+    /// As [`Mutexes::lock`], for callers that cannot keep a guard, such as C: [`Mutexes::guard_of_kept`] gives one to unlock it with.
+    /// True: as [`MutexGuard::previous_holder_died`].
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mutexes = world.mutexes_collective(1)?;
+    /// assert!(!mutexes.lock_kept(0, 0)?); // whoever held it before lives
+    /// mutexes.guard_of_kept(0, 0).unlock()?;
+    /// # world.finalize()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Mutexes::lock`].
+    #[inline]
+    pub fn lock_kept(&self, host: u32, number: u64) -> Result<bool, MutexError> {
+        let taken = self.shared.inner.client.lock(&self.home, Rank(host), number)?;
+        Ok(taken.previous_holder_died)
+    }
+
     #[inline]
     fn guard<'a>(&'a self, (host, number): (u32, u64), taken: Taken<'a>) -> MutexGuard<'a> {
         MutexGuard { mutexes: self, host, number, held: true, taken }

@@ -12,6 +12,9 @@ pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicU
 #[cfg(loom)]
 pub(crate) use loom::{thread::yield_now as spin_loop, thread::yield_now};
 
+/// Nothing that the model checker knows of: what it keeps apart only the compiler could bring together.
+pub use std::sync::atomic::compiler_fence;
+
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
-use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use longarm::{Group, MutexGuard, Mutexes};
+use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use longarm::{Group, Mutexes};
 use parking_lot::{Condvar, Mutex, RwLock};
+use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::boundary::{Done, Fault, call, call_or_end};
 use crate::groups;
@@ -45,10 +46,14 @@ pub(crate) struct Set {
 /// PAIR gate: taking one and opening it. What a thread did under a mutex is done before another thread of the process goes
 /// through.
 ///
-/// All of them are SeqCst, which includes that. A waiter marks `waiting`, then looks at the gate; an opener opens the gate, then
-/// looks at `waiting`. In the one order of all four at least one of them sees the other. With less, both could miss it, and the
-/// waiter would sleep before an open gate.
+/// A waiter marks `waiting`, then looks at the gate; an opener opens the gate, then looks at `waiting`. One of them has to see the
+/// other, or the waiter would sleep before an open gate. Each would need a full barrier between the two. The opener's is the waiter's
+/// to make, by `membarrier`, because waiters are rare: it acts as one at some point of what every other thread of the process
+/// does. An opener that has it before it looks at `waiting` sees the mark; one that has it later has opened the gate before it, and the
+/// waiter's look comes after it. Where the system has no such call, openers exchange the gate instead of storing it.
 struct Gates {
+    /// Waiters can make the openers' barriers.
+    waiters_make_barriers: bool,
     /// By process and number: 0, or the number of a thread. Made when a process's mutexes are first used.
     holders: Box<[OnceLock<Box<[AtomicU64]>>]>,
     /// Threads that wait before some gate.
@@ -69,7 +74,9 @@ fn this_thread() -> u64 {
 impl Gates {
     fn of(ranks: u32) -> Gates {
         let holders = (0..ranks).map(|_| OnceLock::new()).collect();
-        Gates { holders, waiting: AtomicU32::new(0), sleep: Mutex::new(()), opened: Condvar::new() }
+        let waiters_make_barriers = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+        let waiting = AtomicU32::new(0);
+        Gates { waiters_make_barriers, holders, waiting, sleep: Mutex::new(()), opened: Condvar::new() }
     }
 
     /// The gate of a mutex. `None`: there is no such mutex.
@@ -97,6 +104,9 @@ impl Gates {
     fn wait(&self, gate: &AtomicU64, me: u64) {
         let mut sleep = self.sleep.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
+        if self.waiters_make_barriers {
+            membarrier(MembarrierCommand::PrivateExpedited).expect("the process is registered for it");
+        }
         // PAIR gate.
         while gate.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             self.opened.wait(&mut sleep);
@@ -107,7 +117,12 @@ impl Gates {
     #[inline]
     fn open(&self, gate: &AtomicU64) {
         // PAIR gate.
-        gate.swap(0, Ordering::SeqCst);
+        if self.waiters_make_barriers {
+            gate.store(0, Ordering::Release);
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            gate.swap(0, Ordering::SeqCst);
+        }
         if self.waiting.load(Ordering::SeqCst) > 0 {
             // A waiter marks itself and looks at the gate under this lock: once we have had it, it is asleep or through.
             drop(self.sleep.lock());
@@ -187,9 +202,11 @@ impl Set {
         {
             return Err(Fault::fatal(format!("this thread holds mutex {number} of process {proc} already")));
         }
-        match self.mutexes.lock(place.0, place.1) {
-            Ok(guard) => {
-                keep(guard, number, proc);
+        match self.mutexes.lock_kept(place.0, place.1) {
+            Ok(previous_holder_died) => {
+                if previous_holder_died {
+                    say_once(number, proc);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -212,7 +229,10 @@ impl Set {
         }
         let taken = self.mutexes.try_lock(place.0, place.1);
         if let Ok(Some(guard)) = taken {
-            keep(guard, number, proc);
+            if guard.previous_holder_died() {
+                say_once(number, proc);
+            }
+            guard.keep();
             return Ok(true);
         }
         if let Some(gate) = gate {
@@ -225,7 +245,7 @@ impl Set {
     /// What this process has put before is visible to whoever takes the mutex next.
     pub(crate) fn unlock(&self, job: &Job, number: c_int, proc: c_int) -> Done {
         let place = self.place(number, proc)?;
-        job.world.quiet()?;
+        job.world.quiet_before_handing_on()?;
         let gate = self.gates.gate(&self.mutexes, place);
         // PAIR gate.
         let unlocked = if gate.is_some_and(|gate| gate.load(Ordering::SeqCst) == this_thread()) {
@@ -244,15 +264,14 @@ impl Set {
 /// ARMCI has no way to tell that the holder before died: it is said on stderr, the first time.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// Keeps a mutex locked without its guard.
-fn keep(guard: MutexGuard<'_>, number: c_int, proc: c_int) {
-    if guard.previous_holder_died() && !SAID.swap(true, Ordering::Relaxed) {
+#[cold]
+fn say_once(number: c_int, proc: c_int) {
+    if !SAID.swap(true, Ordering::Relaxed) {
         eprintln!(
             "longarm: mutex {number} of process {proc} was held by a process that died; \
              what it protects may be half changed. This is said once."
         );
     }
-    guard.keep();
 }
 
 /// Makes `num` mutexes here. Collective over all processes, which may give other numbers.
@@ -339,4 +358,40 @@ pub extern "C" fn ARMCIX_Trylock_hdl(handle: *mut c_void, mutex: c_int, proc: c_
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCIX_Unlock_hdl(handle: *mut c_void, mutex: c_int, proc: c_int) {
     call_or_end("ARMCIX_Unlock_hdl", |job| job.mutexes.of_handle(handle)?.unlock(job, mutex, proc));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each round ends with nobody at the gate: who was not woken then is not woken by the next one either.
+    #[test]
+    fn who_waits_before_a_gate_is_woken_and_alone_behind_it() {
+        const THREADS: u64 = 2;
+        const ROUNDS: u64 = 100_000;
+        for waiters_make_barriers in [true, false] {
+            let gates = Gates { waiters_make_barriers, ..Gates::of(1) };
+            let (gate, inside, arrived) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+            std::thread::scope(|scope| {
+                for me in 1..=THREADS {
+                    let (gates, gate, inside, arrived) = (&gates, &gate, &inside, &arrived);
+                    scope.spawn(move || {
+                        for round in 1..=ROUNDS {
+                            arrived.fetch_add(1, Ordering::SeqCst);
+                            while arrived.load(Ordering::SeqCst) < THREADS * round {
+                                std::thread::yield_now();
+                            }
+                            assert!(gates.pass(gate, me));
+                            assert!(!gates.pass(gate, me), "it is this thread's already");
+                            let before = inside.load(Ordering::Relaxed);
+                            inside.store(before + 1, Ordering::Relaxed);
+                            gates.open(gate);
+                        }
+                    });
+                }
+            });
+            assert_eq!(inside.into_inner(), THREADS * ROUNDS);
+            assert_eq!(gates.waiting.into_inner(), 0);
+        }
+    }
 }

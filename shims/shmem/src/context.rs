@@ -71,6 +71,14 @@ impl Context {
     pub(crate) fn quiet(&self, name: &'static str, job: &Job) {
         // Stores to mapped memory are visible to all before anything behind this.
         longarm::face::sync::fence(Ordering::SeqCst);
+        self.quiet_before_handing_on(name, job);
+    }
+
+    /// The same for who hands a lock on next, by an exchange or by a message: to whom it comes, to him stores to mapped memory are
+    /// visible.
+    pub(crate) fn quiet_before_handing_on(&self, name: &'static str, job: &Job) {
+        // PAIR lock-word.
+        longarm::face::sync::fence(Ordering::Release);
         if job.is_one_node {
             return;
         }

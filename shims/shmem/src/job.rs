@@ -151,7 +151,15 @@ impl Job {
         None
     }
 
-    /// The same for any PE; ends the job if there is no such PE or address.
+    /// The bytes of a symmetric address from the start of its window, as [`Job::place`] finds them, where that is seen at once.
+    #[inline(always)]
+    pub(crate) fn offset_at_once(&self, address: usize, bytes: usize) -> Option<u64> {
+        let offset = address.wrapping_sub(self.heap.start);
+        let live = self.heap.live.load(Ordering::Relaxed);
+        (offset < live && bytes <= live - offset).then_some(offset as u64)
+    }
+
+    /// [`Job::direct`] for any PE; ends the job if there is no such PE or address.
     #[inline(never)]
     pub(crate) fn place(&self, name: &'static str, pe: c_int, address: usize, bytes: usize) -> Place<'_> {
         let rank = self.rank(name, pe);

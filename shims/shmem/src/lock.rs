@@ -12,10 +12,10 @@
 
 use std::ffi::{c_int, c_long};
 
+use crate::amo;
 use crate::boundary::end;
 use crate::context::DEFAULT;
 use crate::job::{self, Job};
-use crate::{amo, order};
 
 /// This PE has not been given the lock yet.
 const WAITS: u32 = 1 << 31;
@@ -34,9 +34,10 @@ impl Words {
         if !lock.addr().is_multiple_of(8) {
             end(name, format_args!("address {lock:p} is not a multiple of the 8 bytes of a lock"));
         }
-        let place = job.place(name, job.me as c_int, lock.addr(), 8);
+        let long_way = || job.place(name, job.me as c_int, lock.addr(), 8).offset;
+        let offset = job.offset_at_once(lock.addr(), 8).unwrap_or_else(long_way);
         // Locks that lie side by side have different homes.
-        let home = (place.offset / 8 % u64::from(job.size)) as c_int;
+        let home = (offset / 8 % u64::from(job.size)) as c_int;
         let last: *mut u32 = lock.cast();
         Words { last, own: last.wrapping_add(1), home, me: job.me + 1 }
     }
@@ -52,6 +53,13 @@ pub(crate) unsafe fn set(name: &'static str, lock: *mut c_long) {
     let job = job::get(name);
     let words = Words::new(name, job, lock);
     let me = own_pe(&words);
+    // On this node one exchange takes it if it is free. On another one to ask for that is as far as to join the queue.
+    if job.direct(words.home, words.last.addr(), 4).is_some()
+        // SAFETY: this function's own contract.
+        && unsafe { amo::compare_swap(name, DEFAULT, words.last, 0, words.me, words.home) } == 0
+    {
+        return;
+    }
     // SAFETY: this function's own contract.
     unsafe { amo::set(name, DEFAULT, words.own, WAITS, me) };
     // SAFETY: this function's own contract.
@@ -75,7 +83,8 @@ pub(crate) unsafe fn set(name: &'static str, lock: *mut c_long) {
 pub(crate) unsafe fn clear(name: &'static str, lock: *mut c_long) {
     let job = job::get(name);
     let words = Words::new(name, job, lock);
-    order::quiet(name, DEFAULT);
+    // PAIR lock-word: the exchange below, and that of whoever takes it next, which are SeqCst, or what servers say of them.
+    job.contexts.get(name, DEFAULT).quiet_before_handing_on(name, job);
     let me = own_pe(&words);
     // SAFETY: this function's own contract.
     let last = unsafe { amo::compare_swap(name, DEFAULT, words.last, words.me, 0, words.home) };
