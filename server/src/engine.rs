@@ -142,6 +142,8 @@ pub struct Engine {
     peers: Slab<Peer>,
     recent: Vec<usize>,
     turns: u32,
+    /// In the last turn in which anything moved, much was sent to somebody.
+    sent_much: bool,
     stalled: usize,
     /// Peers without a link, who may call again.
     lost: Vec<usize>,
@@ -207,6 +209,7 @@ impl Engine {
             node_of_rank: options.node_of_rank,
             admission: Admission { secret: options.secret, job: options.job, me: options.node, sealed: options.sealed },
             refusals: Refusals::default(),
+            sent_much: false,
             unannounced: listener_has_none,
             look_after_ms: 0,
             listener_rests: false,
@@ -274,6 +277,7 @@ impl Engine {
             || self.recent.is_empty()
             || self.recent.len() > RECENT_MAX
             || self.turns.is_multiple_of(LOOK_EVERYWHERE_TURNS);
+        let sent_much = std::mem::take(&mut self.sent_much);
         let mut progress = self.empty_inboxes_of_the_dead();
         if look {
             progress |= self.turn_ready(now_ms);
@@ -292,7 +296,15 @@ impl Engine {
         if now_ms >= self.look_after_ms {
             progress |= self.look_after(now_ms);
         }
+        if !progress {
+            self.sent_much = sent_much;
+        }
         progress
+    }
+
+    /// Whether much was sent to somebody in the last turn in which anything moved, who has to take it in.
+    pub fn has_sent_much(&self) -> bool {
+        self.sent_much
     }
 
     fn empty_inboxes_of_the_dead(&self) -> bool {
@@ -395,6 +407,7 @@ impl Engine {
                 return true;
             }
         };
+        self.sent_much |= turn.sends_much;
         if turn.stalled != peer.stalled {
             peer.stalled = turn.stalled;
             if turn.stalled { self.stalled += 1 } else { self.stalled -= 1 }

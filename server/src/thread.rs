@@ -29,6 +29,9 @@ use crate::engine::{Engine, EngineError};
 
 const ENGINE: u64 = 0;
 const WAKER: u64 = 1;
+/// On the processor of a thread that rests nobody of this process has anything to do. But who takes in what was sent just now may be
+/// there: if that was much, it goes first once in so many looks.
+const LOOKS_PER_YIELD: u32 = 8;
 
 /// The node's server: the engine and what its thread sleeps on.
 pub struct Server {
@@ -111,21 +114,25 @@ impl Server {
         let mut engine = self.engine_to_work()?;
         let spins = !self.spin.is_zero();
         let mut moved_at = None;
+        let mut looks: u32 = 0;
         loop {
             if engine.turn(self.now_ms(), false) {
                 self.note_move();
                 moved_at = spins.then(Instant::now);
+                looks = 0;
                 continue;
             }
             // Relaxed: a hint; an old value costs a moment of looking or one more sleep.
             let free = spins && self.resting.load(Ordering::Relaxed) > 0;
             if free && moved_at.is_some_and(|at: Instant| at.elapsed() < self.spin) {
-                if self.is_where_nobody_runs() {
+                let lets_others = engine.has_sent_much() && looks.is_multiple_of(LOOKS_PER_YIELD);
+                if !lets_others && self.is_where_nobody_runs() {
                     std::hint::spin_loop();
                 } else {
                     // Whoever was answered just now may wait for this processor.
                     std::thread::yield_now();
                 }
+                looks = looks.wrapping_add(1);
                 continue;
             }
             if !engine.turn(self.now_ms(), true) {
