@@ -168,6 +168,7 @@ impl Client {
         host: Rank,
         number: u64,
     ) -> Result<(), MutexError> {
+        // The guard of a caller that kept none does not know where the word is.
         let taken_here = taken.word.filter(|_| !self.failures.any() && !home.window.is_freed());
         if let Some(word) = taken_here.or_else(|| self.word_here(home, host, number))
             && word.compare_exchange(mutex_word(self.layout.me()), 0).is_ok()

@@ -42,8 +42,9 @@ impl Client {
         self.quiet_before_handing_on()
     }
 
-    /// As [`Client::quiet`], for who hands something on next, by an exchange or by a message: what was stored on this node is
-    /// visible to whoever gets that, and not before any load that this rank does itself.
+    /// As [`Client::quiet`], but weaker on this node: a release fence instead of a full one. Enough before an exchange or a message that
+    /// hands something on, such as a lock: whoever receives it sees what was stored before. It does not order those stores
+    /// before later loads of this rank.
     #[inline]
     pub fn quiet_before_handing_on(self: &Arc<Self>) -> Result<(), TransferError> {
         // PAIR fence: with what is handed on, and with whoever acquires it.

@@ -36,8 +36,20 @@ use crate::world::World;
 pub type Operator = (Kernel, Scale);
 
 impl World {
-    /// [`World::quiet`] of who hands something on next, by an exchange or by a message, such as a mutex: what was stored on this node
-    /// is visible to whoever gets that. It has no fence of its own.
+    /// [`World::quiet`], but weaker on this node: a release fence instead of a full one. Enough before an exchange or a message that hands
+    /// something on, such as a lock: whoever receives it sees what was stored before. It does not order those stores before
+    /// later loads of this rank.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mutexes = world.mutexes_collective(1)?;
+    /// let guard = mutexes.lock(0, 0)?;
+    /// // ... puts ...
+    /// world.quiet_before_handing_on()?;
+    /// guard.unlock()?; // an exchange, or a message
+    /// # world.finalize()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`World::quiet`].

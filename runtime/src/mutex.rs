@@ -75,8 +75,8 @@ impl Mutexes {
         Ok(self.guard((host, number), taken))
     }
 
-    /// As [`Mutexes::lock`], for callers that cannot keep a guard, such as C: [`Mutexes::guard_of_kept`] gives one to unlock it with.
-    /// True: as [`MutexGuard::previous_holder_died`].
+    /// Takes a mutex as [`Mutexes::lock`] does and keeps it without a guard, for callers such as C. Returns whether the previous holder
+    /// died with it ([`MutexGuard::previous_holder_died`]). [`Mutexes::guard_of_kept`] or [`Mutexes::unlock`] unlocks it.
     ///
     /// ```
     /// let world = longarm::init()?;
@@ -117,8 +117,8 @@ impl Mutexes {
         self.shared.inner.client.unlock(&self.home, Rank(host), number)
     }
 
-    /// The guard of a mutex that this rank holds, whose own guard was given up by [`MutexGuard::keep`]. Whether it does hold it
-    /// is not looked at. `ARMCI_Unlock`.
+    /// The guard of a mutex that this rank holds, whose own guard was given up by [`MutexGuard::keep`], or that was taken by
+    /// [`Mutexes::lock_kept`]. Whether it does hold it is not looked at. `ARMCI_Unlock`.
     ///
     /// ```
     /// let world = longarm::init()?;

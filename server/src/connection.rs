@@ -27,8 +27,8 @@ const RECEIVES_PER_TURN: usize = 16;
 const REPLIES_BYTES_MAX: usize = 256 << 10;
 /// Gets up to this size are copied behind their reply header: one send for many.
 const COPIED_BYTES_MAX: u64 = EAGER_BYTES_MAX;
-/// Gets from this size on are much: to take one in takes longer than to change to the thread that does.
-const MUCH_BYTES: u64 = 80 << 10;
+/// A reply from this size on is large: to receive it takes longer than to change to the thread that does.
+const LARGE_REPLY_BYTES_MIN: u64 = 80 << 10;
 /// Replies that were sent and not reported as received. An initiator asks for no more than half of it at once.
 const UNREPORTED_BYTES_MAX: usize = 2 * UNREPORTED_REPLY_BYTES_MAX;
 /// The same for payloads that are sent from their window.
@@ -78,8 +78,8 @@ pub(crate) struct Turn {
     pub progress: bool,
     /// The connection waits for a free cell, which no descriptor announces.
     pub stalled: bool,
-    /// It sends much: whoever takes that in has work to do.
-    pub sends_much: bool,
+    /// A large reply was sent, or went on being sent: whoever receives it has work to do.
+    pub sends_large: bool,
 }
 
 /// Replies that wait to be sent, or to be reported as received.
@@ -90,8 +90,8 @@ pub(crate) struct Replies {
     outgoing: Outgoing<Place>,
     /// How far the requests have been received, which every reply says.
     received_bytes: u64,
-    /// One with much was begun since that was last asked.
-    began_much: bool,
+    /// A large one was begun since that was last asked.
+    began_large: bool,
 }
 
 impl Replies {
@@ -107,7 +107,7 @@ impl Replies {
 
     /// Sends the cursor's bytes of the place behind everything that waits already.
     pub(crate) fn send_from(&mut self, place: Place, cursor: Cursor) {
-        self.began_much |= cursor.remaining() >= MUCH_BYTES;
+        self.began_large |= cursor.remaining() >= LARGE_REPLY_BYTES_MIN;
         if cursor.remaining() <= COPIED_BYTES_MAX {
             self.outgoing.copy(&place, cursor);
         } else {
@@ -163,7 +163,7 @@ impl Connection {
             responder: Responder::new(),
             input: Incoming::new(),
             state: State::Header,
-            replies: Replies { outgoing: Outgoing::new(costs), received_bytes: 0, began_much: false },
+            replies: Replies { outgoing: Outgoing::new(costs), received_bytes: 0, began_large: false },
             stalled: false,
         }
     }
@@ -224,8 +224,9 @@ impl Connection {
             while self.replies.has_room() && self.step(shared, number)? {
                 progress = true;
             }
-            return Ok(Turn { progress, stalled: self.stalled, sends_much: false });
+            return Ok(Turn { progress, stalled: self.stalled, sends_large: false });
         }
+        // What the socket does not take at once is large too.
         let was_sending = self.replies.outgoing.has_unsent_stream();
         for _ in 0..RECEIVES_PER_TURN {
             while self.replies.has_room() && self.step(shared, number)? {
@@ -254,8 +255,8 @@ impl Connection {
             }
             progress = true;
         }
-        let sends_much = std::mem::take(&mut self.replies.began_much) || was_sending;
-        Ok(Turn { progress, stalled: self.stalled, sends_much })
+        let sends_large = std::mem::take(&mut self.replies.began_large) || was_sending;
+        Ok(Turn { progress, stalled: self.stalled, sends_large })
     }
 
     /// Uses what has arrived for one step. False: more has to arrive, or a cell has to become free.

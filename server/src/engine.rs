@@ -142,8 +142,8 @@ pub struct Engine {
     peers: Slab<Peer>,
     recent: Vec<usize>,
     turns: u32,
-    /// In the last turn in which anything moved, much was sent to somebody.
-    sent_much: bool,
+    /// In the last turn in which anything moved a large reply was sent.
+    sent_large: bool,
     stalled: usize,
     /// Peers without a link, who may call again.
     lost: Vec<usize>,
@@ -209,7 +209,7 @@ impl Engine {
             node_of_rank: options.node_of_rank,
             admission: Admission { secret: options.secret, job: options.job, me: options.node, sealed: options.sealed },
             refusals: Refusals::default(),
-            sent_much: false,
+            sent_large: false,
             unannounced: listener_has_none,
             look_after_ms: 0,
             listener_rests: false,
@@ -277,7 +277,7 @@ impl Engine {
             || self.recent.is_empty()
             || self.recent.len() > RECENT_MAX
             || self.turns.is_multiple_of(LOOK_EVERYWHERE_TURNS);
-        let sent_much = std::mem::take(&mut self.sent_much);
+        let sent_large = std::mem::take(&mut self.sent_large);
         let mut progress = self.empty_inboxes_of_the_dead();
         if look {
             progress |= self.turn_ready(now_ms);
@@ -296,15 +296,17 @@ impl Engine {
         if now_ms >= self.look_after_ms {
             progress |= self.look_after(now_ms);
         }
+        // A turn in which nothing moved does not change that.
         if !progress {
-            self.sent_much = sent_much;
+            self.sent_large = sent_large;
         }
         progress
     }
 
-    /// Whether much was sent to somebody in the last turn in which anything moved, who has to take it in.
-    pub fn has_sent_much(&self) -> bool {
-        self.sent_much
+    /// Whether a large reply was sent, or went on being sent, in the last turn in which anything moved. Whoever receives it has work to
+    /// do, perhaps on this processor.
+    pub fn has_sent_large(&self) -> bool {
+        self.sent_large
     }
 
     fn empty_inboxes_of_the_dead(&self) -> bool {
@@ -407,7 +409,7 @@ impl Engine {
                 return true;
             }
         };
-        self.sent_much |= turn.sends_much;
+        self.sent_large |= turn.sends_large;
         if turn.stalled != peer.stalled {
             peer.stalled = turn.stalled;
             if turn.stalled { self.stalled += 1 } else { self.stalled -= 1 }

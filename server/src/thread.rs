@@ -29,8 +29,8 @@ use crate::engine::{Engine, EngineError};
 
 const ENGINE: u64 = 0;
 const WAKER: u64 = 1;
-/// On the processor of a thread that rests nobody of this process has anything to do. But who takes in what was sent just now may be
-/// there: if that was much, it goes first once in so many looks.
+/// A server that looks where a rank of its own rests keeps the processor. After a large reply it yields there too, at the first
+/// look and then once in so many: the receiver may wait for that processor. Small replies are not worth it.
 const LOOKS_PER_YIELD: u32 = 8;
 
 /// The node's server: the engine and what its thread sleeps on.
@@ -125,8 +125,8 @@ impl Server {
             // Relaxed: a hint; an old value costs a moment of looking or one more sleep.
             let free = spins && self.resting.load(Ordering::Relaxed) > 0;
             if free && moved_at.is_some_and(|at: Instant| at.elapsed() < self.spin) {
-                let lets_others = engine.has_sent_much() && looks.is_multiple_of(LOOKS_PER_YIELD);
-                if !lets_others && self.is_where_nobody_runs() {
+                let yields_here = engine.has_sent_large() && looks.is_multiple_of(LOOKS_PER_YIELD);
+                if !yields_here && self.is_where_nobody_runs() {
                     std::hint::spin_loop();
                 } else {
                     // Whoever was answered just now may wait for this processor.
@@ -140,6 +140,7 @@ impl Server {
             }
             self.note_move();
             moved_at = spins.then(Instant::now);
+            looks = 0;
         }
     }
 

@@ -52,8 +52,8 @@ struct Outside {
     segment: Arc<NodeSegment>,
     /// Connections are encrypted.
     sealed: bool,
-    /// After some turn the engine had sent much.
-    sent_much: Arc<AtomicBool>,
+    /// After some turn the engine had sent a large reply.
+    sent_large: Arc<AtomicBool>,
 }
 
 /// Runs `play` while another thread drives the engine, over each network, in the open and encrypted.
@@ -92,7 +92,7 @@ fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)
         remote_memory: None,
     });
     let mut engine = engine.unwrap();
-    let sent_much = Arc::new(AtomicBool::new(false));
+    let sent_large = Arc::new(AtomicBool::new(false));
     // Rank 1 is dead from the start as far as its mail is concerned.
     engine.note_death(Rank(1));
     std::thread::scope(|scope| {
@@ -105,8 +105,8 @@ fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)
             // One that was there, for requests that come too late.
             door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts }).unwrap();
             door.call(&DoorRequest::Free { window: 8, generation: 1 }).unwrap();
-            let sent_much = Arc::clone(&sent_much);
-            play(&Outside { netmod, address, job, memory, segment, sealed, sent_much });
+            let sent_large = Arc::clone(&sent_large);
+            play(&Outside { netmod, address, job, memory, segment, sealed, sent_large });
         });
         let mut now_ms = 0;
         while !peers.is_finished() {
@@ -114,7 +114,7 @@ fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)
             if !engine.turn(now_ms, true) {
                 std::thread::yield_now();
             }
-            sent_much.fetch_or(engine.has_sent_much(), Ordering::SeqCst);
+            sent_large.fetch_or(engine.has_sent_large(), Ordering::SeqCst);
         }
         if let Err(panic) = peers.join() {
             std::panic::resume_unwind(panic);
@@ -815,22 +815,22 @@ fn an_initiator_that_reports_nothing_is_stopped_before_it_fills_the_memory() {
     });
 }
 
-/// Its thread lets others go first then: who takes that in may be waiting for its processor.
+/// The server's thread yields after a large one: the receiver may wait for its processor.
 #[test]
-fn that_much_was_sent_is_known_and_of_little_nothing_is() {
-    const MUCH: u64 = 200 << 10;
+fn a_large_reply_is_noted_and_a_small_one_is_not() {
+    const LARGE: u64 = 200 << 10;
     over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
         let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
-        door.call(&DoorRequest::Create { window: 9, generation: 1, key: KEY, parts: vec![(0, MUCH)] }).unwrap();
+        door.call(&DoorRequest::Create { window: 9, generation: 1, key: KEY, parts: vec![(0, LARGE)] }).unwrap();
         let window = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
         let mut peer = outside.peer(4);
-        for (bytes, is_much) in [(4096, false), (MUCH, true)] {
+        for (bytes, is_large) in [(4096, false), (LARGE, true)] {
             peer.ask(&Request::Get { target: window, shape: run(0, bytes) }, &[]);
             assert_eq!(peer.reply(), Reply::Data { token: (), bytes });
             peer.try_receive(&mut vec![0; bytes as usize]).unwrap();
             // More than are answered in one turn.
             (0..40).for_each(|_| peer.quiet().unwrap());
-            assert_eq!(outside.sent_much.load(Ordering::SeqCst), is_much, "{bytes} bytes");
+            assert_eq!(outside.sent_large.load(Ordering::SeqCst), is_large, "{bytes} bytes");
         }
     });
 }

@@ -12,9 +12,6 @@ pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicU
 #[cfg(loom)]
 pub(crate) use loom::{thread::yield_now as spin_loop, thread::yield_now};
 
-/// Nothing that the model checker knows of: what it keeps apart only the compiler could bring together.
-pub use std::sync::atomic::compiler_fence;
-
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 
@@ -23,6 +20,9 @@ pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence
 pub use crate::loom_models::mortal::{AtomicU32, AtomicU64};
 #[cfg(all(not(test), loom))]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A fence for the compiler only. The model checker has no such thing, so this is the standard library's in both builds.
+pub use std::sync::atomic::compiler_fence;
 
 /// How many times a loop looks at a word that another rank is about to change before it yields or gives up.
 ///

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use longarm::{Group, Mutexes};
@@ -18,6 +19,8 @@ use crate::job::Job;
 
 /// Mutexes that one process may own.
 const COUNT_MAX: c_int = 32768;
+/// How long who waits before a gate sleeps where the system refused the barrier by which openers see it.
+const UNSEEN_NAP: Duration = Duration::from_millis(1);
 /// What creating answers to a number that is negative or too large.
 const BAD_COUNT: c_int = -1;
 
@@ -46,11 +49,12 @@ pub(crate) struct Set {
 /// PAIR gate: taking one and opening it. What a thread did under a mutex is done before another thread of the process goes
 /// through.
 ///
-/// A waiter marks `waiting`, then looks at the gate; an opener opens the gate, then looks at `waiting`. One of them has to see the
-/// other, or the waiter would sleep before an open gate. Each would need a full barrier between the two. The opener's is the waiter's
-/// to make, by `membarrier`, because waiters are rare: it acts as one at some point of what every other thread of the process
-/// does. An opener that has it before it looks at `waiting` sees the mark; one that has it later has opened the gate before it, and the
-/// waiter's look comes after it. Where the system has no such call, openers exchange the gate instead of storing it.
+/// # Why no waiter is missed
+/// A waiter marks `waiting`, then looks at the gate; an opener opens the gate, then looks at `waiting`. Both need a full barrier between
+/// their two steps, or both could miss the other, and the waiter would sleep before an open gate. Openers are many and waiters
+/// few, so the waiter makes both: `membarrier` is a full barrier for itself and, at some point, for every other thread of the
+/// process. If that point lies before an opener's look at `waiting`, the opener sees the mark. If it lies after, the gate was opened before
+/// it, and the waiter sees that. Where the system has no such call, openers exchange the gate instead of storing it.
 struct Gates {
     /// Waiters can make the openers' barriers.
     waiters_make_barriers: bool,
@@ -104,12 +108,15 @@ impl Gates {
     fn wait(&self, gate: &AtomicU64, me: u64) {
         let mut sleep = self.sleep.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        if self.waiters_make_barriers {
-            membarrier(MembarrierCommand::PrivateExpedited).expect("the process is registered for it");
-        }
+        // The openers' barrier; see `Gates`.
+        let is_seen = !self.waiters_make_barriers || membarrier(MembarrierCommand::PrivateExpedited).is_ok();
         // PAIR gate.
         while gate.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-            self.opened.wait(&mut sleep);
+            if is_seen {
+                self.opened.wait(&mut sleep);
+            } else {
+                self.opened.wait_for(&mut sleep, UNSEEN_NAP);
+            }
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
@@ -119,6 +126,7 @@ impl Gates {
         // PAIR gate.
         if self.waiters_make_barriers {
             gate.store(0, Ordering::Release);
+            // Keeps the compiler from moving the look before the store. The waiter's membarrier keeps the processor from it.
             compiler_fence(Ordering::SeqCst);
         } else {
             gate.swap(0, Ordering::SeqCst);
@@ -205,7 +213,7 @@ impl Set {
         match self.mutexes.lock_kept(place.0, place.1) {
             Ok(previous_holder_died) => {
                 if previous_holder_died {
-                    say_once(number, proc);
+                    say_that_the_holder_died(number, proc);
                 }
                 Ok(())
             }
@@ -230,7 +238,7 @@ impl Set {
         let taken = self.mutexes.try_lock(place.0, place.1);
         if let Ok(Some(guard)) = taken {
             if guard.previous_holder_died() {
-                say_once(number, proc);
+                say_that_the_holder_died(number, proc);
             }
             guard.keep();
             return Ok(true);
@@ -265,7 +273,7 @@ impl Set {
 static SAID: AtomicBool = AtomicBool::new(false);
 
 #[cold]
-fn say_once(number: c_int, proc: c_int) {
+fn say_that_the_holder_died(number: c_int, proc: c_int) {
     if !SAID.swap(true, Ordering::Relaxed) {
         eprintln!(
             "longarm: mutex {number} of process {proc} was held by a process that died; \
@@ -369,7 +377,7 @@ mod tests {
     fn who_waits_before_a_gate_is_woken_and_alone_behind_it() {
         const THREADS: u64 = 2;
         const ROUNDS: u64 = 100_000;
-        for waiters_make_barriers in [true, false] {
+        for waiters_make_barriers in [Gates::of(1).waiters_make_barriers, false] {
             let gates = Gates { waiters_make_barriers, ..Gates::of(1) };
             let (gate, inside, arrived) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
             std::thread::scope(|scope| {

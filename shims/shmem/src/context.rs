@@ -74,10 +74,10 @@ impl Context {
         self.quiet_before_handing_on(name, job);
     }
 
-    /// The same for who hands a lock on next, by an exchange or by a message: to whom it comes, to him stores to mapped memory are
-    /// visible.
+    /// The same before an exchange or a message that hands a lock on: whoever receives it sees what was stored to mapped memory
+    /// before.
     pub(crate) fn quiet_before_handing_on(&self, name: &'static str, job: &Job) {
-        // PAIR lock-word.
+        // PAIR lock-word; see `lock.rs`.
         longarm::face::sync::fence(Ordering::Release);
         if job.is_one_node {
             return;

@@ -138,9 +138,7 @@ impl Job {
     #[inline(always)]
     pub(crate) fn direct(&self, pe: c_int, address: usize, bytes: usize) -> Option<*mut u8> {
         let peer = self.peers.get(pe as usize)?;
-        let offset = address.wrapping_sub(self.heap.start);
-        let live = self.heap.live.load(Ordering::Relaxed);
-        if offset < live && bytes <= live - offset {
+        if let Some(offset) = self.offset_in_heap(address, bytes) {
             return (!peer.heap.is_null()).then(|| peer.heap.wrapping_add(offset));
         }
         let statics = self.statics.as_ref()?;
@@ -151,15 +149,17 @@ impl Job {
         None
     }
 
-    /// The bytes of a symmetric address from the start of its window, as [`Job::place`] finds them, where that is seen at once.
+    /// The offset of an address in the part of the heap that is in use, found without a lock. `None`: it lies elsewhere, or blocks are
+    /// checked, and [`Job::place`] finds out.
     #[inline(always)]
-    pub(crate) fn offset_at_once(&self, address: usize, bytes: usize) -> Option<u64> {
+    pub(crate) fn offset_in_heap(&self, address: usize, bytes: usize) -> Option<usize> {
         let offset = address.wrapping_sub(self.heap.start);
+        // 0 where blocks are checked.
         let live = self.heap.live.load(Ordering::Relaxed);
-        (offset < live && bytes <= live - offset).then_some(offset as u64)
+        (offset < live && bytes <= live - offset).then_some(offset)
     }
 
-    /// [`Job::direct`] for any PE; ends the job if there is no such PE or address.
+    /// A symmetric address at any PE; ends the job if there is no such PE or address.
     #[inline(never)]
     pub(crate) fn place(&self, name: &'static str, pe: c_int, address: usize, bytes: usize) -> Place<'_> {
         let rank = self.rank(name, pe);

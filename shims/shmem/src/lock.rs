@@ -8,6 +8,11 @@
 //!   home's low half: last + 1          waiting PE's high half: WAITS | next + 1
 //! ```
 //!
+//! A free lock whose home is on this node is taken by one exchange, without joining the queue.
+//!
+//! PAIR lock-word: the fence of who clears a lock with the atomics that hand it on and that take it, which are SeqCst; towards another
+//! node, with the servers' messages. What was stored under the lock is visible to the next holder.
+//!
 //! If the holder dies the others wait until longarm says so, and the job ends.
 
 use std::ffi::{c_int, c_long};
@@ -35,7 +40,7 @@ impl Words {
             end(name, format_args!("address {lock:p} is not a multiple of the 8 bytes of a lock"));
         }
         let long_way = || job.place(name, job.me as c_int, lock.addr(), 8).offset;
-        let offset = job.offset_at_once(lock.addr(), 8).unwrap_or_else(long_way);
+        let offset = job.offset_in_heap(lock.addr(), 8).map_or_else(long_way, |offset| offset as u64);
         // Locks that lie side by side have different homes.
         let home = (offset / 8 % u64::from(job.size)) as c_int;
         let last: *mut u32 = lock.cast();
@@ -53,7 +58,7 @@ pub(crate) unsafe fn set(name: &'static str, lock: *mut c_long) {
     let job = job::get(name);
     let words = Words::new(name, job, lock);
     let me = own_pe(&words);
-    // On this node one exchange takes it if it is free. On another one to ask for that is as far as to join the queue.
+    // On another node asking first would cost one more round trip whenever it is held.
     if job.direct(words.home, words.last.addr(), 4).is_some()
         // SAFETY: this function's own contract.
         && unsafe { amo::compare_swap(name, DEFAULT, words.last, 0, words.me, words.home) } == 0
@@ -83,7 +88,7 @@ pub(crate) unsafe fn set(name: &'static str, lock: *mut c_long) {
 pub(crate) unsafe fn clear(name: &'static str, lock: *mut c_long) {
     let job = job::get(name);
     let words = Words::new(name, job, lock);
-    // PAIR lock-word: the exchange below, and that of whoever takes it next, which are SeqCst, or what servers say of them.
+    // PAIR lock-word.
     job.contexts.get(name, DEFAULT).quiet_before_handing_on(name, job);
     let me = own_pe(&words);
     // SAFETY: this function's own contract.
