@@ -1,6 +1,8 @@
 //! The smallest program: every rank tells its right neighbour a number.
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+use longarm::prelude::*;
+
+fn main() -> longarm::Result<()> {
     let world = longarm::init()?;
     let window = world.allocate_collective::<u64>(4)?;
     let right = (world.rank() + 1) % world.size();
@@ -9,9 +11,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let got = window.get_one(world.rank(), 1)?;
     println!("rank {} of {} on node {} was told {got}", world.rank(), world.size(), world.node());
     let old = window.fetch_add(0, 0, 1)?;
-    window.accumulate(0, 3, longarm::Update::Sum, &[2])?;
+    window.accumulate(0, 3, Update::Sum, &[2])?;
     let mut sum = [u64::from(world.rank())];
-    world.allreduce_collective(longarm::Reduction::Sum, &mut sum)?;
+    world.allreduce_collective(Reduction::Sum, &mut sum)?;
     world.barrier_collective()?;
     println!(
         "rank {} old {old} counter {} acc {} sum {}",
@@ -20,6 +22,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         window.get_one(0, 3)?,
         sum[0]
     );
-    world.finalize()?;
-    Ok(())
+    Ok(world.finalize()?)
 }

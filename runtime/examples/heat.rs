@@ -24,7 +24,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use longarm::{Compare, Patch, RmwError, TransferError, WaitError, Window, World};
+use longarm::error::{RmwError, TransferError, WaitError};
+use longarm::{Compare, Patch, Window, World};
 
 use crate::common::{Shares, Verdict, grid_of, layout_of, start};
 

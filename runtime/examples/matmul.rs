@@ -20,7 +20,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use longarm::{Handle, Patch, TransferError, Update, Window, World};
+use longarm::error::TransferError;
+use longarm::{Handle, Patch, Update, Window, World};
 
 use crate::common::{Shares, Verdict, grid_of, layout_of, start};
 use crate::matrix::Matrix;

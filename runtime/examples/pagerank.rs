@@ -19,7 +19,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use longarm::{Reduction, TransferError, Update, Window, World};
+use longarm::error::TransferError;
+use longarm::{Reduction, Update, Window, World};
 
 use crate::common::{Shares, Verdict, layout_of, start};
 

@@ -195,6 +195,7 @@ pub enum ConfigError {
 
 const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Address));
 
+#[doc(hidden)]
 /// Variables that the launcher sets for the ranks it starts. They are no configuration.
 pub const LAUNCHER_VARIABLES: [(&str, &str); 4] = [
     (crate::bootstrap::control::CONTROL_FD_VARIABLE, "descriptor of the socket to the launcher"),
@@ -255,6 +256,7 @@ impl Config {
         Config::from_variables(std::env::vars_os(), &caches)
     }
 
+    #[doc(hidden)]
     /// Reads any list of variables. Those without longarm's prefix are passed over.
     ///
     /// # Errors
@@ -279,6 +281,7 @@ impl Config {
         Ok(config)
     }
 
+    #[doc(hidden)]
     /// Decides how long to spin, once the job is known: not at all where ranks share processors. A value set by hand
     /// stays.
     pub fn settle_spin(&mut self, ranks_on_machine: u32, processors: u32) {
@@ -295,6 +298,7 @@ impl Config {
         index.is_some_and(|index| self.origins[index] == Origin::Environment)
     }
 
+    #[doc(hidden)]
     /// Decides on which address to listen, once it is known where the others are.
     pub fn settle_interface(&mut self, address: IpAddr) {
         self.interface = address;

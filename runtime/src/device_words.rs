@@ -24,7 +24,7 @@ use crate::window::Shared;
 /// Cheap to clone; every clone is the same words.
 ///
 /// ```
-/// use longarm::WindowError;
+/// use longarm::error::WindowError;
 ///
 /// let world = longarm::init()?;
 /// match world.device_words_collective(2) {
@@ -41,7 +41,7 @@ use crate::window::Shared;
 ///     Err(other) => return Err(other.into()),
 /// }
 /// # world.finalize()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), longarm::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct DeviceWords {

@@ -1,13 +1,36 @@
-//! Why a call of the public interface failed. What can be wrong with a single transfer stands in [`TransferError`].
+//! Why a call failed: an enum for each kind of call, and the numbers that its variants name.
+//!
+//! A variant says whose fault it is and what the target may have seen. Every error here becomes [`Error`]
+//! by `?`. What can be wrong with a single transfer stands in [`TransferError`].
+//!
+//! ```
+//! use longarm::error::{Rank, TransferError};
+//! let world = longarm::init()?;
+//! let window = world.allocate_collective::<u8>(16)?;
+//! match window.put(0, 10, &[0; 10]) {
+//!     Err(TransferError::OutsideWindow { rank, end, window_bytes, .. }) => {
+//!         assert_eq!((rank, end, window_bytes), (Rank(0), 20, 16));
+//!     }
+//!     other => panic!("{other:?}"),
+//! }
+//! # world.finalize()?;
+//! # Ok::<(), longarm::Error>(())
+//! ```
+
+mod any;
 
 use std::io;
 
 pub use longarm_client::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use longarm_netmod::NoDeviceRmw;
-use longarm_proto::{NodeId, Rank, WindowId};
+pub use longarm_proto::{Generation, NodeId, Rank, Refusal, ShapeError, WindowId};
 use longarm_server::door::DoorError;
 
-use crate::collective::Signature;
+pub use any::Error;
+
+pub use crate::collective::Signature;
+pub use crate::config::ConfigError;
+pub use crate::heap::HeapError;
 
 /// Why [`init`](crate::init) failed.
 #[derive(Debug, thiserror::Error)]

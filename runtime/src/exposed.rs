@@ -31,7 +31,7 @@ use crate::world::World;
 /// let field = exposed.withdraw_collective()?; // Ours again.
 /// assert_eq!(field[3], 2.5);
 /// # world.finalize()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), longarm::Error>(())
 /// ```
 pub struct Exposed<T: Element> {
     group: Group,

@@ -35,6 +35,7 @@ use crate::world::World;
 /// What an accumulate does.
 pub type Operator = (Kernel, Scale);
 
+#[doc(hidden)]
 impl World {
     /// [`World::quiet`], but weaker on this node: a release fence instead of a full one. Enough before an exchange or a message that hands
     /// something on, such as a lock: whoever receives it sees what was stored before. It does not order those stores before
@@ -48,7 +49,7 @@ impl World {
     /// world.quiet_before_handing_on()?;
     /// guard.unlock()?; // an exchange, or a message
     /// # world.finalize()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), longarm::Error>(())
     /// ```
     ///
     /// # Errors
@@ -59,6 +60,7 @@ impl World {
     }
 }
 
+#[doc(hidden)]
 impl Window<u8> {
     #[inline]
     fn client(&self) -> &Arc<Client> {
@@ -220,6 +222,7 @@ impl Window<u8> {
     }
 }
 
+#[doc(hidden)]
 impl Window<u8> {
     /// Starts [`Window::rmw_bytes`] as one part of a completion.
     ///
@@ -236,6 +239,7 @@ impl Window<u8> {
     }
 }
 
+#[doc(hidden)]
 impl<T> Window<T> {
     /// Whether two names mean the same window.
     pub fn is_same<U>(&self, other: &Window<U>) -> bool {
@@ -243,6 +247,7 @@ impl<T> Window<T> {
     }
 }
 
+#[doc(hidden)]
 impl World {
     /// Waits for operations towards a rank that were started under a completion.
     ///
@@ -261,11 +266,6 @@ impl World {
         completion.failure().map_or(Ok(()), |outcome| Err(client.explain(outcome, operation, Rank(rank))))
     }
 
-    /// Whether a death leaves the others alive (`LONGARM_ON_FAILURE=continue`).
-    pub fn survivors_go_on(&self) -> bool {
-        self.inner.client.failures().survivors_go_on()
-    }
-
     /// A barrier after which the program finalizes. Where survivors go on it is one among them, and meets the dead as
     /// little as [`World::finalize`] does.
     ///
@@ -282,6 +282,14 @@ impl World {
     /// Moves what can be moved, without waiting. `ARMCIX_Progress`.
     pub fn progress(&self) {
         self.inner.client.poll_progress();
+    }
+}
+
+/// What programs in Rust use too.
+impl World {
+    /// Whether a death leaves the others alive (`LONGARM_ON_FAILURE=continue`).
+    pub fn survivors_go_on(&self) -> bool {
+        self.inner.client.failures().survivors_go_on()
     }
 
     /// Whether the memory of a rank's windows is mapped here.

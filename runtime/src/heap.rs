@@ -74,7 +74,7 @@ pub enum HeapError {
     Collective(#[from] CollectiveError),
     /// The old contents could not be moved.
     #[error(transparent)]
-    Transfer(#[from] crate::TransferError),
+    Transfer(#[from] crate::error::TransferError),
 }
 
 impl World {

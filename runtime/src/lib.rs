@@ -1,7 +1,7 @@
 //! One-sided communication: a rank reads, writes and updates the memory of another rank while that rank computes.
 //!
 //! ```
-//! use longarm::Update;
+//! use longarm::prelude::*;
 //!
 //! let world = longarm::init()?; // a rank of `longarm run -n P`, or a world of one
 //! let window = world.allocate_collective::<f64>(100)?; // 100 elements at every rank
@@ -11,7 +11,7 @@
 //! world.barrier_collective()?;
 //! assert_eq!(window.get_one(world.rank(), 0)?, f64::from(world.size()));
 //! world.finalize()?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), longarm::Error>(())
 //! ```
 //!
 //! - [`World`] and [`Group`]: who takes part; collectives, quiet and fence.
@@ -19,41 +19,47 @@
 //! - [`Handle`], [`World::scope`]: the same without waiting.
 //! - [`Mutexes`], [`Heap`], [`Message`]: locks, symmetric memory, code that runs elsewhere.
 //! - [`DeviceWords`]: words that RDMA devices update, and nobody else touches.
+//! - [`Error`]: what every error becomes by `?`; the module [`error`] has an enum for each kind of call.
+//! - [`config`]: what the environment says.
 //!
 //! Ranks of one node share memory: a put is a store. Ranks of other nodes are reached through the server thread of
 //! their node. Nothing in a program depends on which it is.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)] // The launcher's half of the start is built on it.
 pub mod bootstrap;
-pub mod collective;
+mod collective;
 pub mod config;
 mod device_words;
 mod element;
-mod error;
+pub mod error;
 mod exposed;
+#[doc(hidden)] // The interfaces in C are built on it.
 pub mod face;
 mod group;
 mod handle;
 mod heap;
 mod message;
 mod mutex;
+#[doc(hidden)] // `longarm info` shows it.
 pub mod network;
 mod patch;
+pub mod prelude;
 mod scope;
+#[doc(hidden)] // `longarm info` shows it.
 pub mod topology;
 mod window;
 mod world;
 
+pub use bootstrap::Exchange;
+pub use bootstrap::control::{KindTraffic, PeerTraffic};
 pub use device_words::DeviceWords;
 pub use element::{Complex32, Complex64, Element, Number, Reduction, Word};
-pub use error::{
-    CollectiveError, DeviceRmwError, InitError, Lost, LostHow, MessageError, MutexError, NoDeviceRmw, Operation,
-    RmwError, TransferError, WaitError, WindowError,
-};
+pub use error::Error;
 pub use exposed::Exposed;
 pub use group::Group;
 pub use handle::{Handle, wait_all, wait_any, wait_some};
-pub use heap::{HEAP_ALIGNMENT, Heap, HeapBlock, HeapError};
+pub use heap::{HEAP_ALIGNMENT, Heap, HeapBlock};
 pub use message::Message;
 pub use mutex::{MutexGuard, Mutexes};
 pub use patch::{DIMENSIONS_MAX, Patch, Segment};
@@ -61,8 +67,16 @@ pub use scope::Scope;
 pub use window::{Compare, Update, Window};
 pub use world::{Death, World, init, init_inside, init_inside_shared, init_shared, is_initialized, is_launched};
 
-/// The numbers that errors speak of.
-pub use longarm_proto::{Generation, NodeId, Rank, Refusal, WindowId};
+/// What calls of several kinds give.
+///
+/// ```
+/// fn main() -> longarm::Result<()> {
+///     let world = longarm::init()?;
+///     world.barrier_collective()?;
+///     Ok(world.finalize()?)
+/// }
+/// ```
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The programs of the README, compiled and run.
 #[cfg(doctest)]

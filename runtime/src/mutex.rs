@@ -20,7 +20,7 @@ use crate::window::Shared;
 /// guard.unlock()?;
 /// assert!(mutexes.try_lock(0, 1)?.is_some());
 /// # world.finalize()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), longarm::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Mutexes {
@@ -58,7 +58,7 @@ impl Mutexes {
     /// let world = longarm::init()?;
     /// assert_eq!(world.mutexes_collective(2)?.count(0), 2);
     /// # world.finalize()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), longarm::Error>(())
     /// ```
     pub fn count(&self, host: u32) -> u64 {
         self.home.count(Rank(host))
@@ -84,7 +84,7 @@ impl Mutexes {
     /// assert!(!mutexes.lock_kept(0, 0)?); // whoever held it before lives
     /// mutexes.guard_of_kept(0, 0).unlock()?;
     /// # world.finalize()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), longarm::Error>(())
     /// ```
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Mutexes {
     /// mutexes.guard_of_kept(0, 0).unlock()?;
     /// assert!(mutexes.try_lock(0, 0)?.is_some());
     /// # world.finalize()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), longarm::Error>(())
     /// ```
     pub fn guard_of_kept(&self, host: u32, number: u64) -> MutexGuard<'_> {
         self.guard((host, number), Taken::somehow(false))
@@ -161,7 +161,7 @@ impl MutexGuard<'_> {
     /// world.quiet()?;
     /// guard.unlock()?;
     /// # world.finalize()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), longarm::Error>(())
     /// ```
     pub fn previous_holder_died(&self) -> bool {
         self.taken.previous_holder_died

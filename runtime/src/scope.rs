@@ -14,6 +14,53 @@ use crate::window::{Update, Window};
 use crate::world::World;
 
 /// Where implicit operations are started; see [`World::scope`].
+///
+/// What is lent to it is borrowed until the scope has ended. A target is looked at only behind it:
+///
+/// ```compile_fail,E0502
+/// # let world = longarm::init()?;
+/// # let window = world.allocate_collective::<u64>(8)?;
+/// let mut target = [0; 2];
+/// world.scope(|scope| {
+///     scope.get(&window, 0, 4, &mut target);
+///     assert_eq!(target[0], 0); // the get may be writing there
+/// })?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
+///
+/// a source is not changed in it:
+///
+/// ```compile_fail,E0506
+/// # let world = longarm::init()?;
+/// # let window = world.allocate_collective::<u64>(8)?;
+/// let mut source = [1, 2];
+/// world.scope(|scope| {
+///     scope.put(&window, 0, 4, &source);
+///     source[0] = 3; // the put may be reading there
+/// })?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
+///
+/// a buffer lives longer than the scope:
+///
+/// ```compile_fail,E0597
+/// # let world = longarm::init()?;
+/// # let window = world.allocate_collective::<u64>(8)?;
+/// world.scope(|scope| {
+///     let source = [1, 2];
+///     scope.put(&window, 0, 4, &source); // it is gone before the put is complete
+/// })?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
+///
+/// and the scope itself is not carried out of its body:
+///
+/// ```compile_fail,E0521
+/// # let world = longarm::init()?;
+/// let mut kept = None;
+/// world.scope(|scope| kept = Some(scope))?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub struct Scope<'env> {
     lent: Lent<'env>,
     failed: Mutex<Option<TransferError>>,
@@ -37,7 +84,7 @@ impl World {
     /// })?;
     /// assert_eq!(window.get_vec(0, 0, 3)?, source);
     /// # world.finalize()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), longarm::Error>(())
     /// ```
     ///
     /// # Errors

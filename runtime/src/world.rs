@@ -64,7 +64,7 @@ pub struct Death {
 /// let world = longarm::init()?; // Without `longarm run`: a world of one.
 /// assert_eq!((world.rank(), world.size()), (0, 1));
 /// world.finalize()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), longarm::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct World {
@@ -109,7 +109,7 @@ pub fn init_inside(job: Arc<dyn Exchange>) -> Result<World, InitError> {
 /// again.finalize()?;
 /// world.sync_collective()?; // It is still there.
 /// world.finalize()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), longarm::Error>(())
 /// ```
 ///
 /// # Errors

@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::Parser;
-use longarm::{CollectiveError, World};
+use longarm::World;
+use longarm::error::CollectiveError;
 
 /// Joins the job, reads the command line, runs `program` and turns what it says into an exit status.
 ///

@@ -11,6 +11,7 @@ use crate::group::Group;
 use crate::window::Window;
 use crate::world::World;
 
+#[doc(hidden)]
 impl World {
     /// Waits until `check` gives something; it looks at words of this rank's own memory. Meanwhile the rank works for
     /// longarm. [`World::ring`] wakes it at once, a plain store of another rank within a few milliseconds.
@@ -58,6 +59,7 @@ pub struct ExposedForGood {
     parts: ExposedParts,
 }
 
+#[doc(hidden)]
 impl World {
     /// Shows this rank's memory, which may be empty, to the ranks of its node. Collective.
     ///
@@ -70,6 +72,7 @@ impl World {
     }
 }
 
+#[doc(hidden)]
 impl ExposedForGood {
     /// Writes to the memory of a rank of this node.
     ///
@@ -88,6 +91,7 @@ impl ExposedForGood {
     }
 }
 
+#[doc(hidden)]
 impl Window<u8> {
     /// [`Window::put_signal_set`] or [`Window::put_signal_add`] of bytes that a C program vouches for.
     ///

@@ -61,7 +61,7 @@ impl<T: Number> Window<T> {
     /// world.barrier_collective()?;
     /// assert_eq!(window.get_vec(0, 0, 4)?, [0.0, 1.5, 2.5, 0.0]);
     /// # world.finalize()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), longarm::Error>(())
     /// ```
     ///
     /// # Errors

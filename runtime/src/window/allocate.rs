@@ -215,7 +215,7 @@ impl Group {
 
 impl<T: Element> Window<T> {
     /// Frees the window, whoever still has a clone of it: from then on every operation on it gives
-    /// [`TransferError::FreedWindow`](crate::TransferError::FreedWindow). What was issued before is completed first.
+    /// [`TransferError::FreedWindow`](crate::error::TransferError::FreedWindow). What was issued before is completed first.
     /// Collective over the window's group. `ARMCI_Free_group`.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ use crate::world::Inner;
 /// world.barrier_collective()?; // every put of every rank is visible
 /// assert_eq!(window.get_vec(world.rank(), 0, 2)?, [3.25, 4.5]);
 /// world.finalize()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), longarm::Error>(())
 /// ```
 pub struct Window<T> {
     pub(crate) shared: Arc<Shared>,

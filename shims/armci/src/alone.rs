@@ -49,7 +49,7 @@ impl Pools {
         let bytes = POOL_BYTES.min(NODE_BYTES / here.max(1));
         let window = match job.world.group().allocate_collective::<u8>(bytes) {
             Ok(window) => window,
-            Err(longarm::WindowError::Collective(error)) => return Err(error.into()),
+            Err(longarm::error::WindowError::Collective(error)) => return Err(error.into()),
             Err(_) => return Ok(()),
         };
         let parts = memory::place(job, job.world.group(), &window, Shown::Never)?;

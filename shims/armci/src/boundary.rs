@@ -3,8 +3,10 @@
 use std::ffi::c_int;
 use std::fmt::Display;
 
+use longarm::error::{
+    CollectiveError, Lost, MessageError, MutexError, RmwError, TransferError, WaitError, WindowError,
+};
 use longarm::face::sync::{AtomicBool, Ordering};
-use longarm::{CollectiveError, Lost, MessageError, MutexError, RmwError, TransferError, WaitError, WindowError};
 
 use crate::job::{self, Job};
 

@@ -9,8 +9,9 @@
 
 use std::ffi::{c_int, c_void};
 
+use longarm::error::{RmwError, TransferError};
 use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use longarm::{RmwError, TransferError, Window, World};
+use longarm::{Window, World};
 
 use crate::addresses::Addresses;
 use crate::alone::Pools;

@@ -73,7 +73,7 @@ unsafe fn allocate(job: &Job, group: &Group, table: *mut *mut c_void, bytes: c_l
     let bytes = usize::try_from(bytes).map_err(|_| Fault::fatal(format!("a segment of {bytes} bytes")))?;
     let window = match group.allocate_collective::<u8>(bytes) {
         Ok(window) => window,
-        Err(longarm::WindowError::Collective(error)) => return Err(error.into()),
+        Err(longarm::error::WindowError::Collective(error)) => return Err(error.into()),
         Err(error) => {
             // Every member gets the same error, so all go on with the code.
             eprintln!("longarm: rank {}: no segment of {bytes} bytes: {error}", job.world.rank());

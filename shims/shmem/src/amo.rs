@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use longarm::RmwError;
+use longarm::error::RmwError;
 use longarm::face::sync::{AtomicU32, AtomicU64, Ordering};
 use longarm::face::{CounterKind, Rmw, RmwOp, RmwWidth};
 

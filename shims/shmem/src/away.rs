@@ -20,9 +20,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use longarm::error::{MessageError, TransferError};
 use longarm::face::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use longarm::face::{ExposedForGood, OriginBytes, OriginBytesMut, Region, RegionMut, Rmw, RmwOp, RmwWidth};
-use longarm::{Message, MessageError, TransferError, World};
+use longarm::{Message, World};
 use parking_lot::Mutex;
 
 use crate::amo;

@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::Arc;
 
-use longarm::Operation;
+use longarm::error::Operation;
 use longarm::face::Completion;
 use longarm::face::sync::{AtomicBool, AtomicPtr, Ordering};
 use parking_lot::Mutex;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::{c_long, c_void};
 use std::sync::Arc;
 
+use longarm::error::{CollectiveError, HeapError};
 use longarm::face::RegionMut;
 use longarm::face::sync::{AtomicUsize, Ordering};
-use longarm::{CollectiveError, HEAP_ALIGNMENT, Heap, HeapBlock, HeapError, Window, World};
+use longarm::{HEAP_ALIGNMENT, Heap, HeapBlock, Window, World};
 use parking_lot::Mutex;
 
 use crate::boundary::{end, or_end};

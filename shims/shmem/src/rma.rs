@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use longarm::TransferError;
+use longarm::error::TransferError;
 use longarm::face::{CounterKind, Lender, OriginBytes, OriginBytesMut, Region, RegionMut, Run, Shapes};
 
 use crate::boundary::{end, or_end};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use longarm::Operation;
+use longarm::error::Operation;
 use longarm::face::Completion;
 use longarm::face::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;

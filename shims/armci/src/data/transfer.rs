@@ -3,8 +3,9 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use longarm::Window;
+use longarm::error::{Operation, TransferError};
 use longarm::face::{Completion, CounterKind, Kernel, Lender, OriginBytes, OriginBytesMut, RegionMut, Scale, Shapes};
-use longarm::{Operation, TransferError, Window};
 
 use super::handles::{CHandle, Pending};
 use crate::addresses::Direct;

@@ -4,7 +4,8 @@
 use std::convert::Infallible;
 
 use libtest_mimic::{Failed, Trial};
-use longarm::{Compare, Group, MutexError, MutexGuard, Mutexes, Update, Window, World};
+use longarm::error::MutexError;
+use longarm::{Compare, Group, MutexGuard, Mutexes, Update, Window, World};
 
 use super::outside::{Job, NO_HURRY};
 

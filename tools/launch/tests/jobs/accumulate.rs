@@ -1,6 +1,7 @@
 //! Accumulate: every type, update, form and shape, compared with a model; and from all ranks at once.
 
-use longarm::{Complex32, Complex64, Number, TransferError, Update, Word, World};
+use longarm::error::TransferError;
+use longarm::{Complex32, Complex64, Number, Update, Word, World};
 
 use super::form::{Form, Target};
 use super::shape::Shape;
@@ -323,7 +324,7 @@ pub fn refused(world: &World) {
         let source = vec![T::default(); 2];
         for target in ranks(world) {
             for update in updates {
-                let refusal = Err(TransferError::NoSuchKernel { rank: longarm::Rank(target) });
+                let refusal = Err(TransferError::NoSuchKernel { rank: longarm::error::Rank(target) });
                 assert_eq!(window.accumulate(target, 1, *update, &source), refusal);
                 assert!(window.start_accumulate(target, 1, *update, source.clone()).is_err());
                 let scoped = world.scope(|scope| scope.accumulate(&window, target, 1, *update, &source));

@@ -1,6 +1,7 @@
 //! Read-modify-write: each one's meaning, and what many of them do together.
 
-use longarm::{Handle, RmwError, Update, Window, Word, World, wait_all};
+use longarm::error::RmwError;
+use longarm::{Handle, Update, Window, Word, World, wait_all};
 
 use super::form::{Form, finish};
 use super::support::{Dice, ahead, assert_same, barrier, compute, ranks};

@@ -1,6 +1,7 @@
 //! Collectives: every one, every size, every root, every reduction, on several groups.
 
-use longarm::{CollectiveError, Complex32, Complex64, Element, Group, Number, Reduction, World};
+use longarm::error::CollectiveError;
+use longarm::{Complex32, Complex64, Element, Group, Number, Reduction, World};
 
 use super::support::{Dice, arbitrary, assert_same, barrier};
 
@@ -368,7 +369,7 @@ pub fn mismatches(world: &World) {
                 match is_odd {
                     true => world.sync_collective(),
                     false => match world.allocate_collective::<u8>(10) {
-                        Err(longarm::WindowError::Collective(error)) => Err(error),
+                        Err(longarm::error::WindowError::Collective(error)) => Err(error),
                         other => panic!("a mismatch was not seen: {other:?}"),
                     },
                 },

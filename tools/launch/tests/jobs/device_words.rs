@@ -1,6 +1,7 @@
 //! Words that RDMA devices update, where there are such devices; and where there are none, that this is said.
 
-use longarm::{DeviceRmwError, DeviceWords, NoDeviceRmw, TransferError, WindowError, World};
+use longarm::error::{DeviceRmwError, NoDeviceRmw, TransferError, WindowError};
+use longarm::{DeviceWords, World};
 
 use super::support::{ahead, barrier, ranks};
 

@@ -1,6 +1,7 @@
 //! Memory that is in no window: exposed, read and written by the ranks of its node, and taken back.
 
-use longarm::{TransferError, World};
+use longarm::World;
+use longarm::error::TransferError;
 
 use super::support::{barrier, ranks};
 

@@ -4,7 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
 
-use longarm::{Element, Handle, Number, TransferError, Update, Window, World, wait_all, wait_any, wait_some};
+use longarm::error::TransferError;
+use longarm::{Element, Handle, Number, Update, Window, World, wait_all, wait_any, wait_some};
 
 use super::shape::Shape;
 

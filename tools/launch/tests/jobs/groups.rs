@@ -1,6 +1,7 @@
 //! Groups: from lists, by split, split again, and windows over them.
 
-use longarm::{CollectiveError, Group, Rank, Reduction, TransferError, World};
+use longarm::error::{CollectiveError, Rank, TransferError};
+use longarm::{Group, Reduction, World};
 
 use super::support::{ahead, assert_same, barrier, ranks};
 

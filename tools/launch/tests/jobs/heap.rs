@@ -1,6 +1,7 @@
 //! The symmetric heap: blocks at the same offset everywhere, until there is no room.
 
-use longarm::{CollectiveError, HEAP_ALIGNMENT, HeapError, World};
+use longarm::error::{CollectiveError, HeapError};
+use longarm::{HEAP_ALIGNMENT, World};
 
 use super::support::{Dice, ahead, arbitrary, assert_same, barrier};
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longarm::{MessageError, World};
+use longarm::World;
+use longarm::error::MessageError;
 
 use super::support::{Dice, ahead, arbitrary, assert_same, barrier, ranks};
 

@@ -1,6 +1,7 @@
 //! Mutexes: exclusion, turns, and what is said of wrong calls.
 
-use longarm::{MutexError, Rank, World};
+use longarm::World;
+use longarm::error::{MutexError, Rank};
 
 use super::support::{Dice, ahead, barrier, compute, ranks};
 
@@ -105,8 +106,14 @@ pub fn errors(world: &World) {
     mutexes.try_lock(me, 0).expect("a try").expect("it is free").unlock().expect("an unlock");
     barrier(world);
     mutexes.free_collective().expect("the mutexes are freed");
-    assert!(matches!(mutexes.lock(me, 0), Err(MutexError::Transfer(longarm::TransferError::FreedWindow { .. }))));
-    assert!(matches!(mutexes.unlock(me, 0), Err(MutexError::Transfer(longarm::TransferError::FreedWindow { .. }))));
+    assert!(matches!(
+        mutexes.lock(me, 0),
+        Err(MutexError::Transfer(longarm::error::TransferError::FreedWindow { .. }))
+    ));
+    assert!(matches!(
+        mutexes.unlock(me, 0),
+        Err(MutexError::Transfer(longarm::error::TransferError::FreedWindow { .. }))
+    ));
 }
 
 /// The holder is not the host: each rank locks one of its right neighbour and of the farthest rank, twice.

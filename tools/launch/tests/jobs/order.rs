@@ -113,7 +113,7 @@ pub fn quiet(world: &World) {
         world.sync_collective().expect("the next round");
     }
     let nobody = world.quiet_rank(world.size());
-    assert!(matches!(nobody, Err(longarm::TransferError::NoSuchRank { ranks, .. }) if ranks == world.size()));
+    assert!(matches!(nobody, Err(longarm::error::TransferError::NoSuchRank { ranks, .. }) if ranks == world.size()));
     support::barrier(world);
 }
 

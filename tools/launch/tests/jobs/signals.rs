@@ -1,6 +1,7 @@
 //! Put with signal, and waiting for words.
 
-use longarm::{Compare, WaitError, Word, World};
+use longarm::error::WaitError;
+use longarm::{Compare, Word, World};
 
 use super::support::{Dice, ahead, arbitrary, assert_same, barrier, compute, ranks};
 

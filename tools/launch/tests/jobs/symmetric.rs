@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use longarm::error::{Operation, TransferError};
 use longarm::face::sync::{AtomicBool, Ordering};
 use longarm::face::{Completion, OriginBytes, OriginBytesMut, RegionMut, Rmw, RmwOp, RmwWidth, SignalOp};
-use longarm::{Compare, Operation, TransferError, World};
+use longarm::{Compare, World};
 
 use super::support::{ahead, barrier, ranks};
 

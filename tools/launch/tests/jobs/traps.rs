@@ -1,6 +1,7 @@
 //! What C programs get wrong: nothing, overlap, oneself, odd addresses, ends, sizes.
 
-use longarm::{Complex64, Patch, RmwError, Segment, TransferError, Update, World};
+use longarm::error::{RmwError, TransferError};
+use longarm::{Complex64, Patch, Segment, Update, World};
 
 use super::form::{Form, Target};
 use super::shape::Shape;

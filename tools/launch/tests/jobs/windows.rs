@@ -1,6 +1,7 @@
 //! Windows: made, freed, made again, too large, and hardly used.
 
-use longarm::{Compare, Patch, RmwError, Segment, TransferError, Update, WaitError, WindowError, World};
+use longarm::error::{RmwError, TransferError, WaitError, WindowError};
+use longarm::{Compare, Patch, Segment, Update, World};
 
 use super::support::{ahead, assert_same, barrier, ranks};
 
