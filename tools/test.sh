@@ -85,6 +85,9 @@ if [ "$only" = all ]; then
     step simulator cargo test --locked --release -p longarm-sim --test large
     step mutations env RUSTFLAGS="--cfg longarm_mutations" CARGO_TARGET_DIR="$target/mutations" \
         cargo test --locked -p longarm-sim --test mutations
+    # What stands in the place of machine code on other processors.
+    step portable env RUSTFLAGS="--cfg longarm_portable" CARGO_TARGET_DIR="$target/portable" \
+        cargo test --locked -p longarm-memory -p longarm-shm --lib
     # The model checker runs every order of the steps of what the ranks of a node share.
     step models env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" \
         cargo test --locked -p longarm-shm --release --lib loom

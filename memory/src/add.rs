@@ -109,12 +109,12 @@ pub fn add_one_f64(target: RegionMut<'_>, source: Region<'_>, scale: f64) {
     unsafe { machine::one_f64(target.as_mut_ptr(), source.as_ptr(), scale) };
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, longarm_portable))))]
 #[path = "add_x86_64.rs"]
 mod machine;
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-#[path = "add_plain.rs"]
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, longarm_portable)))))]
+#[path = "add_portable.rs"]
 mod machine;
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ fn every_type_length_and_alignment_gives_the_plain_sum_and_touches_nothing_else(
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, longarm_portable))))]
 #[test]
 fn vectors_of_every_width_give_the_same_sums() {
     use machine::Vectors;

@@ -183,6 +183,9 @@ fn suits_string(ahead: usize) -> bool {
     ahead.is_multiple_of(LINE)
 }
 
+/// Shorter copies are not looked at whether they belong to a walk: what that costs would be seen, and they do not fill a cache.
+const WALK_PIECE_BYTES_MIN: usize = 128 << 10;
+
 /// Copies more than 128 bytes. Apart from `copy_long`, so that shorter copies do not pay for its registers.
 ///
 /// # Safety
@@ -194,7 +197,7 @@ pub(crate) unsafe fn copy_bulk(dst: *mut u8, src: *const u8, len: usize) {
     let separate = ahead >= len && ahead.wrapping_neg() >= len;
     let bytes_min = nontemporal_bytes_min();
     let around_caches =
-        len >= bytes_min || len >= walk::PIECE_BYTES_MIN && walk::is_long_with(dst.addr(), len, bytes_min);
+        len >= bytes_min || len >= WALK_PIECE_BYTES_MIN && walk::is_long_with(dst.addr(), len, bytes_min);
     let string = separate && len >= STRING_BYTES_MIN && !around_caches && suits_string(ahead);
     if string && is_x86_feature_detected!("ermsb") {
         // SAFETY: the caller's promise, and the ranges are separate and longer than 64 bytes.

@@ -216,11 +216,11 @@ impl Grid {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, longarm_portable))))]
 #[path = "grid_x86_64.rs"]
 mod machine;
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, longarm_portable)))))]
 mod machine {
     use super::*;
 

@@ -14,10 +14,10 @@ mod descriptor;
 pub mod grid;
 pub mod io;
 pub mod region;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, longarm_portable))))]
 #[path = "vector_x86_64.rs"]
 mod vector;
-#[cfg(any(test, all(target_arch = "x86_64", not(miri))))]
+#[cfg(any(test, all(target_arch = "x86_64", not(any(miri, longarm_portable)))))]
 mod walk;
 
 pub use add::{Adder, add_one_f64};

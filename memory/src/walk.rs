@@ -8,9 +8,6 @@
 
 use std::cell::Cell;
 
-/// Shorter copies are not looked at: what they cost would be seen, and they do not fill a cache.
-pub(crate) const PIECE_BYTES_MIN: usize = 128 << 10;
-
 #[derive(Clone, Copy)]
 struct Walk {
     start: usize,

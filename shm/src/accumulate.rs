@@ -326,7 +326,7 @@ elements! { i32 i64 u32 u64 f32 f64 [f32; 2] [f64; 2] }
 ///
 /// Wide loads right behind narrow stores stall the processor, so the loops have to be as wide as the copies are.
 fn in_private<T: Element>(target: RegionMut<'_>, source: Region<'_>, combine: impl Fn(&mut [T], &[T])) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(longarm_portable)))]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has the instructions.
         unsafe { chunk_by_chunk_avx2(target, source, combine) };
@@ -337,7 +337,7 @@ fn in_private<T: Element>(target: RegionMut<'_>, source: Region<'_>, combine: im
 
 /// As `chunk_by_chunk`, which becomes a part of it, compiled for wider vectors. Not for fused multiply-add: the result
 /// is the same on every machine.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(longarm_portable)))]
 #[target_feature(enable = "avx2")]
 fn chunk_by_chunk_avx2<T: Element>(target: RegionMut<'_>, source: Region<'_>, combine: impl Fn(&mut [T], &[T])) {
     chunk_by_chunk(target, source, combine);

@@ -1,7 +1,7 @@
 //! Which thread this is, as one number that costs a load: for the hot path, which has no time to ask the library.
 
 /// A number that no other thread of this process has as long as this one runs. A later one may have it again.
-#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(any(miri, longarm_portable))))]
 #[inline(always)]
 pub fn current() -> usize {
     let number: usize;
@@ -14,7 +14,7 @@ pub fn current() -> usize {
 }
 
 /// As above: the address of a variable of this thread's own.
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(any(miri, longarm_portable)))))]
 #[inline]
 pub fn current() -> usize {
     thread_local! {
