@@ -4,8 +4,12 @@
 //! is an error that says what is accepted. A variable nobody knows is only a warning: it names the nearest known one.
 //! A blank value counts as not set. Sizes take the suffixes `k`, `m`, `g` and `t` (powers of 1024).
 //!
+//! A program may bring its configuration along: [`init_with`](crate::init_with) takes a [`Config`] in place of the
+//! environment.
+//!
 //! This module holds no state and prints nothing.
 
+mod program;
 mod variables;
 
 use std::ffi::{OsStr, OsString};
@@ -35,7 +39,22 @@ const NONTEMPORAL_BYTES: u64 = 4 * MIB;
 /// Below, a copy around the caches only costs.
 const NONTEMPORAL_BYTES_MIN: u64 = 4 * KIB;
 
-/// The value of every variable.
+/// The value of every variable. All ranks of a job have the same.
+///
+/// ```
+/// use longarm::config::Config;
+///
+/// let mut config = Config::from_environment()?; // or Config::default(), which looks at nothing
+/// config.eager_bytes = 4096; // a field,
+/// config.set("LONGARM_HEAP_BYTES", "64m")?; // or a name and a value, as in the environment
+/// let world = longarm::init_with(config)?;
+/// assert_eq!(world.config().heap_bytes, 64 << 20);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
+///
+/// What `longarm run` does is said by its own environment and arguments: here `nodes`, `on_failure`, `report_ms` and `watchdog_s`
+/// mean nothing for the ranks that it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Address that the servers listen on.
@@ -147,6 +166,8 @@ pub enum Origin {
     Default,
     /// It was set by hand.
     Environment,
+    /// The program has set it.
+    Program,
     /// It follows from the machine or from the job.
     Measured,
 }
@@ -190,6 +211,14 @@ pub enum ConfigError {
         value: String,
         /// What would be accepted.
         accepted: String,
+    },
+    /// There is no such variable. Only of [`Config::set`]: in the environment it is a warning.
+    #[error("longarm knows no variable {name}{}", nearest.map(|name| format!("; is it {name}?")).unwrap_or_default())]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The known name closest to it, if any is close.
+        nearest: Option<&'static str>,
     },
 }
 
@@ -285,17 +314,17 @@ impl Config {
     /// Decides how long to spin, once the job is known: not at all where ranks share processors. A value set by hand
     /// stays.
     pub fn settle_spin(&mut self, ranks_on_machine: u32, processors: u32) {
-        if self.origins[SPIN] == Origin::Environment {
+        if self.origins[SPIN].is_by_hand() {
             return;
         }
         self.spin_us = if ranks_on_machine > processors { 0 } else { SPIN_US };
         self.origins[SPIN] = Origin::Measured;
     }
 
-    /// Whether a variable was set by hand.
+    /// Whether a variable was set by hand, in the environment or by the program.
     pub fn is_set(&self, name: &str) -> bool {
         let index = VARIABLES.iter().position(|variable| variable.name == name);
-        index.is_some_and(|index| self.origins[index] == Origin::Environment)
+        index.is_some_and(|index| self.origins[index].is_by_hand())
     }
 
     #[doc(hidden)]
@@ -336,6 +365,10 @@ impl Config {
         if value.to_str().is_some_and(|value| value.trim().is_empty()) {
             return Ok(());
         }
+        self.take_value(index, value, Origin::Environment)
+    }
+
+    fn take_value(&mut self, index: usize, value: &OsStr, origin: Origin) -> Result<(), ConfigError> {
         let variable = &VARIABLES[index];
         let taken = value.to_str().and_then(|value| variable.slot.parse(self, value.trim()));
         taken.ok_or_else(|| ConfigError::Refused {
@@ -343,8 +376,15 @@ impl Config {
             value: value.to_string_lossy().into_owned(),
             accepted: variable.slot.accepted(),
         })?;
-        self.origins[index] = Origin::Environment;
+        self.origins[index] = origin;
         Ok(())
+    }
+}
+
+impl Origin {
+    /// Whether somebody has said that it shall be so.
+    fn is_by_hand(self) -> bool {
+        matches!(self, Origin::Environment | Origin::Program)
     }
 }
 
@@ -382,6 +422,7 @@ impl fmt::Display for Origin {
         formatter.write_str(match self {
             Origin::Default => "default",
             Origin::Environment => "environment",
+            Origin::Program => "program",
             Origin::Measured => "measured",
         })
     }
@@ -407,9 +448,9 @@ fn nontemporal_bytes(caches: &[topology::Cache]) -> Option<u64> {
 
 /// The known name closest to `name`, unless even that one differs in more than a third of its letters.
 fn nearest(name: &str) -> Option<&'static str> {
+    let own = name.strip_prefix(PREFIX)?;
     let known = VARIABLES.iter().map(|variable| variable.name);
     let known = known.chain(LAUNCHER_VARIABLES.iter().map(|(name, _)| *name));
-    let own = &name[PREFIX.len()..];
     let distances = known.map(|known| (edit_distance(own, &known[PREFIX.len()..]), known));
     let (distance, known) = distances.min()?;
     (distance * 3 <= known.len() - PREFIX.len()).then_some(known)

@@ -20,7 +20,7 @@
 //! - [`Mutexes`], [`Heap`], [`Message`]: locks, symmetric memory, code that runs elsewhere.
 //! - [`DeviceWords`]: words that RDMA devices update, and nobody else touches.
 //! - [`Error`]: what every error becomes by `?`; the module [`error`] has an enum for each kind of call.
-//! - [`config`]: what the environment says.
+//! - [`config`]: what the environment says, or the program by [`init_with`].
 //!
 //! Ranks of one node share memory: a put is a store. Ranks of other nodes are reached through the server thread of
 //! their node. Nothing in a program depends on which it is.
@@ -65,7 +65,9 @@ pub use mutex::{MutexGuard, Mutexes};
 pub use patch::{DIMENSIONS_MAX, Patch, Segment};
 pub use scope::Scope;
 pub use window::{Compare, Update, Window};
-pub use world::{Death, World, init, init_inside, init_inside_shared, init_shared, is_initialized, is_launched};
+pub use world::{
+    Death, World, init, init_inside, init_inside_shared, init_shared, init_with, is_initialized, is_launched,
+};
 
 /// What calls of several kinds give.
 ///

@@ -15,7 +15,7 @@ use crate::bootstrap::{
     Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, is_routed, network,
 };
 use crate::collective::Stage;
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
 use crate::heap::Heap;
@@ -80,10 +80,35 @@ pub struct World {
 /// # Errors
 /// [`InitError`]: what is wrong with the configuration, the launcher or this node.
 pub fn init() -> Result<World, InitError> {
-    once(|_| match Launcher::find()? {
+    once(Config::from_environment, find)
+}
+
+/// [`init`] with a configuration of the program's own; of the environment's only what `longarm run` tells its ranks is
+/// looked at. All ranks bring the same. A field counts as set where it is not the built-in value;
+/// [`Config::set`] sets that one too.
+///
+/// ```
+/// let mut config = longarm::config::Config::default();
+/// config.window_bytes_max = 1 << 20;
+/// let world = longarm::init_with(config)?;
+/// assert!(world.allocate_collective::<u8>((1 << 20) + 1).is_err());
+/// world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`init`]; what is wrong with the configuration is said with the name of the variable.
+pub fn init_with(config: Config) -> Result<World, InitError> {
+    let settled = |mut config: Config| config.settle_fields().map(|()| config);
+    once(|| settled(config), find)
+}
+
+/// The launcher, or a world of one.
+fn find(_: &mut Config) -> Result<Found, InitError> {
+    match Launcher::find()? {
         Some((launcher, start)) => Ok((Some(launcher as Arc<dyn Rendezvous>), start)),
         None => Ok((None, alone()?)),
-    })
+    }
 }
 
 /// Makes the ranks of a job that something else has started, an MPI program for instance, into a world with the same
@@ -93,7 +118,7 @@ pub fn init() -> Result<World, InitError> {
 /// # Errors
 /// As [`init`], and [`InitError::Exchange`]. Others may be waiting for this rank then, so end the job.
 pub fn init_inside(job: Arc<dyn Exchange>) -> Result<World, InitError> {
-    once(|config| {
+    once(Config::from_environment, |config| {
         let (exchanged, start) = Exchanged::meet(job, config)?;
         Ok((Some(exchanged as Arc<dyn Rendezvous>), start))
     })
@@ -146,19 +171,21 @@ pub fn is_launched() -> bool {
 /// Where the ranks meet, and what the job looks like.
 type Found = (Option<Arc<dyn Rendezvous>>, Start);
 
-fn once(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
+fn once(
+    configure: impl FnOnce() -> Result<Config, ConfigError>,
+    find: impl FnOnce(&mut Config) -> Result<Found, InitError>,
+) -> Result<World, InitError> {
     if INITIALISED.swap(true, Ordering::AcqRel) {
         return Err(InitError::Twice);
     }
-    let world = join(find);
+    let world = configure().map_err(InitError::from).and_then(|config| join(config, find));
     if world.is_err() {
         INITIALISED.store(false, Ordering::Release);
     }
     world
 }
 
-fn join(find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
-    let mut config = Config::from_environment()?;
+fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
     let (rendezvous, start) = find(&mut config)?;
     if start.rank == 0 {
         // Once is enough: the ranks share their environment.

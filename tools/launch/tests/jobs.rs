@@ -9,6 +9,7 @@ mod jobs {
     pub mod accumulate;
     pub mod atomics;
     pub mod collectives;
+    pub mod configured;
     pub mod device_words;
     pub mod exposed;
     pub mod form;
@@ -34,6 +35,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use longarm::World;
+use longarm::config::Config;
 
 /// Names the job that a rank runs.
 const JOB: &str = "LONGARM_TEST_JOB";
@@ -87,15 +89,17 @@ struct Job {
     layouts: &'static [Layout],
     /// Configuration variables.
     variables: &'static [(&'static str, &'static str)],
+    /// The configuration in place of the environment's.
+    configure: Option<fn() -> Config>,
 }
 
 /// A job whose ranks go through the servers of their nodes.
 const fn routed_job(name: &'static str, body: fn(&World)) -> Job {
-    Job { name, body, layouts: MUCH, variables: &[("LONGARM_ROUTED_RANKS", "1")] }
+    Job { name, body, layouts: MUCH, variables: &[("LONGARM_ROUTED_RANKS", "1")], configure: None }
 }
 
 const fn job(name: &'static str, body: fn(&World), layouts: &'static [Layout]) -> Job {
-    Job { name, body, layouts, variables: &[] }
+    Job { name, body, layouts, variables: &[], configure: None }
 }
 
 fn all_jobs() -> Vec<Job> {
@@ -177,6 +181,20 @@ fn all_jobs() -> Vec<Job> {
         job("more_than_four_gibibytes_go_in_one_call", large::transfers, PAIR),
         job("offsets_beyond_four_gibibytes_are_exact", large::offsets, USUAL),
         Job { variables: &[("LONGARM_HEAP_BYTES", "1m")], ..job("the_heap_gives_and_takes", heap::life, EVERY) },
+        Job {
+            variables: configured::VARIABLES,
+            ..job("a_configuration_in_the_environment_is_used", configured::used, EVERY)
+        },
+        Job {
+            // What the environment says otherwise has no effect.
+            variables: &[("LONGARM_HEAP_BYTES", "4m"), ("LONGARM_ENCRYPT", "no")],
+            configure: Some(configured::by_names),
+            ..job("a_configuration_in_the_program_does_the_same", configured::used, EVERY)
+        },
+        Job {
+            configure: Some(configured::by_fields),
+            ..job("a_configuration_of_fields_does_the_same", configured::used, EVERY)
+        },
         job("threads_of_a_rank_do_not_disturb_each_other", threads::together, USUAL),
     ]
 }
@@ -200,7 +218,11 @@ fn main() -> ExitCode {
 /// Runs as a rank of a job.
 fn run_rank(name: &str) -> ExitCode {
     let job = all_jobs().into_iter().find(|job| job.name == name).expect("the job exists");
-    let world = longarm::init().expect("the world can be joined");
+    let world = match job.configure {
+        Some(configure) => longarm::init_with(configure()),
+        None => longarm::init(),
+    };
+    let world = world.expect("the world can be joined");
     (job.body)(&world);
     world.finalize().expect("the world can be left");
     ExitCode::SUCCESS
