@@ -3,6 +3,7 @@
 pub mod control;
 mod exchange;
 mod launcher;
+pub(crate) mod managers;
 mod neighbours;
 mod network;
 mod node;
