@@ -21,6 +21,8 @@ pub enum Outcome {
         /// A number that explains it.
         detail: u64,
     },
+    /// A put by a device was done, in part, or not at all, and nobody knows any more.
+    Doubtful,
     /// A read-modify-write by a device ended without the old value.
     NoOldValue(RmwFate),
 }

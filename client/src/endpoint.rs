@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 use longarm_memory::Region;
 use longarm_netmod::Interest;
 use longarm_netmod::flow::Costs;
-use longarm_proto::{Cursor, Mutation, NodeId, Rank, Refusal, Request, Run, WindowRef, mutation};
+use longarm_proto::{Cursor, Mutation, NodeId, Rank, Request, Run, WindowRef, mutation};
 use longarm_shm::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
@@ -307,8 +307,8 @@ impl Endpoint {
         self.unconfirmed.swap(false, Ordering::AcqRel)
     }
 
-    /// The first refusal since the last time.
-    pub(crate) fn take_refused(&self) -> Option<(Refusal, u64)> {
+    /// Why the first operation since the last time failed that nobody waits for.
+    pub(crate) fn take_refused(&self) -> Option<Outcome> {
         self.state.lock().refused.take()
     }
 

@@ -200,6 +200,21 @@ pub enum TransferError {
         /// A number that explains it.
         detail: u64,
     },
+    /// The connection to the node's RDMA device broke under a put, which may be an earlier one that nobody waited for, and nobody knows
+    /// any more whether it was done. Any part of its bytes may have arrived. It is not repeated: that could undo what others wrote
+    /// there meanwhile.
+    #[error(
+        "{operation} to rank {rank}: the connection to the RDMA device of node {node} broke, and nobody knows whether a put \
+         was done, as that device does not say what it has taken; read what is there, and put it again if that is right"
+    )]
+    Doubtful {
+        /// What the caller was doing.
+        operation: Operation,
+        /// The target.
+        rank: Rank,
+        /// Its node.
+        node: NodeId,
+    },
     /// This node's part of the window could not be mapped. Nothing was sent.
     #[error("{operation} to rank {rank}: window {window} cannot be mapped: {reason}")]
     Unmappable {

@@ -137,12 +137,6 @@ impl Client {
     }
 
     fn take_refused(&self, endpoint: &Endpoint) -> Option<TransferError> {
-        endpoint.take_refused().map(|(refusal, detail)| TransferError::Refused {
-            operation: Operation::Quiet,
-            rank: endpoint.host(),
-            node: endpoint.node(),
-            refusal,
-            detail,
-        })
+        endpoint.take_refused().map(|outcome| self.explain(&outcome, Operation::Quiet, endpoint.host()))
     }
 }

@@ -580,6 +580,7 @@ impl Client {
                 let node = self.layout.node_of(rank);
                 crate::TransferError::Refused { operation, rank, node, refusal: *refusal, detail: *detail }
             }
+            Outcome::Doubtful => crate::TransferError::Doubtful { operation, rank, node: self.layout.node_of(rank) },
             Outcome::NoOldValue(_) => unreachable!("who asks a device for an update looks at this first"),
         }
     }

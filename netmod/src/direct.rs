@@ -137,7 +137,8 @@ pub enum DirectOutcome {
     /// The link broke when a read-modify-write was done, and the old value is lost with the answer. To begin it again would do it
     /// twice.
     ValueLost,
-    /// The link broke, and nobody knows any more whether a read-modify-write was done.
+    /// The link broke, and nobody knows any more whether a put or a read-modify-write was done. To begin it again could do it
+    /// twice.
     Unknown,
     /// The link broke before it was done. Nothing, or a part of it, was.
     NotDone,

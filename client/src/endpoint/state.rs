@@ -6,8 +6,8 @@ use longarm_memory::Region;
 use longarm_netmod::LinkError;
 use longarm_netmod::flow::{Costs, Incoming, Outgoing, RunSource};
 use longarm_proto::{
-    Cursor, EAGER_BYTES_MAX, Initiator, Mutation, REPLY_BYTES, Reception, Refusal, Reply, Request, RequestId, Run,
-    Violation, WindowRef, mutation,
+    Cursor, EAGER_BYTES_MAX, Initiator, Mutation, REPLY_BYTES, Reception, Reply, Request, RequestId, Run, Violation,
+    WindowRef, mutation,
 };
 
 use super::gathered::{Gathered, Writes};
@@ -62,7 +62,7 @@ pub(super) struct State {
     /// When the server was last asked on behalf of those who wait for its node.
     asked_ms: u64,
     /// The first refusal of a request without a reply; quiet brings it to light.
-    pub(super) refused: Option<(Refusal, u64)>,
+    pub(super) refused: Option<Outcome>,
 }
 
 /// Why a turn ended early.
@@ -345,10 +345,10 @@ impl State {
         self.transfers.get(access, target, run, place)
     }
 
-    /// A put was refused that nobody waits for: quiet says so.
+    /// A put has failed that nobody waits for: quiet says so.
     fn note_refused(&mut self) {
-        if self.transfers.take_refused() {
-            self.refused.get_or_insert((Refusal::FreedWindow, 0));
+        if let Some(failure) = self.transfers.take_refused() {
+            self.refused.get_or_insert(failure);
         }
     }
 
@@ -557,7 +557,7 @@ impl State {
                 driven.completed = true;
             }
             Reply::Refused { token: None, refusal, detail, .. } => {
-                self.refused.get_or_insert((refusal, detail));
+                self.refused.get_or_insert(Outcome::Refused { refusal, detail });
             }
             Reply::Alive => {}
         }

@@ -54,8 +54,8 @@ pub(super) struct Transfers {
     untold: bool,
     /// Since when links have left them and none has ended one.
     stalled_since_ms: Option<u64>,
-    /// A put was refused whose caller has gone on.
-    refused: bool,
+    /// Why a put has failed whose caller has gone on.
+    refused: Option<Outcome>,
 }
 
 struct Transfer {
@@ -334,26 +334,31 @@ impl Transfers {
         driven.completed = true;
         self.stalled_since_ms = None;
         self.lent -= usize::from(matches!(transfer.what, What::Lent { .. }));
-        let done = outcome == Some(DirectOutcome::Done);
+        let detail = transfer.run.offset;
+        let failure = match outcome {
+            Some(DirectOutcome::Done) => None,
+            Some(DirectOutcome::Unknown) => Some(Outcome::Doubtful),
+            _ => Some(Outcome::Refused { refusal: Refusal::FreedWindow, detail }),
+        };
         match transfer.what {
-            What::Rmw(begun) => begun.end(outcome, transfer.run.offset),
-            What::Lent { held, .. } if done => super::state::finish(held),
-            What::Lent { held, .. } => {
-                fail_place(held, Outcome::Refused { refusal: Refusal::FreedWindow, detail: transfer.run.offset });
-            }
+            What::Rmw(begun) => begun.end(outcome, detail),
+            What::Lent { held, .. } => match failure {
+                None => super::state::finish(held),
+                Some(failure) => fail_place(held, failure),
+            },
             What::Copied(mut bytes) => {
                 if self.spare.len() < SPARE_MAX {
                     bytes.clear();
                     self.spare.push(bytes);
                 }
-                self.refused |= !done;
+                self.refused = self.refused.take().or(failure);
             }
         }
     }
 
-    /// Whether a put was refused whose caller has gone on; once.
-    pub(super) fn take_refused(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
+    /// Why a put has failed whose caller has gone on; once.
+    pub(super) fn take_refused(&mut self) -> Option<Outcome> {
+        self.refused.take()
     }
 
     /// Nothing will come of them. True if there were puts whose callers have gone on.

@@ -326,7 +326,31 @@ fn a_refused_put_whose_caller_has_gone_on_is_told_to_the_next_quiet() {
     endpoint.drive();
     assert!(!endpoint.has_transfers());
     assert!(endpoint.is_unconfirmed(), "whoever has heard of it: quiet asks");
-    assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
+    let refused = Outcome::Refused { refusal: Refusal::FreedWindow, detail: 0 };
+    assert_eq!(endpoint.take_refused(), Some(refused));
+    assert_eq!(endpoint.take_refused(), None, "once");
+}
+
+#[test]
+fn a_put_of_which_nobody_knows_whether_it_was_done_is_not_begun_again() {
+    let (first, second) = (card(), card());
+    let endpoint = endpoint(&[&first, &second]);
+    let (mut bytes, completion) = ([7; 64], Arc::new(Completion::new()));
+    lend(Arc::clone(&completion), |lent| {
+        let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
+        let (hold, requests) = (|| lender.hold(), [one(Run { offset: 64, bytes: 64 }, 0)]);
+        assert!(put(&endpoint, 0));
+        assert!(endpoint.put_direct(&TARGET, &requests, |pieces| PutSource::Lent(&hold, pieces)).0);
+        assert!(put(&endpoint, 8));
+        completion.part_done();
+        first.lock().loans.clear();
+        let unknown = [(0, DirectOutcome::Unknown), (1, DirectOutcome::Unknown), (2, DirectOutcome::NotDone)];
+        second.lock().outcomes.extend(unknown);
+        break_link(&endpoint, &first);
+    });
+    assert_eq!(posted(&second), [8], "of the others it could undo what was written there meanwhile");
+    assert_eq!(completion.failure(), Some(&Outcome::Doubtful), "its caller waits for it");
+    assert_eq!(endpoint.take_refused(), Some(Outcome::Doubtful), "the caller of the first has gone on: quiet says it");
     assert_eq!(endpoint.take_refused(), None, "once");
 }
 
@@ -396,7 +420,8 @@ fn who_looks_for_ends_hears_of_all_and_not_that_one_was_refused() {
     assert!(put(&endpoint, 0));
     card.lock().outcomes.push_back((2, DirectOutcome::Refused));
     assert_eq!(look(), (false, true), "there is something to say, and who waits for it is told");
-    assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
+    let refused = Outcome::Refused { refusal: Refusal::FreedWindow, detail: 0 };
+    assert_eq!(endpoint.take_refused(), Some(refused));
 }
 
 #[test]
@@ -480,7 +505,8 @@ fn a_window_that_went_while_there_was_no_link_is_a_refusal() {
     second.lock().reach = Reach::No;
     break_link(&endpoint, &first);
     assert!(posted(&second).is_empty() && !endpoint.has_transfers());
-    assert_eq!(endpoint.take_refused(), Some((Refusal::FreedWindow, 0)));
+    let refused = Outcome::Refused { refusal: Refusal::FreedWindow, detail: 0 };
+    assert_eq!(endpoint.take_refused(), Some(refused));
 }
 
 /// A link without a device.

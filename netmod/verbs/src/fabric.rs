@@ -11,6 +11,7 @@ use longarm_registration::{Cache, CacheError, Options as CacheOptions, RegisterE
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::accounts;
 use crate::costs::Costs;
 use crate::counts::Counters;
 use crate::executed::Executed;
@@ -98,6 +99,8 @@ pub(crate) struct Fabric {
     shared: Arc<SharedReceive>,
     incoming: Mutex<Incoming>,
     incoming_slabs: Arc<Slabs>,
+    /// What the device says of queues that have ended can be believed.
+    pub(crate) accounts_are_believed: bool,
     /// How far connections went that peers have made and that have ended.
     pub(crate) executed: Mutex<Executed>,
     /// What of the program's own memory is registered.
@@ -217,6 +220,15 @@ impl Fabric {
         let trial = || paging::trial(&domain, &shared, myself);
         let paging = PagingChoice::decide(options.on_demand, context.paging(), trial);
         tracing::debug!(device = name, "on-demand paging is {paging}");
+        // Over iWARP messages are counted here, and the device is asked nothing.
+        let account = myself.map_or(Ok(()), |myself| accounts::trial(&domain, &shared, myself, limits.atomics));
+        if let Err(why) = &account {
+            tracing::warn!(
+                device = name,
+                "what the device says of connections that have ended is not believed: {why}; where one breaks, puts and \
+                 device words that its peer has under way end with an error, as nobody knows whether they were done"
+            );
+        }
         let cache = cache(&domain, options, paging)?;
         let own = Slabs::new(&domain, options.slab_bytes, usize::MAX);
         let sink =
@@ -236,6 +248,7 @@ impl Fabric {
             shared,
             incoming: Mutex::default(),
             incoming_slabs: Slabs::new(&domain, options.slab_bytes, buffers as usize),
+            accounts_are_believed: account.is_ok(),
             executed: Mutex::default(),
             named: Named::new(cache.statistics().watch == Watched::Device),
             cache,

@@ -12,7 +12,7 @@ use crate::sys::{Connection, Data, Domain, Post, Posting, Queue, QueueLimits, Sh
 /// What they read and write has to outlive them, so it is made before them.
 pub(crate) struct Itself {
     here: Queue,
-    _there: Queue,
+    there: Queue,
 }
 
 impl Itself {
@@ -25,7 +25,7 @@ impl Itself {
         let (here, there) = (Queue::new(domain, shared, limits)?, Queue::new(domain, shared, limits)?);
         here.connect(&Connection { peer_queue: there.number(), ..*myself })?;
         there.connect(&Connection { peer_queue: here.number(), ..*myself })?;
-        Ok(Itself { here, _there: there })
+        Ok(Itself { here, there })
     }
 
     /// Posts a request, and waits for its end.
@@ -50,5 +50,13 @@ impl Itself {
             }
         }
         if finished.iter().all(|entry| entry.result.is_ok()) { Ok(()) } else { Err(Errno::IO) }
+    }
+
+    /// Ends the queue that has done the requests. Which packet it would have taken next, as the device says.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn end(&mut self) -> Result<u32, Errno> {
+        self.there.end()
     }
 }

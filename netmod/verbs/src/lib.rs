@@ -9,6 +9,7 @@
 //! The crate builds with the headers of rdma-core, and its programs start without its libraries.
 #![deny(unsafe_code)]
 
+mod accounts;
 mod answers;
 mod batch;
 mod brief;

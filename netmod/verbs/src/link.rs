@@ -561,8 +561,7 @@ impl Drop for VerbsLink {
         }
         if self.side == Side::Caller {
             // Those that an older connection had left, and nobody has asked for.
-            let again =
-                |(ticket, outcome)| Unresolved { ticket, behind: None, is_atomic: false, outcome: Some(outcome) };
+            let again = |(ticket, outcome)| Unresolved::ended(ticket, outcome);
             let mut unresolved: Vec<Unresolved> = self.outcomes.drain(..).map(again).collect();
             if let Phase::Verbs(stream) = &mut self.phase {
                 unresolved.extend(stream.unresolved());

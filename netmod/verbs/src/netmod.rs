@@ -90,7 +90,7 @@ impl Shared {
     pub(crate) fn numbers(&self, queue: u32) -> (u64, u32) {
         let (mut connection, mut packet) = ([0; 8], [0; 3]);
         if getrandom::fill(&mut connection).is_err() || getrandom::fill(&mut packet).is_err() {
-            // Without a name the peer does not know it again, and what is not known to be done is done again.
+            // Without a name the peer does not know it again, and nobody knows what was done when it breaks.
             return (0, queue.wrapping_mul(0x9e37) & 0x00ff_ffff);
         }
         (u64::from_le_bytes(connection), u32::from_le_bytes([packet[0], packet[1], packet[2], 0]))
@@ -166,15 +166,15 @@ impl Shared {
     }
 }
 
-/// Without word of the peer it counts as not done: to write the same bytes twice is better than never. Not so what would be
-/// another update the second time.
+/// Without word of the peer nobody knows: what was done is not done again, as others may have changed the place meanwhile. What
+/// did not go out as a whole, and what only reads, was not done.
 fn outcome(transfer: &Unresolved, executed: Option<u32>) -> DirectOutcome {
     let is_done = |behind| executed.map(|executed| was_done(behind, executed));
-    match (transfer.outcome, transfer.behind.map(is_done), transfer.is_atomic) {
-        (Some(outcome), ..) => outcome,
-        (None, Some(Some(true)), false) => DirectOutcome::Done,
-        (None, Some(Some(true)), true) => DirectOutcome::ValueLost,
-        (None, Some(None), true) => DirectOutcome::Unknown,
+    match (transfer.outcome, transfer.behind.map(is_done)) {
+        (Some(outcome), _) => outcome,
+        (None, Some(Some(true))) if transfer.is_atomic => DirectOutcome::ValueLost,
+        (None, Some(Some(true))) => DirectOutcome::Done,
+        (None, Some(None)) if !transfer.is_repeated => DirectOutcome::Unknown,
         _ => DirectOutcome::NotDone,
     }
 }

@@ -16,6 +16,10 @@ use crate::sys::mock;
 const PART: WindowRef =
     WindowRef { rank: Rank(1), window: WindowId(7), generation: Generation(1), key: AccessKey(0x1234) };
 
+/// A put that no queue has had.
+const UNPOSTED: Unresolved =
+    Unresolved { ticket: 1, behind: None, is_atomic: false, is_repeated: false, outcome: None };
+
 fn step(link: &mut dyn Link) {
     let _ = link.send(&[]);
     let _ = link.receive(&[RegionMut::from_slice(&mut [0; 8])]);
@@ -67,13 +71,13 @@ fn a_peer_is_not_left_to_tcp_while_transfers_that_were_handed_back_are_to_be_pos
             shared.leave_unresolved("peer", Vec::new());
         })
     };
-    shared.leave_unresolved("peer", vec![Unresolved { ticket: 1, behind: None, is_atomic: false, outcome: None }]);
+    shared.leave_unresolved("peer", vec![UNPOSTED]);
     assert_eq!(shared.resolve("peer", Some(7)), [(1, DirectOutcome::NotDone)]);
     silent();
     assert!(!shared.is_given_up("peer"), "only the device takes them");
     // Those that were done need no device any more.
     shared.note_success("peer");
-    let done = Unresolved { ticket: 2, behind: None, is_atomic: false, outcome: Some(DirectOutcome::Done) };
+    let done = Unresolved::ended(2, DirectOutcome::Done);
     shared.leave_unresolved("peer", vec![done]);
     assert_eq!(shared.resolve("peer", None), [(2, DirectOutcome::Done)]);
     assert!(!shared.is_given_up("peer"));
@@ -83,7 +87,7 @@ fn a_peer_is_not_left_to_tcp_while_transfers_that_were_handed_back_are_to_be_pos
 
 #[test]
 fn an_update_is_handed_back_only_if_it_is_known_not_to_be_done() {
-    let posted = |behind| Unresolved { ticket: 1, behind: Some(behind), is_atomic: true, outcome: None };
+    let posted = |behind| Unresolved { behind: Some(behind), is_atomic: true, ..UNPOSTED };
     assert_eq!(super::outcome(&posted(7), Some(7)), DirectOutcome::ValueLost, "the last that was done");
     assert_eq!(super::outcome(&posted(8), Some(7)), DirectOutcome::NotDone);
     assert_eq!(super::outcome(&posted(8), None), DirectOutcome::Unknown, "the peer has forgotten");
@@ -92,12 +96,52 @@ fn an_update_is_handed_back_only_if_it_is_known_not_to_be_done() {
     for known in [DirectOutcome::Value(5), DirectOutcome::Refused] {
         assert_eq!(super::outcome(&Unresolved { outcome: Some(known), ..posted(8) }, Some(7)), known);
     }
-    let put = Unresolved { is_atomic: false, ..posted(8) };
-    assert_eq!(
-        super::outcome(&put, None),
-        DirectOutcome::NotDone,
-        "to write the same bytes twice is better than never"
-    );
+}
+
+#[test]
+fn a_put_is_handed_back_only_if_it_is_known_not_to_be_done() {
+    let posted = |behind| Unresolved { behind: Some(behind), ..UNPOSTED };
+    assert_eq!(super::outcome(&posted(7), Some(7)), DirectOutcome::Done, "the last that was done");
+    assert_eq!(super::outcome(&posted(8), Some(7)), DirectOutcome::NotDone);
+    assert_eq!(super::outcome(&posted(8), None), DirectOutcome::Unknown, "again, it could undo what others wrote");
+    assert_eq!(super::outcome(&UNPOSTED, None), DirectOutcome::NotDone, "it was never posted as a whole");
+    let over_iwarp = Unresolved { is_repeated: true, ..posted(8) };
+    assert_eq!(super::outcome(&over_iwarp, None), DirectOutcome::NotDone, "nobody ever knows there");
+}
+
+#[test]
+fn where_a_device_is_not_believed_it_says_nothing_and_what_was_under_way_ends_as_unknown() {
+    let names = crate::device_names();
+    let (false, [here, there, ..]) =
+        (crate::devices().is_ok_and(|devices| devices.iter().any(|device| device.is_iwarp)), &names[..])
+    else {
+        eprintln!("no two devices of RoCE on this machine: nothing is tested here");
+        return;
+    };
+    let verbs = |device: &str, is_believed| {
+        let options = VerbsOptions { device: device.into(), costs: Some(Costs::TYPICAL), ..VerbsOptions::default() };
+        let verbs = Verbs::new(TcpOptions::default(), options);
+        let mut fabric = Fabric::open(&verbs.shared.options).expect("the device can be used");
+        std::sync::Arc::get_mut(&mut fabric).expect("nobody else has it").accounts_are_believed = is_believed;
+        assert!(verbs.shared.fabric.set(Some(fabric)).is_ok());
+        verbs
+    };
+    for (is_believed, expected) in [(true, DirectOutcome::Done), (false, DirectOutcome::Unknown)] {
+        let (origin, target) = (verbs(here, true), verbs(there, is_believed));
+        let mut listener = target.listen().unwrap();
+        let window = RegionMut::from_slice(Box::leak(vec![0; 4 << 10].into_boxed_slice()));
+        let _published = target.remote_memory().unwrap().publish(PART, window);
+        let (_caller, called) = connected(&origin, &mut *listener);
+        let number = origin.shared.previous(listener.address());
+        // The server's end first, as when its peer calls again.
+        drop(called);
+        let executed = target.opened().unwrap().executed.lock().of(number);
+        assert_eq!(executed.is_some(), is_believed);
+        // As if the answer to the last request had been lost.
+        let last = Unresolved { behind: Some(executed.unwrap_or(0)), ..UNPOSTED };
+        origin.shared.leave_unresolved(listener.address(), vec![last]);
+        assert_eq!(origin.shared.resolve(listener.address(), executed), [(1, expected)]);
+    }
 }
 
 #[test]

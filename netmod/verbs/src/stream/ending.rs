@@ -26,7 +26,9 @@ impl Stream {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
-        if let Ok(executed) = self.end() {
+        if let Ok(executed) = self.end()
+            && self.fabric.accounts_are_believed
+        {
             self.fabric.executed.lock().remember(self.number, executed);
         }
     }

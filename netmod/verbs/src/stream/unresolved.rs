@@ -13,8 +13,17 @@ pub(crate) struct Unresolved {
     pub(crate) behind: Option<u32>,
     /// It updates a word.
     pub(crate) is_atomic: bool,
+    /// It is done again where nobody knows whether it was done: over iWARP nobody ever does.
+    pub(crate) is_repeated: bool,
     /// What is known already.
     pub(crate) outcome: Option<DirectOutcome>,
+}
+
+impl Unresolved {
+    /// One of which all is known.
+    pub(crate) fn ended(ticket: u64, outcome: DirectOutcome) -> Unresolved {
+        Unresolved { ticket, behind: None, is_atomic: false, is_repeated: false, outcome: Some(outcome) }
+    }
 }
 
 impl Stream {
@@ -30,6 +39,7 @@ impl Stream {
             // The device does not say which it has refused. A window that was freed is not there when it is asked for anew.
             self.known.forget();
         }
+        let is_repeated = self.is_iwarp();
         let refused = self.refused_ticket();
         let outcome = |ticket| (refused == Some(ticket)).then_some(DirectOutcome::Refused);
         let posted = self.requests.iter().filter_map(|request| {
@@ -37,10 +47,10 @@ impl Stream {
             let (is_read, is_atomic) =
                 (matches!(request.act, Some(Act::Read)), matches!(request.act, Some(Act::Atomic(_))));
             let behind = (!is_read).then_some(request.behind);
-            Some(Unresolved { ticket, behind, is_atomic, outcome: outcome(ticket) })
+            Some(Unresolved { ticket, behind, is_atomic, is_repeated, outcome: outcome(ticket) })
         });
         let waiting = self.direct.backlog.iter().map(|transfer| transfer.ticket);
-        let rest = |ticket, outcome| Unresolved { ticket, behind: None, is_atomic: false, outcome };
+        let rest = |ticket, outcome| Unresolved { ticket, behind: None, is_atomic: false, is_repeated, outcome };
         let waiting = waiting.map(|ticket| rest(ticket, outcome(ticket)));
         let over = self.direct.outcomes.drain(..);
         let over = over.map(|(ticket, outcome)| rest(ticket, Some(outcome)));

@@ -1,4 +1,4 @@
-//! A mock of a system that starts no thread, of a device that has no room for a second request (it takes the first one of each
+//! A mock of a system that starts no thread, of a device that does not know how far its queues have come, of a device that has no room for a second request (it takes the first one of each
 //! chain, and refuses the others), of one that cannot get at the memory of a long request, and of devices that say what they
 //! can do with memory that is registered on demand.
 
@@ -20,12 +20,22 @@ type PollCq = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
 
 thread_local! {
     static REFUSES_THREADS: Cell<bool> = const { Cell::new(false) };
+    static SAID_OF_ENDED: Cell<Option<u32>> = const { Cell::new(None) };
     static POSTS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
 }
 
 /// Of what the calling thread posts from now on, a device that is mocked takes so much.
 pub(crate) fn refuse_posts_after(count: u32) {
     POSTS_LEFT.set(count);
+}
+
+/// From now on devices say of queues of the calling thread that have ended that this packet would have been the next.
+pub(crate) fn say_of_ended_queues(packet: Option<u32>) {
+    SAID_OF_ENDED.set(packet);
+}
+
+pub(crate) fn said_of_ended_queues() -> Option<u32> {
+    SAID_OF_ENDED.get()
 }
 
 /// From now on the system starts no thread for the calling one.
