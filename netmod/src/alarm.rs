@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 
 use crate::endpoint::LinkError;
-use crate::poller::Interest;
+use crate::poller::{Interest, timespec};
 
 /// More seconds than any caller waits, and few enough that the kernel can add them to its clock.
 const DEADLINE_SECONDS_MAX: u64 = 1 << 30;
@@ -100,11 +100,6 @@ fn poll_uninterrupted(sources: &mut [PollFd<'_>], timeout: Option<&Timespec>) ->
             Err(errno) => return Err(errno.into()),
         }
     }
-}
-
-pub(crate) fn timespec(time: Duration) -> Timespec {
-    // A time too long for the kernel's type is as good as the longest one.
-    Timespec { tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(time.subsec_nanos()) }
 }
 
 #[cfg(test)]

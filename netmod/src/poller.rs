@@ -8,10 +8,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
-
-use crate::alarm::timespec;
 
 /// Events fetched by one wait. What is over comes with the next one, as nothing is lost when level-triggered.
 const EVENTS_PER_WAIT_MAX: usize = 64;
@@ -172,6 +170,11 @@ impl Waker {
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
+}
+
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    // A time too long for the kernel's type is as good as the longest one.
+    Timespec { tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(time.subsec_nanos()) }
 }
 
 #[cfg(test)]

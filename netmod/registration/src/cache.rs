@@ -8,28 +8,15 @@ use std::thread::JoinHandle;
 use crate::error::{CacheError, RegisterError};
 use crate::extent::Extent;
 use crate::options::{Options, Watch};
+use crate::registrar::Registrar;
 use crate::shared::{Entry, Pending, Reservation, Shared};
 use crate::statistics::{Statistics, Watched};
 use crate::system::ForkMark;
-use crate::threads::{self, Watcher};
+use crate::threads;
+use crate::watcher::Watcher;
 
 /// However many are asked for: the lists that hold them are made at the beginning.
 const ENTRIES_MAX: usize = 1 << 16;
-
-/// Registers memory with a device.
-///
-/// It is called without any lock that a hit needs, one call at a time for each cache. Neither it nor the drop of its
-/// handles may call the cache.
-pub trait Registrar: Send + Sync + 'static {
-    /// A registration. Dropping it deregisters.
-    type Handle: Send + Sync + 'static;
-
-    /// Registers whole pages.
-    ///
-    /// # Errors
-    /// [`RegisterError::Limit`] has the cache let go of what is unused and ask again.
-    fn register(&self, start: usize, bytes: usize) -> Result<Self::Handle, RegisterError>;
-}
 
 /// Registrations by address. See the head of this crate.
 pub struct Cache<R: Registrar> {

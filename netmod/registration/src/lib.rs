@@ -100,12 +100,15 @@ mod map;
 #[path = "../tests/support/mapping.rs"]
 mod mapping;
 mod options;
+mod registrar;
 mod shared;
 mod statistics;
 mod system;
 mod threads;
+mod watcher;
 
-pub use cache::{Cache, Hold, Pinned, Registrar};
+pub use cache::{Cache, Hold, Pinned};
 pub use error::{CacheError, RegisterError};
 pub use options::{Options, Watch};
+pub use registrar::Registrar;
 pub use statistics::{Statistics, Watched};

@@ -5,13 +5,13 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::cache::Registrar;
 use crate::extent::Extent;
 use crate::map::IntervalMap;
 use crate::options::Options;
+use crate::registrar::Registrar;
 use crate::statistics::{Statistics, Watched};
 use crate::system::{Event, ForkMark};
-use crate::threads::Watcher;
+use crate::watcher::Watcher;
 
 /// How often a hit waits for changes of the memory that are under way, before it counts as a miss.
 const TRIES_MAX: u32 = 16;

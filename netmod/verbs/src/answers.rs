@@ -1,6 +1,6 @@
 //! How many requests of a connection wait for an answer: what comes behind them may have to wait too.
 
-use crate::direct::Act;
+use crate::requests::Act;
 
 /// Requests that the peer's device has to answer, and has not answered.
 #[derive(Clone, Copy, Default)]

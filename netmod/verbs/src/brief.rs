@@ -10,8 +10,9 @@ use longarm_memory::RegionMut;
 use longarm_netmod::{Brief, Loan};
 use longarm_proto::{Run, WindowRef};
 
-use crate::direct::{Act, KNOWN_BYTES_MIN, Move};
-use crate::stream::{Kept, Stream};
+use crate::direct::KNOWN_BYTES_MIN;
+use crate::requests::{Act, Kept, Move};
+use crate::stream::Stream;
 use crate::sys::{Data, Slab};
 
 impl Stream {

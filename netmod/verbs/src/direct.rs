@@ -14,7 +14,6 @@
 //! Over iWARP the end of a write says only that its bytes are on their way. There a read behind it, which the peer's device answers
 //! when it has placed all that came before, proves that it has arrived: that of a get, or one of a single byte.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use longarm_memory::Region;
@@ -25,8 +24,10 @@ use longarm_registration::{Pinned, RegisterError};
 
 use crate::fabric::Device;
 use crate::pieces::{Piece, around, some_of};
-use crate::stream::{Kept, Request, Stream};
+use crate::requests::{Act, Kept, Move, Request};
+use crate::stream::Stream;
 use crate::sys::{CHAIN_MAX, Data, Post, Posting, Slab, Span};
+use crate::transfers::{LocalMemory, Transfer};
 
 /// Requests of at most so many bytes may end untold,
 const SHORT_BYTES: usize = 1 << 10;
@@ -41,85 +42,12 @@ const PIECES_UNDER_WAY_MAX: usize = 8;
 /// Below this, copying is quicker than asking the cache.
 pub(crate) const KNOWN_BYTES_MIN: usize = 4 << 10;
 
-/// What waits for room, and what is over.
-#[derive(Default)]
-pub(crate) struct Direct {
-    pub(crate) backlog: VecDeque<Transfer>,
-    pub(crate) outcomes: VecDeque<(u64, DirectOutcome)>,
-    /// Where the last write went that no read has followed yet. Only over iWARP, as what follows.
-    to_prove: Option<(u64, u32)>,
-    /// Puts whose writes have ended here, and the numbers behind them: a read has to come back before they are done.
-    pub(crate) unproven: VecDeque<(u64, u32)>,
-}
-
-impl Direct {
-    /// A read has come back, and what was written before it has arrived.
-    pub(crate) fn prove(&mut self) {
-        self.outcomes.extend(self.unproven.drain(..).map(|(ticket, _)| (ticket, DirectOutcome::Done)));
-    }
-}
-
-/// A transfer that is not wholly posted.
-pub(crate) struct Transfer {
-    pub(crate) ticket: u64,
-    local: LocalMemory,
-    remote: u64,
-    remote_key: u32,
-    bytes: usize,
-    posted: usize,
-    act: Act,
-}
-
-/// Where the bytes of a transfer are, or go, at this end.
-#[derive(Clone)]
-enum LocalMemory {
-    Lent(Arc<dyn Loan>),
-    /// Copied, because no buffer was free when they had to be.
-    Kept(Arc<[u8]>),
-    /// The old value of a word, which goes on with the outcome.
-    Word,
-}
-
 /// Registered memory as one request names it.
 struct Registered {
     registration: Pinned<Device>,
     loan: Arc<dyn Loan>,
     spans: Vec<Span>,
     bytes: usize,
-}
-
-/// What a request does with memory of the peer.
-#[derive(Clone, Copy)]
-pub(crate) struct Move {
-    pub(crate) remote: u64,
-    pub(crate) remote_key: u32,
-    pub(crate) act: Act,
-}
-
-/// Which kind of request.
-#[derive(Clone, Copy)]
-pub(crate) enum Act {
-    Write,
-    Read,
-    Atomic(DeviceRmw),
-}
-
-impl Act {
-    /// Whether bytes come back with the answer.
-    pub(crate) fn returns_bytes(self) -> bool {
-        !matches!(self, Act::Write)
-    }
-}
-
-impl Move {
-    fn posting(self) -> Posting {
-        let Move { remote, remote_key, act } = self;
-        match act {
-            Act::Write => Posting::Write { remote, remote_key },
-            Act::Read => Posting::Read { remote, remote_key },
-            Act::Atomic(rmw) => Posting::Atomic { remote, remote_key, rmw },
-        }
-    }
 }
 
 /// The address at the peer where a run of a part begins, if it lies within.
@@ -483,14 +411,6 @@ impl Stream {
         self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, act });
         self.advance_direct()
     }
-}
-
-/// The old value of a word whose update has ended. Devices write it in the order of bytes of their machine.
-pub(crate) fn value_of(kept: &Kept) -> Option<u64> {
-    let Kept::Word { slab } = kept else { return None };
-    let mut word = [0; DEVICE_WORD_BYTES as usize];
-    slab.region(word.len()).copy_to_slice(&mut word);
-    Some(u64::from_ne_bytes(word))
 }
 
 /// What its link offers as [`longarm_netmod::DirectAccess`].

@@ -18,6 +18,7 @@ use crate::executed::Executed;
 use crate::manager::Manager;
 use crate::near;
 use crate::options::{RECEIVE_BYTES_MAX, VerbsOptions};
+use crate::packets::IMMEDIATE_BYTES;
 use crate::paging::{self, Named, OnDemand, PagingChoice};
 use crate::patience::Patience;
 use crate::sys::{
@@ -282,7 +283,7 @@ impl Fabric {
             }
         }
         let queue = made?;
-        if self.manager.is_some() && queue.inline_bytes() < crate::stream::IMMEDIATE_BYTES {
+        if self.manager.is_some() && queue.inline_bytes() < IMMEDIATE_BYTES {
             return Err(Errno::OPNOTSUPP);
         }
         self.promise(credits.into())?;

@@ -29,10 +29,14 @@ mod options;
 mod packets;
 mod paging;
 mod patience;
+mod peers;
 mod pieces;
 mod report;
+mod requests;
 mod stream;
 mod sys;
+mod transfers;
+mod unresolved;
 
 pub use costs::Costs;
 pub use counts::Counts;

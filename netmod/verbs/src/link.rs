@@ -17,9 +17,10 @@ use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectAccess, DirectOutcome, Interest, Link, LinkError, Poller};
 use longarm_proto::rdma::{KEEP_TCP, READY, RECORD_BYTES, Record};
 
-use crate::netmod::Shared;
-use crate::stream::{Promised, Stream, Unresolved};
-use joining::QueueBeingJoined;
+use crate::manager::Joining;
+use crate::peers::Peers;
+use crate::stream::{Promised, Stream};
+use crate::unresolved::Unresolved;
 
 const TCP: u64 = 0;
 const QUEUE: u64 = 1;
@@ -64,11 +65,19 @@ enum Then {
     Plain,
 }
 
+/// A queue pair on its way from the records to a connection that the manager makes. The manager's part ends first.
+struct QueueBeingJoined {
+    /// `None`: nothing comes of it, and the caller will say so.
+    joining: Option<Joining>,
+    queue: Promised,
+    records: (Record, Record),
+}
+
 pub(crate) struct VerbsLink {
     /// With the queue, which ends before TCP does: who sees the end there knows that no request is done any more.
     phase: Phase,
     tcp: Box<dyn Link>,
-    shared: Arc<Shared>,
+    shared: Arc<Peers>,
     side: Side,
     /// What the owner sleeps on: TCP, and the queue's completions.
     poller: Poller,
@@ -97,7 +106,7 @@ impl VerbsLink {
     /// The system's, when descriptors run out.
     pub(crate) fn new(
         tcp: Box<dyn Link>,
-        shared: Arc<Shared>,
+        shared: Arc<Peers>,
         side: Side,
         address: String,
     ) -> Result<VerbsLink, LinkError> {
@@ -261,7 +270,7 @@ impl VerbsLink {
         Ok(())
     }
 
-    /// Reads the one byte that TCP still returns_bytes, and notices the end.
+    /// Reads the one byte that TCP still brings, and notices the end.
     fn hear(&mut self) -> Result<(), LinkError> {
         let mut byte = [0];
         if self.tcp.receive(&[RegionMut::from_slice(&mut byte)])? == 0 {

@@ -10,7 +10,6 @@ use longarm_registration::Hold;
 use parking_lot::Mutex;
 
 use crate::fabric::{Device, Fabric};
-use crate::netmod::Shared;
 
 /// All such memory, and what the program has said of itself.
 #[derive(Default)]
@@ -21,8 +20,8 @@ struct State {
     pieces: slab::Slab<Piece>,
     /// One thread alone maps and unmaps memory.
     is_one_thread: bool,
-    /// The device was opened, and knows.
-    is_told: bool,
+    /// The device, once it is open: it knows.
+    fabric: Option<Arc<Fabric>>,
 }
 
 struct Piece {
@@ -33,11 +32,12 @@ struct Piece {
 
 impl AllMapped {
     /// Call when the device is open.
-    pub(crate) fn catch_up(&self, fabric: &Fabric) {
+    pub(crate) fn catch_up(&self, fabric: &Arc<Fabric>) {
         let mut state = self.0.lock();
-        if std::mem::replace(&mut state.is_told, true) {
+        if state.fabric.is_some() {
             return;
         }
+        state.fabric = Some(Arc::clone(fabric));
         if state.is_one_thread {
             fabric.cache.rely_on_one_thread();
         }
@@ -48,11 +48,11 @@ impl AllMapped {
     }
 
     /// The program's word for it. Before or after the device is opened.
-    pub(crate) fn rely_on_one_thread(&self, shared: &Shared) {
+    pub(crate) fn rely_on_one_thread(&self) {
         // Under the lock: who opens the device meanwhile sees it, or is seen.
         let mut state = self.0.lock();
         state.is_one_thread = true;
-        if let Some(fabric) = shared.opened() {
+        if let Some(fabric) = &state.fabric {
             fabric.cache.rely_on_one_thread();
         }
     }
@@ -60,25 +60,25 @@ impl AllMapped {
 
 /// One piece, until it is dropped.
 pub(crate) struct Mapped {
-    shared: Arc<Shared>,
+    all: Arc<AllMapped>,
     number: usize,
 }
 
 impl Mapped {
-    pub(crate) fn hold(shared: &Arc<Shared>, memory: RegionMut<'_>) -> Mapped {
+    pub(crate) fn hold(all: &Arc<AllMapped>, memory: RegionMut<'_>) -> Mapped {
         let (start, bytes) = (memory.as_mut_ptr().expose_provenance(), memory.len());
-        let mut state = shared.mapped.0.lock();
+        let mut state = all.0.lock();
         // Under the lock: who opens the device holds what is in the list by then.
-        let hold = shared.opened().map(|fabric| fabric.cache.hold(start, bytes));
+        let hold = state.fabric.as_ref().map(|fabric| fabric.cache.hold(start, bytes));
         let number = state.pieces.insert(Piece { memory: (start, bytes), _hold: hold });
         drop(state);
-        Mapped { shared: Arc::clone(shared), number }
+        Mapped { all: Arc::clone(all), number }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let piece = self.shared.mapped.0.lock().pieces.remove(self.number);
+        let piece = self.all.0.lock().pieces.remove(self.number);
         // Without the lock: the device takes its time.
         drop(piece);
     }

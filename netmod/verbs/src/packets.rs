@@ -4,6 +4,9 @@
 //! Over iWARP packets have no numbers that anybody could ask for. There messages are counted, which the peer's program takes up
 //! in the order of all requests: what lies before one that it has was done.
 
+/// Bytes of what other devices send as immediate data, and what stands behind the bytes of a message over iWARP.
+pub(crate) const IMMEDIATE_BYTES: usize = 4;
+
 const MASK: u32 = 0x00ff_ffff;
 
 /// The next packet, or message, of a connection's requests.

@@ -1,5 +1,7 @@
 //! How long a process waits for what usually comes at once: for all its connections together, as many may end together.
 
+use std::os::fd::BorrowedFd;
+
 use longarm_netmod::CoarseClock;
 use parking_lot::Mutex;
 
@@ -8,6 +10,9 @@ const WHILE_MS: u64 = 10_000;
 /// How long all of them may wait together: less than two thirds of a second where two such times meet. The peers of a server that
 /// is held up for longer might take it for silent.
 const WAITED_MS_MAX: u64 = 300;
+
+/// How long one of them is.
+const MOMENT_MS: i64 = 10;
 
 /// How long was waited, and since when that is counted.
 pub(crate) struct Patience {
@@ -47,6 +52,13 @@ impl Patience {
         }
         *waited_ms < WAITED_MS_MAX
     }
+}
+
+/// Until something is to be read there, or a moment has passed. Whether something is.
+pub(crate) fn await_word(descriptor: BorrowedFd<'_>) -> bool {
+    let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: MOMENT_MS * 1_000_000 };
+    let mut events = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut events, Some(&limit)).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]

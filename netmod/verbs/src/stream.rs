@@ -8,6 +8,7 @@
 
 mod ending;
 mod iwarp;
+mod ringing;
 mod unresolved;
 mod walk;
 
@@ -16,24 +17,22 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{DirectOutcome, LinkError, Loan};
+use longarm_netmod::{DirectOutcome, LinkError};
 use longarm_proto::WindowRef;
 use longarm_proto::rdma::{NOTE_BYTES, Note, Purpose, Record, RemotePart};
-use longarm_registration::Pinned;
 use rustix::io::Errno;
 
 use crate::answers::AnswersDue;
 use crate::batch::Batch;
-use crate::direct::{Act, Direct, value_of};
-use crate::fabric::{Device, Fabric, Promise};
+use crate::fabric::{Fabric, Promise};
 use crate::keys::{Answer, Answers, Known};
 use crate::manager::Joined;
-use crate::netmod::Shared;
 use crate::packets::Packets;
+use crate::peers::Peers;
+use crate::requests::{Act, Kept, Request, value_of};
 use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Post, Posting, Queue, Slab};
 
-pub(crate) use iwarp::{IMMEDIATE_BYTES, await_word};
-pub(crate) use unresolved::Unresolved;
+use crate::transfers::Direct;
 use walk::Walk;
 
 /// Marks a message that is no part of the stream. The other bits count buffers.
@@ -46,59 +45,6 @@ struct Arrived {
     at: usize,
 }
 
-/// A request under way.
-pub(crate) struct Request {
-    /// What is not given back before it has ended.
-    pub(crate) kept: Kept,
-    /// The number behind its last packet.
-    pub(crate) behind: u32,
-    /// What it does with the peer's memory. `None`: it is a message.
-    pub(crate) act: Option<Act>,
-    /// The direct transfer that ends with it.
-    pub(crate) ends: Option<u64>,
-}
-
-/// What a request needs while it is under way.
-pub(crate) enum Kept {
-    /// Its bytes went with it.
-    Nothing,
-    Slab {
-        slab: Slab,
-    },
-    /// What is read goes on to somewhere else.
-    Landing {
-        slab: Slab,
-        loan: Arc<dyn Loan>,
-        at: usize,
-        bytes: usize,
-    },
-    /// What is read is looked for by who has asked for it.
-    Brief {
-        slab: Slab,
-        bytes: usize,
-    },
-    /// The old value of a word.
-    Word {
-        slab: Slab,
-    },
-    Memory {
-        _registration: Pinned<Device>,
-        _loan: Arc<dyn Loan>,
-    },
-}
-
-impl Kept {
-    /// Lets go of all but the buffer.
-    fn into_slab(self) -> Option<Slab> {
-        match self {
-            Kept::Slab { slab } | Kept::Landing { slab, .. } | Kept::Brief { slab, .. } | Kept::Word { slab } => {
-                Some(slab)
-            }
-            Kept::Nothing | Kept::Memory { .. } => None,
-        }
-    }
-}
-
 /// A queue, and the buffers that its peer may fill.
 pub(crate) type Promised = (Queue, Promise);
 
@@ -108,7 +54,7 @@ pub(crate) struct Stream {
     joined: Option<Joined>,
     pub(crate) queue: Queue,
     pub(crate) fabric: Arc<Fabric>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Peers>,
     pub(crate) known: Arc<Known>,
     /// What the caller calls the connection.
     number: u64,
@@ -171,7 +117,7 @@ impl Stream {
     /// # Errors
     /// The system's, when the device finds no way to the peer.
     pub(crate) fn connect(
-        (shared, known): (&Arc<Shared>, Arc<Known>),
+        (shared, known): (&Arc<Peers>, Arc<Known>),
         fabric: &Arc<Fabric>,
         (queue, promise): Promised,
         (ours, theirs): (&Record, &Record),
@@ -199,7 +145,7 @@ impl Stream {
     }
 
     fn over(
-        (shared, known): (&Arc<Shared>, Arc<Known>),
+        (shared, known): (&Arc<Peers>, Arc<Known>),
         fabric: &Arc<Fabric>,
         (queue, promise): Promised,
         (ours, theirs): (&Record, &Record),

@@ -49,7 +49,8 @@ pub const ALLOWANCES: &[Allowance] = &[
     allow(Rule::Unsafe, "netmod/verbs/src/fabric.rs", "offers a buffer to the device, and keeps it"),
     allow(Rule::Unsafe, "netmod/verbs/src/stream.rs", "posts requests that name buffers, and keeps those"),
     allow(Rule::Unsafe, "netmod/verbs/src/direct.rs", "posts requests that name lent memory, and keeps the loan"),
-    allow(Rule::Unsafe, "netmod/verbs/src/batch.rs", "the same, a moment later"),
+    allow(Rule::Unsafe, "netmod/verbs/src/stream/ringing.rs", "the same, a moment later"),
+    allow(Rule::Unsafe, "netmod/verbs/src/accounts.rs", "posts requests that name its own memory"),
     allow(Rule::Clock, "netmod/verbs/src/costs.rs", "what a device takes is measured when it is opened"),
     allow(Rule::Clock, "netmod/verbs/src/itself.rs", "a request that takes too long is not waited for"),
     allow(

@@ -7,21 +7,14 @@ use longarm_netmod::LinkError;
 use longarm_proto::rdma::{KEEP_TCP, Record};
 use rustix::io::Errno;
 
-use super::{Agreeing, Phase, Side, Then, VerbsLink};
+use super::{Agreeing, Phase, QueueBeingJoined, Side, Then, VerbsLink};
 use crate::fabric::Fabric;
 use crate::manager::Joining;
-use crate::stream::{Promised, Stream, await_word};
+use crate::patience::await_word;
+use crate::stream::{Promised, Stream};
 
 /// For the second word that a connection of iWARP has ended, where that of the manager comes first.
 const MOMENTS_AWAITED: u32 = 10;
-
-/// A queue pair on its way from the records to a connection that the manager makes. The manager's part ends first.
-pub(super) struct QueueBeingJoined {
-    /// `None`: nothing comes of it, and the caller will say so.
-    pub(super) joining: Option<Joining>,
-    queue: Promised,
-    records: (Record, Record),
-}
 
 impl VerbsLink {
     pub(super) fn connected(&self, fabric: &Arc<Fabric>, queue: Promised, ours: &Record, theirs: &Record) -> Then {
@@ -113,7 +106,7 @@ impl VerbsLink {
         stream.holds_bytes() || (self.ended.is_none() && stream.check().is_err())
     }
 
-    /// Hears the end of the connection from TCP, and over iWARP from the manager too: what the device still returns_bytes comes before
+    /// Hears the end of the connection from TCP, and over iWARP from the manager too: what the device still brings comes before
     /// its word. Usually both come right behind each other, so who has heard one waits a little for the other. No error as long
     /// as something is there that came before the end.
     pub(super) fn hear_the_end(&mut self) -> Result<(), LinkError> {

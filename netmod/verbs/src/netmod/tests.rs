@@ -10,8 +10,8 @@ use crate::costs::Costs;
 use crate::fabric::Fabric;
 use crate::options::VerbsOptions;
 use crate::paging::{Named, OnDemand};
-use crate::stream::Unresolved;
 use crate::sys::mock;
+use crate::unresolved::Unresolved;
 
 const PART: WindowRef =
     WindowRef { rank: Rank(1), window: WindowId(7), generation: Generation(1), key: AccessKey(0x1234) };
@@ -88,25 +88,43 @@ fn a_peer_is_not_left_to_tcp_while_transfers_that_were_handed_back_are_to_be_pos
 #[test]
 fn an_update_is_handed_back_only_if_it_is_known_not_to_be_done() {
     let posted = |behind| Unresolved { behind: Some(behind), is_atomic: true, ..UNPOSTED };
-    assert_eq!(super::outcome(&posted(7), Some(7)), DirectOutcome::ValueLost, "the last that was done");
-    assert_eq!(super::outcome(&posted(8), Some(7)), DirectOutcome::NotDone);
-    assert_eq!(super::outcome(&posted(8), None), DirectOutcome::Unknown, "the peer has forgotten");
+    assert_eq!(posted(7).outcome(Some(7)), DirectOutcome::ValueLost, "the last that was done");
+    assert_eq!(posted(8).outcome(Some(7)), DirectOutcome::NotDone);
+    assert_eq!(posted(8).outcome(None), DirectOutcome::Unknown, "the peer has forgotten");
     let waiting = Unresolved { behind: None, ..posted(0) };
-    assert_eq!(super::outcome(&waiting, None), DirectOutcome::NotDone, "it was never posted");
+    assert_eq!(waiting.outcome(None), DirectOutcome::NotDone, "it was never posted");
     for known in [DirectOutcome::Value(5), DirectOutcome::Refused] {
-        assert_eq!(super::outcome(&Unresolved { outcome: Some(known), ..posted(8) }, Some(7)), known);
+        assert_eq!((Unresolved { outcome: Some(known), ..posted(8) }).outcome(Some(7)), known);
     }
 }
 
 #[test]
 fn a_put_is_handed_back_only_if_it_is_known_not_to_be_done() {
     let posted = |behind| Unresolved { behind: Some(behind), ..UNPOSTED };
-    assert_eq!(super::outcome(&posted(7), Some(7)), DirectOutcome::Done, "the last that was done");
-    assert_eq!(super::outcome(&posted(8), Some(7)), DirectOutcome::NotDone);
-    assert_eq!(super::outcome(&posted(8), None), DirectOutcome::Unknown, "again, it could undo what others wrote");
-    assert_eq!(super::outcome(&UNPOSTED, None), DirectOutcome::NotDone, "it was never posted as a whole");
+    assert_eq!(posted(7).outcome(Some(7)), DirectOutcome::Done, "the last that was done");
+    assert_eq!(posted(8).outcome(Some(7)), DirectOutcome::NotDone);
+    assert_eq!(posted(8).outcome(None), DirectOutcome::Unknown, "again, it could undo what others wrote");
+    assert_eq!(UNPOSTED.outcome(None), DirectOutcome::NotDone, "it was never posted as a whole");
     let over_iwarp = Unresolved { is_repeated: true, ..posted(8) };
-    assert_eq!(super::outcome(&over_iwarp, None), DirectOutcome::NotDone, "nobody ever knows there");
+    assert_eq!(over_iwarp.outcome(None), DirectOutcome::NotDone, "nobody ever knows there");
+}
+
+#[test]
+fn a_device_that_answers_from_what_was_once_written_down_is_found_out_when_it_is_opened() {
+    let Some(device) = crate::device_names().into_iter().next() else {
+        eprintln!("no RDMA device on this machine: nothing is tested here");
+        return;
+    };
+    let options = VerbsOptions { device, demanded: true, costs: Some(Costs::TYPICAL), ..VerbsOptions::default() };
+    let fabric = Fabric::open(&options).expect("the device can be used");
+    assert!(fabric.accounts_are_believed);
+    if fabric.manager.is_some() {
+        return;
+    }
+    mock::say_of_ended_queues(Some(crate::accounts::FIRST));
+    let fabric = Fabric::open(&options).expect("the device can be used");
+    mock::say_of_ended_queues(None);
+    assert!(!fabric.accounts_are_believed);
 }
 
 #[test]

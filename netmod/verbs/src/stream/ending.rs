@@ -1,7 +1,7 @@
 //! The end of a stream.
 
 use super::Stream;
-use super::iwarp::await_word;
+use crate::patience::await_word;
 
 impl Stream {
     /// Whether all that was sent has reached the peer's buffers.

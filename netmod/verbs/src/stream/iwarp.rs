@@ -1,6 +1,5 @@
 //! What is different over iWARP: who connects, where immediate data stands, and how the end is noticed.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longarm_netmod::LinkError;
@@ -11,27 +10,18 @@ use super::{Message, Promised, Stream};
 use crate::fabric::Fabric;
 use crate::keys::Known;
 use crate::manager::Joined;
-use crate::netmod::Shared;
+use crate::packets::IMMEDIATE_BYTES;
+use crate::patience::await_word;
+use crate::peers::Peers;
 use crate::sys::{Finished, Slab};
-
-/// Bytes of what other devices send as immediate data, and what stands behind the bytes of a message over iWARP.
-pub(crate) const IMMEDIATE_BYTES: usize = 4;
 
 /// Looks in vain before the connection manager is asked again.
 const LOOKS: u8 = 64;
-const MOMENT_MS: i64 = 10;
-
-/// Until something is to be read there, or a moment has passed. Whether something is.
-pub(crate) fn await_word(descriptor: BorrowedFd<'_>) -> bool {
-    let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: MOMENT_MS * 1_000_000 };
-    let mut events = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
-    rustix::event::poll(&mut events, Some(&limit)).is_ok_and(|ready| ready > 0)
-}
 
 impl Stream {
     /// Takes a queue that the manager has connected.
     pub(crate) fn joined(
-        about: (&Arc<Shared>, Arc<Known>),
+        about: (&Arc<Peers>, Arc<Known>),
         fabric: &Arc<Fabric>,
         (queue, joined): (Promised, Joined),
         records: (&Record, &Record),

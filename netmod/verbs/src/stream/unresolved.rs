@@ -3,28 +3,8 @@
 use longarm_netmod::DirectOutcome;
 
 use super::Stream;
-use crate::direct::Act;
-
-/// A direct transfer that a connection leaves behind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Unresolved {
-    pub(crate) ticket: u64,
-    /// The number behind its last packet, if all of it went out and the peer's memory is what matters.
-    pub(crate) behind: Option<u32>,
-    /// It updates a word.
-    pub(crate) is_atomic: bool,
-    /// It is done again where nobody knows whether it was done: over iWARP nobody ever does.
-    pub(crate) is_repeated: bool,
-    /// What is known already.
-    pub(crate) outcome: Option<DirectOutcome>,
-}
-
-impl Unresolved {
-    /// One of which all is known.
-    pub(crate) fn ended(ticket: u64, outcome: DirectOutcome) -> Unresolved {
-        Unresolved { ticket, behind: None, is_atomic: false, is_repeated: false, outcome: Some(outcome) }
-    }
-}
+use crate::requests::Act;
+use crate::unresolved::Unresolved;
 
 impl Stream {
     /// The direct transfers that have not ended: their numbers, behind which packet they would have, and whether the peer's
