@@ -1,6 +1,6 @@
 //! Why a call failed. Every variant tells whose fault it is and what the target may have seen.
 
-use longarm_proto::{Generation, NodeId, Rank, Refusal, WindowId};
+use longarm_proto::{BadMail, Generation, NodeId, Rank, Refusal, WindowId};
 
 /// The operation that an error speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,22 +51,8 @@ impl std::fmt::Display for Operation {
     }
 }
 
-/// Has the `Debug` of errors read as their `Display`: it is what people see of an error that `main` returns, or that is unwrapped.
-#[macro_export]
-macro_rules! debug_as_display {
-    ($($error:ty),+) => {$(
-        impl std::fmt::Debug for $error {
-            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(self, formatter)
-            }
-        }
-    )+};
-}
-
-debug_as_display!(Lost, TransferError, RmwError, DeviceRmwError, MutexError, WaitError);
-
 /// A rank or the server of a node is gone.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} failed: rank {rank} (node {node}) {how}")]
 pub struct Lost {
     /// The rank that is gone, or the one that hosts the server of a node that no longer answers.
@@ -95,6 +81,9 @@ pub enum LostHow {
     /// The connection to its node's server, hosted by this rank, failed.
     #[error("hosts the server of its node, and the connection to it failed: {0}")]
     Failed(String),
+    /// It has sent what is no message, and its mail is not taken any more.
+    #[error("has sent what is no message, so its mail is not taken any more: {0}")]
+    BrokenMail(BadMail),
     /// This rank has left the job.
     #[error("can no longer be reached: this rank has finalized its world")]
     Finalized,
@@ -104,7 +93,7 @@ pub enum LostHow {
 }
 
 /// Why a put, get or accumulate failed.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     /// There is no such rank. Nothing was sent.
@@ -269,7 +258,7 @@ pub enum TransferError {
 }
 
 /// Why a read-modify-write failed.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RmwError {
     /// The offset is no multiple of the word's size. Nothing was sent.
@@ -296,7 +285,7 @@ impl From<Lost> for RmwError {
 }
 
 /// Why a read-modify-write by an RDMA device failed.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceRmwError {
     /// Nothing was done. The connection to the node is none between devices, because one of them has failed too often, or the
@@ -348,7 +337,7 @@ impl From<Lost> for DeviceRmwError {
 }
 
 /// Why a mutex call failed.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MutexError {
     /// The host has no mutex of this number.
@@ -389,7 +378,7 @@ impl From<Lost> for MutexError {
 }
 
 /// Why waiting for a word failed.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
     /// The word does not lie in this rank's part of the window.

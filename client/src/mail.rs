@@ -1,6 +1,6 @@
 //! Messages between ranks: what active messages and collectives are made of.
 //!
-//! A message is a head of up to [`HEAD_BYTES_MAX`] bytes and a body. On a node it goes through the target's fastbox for
+//! A message is a head of up to [`MAIL_HEAD_BYTES_MAX`] bytes and a body. On a node it goes through the target's fastbox for
 //! this rank if it is short, else in cells to the target's inbox; to other nodes it goes as one frame to the target's
 //! server, which puts it into cells there. What comes from one source comes in order, so a message is put together by
 //! source alone.
@@ -8,6 +8,7 @@
 //! Bodies of collectives wait in a table until the call that expects them takes them. Active messages are run by
 //! whichever thread of the rank waits in a call, one at a time and in order of each source.
 
+mod broken;
 mod inbox;
 
 use std::borrow::Cow;
@@ -15,12 +16,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use longarm_memory::Region;
-use longarm_proto::{Cursor, MESSAGE_BYTES_MAX, Rank, Request, Run, Shape};
-use longarm_shm::sync::{AtomicUsize, Ordering, fence};
-use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, CounterKind, Popped, Producer, SHORT_BYTES_MAX, ShortMessage};
+use longarm_proto::{
+    BadMail, Cursor, MAIL_ACTIVE, MAIL_ACTIVE_REPLY, MAIL_COLLECTIVE, MAIL_HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, Rank,
+    Request, Run, Shape,
+};
+use longarm_shm::sync::{AtomicBool, AtomicUsize, Ordering, fence};
+use longarm_shm::{
+    CELL_PAYLOAD_BYTES, CellHead, CounterKind, MESSAGE_BEGINS, Popped, Producer, SHORT_BYTES_MAX, ShortMessage,
+};
 use parking_lot::Mutex;
 
-use self::inbox::{ACTIVE, ACTIVE_REPLY, COLLECTIVE, Inbox, Partial, Wanted};
+use self::inbox::{Inbox, Partial, Wanted};
 use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Sending};
 use crate::error::{Lost, Operation, TransferError};
@@ -29,9 +35,6 @@ use crate::route::Client;
 use crate::time::RestOn;
 use crate::wait::{Drive, Moment};
 use crate::waits::{Awaited, WaitingCall, Whom};
-
-/// Bytes of the longest head.
-pub const HEAD_BYTES_MAX: usize = 160;
 
 /// How often a thread looks for a letter of its own node before it waits as for anything else.
 const GLANCES: u32 = 256;
@@ -86,6 +89,8 @@ pub struct Mail {
     inbox: Mutex<Inbox>,
     /// How many letters are in the table of `inbox`. Written under its lock; for threads that look without it.
     kept: AtomicUsize,
+    /// A rank is in the table of broken ones of `inbox`.
+    any_broken: AtomicBool,
     /// Held while one message is pushed, so that its cells stay together.
     outbox: Mutex<()>,
     /// Active messages that have arrived and not been run.
@@ -146,6 +151,7 @@ impl Mail {
         Mail {
             inbox: Mutex::new(Inbox::default()),
             kept: AtomicUsize::new(0),
+            any_broken: AtomicBool::new(false),
             outbox: Mutex::new(()),
             waiting: AtomicUsize::new(0),
             queue: Mutex::new(VecDeque::new()),
@@ -185,7 +191,7 @@ impl Client {
             self.my_bell().ring();
             return Ok(meanwhile());
         }
-        let mut head = Head::<30>::new(COLLECTIVE);
+        let mut head = Head::<30>::new(MAIL_COLLECTIVE);
         head.push(&slot.group.to_le_bytes());
         head.push(&slot.sequence.to_le_bytes());
         head.push(&slot.step.to_le_bytes());
@@ -210,7 +216,7 @@ impl Client {
         }
         self.wait_for(Drive::Memory, Awaited { call, whom: Whom::Rank(from) }, || {
             let letter = self.take_letter((slot, from));
-            letter.map(Ok).or_else(|| group().map(Err))
+            letter.map(Ok).or_else(|| group().or_else(|| self.broken_mail(|source| source == from)).map(Err))
         })
     }
 
@@ -280,7 +286,7 @@ impl Client {
             });
             self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
             drop(inbox);
-            taken.map(Ok).or_else(|| group().map(Err))
+            taken.map(Ok).or_else(|| group().or_else(|| self.broken_mail(|_| true)).map(Err))
         })
     }
 
@@ -301,7 +307,7 @@ impl Client {
             self.count(to, CounterKind::Message, 0);
             return Ok(());
         }
-        let mut head = Head::<{ 1 + HEAD_BYTES_MAX }>::new(if is_reply { ACTIVE_REPLY } else { ACTIVE });
+        let mut head = Head::<MAIL_HEAD_BYTES_MAX>::new(if is_reply { MAIL_ACTIVE_REPLY } else { MAIL_ACTIVE });
         head.push(&handler.to_le_bytes());
         head.push(&[arguments.len() as u8]);
         for argument in arguments {
@@ -376,10 +382,11 @@ impl Client {
         let message_bytes = (prefix.len() + body.len()) as u64;
         let mut prefix = prefix;
         let mut body = body;
+        let mut kind = MESSAGE_BEGINS;
         while !prefix.is_empty() || !body.is_empty() {
             let (first, rest) = body.split_at(body.len().min(CELL_PAYLOAD_BYTES - prefix.len()));
             let bytes = (prefix.len() + first.len()) as u32;
-            let head = CellHead { source: self.layout.me().0, bytes, message_bytes, ..CellHead::default() };
+            let head = CellHead { source: self.layout.me().0, bytes, message_bytes, kind, ..CellHead::default() };
             let payload = [Region::from_slice(prefix), Region::from_slice(first)];
             // While no cell is free our own inbox is drained, so that two ranks that send to each other go on.
             self.wait_for(Drive::Cells, Awaited::rank(operation, to), || {
@@ -389,7 +396,7 @@ impl Client {
                     Err(_) => self.alive(operation, to).err().or_else(|| self.death_of_host(operation)).map(Err),
                 }
             })?;
-            (prefix, body) = (&[], rest);
+            (prefix, body, kind) = (&[], rest, 0);
         }
         Ok(())
     }
@@ -436,20 +443,15 @@ impl Client {
         let mut active = Vec::new();
         loop {
             let popped = self.segment.try_pop(local, &mut |head, payload| {
-                if payload.len() <= SHORT_BYTES_MAX && payload.len() as u64 == head.message_bytes {
-                    let mut message = [0; SHORT_BYTES_MAX];
-                    let message = &mut message[..payload.len()];
-                    payload.copy_to_slice(message);
-                    let (head_bytes, rest) = message.split_first().unwrap_or((&0, &[]));
-                    let (start, body) = rest.split_at(rest.len().min(usize::from(*head_bytes)));
-                    let sorted = inbox.sort(Rank(head.source), start, Cow::Borrowed(body), wanted.as_deref_mut());
-                    active.extend(sorted);
+                // All that do not exist are one.
+                let exists = self.layout.contains(Rank(head.source));
+                let source = if exists { Rank(head.source) } else { Rank(u32::MAX) };
+                if self.mail.any_broken.load(Ordering::Relaxed) && inbox.broken.contains_key(&source) {
                     return;
                 }
-                if inbox.partial.entry(head.source).or_default().add(payload, head.message_bytes) {
-                    let Partial { head: start, body } = inbox.partial.remove(&head.source).unwrap_or_default();
-                    let start = start.get(1..).unwrap_or_default();
-                    active.extend(inbox.sort(Rank(head.source), start, Cow::Owned(body), wanted.as_deref_mut()));
+                match self.take_in(&mut inbox, head, payload, wanted.as_deref_mut()) {
+                    Ok(message) => active.extend(message),
+                    Err(why) => self.note_broken(&mut inbox, source, why),
                 }
             });
             match popped {
@@ -477,6 +479,32 @@ impl Client {
             self.my_bell().ring();
         }
         progress
+    }
+
+    /// Takes in what a cell or a fastbox has brought. An active message, if it is one and whole now.
+    fn take_in(
+        &self,
+        inbox: &mut Inbox,
+        head: CellHead,
+        payload: Region<'_>,
+        wanted: Option<&mut Wanted>,
+    ) -> Result<Option<ActiveMessage>, BadMail> {
+        let source = Rank(head.source);
+        if !self.layout.contains(source) {
+            return Err(BadMail::NoSuchRank { found: source.0 });
+        }
+        if payload.len() <= SHORT_BYTES_MAX && payload.len() as u64 == head.message_bytes {
+            let mut message = [0; SHORT_BYTES_MAX];
+            let message = &mut message[..payload.len()];
+            payload.copy_to_slice(message);
+            let (head_bytes, rest) = message.split_first().unwrap_or((&0, &[]));
+            let (start, body) = rest.split_at(rest.len().min(usize::from(*head_bytes)));
+            return inbox.sort(source, start, Cow::Borrowed(body), wanted);
+        }
+        match inbox.add(head.source, head.kind == MESSAGE_BEGINS, payload, head.message_bytes)? {
+            Some(Partial { head, body, .. }) => inbox.sort(source, &head, Cow::Owned(body), wanted),
+            None => Ok(None),
+        }
     }
 
     /// Closes the gaps that dead ranks of this node left in our inbox. True if there were some.

@@ -16,6 +16,7 @@
 //! - [`handshake`]: how both ends prove that they know the job's secret before the first frame.
 //! - [`rdma`]: what nodes with RDMA devices agree on.
 //! - [`mutex`]: the queue of a mutex, as the server keeps it. [`deaths`]: who may be inherited from.
+//! - [`mail`]: what a message between ranks looks like.
 //! - [`trunk`]: how servers carry the streams of many ranks over one connection. [`credit`]: how much of a stream may be under way.
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ pub mod handshake;
 pub mod ids;
 pub mod initiator;
 pub mod limits;
+pub mod mail;
 pub mod mutation;
 pub mod mutex;
 pub mod ops;
@@ -40,6 +42,7 @@ pub use handshake::*;
 pub use ids::*;
 pub use initiator::*;
 pub use limits::*;
+pub use mail::*;
 pub use mutation::*;
 pub use mutex::*;
 pub use ops::*;

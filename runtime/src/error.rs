@@ -32,10 +32,8 @@ pub use crate::collective::Signature;
 pub use crate::config::ConfigError;
 pub use crate::heap::HeapError;
 
-longarm_client::debug_as_display!(InitError, CollectiveError, WindowError, MessageError);
-
 /// Why [`init`](crate::init) failed.
-#[derive(thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
     /// There is a world in this process already; [`init_shared`](crate::init_shared) gives it to another part of the program.
@@ -44,21 +42,6 @@ pub enum InitError {
     /// A configuration variable cannot be used.
     #[error(transparent)]
     Config(#[from] crate::config::ConfigError),
-    /// A process manager has started this process as one of several, and longarm does not ask it for the others:
-    /// each of them would be a world of its own.
-    #[error(
-        "{starter} has started this process as one of several ({variable}={value}), and longarm does not join them: start the \
-         program with `longarm run`, or have their MPI join them (longarm::init_inside; what is linked with ARMCI's or \
-         OpenSHMEM's interface does that by itself). LONGARM_ALONE=yes makes each of them a job of its own"
-    )]
-    Managed {
-        /// What has started it.
-        starter: &'static str,
-        /// The variable that says so.
-        variable: &'static str,
-        /// Its value.
-        value: String,
-    },
     /// The launcher's variable names no descriptor.
     #[error("LONGARM_CONTROL_FD names no open descriptor; start the program with `longarm run`, or unset it")]
     BadControlVariable,
@@ -140,7 +123,7 @@ pub enum InitError {
 }
 
 /// Why a collective failed.
-#[derive(Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectiveError {
     /// The members did not all make the same call. Every member gets this error, and no data has moved.
@@ -153,12 +136,38 @@ pub enum CollectiveError {
         /// What that one called.
         theirs: Signature,
     },
-    /// This process is a child of the one that joined the job, which goes on there.
-    #[error("this process is a child of a fork: the world is that of its parent, and only the parent can finalize it")]
-    ForkedCopy,
     /// What a member said of the memory that it exposes is not so: the exchange mixed something up.
     #[error("a member's notice of its exposed memory is broken")]
     BrokenNotice,
+    /// A member sent something else than this collective sends. The call has failed here; what the others make of it is unknown,
+    /// and the group is to be used no more.
+    #[error(
+        "rank {rank} (node {node}) sent {found} bytes in {operation}, where {due} were due: it does not do what the others do"
+    )]
+    BadMessage {
+        /// Who sent it, or passed it on.
+        rank: Rank,
+        /// Its node.
+        node: NodeId,
+        /// What this rank called.
+        operation: String,
+        /// How many bytes came.
+        found: u64,
+        /// How many were due.
+        due: String,
+    },
+    /// A member says that it has more than there is memory for.
+    #[error("rank {rank} (node {node}) has {bytes} bytes for {operation}, for which there is no memory here")]
+    NoRoom {
+        /// Who said so.
+        rank: Rank,
+        /// Its node.
+        node: NodeId,
+        /// What this rank called.
+        operation: String,
+        /// How many bytes.
+        bytes: u64,
+    },
     /// An argument makes no sense for this group.
     #[error("{what} is {found}, but the group has {members} members")]
     BadArgument {
@@ -200,7 +209,7 @@ impl CollectiveError {
 }
 
 /// Why a window could not be allocated or freed. Every member of the group gets an error.
-#[derive(Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
     /// More than may be asked for.
@@ -252,7 +261,7 @@ pub enum WindowError {
 }
 
 /// Why an active message failed.
-#[derive(Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// More argument words than a message carries.
@@ -264,12 +273,6 @@ pub enum MessageError {
     /// There is a handler of this number already.
     #[error("handler {handler} is registered already")]
     HandlerExists {
-        /// Its number.
-        handler: u32,
-    },
-    /// The world is finalized: no handler runs any more.
-    #[error("handler {handler} cannot be registered: the world is finalized, and no message comes any more")]
-    Finalized {
         /// Its number.
         handler: u32,
     },

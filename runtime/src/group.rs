@@ -8,7 +8,7 @@ use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU64, Ordering};
 
 use crate::collective::{Call, Load, Signature};
-use crate::error::CollectiveError;
+use crate::error::{CollectiveError, TransferError};
 use crate::world::{Inner, World};
 
 /// Some ranks of the world, in a fixed order. Cheap to clone; every clone is the same group.
@@ -75,7 +75,7 @@ impl Group {
     pub fn split_collective(&self, color: Option<u32>, key: i64) -> Result<Option<Group>, CollectiveError> {
         let fresh = self.inner.next_group_id();
         let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh];
-        let all = self.run(Signature::plain("split"), |call| call.allgather(&bytes_of(&mine)))?;
+        let all = self.run(Signature::plain("split"), |call| call.allgather_exactly(&bytes_of(&mine)))?;
         let Some(color) = color else { return Ok(None) };
         let mut members: Vec<(i64, usize, u64)> = all
             .iter()
@@ -115,7 +115,7 @@ impl Group {
             self.inner.lists.lock().entry(ranks.clone()).and_modify(|count| *count += 1).or_insert(0).to_owned();
         provisional.shared.sequence.store(sequence << 16, Ordering::Relaxed);
         let fresh = self.inner.next_group_id();
-        let all = provisional.run(Signature::plain("subgroup"), |call| call.allgather(&bytes_of(&[fresh])))?;
+        let all = provisional.run(Signature::plain("subgroup"), |call| call.allgather_exactly(&bytes_of(&[fresh])))?;
         Ok(self.with_members(words_of::<1>(&all[0])[0], ranks))
     }
 
@@ -130,6 +130,16 @@ impl Group {
         tagged.extend_from_slice(&members);
         let shared = Shared { id: FROM_LIST | hash_of(&tagged), members, index, sequence: AtomicU64::new(0) };
         Some(Group { inner: Arc::clone(inner), shared: Arc::new(shared) })
+    }
+
+    /// Sends what a broken member could send in the next collective of this group: for tests of what the others make of it.
+    ///
+    /// # Errors
+    /// The member is lost.
+    #[doc(hidden)]
+    pub fn send_as_if_broken(&self, to: u32, step: u32, total_bytes: u64, body: &[u8]) -> Result<(), TransferError> {
+        let slot = Slot { group: self.shared.id, sequence: self.shared.sequence.load(Ordering::Relaxed), step };
+        self.inner.client.send_letter(self.shared.members[to as usize], slot, total_bytes, body)
     }
 
     fn with_members(&self, id: u64, members: Box<[Rank]>) -> Group {

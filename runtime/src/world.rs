@@ -11,7 +11,6 @@ use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
-use crate::bootstrap::managers::{self, Managed};
 use crate::bootstrap::{
     Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, is_routed, network,
 };
@@ -19,7 +18,7 @@ use crate::collective::Stage;
 use crate::config::{Config, ConfigError};
 use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
-use crate::heap::KeptHeap;
+use crate::heap::Heap;
 use crate::message::Handlers;
 use crate::window::WindowNumbers;
 
@@ -27,11 +26,7 @@ use crate::window::WindowNumbers;
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 /// That world, for who comes to it second. It is kept by those who have a handle.
-static CURRENT: Mutex<Option<(Weak<Presence>, Weak<group::Shared>)>> = Mutex::new(None);
-
-/// What the clones of a world have, and nobody else: windows, groups and what else belongs to a world hold [`Inner`] alone. The
-/// world holds some of these itself, in handlers of messages most of all, and would never go if they held this.
-struct Presence(Arc<Inner>);
+static CURRENT: Mutex<Option<(Weak<Inner>, Weak<group::Shared>)>> = Mutex::new(None);
 
 pub(crate) struct Inner {
     pub(crate) client: Arc<Client>,
@@ -40,15 +35,13 @@ pub(crate) struct Inner {
     pub(crate) numbers: WindowNumbers,
     pub(crate) group_count: AtomicU32,
     pub(crate) handlers: Arc<Handlers>,
-    pub(crate) heap: Mutex<Option<KeptHeap>>,
+    pub(crate) heap: Mutex<Option<Arc<Heap>>>,
     pub(crate) stage: Stage,
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
     pub(crate) netmod: Arc<dyn Netmod>,
     finalized: AtomicBool,
-    /// The process that joined the job: a child of it has a copy of all of this.
-    pid: u32,
     /// How many were given the world by init, and have not finalized it.
     holders: AtomicU32,
 }
@@ -77,14 +70,10 @@ pub struct Death {
 pub struct World {
     pub(crate) inner: Arc<Inner>,
     group: Group,
-    presence: Arc<Presence>,
 }
 
 /// Joins the job that started this process, or makes a world of one. Collective over all processes of the job, who may do it
 /// again when all of them have finalized.
-///
-/// A process that `srun`, an `mpiexec` or the like has started among others gets an error, for none of them knows of the
-/// others: they join by [`init_inside`]. `LONGARM_ALONE=yes` makes each of them a world of one all the same.
 ///
 /// `ARMCI_Init`, `shmem_init`.
 ///
@@ -115,15 +104,10 @@ pub fn init_with(config: Config) -> Result<World, InitError> {
 }
 
 /// The launcher, or a world of one.
-fn find(config: &mut Config) -> Result<Found, InitError> {
-    if let Some((launcher, start)) = Launcher::find()? {
-        return Ok((Some(launcher as Arc<dyn Rendezvous>), start));
-    }
-    match managers::find(|name| std::env::var(name).ok()) {
-        Some(Managed { starter, variable, value }) if !config.alone => {
-            Err(InitError::Managed { starter, variable, value })
-        }
-        _ => Ok((None, alone()?)),
+fn find(_: &mut Config) -> Result<Found, InitError> {
+    match Launcher::find()? {
+        Some((launcher, start)) => Ok((Some(launcher as Arc<dyn Rendezvous>), start)),
+        None => Ok((None, alone()?)),
     }
 }
 
@@ -207,6 +191,7 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         // Once is enough: the ranks share their environment.
         config.warnings().iter().for_each(|warning| eprintln!("longarm: {warning}"));
     }
+    log_to_stderr(&config);
     config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
     longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
     if !start.is_sound() {
@@ -270,14 +255,11 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         rendezvous,
         netmod,
         finalized: AtomicBool::new(false),
-        pid: std::process::id(),
         holders: AtomicU32::new(1),
     });
-    inner.handlers.belong_to(&inner);
-    let presence = Arc::new(Presence(Arc::clone(&inner)));
-    let world = World { group: Group::world(&inner), inner, presence };
+    let world = World { group: Group::world(&inner), inner };
     world.group.sync_collective()?;
-    *CURRENT.lock() = Some((Arc::downgrade(&world.presence), Arc::downgrade(&world.group.shared)));
+    *CURRENT.lock() = Some((Arc::downgrade(&world.inner), Arc::downgrade(&world.group.shared)));
     Ok(world)
 }
 
@@ -326,6 +308,16 @@ fn waits_of(client: &Client) -> Vec<Wait> {
     told.collect()
 }
 
+/// Shows the warnings of longarm's threads, which have nobody to return an error to. A program that has set up
+/// `tracing` itself keeps what it has.
+fn log_to_stderr(config: &Config) {
+    let filter = config.log.as_deref().unwrap_or("warn");
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
+    // An error says that a subscriber was set before.
+    let _ = lines.try_init();
+}
+
 fn alone() -> Result<Start, InitError> {
     let mut random = [0; 40];
     getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
@@ -348,12 +340,11 @@ impl World {
     /// The world of this process, for one more holder.
     fn current() -> Option<World> {
         let current = CURRENT.lock();
-        let (presence, shared) = current.as_ref()?;
-        let (presence, shared) = (presence.upgrade()?, shared.upgrade()?);
-        let inner = Arc::clone(&presence.0);
+        let (inner, shared) = current.as_ref()?;
+        let (inner, shared) = (inner.upgrade()?, shared.upgrade()?);
         let one_more = |holders: u32| (holders > 0 && !inner.finalized.load(Ordering::Acquire)).then_some(holders + 1);
         inner.holders.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(World { group: Group { inner: Arc::clone(&inner), shared }, inner, presence })
+        Some(World { group: Group { inner: Arc::clone(&inner), shared }, inner })
     }
 
     /// The number of this process, from 0. `shmem_my_pe`.
@@ -449,21 +440,15 @@ impl World {
     /// deaths that do not end the job (`LONGARM_ON_FAILURE=continue`) the survivors meet.
     ///
     /// A world that is dropped without it, because the program returns an error or panics, ends the whole job: the
-    /// other ranks may wait for this one, and would for ever. It is dropped when the last clone of the `World` is; windows,
-    /// groups and the heap may live on, and so may handlers that hold these, but are of no more use. A child of a fork that
-    /// drops its copy ends nothing.
+    /// other ranks may wait for this one, and would for ever.
     ///
     /// Where several hold the world by [`init_shared`], all but the last one to finalize it only meet the others.
     ///
     /// `ARMCI_Finalize`, `shmem_finalize`.
     ///
     /// # Errors
-    /// What the last quiet and barrier said; the world is left all the same. [`CollectiveError::ForkedCopy`] in a child of a
-    /// fork, which leaves nothing.
+    /// What the last quiet and barrier said; the world is left all the same.
     pub fn finalize(self) -> Result<(), CollectiveError> {
-        if self.inner.is_forked_copy() {
-            return Err(CollectiveError::ForkedCopy);
-        }
         if self.inner.holders.fetch_sub(1, Ordering::AcqRel) > 1 {
             return self.barrier_before_finalize();
         }
@@ -545,11 +530,6 @@ impl Inner {
         }
     }
 
-    /// Whether this process is a child of the one that joined the job, and has not joined it itself.
-    fn is_forked_copy(&self) -> bool {
-        self.pid != std::process::id()
-    }
-
     /// Says farewell and ends the threads of longarm.
     fn depart(&self, farewell: impl FnOnce(&dyn Rendezvous)) {
         if self.finalized.swap(true, Ordering::AcqRel) {
@@ -562,28 +542,19 @@ impl Inner {
         self.client.close();
         *self.heap.lock() = None;
         self.node.stop();
-        if let Some(rendezvous) = &self.rendezvous {
-            rendezvous.forget_world();
-        }
         INITIALISED.store(false, Ordering::Release);
     }
 }
 
-impl Drop for Presence {
+impl Drop for Inner {
     fn drop(&mut self) {
-        let inner = &self.0;
-        if inner.finalized.load(Ordering::Acquire) {
-            return;
-        }
-        if inner.is_forked_copy() {
-            // The parent goes on with all that is shared. What a copy would do at its end, the parent would see.
-            std::mem::forget(Arc::clone(inner));
+        if self.finalized.load(Ordering::Acquire) {
             return;
         }
         // The others may wait for this rank, and would for ever: the job ends, and says why.
         let panicking = std::thread::panicking();
-        inner.client.segment().note_job_ends();
-        inner.depart(|rendezvous| match panicking {
+        self.client.segment().note_job_ends();
+        self.depart(|rendezvous| match panicking {
             true => rendezvous.abort("it panicked", 101),
             false => rendezvous.abort("it left its world without finalize, perhaps by returning an error", 1),
         });

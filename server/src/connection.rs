@@ -16,7 +16,7 @@ use longarm_proto::{
     Cursor, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, Mutation, REPLY_BYTES, Rank, ReplyBody, ReplyHeader,
     Request, RequestHeader, RequestId, Responder, Scale, UNREPORTED_REPLY_BYTES_MAX, Violation, mutation,
 };
-use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, Producer};
+use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, MESSAGE_BEGINS, Producer};
 
 use crate::serve::{self, Shared};
 use crate::table::Place;
@@ -407,7 +407,9 @@ fn drain_message(
     while *remaining > 0 && !input.is_empty() {
         let bytes = (*remaining).min(input.ready().len() as u64).min(CELL_PAYLOAD_BYTES as u64);
         let payload = Region::from_slice(&input.ready()[..bytes as usize]);
-        let head = CellHead { source: source.0, bytes: bytes as u32, message_bytes: total, ..CellHead::default() };
+        let kind = if *remaining == total { MESSAGE_BEGINS } else { 0 };
+        let head =
+            CellHead { source: source.0, bytes: bytes as u32, message_bytes: total, kind, ..CellHead::default() };
         if shared.node.try_push(Producer::Server, local, head, &[payload]).is_err() {
             return false;
         }

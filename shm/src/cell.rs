@@ -21,6 +21,10 @@ pub const CELLS_OF_SERVER: u32 = 256;
 
 const _: () = assert!(CELLS_PER_RANK == CELLS_PER_WORD && CELLS_OF_SERVER.is_multiple_of(CELLS_PER_WORD));
 
+/// The kind of a cell with which a message begins; 0 is that of the others. What came of an older message of the same sender,
+/// whose rest never came, is dropped.
+pub const MESSAGE_BEGINS: u32 = 1;
+
 /// What is known of a cell's payload.
 ///
 /// `bytes` and `behind` are set by the queue; everything else means what sender and receiver agreed on.
@@ -33,7 +37,7 @@ pub struct CellHead {
     pub bytes: u32,
     /// Bytes of the whole message that this cell is a part of.
     pub message_bytes: u64,
-    /// What the message is.
+    /// [`MESSAGE_BEGINS`], or 0.
     pub kind: u32,
     /// Free for sender and receiver.
     pub tag: u32,

@@ -60,7 +60,7 @@ pub use stripe::{STRIPE_COUNT, Stripes};
 pub use self::{
     accumulate::{AccumulateError, Accumulator},
     amo::AmoError,
-    cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead},
+    cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead, MESSAGE_BEGINS},
     counters::{CounterKind, Counters, OwnCounters},
     fastbox::{SHORT_BYTES_MAX, ShortMessage},
     found::{Bells, NodeBoard},

@@ -207,13 +207,6 @@ impl Rendezvous for Exchanged {
         }
     }
 
-    fn forget_world(&self) {
-        // Where the world was left without a farewell.
-        if let Some(watch) = self.watch.lock().take() {
-            watch.end();
-        }
-    }
-
     fn abort(&self, reason: &str, status: i32) {
         eprintln!("longarm: rank {} ends the job: {reason}", self.exchange.rank());
         let_output_be_read(OUTPUT_GRACE);

@@ -28,7 +28,6 @@ const DIGEST_BYTES: usize = 8;
 const SAME: u8 = 1;
 /// All of whom was heard have laid out their stage.
 const OFFERED: u8 = 2;
-const BEGINS: &str = "the first messages of every collective are digests";
 
 impl Signature {
     /// A call without arguments that have to match.
@@ -144,7 +143,12 @@ pub(crate) enum Load {
     /// Nothing.
     Empty,
     /// The bytes of one member, on their way to all; `None` where they have not arrived yet.
-    OfOne(Option<Vec<u8>>),
+    OfOne {
+        /// These.
+        bytes: Option<Vec<u8>>,
+        /// How many they are.
+        due: usize,
+    },
     /// Equally many bytes of every member: those of this one, of the one before it, and so on around.
     OfAll(Vec<u8>),
 }
@@ -157,8 +161,8 @@ impl Load {
     /// Adds what the member `distance` places ahead has to hear.
     fn append_to(&self, body: &mut Vec<u8>, distance: u32, size: u32) {
         match self {
-            Load::Empty | Load::OfOne(None) => {}
-            Load::OfOne(Some(bytes)) => body.extend_from_slice(bytes),
+            Load::Empty | Load::OfOne { bytes: None, .. } => {}
+            Load::OfOne { bytes: Some(bytes), .. } => body.extend_from_slice(bytes),
             Load::OfAll(pieces) => {
                 // Before this round there are pieces of `distance` members; near the end not all are missing there.
                 let piece_bytes = pieces.len() / distance as usize;
@@ -168,12 +172,28 @@ impl Load {
         }
     }
 
+    /// How many bytes have to be heard in the round of this distance from who calls the same, as all do whom that one has
+    /// heard. Nothing has come yet where the bytes of one are on their way.
+    fn due(&self, distance: u32, size: u32, found: usize) -> usize {
+        match self {
+            Load::Empty => 0,
+            Load::OfOne { due, .. } => {
+                if found == 0 {
+                    0
+                } else {
+                    *due
+                }
+            }
+            Load::OfAll(pieces) => pieces.len() / distance as usize * distance.min(size - distance) as usize,
+        }
+    }
+
     /// Takes what was heard. With a member that called something else it makes no sense, and is not used then.
     fn take(&mut self, heard: &[u8]) {
         match self {
-            Load::OfOne(bytes @ None) if !heard.is_empty() => *bytes = Some(heard.to_vec()),
+            Load::OfOne { bytes: bytes @ None, .. } if !heard.is_empty() => *bytes = Some(heard.to_vec()),
             Load::OfAll(pieces) => pieces.extend_from_slice(heard),
-            Load::Empty | Load::OfOne(_) => {}
+            Load::Empty | Load::OfOne { .. } => {}
         }
     }
 }
@@ -202,9 +222,14 @@ impl Call<'_> {
                 self.send(to, &body)?;
             }
             let heard = self.receive(from)?;
-            let (theirs, heard) = heard.split_first_chunk::<DIGEST_BYTES>().expect(BEGINS);
-            let (their_flags, heard) = heard.split_first().expect(BEGINS);
-            flags &= *their_flags & if *theirs == digest_bytes { !0 } else { !SAME };
+            let Some((&[ref theirs @ .., their_flags], heard)) = heard.split_first_chunk::<{ DIGEST_BYTES + 1 }>()
+            else {
+                return Err(self.bad_message(from, heard.len() as u64, "a digest".into()));
+            };
+            flags &= their_flags & if *theirs == digest_bytes { !0 } else { !SAME };
+            if flags & SAME != 0 {
+                self.check_bytes(from, heard.len() as u64, load.due(distance, self.size(), heard.len()))?;
+            }
             load.take(heard);
             distance *= 2;
             self.next_step();
@@ -228,16 +253,22 @@ impl Call<'_> {
                 body.extend_from_slice(&claim.1.0.to_le_bytes());
             }
             self.send((self.me() + distance) % self.size(), &body)?;
-            let heard = self.receive((self.me() + self.size() - distance) % self.size())?;
+            let from = (self.me() + self.size() - distance) % self.size();
+            let heard = self.receive_exactly(from, 2 * CLAIM_BYTES)?;
             let (low, high) = heard.split_at_checked(CLAIM_BYTES).unwrap_or_default();
             let claims = Claim::decode(low).zip(Claim::decode(high));
-            let (low, high) = claims.expect("who finds differences tells claims");
+            let due = || self.bad_message(from, heard.len() as u64, "two claims".into());
+            let (low, high) = claims.ok_or_else(due)?;
             least = least.min(low);
             most = most.max(high);
             distance *= 2;
             self.next_step();
         }
-        assert_ne!(least.0, most.0, "equal signatures have equal digests");
+        if least.0 == most.0 {
+            // Equal signatures have equal digests: somebody has said that it called something else, and now that it has not.
+            let before = (self.me() + self.size() - 1) % self.size();
+            return Err(self.bad_message(before, 2 * CLAIM_BYTES as u64, "claims that differ".into()));
+        }
         let other = if least.0 == mine { most } else { least };
         Err(CollectiveError::Mismatch { mine, rank: other.1, theirs: other.0 })
     }

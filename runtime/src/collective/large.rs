@@ -49,9 +49,9 @@ impl Group {
         let mut call = self.call(&signature);
         let staged = call.stage(|staged| lay_out_all(staged, elements.as_bytes(), 0));
         let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
-            return Ok(joined(&call.allgather(elements.as_bytes())?));
+            return Ok(joined(&call.allgather_exactly(elements.as_bytes())?));
         };
-        let mut all = zeroed(elements.len() * self.size() as usize);
+        let mut all = call.zeroed(self.rank(), elements.len() as u64 * u64::from(self.size()))?;
         let mut places: Vec<&mut [u8]> = all.chunks_mut(elements.len()).map(|piece| piece.as_mut_bytes()).collect();
         call.allgather_staged(staged, elements.as_bytes(), &mut places)?;
         Ok(all)
@@ -68,11 +68,12 @@ impl Group {
         let mut load = Load::OfAll(bytes_of(&[elements.len() as u64]));
         let staged = call.agree_staged(signature, &mut load, staged)?;
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
-        let most = lengths.iter().max().map_or(0, |most| *most as usize * size_of::<T>());
+        let most = lengths.iter().max().map_or(0, |most| (*most as usize).saturating_mul(size_of::<T>()));
         let Some(staged) = self.unless_little(staged, most) else {
             return Ok(call.allgather(elements.as_bytes())?.iter().map(|body| from_bytes(body)).collect());
         };
-        let mut all: Vec<Vec<T>> = lengths.iter().map(|length| zeroed(*length as usize)).collect();
+        let places = (0..).zip(lengths);
+        let mut all = places.map(|(place, length)| call.zeroed(place, length)).collect::<Result<Vec<Vec<T>>, _>>()?;
         let mut places: Vec<&mut [u8]> = all.iter_mut().map(|piece| piece.as_mut_bytes()).collect();
         call.allgather_staged(staged, elements.as_bytes(), &mut places)?;
         Ok(all)
@@ -86,10 +87,10 @@ impl Group {
         let mut call = self.call(&signature);
         let staged = call.stage(|staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
         let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
-            return Ok(joined(&call.alltoall(shares)?));
+            return Ok(joined(&call.alltoall_exactly(shares)?));
         };
         let share = shares[0].len();
-        let mut all: Vec<T> = zeroed(share * shares.len() / size_of::<T>());
+        let mut all: Vec<T> = call.zeroed(self.rank(), (share * shares.len() / size_of::<T>()) as u64)?;
         let mut places: Vec<&mut [u8]> = all.as_mut_bytes().chunks_mut(share).collect();
         call.alltoall_staged(staged, shares, &mut places, share)?;
         Ok(all)
@@ -112,15 +113,12 @@ impl Group {
         let Some(staged) = self.unless_little(staged, most) else {
             return Ok(call.alltoall(shares)?.iter().map(|body| from_bytes(body)).collect());
         };
-        let for_me = lengths.iter().skip(self.rank() as usize).step_by(shares.len());
-        let mut all: Vec<Vec<T>> = for_me.map(|length| zeroed(*length as usize / size_of::<T>())).collect();
+        let for_me = (0..).zip(lengths.iter().skip(self.rank() as usize).step_by(shares.len()));
+        let count = |length: u64| length / size_of::<T>() as u64;
+        let all = for_me.map(|(place, length)| call.zeroed(place, count(*length)));
+        let mut all = all.collect::<Result<Vec<Vec<T>>, _>>()?;
         let mut places: Vec<&mut [u8]> = all.iter_mut().map(|piece| piece.as_mut_bytes()).collect();
         call.alltoall_staged(staged, shares, &mut places, most)?;
         Ok(all)
     }
-}
-
-/// Elements that are about to be overwritten.
-fn zeroed<T: Element>(count: usize) -> Vec<T> {
-    vec![T::new_zeroed(); count]
 }

@@ -31,13 +31,13 @@ impl Group {
         bytes: &mut [u8],
     ) -> Result<(), CollectiveError> {
         let is_root = self.rank() == root;
-        let mut load = Load::OfOne(is_root.then(|| bytes.to_vec()));
-        self.run_loaded(signature, &mut load, |_| Ok(()))?;
-        if let Load::OfOne(Some(heard)) = &load
-            && !is_root
-        {
-            bytes.copy_from_slice(heard);
-        }
+        let mut load = Load::OfOne { bytes: is_root.then(|| bytes.to_vec()), due: bytes.len() };
+        let mut call = self.call(&signature);
+        call.begin(signature, &mut load, false)?;
+        let heard: &[u8] = if let Load::OfOne { bytes: Some(heard), .. } = &load { heard } else { &[] };
+        // Whoever passed it on may have left it out.
+        call.check_bytes(root, heard.len() as u64, bytes.len())?;
+        bytes.copy_from_slice(heard);
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl Group {
         if self.is_light_for_all(bytes.len()) {
             return self.gather_light(signature, bytes);
         }
-        Ok(self.run(signature, |call| call.allgather(bytes))?.concat())
+        Ok(self.run(signature, |call| call.allgather_exactly(bytes))?.concat())
     }
 
     /// Combines what [`Group::gather_light`] gave, as a reduction to the root does.

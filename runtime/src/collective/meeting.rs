@@ -47,6 +47,8 @@ enum Met {
     Agree,
     /// All do, and the load has come.
     Loaded(Load),
+    /// A member shows another number of bytes than there are.
+    Wrong { member: u32, found: u64, due: usize },
 }
 
 impl Call<'_> {
@@ -58,9 +60,14 @@ impl Call<'_> {
         load: &mut Load,
         offered: bool,
     ) -> Result<Option<bool>, CollectiveError> {
-        let shown: &[u8] = match load {
-            Load::OfOne(Some(bytes)) | Load::OfAll(bytes) if bytes.len() <= DATA_BYTES => bytes,
+        let shown: &[u8] = match &*load {
+            Load::OfOne { bytes: Some(bytes), .. } | Load::OfAll(bytes) if bytes.len() <= DATA_BYTES => bytes,
             _ => &[],
+        };
+        // Of one, those who do not have it show nothing.
+        let (due, or_nothing) = match &*load {
+            Load::OfOne { due, .. } => (*due, true),
+            Load::Empty | Load::OfAll(_) => (shown.len(), false),
         };
         let digest = mine.digest();
         let mut words = [0; 2 + DATA_WORDS];
@@ -75,29 +82,35 @@ impl Call<'_> {
                 return Met::Differ;
             }
             all_offered = (0..size).all(|member| word(member, 1) & OFFERED != 0);
+            let count = |member: u32| word(member, 1) & !OFFERED;
             let take = |member: u32, bytes: &mut Vec<u8>| {
-                let count = ((word(member, 1) & !OFFERED) as usize).min(DATA_BYTES);
+                let count = (count(member) as usize).min(DATA_BYTES);
                 let mut data = Data::default();
                 for (at, place) in data.0[..count.div_ceil(8)].iter_mut().enumerate() {
                     *place = word(member, 2 + at);
                 }
                 data.append_to(bytes, count);
             };
+            let is_wrong = |found: u64| found != due as u64 && !(found == 0 && or_nothing);
+            if let Some(member) = (0..size).find(|member| is_wrong(count(*member))) {
+                return Met::Wrong { member, found: count(member), due };
+            }
             let mut bytes = Vec::new();
             match load {
                 Load::Empty => return Met::Agree,
                 // One has it; the others show nothing.
-                Load::OfOne(_) => (0..size).for_each(|member| take(member, &mut bytes)),
+                Load::OfOne { .. } => (0..size).for_each(|member| take(member, &mut bytes)),
                 // Of this one, of the one before it, and so on around.
                 Load::OfAll(_) => (0..size).for_each(|back| take((me + size - back) % size, &mut bytes)),
             }
             match load {
                 _ if bytes.is_empty() => Met::Agree,
                 Load::OfAll(_) => Met::Loaded(Load::OfAll(bytes)),
-                _ => Met::Loaded(Load::OfOne(Some(bytes))),
+                _ => Met::Loaded(Load::OfOne { bytes: Some(bytes), due }),
             }
         })?;
         match met {
+            Met::Wrong { member, found, due } => Err(self.bad_message(member, found, due.to_string())),
             Met::Differ => self.find_differences(mine).map(|()| None),
             Met::Agree => Ok(load.is_empty().then_some(all_offered)),
             Met::Loaded(loaded) => {

@@ -16,7 +16,7 @@ mod staged;
 
 use longarm_client::mail::Slot;
 use longarm_client::{Expecting, WaitingCall};
-use longarm_proto::{ElementType, Rank};
+use longarm_proto::{ElementType, NodeId, Rank};
 use zerocopy::IntoBytes;
 
 pub use agree::Signature;
@@ -102,14 +102,67 @@ impl<'a> Call<'a> {
     }
 
     fn receive(&self, from: u32) -> Result<Vec<u8>, CollectiveError> {
+        self.receive_if(from, |_| Ok(()))
+    }
+
+    /// The same of a body that has so many bytes.
+    fn receive_exactly(&self, from: u32, bytes: usize) -> Result<Vec<u8>, CollectiveError> {
+        self.receive_if(from, |found| self.check_bytes(from, found, bytes))
+    }
+
+    /// Receives a body whose length passes a check, which is made before all of it has come.
+    fn receive_if(
+        &self,
+        from: u32,
+        check: impl FnOnce(u64) -> Result<(), CollectiveError>,
+    ) -> Result<Vec<u8>, CollectiveError> {
         let client = &self.group.inner.client;
-        let letter = client.receive_letter(self.member(from), self.slot, self.name, &|| self.group.death())?;
-        let mut body = letter.body;
-        while (body.len() as u64) < letter.total_bytes {
-            let next = client.receive_letter(self.member(from), self.slot, self.name, &|| self.group.death())?;
+        let receive = || client.receive_letter(self.member(from), self.slot, self.name, &|| self.group.death());
+        let first = receive()?;
+        check(first.total_bytes)?;
+        let (total, mut body) = (first.total_bytes, first.body);
+        while (body.len() as u64) < total {
+            let next = receive()?;
+            let missing = total - body.len() as u64;
+            let found = next.body.len() as u64;
+            if next.total_bytes != total || !(1..=missing).contains(&found) {
+                return Err(self.bad_message(from, found, format!("the rest, {missing} bytes at most,")));
+            }
             body.extend_from_slice(&next.body);
         }
         Ok(body)
+    }
+
+    fn check_bytes(&self, from: u32, found: u64, due: usize) -> Result<(), CollectiveError> {
+        if found == due as u64 { Ok(()) } else { Err(self.bad_message(from, found, due.to_string())) }
+    }
+
+    /// A member sent something else than is due.
+    #[cold]
+    fn bad_message(&self, from: u32, found: u64, due: String) -> CollectiveError {
+        let (rank, node) = self.named(from);
+        CollectiveError::BadMessage { rank, node, operation: self.operation(), found, due }
+    }
+
+    /// A member by its place, and its node.
+    fn named(&self, place: u32) -> (Rank, NodeId) {
+        let rank = self.member(place);
+        (rank, self.group.inner.client.layout().node_of(rank))
+    }
+
+    /// What this rank called.
+    fn operation(&self) -> String {
+        let WaitingCall::Collective(name) = self.name else { return "a collective".into() };
+        name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as char).collect()
+    }
+
+    /// Elements that a member says it has.
+    fn zeroed<T: Element>(&self, place: u32, count: u64) -> Result<Vec<T>, CollectiveError> {
+        let made = usize::try_from(count).ok().and_then(|count| T::new_vec_zeroed(count).ok());
+        made.ok_or_else(|| {
+            let ((rank, node), bytes) = (self.named(place), count.saturating_mul(size_of::<T>() as u64));
+            CollectiveError::NoRoom { rank, node, operation: self.operation(), bytes }
+        })
     }
 }
 
@@ -211,7 +264,7 @@ impl Group {
         if self.suits_stages(size_of_val(elements)) {
             return self.allgather_large(signature, elements);
         }
-        let all = self.run(signature, |call| call.allgather(elements.as_bytes()))?;
+        let all = self.run(signature, |call| call.allgather_exactly(elements.as_bytes()))?;
         Ok(joined(&all))
     }
 
@@ -247,7 +300,7 @@ impl Group {
         if self.suits_staged_alltoall(share * size_of::<T>()) {
             return self.alltoall_large(signature, &shares);
         }
-        let all = self.run(signature, |call| call.alltoall(&shares))?;
+        let all = self.run(signature, |call| call.alltoall_exactly(&shares))?;
         Ok(joined(&all))
     }
 

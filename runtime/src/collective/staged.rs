@@ -145,7 +145,7 @@ impl<'a> Call<'a> {
             let from = (self.me() + self.size() - distance) % self.size();
             let _expecting = self.expect(from);
             self.send((self.me() + distance) % self.size(), &[])?;
-            self.receive(from)?;
+            self.receive_exactly(from, 0)?;
             distance *= 2;
             self.next_step();
         }

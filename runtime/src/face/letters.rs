@@ -2,7 +2,7 @@
 
 use longarm_client::mail::Slot;
 use longarm_client::{Lost, LostHow, Operation, WaitingCall};
-use longarm_proto::Rank;
+use longarm_proto::{BadMail, Rank};
 
 use crate::bootstrap::is_routed;
 use crate::collective::LETTER_BYTES_MAX;
@@ -65,7 +65,14 @@ impl World {
         };
         let mut body = letter.body;
         while (body.len() as u64) < letter.total_bytes {
-            body.extend_from_slice(&client.receive_letter(source, slot(tag), CALL, &dead)?.body);
+            let next = client.receive_letter(source, slot(tag), CALL, &dead)?;
+            let (found, missing) = (next.body.len() as u64, letter.total_bytes - body.len() as u64);
+            if next.total_bytes != letter.total_bytes || !(1..=missing).contains(&found) {
+                let (node, how) =
+                    (client.layout().node_of(source), LostHow::BrokenMail(BadMail::WrongPiece { found, missing }));
+                return Err(Lost { rank: source, node, operation: Operation::Message, how });
+            }
+            body.extend_from_slice(&next.body);
         }
         Ok((source.0, body))
     }

@@ -1,8 +1,6 @@
 //! What an interface with symmetric addresses needs beside windows: waiting for words that it looks at itself, groups that
 //! their members make without meeting, and memory that could not be made part of a window.
 
-use std::sync::Arc;
-
 use longarm_client::{ExposedParts, OriginBytes, OriginBytesMut};
 use longarm_memory::RegionMut;
 use longarm_proto::{Rank, SignalOp};
@@ -11,7 +9,7 @@ use crate::error::{CollectiveError, RmwError, TransferError, WaitError};
 use crate::exposed::permit_attaching;
 use crate::group::Group;
 use crate::window::Window;
-use crate::world::{Inner, World};
+use crate::world::World;
 
 #[doc(hidden)]
 impl World {
@@ -57,7 +55,7 @@ impl World {
 /// Memory of every rank that stays where it is as long as the process, and that the ranks of its node read and write by
 /// cross-memory attach, as they do what is [`Exposed`](crate::Exposed).
 pub struct ExposedForGood {
-    inner: Arc<Inner>,
+    world: World,
     parts: ExposedParts,
 }
 
@@ -70,7 +68,7 @@ impl World {
     pub fn expose_for_good_collective(&self, memory: RegionMut<'static>) -> Result<ExposedForGood, CollectiveError> {
         let exchange = |mine| self.group().exchange_notices::<u8>(mine);
         let parts = ExposedParts::expose_for_good(memory, permit_attaching(), exchange)?;
-        Ok(ExposedForGood { inner: Arc::clone(&self.inner), parts: parts.ok_or(CollectiveError::BrokenNotice)? })
+        Ok(ExposedForGood { world: self.clone(), parts: parts.ok_or(CollectiveError::BrokenNotice)? })
     }
 }
 
@@ -81,7 +79,7 @@ impl ExposedForGood {
     /// # Errors
     /// As [`Exposed::put`](crate::Exposed::put).
     pub fn put(&self, rank: u32, offset: u64, source: OriginBytes<'_>) -> Result<(), TransferError> {
-        self.inner.client.put_exposed(&self.parts, Rank(rank), offset, source)
+        self.world.inner.client.put_exposed(&self.parts, Rank(rank), offset, source)
     }
 
     /// Reads the memory of a rank of this node.
@@ -89,7 +87,7 @@ impl ExposedForGood {
     /// # Errors
     /// As [`Exposed::put`](crate::Exposed::put).
     pub fn get(&self, rank: u32, offset: u64, target: OriginBytesMut<'_>) -> Result<(), TransferError> {
-        self.inner.client.get_exposed(&self.parts, Rank(rank), offset, target)
+        self.world.inner.client.get_exposed(&self.parts, Rank(rank), offset, target)
     }
 }
 

@@ -145,20 +145,34 @@ fn prepare(job: &'static Job) -> Done<Arc<Calls>> {
     Ok(made)
 }
 
+/// A length that another process has sent, if it is one that `ARMCI_Gpc_exec` sends.
+fn below(bytes: u64, limit: c_int) -> Option<usize> {
+    let bytes = c_int::try_from(bytes).ok().filter(|bytes| *bytes < limit)?;
+    usize::try_from(bytes).ok()
+}
+
+/// An answer taken apart, if it fits into so many bytes of a header and of data.
+fn parts_of(body: &[u8], header_bytes_max: usize, data_bytes_max: usize) -> Option<(&[u8], &[u8])> {
+    let (header_bytes, rest) = body.split_first_chunk()?;
+    let header_bytes = usize::try_from(u64::from_le_bytes(*header_bytes)).ok()?;
+    let (header, data) = rest.split_at_checked(header_bytes)?;
+    (header.len() <= header_bytes_max && data.len() <= data_bytes_max).then_some((header, data))
+}
+
 impl Call {
     fn decode(message: &Message<'_>) -> Option<Call> {
         let [tag, slot, header_bytes, answer_header_bytes, answer_data_bytes] = *message.arguments() else {
             return None;
         };
-        let (header, data) = message.payload().split_at_checked(header_bytes as usize)?;
+        let (header, data) = message.payload().split_at_checked(usize::try_from(header_bytes).ok()?)?;
         Some(Call {
             source: message.source(),
             tag,
-            slot: slot as usize,
-            header: header.to_vec(),
-            data: data.to_vec(),
-            answer_header_bytes: answer_header_bytes as usize,
-            answer_data_bytes: answer_data_bytes as usize,
+            slot: usize::try_from(slot).ok().filter(|slot| *slot < FUNCTIONS_MAX)?,
+            header: below(header.len() as u64, HEADER_BYTES_LIMIT).map(|_| header.to_vec())?,
+            data: below(data.len() as u64, DATA_BYTES_LIMIT).map(|_| data.to_vec())?,
+            answer_header_bytes: below(answer_header_bytes, HEADER_BYTES_LIMIT)?,
+            answer_data_bytes: below(answer_data_bytes, DATA_BYTES_LIMIT)?,
         })
     }
 }
@@ -250,12 +264,10 @@ impl Calls {
     /// The answer's memory is writable.
     unsafe fn finish(&self, tag: u64, answer: Answer) -> Done {
         let (_, body) = self.job.world.receive_tagged(Some(answer.proc), tag)?;
-        let parts = body
-            .split_first_chunk()
-            .and_then(|(header_bytes, rest)| rest.split_at_checked(u64::from_le_bytes(*header_bytes) as usize));
-        let parts =
-            parts.filter(|(header, data)| header.len() <= answer.header_bytes && data.len() <= answer.data_bytes);
-        let (header, data) = parts.expect("the sizes were cut to what the caller has room for");
+        let (header, data) = parts_of(&body, answer.header_bytes, answer.data_bytes).ok_or_else(|| {
+            let (proc, bytes) = (answer.proc, body.len());
+            Fault::fatal(format!("process {proc} has answered with {bytes} bytes that are no answer to the call"))
+        })?;
         // SAFETY: not longer than the memory, which is writable by this function's contract.
         unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), answer.header.cast(), header.len()) };
         // SAFETY: as above.

@@ -222,7 +222,8 @@ impl Request<'_> {
             GET => bytes <= PIECE_BYTES,
             _ => matches!(bytes, 4 | 8) && offset.is_multiple_of(bytes),
         };
-        let start = std::ptr::with_exposed_provenance_mut(start + offset);
+        // What is outside is refused below.
+        let start = std::ptr::with_exposed_provenance_mut(start.wrapping_add(offset));
         let operands = (operand, compare);
         (is_inside && is_whole).then(|| Request { ticket, what, start, bytes, operands, payload: message.payload() })
     }

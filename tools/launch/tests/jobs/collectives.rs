@@ -406,3 +406,74 @@ pub fn mismatches(world: &World) {
     assert_eq!(window.get_vec(me, 0, 5).expect("mine"), [0; 5]);
     barrier(world);
 }
+
+/// What rank 1 sends in place of what its pair with rank 0 calls: in which step, how long the whole is said to be, and how many
+/// bytes come.
+const BROKEN: [(u32, u64, usize); 9] = [
+    (0, 0, 0),
+    (0, 1, 1),
+    (0, 8, 8),
+    (1, 0, 0),
+    (1, 1, 1),
+    (1, 17, 17),
+    (1, 70_000, 70_000),
+    (1, 1 << 40, 3),
+    (1, u64::MAX, 16),
+];
+
+type Pair<'a> = (&'static str, u32, &'a dyn Fn(&Group) -> Result<(), CollectiveError>);
+
+/// Rank 1 sends in the middle of a collective what nobody sends, before it does what is due. Rank 0 gets an error, and the world
+/// goes on.
+pub fn with_a_broken_member(world: &World) {
+    let words = vec![world.rank(); 1000];
+    let lists = [vec![1_u32; 500], vec![2; 500]];
+    // With the first step in which other messages than those of the agreement come.
+    let collectives: [Pair<'_>; 8] = [
+        ("a broadcast", 1, &|pair| pair.broadcast_collective(1, &mut words.clone())),
+        ("a broadcast of little", 0, &|pair| pair.broadcast_collective(1, &mut words[..9].to_vec())),
+        ("a reduction", 1, &|pair| pair.reduce_collective(0, Reduction::Sum, &mut vec![1_u64; 1000])),
+        ("an allgather", 1, &|pair| pair.allgather_collective(&vec![1_u64; 1000]).map(drop)),
+        ("an allgather of little", 0, &|pair| pair.allgather_collective(&[1_u64; 9]).map(drop)),
+        ("an all-to-all", 1, &|pair| pair.alltoall_collective(&words).map(drop)),
+        ("a split", 1, &|pair| pair.split_collective(Some(0), 0).map(drop)),
+        ("a sync", 0, &|pair| pair.sync_collective()),
+    ];
+    let two =
+        |world: &World| world.split_collective(Some(world.rank().min(2) / 2), 0).expect("a split").expect("a group");
+    for (what, last_step, call) in &collectives {
+        for (step, total_bytes, bytes) in BROKEN.into_iter().filter(|broken| broken.0 <= *last_step) {
+            let pair = two(world);
+            if world.rank() == 1 {
+                pair.send_as_if_broken(0, step, total_bytes, &vec![0xa5; bytes]).expect("rank 0 lives");
+                // The rest of what was announced, which is more than that.
+                pair.send_as_if_broken(0, step, total_bytes.min(2), &[1, 2][..total_bytes.min(2) as usize])
+                    .expect("rank 0 lives");
+                // How it ends here says nothing. Behind an agreement that failed nothing comes from rank 0.
+                if step == *last_step {
+                    let _ = call(&pair);
+                }
+            }
+            if world.rank() == 0 {
+                let error = call(&pair).expect_err("rank 1 has not sent what was due");
+                let named = matches!(&error, CollectiveError::BadMessage { rank, node, .. }
+                    if rank.0 == 1 && Some(node.0) == world.node_of(1));
+                assert!(named, "{what}, {bytes} of {total_bytes} bytes in step {step}: {error}");
+            }
+        }
+    }
+    // As many as each says: here it is the number of bytes in front of each that can be wrong.
+    for length in [1, 17, 1 << 40, u64::MAX - 7, u64::MAX] {
+        let pair = two(world);
+        if world.rank() == 1 {
+            let body = [&length.to_le_bytes()[..], &[7; 16]].concat();
+            pair.send_as_if_broken(0, 1, body.len() as u64, &body).expect("rank 0 lives");
+            let _ = pair.alltoallv_collective(&lists);
+        }
+        if world.rank() == 0 {
+            // Whether the members tell each other the lengths with the agreement depends on the world; neither way panics.
+            let _ = pair.alltoallv_collective(&lists);
+        }
+    }
+    barrier(world);
+}
