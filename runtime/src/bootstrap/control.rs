@@ -5,7 +5,7 @@
 //!
 //! 1. the rank sends [`FromRank::Join`], the launcher answers with [`ToRank::Start`];
 //! 2. the first rank of each node sends [`FromRank::Publish`] with its node's [`NodeCard`];
-//!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known;
+//!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known; each card comes once;
 //! 3. when a rank dies, every other gets [`ToRank::Died`], also for those that the launcher ends with it because it hosts
 //!    the server of their node;
 //! 4. the launcher may ask at any time who waits in a call ([`ToRank::Inquire`]);

@@ -4,3 +4,5 @@
 pub mod plan;
 #[path = "../../launch/src/run/rendezvous.rs"]
 pub mod rendezvous;
+#[path = "../../launch/src/run/said.rs"]
+pub mod said;

@@ -62,7 +62,8 @@ fn message(kind: u8, choices: &mut Choices<'_>) -> FromRank {
         }
         _ => {
             let kinds = vec![KindTraffic { operations: choices.word(), bytes: choices.word() }];
-            FromRank::Leave { traffic: vec![PeerTraffic { peer: node(choices), kinds }], network: Vec::new() }
+            let traffic = vec![PeerTraffic { peer: node(choices), kinds }];
+            FromRank::Leave { traffic, network: vec![("puts".to_owned(), choices.word())] }
         }
     }
 }
@@ -97,6 +98,8 @@ struct Watched {
     released: BTreeSet<u32>,
     /// Who was told of whose death.
     told: BTreeSet<(u32, u32)>,
+    /// Who has got which node's card in this world.
+    cards: BTreeSet<(u32, u32)>,
 }
 
 impl Watched {
@@ -114,6 +117,7 @@ impl Watched {
             started: BTreeSet::new(),
             released: BTreeSet::new(),
             told: BTreeSet::new(),
+            cards: BTreeSet::new(),
         }
     }
 
@@ -181,10 +185,14 @@ impl Watched {
                     let again = self.released.remove(&to) && self.left.remove(&to);
                     if again {
                         self.told.retain(|(told, _)| *told != to);
+                        self.cards.retain(|(got, _)| *got != to);
                     }
                     assert!((self.started.insert(to) || again) && start.rank == to && start.is_sound(), "{start:?}");
                 }
-                ToRank::Card { card } => assert!(card.node < self.ranks),
+                ToRank::Card { card } => {
+                    assert!(card.node < self.ranks);
+                    assert!(self.cards.insert((to, card.node)), "rank {to} gets the card of node {} once", card.node);
+                }
                 ToRank::Died { rank, .. } => {
                     assert_ne!(rank, to, "nobody is told of its own death");
                     assert!(self.told.insert((to, rank)), "rank {to} is told once of the death of rank {rank}");
@@ -233,6 +241,6 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("a_node_that_is_none", fetch(job(2, 1), 0, 255).written()),
         ("another_version", Script::default().byte(0).byte(0).byte(0).byte(0).byte(1).written()),
         ("no_message", job(1, 1).byte(0).byte(14).bytes(b"{\"Leave\":[]}").written()),
-        ("with_traffic", job(2, 1).byte(0).byte(13).word(1).word(2).byte(1).short(9).byte(0).written()),
+        ("with_traffic", job(2, 1).byte(0).byte(13).word(1).word(2).byte(1).word(3).short(9).byte(0).written()),
     ]
 }

@@ -430,6 +430,24 @@ fn a_rank_that_talks_nonsense_is_ended_and_named() {
 }
 
 #[test]
+fn a_rank_that_talks_without_listening_is_ended_before_its_messages_fill_the_launcher() {
+    let (status, _, stderr) = end(play("run -n 1", "deaf"));
+    assert_eq!(status, 1, "{stderr}");
+    assert!(
+        stderr.contains("rank 0 (node 0,") && stderr.contains("does not read what the launcher answers"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn counters_of_a_rank_that_would_overflow_do_not_end_the_launcher() {
+    let (status, stdout, stderr) = end(play("run -n 1 --stats --json --stats-file /dev/null/none", "counts"));
+    assert_eq!(status, 0, "{stderr}");
+    let report: serde_json::Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(report["kinds"][0]["operations"], u64::MAX);
+}
+
+#[test]
 fn statistics_are_tables_on_stderr_and_a_picture() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = play("run -n 4 --nodes 2 --stats", "ring");
@@ -486,6 +504,8 @@ fn the_program_that_plays_a_rank() {
             rank.say(&FromRank::Abort { reason: "the input is wrong".to_owned(), status: 42 });
             rank.wait_for_the_end();
         }
+        ("deaf", _) => rank.join_and_leave_for_ever(),
+        ("counts", _) => rank.count_in_two_worlds(),
         ("nonsense", 1) => {
             rank.control.write_all(b"nonsense\n").unwrap();
             rank.wait_for_the_end();
@@ -548,6 +568,31 @@ impl PlayedRank {
         let ToRank::Died { rank, how } = hear(&mut self.replies) else { panic!("only a death is expected") };
         println!("died {} rank {rank} {how}", self.start.rank);
         std::process::exit(9);
+    }
+
+    /// Makes one world after the other without reading what it is told.
+    fn join_and_leave_for_ever(mut self) {
+        let leave = FromRank::Leave { traffic: vec![], network: vec![] };
+        let join = FromRank::Join { version: CONTROL_VERSION, pid: std::process::id() };
+        loop {
+            self.say(&leave);
+            self.say(&join);
+        }
+    }
+
+    fn count_in_two_worlds(mut self) {
+        let kinds = vec![KindTraffic { operations: u64::MAX, bytes: u64::MAX }];
+        let leave = FromRank::Leave {
+            traffic: vec![PeerTraffic { peer: 0, kinds }],
+            network: vec![("requests".to_owned(), u64::MAX)],
+        };
+        self.say(&leave);
+        assert_eq!(hear(&mut self.replies), ToRank::Goodbye);
+        self.say(&FromRank::Join { version: CONTROL_VERSION, pid: std::process::id() });
+        assert!(matches!(hear(&mut self.replies), ToRank::Start(_)));
+        self.say(&leave);
+        assert_eq!(hear(&mut self.replies), ToRank::Goodbye);
+        std::process::exit(0);
     }
 
     /// Until the launcher ends this process.

@@ -37,6 +37,7 @@ mod output;
 mod plan;
 pub mod questions;
 mod rendezvous;
+mod said;
 mod supervise;
 mod watch;
 mod watchdog;

@@ -10,13 +10,14 @@
 //! Where survivors go on, the ranks of a node die with the one that hosts its server: see
 //! `docs/src/decisions/0013-a-node-dies-with-its-server.md`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
 
 use super::plan::Plan;
+use super::said::{self, Counted};
 
 /// What a rank says to the launcher must not be longer than this.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
@@ -96,6 +97,18 @@ pub enum Violation {
         /// The node on the card.
         node: u32,
     },
+    /// A card of which no sound rank could have made that much.
+    #[error("published a card for node {node} that is longer than any address")]
+    LongCard {
+        /// The node on the card.
+        node: u32,
+    },
+    /// It sends without reading the answers.
+    #[error("does not read what the launcher answers: {waiting} messages wait for it")]
+    Deaf {
+        /// How many messages wait.
+        waiting: usize,
+    },
     /// A node that does not exist.
     #[error("asked for the card of node {node}, but there are only {nodes} nodes")]
     NoSuchNode {
@@ -154,9 +167,9 @@ struct RankState {
     missed: bool,
     /// Whether it failed.
     failed: bool,
-    traffic: Vec<PeerTraffic>,
-    /// What its network counted.
-    network: Vec<(String, u64)>,
+    counted: Counted,
+    /// Nodes whose cards it has asked for in this world: each is told once.
+    fetched: BTreeSet<u32>,
     said_goodbye: bool,
 }
 
@@ -185,8 +198,8 @@ impl Rendezvous {
             stage: Stage::Silent,
             missed: false,
             failed: false,
-            traffic: Vec::new(),
-            network: Vec::new(),
+            counted: Counted::default(),
+            fetched: BTreeSet::new(),
             said_goodbye: false,
         };
         Rendezvous {
@@ -294,12 +307,12 @@ impl Rendezvous {
 
     /// Takes what each rank counted, indexed by rank. Empty for ranks that have not left.
     pub fn take_traffic(&mut self) -> Vec<Vec<PeerTraffic>> {
-        self.ranks.iter_mut().map(|state| std::mem::take(&mut state.traffic)).collect()
+        self.ranks.iter_mut().map(|state| state.counted.take_traffic()).collect()
     }
 
     /// The same for what their networks counted.
     pub fn take_network(&mut self) -> Vec<Vec<(String, u64)>> {
-        self.ranks.iter_mut().map(|state| std::mem::take(&mut state.network)).collect()
+        self.ranks.iter_mut().map(|state| state.counted.take_network()).collect()
     }
 
     fn handle_message(&mut self, rank: u32, message: FromRank, now: Instant) -> Result<Option<Failure>, Violation> {
@@ -314,19 +327,21 @@ impl Rendezvous {
             (FromRank::Abort { reason, status }, _) => {
                 // A rank may also end the job because all is done: `shmem_global_exit(0)`. What only looks like 0 is not.
                 let status = if status != 0 && status & 0xff == 0 { 1 } else { status & 0xff };
-                let failure = self.fail(rank, status, format!("aborted: {reason}"));
+                let failure = self.fail(rank, status, format!("aborted: {}", said::reason(&reason)));
                 Ok(Some(Failure { has_reason: true, ..failure }))
             }
             (FromRank::Publish { card }, Stage::Joined) => self.handle_publish(rank, card).map(|()| None),
             (FromRank::Fetch { node }, Stage::Joined) => self.handle_fetch(rank, node).map(|()| None),
             (FromRank::Waits { inquiry, waits }, Stage::Joined | Stage::Left) => {
-                self.waits.push_back((rank, inquiry, waits));
+                self.waits.push_back((rank, inquiry, said::waits(waits)));
                 Ok(None)
             }
             (FromRank::Leave { traffic, network }, Stage::Joined) => {
-                self.ranks[rank as usize].stage = Stage::Left;
-                count_on(&mut self.ranks[rank as usize].traffic, traffic);
-                count_network_on(&mut self.ranks[rank as usize].network, network);
+                let ranks = self.plan.ranks();
+                let state = &mut self.ranks[rank as usize];
+                state.stage = Stage::Left;
+                state.counted.add_traffic(traffic, ranks);
+                state.counted.add_network(network);
                 self.left = Some(now);
                 self.say_goodbye();
                 Ok(None)
@@ -370,6 +385,9 @@ impl Rendezvous {
         if !own || self.cards[node as usize].is_some() {
             return Err(Violation::WrongCard { node });
         }
+        if !said::is_card_short(&card) {
+            return Err(Violation::LongCard { node });
+        }
         for waiting in std::mem::take(&mut self.waiting[node as usize]) {
             self.messages.push_back((waiting, ToRank::Card { card: card.clone() }));
         }
@@ -380,6 +398,8 @@ impl Rendezvous {
     fn handle_fetch(&mut self, rank: u32, node: u32) -> Result<(), Violation> {
         match self.cards.get(node as usize) {
             None => return Err(Violation::NoSuchNode { node, nodes: self.plan.nodes }),
+            // Threads of a rank may ask for the same; the answer is for all of them, and does not come a second time.
+            Some(_) if !self.ranks[rank as usize].fetched.insert(node) => {}
             Some(Some(card)) => self.messages.push_back((rank, ToRank::Card { card: card.clone() })),
             Some(None) => self.waiting[node as usize].push(rank),
         }
@@ -443,32 +463,8 @@ impl Rendezvous {
             // Who joins from now on makes a new world, which has servers and a number of its own.
             self.cards.fill(None);
             self.waiting.iter_mut().for_each(Vec::clear);
+            self.ranks.iter_mut().for_each(|state| state.fetched.clear());
             self.job.number = self.job.number.wrapping_add(1);
-        }
-    }
-}
-
-/// Adds what a rank counted in one world to what it counted in those before.
-fn count_on(before: &mut Vec<PeerTraffic>, traffic: Vec<PeerTraffic>) {
-    for peer in traffic {
-        match before.iter_mut().find(|known| known.peer == peer.peer) {
-            Some(known) => {
-                for (known, new) in known.kinds.iter_mut().zip(peer.kinds) {
-                    known.operations += new.operations;
-                    known.bytes += new.bytes;
-                }
-            }
-            None => before.push(peer),
-        }
-    }
-}
-
-/// The same for what its network counted.
-fn count_network_on(before: &mut Vec<(String, u64)>, network: Vec<(String, u64)>) {
-    for (what, count) in network {
-        match before.iter_mut().find(|(known, _)| *known == what) {
-            Some((_, known)) => *known += count,
-            None => before.push((what, count)),
         }
     }
 }
@@ -580,6 +576,30 @@ mod tests {
         assert_eq!(pair.drain(), [(0, ToRank::Card { card: card(1) })]);
         assert_eq!(pair.say(3, &FromRank::Fetch { node: 1 }), None);
         assert_eq!(pair.drain(), [(3, ToRank::Card { card: card(1) })]);
+    }
+
+    #[test]
+    fn a_card_is_told_once_in_each_world_however_often_it_is_asked_for() {
+        let mut pair = Pair::new(2, 2);
+        pair.join_all();
+        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { node: 1 }), None));
+        assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
+        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { node: 1 }), None));
+        assert_eq!(pair.drain(), [(0, ToRank::Card { card: card(1) })]);
+        (0..2).for_each(|rank| assert_eq!(pair.leave(rank), None));
+        pair.join_all();
+        assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { node: 1 }), None);
+        assert_eq!(pair.drain(), [(0, ToRank::Card { card: card(1) })]);
+    }
+
+    #[test]
+    fn a_card_longer_than_any_address_fails_its_rank() {
+        let mut pair = Pair::new(2, 2);
+        pair.join_all();
+        let long = NodeCard { address: "1".repeat(1 << 20), ..card(0) };
+        let failure = pair.say(0, &FromRank::Publish { card: long }).unwrap();
+        assert_eq!(failure.how, "published a card for node 0 that is longer than any address");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::SignalKind;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -20,7 +21,7 @@ use super::ending::{Action, Cause, Ending};
 use super::output::{self, Console, Sink};
 use super::plan::Plan;
 use super::questions::{self, Question};
-use super::rendezvous::{Failure, Job, Rendezvous, signal_name};
+use super::rendezvous::{Failure, Job, Rendezvous, Violation, signal_name};
 use super::watch::{Event, RankEvent, send_messages, watch_rank};
 use super::watchdog::Watchdog;
 use super::{RunError, While};
@@ -30,8 +31,8 @@ use crate::units;
 
 mod inquiry;
 
-/// How many events may wait for the loop.
-const EVENTS_MAX: usize = 1024;
+/// How many events may wait for the loop. Each may be a line of the longest.
+const EVENTS_MAX: usize = 64;
 /// How long an interrupted launcher waits for whoever reads its output.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -65,7 +66,7 @@ struct Supervisor<'a> {
 /// A rank, as long as the job lasts.
 struct Running {
     process: Child,
-    messages: mpsc::UnboundedSender<ToRank>,
+    messages: mpsc::Sender<ToRank>,
     has_ended: bool,
 }
 
@@ -155,7 +156,7 @@ impl Supervisor<'_> {
         let Started { mut process, pidfd, control } = started;
         let outputs = (process.stdout.take(), process.stderr.take());
         let (Some(stdout), Some(stderr)) = outputs else { unreachable!("every rank has pipes for its outputs") };
-        let (messages, messages_receiver) = mpsc::unbounded_channel();
+        let (messages, messages_receiver) = mpsc::channel(messages_max(&self.plan));
         // First of all, so that whatever fails from here on, the process is known and ended.
         self.ranks.push(Running { process, messages, has_ended: false });
         let (lines, replies) = UnixStream::from_std(control)?.into_split();
@@ -190,10 +191,7 @@ impl Supervisor<'_> {
                 () = wait_until(deadline) => self.handle_time(Instant::now()),
             };
             self.look_at_answers(Instant::now());
-            while let Some((rank, message)) = self.rendezvous.poll_message() {
-                // A rank that has ended needs no message.
-                let _ = self.ranks[rank as usize].messages.send(message);
-            }
+            let action = self.pass_messages(action);
             match action {
                 Action::Wait => {}
                 Action::Terminate => self.signal_all(Signal::TERM),
@@ -204,6 +202,26 @@ impl Supervisor<'_> {
                 }
             }
         }
+    }
+
+    /// Gives the ranks what there is to tell them. Who does not read it has failed.
+    fn pass_messages(&mut self, mut action: Action) -> Action {
+        while let Some((rank, message)) = self.rendezvous.poll_message() {
+            let messages = &self.ranks[rank as usize].messages;
+            // A stopped rank is asked a few times, and goes on as if it had been asked as often as the others.
+            let is_question = matches!(message, ToRank::Inquire { .. });
+            if is_question && messages.capacity() <= messages.max_capacity() / 2 {
+                continue;
+            }
+            // A rank that has ended needs no message.
+            if let Err(TrySendError::Full(_)) = messages.try_send(message) {
+                let deaf = Violation::Deaf { waiting: messages.max_capacity() };
+                let failure = self.rendezvous.handle_violation(rank, &deaf);
+                let next = self.handle_failure(failure, Instant::now());
+                action = if next == Action::Wait { action } else { next };
+            }
+        }
+        action
     }
 
     fn handle_event(&mut self, rank: u32, event: Event) -> Action {
@@ -368,6 +386,11 @@ fn show(report: &stats::Report, arguments: &RunArguments, stdout: &Sink, stderr:
             Some(error) => stderr.say(format!("longarm: {path} cannot be written: {error}\n")),
         }
     }
+}
+
+/// How many messages may wait for a rank: all cards and all deaths twice over, and some questions.
+fn messages_max(plan: &Plan) -> usize {
+    2 * (plan.ranks() as usize + plan.nodes as usize) + 64
 }
 
 /// Turns the signals that end programs into numbers in a channel. Those that were ignored when the launcher started

@@ -31,7 +31,7 @@ pub type RankEvent = (u32, Event);
 
 /// Reports all that a rank does, until its process ends.
 pub async fn watch_rank(rank: u32, pidfd: AsyncFd<OwnedFd>, control: OwnedReadHalf, events: mpsc::Sender<RankEvent>) {
-    let mut lines = ControlLines { control, buffer: Vec::new(), is_open: true };
+    let mut lines = ControlLines { control, buffer: Vec::new(), searched: 0, is_open: true };
     loop {
         tokio::select! {
             biased;
@@ -55,7 +55,7 @@ pub async fn watch_rank(rank: u32, pidfd: AsyncFd<OwnedFd>, control: OwnedReadHa
 }
 
 /// Writes the launcher's messages to a rank. A rank that does not read stops only this task.
-pub async fn send_messages(mut control: OwnedWriteHalf, mut messages: mpsc::UnboundedReceiver<ToRank>) {
+pub async fn send_messages(mut control: OwnedWriteHalf, mut messages: mpsc::Receiver<ToRank>) {
     while let Some(message) = messages.recv().await {
         let mut line = serde_json::to_vec(&message).expect("these messages have only names as keys");
         line.push(b'\n');
@@ -83,6 +83,8 @@ fn how_ended(pidfd: &OwnedFd) -> HowEnded {
 struct ControlLines {
     control: OwnedReadHalf,
     buffer: Vec<u8>,
+    /// Bytes of the buffer in which there is no end of a line.
+    searched: usize,
     is_open: bool,
 }
 
@@ -129,14 +131,18 @@ impl ControlLines {
     }
 
     fn take_event(&mut self) -> Option<Event> {
-        if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-            let rest = self.buffer.split_off(end + 1);
+        let unknown = &self.buffer[self.searched..];
+        if let Some(end) = unknown.iter().position(|byte| *byte == b'\n') {
+            let rest = self.buffer.split_off(self.searched + end + 1);
             let mut line = std::mem::replace(&mut self.buffer, rest);
             line.pop();
+            self.searched = 0;
             return Some(Event::Line(line));
         }
+        self.searched = self.buffer.len();
         if self.buffer.len() > LINE_BYTES_MAX {
             self.buffer = Vec::new();
+            self.searched = 0;
             self.is_open = false;
             return Some(Event::Violation(Violation::Endless));
         }
