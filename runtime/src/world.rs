@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
 use crate::bootstrap::{
     Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, is_routed, network,
+    own_end,
 };
 use crate::collective::Stage;
 use crate::config::{Config, ConfigError};
@@ -272,7 +273,16 @@ fn death_listener(client: &Arc<Client>, node: &Node, explains_deaths: bool, rout
     let layout = client.layout().clone();
     Arc::new(move |rank, how| {
         if !explains_deaths && segment.is_job_ending() {
-            // A rank has said why the job ends. Who is gone since then is no news, and would hide the reason.
+            // A rank has said why the job ends. Who is gone since then is no news, and would hide the reason while somebody
+            // is there to end this process. If nobody is, whoever sleeps for the dead has to look.
+            let (hearing, failures) = (hearing.clone(), Arc::clone(&failures));
+            let how = how.to_owned();
+            own_end::end_after(own_end::LAUNCHER_GRACE, move || {
+                failures.note(longarm_client::Death { rank: Rank(rank), how: how.clone() });
+                if let Some(client) = hearing.upgrade() {
+                    client.on_death(Rank(rank), &how);
+                }
+            });
             return;
         }
         // The stripe locks that it held, first: the server may be the one that waits for them.
@@ -526,7 +536,7 @@ impl Inner {
         self.client.segment().note_job_ends();
         match &self.rendezvous {
             Some(rendezvous) => rendezvous.abort(reason, status),
-            None => eprintln!("longarm: the job ends: {reason}"),
+            None => own_end::say_last(&format!("the job ends: {reason}")),
         }
     }
 

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::control::{CONTROL_VERSION, NodeCard, PeerTraffic, Start};
 use super::neighbours::{NeighbourWatch, Neighbours};
+use super::own_end::{self, LAUNCHER_GRACE};
 use super::{OnDeath, OnInquiry, Rendezvous};
 use crate::config::Config;
 use crate::error::InitError;
@@ -96,7 +97,12 @@ impl Exchanged {
             let address = address_towards_others().ok_or(InitError::NoInterface)?;
             config.settle_interface(address);
         }
-        let neighbours = Mutex::new(Some(Neighbours::new(pids_of_neighbours(&start, &records)?.into_iter())));
+        let mut neighbours = Neighbours::new(pids_of_neighbours(&start, &records)?.into_iter());
+        if start.node_of_rank.len() > 1 {
+            // A job of one may be a program that a shell has started, which goes on when the shell ends.
+            neighbours = neighbours.with_starter();
+        }
+        let neighbours = Mutex::new(Some(neighbours));
         Ok((Arc::new(Exchanged { exchange, cards: OnceLock::new(), neighbours, watch: Mutex::new(None) }), start))
     }
 }
@@ -184,7 +190,12 @@ impl Rendezvous for Exchanged {
     fn watch_deaths(&self, on_death: OnDeath) {
         let neighbours = self.neighbours.lock().take().filter(|neighbours| !neighbours.is_empty());
         let Some(neighbours) = neighbours else { return };
-        match neighbours.watch(on_death) {
+        let rank = self.exchange.rank();
+        let on_orphaned = move || {
+            own_end::end_after(LAUNCHER_GRACE, || ());
+            own_end::say_last(&format!("rank {rank}: the launcher's process that started this rank is gone; it ends"));
+        };
+        match neighbours.watch(on_death, on_orphaned) {
             Ok(watch) => *self.watch.lock() = Some(watch),
             Err(error) => tracing::warn!(%error, "deaths of ranks of this node will not be noticed"),
         }
@@ -208,7 +219,9 @@ impl Rendezvous for Exchanged {
     }
 
     fn abort(&self, reason: &str, status: i32) {
-        eprintln!("longarm: rank {} ends the job: {reason}", self.exchange.rank());
+        // A launcher that is gone, or ends others only, leaves this process to itself.
+        own_end::end_after(LAUNCHER_GRACE, || ());
+        own_end::say_last(&format!("rank {} ends the job: {reason}", self.exchange.rank()));
         let_output_be_read(OUTPUT_GRACE);
         self.exchange.abort(status);
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
-use super::{OnDeath, OnInquiry, Rendezvous};
+use super::{OnDeath, OnInquiry, Rendezvous, own_end};
 use crate::error::InitError;
 
 /// How long the launcher may take to tell of a death that shows already.
@@ -123,10 +123,9 @@ impl Launcher {
                 // Without a launcher nobody would end this process: it ends itself. After goodbye that is normal.
                 Err(_) if self.heard.lock().goodbye => return,
                 Err(_) => {
-                    eprintln!("longarm: the launcher is gone, this rank ends");
-                    // At once: what the program does at its exit may wait for others, and nobody tells of their end now.
-                    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-                    std::process::exit(1);
+                    own_end::say_last("the launcher is gone, this rank ends");
+                    // What the program does at its exit may wait for others, and nobody tells of their end now.
+                    own_end::end_now();
                 }
             };
             let mut heard = self.heard.lock();

@@ -6,6 +6,7 @@ mod launcher;
 mod neighbours;
 mod network;
 mod node;
+pub(crate) mod own_end;
 
 use std::sync::Arc;
 

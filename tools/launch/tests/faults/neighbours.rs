@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -68,6 +69,7 @@ pub fn body(parameters: &str) {
     let hub = Arc::new(ByHub::new(rank.parse().expect("a rank")));
     let world = longarm::init_inside(Arc::clone(&hub) as Arc<dyn Exchange>).expect("the hub lets all meet");
     match victim.parse() {
+        Err(_) if victim.starts_with("deserter") => desert_or_sleep(world, hub.rank),
         Ok(victim) => {
             wait_for_death(&world, victim);
             hub.wait_for_the_end();
@@ -79,6 +81,20 @@ pub fn body(parameters: &str) {
             world.finalize().expect("all live");
             println!("deaths: {:?}", deaths.deaths());
         }
+    }
+}
+
+/// Rank 1 ends the job, after all have met; the others wait for it, and whatever comes of that they do not end.
+fn desert_or_sleep(world: World, rank: u32) {
+    world.barrier_collective().expect("all live");
+    if rank == 1 {
+        drop(world);
+        unreachable!("who leaves without finalize ends the job");
+    }
+    let waited = world.barrier_collective();
+    println!("barrier: {}", waited.expect_err("a member has ended the job"));
+    loop {
+        std::thread::park();
     }
 }
 
@@ -104,7 +120,10 @@ pub fn trials() -> Vec<Trial> {
         Trial::test(name, move || notice(victim))
     };
     let end = Trial::test("without_our_launcher_the_ends_of_a_job_that_ends_well_are_no_deaths", end_well);
-    vec![death(0), death(2), end]
+    let name = "without_our_launcher_who_sleeps_for_a_rank_that_ends_the_job_is_woken_and_ends_too";
+    let deserted = Trial::test(name, || end_when_deserted(true));
+    let unheard = "without_our_launcher_a_rank_ends_the_job_though_nobody_reads_why";
+    vec![death(0), death(2), end, deserted, Trial::test(unheard, || end_when_deserted(false))]
 }
 
 /// The ranks of a job, and the hub's ends of their sockets.
@@ -153,6 +172,28 @@ fn notice(victim: u32) -> Result<(), Failed> {
     for (mut process, socket) in ranks {
         drop(socket);
         process.wait()?;
+    }
+    Ok(())
+}
+
+/// Nothing here ends a rank: all of them do it by themselves.
+fn end_when_deserted(reads_errors: bool) -> Result<(), Failed> {
+    let mut ranks = start("deserter")?;
+    if !reads_errors {
+        ranks.iter_mut().for_each(|(process, _)| drop(process.stderr.take()));
+    }
+    gather(&ranks)?;
+    gather(&ranks)?;
+    for (rank, (process, _socket)) in ranks.into_iter().enumerate() {
+        let output = process.wait_with_output()?;
+        let (stdout, stderr) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        let is_well = match rank {
+            1 => output.status.code() == Some(1) && (!reads_errors || stderr.contains("rank 1 ends the job: it left")),
+            _ => output.status.signal() == Some(9) && stdout.contains("barrier: ") && stdout.contains("rank 1 "),
+        };
+        if !is_well {
+            return Err(format!("rank {rank}: {}: {stdout}{stderr}", output.status).into());
+        }
     }
     Ok(())
 }
