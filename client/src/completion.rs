@@ -8,6 +8,7 @@ use longarm_proto::Refusal;
 use longarm_shm::sync::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::LostHow;
+use crate::wakers;
 
 /// Why a part failed, before it is known which call it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +74,10 @@ impl Completion {
         // PAIR part-done: who sees zero sees what every part wrote.
         let before = self.parts.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "more parts done than there were");
-        if before == 1 {
-            self.waker.wake();
+        if before == 1
+            && let Some(waker) = self.waker.take()
+        {
+            wakers::wake(waker);
         }
     }
 

@@ -9,6 +9,7 @@
 mod brief;
 mod device_rmw;
 mod gathered;
+mod locked;
 mod pulse;
 mod rejected;
 mod reports;
@@ -36,6 +37,7 @@ use crate::time::Time;
 pub(crate) use brief::BriefGet;
 use gathered::GATHERED_RUN_BYTES_MAX;
 pub(crate) use gathered::Writes;
+use locked::Locked;
 use rejected::Rejected;
 use state::State;
 pub(crate) use transfers::PutSource;
@@ -309,7 +311,7 @@ impl Endpoint {
 
     /// Why the first operation since the last time failed that nobody waits for.
     pub(crate) fn take_refused(&self) -> Option<Outcome> {
-        self.state.lock().refused.take()
+        self.lock().refused.take()
     }
 
     /// Puts a request behind all others. An error without a reason: no room now, drive and try again; the payload and the
@@ -321,7 +323,7 @@ impl Endpoint {
         payload: Payload<'a>,
         sending: Sending,
     ) -> Result<Driven, Box<Rejected<'a>>> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if let Some(how) = self.broken.get() {
             return Err(Box::new(Rejected { how: Some(how.clone()), token, payload }));
         }
@@ -369,7 +371,7 @@ impl Endpoint {
         if run.bytes > GATHERED_RUN_BYTES_MAX {
             return None;
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if !self.gathers_more(&state) || state.holds_back_writes() {
             return None;
         }
@@ -390,7 +392,7 @@ impl Endpoint {
         if run.bytes > GATHERED_RUN_BYTES_MAX {
             return None;
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if !self.gathers_more(&state) || state.reports.is_full() {
             return None;
         }
@@ -434,7 +436,7 @@ impl Endpoint {
 
     /// Sends and receives what the link gives and takes now. `None`: another thread does.
     pub(crate) fn drive(&self) -> Option<Driven> {
-        let mut state = self.state.try_lock()?;
+        let mut state = self.try_lock()?;
         Some(self.drive_locked(&mut state, true))
     }
 
@@ -442,7 +444,7 @@ impl Endpoint {
     /// already. Where another thread drives, that one sees to it before it sleeps.
     pub(crate) fn prepare_sleep(&self) -> (Interest, bool) {
         let wanted = Interest { readable: true, writable: self.wants_write() };
-        let Some(mut state) = self.state.try_lock() else { return (wanted, false) };
+        let Some(mut state) = self.try_lock() else { return (wanted, false) };
         let Some(link) = state.way.link() else { return (wanted, false) };
         let ready = link.arm();
         (link.awaits(wanted), ready)
@@ -450,14 +452,14 @@ impl Endpoint {
 
     /// Sends what the link takes now. `None`: another thread drives.
     pub(crate) fn push(&self) -> Option<Driven> {
-        let mut state = self.state.try_lock()?;
+        let mut state = self.try_lock()?;
         Some(self.drive_locked(&mut state, false))
     }
 
     /// Looks after what was sent and not acknowledged although nobody waits: asks how far the server is, and notices
     /// that the connection broke.
     pub(crate) fn tend(&self) -> Option<Driven> {
-        let mut state = self.state.try_lock()?;
+        let mut state = self.try_lock()?;
         if self.broken.get().is_none() {
             state.ask_how_far();
         }
@@ -466,7 +468,7 @@ impl Endpoint {
 
     /// Somebody waits for this node, and for no answer of it: notices that it is gone all the same.
     pub(crate) fn ask(&self) -> Option<Driven> {
-        let mut state = self.state.try_lock()?;
+        let mut state = self.try_lock()?;
         if self.broken.get().is_none() {
             state.ask_whether_alive(self.time.now_ms(), self.options.silence_ms);
         }
@@ -535,7 +537,7 @@ impl Endpoint {
 
     /// Nothing goes through any more: everybody who waits is told.
     pub(crate) fn give_up(&self, how: LostHow) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if self.broken.get().is_none() {
             self.fail(&mut state, how);
             self.note(&mut state);
@@ -544,7 +546,7 @@ impl Endpoint {
 
     /// Ends the session in order, as far as that is possible without waiting.
     pub(crate) fn leave(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if self.broken.get().is_none() && state.way.is_up() && !mutation(Mutation::SessionKept) {
             state.begin(&Request::Leave, None, Payload::None);
             self.drive_locked(&mut state, false);

@@ -34,9 +34,11 @@ mod rmw;
 mod route;
 mod shapes;
 mod signal;
+mod sleepers;
 mod time;
 mod wait;
 mod waits;
+mod wakers;
 mod window;
 
 pub use completion::{Completion, Outcome, RmwFate};

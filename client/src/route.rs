@@ -16,9 +16,11 @@ use crate::helper::Helper;
 use crate::layout::Layout;
 use crate::mail::Mail;
 use crate::meeting::Meetings;
+use crate::sleepers::Sleepers;
 use crate::time::Time;
-use crate::wait::{Asked, Drive, Sleepers};
+use crate::wait::{Asked, Drive};
 use crate::waits::{Awaited, Waits};
+use crate::wakers;
 use crate::window::ClientWindow;
 
 /// A server in this process, which a waiting thread may drive.
@@ -299,6 +301,8 @@ impl Client {
 
     /// Ends every conversation: what is asked of another node from now on is an error. Called once, at finalize.
     pub fn close(&self) {
+        // Whoever is woken by this may call us.
+        let _kept = wakers::keep();
         let _nobody_opens = self.dialing.lock();
         self.closed.store(true, Ordering::Release);
         for endpoint in self.open_endpoints() {

@@ -8,18 +8,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longarm_netmod::Waker;
 use longarm_proto::{NodeId, Rank};
-use longarm_shm::sync::{AtomicU32, Ordering, fence};
-use parking_lot::Mutex;
+use longarm_shm::sync::{AtomicU32, Ordering};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Driven, Endpoint};
 use crate::error::{Lost, LostHow, Operation};
 use crate::route::{Assist, AssistTurn, Client};
+use crate::sleepers;
 use crate::time::RestOn;
 use crate::waits::{Awaited, Wait};
+use crate::wakers;
 
 /// Looks without progress before the clock is read for the first time.
 const LOOKS_BEFORE_CLOCK: u32 = 16;
@@ -82,57 +82,6 @@ impl Drive<'_> {
 
     fn is_in_memory(self) -> bool {
         !matches!(self, Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange)
-    }
-}
-
-/// Threads of this process that sleep on descriptors. Whoever completes something wakes them.
-pub(crate) struct Sleepers {
-    count: AtomicU32,
-    wakers: Mutex<Vec<Arc<Waker>>>,
-}
-
-thread_local! {
-    static MY_WAKER: Option<Arc<Waker>> = Waker::new().ok().map(Arc::new);
-}
-
-impl Sleepers {
-    pub(crate) fn new() -> Sleepers {
-        Sleepers { count: AtomicU32::new(0), wakers: Mutex::new(Vec::new()) }
-    }
-
-    /// Call after something was completed.
-    #[inline]
-    pub(crate) fn completed(&self) {
-        // SeqCst fence: the completion before it and the count after it, against the sleeper's count before and
-        // its look at the completion after. Less lets both miss each other.
-        fence(Ordering::SeqCst);
-        if self.count.load(Ordering::Relaxed) > 0 {
-            self.wake_all();
-        }
-    }
-
-    pub(crate) fn wake_all(&self) {
-        for waker in self.wakers.lock().iter() {
-            waker.wake();
-        }
-    }
-
-    fn enter(&self, waker: &Arc<Waker>) {
-        self.wakers.lock().push(Arc::clone(waker));
-        self.count.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-    }
-
-    /// `rung`: the waker may have been rung. One that is rung after all shortens the next sleep, no more.
-    fn leave(&self, waker: &Arc<Waker>, rung: bool) {
-        self.count.fetch_sub(1, Ordering::SeqCst);
-        let mut wakers = self.wakers.lock();
-        if let Some(at) = wakers.iter().position(|other| Arc::ptr_eq(other, waker)) {
-            wakers.swap_remove(at);
-        }
-        if rung {
-            waker.clear();
-        }
     }
 }
 
@@ -242,6 +191,19 @@ impl Drop for Expecting<'_> {
     }
 }
 
+/// The server of this process in the hands of a waiting thread, which wakes nobody meanwhile.
+struct Assistant<'a> {
+    turn: Box<dyn AssistTurn + 'a>,
+    _kept: wakers::Kept,
+}
+
+impl Assistant<'_> {
+    fn take(assist: &dyn Assist) -> Option<Assistant<'_>> {
+        let kept = wakers::keep();
+        assist.take().map(|turn| Assistant { turn, _kept: kept })
+    }
+}
+
 impl Client {
     /// Waits until `check` gives something.
     pub(crate) fn wait_for<R>(&self, drive: Drive<'_>, awaited: Awaited, mut check: impl FnMut() -> Option<R>) -> R {
@@ -257,15 +219,20 @@ impl Client {
     fn wait_driving<R>(&self, drive: Drive<'_>, awaited: Awaited, check: &mut impl FnMut() -> Option<R>) -> R {
         let mut pace = Pace::new(self.spin_us);
         let mut entered = None;
-        let mut assistant: Option<Box<dyn AssistTurn + '_>> = None;
+        let mut assistant: Option<Assistant<'_>> = None;
         let mut waiting = Some(self.helper.begin_wait());
         loop {
             let mut progress = self.drive(drive, &pace);
+            if wakers::any() {
+                // A task that is woken now may itself wait for what comes through the server.
+                assistant = None;
+                self.end_hush();
+            }
             if let Some(result) = check() {
                 return result;
             }
             if let Some(assistant) = &mut assistant {
-                progress |= assistant.turn();
+                progress |= assistant.turn.turn();
             }
             if drive.runs_handlers() && self.has_active() {
                 // A handler may compute for long, or wait for another node: nobody else could drive the server then.
@@ -290,7 +257,7 @@ impl Client {
                         std::thread::yield_now();
                     }
                     if assistant.is_none() {
-                        assistant = self.assist.as_ref().and_then(|assist| assist.take());
+                        assistant = self.assist.as_ref().and_then(|assist| Assistant::take(&**assist));
                     }
                 }
                 Next::Sleep => {
@@ -355,9 +322,9 @@ impl Client {
         let expecting = self.expect_answer();
         let result = send();
         if expecting.is_some()
-            && let Some(mut assistant) = self.assist.as_ref().and_then(|assist| assist.take())
+            && let Some(mut assistant) = self.assist.as_ref().and_then(|assist| Assistant::take(&**assist))
         {
-            assistant.turn();
+            assistant.turn.turn();
         }
         result
     }
@@ -445,9 +412,7 @@ impl Client {
             }
             return result;
         }
-        // None where a thread that is ending has given it back already, as in what a program does at its exit.
-        let waker = MY_WAKER.try_with(Clone::clone).ok().flatten();
-        let Some(waker) = waker else {
+        let Some(waker) = sleepers::my_waker() else {
             std::thread::yield_now(); // No descriptor to sleep on: look on.
             return None;
         };

@@ -4,10 +4,9 @@
 use longarm_memory::RegionMut;
 use longarm_netmod::{Brief, DirectAccess};
 use longarm_proto::{Run, WindowRef};
-use parking_lot::MutexGuard;
 
 use super::state::State;
-use super::{Driven, Endpoint};
+use super::{Driven, Endpoint, Locked};
 use crate::origin_bytes::Held;
 
 /// What came of a get that is looked for at once.
@@ -23,7 +22,7 @@ pub(crate) enum BriefGet<'a> {
 /// A get under way that nobody has lent memory for.
 pub(crate) struct Unlent<'a> {
     endpoint: &'a Endpoint,
-    state: MutexGuard<'a, State>,
+    state: Locked<'a>,
     target: WindowRef,
     run: Run,
 }
@@ -74,7 +73,7 @@ impl Endpoint {
     /// A small get likewise, which looks so many times whether the bytes are there, and at nothing else meanwhile.
     #[inline]
     pub(crate) fn get_briefly(&self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> BriefGet<'_> {
-        let Some(mut state) = self.state.try_lock() else { return BriefGet::NotBegun };
+        let Some(mut state) = self.try_lock() else { return BriefGet::NotBegun };
         if self.broken.get().is_some() {
             return BriefGet::NotBegun;
         }
@@ -89,7 +88,7 @@ impl Endpoint {
     /// it, or to say. Whatever it says, transfers may have ended for which others wait.
     pub(crate) fn look_for_ends(&self, looks: u32) -> (bool, Driven) {
         let mut driven = Driven::default();
-        let Some(mut state) = self.state.try_lock() else { return (false, driven) };
+        let Some(mut state) = self.try_lock() else { return (false, driven) };
         let is_over = self.broken.get().is_none() && state.look_for_ends(looks, &mut driven);
         self.note(&mut state);
         (is_over, driven)

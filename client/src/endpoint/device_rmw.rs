@@ -49,7 +49,7 @@ impl Endpoint {
         rmw: DeviceRmw,
         completion: &Arc<Completion>,
     ) -> Result<Driven, LostHow> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if let Some(how) = self.broken.get() {
             return Err(how.clone());
         }
@@ -59,7 +59,7 @@ impl Endpoint {
 
     /// Whether the server may still have to apply what was issued, or to answer it.
     pub(crate) fn has_served(&self) -> bool {
-        let state = self.state.lock();
+        let state = self.lock();
         // A get was answered when its header came: the server reads the bytes while it sends them.
         self.is_unconfirmed() || !state.is_idle() || state.landing.is_some()
     }

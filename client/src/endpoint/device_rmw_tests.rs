@@ -1,5 +1,7 @@
 //! Updates of words by a device that does what the test says.
 
+use std::task::{Context, Wake, Waker};
+
 use super::*;
 use crate::completion::RmwFate;
 
@@ -184,4 +186,33 @@ fn updates_towards_a_lost_node_end_and_none_begins() {
     let completion = Arc::new(Completion::new());
     assert_eq!(endpoint.device_rmw(&TARGET, 8, DeviceRmw::FetchAdd(1), &completion), Err(how));
     assert!(!completion.is_complete(), "it was not begun");
+}
+
+/// A task that calls back into the endpoint as soon as it is woken, and notes whether that was free.
+struct CallsBack {
+    endpoint: Endpoint,
+    found: Mutex<Vec<bool>>,
+}
+
+impl Wake for CallsBack {
+    fn wake(self: Arc<Self>) {
+        let is_free = self.endpoint.drive().is_some();
+        self.found.lock().push(is_free);
+    }
+}
+
+#[test]
+fn a_task_that_is_woken_finds_the_endpoint_free() {
+    let card = card();
+    let task = Arc::new(CallsBack { endpoint: endpoint(&[&card]), found: Mutex::default() });
+    let waker = Waker::from(Arc::clone(&task));
+    let endpoint = &task.endpoint;
+    let updates = [8, 16].map(|offset| begin(endpoint, offset));
+    for update in &updates {
+        assert!(update.poll_complete(&mut Context::from_waker(&waker)).is_pending());
+    }
+    ends(endpoint, &card, &[(0, DirectOutcome::Value(1))]);
+    assert_eq!(*task.found.lock(), [true], "by the answer");
+    endpoint.give_up(LostHow::Finalized);
+    assert_eq!(*task.found.lock(), [true, true], "by the end of the connection");
 }

@@ -408,7 +408,7 @@ impl Endpoint {
     #[inline]
     pub(crate) fn put_briefly(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
         let mut driven = Driven::default();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let whole = [Run { offset: 0, bytes: run.bytes }];
         if self.broken.get().is_some() || !state.put_direct(target, run, PutSource::Copied(source, &whole)) {
             return None;
@@ -436,7 +436,7 @@ impl Endpoint {
         if !self.reaches_memory() {
             return (false, driven);
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         // What the server had still to do may be over. Who puts, and looks only at its own memory in between, would not hear
         // of it, and be served for ever.
         if !state.may_go_direct() && !state.has_gathered() && !self.expects_much() {
