@@ -7,8 +7,8 @@ use crate::error::LostHow;
 
 /// Calls the servers of nodes.
 pub trait Dial: Send + Sync {
-    /// Begins a call that carries a session. The first one to a node may have to wait for its address; others return
-    /// at once.
+    /// Begins a call that carries a session. Returns at once, also where the node's address is not known yet: who calls holds an
+    /// endpoint, perhaps the server, and whoever would bring the address may need either.
     ///
     /// # Errors
     /// What no later call would change.

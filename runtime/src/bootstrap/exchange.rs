@@ -179,6 +179,10 @@ impl Rendezvous for Exchanged {
         cards.get(&node).cloned().ok_or(InitError::ExchangeGarbled)
     }
 
+    fn ask_card(&self, node: u32) -> Result<Option<NodeCard>, InitError> {
+        self.card(node).map(Some)
+    }
+
     fn death_of_server(&self, _node: u32) -> Option<(u32, String)> {
         None
     }

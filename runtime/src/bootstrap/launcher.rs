@@ -5,7 +5,7 @@
 //! may join again over it.
 //! A process that nobody launched has no launcher and is a world of one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -30,6 +30,8 @@ static FOUND: Mutex<Option<Arc<Launcher>>> = Mutex::new(None);
 struct Heard {
     start: Option<Start>,
     cards: HashMap<u32, NodeCard>,
+    /// The nodes whose cards were asked for.
+    asked: HashSet<u32>,
     goodbye: bool,
     died: Vec<(u32, String)>,
     on_death: Option<OnDeath>,
@@ -116,6 +118,20 @@ impl Launcher {
         heard.died.iter().find(|(rank, _)| Some(*rank) == host).cloned()
     }
 
+    /// The card of a node, which is asked for if it is not known.
+    fn card_in(&self, heard: &mut Heard, node: u32) -> Result<Option<NodeCard>, InitError> {
+        if let Some(card) = heard.cards.get(&node) {
+            return Ok(Some(card.clone()));
+        }
+        if let Some((rank, how)) = Launcher::death_of_host(heard, node) {
+            return Err(InitError::Died { rank, how });
+        }
+        if heard.asked.insert(node) {
+            self.say(&FromRank::Fetch { node })?;
+        }
+        Ok(None)
+    }
+
     fn listen(&self, mut reader: BufReader<UnixStream>) {
         loop {
             let message = match read(&mut reader) {
@@ -135,7 +151,7 @@ impl Launcher {
                 }
                 ToRank::Died { rank, how } => {
                     heard.died.push((rank, how.clone()));
-                    // Before anybody is told: who waits for a card may hold what the telling needs.
+                    // Before anybody is told: who waits for this card need not wait for that.
                     self.changed.notify_all();
                     if let Some(on_death) = heard.on_death.clone() {
                         // Not under the lock: whoever is told may ask for a card.
@@ -187,19 +203,16 @@ impl Rendezvous for Launcher {
 
     fn card(&self, node: u32) -> Result<NodeCard, InitError> {
         let mut heard = self.heard.lock();
-        if let Some(card) = heard.cards.get(&node) {
-            return Ok(card.clone());
-        }
-        self.say(&FromRank::Fetch { node })?;
         loop {
-            if let Some(card) = heard.cards.get(&node) {
-                return Ok(card.clone());
-            }
-            if let Some((rank, how)) = Launcher::death_of_host(&heard, node) {
-                return Err(InitError::Died { rank, how });
+            if let Some(card) = self.card_in(&mut heard, node)? {
+                return Ok(card);
             }
             self.changed.wait(&mut heard);
         }
+    }
+
+    fn ask_card(&self, node: u32) -> Result<Option<NodeCard>, InitError> {
+        self.card_in(&mut self.heard.lock(), node)
     }
 
     fn death_of_server(&self, node: u32) -> Option<(u32, String)> {
@@ -244,4 +257,51 @@ fn read(reader: &mut BufReader<UnixStream>) -> Result<ToRank, InitError> {
         return Err(InitError::Launcher(std::io::ErrorKind::UnexpectedEof.into()));
     }
     serde_json::from_str(&line).map_err(|_| InitError::LauncherGarbled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_is_not_known_is_asked_for_once_and_keeps_nobody_waiting() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let (writer, reader) = (Mutex::new(ours.try_clone().expect("a copy")), BufReader::new(ours));
+        let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new() };
+        let launcher = Arc::new(launcher);
+        launcher.heard.lock().goodbye = true; // Its end does not end this process.
+        for _ in 0..3 {
+            assert!(launcher.ask_card(1).expect("nobody died").is_none());
+        }
+        let told = Arc::new((Mutex::new(None), Condvar::new()));
+        let heard_of = Arc::clone(&told);
+        launcher.watch_deaths(Arc::new(move |rank, _| {
+            *heard_of.0.lock() = Some(rank);
+            heard_of.1.notify_all();
+        }));
+        // Who asks holds what the telling of deaths needs, and the news come in this order.
+        let card = NodeCard { node: 1, server_pid: 5, address: "here".into(), door: "door".into() };
+        let mut others_end = theirs.try_clone().expect("a copy");
+        let mut held = told.0.lock();
+        let listener = std::thread::spawn({
+            let launcher = Arc::clone(&launcher);
+            move || launcher.listen(reader)
+        });
+        for message in [ToRank::Died { rank: 9, how: "was killed".into() }, ToRank::Card { card: card.clone() }] {
+            let line = serde_json::to_string(&message).expect("it is a message");
+            writeln!(others_end, "{line}").expect("it is read");
+        }
+        assert!(launcher.ask_card(1).expect("nobody died there").is_none(), "the listener waits for us");
+        while held.is_none() {
+            told.1.wait(&mut held);
+        }
+        drop(held);
+        assert_eq!(launcher.card(1).expect("it came").address, card.address);
+        others_end.shutdown(std::net::Shutdown::Write).expect("it is open");
+        listener.join().expect("it only reads");
+        drop(launcher);
+        let asked: Vec<String> = BufReader::new(theirs).lines().map_while(Result::ok).collect();
+        let fetch = serde_json::to_string(&FromRank::Fetch { node: 1 }).expect("it is a message");
+        assert_eq!(asked, [fetch]);
+    }
 }

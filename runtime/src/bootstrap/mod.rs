@@ -1,6 +1,7 @@
 //! How a process becomes a rank: who it is, where the others are, and the node it shares memory with.
 
 pub mod control;
+mod dialer;
 mod exchange;
 mod launcher;
 mod neighbours;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use self::control::{NodeCard, PeerTraffic, Wait};
 use crate::error::InitError;
 
+pub(crate) use dialer::Dialer;
 pub use exchange::Exchange;
 pub(crate) use exchange::Exchanged;
 #[doc(hidden)]
@@ -21,7 +23,7 @@ pub(crate) use launcher::Launcher;
 #[cfg(feature = "verbs")]
 pub(crate) use network::verbs_options;
 pub(crate) use network::{is_routed, network};
-pub(crate) use node::{Clock, Dialer, Node, NodeOptions, costs};
+pub(crate) use node::{Clock, Node, NodeOptions, costs};
 
 /// What is called with a rank that died and how.
 pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;
@@ -34,8 +36,12 @@ pub(crate) trait Rendezvous: Send + Sync {
     /// The card of this rank's node, if this rank hosts its server. Every rank calls it once, before [`Self::card`].
     fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError>;
 
-    /// The card of a node, as soon as it is known. The death of its host meanwhile is an error.
+    /// The card of a node; waits until it is known. The death of its host meanwhile is an error. Not for who holds anything that
+    /// the telling of deaths needs, such as the server.
     fn card(&self, node: u32) -> Result<NodeCard, InitError>;
+
+    /// The card of a node, if it is known. Else it is asked for, and there at some later call. The death of its host is an error.
+    fn ask_card(&self, node: u32) -> Result<Option<NodeCard>, InitError>;
 
     /// The host of a node's server hung up: how it died, as soon as that is told. `None`: it is not.
     fn death_of_server(&self, node: u32) -> Option<(u32, String)>;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longarm_client::{Assist, AssistTurn, Dial, DialStep, Dialing, Layout, LostHow, Time};
+use longarm_client::{Assist, AssistTurn, Layout, Time};
+use longarm_netmod::Netmod;
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod};
-use longarm_proto::{Identity, JobId, NodeId, Rank, Secret, Session};
+use longarm_proto::{JobId, Rank, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
@@ -196,68 +196,6 @@ struct Turn<'a>(Assistant<'a>);
 impl AssistTurn for Turn<'_> {
     fn turn(&mut self) -> bool {
         self.0.turn()
-    }
-}
-
-/// Calls the servers of nodes: asks for the address, then proves itself.
-pub(crate) struct Dialer {
-    pub(crate) netmod: Arc<dyn Netmod>,
-    pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
-    pub(crate) secret: Secret,
-    pub(crate) identity: Identity,
-    /// What is sent over connections is encrypted.
-    pub(crate) sealed: bool,
-}
-
-impl Dial for Dialer {
-    fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
-        let unreachable = |reason: String| LostHow::Unreachable(reason);
-        let rendezvous = self.rendezvous.as_ref().ok_or_else(|| unreachable("a world of one has one node".into()))?;
-        let card = rendezvous.card(node.0).map_err(|error| unreachable(error.to_string()))?;
-        let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).map_err(|_| unreachable("the system gives no random numbers".into()))?;
-        let (secret, me, sealed) = (&self.secret, self.identity, self.sealed);
-        let introduction = Introduction { secret, me, peer: node, session, sealed, nonce };
-        // Who has been there and is not any more comes back only if it is the way that was interrupted, and somebody
-        // else says so if it is not.
-        let refusals_pass = !session.is_known || rendezvous.tells_deaths();
-        let caller = self.netmod.connect(&card.address).map(|link| Caller::new(link, &introduction));
-        let name = format!("{} at {}", self.netmod.name(), card.address);
-        Ok(Box::new(Call { caller: Some(caller), name, refusals_pass, is_known: session.is_known }))
-    }
-}
-
-/// A call on its way.
-struct Call {
-    /// `None` once it was decided.
-    caller: Option<Result<Caller, LinkError>>,
-    name: String,
-    refusals_pass: bool,
-    is_known: bool,
-}
-
-impl Call {
-    fn failed(&self, error: &DialError) -> DialStep {
-        let refused = matches!(error, DialError::Connect(LinkError::Refused));
-        let may_pass = error.may_pass(self.is_known) && (self.refusals_pass || !refused);
-        DialStep::Failed { reason: format!("{}: {error}", self.name), may_pass }
-    }
-}
-
-impl Dialing for Call {
-    fn poll(&mut self) -> DialStep {
-        let mut caller = match self.caller.take().expect("a call that was decided is not asked again") {
-            Ok(caller) => caller,
-            Err(error) => return self.failed(&DialError::Connect(error)),
-        };
-        match caller.poll() {
-            CallerStep::Pending => {
-                self.caller = Some(Ok(caller));
-                DialStep::Pending
-            }
-            CallerStep::Failed(error) => self.failed(&error),
-            CallerStep::Proven { link, reception } => DialStep::Up { link, reception },
-        }
     }
 }
 
