@@ -80,7 +80,7 @@ impl Client {
         operator: (Kernel, Scale),
         source: OriginBytes<'_>,
     ) -> bool {
-        let Some(part) = window.mapped_part(rank).filter(|_| !self.failures.any()) else { return false };
+        let Some(part) = window.mapped_part(rank).filter(|_| !self.failures.is_dead(rank)) else { return false };
         let mut accumulator = part.accumulator(operator, self.segment.stripes(), self.layout.me());
         if accumulator.grid(grid, source.region()).is_err() {
             return false;
@@ -100,7 +100,7 @@ impl Client {
         (kernel, scale): (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        if !self.failures.any()
+        if !self.failures.is_dead(rank)
             && let Some(part) = window.mapped_part(rank)
         {
             let me = self.layout.me();

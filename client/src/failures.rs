@@ -23,16 +23,19 @@ pub struct Failures {
     /// How many of the deaths, in the order in which they were noted, the program has acknowledged.
     acknowledged: AtomicU32,
     deaths: RwLock<Vec<Death>>,
+    /// A bit for every rank of the world, set if it is dead.
+    dead: Box<[AtomicU32]>,
     survivors_go_on: bool,
 }
 
 impl Failures {
-    /// Nobody is dead. `survivors_go_on`: a death does not end the job.
-    pub fn new(survivors_go_on: bool) -> Failures {
+    /// Nobody of so many ranks is dead. `survivors_go_on`: a death does not end the job.
+    pub fn new(ranks: u32, survivors_go_on: bool) -> Failures {
         Failures {
             count: AtomicU32::new(0),
             acknowledged: AtomicU32::new(0),
             deaths: RwLock::default(),
+            dead: (0..ranks.div_ceil(u32::BITS)).map(|_| AtomicU32::new(0)).collect(),
             survivors_go_on,
         }
     }
@@ -48,11 +51,15 @@ impl Failures {
         if deaths.iter().any(|known| known.rank == death.rank) {
             return;
         }
+        let (word, bit) = Failures::place_of(death.rank);
         deaths.push(death);
         if mutation(Mutation::DeathNotNoted) {
             return;
         }
-        // PAIR death-noted: who sees the count finds the entry.
+        if let Some(word) = self.dead.get(word) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        // PAIR death-noted: who sees the count finds the entry and the mark.
         self.count.store(deaths.len() as u32, Ordering::Release);
     }
 
@@ -63,9 +70,24 @@ impl Failures {
         self.count.load(Ordering::Acquire) != 0
     }
 
+    /// Whether this rank is dead: one load before the first death, two after it.
+    #[inline]
+    pub fn is_dead(&self, rank: Rank) -> bool {
+        self.any() && self.is_marked(rank)
+    }
+
+    fn is_marked(&self, rank: Rank) -> bool {
+        let (word, bit) = Failures::place_of(rank);
+        self.dead.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    fn place_of(rank: Rank) -> (usize, u32) {
+        ((rank.0 / u32::BITS) as usize, 1 << (rank.0 % u32::BITS))
+    }
+
     /// How this rank died, if it did.
     pub fn of(&self, rank: Rank) -> Option<Death> {
-        if !self.any() {
+        if !self.is_dead(rank) {
             return None;
         }
         self.deaths.read().iter().find(|death| death.rank == rank).cloned()
@@ -121,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_was_acknowledged_interrupts_no_more_and_what_comes_later_does() {
-        let failures = Failures::new(true);
+        let failures = Failures::new(4, true);
         assert_eq!((failures.first_unacknowledged(), failures.acknowledge()), (None, vec![]));
         failures.note(death(3));
         failures.note(death(1));
@@ -133,5 +155,17 @@ mod tests {
         failures.note(death(0));
         assert_eq!(failures.first_unacknowledged(), Some(death(0)));
         assert_eq!(failures.all(), [death(3), death(1), death(0)]);
+    }
+
+    #[test]
+    fn a_death_says_nothing_of_other_ranks() {
+        let failures = Failures::new(70, true);
+        let dead = |failures: &Failures| (0..200).filter(|rank| failures.is_dead(Rank(*rank))).collect::<Vec<_>>();
+        assert_eq!(dead(&failures), []);
+        for rank in [0, 31, 32, 69, 199] {
+            failures.note(death(rank));
+        }
+        assert_eq!(dead(&failures), [0, 31, 32, 69], "nobody has the last number");
+        assert_eq!((failures.of(Rank(69)), failures.of(Rank(68))), (Some(death(69)), None));
     }
 }

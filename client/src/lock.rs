@@ -91,7 +91,7 @@ impl Client {
     /// nobody waits for given back; else the long way finds out what there is to do.
     #[inline]
     fn word_here<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Word<'a>> {
-        if self.failures.any() {
+        if self.failures.is_dead(host) {
             return None;
         }
         home.window.mapped_part(host)?.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()
@@ -169,7 +169,7 @@ impl Client {
         number: u64,
     ) -> Result<(), MutexError> {
         // The guard of a caller that kept none does not know where the word is.
-        let taken_here = taken.word.filter(|_| !self.failures.any() && !home.window.is_freed());
+        let taken_here = taken.word.filter(|_| !self.failures.is_dead(host) && !home.window.is_freed());
         if let Some(word) = taken_here.or_else(|| self.word_here(home, host, number))
             && word.compare_exchange(mutex_word(self.layout.me()), 0).is_ok()
         {

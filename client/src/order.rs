@@ -52,13 +52,13 @@ impl Client {
         if self.open_endpoints().next().is_none() {
             return Ok(());
         }
-        if !self.failures.any() && self.open_endpoints().all(|endpoint| self.is_quiet_soon(endpoint)) {
+        if self.open_endpoints().all(|endpoint| self.is_quiet_soon(endpoint) || self.is_dead_and_told(endpoint)) {
             return Ok(());
         }
         // What was issued towards a dead node without a reply of its own is lost, and said to be once. Nothing else depends on that
         // node: what has a reply is told to its caller if that one waits, and an unlock's does not.
         let (gone, there): (Vec<&Endpoint>, Vec<&Endpoint>) =
-            self.open_endpoints().partition(|endpoint| self.failures.of(endpoint.host()).is_some());
+            self.open_endpoints().partition(|endpoint| self.failures.is_dead(endpoint.host()));
         let mut result = self.quiet_endpoints(&there);
         for endpoint in gone.into_iter().filter(|endpoint| endpoint.take_unconfirmed()) {
             result = result.and(Err(self.lost(Operation::Quiet, endpoint, LostHow::Closed).into()));
@@ -77,6 +77,11 @@ impl Client {
             }
         }
         !endpoint.is_unconfirmed() && !endpoint.is_busy() && endpoint.broken().is_none()
+    }
+
+    /// Whether a node's server is known to be dead, and what was lost with it has been said.
+    fn is_dead_and_told(&self, endpoint: &Endpoint) -> bool {
+        self.failures.is_dead(endpoint.host()) && endpoint.broken().is_some() && !endpoint.is_unconfirmed()
     }
 
     /// Operations issued after it towards a rank take effect after those issued before it. `shmem_fence`.

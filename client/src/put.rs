@@ -108,7 +108,7 @@ impl Client {
     #[inline]
     pub(crate) fn reaches_unseen(&self, operation: Operation, window: &ClientWindow, rank: Rank, run: Run) -> bool {
         let Some(end) = run.offset.checked_add(run.bytes) else { return false };
-        !self.failures.any()
+        !self.failures.is_dead(rank)
             && !window.is_here(rank)
             && window.may_be_pinned()
             && window.check(operation, rank, run.offset, end).is_ok()
@@ -191,7 +191,7 @@ impl Client {
     ) -> bool {
         let bytes = source.len() as u64;
         let Some(end) = offset.checked_add(bytes) else { return false };
-        let unusual = bytes == 0 || self.failures.any() || window.is_here(rank);
+        let unusual = bytes == 0 || self.failures.is_dead(rank) || window.is_here(rank);
         if unusual || window.check(operation, rank, offset, end).is_err() {
             return false;
         }

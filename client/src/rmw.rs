@@ -17,7 +17,7 @@ impl Client {
     /// `shmem_atomic_*`.
     #[inline]
     pub fn rmw(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
-        if !self.failures.any()
+        if !self.failures.is_dead(rank)
             && let Some(part) = window.mapped_part(rank)
             && let Ok(old) = part.rmw(offset, rmw)
         {

@@ -166,7 +166,7 @@ impl Client {
         operation: Operation,
         rank: Rank,
     ) -> Result<Route<'a>, TransferError> {
-        if self.failures.any() {
+        if self.failures.is_dead(rank) {
             self.alive(operation, rank)?;
         }
         match window.part_here(operation, rank)? {
@@ -184,7 +184,7 @@ impl Client {
         offset: u64,
         bytes: u64,
     ) -> Option<RegionMut<'a>> {
-        if self.failures.any() {
+        if self.failures.is_dead(rank) {
             return None;
         }
         window.mapped_part(rank)?.region_mut(offset, bytes).ok()

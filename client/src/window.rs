@@ -49,7 +49,9 @@ pub struct ClientWindow {
     /// what is mapped later is not held.
     held: Mutex<Option<Vec<Box<dyn Send + Sync>>>>,
     remote: Option<Arc<dyn RemoteMemory>>,
-    memory: OnceLock<Result<NodeWindow, AttachError>>,
+    memory: OnceLock<NodeWindow>,
+    /// Held while it is mapped.
+    attaching: Mutex<()>,
     attach: Attach,
     freed: AtomicBool,
     /// No device is to keep the pages of its parts in memory.
@@ -57,8 +59,8 @@ pub struct ClientWindow {
 }
 
 impl ClientWindow {
-    /// A window over `members`, each with the bytes of its part. `attach` is called once, at the first access to
-    /// a part of this node.
+    /// A window over `members`, each with the bytes of its part. `attach` is called at the first access to a part of this
+    /// node, and again at the next one where it has failed.
     pub fn new(
         layout: &Layout,
         identity: WindowIdentity,
@@ -82,6 +84,7 @@ impl ClientWindow {
             held: Mutex::new(Some(Vec::new())),
             remote: None,
             memory: OnceLock::new(),
+            attaching: Mutex::new(()),
             attach: Box::new(attach),
             freed: AtomicBool::new(false),
             unpinned: AtomicBool::new(false),
@@ -101,8 +104,9 @@ impl ClientWindow {
         drop(held);
     }
 
-    fn memory(&self) -> &Result<NodeWindow, AttachError> {
-        self.memory.get_or_init(|| {
+    fn memory(&self) -> Result<&NodeWindow, AttachError> {
+        let _one_at_a_time = self.attaching.lock();
+        if self.memory.get().is_none() {
             let memory = (self.attach)()?;
             if let Some(remote) = self.remote.as_deref().filter(|_| self.held.lock().is_some()) {
                 let parts = (0..memory.part_count()).map(|index| memory.part(index).whole());
@@ -112,8 +116,9 @@ impl ClientWindow {
                     std::mem::swap(held, &mut holds);
                 }
             }
-            Ok(memory)
-        })
+            let _ = self.memory.set(memory);
+        }
+        Ok(self.memory.get().expect("it is mapped"))
     }
 
     /// What tells it from others.
@@ -213,8 +218,8 @@ impl ClientWindow {
             return None;
         }
         match self.memory.get() {
-            Some(Ok(memory)) => Some(memory.part(index as usize)),
-            _ => None,
+            Some(memory) => Some(memory.part(index as usize)),
+            None => None,
         }
     }
 
@@ -232,8 +237,8 @@ impl ClientWindow {
             return Ok(None);
         }
         match self.memory.get() {
-            Some(Ok(memory)) => Ok(Some(memory.part(index as usize))),
-            _ => self.attach_now(operation, rank, index),
+            Some(memory) => Ok(Some(memory.part(index as usize))),
+            None => self.attach_now(operation, rank, index),
         }
     }
 
@@ -241,12 +246,35 @@ impl ClientWindow {
     fn attach_now(&self, operation: Operation, rank: Rank, index: u32) -> Result<Option<Window<'_>>, TransferError> {
         match self.memory() {
             Ok(memory) => Ok(Some(memory.part(index as usize))),
-            Err(AttachError::Lost(rank, node, how)) => {
-                Err(Lost { rank: *rank, node: *node, operation, how: how.clone() }.into())
-            }
+            Err(AttachError::Lost(rank, node, how)) => Err(Lost { rank, node, operation, how }.into()),
             Err(AttachError::Refused(reason)) => {
-                Err(TransferError::Unmappable { operation, rank, window: self.identity.window, reason: reason.clone() })
+                Err(TransferError::Unmappable { operation, rank, window: self.identity.window, reason })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_shm::sync::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_mapped_is_mapped_by_who_asks_again() {
+        let layout = Layout::new(Rank(0), &[NodeId(0)]);
+        let identity = WindowIdentity { window: WindowId(1), generation: Generation(1), key: AccessKey(2) };
+        let asked = Arc::new(AtomicU32::new(0));
+        let times = Arc::clone(&asked);
+        let attach = move || match times.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(AttachError::Refused("too many files are open".into())),
+            _ => NodeWindow::create("a test", &[64]).map_err(|error| AttachError::Refused(error.to_string())),
+        };
+        let window = ClientWindow::new(&layout, identity, &[(Rank(0), 64)], attach);
+        let here = || window.part_here(Operation::Put, Rank(0));
+        assert!(matches!(here(), Err(TransferError::Unmappable { .. })) && window.mapped_part(Rank(0)).is_none());
+        assert!(here().is_ok_and(|part| part.is_some()) && window.mapped_part(Rank(0)).is_some());
+        assert!(here().is_ok_and(|part| part.is_some()));
+        assert_eq!(asked.load(Ordering::Relaxed), 2, "once it is mapped nobody is asked any more");
     }
 }

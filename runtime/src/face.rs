@@ -109,10 +109,10 @@ impl Window<u8> {
         self.client().put_together(&self.shared.client, Rank(rank), offset, source)
     }
 
-    /// Whether operations may go to the mapped memory of a window without further questions: nobody has died.
+    /// Whether operations may go to the mapped memory of a rank's part without further questions: it has not died.
     #[inline]
-    pub fn is_undisturbed(&self) -> bool {
-        !self.client().failures().any()
+    pub fn is_undisturbed(&self, rank: u32) -> bool {
+        !self.client().failures().is_dead(Rank(rank))
     }
 
     /// Counts an operation that the caller did itself on mapped memory.

@@ -223,7 +223,7 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         dial: Arc::new(dialer),
         time: Arc::new(Clock::start()),
         assist: node.assist(),
-        failures: Arc::new(Failures::new(start.survivors_go_on)),
+        failures: Arc::new(Failures::new(start.node_of_rank.len() as u32, start.survivors_go_on)),
         spin_us: config.spin_us,
         eager_bytes: config.eager_bytes as usize,
         endpoint: EndpointOptions {

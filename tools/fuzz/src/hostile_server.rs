@@ -101,13 +101,14 @@ impl Caller {
         let members = [(Rank(1), PART_BYTES), (Rank(2), PART_BYTES)];
         let nowhere = || Err(AttachError::Refused("no part of it is here".to_owned()));
         let window = Arc::new(ClientWindow::new(&layout, identity, &members, nowhere));
+        let ranks = layout.rank_count();
         let client = Client::new(ClientOptions {
             layout,
             segment,
             dial: Arc::new(HostileDial(Arc::clone(answers))),
             time: Arc::new(Ticks::default()),
             assist: None,
-            failures: Arc::new(Failures::new(false)),
+            failures: Arc::new(Failures::new(ranks, false)),
             spin_us: SPIN_US,
             eager_bytes: EAGER_BYTES,
             endpoint: EndpointOptions {

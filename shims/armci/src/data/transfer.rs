@@ -119,7 +119,7 @@ unsafe fn strided_through_memory(
     };
     // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
     let direct = unsafe { job.addresses.direct(rank, remote.start.addr(), remote_bytes) };
-    let Some(direct) = direct.filter(|direct| direct.window.is_undisturbed()) else { return Ok(false) };
+    let Some(direct) = direct.filter(|direct| direct.window.is_undisturbed(rank)) else { return Ok(false) };
     // SAFETY: mapped for as long as the window lives, which is longer than this call.
     let there = unsafe { RegionMut::from_raw(direct.start, remote_bytes) };
     match doing {
@@ -249,7 +249,7 @@ unsafe fn through_memory(
     direct: &Direct<'_>,
     (bytes, rank): (usize, u32),
 ) -> Result<bool, TransferError> {
-    if !direct.window.is_undisturbed() {
+    if !direct.window.is_undisturbed(rank) {
         return Ok(false);
     }
     // SAFETY: mapped for as long as the window lives, which is longer than this call.
