@@ -38,7 +38,7 @@ impl Client {
         (kernel, scale): (Kernel, Scale),
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
-        let region = source.region().as_region();
+        let region = source.source();
         if let (Shape::Contiguous(to), Shape::Contiguous(from)) = (&shapes.target, &shapes.origin)
             && from.offset == 0
             && from.bytes == to.bytes

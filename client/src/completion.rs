@@ -1,6 +1,6 @@
 //! What one operation waits for: a number of parts, the first failure among them, a value.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use atomic_waker::AtomicWaker;
@@ -51,46 +51,64 @@ pub struct Completion {
     waker: AtomicWaker,
 }
 
-impl Completion {
-    /// One part: the issuer's, ended by [`Completion::part_done`].
-    pub fn new() -> Completion {
-        Completion {
-            parts: AtomicU32::new(1),
-            value: AtomicU64::new(0),
-            failure: OnceLock::new(),
-            waker: AtomicWaker::new(),
-        }
+/// A part of an operation that is not done. Dropping it ends it.
+///
+/// Whoever has one can add others ([`Part::another`]): an operation that is complete gets no more.
+#[derive(Debug)]
+#[must_use = "a part that is dropped is done"]
+pub struct Part(Arc<Completion>);
+
+impl Part {
+    /// What it is a part of.
+    pub fn completion(&self) -> &Arc<Completion> {
+        &self.0
     }
 
-    /// One more part. The caller holds one that is not done.
-    pub fn add_part(&self) {
-        let grow = |parts: u32| (parts > 0).then(|| parts + 1);
-        let grown = self.parts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow);
-        assert!(grown.is_ok(), "an operation that is complete gets no more parts");
+    /// One more part of the same operation.
+    pub fn another(&self) -> Part {
+        // Relaxed: ours is not done, so the count is not zero.
+        self.0.parts.fetch_add(1, Ordering::Relaxed);
+        Part(Arc::clone(&self.0))
     }
 
-    /// A part is done.
-    pub fn part_done(&self) {
+    /// It is done. What it was a part of may not be.
+    pub fn done(self) -> Arc<Completion> {
+        Arc::clone(&self.0)
+    }
+
+    /// It is done and has brought a value.
+    pub fn done_with(self, value: u64) {
+        self.0.value.store(value, Ordering::Relaxed);
+    }
+
+    /// It has failed; the first failure is kept.
+    pub fn failed(self, outcome: Outcome) {
+        let _ = self.0.failure.set(outcome);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
         // PAIR part-done: who sees zero sees what every part wrote.
-        let before = self.parts.fetch_sub(1, Ordering::AcqRel);
-        assert!(before > 0, "more parts done than there were");
+        let before = self.0.parts.fetch_sub(1, Ordering::AcqRel);
         if before == 1
-            && let Some(waker) = self.waker.take()
+            && let Some(waker) = self.0.waker.take()
         {
             wakers::wake(waker);
         }
     }
+}
 
-    /// A part is done and has brought a value.
-    pub fn part_done_with(&self, value: u64) {
-        self.value.store(value, Ordering::Relaxed);
-        self.part_done();
-    }
-
-    /// A part has failed; the first failure is kept.
-    pub fn part_failed(&self, outcome: Outcome) {
-        let _ = self.failure.set(outcome);
-        self.part_done();
+impl Completion {
+    /// An operation that begins, and its first part: the issuer's, who ends it once all others are added.
+    pub fn begin() -> (Arc<Completion>, Part) {
+        let completion = Arc::new(Completion {
+            parts: AtomicU32::new(1),
+            value: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            waker: AtomicWaker::new(),
+        });
+        (Arc::clone(&completion), Part(completion))
     }
 
     /// Whether all parts are done, failed ones included.
@@ -120,8 +138,22 @@ impl Completion {
     }
 }
 
-impl Default for Completion {
-    fn default() -> Self {
-        Completion::new()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_complete_when_the_last_of_its_parts_is() {
+        let (completion, first) = Completion::begin();
+        let (second, third) = (first.another(), first.another());
+        second.failed(Outcome::Lost(LostHow::Finalized));
+        assert!(!completion.is_complete());
+        let fourth = third.another();
+        third.done_with(7);
+        drop(fourth);
+        assert!(!completion.is_complete(), "the issuer may still add parts");
+        assert!(Arc::ptr_eq(&first.done(), &completion));
+        assert!(completion.is_complete());
+        assert_eq!((completion.value(), completion.failure()), (7, Some(&Outcome::Lost(LostHow::Finalized))));
     }
 }

@@ -42,9 +42,9 @@ impl Client {
         self.await_served(endpoint, rank)?;
         // SeqCst fence: what this rank has stored on this node is visible before the device does anything, as before a quiet ends.
         fence(Ordering::SeqCst);
-        let completion = Arc::new(Completion::new());
+        let (completion, part) = Completion::begin();
         let lost = |how| self.lost(OPERATION, endpoint, how);
-        let driven = endpoint.device_rmw(&window.target(rank), offset, rmw, &completion).map_err(lost)?;
+        let driven = endpoint.device_rmw(&window.target(rank), offset, rmw, part).map_err(lost)?;
         self.note_driven(endpoint, Some(driven));
         self.wait_complete(Drive::Endpoint(endpoint), Awaited::rank(OPERATION, rank), &completion);
         if let Some(outcome) = completion.failure() {
@@ -59,8 +59,8 @@ impl Client {
         if !endpoint.has_served() {
             return Ok(());
         }
-        let completion = Arc::new(Completion::new());
-        let token = Token::Part(Arc::clone(&completion));
+        let (completion, part) = Completion::begin();
+        let token = Token::Part(part);
         let issued: Result<(), Lost> =
             self.issue(OPERATION, endpoint, &Request::Quiet, Some(token), Payload::None, Sending::Now);
         issued?;

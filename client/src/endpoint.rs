@@ -29,7 +29,7 @@ use longarm_proto::{Cursor, Mutation, NodeId, Rank, Request, Run, WindowRef, mut
 use longarm_shm::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
-use crate::completion::{Completion, Outcome};
+use crate::completion::{Outcome, Part};
 use crate::dial::Dial;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
@@ -55,20 +55,12 @@ pub(crate) enum Token {
     /// Its bytes go here, one run after the other.
     Gathered(Vec<(Held, Run)>),
     /// A part is done, perhaps with a value.
-    Part(Arc<Completion>),
+    Part(Part),
     /// Nobody waits: the reply says how far the server is.
     Report,
 }
 
 impl Token {
-    fn completion(&self) -> Option<&Arc<Completion>> {
-        match self {
-            Token::Data { target, .. } => Some(target.completion()),
-            Token::Part(completion) => Some(completion),
-            Token::Gathered(_) | Token::Report => None,
-        }
-    }
-
     /// Bytes of data that come with the reply.
     fn data_bytes(&self) -> u64 {
         match self {
@@ -80,19 +72,12 @@ impl Token {
 
     fn fail(self, outcome: Outcome) {
         match self {
-            Token::Data { target, .. } => fail_place(target, outcome),
-            Token::Gathered(places) => places.into_iter().for_each(|(target, _)| fail_place(target, outcome.clone())),
-            Token::Part(completion) => completion.part_failed(outcome),
+            Token::Data { target, .. } => target.fail(outcome),
+            Token::Gathered(places) => places.into_iter().for_each(|(target, _)| target.fail(outcome.clone())),
+            Token::Part(part) => part.failed(outcome),
             Token::Report => {}
         }
     }
-}
-
-/// Lets go of memory, then ends its part with a failure.
-fn fail_place(target: Held, outcome: Outcome) {
-    let completion = Arc::clone(target.completion());
-    drop(target);
-    completion.part_failed(outcome);
 }
 
 /// The payload of a request.
@@ -560,14 +545,14 @@ impl Endpoint {
         let how = self.broken.get_or_init(|| how).clone();
         let outcome = Outcome::Lost(how);
         for (target, _) in state.abandon_gathered() {
-            fail_place(target, outcome.clone());
+            target.fail(outcome.clone());
         }
-        state.outgoing.abandon(|held| fail_place(held, outcome.clone()));
+        state.outgoing.abandon(|held| held.fail(outcome.clone()));
         if let Some((held, _)) = state.landing.take() {
-            fail_place(held, outcome.clone());
+            held.fail(outcome.clone());
         }
         for (target, _) in std::mem::take(&mut state.landings) {
-            fail_place(target, outcome.clone());
+            target.fail(outcome.clone());
         }
         for token in state.unanswered.take().into_iter().chain(state.initiator.drain()) {
             token.fail(outcome.clone());

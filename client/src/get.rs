@@ -6,10 +6,9 @@ use longarm_memory::RegionMut;
 use longarm_proto::{Cursor, Rank, Request, Run, Shape};
 use longarm_shm::{CounterKind, Window};
 
-use crate::completion::Completion;
 use crate::endpoint::{BriefGet, Endpoint, Payload, Sending, Token};
 use crate::error::{Operation, TransferError};
-use crate::origin_bytes::{Lender, OriginBytesMut, lend};
+use crate::origin_bytes::{LenderMut, OriginBytesMut, lend};
 use crate::put::BRIEF_BYTES_MAX;
 use crate::route::{Client, Route};
 use crate::shapes::{Shapes, Way};
@@ -52,11 +51,11 @@ impl Client {
             }
             BriefGet::UnderWay(unlent) => unlent,
         };
-        let completion = Arc::new(Completion::new());
-        lend(Arc::clone(&completion), |lent| {
+        let completion = lend(|lent| {
             unlent.lend(lent.target(target).hold(), Run { offset: 0, bytes: run.bytes });
-            completion.part_done();
+            let completion = lent.issued();
             self.wait_toward((Operation::Get, rank), &completion, None);
+            completion
         });
         self.count(rank, CounterKind::Get, run.bytes);
         self.failure(&completion, Operation::Get, rank)
@@ -97,13 +96,12 @@ impl Client {
         if window.is_here(rank) {
             return self.read_here((window, rank), &shapes, target.region());
         }
-        let completion = Arc::new(Completion::new());
         let expecting = self.expect_answer();
-        let started = lend(Arc::clone(&completion), |lent| {
+        let (started, completion) = lend(|lent| {
             let started = self.start_read((window, rank), shapes, &lent.target(target), true);
-            completion.part_done();
+            let completion = lent.issued();
             self.wait_toward((Operation::Get, rank), &completion, expecting);
-            started
+            (started, completion)
         });
         started?;
         self.failure(&completion, Operation::Get, rank)
@@ -115,7 +113,7 @@ impl Client {
         window: &ClientWindow,
         rank: Rank,
         shapes: Shapes,
-        target: &Lender<'_>,
+        target: &LenderMut<'_>,
     ) -> Result<(), TransferError> {
         self.start_read((window, rank), shapes, target, false)
     }
@@ -132,17 +130,17 @@ impl Client {
         let ranks: Vec<Rank> = runs.iter().map(|run| run.0).collect();
         let Some(&first) = ranks.first() else { return Ok(()) };
         let _expecting = self.expect_from(first);
-        let completion = Arc::new(Completion::new());
-        lend(Arc::clone(&completion), |lent| {
+        let (started, completion) = lend(|lent| {
             let started = runs.into_iter().try_for_each(|(rank, offset, target)| {
                 let run = Run { offset, bytes: target.len() as u64 };
                 self.start_read((window, rank), Shapes::contiguous(run), &lent.target(target), true)
             });
-            completion.part_done();
+            let completion = lent.issued();
             let awaited = Awaited::rank(Operation::Get, first);
             self.wait_for(Drive::Exchange, awaited, || completion.is_complete().then_some(()));
-            started
-        })?;
+            (started, completion)
+        });
+        started?;
         let Some(outcome) = completion.failure() else { return Ok(()) };
         let dead = ranks.into_iter().find(|rank| self.alive(Operation::Get, *rank).is_err());
         Err(self.explain(outcome, Operation::Get, dead.unwrap_or(first)))
@@ -152,7 +150,7 @@ impl Client {
         self: &Arc<Self>,
         (window, rank): (&ClientWindow, Rank),
         shapes: Shapes,
-        target: &Lender<'_>,
+        target: &LenderMut<'_>,
         blocking: bool,
     ) -> Result<(), TransferError> {
         if window.is_here(rank) {
@@ -194,7 +192,7 @@ impl Client {
         endpoint: &Endpoint,
         (window, rank): (&ClientWindow, Rank),
         shapes: &Shapes,
-        target: &Lender<'_>,
+        target: &LenderMut<'_>,
         blocking: bool,
     ) -> bool {
         let reaches = endpoint.reaches_memory() && window.may_be_pinned();
@@ -216,7 +214,7 @@ impl Client {
         endpoint: &Endpoint,
         (window, rank): (&ClientWindow, Rank),
         shapes: &Shapes,
-        target: &Lender<'_>,
+        target: &LenderMut<'_>,
     ) -> bool {
         let (Shape::Contiguous(there), Shape::Contiguous(here)) = (&shapes.target, &shapes.origin) else {
             return false;

@@ -41,7 +41,7 @@ mod waits;
 mod wakers;
 mod window;
 
-pub use completion::{Completion, Outcome, RmwFate};
+pub use completion::{Completion, Outcome, Part, RmwFate};
 pub use dial::{Dial, DialStep, Dialing};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
@@ -50,7 +50,7 @@ pub use failures::{Death, Failures};
 pub use helper::use_processors;
 pub use layout::Layout;
 pub use lock::{MutexHome, Taken};
-pub use origin_bytes::{Lender, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
+pub use origin_bytes::{IssuedBuffer, Lender, LenderMut, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
 pub use route::{Assist, AssistTurn, Client, ClientOptions};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};

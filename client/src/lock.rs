@@ -191,7 +191,7 @@ impl Client {
         let request = Request::Unlock { target: home.window.target(host), offset };
         // The server serves in order, so whoever asks for the mutex over this connection finds it free. The answer says
         // nothing new to who holds it: nobody waits for it.
-        let token = Token::Part(Arc::new(Completion::new()));
+        let token = Token::Part(Completion::begin().1);
         self.issue(Operation::Unlock, endpoint, &request, Some(token), Payload::None, Sending::Now)?;
         self.leave_unacknowledged();
         self.leave_to_helper(host);
@@ -223,8 +223,8 @@ impl Client {
         request: &Request,
     ) -> Result<u64, MutexError> {
         let endpoint = self.endpoint(operation, self.layout.node_of(host))?;
-        let completion = Arc::new(Completion::new());
-        let token = Token::Part(Arc::clone(&completion));
+        let (completion, part) = Completion::begin();
+        let token = Token::Part(part);
         let expecting = self.expect_answer();
         self.issue(operation, endpoint, request, Some(token), Payload::None, Sending::Now)?;
         // Whoever holds it may die: the server gives it to another. Only the death of its host ends the wait, or the end

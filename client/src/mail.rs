@@ -357,16 +357,18 @@ impl Client {
             self.leave_to_helper(to);
             return Ok(meanwhile());
         }
-        let completion = Arc::new(Completion::new());
         let cursor = Cursor::new(Shape::Contiguous(Run { offset: 0, bytes: body.len() as u64 }));
-        let done = lend(Arc::clone(&completion), |lent| {
+        let (done, completion) = lend(|lent| {
             let payload = Payload::Headed(prefix, Some((lent.source(OriginBytes::from(body)).hold(), cursor)));
             let issued = self.issue(operation, endpoint, &request, None, payload, Sending::Later);
-            completion.part_done();
+            let completion = lent.issued();
             // However `meanwhile` ends, the body stays here until it is away.
-            let _away = WaitsAtEnd { client: self, endpoint, to, operation, completion: &completion };
-            issued.map(|()| meanwhile())
-        })?;
+            let away = WaitsAtEnd { client: self, endpoint, to, operation, completion: &completion };
+            let done = issued.map(|()| meanwhile());
+            drop(away);
+            (done, completion)
+        });
+        let done = done?;
         self.failure(&completion, operation, to)?;
         Ok(done)
     }

@@ -122,8 +122,8 @@ impl Client {
                 }
                 continue;
             }
-            let completion = Arc::new(Completion::new());
-            let token = Token::Part(Arc::clone(&completion));
+            let (completion, part) = Completion::begin();
+            let token = Token::Part(part);
             match self.issue(Operation::Quiet, endpoint, &Request::Quiet, Some(token), Payload::None, Sending::Now) {
                 Ok(()) => asked.push((endpoint, completion)),
                 // The other nodes are asked all the same.

@@ -9,6 +9,7 @@
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use longarm_netmod::flow::{RunSource, RunTarget};
 use longarm_proto::Run;
 use longarm_shm::sync::{AtomicBool, Ordering};
 
-use crate::completion::Completion;
+use crate::completion::{Completion, Outcome, Part};
 
 /// Bytes of this process that an operation reads.
 #[derive(Clone, Copy)]
@@ -109,23 +110,25 @@ impl<'a> From<&'a mut [u8]> for OriginBytesMut<'a> {
 /// completion, which ends when this is let go of.
 pub(crate) struct Held {
     region: RegionMut<'static>,
-    completion: Arc<Completion>,
     /// Keeps owned memory alive; borrowed memory is kept by whoever called [`lend`].
-    _owner: Option<Arc<dyn Send + Sync>>,
+    owner: Option<Arc<dyn Send + Sync>>,
+    /// Last, so that it ends when the memory is let go of.
+    part: Part,
 }
 
 impl Held {
     /// The same memory for another part of the same operation.
     pub(crate) fn again(&self) -> Held {
-        self.completion.add_part();
-        Held { region: self.region, completion: Arc::clone(&self.completion), _owner: self._owner.clone() }
+        Held { region: self.region, owner: self.owner.clone(), part: self.part.another() }
     }
 
-    pub(crate) fn completion(&self) -> &Arc<Completion> {
-        &self.completion
+    /// Lets go of the memory, then ends its part with a failure.
+    pub(crate) fn fail(self, outcome: Outcome) {
+        drop(self.owner);
+        self.part.failed(outcome);
     }
 
-    /// All of it, of which some need not exist ([`Lender::vouched`]).
+    /// All of it, of which some need not exist ([`LenderMut::vouched`]).
     pub(crate) fn whole(&self) -> RegionMut<'_> {
         self.region
     }
@@ -143,79 +146,88 @@ impl RunTarget for Held {
     }
 }
 
-/// The right to queue borrowed memory of lifetime `'a`. Exists only inside [`lend`].
+/// The right to queue borrowed memory of lifetime `'a`, and the issuer's part of the operation. Made by [`lend`] alone.
 pub struct Lent<'a> {
-    completion: Arc<Completion>,
+    part: Part,
     /// Invariant: a longer or shorter lifetime would be another promise.
     lifetime: PhantomData<&'a mut &'a ()>,
 }
 
 impl<'a> Lent<'a> {
-    /// What has to be complete before [`lend`] returns.
-    pub fn completion(&self) -> &Arc<Completion> {
-        &self.completion
-    }
-
-    /// The same right once more, for a face that hands it on by reference.
-    ///
-    /// It may outlive [`lend`]'s body only as a value that can no longer queue anything that is lent: its lifetime is
-    /// that of the memory, and the completion takes no more parts once it is complete.
-    pub fn again(&self) -> Lent<'a> {
-        Lent { completion: Arc::clone(&self.completion), lifetime: PhantomData }
-    }
-
-    /// Bytes that operations under this completion read.
+    /// Bytes that the operation reads.
     pub fn source(&self, bytes: OriginBytes<'a>) -> Lender<'_> {
         let region = bytes.region();
         // SAFETY: the bytes are readable for `'a`, which outlives this borrow of `self`. Operations only read what
-        // came through `source`: a lender is given either to a write or, from `target`, to a get.
+        // a plain lender stands for: those that write take a `LenderMut`.
         let region = unsafe { RegionMut::from_raw(region.as_ptr().cast_mut(), region.len()) };
-        Lender { region, completion: &self.completion, owner: None }
+        Lender { region, part: &self.part, owner: None }
     }
 
-    /// Bytes that operations under this completion write.
-    pub fn target(&self, bytes: OriginBytesMut<'a>) -> Lender<'_> {
-        Lender { region: bytes.region(), completion: &self.completion, owner: None }
+    /// Bytes that the operation writes.
+    pub fn target(&self, bytes: OriginBytesMut<'a>) -> LenderMut<'_> {
+        LenderMut(Lender { region: bytes.region(), part: &self.part, owner: None })
+    }
+
+    /// All is issued, and nothing more is queued: what has to be waited for before [`lend`] returns.
+    pub fn issued(self) -> Arc<Completion> {
+        self.part.done()
     }
 }
 
-/// Memory of the origin and the right to queue it: made by [`Lent`] or [`OriginBuffer`], or by whoever vouches
-/// for it ([`Lender::vouched`]).
+/// Memory of the origin that operations may read, and the right to queue it under an operation that is not complete: whoever
+/// issues that holds its part as long as this is there. Made by [`Lent`] or [`OriginBuffer`], or by whoever vouches for it
+/// ([`LenderMut::vouched`]).
 pub struct Lender<'l> {
     region: RegionMut<'l>,
-    completion: &'l Arc<Completion>,
+    part: &'l Part,
     owner: Option<Arc<dyn Send + Sync>>,
 }
 
-impl<'l> Lender<'l> {
+/// A [`Lender`] of memory that operations may also write.
+pub struct LenderMut<'l>(Lender<'l>);
+
+impl<'l> Deref for LenderMut<'l> {
+    type Target = Lender<'l>;
+
+    fn deref(&self) -> &Lender<'l> {
+        &self.0
+    }
+}
+
+impl<'l> LenderMut<'l> {
     /// Memory that somebody outside vouches for: a C program whose contract says how long it stays.
     ///
     /// # Safety
     /// The bytes that the operation touches stay readable for a write, and writable for a read, until the completion
     /// is complete; for a read no reference to them is used meanwhile. Others of the region need not exist.
-    pub unsafe fn vouched(region: RegionMut<'l>, completion: &'l Arc<Completion>) -> Lender<'l> {
-        Lender { region, completion, owner: None }
+    pub unsafe fn vouched(region: RegionMut<'l>, part: &'l Part) -> LenderMut<'l> {
+        LenderMut(Lender { region, part, owner: None })
     }
 
     pub(crate) fn region(&self) -> RegionMut<'l> {
-        self.region
-    }
-
-    /// For a queue: one more part of the completion.
-    pub(crate) fn hold(&self) -> Held {
-        self.completion.add_part();
-        // SAFETY: borrowed memory: `lend` does not return before the completion is complete, and a `Held` is let
-        // go of before its part is done. Owned memory: the `Held` keeps its owner. Memory of `vouched`: its contract.
-        let region = unsafe { RegionMut::from_raw(self.region.as_mut_ptr(), self.region.len()) };
-        Held { region, completion: Arc::clone(self.completion), _owner: self.owner.clone() }
+        self.0.region
     }
 }
 
-/// Runs `body`, which may queue borrowed memory of lifetime `'a` under `completion` and has to wait for it.
+impl<'l> Lender<'l> {
+    pub(crate) fn source(&self) -> Region<'l> {
+        self.region.as_region()
+    }
+
+    /// For a queue: one more part of the operation.
+    pub(crate) fn hold(&self) -> Held {
+        // SAFETY: borrowed memory: `lend` does not return before the operation is complete, and a `Held` is let
+        // go of before its part is done. Owned memory: the `Held` keeps its owner. Memory of `vouched`: its contract.
+        let region = unsafe { RegionMut::from_raw(self.region.as_mut_ptr(), self.region.len()) };
+        Held { region, owner: self.owner.clone(), part: self.part.another() }
+    }
+}
+
+/// Runs `body`, which may queue borrowed memory of lifetime `'a` under one operation and has to wait for it.
 ///
-/// If `body` returns or unwinds before the completion is complete, the process is aborted: the borrow would end
+/// If `body` returns or unwinds before the operation is complete, the process is aborted: the borrow would end
 /// while a queue still uses the memory. Only a bug of ours can cause that.
-pub fn lend<'a, R>(completion: Arc<Completion>, body: impl FnOnce(&Lent<'a>) -> R) -> R {
+pub fn lend<'a, R>(body: impl FnOnce(Lent<'a>) -> R) -> R {
     struct Guard(Arc<Completion>);
     impl Drop for Guard {
         fn drop(&mut self) {
@@ -225,14 +237,21 @@ pub fn lend<'a, R>(completion: Arc<Completion>, body: impl FnOnce(&Lent<'a>) -> 
             }
         }
     }
-    let lent = Lent { completion: Arc::clone(&completion), lifetime: PhantomData };
+    let (completion, part) = Completion::begin();
     let _guard = Guard(completion);
-    body(&lent)
+    body(Lent { part, lifetime: PhantomData })
 }
 
-/// Elements that an operation owns until it is complete, and then gives back as the vector they came in.
+/// Elements that an operation owns until it is complete, and then gives back as the vector they came in. While it is issued.
 pub struct OriginBuffer<T> {
     inner: Arc<Inner<T>>,
+    part: Part,
+}
+
+/// An [`OriginBuffer`] whose operation is issued.
+pub struct IssuedBuffer<T> {
+    inner: Arc<Inner<T>>,
+    completion: Arc<Completion>,
 }
 
 struct Inner<T> {
@@ -254,7 +273,8 @@ impl<T: Copy + Send + 'static> OriginBuffer<T> {
         let mut elements = ManuallyDrop::new(elements);
         let start = NonNull::new(elements.as_mut_ptr()).expect("a vector's pointer is never null");
         let (length, capacity) = (elements.len(), elements.capacity());
-        OriginBuffer { inner: Arc::new(Inner { start, length, capacity, taken: AtomicBool::new(false) }) }
+        let inner = Arc::new(Inner { start, length, capacity, taken: AtomicBool::new(false) });
+        OriginBuffer { inner, part: Completion::begin().1 }
     }
 
     /// Bytes of all elements.
@@ -262,23 +282,35 @@ impl<T: Copy + Send + 'static> OriginBuffer<T> {
         self.inner.length * size_of::<T>()
     }
 
-    /// The memory under a completion that has parts left.
-    pub fn lender<'l>(&'l self, completion: &'l Arc<Completion>) -> Lender<'l> {
-        assert!(!completion.is_complete(), "the buffer may have been given back");
+    /// The memory, for its operation.
+    pub fn lender(&self) -> LenderMut<'_> {
         let owner: Arc<dyn Send + Sync> = self.inner.clone();
-        // SAFETY: the elements live as long as `Inner`, which `self` and every `Held` keep alive; `take` gives
-        // them away only when the completion is complete, that is, after every `Held` was let go of.
+        // SAFETY: the elements live as long as `Inner`, which `self` and every `Held` keep alive; `IssuedBuffer::take` gives
+        // them away only when the operation is complete, that is, after every `Held` was let go of.
         let region = unsafe { RegionMut::from_raw(self.inner.start.as_ptr().cast(), self.bytes()) };
-        Lender { region, completion, owner: Some(owner) }
+        LenderMut(Lender { region, part: &self.part, owner: Some(owner) })
     }
 
-    /// Gives the vector back. `None` before the completion is complete, and a second time.
-    pub fn take(&self, completion: &Completion) -> Option<Vec<T>> {
-        if !completion.is_complete() || self.inner.taken.swap(true, Ordering::AcqRel) {
+    /// All is issued, and nothing more is queued.
+    pub fn issued(self) -> IssuedBuffer<T> {
+        IssuedBuffer { inner: self.inner, completion: self.part.done() }
+    }
+}
+
+impl<T: Copy + Send + 'static> IssuedBuffer<T> {
+    /// What has to be complete before the vector is given back.
+    pub fn completion(&self) -> &Arc<Completion> {
+        &self.completion
+    }
+
+    /// Gives the vector back. `None` before the operation is complete: then it goes when that is.
+    pub fn take(self) -> Option<Vec<T>> {
+        if !self.completion.is_complete() {
             return None;
         }
-        // SAFETY: the parts come from one vector, `taken` lets this happen once, and nobody uses the memory any
-        // more: every `Held` was let go of before the completion became complete.
+        self.inner.taken.store(true, Ordering::Release);
+        // SAFETY: the parts come from one vector, which is given back once because `self` is gone, and nobody uses the memory any
+        // more: every `Held` was let go of before its part of this buffer's own operation was done.
         Some(unsafe { Vec::from_raw_parts(self.inner.start.as_ptr(), self.inner.length, self.inner.capacity) })
     }
 }
@@ -289,5 +321,30 @@ impl<T> Drop for Inner<T> {
             // SAFETY: the parts come from one vector that was not given back, and this is the last owner.
             drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.length, self.capacity) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_when_its_own_operation_is_complete_and_not_before() {
+        let issue = || {
+            let buffer = OriginBuffer::new(vec![1_u64, 2, 3]);
+            let held = buffer.lender().hold();
+            (buffer.issued(), held)
+        };
+        let (early, held) = issue();
+        assert!(early.take().is_none(), "the operation keeps it");
+        drop(held);
+        let (buffer, held) = issue();
+        held.region_mut(Run { offset: 8, bytes: 8 }).copy_from_slice(&9_u64.to_ne_bytes());
+        let again = held.again();
+        drop(held);
+        assert!(!buffer.completion().is_complete());
+        again.fail(Outcome::Lost(crate::error::LostHow::Finalized));
+        assert!(buffer.completion().failure().is_some());
+        assert_eq!(buffer.take(), Some(vec![1, 9, 3]));
     }
 }

@@ -153,7 +153,7 @@ impl Client {
         shapes: Shapes,
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
-        let region = source.region().as_region();
+        let region = source.source();
         if let (Shape::Contiguous(to), Shape::Contiguous(from)) = (&shapes.target, &shapes.origin)
             && from.offset == 0
             && from.bytes == to.bytes
@@ -245,14 +245,13 @@ impl Client {
             self.leave_to_helper(rank);
             return Ok(());
         }
-        let completion = Arc::new(Completion::new());
         let expecting = self.expect_answer();
-        let started = lend(Arc::clone(&completion), |lent| {
+        let (started, completion) = lend(|lent| {
             let lender = lent.source(source);
             let started = self.start_write(writing, (window, rank), shapes, source.region(), Some(&lender), true);
-            completion.part_done();
+            let completion = lent.issued();
             self.wait_toward((writing.operation(), rank), &completion, expecting);
-            started
+            (started, completion)
         });
         started?;
         self.failure(&completion, writing.operation(), rank)

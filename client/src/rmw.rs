@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longarm_proto::{Rank, Request, Rmw, Run};
 use longarm_shm::{AmoError, CounterKind};
 
-use crate::completion::Completion;
+use crate::completion::{Completion, Part};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Operation, RmwError};
 use crate::route::{Client, Route};
@@ -31,38 +31,38 @@ impl Client {
     /// The way through every check.
     #[inline(never)]
     fn rmw_long(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
-        let completion = Arc::new(Completion::new());
+        let (completion, part) = Completion::begin();
         let expecting = self.expect_answer();
-        self.begin_rmw(window, rank, offset, rmw, &completion)?;
-        completion.part_done();
+        self.begin_rmw(window, rank, offset, rmw, &part)?;
+        drop(part);
         self.wait_toward((Operation::Rmw, rank), &completion, expecting);
         self.failure(&completion, Operation::Rmw, rank)?;
         Ok(completion.value())
     }
 
-    /// Starts a read-modify-write whose old value comes with the completion.
+    /// Starts a read-modify-write whose old value comes with the completion, as one more part of it.
     pub fn start_rmw(
         self: &Arc<Self>,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
         rmw: Rmw,
-        completion: &Arc<Completion>,
+        part: &Part,
     ) -> Result<(), RmwError> {
-        if self.begin_rmw(window, rank, offset, rmw, completion)? {
+        if self.begin_rmw(window, rank, offset, rmw, part)? {
             self.hand_to_helper();
         }
         Ok(())
     }
 
-    /// Does a direct one, or queues a served one: true. Its value is one part of the completion.
+    /// Does a direct one, or queues a served one: true. Its value is another part.
     fn begin_rmw(
         self: &Arc<Self>,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
         rmw: Rmw,
-        completion: &Arc<Completion>,
+        part: &Part,
     ) -> Result<bool, RmwError> {
         let word_bytes = rmw.width.bytes() as u64;
         let run = Run { offset, bytes: word_bytes };
@@ -71,17 +71,15 @@ impl Client {
             return Err(RmwError::Misaligned { rank, window: window.identity().window, offset, word_bytes });
         }
         let served = match self.route(window, Operation::Rmw, rank)? {
-            Route::Direct(part) => {
-                let old = part.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
+            Route::Direct(memory) => {
+                let old = memory.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
                 self.ring_window(rank);
-                completion.add_part();
-                completion.part_done_with(old);
+                part.another().done_with(old);
                 false
             }
             Route::Served(endpoint) => {
-                completion.add_part();
                 let request = Request::Rmw { target: window.target(rank), offset, rmw };
-                let token = Token::Part(Arc::clone(completion));
+                let token = Token::Part(part.another());
                 self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, Sending::Now)?;
                 true
             }

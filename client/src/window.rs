@@ -217,10 +217,7 @@ impl ClientWindow {
         if index == NOT_HERE || self.is_freed() {
             return None;
         }
-        match self.memory.get() {
-            Some(memory) => Some(memory.part(index as usize)),
-            None => None,
-        }
+        self.memory.get().map(|memory| memory.part(index as usize))
     }
 
     /// Whether a rank's part is in this node's memory.

@@ -12,7 +12,7 @@ mod symmetric;
 
 use std::sync::Arc;
 
-pub use longarm_client::{Completion, Lender, OriginBytes, OriginBytesMut, Shapes};
+pub use longarm_client::{Completion, Lender, LenderMut, OriginBytes, OriginBytesMut, Part, Shapes};
 pub use longarm_memory::{Grid, Region, RegionMut, Step};
 pub use longarm_proto::{
     AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rmw, RmwOp, RmwWidth, Run, Scale, Shape, ShapeError,
@@ -194,7 +194,7 @@ impl Window<u8> {
     ///
     /// # Errors
     /// As [`Window::start_put_shapes`].
-    pub fn start_get_shapes(&self, rank: u32, shapes: Shapes, target: &Lender<'_>) -> Result<(), TransferError> {
+    pub fn start_get_shapes(&self, rank: u32, shapes: Shapes, target: &LenderMut<'_>) -> Result<(), TransferError> {
         self.client().start_get(&self.shared.client, Rank(rank), shapes, target)
     }
 
@@ -224,18 +224,12 @@ impl Window<u8> {
 
 #[doc(hidden)]
 impl Window<u8> {
-    /// Starts [`Window::rmw_bytes`] as one part of a completion.
+    /// Starts [`Window::rmw_bytes`] as one more part of an operation.
     ///
     /// # Errors
     /// What is known now, as there; the rest comes with the completion.
-    pub fn start_rmw_bytes(
-        &self,
-        rank: u32,
-        offset: u64,
-        rmw: Rmw,
-        completion: &Arc<Completion>,
-    ) -> Result<(), RmwError> {
-        self.client().start_rmw(&self.shared.client, Rank(rank), offset, rmw, completion)
+    pub fn start_rmw_bytes(&self, rank: u32, offset: u64, rmw: Rmw, part: &Part) -> Result<(), RmwError> {
+        self.client().start_rmw(&self.shared.client, Rank(rank), offset, rmw, part)
     }
 }
 

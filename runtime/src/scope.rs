@@ -1,9 +1,8 @@
 //! Nonblocking operations without a handle, on borrowed buffers: all are complete when the scope ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 
-use longarm_client::{Awaited, Completion, Lent, Operation, OriginBytes, OriginBytesMut, Shapes, TransferError, lend};
+use longarm_client::{Awaited, Lent, Operation, OriginBytes, OriginBytesMut, Shapes, TransferError, lend};
 use longarm_proto::Rank;
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
@@ -90,16 +89,15 @@ impl World {
     /// # Errors
     /// The first error of any of the operations, whether it was refused at once or failed later.
     pub fn scope<'env, R>(&self, body: impl FnOnce(&Scope<'env>) -> R) -> Result<R, TransferError> {
-        let completion = Arc::new(Completion::new());
         let client = &self.inner.client;
-        let (result, failed, scope_rank) = lend(Arc::clone(&completion), |lent| {
-            let scope = Scope { lent: lent.again(), failed: Mutex::new(None), got_from: Mutex::new(None) };
+        let (result, failed, scope_rank, completion) = lend(|lent| {
+            let scope = Scope { lent, failed: Mutex::new(None), got_from: Mutex::new(None) };
             // A panic of the body may not end the borrows before the operations let go of them.
             let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
-            completion.part_done();
+            let completion = scope.lent.issued();
             client.wait_completion(Awaited::anyone(Operation::Quiet), &completion);
             let rank = scope.got_from.into_inner().unwrap_or(client.layout().me());
-            (result, scope.failed.into_inner(), rank)
+            (result, scope.failed.into_inner(), rank, completion)
         });
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         if let Some(failed) = failed {

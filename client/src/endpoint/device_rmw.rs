@@ -6,39 +6,37 @@
 //!
 //! Tests: `device_rmw_tests.rs`, with the links of `transfers_tests.rs`.
 
-use std::sync::Arc;
-
 use longarm_netmod::{DeviceRmw, DirectOutcome};
 use longarm_proto::{Refusal, WindowRef};
 
 use super::{Driven, Endpoint};
-use crate::completion::{Completion, Outcome, RmwFate};
+use crate::completion::{Outcome, Part, RmwFate};
 use crate::error::LostHow;
 
 /// One on its way.
 pub(super) struct BegunRmw {
     pub(super) rmw: DeviceRmw,
-    /// Its old value is one part of this.
-    pub(super) completion: Arc<Completion>,
+    /// Ends with the old value.
+    pub(super) part: Part,
 }
 
 impl BegunRmw {
     /// No outcome: no device reaches the word.
     pub(super) fn end(self, outcome: Option<DirectOutcome>, offset: u64) {
         let failed = match outcome {
-            Some(DirectOutcome::Value(value)) => return self.completion.part_done_with(value),
+            Some(DirectOutcome::Value(value)) => return self.part.done_with(value),
             Some(DirectOutcome::Refused) => Outcome::Refused { refusal: Refusal::FreedWindow, detail: offset },
             Some(DirectOutcome::Done | DirectOutcome::ValueLost) => Outcome::NoOldValue(RmwFate::Done),
             // One that was not done is begun anew, and does not come here.
             Some(DirectOutcome::NotDone | DirectOutcome::Unknown) => Outcome::NoOldValue(RmwFate::Unknown),
             None => Outcome::NoOldValue(RmwFate::NotBegun),
         };
-        self.completion.part_failed(failed);
+        self.part.failed(failed);
     }
 }
 
 impl Endpoint {
-    /// Begins to update a word of the node by its device. The old value is the part of the completion that was added for it.
+    /// Begins to update a word of the node by its device. The old value ends the part.
     ///
     /// # Errors
     /// Why nothing goes through any more; then nothing was begun.
@@ -47,13 +45,13 @@ impl Endpoint {
         target: &WindowRef,
         offset: u64,
         rmw: DeviceRmw,
-        completion: &Arc<Completion>,
+        part: Part,
     ) -> Result<Driven, LostHow> {
         let mut state = self.lock();
         if let Some(how) = self.broken.get() {
             return Err(how.clone());
         }
-        state.transfers.rmw(*target, offset, BegunRmw { rmw, completion: Arc::clone(completion) });
+        state.transfers.rmw(*target, offset, BegunRmw { rmw, part });
         Ok(self.drive_locked(&mut state, false))
     }
 

@@ -6,8 +6,8 @@ use super::*;
 use crate::completion::RmwFate;
 
 fn begin(endpoint: &Endpoint, offset: u64) -> Arc<Completion> {
-    let completion = Arc::new(Completion::new());
-    endpoint.device_rmw(&TARGET, offset, DeviceRmw::FetchAdd(1), &completion).unwrap();
+    let (completion, part) = Completion::begin();
+    endpoint.device_rmw(&TARGET, offset, DeviceRmw::FetchAdd(1), part).unwrap();
     completion
 }
 
@@ -39,8 +39,7 @@ fn nothing_goes_before_an_update_that_waits_for_its_word_to_be_reached() {
         card.lock().reach = reach;
         let sent_bytes = card.lock().sent_bytes;
         let update = begin(&endpoint, 8);
-        let answer = Arc::new(Completion::new());
-        let token = Token::Part(Arc::clone(&answer));
+        let token = Token::Part(Completion::begin().1);
         assert!(endpoint.issue(&Request::Quiet, Some(token), Payload::None, Sending::Now).is_ok());
         endpoint.drive();
         assert!(posted(&card).is_empty() && card.lock().sent_bytes == sent_bytes, "{reach:?}");
@@ -143,14 +142,13 @@ fn an_update_waits_for_a_get_whose_bytes_are_still_read() {
     let card = card();
     let endpoint = endpoint(&[&card]);
     let mut bytes = [0; 8];
-    let completion = Arc::new(Completion::new());
-    lend(Arc::clone(&completion), |lent| {
+    lend(|lent| {
         let held = lent.target(OriginBytesMut::from(&mut bytes[..])).hold();
         let cursor = Cursor::new(Shape::contiguous(0, 8));
         let request = Request::Get { target: TARGET, shape: Shape::contiguous(0, 8) };
         let token = Token::Data { target: held, cursor };
         assert!(endpoint.issue(&request, Some(token), Payload::None, Sending::Now).is_ok());
-        completion.part_done();
+        let completion = lent.issued();
         let received_bytes = card.lock().sent_bytes as u64;
         let mut answer = [0; REPLY_BYTES];
         let id = endpoint.state.lock().initiator.last();
@@ -183,9 +181,9 @@ fn updates_towards_a_lost_node_end_and_none_begins() {
     let how = LostHow::Died("was killed".into());
     endpoint.give_up(how.clone());
     assert_eq!(update.failure(), Some(&Outcome::Lost(how.clone())));
-    let completion = Arc::new(Completion::new());
-    assert_eq!(endpoint.device_rmw(&TARGET, 8, DeviceRmw::FetchAdd(1), &completion), Err(how));
-    assert!(!completion.is_complete(), "it was not begun");
+    let (completion, part) = Completion::begin();
+    assert_eq!(endpoint.device_rmw(&TARGET, 8, DeviceRmw::FetchAdd(1), part), Err(how));
+    assert!(completion.failure().is_none(), "it was not begun");
 }
 
 /// A task that calls back into the endpoint as soon as it is woken, and notes whether that was free.

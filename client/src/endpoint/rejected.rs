@@ -1,6 +1,6 @@
 //! Requests that were not taken.
 
-use super::{Payload, Token, fail_place};
+use super::{Payload, Token};
 use crate::completion::Outcome;
 use crate::error::LostHow;
 
@@ -20,7 +20,7 @@ impl Rejected<'_> {
             token.fail(outcome.clone());
         }
         if let Payload::Streamed(held, _) | Payload::Headed(_, Some((held, _))) = self.payload {
-            fail_place(held, outcome);
+            held.fail(outcome);
         }
     }
 }

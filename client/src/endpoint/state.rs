@@ -1,7 +1,5 @@
 //! What an endpoint keeps under its lock, and one turn of it.
 
-use std::sync::Arc;
-
 use longarm_memory::Region;
 use longarm_netmod::LinkError;
 use longarm_netmod::flow::{Costs, Incoming, Outgoing, RunSource};
@@ -207,7 +205,7 @@ impl State {
             Payload::Copied(bytes, cursor) => self.outgoing.copy(&Lasting(bytes), cursor),
             Payload::Streamed(held, cursor) | Payload::Headed(_, Some((held, cursor))) => {
                 if cursor.remaining() == 0 {
-                    finish(held);
+                    drop(held);
                 } else {
                     // Its memory is not given back before the server has it all: who waits for that asks.
                     self.reports.streamed(cursor.remaining());
@@ -403,7 +401,7 @@ impl State {
         self.renewed = true;
         self.pulse = Pulse::default();
         self.incoming.forget_drained();
-        let rewound = self.outgoing.rewind(has_received, finish);
+        let rewound = self.outgoing.rewind(has_received, drop);
         rewound.map_err(|violation| LostHow::Failed(format!("it broke the protocol: {violation}")))?;
         Ok(true)
     }
@@ -487,7 +485,7 @@ impl State {
                 return Ok(cursor.remaining() < before);
             }
             let (target, _) = self.landing.take().expect("there was one");
-            finish(target);
+            drop(target);
             self.reports.data_came(self.landing_bytes);
             if self.landing_bytes > EAGER_BYTES_MAX {
                 self.large_get_is_over();
@@ -499,7 +497,7 @@ impl State {
         let Some(bytes) = self.incoming.take_array::<REPLY_BYTES>() else { return Ok(false) };
         let reply = self.initiator.handle_reply(bytes)?;
         let acknowledged = self.initiator.acknowledged_bytes();
-        match self.outgoing.acknowledge(acknowledged, finish) {
+        match self.outgoing.acknowledge(acknowledged, drop) {
             Ok(completed) => driven.completed |= completed,
             Err(violation) => {
                 self.unanswered = token_of(reply);
@@ -537,15 +535,15 @@ impl State {
                 driven.completed |= is_last;
             }
             Reply::Done(token) => {
-                end(&token, |completion| completion.part_done());
+                drop(token);
                 driven.completed = true;
             }
             Reply::Granted { token, inherited } => {
-                end(&token, |completion| completion.part_done_with(inherited.into()));
+                end_with(token, inherited.into());
                 driven.completed = true;
             }
             Reply::Value { token, value } => {
-                end(&token, |completion| completion.part_done_with(value));
+                end_with(token, value);
                 driven.completed = true;
             }
             Reply::Refused { token: Some(token), refusal, detail, .. } => {
@@ -576,18 +574,11 @@ fn token_of(reply: Reply<Token>) -> Option<Token> {
     }
 }
 
-/// Ends the part that a token stands for.
-fn end(token: &Token, how: impl FnOnce(&crate::completion::Completion)) {
-    if let Some(completion) = token.completion() {
-        how(completion);
+/// Ends the part that a token stands for with a value.
+fn end_with(token: Token, value: u64) {
+    if let Token::Part(part) = token {
+        part.done_with(value);
     }
-}
-
-/// Lets go of memory, then ends its part.
-pub(super) fn finish(held: Held) {
-    let completion = Arc::clone(held.completion());
-    drop(held);
-    completion.part_done();
 }
 
 /// Borrowed bytes as a source of runs.

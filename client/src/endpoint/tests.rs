@@ -8,8 +8,9 @@ use longarm_proto::{
 };
 
 use super::*;
+use crate::completion::Completion;
 use crate::dial::{DialStep, Dialing};
-use crate::origin_bytes::{OriginBytes, OriginBytesMut, lend};
+use crate::origin_bytes::{OriginBuffer, OriginBytesMut, lend};
 
 /// What a call comes to.
 enum Answer {
@@ -135,8 +136,8 @@ fn a_connection_that_broke_is_made_anew_as_soon_as_there_is_something_to_send() 
     let endpoint =
         endpoint([Answer::Broken(Reception::Fresh), Answer::Silent(Reception::Resumed { received_bytes: 0 })]);
     endpoint.drive();
-    let completion = Arc::new(Completion::new());
-    let issued = endpoint.issue(&Request::Quiet, Some(Token::Part(completion)), Payload::None, Sending::Later);
+    let token = Token::Part(Completion::begin().1);
+    let issued = endpoint.issue(&Request::Quiet, Some(token), Payload::None, Sending::Later);
     assert!(issued.is_ok() && endpoint.is_busy() && !endpoint.is_up());
     endpoint.drive();
     assert!(endpoint.is_up() && endpoint.broken().is_none());
@@ -276,7 +277,7 @@ fn small_puts_become_one_request_before_anything_else_is_asked() {
 fn a_small_put_does_not_pass_a_large_get() {
     let (endpoint, _, target) = counted();
     let get = Request::Get { target, shape: Shape::contiguous(0, 60_000) };
-    let token = Token::Part(Arc::new(Completion::new()));
+    let token = Token::Part(Completion::begin().1);
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
     assert!(
         endpoint
@@ -290,38 +291,36 @@ fn a_small_put_does_not_pass_a_large_get() {
 
 #[test]
 fn a_payload_that_went_out_before_anybody_waits_for_it_is_asked_for_by_who_does() {
+    const BYTES: usize = 100_000;
     let (endpoint, _, target) = counted();
-    let (shape, bytes) = (Shape::contiguous(0, 100_000), vec![7; 100_000]);
+    let shape = Shape::contiguous(0, BYTES as u64);
     let request = Request::Put { target, shape: shape.clone(), signal: None };
-    let completion = Arc::new(Completion::new());
-    lend(Arc::clone(&completion), |lent| {
-        let held = lent.source(OriginBytes::from(&bytes[..])).hold();
-        let issued =
-            endpoint.issue(&request, None, Payload::Streamed(held, Cursor::new(shape.clone())), Sending::Later);
-        assert!(issued.is_ok());
-        completion.part_done();
-        endpoint.push();
-        assert!(!endpoint.wants_write() && !completion.is_complete());
-        assert!(endpoint.is_busy() && endpoint.confirming().is_some(), "the question goes out behind it");
-        // Another one, while that is not answered: who waits has to ask.
-        let held = lent.source(OriginBytes::from(&bytes[..])).hold();
-        let payload = Payload::Streamed(held, Cursor::new(shape.clone()));
+    let put = || {
+        let buffer = OriginBuffer::new(vec![7_u8; BYTES]);
+        let payload = Payload::Streamed(buffer.lender().hold(), Cursor::new(shape.clone()));
         assert!(endpoint.issue(&request, None, payload, Sending::Later).is_ok());
         endpoint.push();
-        assert!(!endpoint.wants_write() && endpoint.confirming().is_none());
-        assert!(endpoint.is_busy(), "whoever waits has to drive it");
-        endpoint.drive();
-        assert!(endpoint.confirming().is_some());
-        endpoint.give_up(LostHow::Finalized);
-    });
-    assert!(completion.is_complete());
+        assert!(!endpoint.wants_write());
+        buffer.issued()
+    };
+    let first = put();
+    assert!(!first.completion().is_complete());
+    assert!(endpoint.is_busy() && endpoint.confirming().is_some(), "the question goes out behind it");
+    // Another one, while that is not answered: who waits has to ask.
+    let second = put();
+    assert!(endpoint.confirming().is_none());
+    assert!(endpoint.is_busy(), "whoever waits has to drive it");
+    endpoint.drive();
+    assert!(endpoint.confirming().is_some());
+    endpoint.give_up(LostHow::Finalized);
+    assert!(first.completion().is_complete() && second.completion().is_complete());
 }
 
 #[test]
 fn what_has_to_wait_for_a_get_is_known_to_be_held_back() {
     let (endpoint, _, target) = counted();
     let get = Request::Get { target, shape: Shape::contiguous(0, 60_000) };
-    let token = Token::Part(Arc::new(Completion::new()));
+    let token = Token::Part(Completion::begin().1);
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
     assert!(!endpoint.is_held_back() && !endpoint.expects_much());
     let put = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
@@ -329,7 +328,7 @@ fn what_has_to_wait_for_a_get_is_known_to_be_held_back() {
     let payload = Payload::Copied(Region::from_slice(&bytes), Cursor::new(Shape::contiguous(0, 8)));
     assert!(endpoint.issue(&put, None, payload, Sending::Confirmed).is_ok());
     assert!(endpoint.is_held_back() && endpoint.is_busy() && !endpoint.wants_write());
-    let token = Token::Part(Arc::new(Completion::new()));
+    let token = Token::Part(Completion::begin().1);
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
     assert!(endpoint.expects_much(), "of 120 kB the kernel keeps a part");
 }
@@ -344,14 +343,13 @@ fn a_get_that_is_alone_goes_out_at_once_although_a_report_is_due() {
     let request = Request::Get { target, shape: Shape::contiguous(0, BYTES) };
     let mut here = vec![1; BYTES as usize];
     for round in 1..=2 {
-        let completion = Arc::new(Completion::new());
-        lend(Arc::clone(&completion), |lent| {
+        lend(|lent| {
             let place = lent.target(OriginBytesMut::from(&mut here[..]));
             let token = Token::Data { target: place.hold(), cursor: Cursor::new(Shape::contiguous(0, BYTES)) };
             let issued = endpoint.issue(&request, Some(token), Payload::None, Sending::Soon);
             assert!(issued.is_ok_and(|driven| !driven.gathers), "round {round}");
             assert_eq!(sends.load(Ordering::Relaxed), round);
-            completion.part_done();
+            let completion = lent.issued();
             while round == 1 && !completion.is_complete() {
                 endpoint.drive();
             }

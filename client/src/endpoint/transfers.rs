@@ -24,7 +24,7 @@ use longarm_shm::sync::Ordering;
 
 use super::device_rmw::BegunRmw;
 use super::state::State;
-use super::{Driven, Endpoint, fail_place};
+use super::{Driven, Endpoint};
 use crate::completion::Outcome;
 use crate::origin_bytes::Held;
 use crate::shapes::RunRequest;
@@ -101,16 +101,15 @@ impl From<&[Run]> for Here {
 
 /// A link's share of lent memory: its part is done when the link lets go of it.
 struct Share {
-    held: Option<Held>,
+    held: Held,
     here: Here,
 }
 
 impl Loan for Share {
     fn memory(&self) -> RegionMut<'_> {
-        let held = self.held.as_ref().expect("kept until it is dropped");
         match &self.here {
-            Here::One(run) => held.region_mut(*run),
-            Here::Several(_) => held.whole(),
+            Here::One(run) => self.held.region_mut(*run),
+            Here::Several(_) => self.held.whole(),
         }
     }
 
@@ -122,16 +121,8 @@ impl Loan for Share {
     }
 }
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            super::state::finish(held);
-        }
-    }
-}
-
 fn share(held: &Held, here: &Here) -> Box<dyn Loan> {
-    Box::new(Share { held: Some(held.again()), here: here.clone() })
+    Box::new(Share { held: held.again(), here: here.clone() })
 }
 
 impl Transfers {
@@ -343,8 +334,8 @@ impl Transfers {
         match transfer.what {
             What::Rmw(begun) => begun.end(outcome, detail),
             What::Lent { held, .. } => match failure {
-                None => super::state::finish(held),
-                Some(failure) => fail_place(held, failure),
+                None => drop(held),
+                Some(failure) => held.fail(failure),
             },
             What::Copied(mut bytes) => {
                 if self.spare.len() < SPARE_MAX {
@@ -369,9 +360,9 @@ impl Transfers {
         let mut lost = false;
         for transfer in self.begun.drain(..) {
             match transfer.what {
-                What::Lent { held, .. } => fail_place(held, outcome.clone()),
+                What::Lent { held, .. } => held.fail(outcome.clone()),
                 What::Copied(_) => lost = true,
-                What::Rmw(begun) => begun.completion.part_failed(outcome.clone()),
+                What::Rmw(begun) => begun.part.failed(outcome.clone()),
             }
         }
         lost

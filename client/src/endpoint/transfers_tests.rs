@@ -291,12 +291,11 @@ fn puts_that_end_by_themselves_need_no_helper_but_somebody_who_waits() {
     assert_eq!(posted(&second), [0, 8]);
     assert!(endpoint.has_transfers() && !endpoint.needs_helper());
     let mut bytes = [0; 8];
-    let completion = Arc::new(Completion::new());
-    lend(Arc::clone(&completion), |lent| {
+    lend(|lent| {
         let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
         let run = Run { offset: 0, bytes: 8 };
         assert!(endpoint.get_direct(&TARGET, &[one(run, run.offset)], &|| lender.hold()).0);
-        completion.part_done();
+        let completion = lent.issued();
         assert!(endpoint.needs_helper(), "somebody asks now and then whether it is over");
         second.lock().loans.clear();
         second.lock().outcomes.push_back((2, DirectOutcome::Done));
@@ -335,18 +334,19 @@ fn a_refused_put_whose_caller_has_gone_on_is_told_to_the_next_quiet() {
 fn a_put_of_which_nobody_knows_whether_it_was_done_is_not_begun_again() {
     let (first, second) = (card(), card());
     let endpoint = endpoint(&[&first, &second]);
-    let (mut bytes, completion) = ([7; 64], Arc::new(Completion::new()));
-    lend(Arc::clone(&completion), |lent| {
+    let mut bytes = [7; 64];
+    let completion = lend(|lent| {
         let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
         let (hold, requests) = (|| lender.hold(), [one(Run { offset: 64, bytes: 64 }, 0)]);
         assert!(put(&endpoint, 0));
         assert!(endpoint.put_direct(&TARGET, &requests, |pieces| PutSource::Lent(&hold, pieces)).0);
         assert!(put(&endpoint, 8));
-        completion.part_done();
+        let completion = lent.issued();
         first.lock().loans.clear();
         let unknown = [(0, DirectOutcome::Unknown), (1, DirectOutcome::Unknown), (2, DirectOutcome::NotDone)];
         second.lock().outcomes.extend(unknown);
         break_link(&endpoint, &first);
+        completion
     });
     assert_eq!(posted(&second), [8], "of the others it could undo what was written there meanwhile");
     assert_eq!(completion.failure(), Some(&Outcome::Doubtful), "its caller waits for it");
@@ -368,14 +368,13 @@ fn a_brief_get_leaves_nothing_behind_and_one_that_takes_longer_is_begun_anew_if_
     assert_eq!(bytes, [9; 8]);
     first.lock().brief = Brief::UnderWay;
     let mut bytes = [0; 8];
-    let completion = Arc::new(Completion::new());
-    lend(Arc::clone(&completion), |lent| {
+    lend(|lent| {
         let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
         let mut other = [0; 8];
         let came = endpoint.get_briefly(&TARGET, run, RegionMut::from_slice(&mut other), 1);
         let BriefGet::UnderWay(unlent) = came else { panic!("it is under way") };
         unlent.lend(lender.hold(), Run { offset: 0, bytes: 8 });
-        completion.part_done();
+        let completion = lent.issued();
         assert!(endpoint.has_transfers() && endpoint.needs_helper());
         assert_eq!(posted(&first), [u64::MAX]);
         first.lock().loans.clear();
@@ -429,17 +428,17 @@ fn a_refused_get_fails_and_gives_its_memory_back() {
     let card = card();
     let endpoint = endpoint(&[&card]);
     let mut bytes = [0; 64];
-    let completion = Arc::new(Completion::new());
-    lend(Arc::clone(&completion), |lent| {
+    let completion = lend(|lent| {
         let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
         let run = Run { offset: 4096, bytes: 64 };
         assert!(endpoint.get_direct(&TARGET, &[one(run, 0)], &|| lender.hold()).0);
-        completion.part_done();
+        let completion = lent.issued();
         // As a device would: it lets go of the memory, and then says what became of it.
         card.lock().loans.clear();
         assert!(!completion.is_complete(), "the endpoint has still to hear of it");
         card.lock().outcomes.push_back((0, DirectOutcome::Refused));
         endpoint.drive();
+        completion
     });
     assert_eq!(completion.failure(), Some(&Outcome::Refused { refusal: Refusal::FreedWindow, detail: 4096 }));
 }
@@ -470,8 +469,8 @@ fn nothing_is_sent_before_transfers_of_an_older_link_but_what_comes_is_taken_in(
     let (first, second) = (card(), card());
     let endpoint = endpoint(&[&first, &second]);
     assert!(put(&endpoint, 0));
-    let completion = Arc::new(Completion::new());
-    let token = Token::Part(Arc::clone(&completion));
+    let (completion, part) = Completion::begin();
+    let token = Token::Part(part);
     second.lock().is_settled = false;
     first.lock().is_broken = true;
     endpoint.drive();

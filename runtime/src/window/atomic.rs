@@ -1,7 +1,5 @@
 //! Read-modify-write of one word, blocking and with a handle.
 
-use std::sync::Arc;
-
 use longarm_client::{Completion, RmwError};
 use longarm_proto::{Rank, Rmw, RmwOp};
 
@@ -110,10 +108,10 @@ impl<T: Word> Window<T> {
 
     fn start_rmw(&self, rank: u32, index: usize, op: RmwOp, operand: T, compare: T) -> Result<Handle<T>, RmwError> {
         let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
-        let completion = Arc::new(Completion::new());
+        let (completion, part) = Completion::begin();
         let client = &self.shared.inner.client;
-        let issued = client.start_rmw(&self.shared.client, Rank(rank), Self::offset(index), rmw, &completion);
-        completion.part_done();
+        let issued = client.start_rmw(&self.shared.client, Rank(rank), Self::offset(index), rmw, &part);
+        drop(part);
         issued?;
         let output = |completion: &Completion| T::from_bits(completion.value());
         Ok(Handle::new(client, completion, (Operation::Rmw, Rank(rank)), output))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_client::{Completion, Lender, OriginBuffer, OriginBytes, OriginBytesMut, Shapes, TransferError};
+use longarm_client::{LenderMut, OriginBuffer, OriginBytes, OriginBytesMut, Shapes, TransferError};
 use longarm_proto::Rank;
 use zerocopy::IntoBytes;
 
@@ -204,16 +204,16 @@ impl<T: Element> Window<T> {
         operation: Operation,
         rank: u32,
         elements: Vec<T>,
-        issue: impl FnOnce(&Lender<'_>) -> Result<(), TransferError>,
+        issue: impl FnOnce(&LenderMut<'_>) -> Result<(), TransferError>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
-        let completion = Arc::new(Completion::new());
         let buffer = OriginBuffer::new(elements);
-        let issued = issue(&buffer.lender(&completion));
-        completion.part_done();
+        let issued = issue(&buffer.lender());
+        let buffer = buffer.issued();
         issued?;
         let client = &self.shared.inner.client;
-        Ok(Handle::new(client, completion, (operation, Rank(rank)), move |completion| {
-            buffer.take(completion).expect("the operation is complete, and the buffer is asked for once")
+        let completion = Arc::clone(buffer.completion());
+        Ok(Handle::new(client, completion, (operation, Rank(rank)), move |_| {
+            buffer.take().expect("the operation is complete")
         }))
     }
 }

@@ -4,11 +4,10 @@
 //! is not missed. A 32-bit number is a word of its own.
 
 use std::ffi::c_int;
-use std::sync::Arc;
 
 use longarm::error::RmwError;
 use longarm::face::sync::{AtomicU32, AtomicU64, Ordering};
-use longarm::face::{CounterKind, Rmw, RmwOp, RmwWidth};
+use longarm::face::{CounterKind, Part, Rmw, RmwOp, RmwWidth};
 
 use crate::boundary::{end, or_end};
 use crate::context::{self, DEFAULT};
@@ -175,7 +174,7 @@ fn long(
             return away.rmw(name, (place.rank, place.offset), rmw);
         }
         if !fetches {
-            let start = |completion: &Arc<_>| place.window.start_rmw_bytes(place.rank, place.offset, rmw, completion);
+            let start = |part: &Part| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
             or_end(name, context.start(start));
             return 0;
         }

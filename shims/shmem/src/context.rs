@@ -5,11 +5,10 @@
 //! own that no operation on this node takes.
 
 use std::ffi::{c_int, c_long, c_void};
-use std::sync::Arc;
 
 use longarm::error::Operation;
-use longarm::face::Completion;
 use longarm::face::sync::{AtomicBool, AtomicPtr, Ordering};
+use longarm::face::{Completion, Part};
 use parking_lot::Mutex;
 
 use crate::boundary::{end, or_end};
@@ -27,7 +26,7 @@ pub(crate) struct Context {
     team: Option<&'static Team>,
     team_handle: usize,
     /// What was started towards other nodes and not waited for.
-    pending: Mutex<Option<Arc<Completion>>>,
+    pending: Mutex<Option<Part>>,
     /// Something was issued towards another node since the last quiet. PAIR context-sent: set (Release) after the issue, taken
     /// (Acquire) before the quiet that covers it.
     is_dirty: AtomicBool,
@@ -58,11 +57,11 @@ impl Context {
         self.is_dirty.store(true, Ordering::Release);
     }
 
-    /// Starts operations under the completion that quiet waits for.
-    pub(crate) fn start<E>(&self, body: impl FnOnce(&Arc<Completion>) -> Result<(), E>) -> Result<(), E> {
-        // Held while parts are added: quiet ends the first part, after which there must be no more.
+    /// Starts operations as parts of what quiet waits for.
+    pub(crate) fn start<E>(&self, body: impl FnOnce(&Part) -> Result<(), E>) -> Result<(), E> {
+        // Held while parts are added: quiet takes the first one away.
         let mut pending = self.pending.lock();
-        let started = body(pending.get_or_insert_with(|| Arc::new(Completion::new())));
+        let started = body(pending.get_or_insert_with(|| Completion::begin().1));
         self.note_sent();
         started
     }
@@ -83,8 +82,8 @@ impl Context {
             return;
         }
         let _one_at_a_time = self.quieting.lock();
-        if let Some(completion) = self.pending.lock().take() {
-            completion.part_done();
+        if let Some(part) = self.pending.lock().take() {
+            let completion = part.done();
             or_end(name, job.world.wait_for_completion(Operation::Quiet, job.me, &completion));
         }
         // PAIR context-sent.

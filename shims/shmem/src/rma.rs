@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use longarm::error::TransferError;
-use longarm::face::{CounterKind, Lender, OriginBytes, OriginBytesMut, Region, RegionMut, Run, Shapes};
+use longarm::face::{CounterKind, LenderMut, OriginBytes, OriginBytesMut, Region, RegionMut, Run, Shapes};
 
 use crate::boundary::{end, or_end};
 use crate::context::{self, DEFAULT};
@@ -240,12 +240,12 @@ unsafe fn start(
     context: &context::Context,
     region: RegionMut<'_>,
     place: &Place<'_>,
-    begin: impl FnOnce(&Lender<'_>, Shapes) -> Result<(), TransferError>,
+    begin: impl FnOnce(&LenderMut<'_>, Shapes) -> Result<(), TransferError>,
 ) {
     let shapes = Shapes::contiguous(Run { offset: place.offset, bytes: region.len() as u64 });
-    let started = context.start(|completion| {
+    let started = context.start(|part| {
         // SAFETY: this function's own contract.
-        let lender = unsafe { Lender::vouched(region, completion) };
+        let lender = unsafe { LenderMut::vouched(region, part) };
         begin(&lender, shapes)
     });
     or_end(name, started);

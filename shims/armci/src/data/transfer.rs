@@ -1,11 +1,12 @@
 //! One transfer, whatever it does and whatever its shape: the path of all calls, the shortest way first where there is one.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 use longarm::Window;
 use longarm::error::{Operation, TransferError};
-use longarm::face::{Completion, CounterKind, Kernel, Lender, OriginBytes, OriginBytesMut, RegionMut, Scale, Shapes};
+use longarm::face::{
+    Completion, CounterKind, Kernel, LenderMut, OriginBytes, OriginBytesMut, RegionMut, Scale, Shapes,
+};
 
 use super::handles::{CHandle, Pending};
 use crate::addresses::Direct;
@@ -189,17 +190,17 @@ unsafe fn start(
     shapes: Shapes,
     origin: &Origin,
 ) -> Result<(), TransferError> {
-    let completion = Arc::new(Completion::new());
+    let (completion, part) = Completion::begin();
     // SAFETY: this function's own contract: the bytes are as the transfer needs them until it has ended.
     let region = unsafe { origin.region() };
     // SAFETY: as above, until the completion is complete, which is what ends the transfer.
-    let lender = unsafe { Lender::vouched(region, &completion) };
+    let lender = unsafe { LenderMut::vouched(region, &part) };
     let started = match doing {
         Doing::Put => window.start_put_shapes(rank, shapes, &lender),
         Doing::Get => window.start_get_shapes(rank, shapes, &lender),
         Doing::Accumulate(kernel, scale) => window.start_accumulate_shapes(rank, shapes, (kernel, *scale), &lender),
     };
-    completion.part_done();
+    drop(part);
     if started.is_ok() && completion.is_complete() {
         return job.world.wait_for_completion(doing.operation(), rank, &completion);
     }

@@ -115,17 +115,17 @@ pub fn updates(world: &World) {
     const ROUNDS: u64 = 200;
     let heap = world.heap_of_collective(16).expect("a heap");
     let (counts, bytes) = (heap.window::<u64>(), heap.window::<u8>());
-    let completion = Arc::new(Completion::new());
+    let (completion, part) = Completion::begin();
     for _ in 0..ROUNDS {
         for rank in ranks(world) {
             let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 3, compare: 0 };
-            bytes.start_rmw_bytes(rank, 8, rmw, &completion).expect("it is started");
+            bytes.start_rmw_bytes(rank, 8, rmw, &part).expect("it is started");
         }
     }
     let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
-    assert!(bytes.start_rmw_bytes(0, 16, rmw, &completion).is_err());
-    assert!(bytes.start_rmw_bytes(0, 4, rmw, &completion).is_err());
-    completion.part_done();
+    assert!(bytes.start_rmw_bytes(0, 16, rmw, &part).is_err());
+    assert!(bytes.start_rmw_bytes(0, 4, rmw, &part).is_err());
+    drop(part);
     world.wait_for_completion(Operation::Rmw, world.rank(), &completion).expect("none has failed");
     world.sync_collective().expect("all are complete");
     assert_eq!(counts.fetch(world.rank(), 1).expect("mine"), 3 * ROUNDS * u64::from(world.size()));

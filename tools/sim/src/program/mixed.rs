@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_client::{Awaited, Client, ClientWindow, Completion, Lender, Operation, Shapes, TransferError, lend};
+use longarm_client::{Awaited, Client, ClientWindow, Lender, Operation, Shapes, TransferError, lend};
 use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Run, Scale};
 
 use super::{Added, Program, Stop};
@@ -79,14 +79,13 @@ impl Program {
         bytes: &[u8],
         start: impl FnOnce(&Arc<Client>, &ClientWindow, &Lender<'_>) -> Result<(), TransferError>,
     ) -> Result<(), TransferError> {
-        let completion = Arc::new(Completion::new());
         let client = &self.client;
-        let started = lend(Arc::clone(&completion), |lent| {
+        let (started, completion) = lend(|lent| {
             let started = start(client, &self.window, &lent.source(bytes.into()));
-            completion.part_done();
+            let completion = lent.issued();
             // Only until the bytes are no longer needed, which at once they are not if they are few.
             client.wait_completion(Awaited::rank(operation, target), &completion);
-            started
+            (started, completion)
         });
         started?;
         completion.failure().map_or(Ok(()), |outcome| Err(client.explain(outcome, operation, target)))
@@ -134,18 +133,17 @@ impl Program {
 
     /// Reads a word behind another one, by gets that wait for each other's company.
     fn get_together(&self, target: Rank, offset: u64, word: &mut [u8; 8]) -> Result<(), TransferError> {
-        let completion = Arc::new(Completion::new());
         let (client, mut other) = (&self.client, [0; 8]);
-        let started = lend(Arc::clone(&completion), |lent| {
+        let (started, completion) = lend(|lent| {
             let places =
                 [(0, lent.target(other.as_mut_slice().into())), (offset, lent.target(word.as_mut_slice().into()))];
             let started = places.iter().try_for_each(|(offset, place)| {
                 let shapes = Shapes::contiguous(Run { offset: *offset, bytes: 8 });
                 client.start_get(&self.window, target, shapes, place)
             });
-            completion.part_done();
+            let completion = lent.issued();
             client.wait_completion(Awaited::rank(Operation::Get, target), &completion);
-            started
+            (started, completion)
         });
         started?;
         completion.failure().map_or(Ok(()), |outcome| Err(client.explain(outcome, Operation::Get, target)))

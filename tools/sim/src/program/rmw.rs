@@ -1,7 +1,5 @@
 //! Read-modify-writes: one after the other, and some at once; by the server, and by the device where there is one.
 
-use std::sync::Arc;
-
 use longarm_client::{Awaited, Completion, DeviceRmwError, Operation};
 use longarm_netmod::DeviceRmw;
 use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth};
@@ -78,10 +76,10 @@ impl Program {
         for _ in 0..count {
             let least = book::with(|book| book.counter(target, half, number).begin());
             book::start(self.rank.0, Kind::FetchAdd, target, offset);
-            let completion = Arc::new(Completion::new());
+            let (completion, part) = Completion::begin();
             let add = rmw(RmwOp::FetchAdd, 1, 0);
-            let begun = self.client.start_rmw(&self.window, target, offset, add, &completion);
-            completion.part_done();
+            let begun = self.client.start_rmw(&self.window, target, offset, add, &part);
+            drop(part);
             begun.map_err(|error| self.failed(Kind::FetchAdd, target, &error))?;
             under_way.push((least, completion));
         }
