@@ -16,6 +16,9 @@ use longarm_proto::JobId;
 /// Ranges start at multiples of this: a large page, which is a multiple of every size of a page.
 const GRAIN_BYTES: u64 = 2 << 20;
 
+/// Ranges of large windows start at multiples of up to this, so that memory in them can be aligned to as much.
+const ALIGNMENT_BYTES_MAX: u64 = 1 << 30;
+
 /// Between where programs and their heaps are mapped and where libraries and stacks are: `docs/src/decisions`, 0010.
 #[cfg(target_arch = "x86_64")]
 const REGION: Range<u64> = 0x1800_0000_0000..0x2a00_0000_0000;
@@ -48,7 +51,8 @@ impl AddressSpace {
     /// Addresses for a window of this size. `None` if it has no bytes, or if there are not so many free in a row.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
         let taken_bytes = whole_grains(bytes).filter(|_| bytes > 0)?;
-        let address = self.find(self.next, taken_bytes).or_else(|| self.find(0, taken_bytes))?;
+        let places = [(self.next, alignment_of(taken_bytes)), (0, alignment_of(taken_bytes)), (0, GRAIN_BYTES)];
+        let address = places.into_iter().find_map(|(from, alignment)| self.find((from, alignment), taken_bytes))?;
         let (start, free_bytes) = self.free.range(..=address).next_back().map(|(&start, &bytes)| (start, bytes))?;
         self.free.remove(&start);
         let end = address + taken_bytes;
@@ -79,10 +83,10 @@ impl AddressSpace {
         self.free.insert(start, free_bytes);
     }
 
-    /// The first place not before `from` with so many free addresses in a row.
-    fn find(&self, from: u64, bytes: u64) -> Option<u64> {
+    /// The first multiple of `alignment` not before `from` with so many free addresses in a row.
+    fn find(&self, (from, alignment): (u64, u64), bytes: u64) -> Option<u64> {
         self.free.iter().find_map(|(&start, &free_bytes)| {
-            let at = start.max(from);
+            let at = start.max(from).next_multiple_of(alignment);
             (start + free_bytes).checked_sub(at).filter(|left| *left >= bytes).map(|_| at)
         })
     }
@@ -92,6 +96,11 @@ impl AddressSpace {
 /// is not the first of another window.
 fn whole_grains(bytes: u64) -> Option<u64> {
     (bytes / GRAIN_BYTES).checked_add(1)?.checked_mul(GRAIN_BYTES)
+}
+
+/// What a range of so many bytes, which are whole grains, starts at a multiple of: the largest power of two that is no larger.
+fn alignment_of(taken_bytes: u64) -> u64 {
+    (1 << taken_bytes.ilog2()).min(ALIGNMENT_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -134,6 +143,20 @@ mod tests {
         assert_eq!(first(0), REGION.start);
         assert_eq!(first(3), REGION.start + 3 * GRAIN_BYTES);
         assert!(REGION.contains(&first(u64::MAX)));
+    }
+
+    #[test]
+    fn large_ranges_start_at_multiples_of_large_numbers_while_there_is_room() {
+        let mut space = AddressSpace::of_job(JobId(1));
+        for (bytes, alignment) in [(1, GRAIN_BYTES), (5 * GRAIN_BYTES, 4 * GRAIN_BYTES), (5 << 30, ALIGNMENT_BYTES_MAX)]
+        {
+            assert!(space.take(bytes).unwrap().is_multiple_of(alignment), "{bytes} bytes");
+        }
+        let mut space = small();
+        assert_eq!(space.take(1), Some(START));
+        // 8 grains fit aligned, and what is left takes 7 only as it is.
+        assert_eq!(space.take(8 * GRAIN_BYTES - 1), Some(START + 8 * GRAIN_BYTES));
+        assert_eq!(space.take(7 * GRAIN_BYTES - 1), Some(START + GRAIN_BYTES));
     }
 
     #[test]

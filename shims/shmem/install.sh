@@ -21,7 +21,8 @@ install -m 644 "$here"/include/*.h "$folder/include"
 install -m 644 "$here"/include/mpp/*.h "$folder/include/mpp"
 wrapper() {
     local name=$1 variable=$2 compiler=$3
-    sed -e "s|@VARIABLE@|$variable|g" -e "s|@COMPILER@|$compiler|g" "$here/tools/oshcc.in" >"$folder/bin/$name"
+    sed -e "s|@VARIABLE@|$variable|g" -e "s|@COMPILER@|$compiler|g" -e "s|@VERSION@|$version|g" \
+        "$here/tools/oshcc.in" >"$folder/bin/$name"
     chmod 755 "$folder/bin/$name"
 }
 for name in oshcc shmemcc; do wrapper "$name" OSHCC_CC cc; done

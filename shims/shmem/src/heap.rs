@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_long, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longarm::error::{CollectiveError, HeapError};
 use longarm::face::RegionMut;
@@ -12,9 +12,12 @@ use parking_lot::Mutex;
 
 use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
+use crate::segment::PAGE;
 
 /// What a heap has where the environment says nothing. Only what is touched is used.
 const DEFAULT_BYTES: u64 = 1 << 32;
+/// A heap has a multiple of this, a large page, so that those of neighbours, which lie one behind the other, start at one too.
+const GRAIN_BYTES: u64 = 2 << 20;
 /// The variables that say it, the first that is set.
 const VARIABLES: [&str; 4] =
     ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", "SHMEM_SYMMETRIC_HEAP_SIZE", "SHMALLOC_MAX_SIZE"];
@@ -31,6 +34,8 @@ pub(crate) struct SymmetricHeap {
     /// One past the last byte of the last block: what lies behind it belongs to nobody. 0 where every address is compared
     /// with the blocks.
     pub(crate) live: AtomicUsize,
+    /// What the heaps of all PEs start at multiples of; asked for when a call first needs it.
+    alignment: OnceLock<usize>,
 }
 
 /// The size that the environment asks for.
@@ -38,10 +43,10 @@ pub(crate) fn bytes_asked_for(name: &'static str) -> u64 {
     let set = VARIABLES.iter().find_map(|variable| Some((variable, std::env::var(variable).ok()?)));
     let Some((variable, value)) = set else {
         let own = std::env::var("LONGARM_HEAP_BYTES").ok().and_then(|value| crate::size::parse(&value));
-        return own.unwrap_or(DEFAULT_BYTES);
+        return in_grains(own.unwrap_or(DEFAULT_BYTES));
     };
     match crate::size::parse(&value).filter(|bytes| *bytes > 0) {
-        Some(bytes) => bytes.next_multiple_of(4096),
+        Some(bytes) => in_grains(bytes),
         None => end(
             name,
             format_args!(
@@ -49,6 +54,11 @@ pub(crate) fn bytes_asked_for(name: &'static str) -> u64 {
             ),
         ),
     }
+}
+
+/// What is so large that it can only be refused stays as it is.
+fn in_grains(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(GRAIN_BYTES).unwrap_or(bytes)
 }
 
 impl SymmetricHeap {
@@ -72,7 +82,15 @@ impl SymmetricHeap {
         let (blocks, live) = (Mutex::new(BTreeMap::new()), AtomicUsize::new(0));
         // Somebody else in this process may have asked for the heap before.
         let bytes = heap.bytes();
-        SymmetricHeap { heap, window, start, bytes, blocks, live }
+        SymmetricHeap { heap, window, start, bytes, blocks, live, alignment: OnceLock::new() }
+    }
+
+    /// What the heaps of all PEs start at multiples of. The first call is collective.
+    fn alignment(&self, name: &'static str, world: &World) -> usize {
+        *self.alignment.get_or_init(|| {
+            let zeros = or_end(name, world.allgather_collective(&[self.start.trailing_zeros()]));
+            1 << zeros.into_iter().min().unwrap_or(0)
+        })
     }
 
     /// The offset of bytes that are inside of the heap, and of one block if that is asked for.
@@ -121,11 +139,22 @@ impl SymmetricHeap {
         self.note_live(job, &blocks);
         match found {
             Some(block) => block,
-            None => end(
+            None => self.no_block(name, address),
+        }
+    }
+
+    /// All PEs that make this mistake say the same: by the offset, not by their addresses.
+    #[cold]
+    fn no_block(&self, name: &'static str, address: usize) -> ! {
+        let offset = address.wrapping_sub(self.start);
+        match offset < self.bytes {
+            true => end(
                 name,
-                format_args!(
-                    "address {address:#x} is not the start of a block of the symmetric heap; was it freed before?"
-                ),
+                format_args!("offset {offset} of the symmetric heap is not the start of a block; was it freed before?"),
+            ),
+            false => end(
+                name,
+                format_args!("address {address:#x} is not the start of a block: it is outside of the symmetric heap"),
             ),
         }
     }
@@ -151,11 +180,13 @@ fn given(name: &'static str, job: &Job, outcome: Result<HeapBlock, HeapError>) -
     match outcome {
         Ok(block) => job.heap.keep(job, block),
         Err(HeapError::Exhausted { bytes, heap_bytes }) => {
-            let free = job.heap.heap.free_bytes();
-            eprintln!(
-                "longarm: rank {}: {name}: the symmetric heap has no room for {bytes} bytes: {free} of {heap_bytes} are free; SHMEM_SYMMETRIC_SIZE makes it larger",
-                job.me
-            );
+            // All PEs are refused alike, so one says so.
+            if job.me == 0 {
+                let free = job.heap.heap.free_bytes();
+                eprintln!(
+                    "longarm: {name}: the symmetric heap of each PE has no room for {bytes} bytes: {free} of {heap_bytes} are free; SHMEM_SYMMETRIC_SIZE makes it larger"
+                );
+            }
             std::ptr::null_mut()
         }
         Err(error) => not_together(name, &error),
@@ -210,9 +241,25 @@ pub(crate) fn align(name: &'static str, alignment: u64, bytes: u64) -> *mut c_vo
     if bytes == 0 || !alignment.is_power_of_two() {
         return std::ptr::null_mut();
     }
+    // Blocks have the same offset at all PEs, so they are as aligned as the heap that is aligned least.
+    if alignment > PAGE && alignment > job.heap.alignment(name, &job.world) {
+        refuse_alignment(name, job, alignment);
+        return std::ptr::null_mut();
+    }
     let start = given(name, job, allocate(name, job, alignment, bytes as usize));
     crate::order::barrier_all(name);
     start
+}
+
+/// All PEs refuse alike, so one says so.
+#[cold]
+fn refuse_alignment(name: &'static str, job: &Job, alignment: usize) {
+    if job.me == 0 {
+        eprintln!(
+            "longarm: {name}: no block at a multiple of {alignment} bytes, for there are PEs whose symmetric heap starts at a multiple of {} bytes only; it is at most 1 GiB, and less where SHMEM_SYMMETRIC_SIZE is no power of two",
+            job.heap.alignment(name, &job.world)
+        );
+    }
 }
 
 pub(crate) fn calloc(name: &'static str, count: u64, size: u64) -> *mut c_void {

@@ -33,8 +33,9 @@ const NO_PIE: Way = ("no_pie", "oshcc", &["-std=c11", "-no-pie", "-fno-pie"]);
 const ARCHIVE: Way = ("archive", "oshcc", &["-std=c11", "-DARCHIVE"]);
 
 /// The programs, and how each is compiled. Every file of `c/` is one of these, `fatal`, or one of [`statics`].
-const PROGRAMS: [(&str, &[Way]); 13] = [
+const PROGRAMS: [(&str, &[Way]); 14] = [
     ("again", &[C11, ARCHIVE]),
+    ("align", &[C11]),
     ("amo_types", &[C99, CXX]),
     ("collectives", &[C99]),
     ("edges", &[C99, C11, CXX]),
@@ -80,10 +81,88 @@ fn main() -> ExitCode {
             }
         }
     }
+    trials.extend(odd_heaps());
+    trials.extend([
+        Trial::test("oshcc_links_mathematics", links_mathematics),
+        Trial::test("oshcc_without_a_file_answers_as_the_compiler_does", without_a_file),
+        Trial::test("oshcc_says_its_version", says_its_version),
+    ]);
     trials.extend(examples());
     trials.extend(fatal::trials());
     trials.extend(statics::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The wrapper, as a user types it.
+fn oshcc(arguments: &[&str]) -> Result<Output, Failed> {
+    Ok(Command::new(prefix("openshmem")?.join("bin/oshcc")).args(arguments).stdin(Stdio::null()).output()?)
+}
+
+fn links_mathematics() -> Result<(), Failed> {
+    let folder = prefix("openshmem")?;
+    let (source, program) = (folder.join("root.c"), folder.join("root"));
+    std::fs::write(
+        &source,
+        "#include <math.h>\n#include <shmem.h>\n\
+         int main(int count, char **words) { (void)words; shmem_init(); double root = cbrt(count); shmem_finalize(); return root > 2; }\n",
+    )?;
+    // Also where the only file is behind an option that has a value, and with none but an object.
+    let object = folder.join("root.o");
+    let [source, program, object] = [&source, &program, &object].map(|path| path.to_str().unwrap_or_default());
+    for arguments in [
+        &["-o", program, source][..],
+        &["-c", source, "-o", object],
+        &["-L", "/", object, "-o", program],
+        &[source, "-o", program],
+    ] {
+        let output = oshcc(arguments)?;
+        if !output.status.success() {
+            return Err(format!("{arguments:?}: {}", everything(&output)).into());
+        }
+    }
+    verdict_of_end(&Command::new(program).output()?)
+}
+
+fn verdict_of_end(output: &Output) -> Result<(), Failed> {
+    if output.status.success() { Ok(()) } else { Err(everything(output).into()) }
+}
+
+fn without_a_file() -> Result<(), Failed> {
+    for arguments in [&[][..], &["-O2"], &["-o", "program"], &["-I", "folder", "-Wall"]] {
+        let output = oshcc(arguments)?;
+        let text = everything(&output);
+        if output.status.success() || !text.contains("no input files") || text.contains("main") {
+            return Err(format!("{arguments:?}: {text}").into());
+        }
+    }
+    verdict_of_end(&oshcc(&["--version"])?)?;
+    verdict_of_end(&oshcc(&["-v"])?)
+}
+
+fn says_its_version() -> Result<(), Failed> {
+    for option in ["-showme:version", "--showme:version"] {
+        let said = everything(&oshcc(&[option])?);
+        if said != format!("oshcc: longarm {} (OpenSHMEM 1.6)\n", env!("CARGO_PKG_VERSION")) {
+            return Err(said.into());
+        }
+    }
+    Ok(())
+}
+
+/// `align` with heaps of sizes that are no power of two, and up to which alignment there are blocks then.
+fn odd_heaps() -> Vec<Trial> {
+    let program = Arc::new(Program::new(here().join("tests/c/align.c"), "align", C11));
+    let mut trials = Vec::new();
+    for (size, up_to) in [("3.1M", "0x200000"), ("100k", "0x10000"), ("64M", "0x2000000")] {
+        for layout in [Some((4, 1)), Some((3, 2))] {
+            let program = Arc::clone(&program);
+            trials.push(Trial::test(format!("align::heap_of_{size}::{}", layout_name(layout)), move || {
+                let output = run_with(program.path()?, layout, &[up_to], &[("SHMEM_SYMMETRIC_SIZE", size)])?;
+                verdict("align", &output)
+            }));
+        }
+    }
+    trials
 }
 
 /// The programs that users start from, each of which checks its answer too.
