@@ -1,6 +1,8 @@
 //! Waiting for words of this PE's memory to change, and looking whether they have.
 
+use std::cell::Cell;
 use std::ffi::c_int;
+use std::ops::Range;
 
 use longarm::face::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -126,12 +128,13 @@ pub(crate) unsafe fn test<T: Watched>(name: &'static str, word: *mut T, comparis
     c_int::from(met)
 }
 
-/// The places of the words that are not left out and hold, from `from` on.
+/// The places of the words in a range that are not left out, and whether each holds.
 ///
 /// # Safety
 /// The words, their statuses and their values are readable.
 unsafe fn holding<'a, T: Watched + 'a>(
-    (words, count, statuses): Words<T>,
+    (words, _, statuses): Words<T>,
+    range: Range<u64>,
     comparison: c_int,
     values: Values<T>,
 ) -> impl Iterator<Item = (usize, bool)> + 'a {
@@ -139,7 +142,7 @@ unsafe fn holding<'a, T: Watched + 'a>(
         // SAFETY: this function's own contract.
         statuses.is_null() || unsafe { statuses.wrapping_add(*place).read() } == 0
     };
-    (0..count as usize).filter(is_in).map(move |place| {
+    (range.start as usize..range.end as usize).filter(is_in).map(move |place| {
         // SAFETY: this function's own contract.
         let value = unsafe { values.at(place) };
         // SAFETY: this function's own contract, and aligned as the first is.
@@ -153,7 +156,7 @@ unsafe fn holding<'a, T: Watched + 'a>(
 /// As [`holding`].
 unsafe fn do_all_hold<T: Watched>(words: Words<T>, comparison: c_int, values: Values<T>) -> bool {
     // SAFETY: this function's own contract.
-    unsafe { holding(words, comparison, values) }.all(|(_, holds)| holds)
+    unsafe { holding(words, 0..words.1, comparison, values) }.all(|(_, holds)| holds)
 }
 
 /// # Safety
@@ -191,17 +194,34 @@ pub(crate) unsafe fn test_all<T: Watched>(
     c_int::from(met)
 }
 
-/// The first that holds, or none, or that none is asked for.
+/// Where the next call that asks for any of `count` words begins to look. Calls of a thread begin at multiples of the golden
+/// ratio, cut to their fractions: these are spread evenly, and so are those of every second call, or every third, so that each
+/// word that holds is found in time, whatever the program asks for in between.
+#[inline]
+fn next_start(count: u64) -> u64 {
+    /// The fraction of the ratio, in parts of 2^64.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    thread_local! {
+        static FRACTION: Cell<u64> = const { Cell::new(0) };
+    }
+    let fraction = FRACTION.get();
+    FRACTION.set(fraction.wrapping_add(STEP));
+    (u128::from(fraction) * u128::from(count) >> 64) as u64
+}
+
+/// The first that holds from `start` on and around to it, or none, or that none is asked for.
 ///
 /// # Safety
 /// As [`holding`].
-unsafe fn first<T: Watched>(words: Words<T>, comparison: c_int, values: Values<T>) -> (Option<u64>, bool) {
+unsafe fn first<T: Watched>(words: Words<T>, start: u64, comparison: c_int, values: Values<T>) -> (Option<u64>, bool) {
     let mut is_empty = true;
-    // SAFETY: this function's own contract.
-    for (place, holds) in unsafe { holding(words, comparison, values) } {
-        is_empty = false;
-        if holds {
-            return (Some(place as u64), false);
+    for range in [start..words.1, 0..start] {
+        // SAFETY: this function's own contract.
+        for (place, holds) in unsafe { holding(words, range, comparison, values) } {
+            is_empty = false;
+            if holds {
+                return (Some(place as u64), false);
+            }
         }
     }
     (None, is_empty)
@@ -215,9 +235,10 @@ pub(crate) unsafe fn any<T: Watched>(name: &'static str, words: Words<T>, compar
         return u64::MAX;
     }
     check(name, words.0, comparison);
+    let start = next_start(words.1);
     job.wait_for(name, || {
         // SAFETY: this function's own contract.
-        match unsafe { first(words, comparison, values) } {
+        match unsafe { first(words, start, comparison, values) } {
             (None, false) => None,
             (found, _) => Some(found.unwrap_or(u64::MAX)),
         }
@@ -238,7 +259,7 @@ pub(crate) unsafe fn test_any<T: Watched>(
     }
     check(name, words.0, comparison);
     // SAFETY: this function's own contract.
-    let (found, _) = unsafe { first(words, comparison, values) };
+    let (found, _) = unsafe { first(words, next_start(words.1), comparison, values) };
     if found.is_none() {
         job.let_others_work();
     }
@@ -252,7 +273,7 @@ pub(crate) unsafe fn test_any<T: Watched>(
 unsafe fn list<T: Watched>(words: Words<T>, indices: *mut u64, comparison: c_int, values: Values<T>) -> (u64, bool) {
     let (mut found, mut is_empty) = (0, true);
     // SAFETY: this function's own contract.
-    for (place, holds) in unsafe { holding(words, comparison, values) } {
+    for (place, holds) in unsafe { holding(words, 0..words.1, comparison, values) } {
         is_empty = false;
         if holds {
             // SAFETY: this function's own contract.
@@ -327,4 +348,42 @@ pub(crate) unsafe fn signal_wait_until(name: &'static str, signal: *mut u64, com
         let found = unsafe { u64::load(signal) };
         holds(found, comparison, value).then_some(found)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Values, first, next_start};
+
+    #[test]
+    fn a_call_among_any_begins_at_every_word_in_time_whatever_is_asked_for_in_between() {
+        for count in [1, 2, 3, 7, 64, 1000] {
+            for others in 0..5 {
+                let mut found = vec![0; count as usize];
+                for _ in 0..8 * count {
+                    found[next_start(count) as usize] += 1;
+                    for _ in 0..others {
+                        next_start(2);
+                    }
+                }
+                assert!(found.iter().all(|times| *times > 0), "{count} words, {others} others: {found:?}");
+            }
+        }
+        assert!(next_start(u64::MAX) < u64::MAX);
+    }
+
+    #[test]
+    fn the_search_goes_around_and_leaves_out_what_has_a_status() {
+        let (mut words, statuses) = ([5i32, 0, 5, 5], [0, 0, 1, 0]);
+        let words = (words.as_mut_ptr(), 4, statuses.as_ptr());
+        let from = |start, value| {
+            // SAFETY: four words and as many statuses.
+            unsafe { first(words, start, 1, Values::one(value)) }
+        };
+        assert_eq!([0, 1, 2, 3].map(|start| from(start, 5).0), [Some(0), Some(3), Some(3), Some(3)]);
+        assert_eq!(from(2, 0), (Some(1), false));
+        assert_eq!(from(2, 7), (None, false));
+        let none = (words.0, 4, [1, 1, 1, 1].as_ptr());
+        // SAFETY: as above.
+        assert_eq!(unsafe { first(none, 1, 1, Values::one(5)) }, (None, true));
+    }
 }

@@ -121,7 +121,7 @@ OWN_TYPES(RMA)
         CHECK_EQUAL(shmem_wait_until_any(words_##T, 2, NULL, SHMEM_CMP_EQ, (C)1), 0);                                  \
         CHECK_EQUAL(shmem_wait_until_some(words_##T, 2, places, NULL, SHMEM_CMP_EQ, (C)1), 2);                         \
         shmem_wait_until_all_vector(words_##T, 2, NULL, SHMEM_CMP_EQ, ones);                                           \
-        CHECK_EQUAL(shmem_wait_until_any_vector(words_##T, 2, NULL, SHMEM_CMP_EQ, ones), 0);                           \
+        CHECK(shmem_wait_until_any_vector(words_##T, 2, NULL, SHMEM_CMP_EQ, ones) < 2);                               \
         CHECK_EQUAL(shmem_wait_until_some_vector(words_##T, 2, places, NULL, SHMEM_CMP_EQ, ones), 2);                  \
         CHECK_EQUAL(shmem_test_all(words_##T, 2, NULL, SHMEM_CMP_EQ, (C)1), 1);                                        \
         CHECK_EQUAL(shmem_test_any(words_##T, 2, NULL, SHMEM_CMP_EQ, (C)1), 0);                                        \

@@ -38,7 +38,18 @@ enum { COUNT = 2 * PES_MAX };
         CHECK_EQUAL(shmem_##T##_test_some(words_##T, count, places, NULL, SHMEM_CMP_EQ, 99), 0);                       \
         shmem_##T##_wait_until_all_vector(words_##T, count, NULL, SHMEM_CMP_EQ, values);                               \
         CHECK(shmem_##T##_test_all_vector(words_##T, count, NULL, SHMEM_CMP_EQ, values));                              \
-        CHECK_EQUAL(shmem_##T##_wait_until_any_vector(words_##T, count, NULL, SHMEM_CMP_EQ, values), 0);               \
+        CHECK(shmem_##T##_wait_until_any_vector(words_##T, count, NULL, SHMEM_CMP_EQ, values) < count);                \
+        /* Of several that hold each is found by and by, in each kind of call, though others are made in between. */   \
+        size_t found[4][COUNT] = { { 0 } };                                                                            \
+        for (int turn = 0; turn < 16 * pes; turn++) {                                                                  \
+            found[0][shmem_##T##_wait_until_any(words_##T, count, NULL, SHMEM_CMP_GT, 0)]++;                           \
+            found[1][shmem_##T##_test_any(words_##T, count, NULL, SHMEM_CMP_GT, 0)]++;                                 \
+            found[2][shmem_##T##_wait_until_any_vector(words_##T, count, NULL, SHMEM_CMP_EQ, values)]++;               \
+            found[3][shmem_##T##_test_any_vector(words_##T, count, NULL, SHMEM_CMP_EQ, values)]++;                     \
+        }                                                                                                              \
+        for (int pe = 0; pe < pes; pe++) {                                                                             \
+            CHECK(found[0][pe] > 0 && found[1][pe] > 0 && found[2][pe] > 0 && found[3][pe] > 0);                       \
+        }                                                                                                              \
         CHECK_EQUAL(shmem_##T##_test_some_vector(words_##T, count, places, NULL, SHMEM_CMP_EQ, values), pes);          \
         values[0] = 50;                                                                                                \
         CHECK(!shmem_##T##_test_all_vector(words_##T, count, NULL, SHMEM_CMP_EQ, values));                             \
