@@ -167,9 +167,9 @@ struct Tally {
 }
 
 impl Tally {
-    /// How many have to be made before so many are promised, and how many more should be.
-    fn wanted(&self, credits: usize) -> (usize, usize) {
-        ((self.promised + credits).saturating_sub(self.made), self.doubtful)
+    /// How many have to be made before so many are promised, beside those that are doubtful.
+    fn wanted(&self, credits: usize) -> usize {
+        (self.promised + credits).saturating_sub(self.made)
     }
 }
 
@@ -272,7 +272,7 @@ impl Fabric {
             inline_bytes: 0,
             gathers: (crate::sys::GATHERS_MAX as u32).min(self.limits.gathers).max(1),
             // Each buffer that the peer may fill, and what fails when the queue ends.
-            receives: u32::from(credits) + 8,
+            receives: self.receives_each() as u32,
         };
         let mut made = Err(Errno::INVAL);
         for inline_bytes in INLINE_BYTES {
@@ -294,22 +294,38 @@ impl Fabric {
 
     fn promise(&self, credits: usize) -> Result<(), Errno> {
         let mut incoming = self.incoming.lock();
-        let (needed, doubtful) = incoming.tally.wanted(credits);
-        for _ in 0..needed {
+        for _ in 0..incoming.tally.wanted(credits) {
             let slab = self.incoming_slabs.take()?.ok_or(Errno::NOBUFS)?;
             self.post(&mut incoming, slab)?;
             incoming.tally.made += 1;
         }
-        for _ in 0..doubtful {
+        self.replace_doubtful(&mut incoming);
+        incoming.tally.promised += credits;
+        Ok(())
+    }
+
+    /// Messages of which one queue can tell, before they are taken up.
+    pub(crate) fn receives_each(&self) -> usize {
+        usize::from(self.options.credits_each()) + 8
+    }
+
+    /// A peer has sent more than its queue could tell of, so any of the buffers that were posted may have been filled without a word,
+    /// those that others were promised included. As many are posted anew as there is room for.
+    pub(crate) fn replace_lost(&self) {
+        let mut incoming = self.incoming.lock();
+        incoming.tally.doubtful += incoming.posted.len();
+        self.replace_doubtful(&mut incoming);
+    }
+
+    fn replace_doubtful(&self, incoming: &mut Incoming) {
+        for _ in 0..incoming.tally.doubtful {
             // Beyond what has to be there, so nothing fails where the device or the memory has no room for it.
             let Ok(Some(slab)) = self.incoming_slabs.take() else { break };
-            if self.post(&mut incoming, slab).is_err() {
+            if self.post(incoming, slab).is_err() {
                 break;
             }
             incoming.tally.doubtful -= 1;
         }
-        incoming.tally.promised += credits;
-        Ok(())
     }
 
     /// A connected queue has ended. If its device was in the middle of a message of the peer, nobody will say which buffer it had
@@ -518,14 +534,14 @@ mod tests {
     #[test]
     fn each_end_of_a_connection_is_worth_another_buffer() {
         let mut tally = Tally::default();
-        assert_eq!(tally.wanted(8), (8, 0));
+        assert_eq!((tally.wanted(8), tally.doubtful), (8, 0));
         (tally.made, tally.promised) = (8, 8);
         for _ in 0..8 {
             // As the ends of a queue say: the buffers stay, and what it may have taken along is made anew.
             (tally.promised, tally.doubtful) = (0, tally.doubtful + 1);
         }
-        assert_eq!(tally.wanted(8), (0, 8));
-        assert_eq!(tally.wanted(16), (8, 8));
+        assert_eq!((tally.wanted(8), tally.doubtful), (0, 8));
+        assert_eq!((tally.wanted(16), tally.doubtful), (8, 8));
     }
 
     #[test]

@@ -317,6 +317,7 @@ impl VerbsLink {
 
     fn end_with<T>(&mut self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         let Err(mut error) = result else { return result };
+        self.say_breach();
         if self.ended.is_none() {
             if matches!(error, LinkError::Device(_)) {
                 // The device fails too when the peer is simply gone, which TCP knows better.
@@ -331,6 +332,15 @@ impl VerbsLink {
             self.ended = Some(error);
         }
         Err(error)
+    }
+
+    /// A peer that breaks the rules costs its own connection, and is named.
+    fn say_breach(&mut self) {
+        if let Phase::Verbs(stream) = &mut self.phase
+            && let Some(breach) = stream.take_breach()
+        {
+            tracing::warn!(peer = self.peer_name, "a peer broke the rules, and its connection is ended: {breach}");
+        }
     }
 
     fn try_send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {

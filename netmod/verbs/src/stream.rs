@@ -19,7 +19,7 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectOutcome, LinkError};
 use longarm_proto::WindowRef;
-use longarm_proto::rdma::{NOTE_BYTES, Note, Purpose, Record, RemotePart};
+use longarm_proto::rdma::{Breach, Buffers, Message, NOTE_BYTES, Note, Purpose, Record, RemotePart};
 use rustix::io::Errno;
 
 use crate::answers::AnswersDue;
@@ -34,9 +34,6 @@ use crate::sys::{CHAIN_MAX, Connection, Data, Failure, Finished, GATHERS_MAX, Po
 
 use crate::transfers::Direct;
 use walk::Walk;
-
-/// Marks a message that is no part of the stream. The other bits count buffers.
-const NOTE: u32 = 1 << 31;
 
 /// A buffer that has arrived, and how much of it was read.
 struct Arrived {
@@ -59,10 +56,12 @@ pub(crate) struct Stream {
     /// What the caller calls the connection.
     number: u64,
     peer_slab_bytes: usize,
-    /// Messages that we may send before the peer gives a buffer back.
-    credits: u32,
-    /// Buffers given back and not told.
-    owed: u32,
+    /// How many messages each side may send.
+    buffers: Buffers,
+    /// The peer has broken the rules.
+    breach: Option<Breach>,
+    /// That was said, by who knows its name.
+    is_breach_said: bool,
     /// Whether the peer's queue answers already.
     pub(crate) may_send: bool,
     pub(crate) requests: VecDeque<Request>,
@@ -95,8 +94,6 @@ pub(crate) struct Stream {
     is_finished: bool,
     /// Since the connection manager was last asked.
     looks: u8,
-    /// Buffers that the peer has for us in all.
-    peer_credits: u32,
     /// With the buffer that is always ours, unless it is under way.
     pub(crate) promise: Promise,
     arrived: VecDeque<Arrived>,
@@ -104,11 +101,20 @@ pub(crate) struct Stream {
     failed: Option<LinkError>,
 }
 
-/// A message of one call.
-struct Message {
+/// Buffers that a peer has for us.
+fn credits_of(peer: &Record) -> u16 {
+    #[cfg(test)]
+    if crate::sys::mock::overdraws() {
+        return u16::MAX;
+    }
+    peer.credits
+}
+
+/// A message that is to be posted.
+struct Outgoing {
     slab: Option<Slab>,
     bytes: usize,
-    immediate: u32,
+    is_note: bool,
 }
 
 impl Stream {
@@ -158,8 +164,9 @@ impl Stream {
             known,
             number: ours.connection | theirs.connection,
             peer_slab_bytes: theirs.slab_bytes as usize,
-            credits: theirs.credits.into(),
-            owed: 0,
+            buffers: Buffers::new(ours.credits, credits_of(theirs)),
+            breach: None,
+            is_breach_said: false,
             may_send: false,
             requests: VecDeque::new(),
             first_request: 0,
@@ -176,7 +183,6 @@ impl Stream {
             ended: false,
             is_finished: false,
             looks: 0,
-            peer_credits: theirs.credits.into(),
             promise,
             packets: Packets::of_messages(ours.first_packet),
             taken: Packets::of_messages(theirs.first_packet),
@@ -212,10 +218,14 @@ impl Stream {
         let polled = self.queue.completions.poll(&mut finished);
         let any = !finished.is_empty();
         self.fabric.counters.completions.add(finished.len());
+        let received = finished.iter().filter(|entry| entry.is_receive).count();
         for entry in finished.drain(..) {
             self.take_up(&entry);
         }
         self.finished = finished;
+        if self.breach.is_some() && received >= self.fabric.receives_each() {
+            self.fabric.replace_lost();
+        }
         if polled.is_err() {
             return Err(self.fail("the device gives no completions"));
         }
@@ -234,25 +244,7 @@ impl Stream {
         match entry.result {
             Ok(()) if entry.is_receive => {
                 let slab = self.fabric.filled(entry.id);
-                let Some((bytes, immediate)) = self.read_immediate(&slab, entry) else {
-                    self.fabric.give_back(slab);
-                    self.fail("a message of the peer is garbled");
-                    return;
-                };
-                self.credits = self.credits.saturating_add(immediate & !NOTE);
-                if self.credits > self.peer_credits {
-                    self.fabric.give_back(slab);
-                    self.fail("the peer gives back more buffers than it has");
-                    return;
-                }
-                if immediate & NOTE != 0 {
-                    self.take_note(&slab, bytes);
-                    self.give_back(slab);
-                } else if bytes == 0 {
-                    self.give_back(slab);
-                } else {
-                    self.arrived.push_back(Arrived { slab, bytes, at: 0 });
-                }
+                self.take_message(slab, entry);
             }
             Ok(()) => self.forget_requests(entry.id),
             Err(failure) => {
@@ -318,24 +310,50 @@ impl Stream {
         }
     }
 
-    /// What a peer says beside the stream.
-    fn take_note(&mut self, slab: &Slab, bytes: usize) {
-        let mut note = [0; NOTE_BYTES];
-        if bytes != NOTE_BYTES {
-            self.fail("a note of the peer is garbled");
-            return;
+    /// A message of the peer has come.
+    fn take_message(&mut self, slab: Slab, entry: &Finished) {
+        if self.breach.is_some() {
+            return self.fabric.give_back(slab);
         }
-        slab.region(bytes).copy_to_slice(&mut note);
-        match Note::decode(&note) {
-            Some(Note::Ask(part, purpose)) => {
+        let read = self.read_immediate(&slab, entry).ok_or(Breach::Garbled).and_then(|(bytes, beside)| {
+            let note = |said: &mut [u8; NOTE_BYTES]| slab.region(bytes).copy_to_slice(said);
+            Ok((bytes, self.buffers.receive(beside, bytes, note)?))
+        });
+        match read {
+            Ok((bytes, Message::Bytes)) => self.arrived.push_back(Arrived { slab, bytes, at: 0 }),
+            Ok((_, Message::Empty)) => self.give_back(slab),
+            Ok((_, Message::Note(note))) => {
+                self.take_note(note);
+                self.give_back(slab);
+            }
+            Err(breach) => {
+                self.fabric.give_back(slab);
+                self.end_for(breach);
+            }
+        }
+    }
+
+    /// From now on the device takes nothing more of this peer, whose buffers are others' too.
+    fn end_for(&mut self, breach: Breach) {
+        self.breach = Some(breach);
+        self.fail(breach.words());
+        let _ = self.queue.stop();
+    }
+
+    /// What the peer did that nobody may, if it was not said yet.
+    pub(crate) fn take_breach(&mut self) -> Option<Breach> {
+        self.breach.filter(|_| !std::mem::replace(&mut self.is_breach_said, true))
+    }
+
+    /// What a peer says beside the stream.
+    fn take_note(&mut self, note: Note) {
+        match note {
+            Note::Ask(part, purpose) => {
                 if let Some(answer) = self.shared.published.ask(&self.fabric, (&part, purpose), &mut self.late) {
                     self.answer(part, answer);
                 }
             }
-            Some(Note::Answer(part, answer)) => self.known.answered(part, answer),
-            None => {
-                self.fail("a note of the peer is garbled");
-            }
+            Note::Answer(part, answer) => self.known.answered(part, answer),
         }
     }
 
@@ -364,28 +382,25 @@ impl Stream {
     }
 
     fn send_notes(&mut self) -> Result<(), LinkError> {
-        while self.may_send && self.credits >= 2 && self.has_room() {
-            let Some(note) = self.notes.pop_front() else { break };
+        while self.may_send && self.buffers.free() >= 2 && self.has_room() {
+            let Some(note) = self.notes.front() else { break };
             let bytes = note.encode();
-            let message = Message { slab: None, bytes: NOTE_BYTES, immediate: self.take_owed() | NOTE };
             if self.queue.inline_bytes() >= NOTE_BYTES + self.immediate_bytes() {
-                self.post(message, &[Region::from_slice(&bytes)])?;
+                self.notes.pop_front();
+                self.post(Outgoing { slab: None, bytes: NOTE_BYTES, is_note: true }, &[Region::from_slice(&bytes)])?;
                 continue;
             }
-            let Some(mut slab) = self.take_slab() else {
-                self.owed += message.immediate & !NOTE;
-                self.notes.push_front(note);
-                break;
-            };
+            let Some(mut slab) = self.take_slab() else { break };
+            self.notes.pop_front();
             slab.region_mut().slice(0, NOTE_BYTES).copy_from_slice(&bytes);
-            self.post(Message { slab: Some(slab), ..message }, &[])?;
+            self.post(Outgoing { slab: Some(slab), bytes: NOTE_BYTES, is_note: true }, &[])?;
         }
         Ok(())
     }
 
     fn give_back(&mut self, slab: Slab) {
         self.fabric.give_back(slab);
-        self.owed += 1;
+        self.buffers.give_back();
     }
 
     pub(crate) fn next_request(&self) -> u64 {
@@ -404,7 +419,7 @@ impl Stream {
     pub(crate) fn can_send(&self) -> bool {
         // What was begun before goes first.
         let waits = !self.direct.backlog.is_empty() || !self.notes.is_empty();
-        self.failed.is_none() && self.may_send && self.credits >= 2 && self.has_room() && !waits
+        self.failed.is_none() && self.may_send && self.buffers.free() >= 2 && self.has_room() && !waits
     }
 
     /// Sends what there is room for.
@@ -419,7 +434,7 @@ impl Stream {
         let beside = self.immediate_bytes();
         let gathers = self.queue.gathers() - usize::from(beside > 0);
         if total + beside <= self.queue.inline_bytes().min(self.peer_slab_bytes) && regions.len() <= gathers {
-            let message = Message { slab: None, bytes: total, immediate: self.take_owed() };
+            let message = Outgoing { slab: None, bytes: total, is_note: false };
             self.post(message, regions)?;
             return Ok(total);
         }
@@ -427,13 +442,13 @@ impl Stream {
         let piece_bytes = self.fabric.costs.copied_piece_bytes(total, buffer_bytes);
         let mut sent = 0;
         let mut source = Walk::new(regions);
-        while sent < total && self.credits >= 2 && self.has_room() {
+        while sent < total && self.buffers.free() >= 2 && self.has_room() {
             // Each goes out while the next is copied.
             let Some(mut slab) = self.take_slab() else { break };
             let bytes = piece_bytes.min(total - sent).min(buffer_bytes);
             source.copy_to(slab.region_mut().slice(0, bytes));
             self.fabric.counters.copied_bytes.add(bytes);
-            let message = Message { slab: Some(slab), bytes, immediate: self.take_owed() };
+            let message = Outgoing { slab: Some(slab), bytes, is_note: false };
             match self.post(message, &[]) {
                 Ok(()) => sent += bytes,
                 Err(error) if sent == 0 => return Err(error),
@@ -449,15 +464,11 @@ impl Stream {
         self.promise.own.take().or_else(|| self.fabric.outgoing.take().ok().flatten())
     }
 
-    fn take_owed(&mut self) -> u32 {
-        std::mem::take(&mut self.owed)
-    }
-
     /// Posts a message, whose end is told.
-    fn post(&mut self, mut message: Message, inline: &[Region<'_>]) -> Result<(), LinkError> {
-        debug_assert!(self.credits >= 1, "a message needs a buffer of the peer");
+    fn post(&mut self, mut message: Outgoing, inline: &[Region<'_>]) -> Result<(), LinkError> {
         self.ring().map_err(|_| self.fail("the device takes no more requests"))?;
-        let immediate = message.immediate.to_le_bytes();
+        let told = self.buffers.send(message.is_note);
+        let immediate = told.to_le_bytes();
         let beside = self.immediate_bytes();
         if let Some(slab) = &mut message.slab {
             slab.region_mut().slice(message.bytes, beside).copy_from_slice(&immediate[..beside]);
@@ -469,7 +480,7 @@ impl Stream {
         pieces[..inline.len()].copy_from_slice(inline);
         let post = Post {
             id: self.next_request(),
-            posting: Posting::Send { immediate: (beside == 0).then_some(message.immediate) },
+            posting: Posting::Send { immediate: (beside == 0).then_some(told) },
             data: span.as_ref().map_or(Data::Inline(pieces), |span| Data::Spans(span)),
             signaled: true,
             fenced: self.answers_due.any(),
@@ -478,7 +489,6 @@ impl Stream {
         // gone, nobody reads it.
         #[allow(unsafe_code)]
         let posted = unsafe { self.queue.post(&[post]) };
-        self.credits -= 1;
         self.untold = 0;
         let counters = &self.fabric.counters;
         counters.messages.add(1);
@@ -523,8 +533,13 @@ impl Stream {
     /// Tells the peer of buffers that it may fill again, when they are many and nothing else does.
     fn tell_owed(&mut self) -> Result<(), LinkError> {
         let many = u32::from(self.fabric.options.credits_each()) / 2;
-        if self.owed >= many && self.may_send && self.credits >= 1 && self.has_room() && self.failed.is_none() {
-            let message = Message { slab: None, bytes: 0, immediate: self.take_owed() };
+        if self.buffers.untold() >= many
+            && self.may_send
+            && self.buffers.free() >= 1
+            && self.has_room()
+            && self.failed.is_none()
+        {
+            let message = Outgoing { slab: None, bytes: 0, is_note: false };
             self.post(message, &[])?;
         }
         Ok(())

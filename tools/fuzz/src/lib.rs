@@ -31,7 +31,7 @@ pub use decode::{reply_decode, request_decode};
 pub use door::door;
 pub use handshake::{handshake_bytes, handshake_edits};
 pub use hostile_server::hostile_server;
-pub use rdma::{rdma_note, rdma_record};
+pub use rdma::{rdma_note, rdma_record, rdma_stream};
 pub use rendezvous::rendezvous;
 pub use responder::responder;
 pub use seeds::{Seeds, TARGETS, Target};

@@ -1,6 +1,8 @@
 //! What nodes with RDMA devices say to each other beside frames.
 
-use longarm_proto::rdma::{NOTE_BYTES, Note, Purpose, RECORD_BYTES, Record, RemotePart};
+use longarm_proto::rdma::{
+    Breach, Buffers, CREDITS_MIN, Message, NOTE_BYTES, Note, Purpose, RECORD_BYTES, Record, RemotePart,
+};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId, WindowRef};
 
 use crate::Seeds;
@@ -27,6 +29,69 @@ pub fn rdma_note(data: &[u8]) {
             assert!(part.start <= part.start + part.bytes);
         }
     }
+}
+
+/// Takes the bytes for what happens to one end of a stream: the numbers of buffers, and then messages of a peer that sends what it
+/// likes, buffers given back, and messages of our own. Whatever the peer sends, it fills no more buffers than it was told of, and
+/// we no more than it has.
+pub fn rdma_stream(data: &[u8]) {
+    let [ours, theirs, steps @ ..] = data else { return };
+    let (ours, theirs) = (CREDITS_MIN + u16::from(*ours), CREDITS_MIN + u16::from(*theirs));
+    let mut end = Buffers::new(ours, theirs);
+    // What the peer may send still, what of ours is filled, and what is free and not told.
+    let (mut granted, mut filled, mut untold) = (u32::from(ours), 0, 0);
+    let mut steps = steps.iter().copied();
+    while let Some(step) = steps.next() {
+        match step % 4 {
+            0 | 1 => {
+                let mut beside = u32::from(step >> 2);
+                let mut note = [0; NOTE_BYTES];
+                if step % 4 == 1 {
+                    beside |= 1 << 31;
+                    note.iter_mut().zip(&mut steps).for_each(|(place, byte)| *place = byte);
+                }
+                let bytes = if step % 4 == 1 { NOTE_BYTES - usize::from(step == 253) } else { usize::from(step) };
+                let free = end.free();
+                let taken = end.receive(beside, bytes, |said| *said = note);
+                let may = granted > 0;
+                match taken {
+                    Ok(message) => {
+                        assert!(may && free + (beside & 0x7fff_ffff) <= theirs.into());
+                        assert_eq!(matches!(message, Message::Note(_)), step % 4 == 1);
+                        (granted, filled) = (granted - 1, filled + 1);
+                    }
+                    Err(breach) => {
+                        assert!(may || breach == Breach::Overdraft);
+                        return;
+                    }
+                }
+            }
+            2 if filled > 0 => {
+                end.give_back();
+                (filled, untold) = (filled - 1, untold + 1);
+            }
+            3 if end.free() > 0 => {
+                assert_eq!(end.send(false), untold);
+                (granted, untold) = (granted + untold, 0);
+            }
+            _ => {}
+        }
+        assert_eq!(end.untold(), untold);
+        assert_eq!(granted + filled + untold, u32::from(ours), "no buffer is lost, and none is promised twice");
+        assert!(end.free() <= theirs.into());
+    }
+}
+
+/// A stream in order, one that overdraws, one that gives back too much, and a note.
+pub(crate) fn stream_seeds() -> Seeds {
+    let part = WindowRef { rank: Rank(3), window: WindowId(7), generation: Generation(2), key: AccessKey(0x5eed) };
+    let note = Note::Ask(part, Purpose::Transfer).encode();
+    vec![
+        ("in_order", vec![0, 0, 8, 2, 3, 8, 8, 2, 2, 3, 4, 4]),
+        ("overdraft", vec![0, 0, 8, 8, 8, 8, 2, 8]),
+        ("returns", vec![0, 0, 3, 4, 4]),
+        ("note", [&[1, 1, 1][..], &note, &[2, 3]].concat()),
+    ]
 }
 
 /// A record of a device, of one that tells what was done, of one of iWARP, and of none.

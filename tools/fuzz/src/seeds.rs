@@ -32,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rdma_record", run: rdma::rdma_record, seeds: rdma::record_seeds },
     Target { name: "trunk_record", run: trunk::trunk_record, seeds: trunk::seeds },
     Target { name: "rdma_note", run: rdma::rdma_note, seeds: rdma::note_seeds },
+    Target { name: "rdma_stream", run: rdma::rdma_stream, seeds: rdma::stream_seeds },
     Target { name: "config", run: config::config, seeds: config::seeds },
 ];
 

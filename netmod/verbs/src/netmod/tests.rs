@@ -237,6 +237,53 @@ fn over_iwarp_the_called_side_knows_how_many_messages_it_has_taken_when_a_connec
 }
 
 #[test]
+fn a_peer_that_sends_more_than_it_may_loses_its_own_connection_and_others_go_on() {
+    let names = crate::device_names();
+    let [here, there, ..] = &names[..] else {
+        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        return;
+    };
+    let verbs = |device: &str| {
+        let options = VerbsOptions { device: device.into(), costs: Some(Costs::TYPICAL), ..VerbsOptions::default() };
+        Verbs::new(TcpOptions::default(), options)
+    };
+    let (origin, target) = (verbs(here), verbs(there));
+    let mut listener = target.listen().unwrap();
+    let window = RegionMut::from_slice(Box::leak(vec![0; 4 << 10].into_boxed_slice()));
+    let _published = target.remote_memory().unwrap().publish(PART, window);
+    let (mut honest, mut serves_honest) = connected(&origin, &mut *listener);
+    mock::overdraw(true);
+    let (mut caller, mut called) = connected(&origin, &mut *listener);
+    mock::overdraw(false);
+    let credits = usize::from(VerbsOptions::default().credits_each());
+    for _ in 0..credits + 2 {
+        // Nobody takes them up, so the last ones lie in buffers that the other connection was promised.
+        while caller.send(&[Region::from_slice(&[7])]).unwrap() == 0 {
+            std::thread::yield_now();
+        }
+    }
+    let mut received = 0;
+    let error = loop {
+        match called.receive(&[RegionMut::from_slice(&mut [0; 64])]) {
+            Ok(bytes) => received += bytes,
+            Err(error) => break error,
+        }
+        assert!(received <= credits, "{received} messages of {credits}");
+    };
+    assert_eq!(error, LinkError::Device(longarm_proto::rdma::Breach::Overdraft.words()));
+    drop((caller, called));
+    for round in 0..3 * credits {
+        assert_eq!(honest.send(&[Region::from_slice(&[1, 2, 3])]), Ok(3), "round {round}");
+        let mut bytes = [0; 8];
+        while serves_honest.receive(&[RegionMut::from_slice(&mut bytes)]).unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        step(&mut *serves_honest);
+        step(&mut *honest);
+    }
+}
+
+#[test]
 fn what_a_device_has_taken_of_a_chain_that_it_refuses_keeps_its_buffers_until_the_queue_is_gone() {
     let names = crate::device_names();
     let [here, there, ..] = &names[..] else {

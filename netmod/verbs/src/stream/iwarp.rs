@@ -6,7 +6,7 @@ use longarm_netmod::LinkError;
 use longarm_proto::rdma::Record;
 use rustix::io::Errno;
 
-use super::{Message, Promised, Stream};
+use super::{Outgoing, Promised, Stream};
 use crate::fabric::Fabric;
 use crate::keys::Known;
 use crate::manager::Joined;
@@ -69,7 +69,7 @@ impl Stream {
 
     /// Lets the peer send: over iWARP the caller's side has to begin.
     pub(crate) fn open(&mut self) -> Result<(), LinkError> {
-        if self.is_iwarp() { self.post(Message { slab: None, bytes: 0, immediate: 0 }, &[]) } else { Ok(()) }
+        if self.is_iwarp() { self.post(Outgoing { slab: None, bytes: 0, is_note: false }, &[]) } else { Ok(()) }
     }
 
     /// How many bytes a message has, and its immediate data.

@@ -1,4 +1,5 @@
-//! A mock of a system that starts no thread, of a device that does not know how far its queues have come, of a device that has no room for a second request (it takes the first one of each
+//! A mock of a system that starts no thread, of a device that does not know how far its queues have come, of a
+//! peer that sends more than it may, of a device that has no room for a second request (it takes the first one of each
 //! chain, and refuses the others), of one that cannot get at the memory of a long request, and of devices that say what they
 //! can do with memory that is registered on demand.
 
@@ -21,6 +22,7 @@ type PollCq = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
 thread_local! {
     static REFUSES_THREADS: Cell<bool> = const { Cell::new(false) };
     static SAID_OF_ENDED: Cell<Option<u32>> = const { Cell::new(None) };
+    static OVERDRAWS: Cell<bool> = const { Cell::new(false) };
     static POSTS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
 }
 
@@ -36,6 +38,15 @@ pub(crate) fn say_of_ended_queues(packet: Option<u32>) {
 
 pub(crate) fn said_of_ended_queues() -> Option<u32> {
     SAID_OF_ENDED.get()
+}
+
+/// Whether connections that the calling thread makes from now on send more than their peers have buffers for.
+pub(crate) fn overdraw(does: bool) {
+    OVERDRAWS.set(does);
+}
+
+pub(crate) fn overdraws() -> bool {
+    OVERDRAWS.get()
 }
 
 /// From now on the system starts no thread for the calling one.
