@@ -136,6 +136,9 @@ pub enum CollectiveError {
         /// What that one called.
         theirs: Signature,
     },
+    /// This process is a child of the one that joined the job, which goes on there.
+    #[error("this process is a child of a fork: the world is that of its parent, and only the parent can finalize it")]
+    ForkedCopy,
     /// What a member said of the memory that it exposes is not so: the exchange mixed something up.
     #[error("a member's notice of its exposed memory is broken")]
     BrokenNotice,
@@ -273,6 +276,12 @@ pub enum MessageError {
     /// There is a handler of this number already.
     #[error("handler {handler} is registered already")]
     HandlerExists {
+        /// Its number.
+        handler: u32,
+    },
+    /// The world is finalized: no handler runs any more.
+    #[error("handler {handler} cannot be registered: the world is finalized, and no message comes any more")]
+    Finalized {
         /// Its number.
         handler: u32,
     },

@@ -5,13 +5,16 @@
 //! themselves are compared, and a mismatch is an error on all ranks.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use longarm_client::ClientWindow;
+use longarm_proto::Rank;
 use parking_lot::Mutex;
 
 use crate::collective::Signature;
 use crate::element::Element;
 use crate::error::{CollectiveError, WindowError};
+use crate::group::Group;
 use crate::window::{Shared, Window};
 use crate::world::World;
 
@@ -20,10 +23,22 @@ pub const HEAP_ALIGNMENT: usize = 64;
 
 /// The heap of the world. See [`World::heap_collective`].
 pub struct Heap {
-    world: World,
     window: Arc<Shared>,
+    memory: Arc<Memory>,
+}
+
+/// What all [`Heap`]s of a world share. The world keeps it, so it holds nothing that holds the world.
+struct Memory {
+    window: Arc<ClientWindow>,
     blocks: Mutex<Blocks>,
     heap_bytes: u64,
+}
+
+/// The heap as its world keeps it.
+pub(crate) struct KeptHeap {
+    memory: Arc<Memory>,
+    /// What was handed out, as long as somebody has it.
+    handed: Weak<Heap>,
 }
 
 /// Memory of the heap: the same offset and length at every rank.
@@ -69,6 +84,14 @@ pub enum HeapError {
         /// Where it was said to be.
         offset: usize,
     },
+    /// Another rank could not move the contents of a block; its own error says why.
+    #[error(
+        "rank {rank} could not move the contents of the block, so no rank has; the error that it was given says why"
+    )]
+    NotMoved {
+        /// That rank, the first of them.
+        rank: Rank,
+    },
     /// The ranks did not all make the same call, or one died.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
@@ -92,18 +115,37 @@ impl World {
     /// # Errors
     /// As [`World::heap_collective`].
     pub fn heap_of_collective(&self, bytes: u64) -> Result<Arc<Heap>, WindowError> {
-        if let Some(heap) = &*self.inner.heap.lock() {
-            return Ok(Arc::clone(heap));
+        if let Some(heap) = &mut *self.inner.heap.lock() {
+            return Ok(heap.hand_out(self.group()));
         }
-        let window = Arc::new(self.allocate(bytes)?);
-        let blocks = Mutex::new(Blocks::new(bytes as usize));
-        let heap = Arc::new(Heap { world: self.clone(), window, blocks, heap_bytes: bytes });
-        *self.inner.heap.lock() = Some(Arc::clone(&heap));
-        Ok(heap)
+        let window = Arc::clone(&self.allocate(bytes)?.client);
+        let memory = Memory { window, blocks: Mutex::new(Blocks::new(bytes as usize)), heap_bytes: bytes };
+        let mut heap = KeptHeap { memory: Arc::new(memory), handed: Weak::new() };
+        let handed = heap.hand_out(self.group());
+        *self.inner.heap.lock() = Some(heap);
+        Ok(handed)
+    }
+}
+
+impl KeptHeap {
+    /// The heap for the program, which has one of it at a time.
+    fn hand_out(&mut self, world: &Group) -> Arc<Heap> {
+        if let Some(heap) = self.handed.upgrade() {
+            return heap;
+        }
+        let (inner, client) = (Arc::clone(&world.inner), Arc::clone(&self.memory.window));
+        let window = Arc::new(Shared { client, inner, group: world.clone() });
+        let heap = Arc::new(Heap { window, memory: Arc::clone(&self.memory) });
+        self.handed = Arc::downgrade(&heap);
+        heap
     }
 }
 
 impl Heap {
+    fn world(&self) -> &Group {
+        &self.window.group
+    }
+
     /// The whole heap as elements of a type; a block's first element is at its offset divided by the element's size.
     pub fn window<T: Element>(&self) -> Window<T> {
         Window::from_shared(Arc::clone(&self.window))
@@ -111,7 +153,7 @@ impl Heap {
 
     /// How many bytes each rank has.
     pub fn bytes(&self) -> usize {
-        self.heap_bytes as usize
+        self.memory.heap_bytes as usize
     }
 
     /// The index of a block's first element in [`Heap::window`].
@@ -141,8 +183,8 @@ impl Heap {
         if !alignment.is_power_of_two() {
             return Err(HeapError::BadAlignment { alignment });
         }
-        let offset = self.blocks.lock().take(alignment.max(HEAP_ALIGNMENT), bytes);
-        let heap_bytes = self.heap_bytes;
+        let offset = self.memory.blocks.lock().take(alignment.max(HEAP_ALIGNMENT), bytes);
+        let heap_bytes = self.memory.heap_bytes;
         Ok(HeapBlock { offset: offset.ok_or(HeapError::Exhausted { bytes, heap_bytes })?, bytes })
     }
 
@@ -151,17 +193,18 @@ impl Heap {
     /// # Errors
     /// As [`Heap::allocate_collective`].
     pub fn free_collective(&self, block: HeapBlock) -> Result<(), HeapError> {
-        self.world.barrier_collective()?;
+        self.world().barrier_collective()?;
         self.meet("heap free", block.offset)?;
         let offset = block.offset;
-        self.blocks.lock().give_back(offset).ok_or(HeapError::NoSuchBlock { offset })
+        self.memory.blocks.lock().give_back(offset).ok_or(HeapError::NoSuchBlock { offset })
     }
 
     /// A block of another size with the contents of the old one, as far as they fit: at the same place, if there is room
     /// behind it. `shmem_realloc`.
     ///
     /// # Errors
-    /// As [`Heap::allocate_collective`]; the old block is then as it was, and given back with the error's place.
+    /// As [`Heap::allocate_collective`], and [`HeapError::NotMoved`]; on all ranks if on one. The old block is then as it was, and
+    /// given back with the error, and no other one is taken.
     pub fn reallocate_collective(&self, block: HeapBlock, bytes: usize) -> Result<HeapBlock, (HeapError, HeapBlock)> {
         match self.resize(&block, bytes) {
             Ok(true) => return Ok(HeapBlock { offset: block.offset, bytes }),
@@ -172,39 +215,54 @@ impl Heap {
             Ok(fresh) => fresh,
             Err(error) => return Err((error, block)),
         };
-        let me = self.world.rank();
-        let window = self.window::<u8>();
-        let moved = self.world.barrier_collective().map_err(HeapError::from).and_then(|()| {
-            let kept = window.get_vec(me, block.offset, block.bytes.min(bytes))?;
-            Ok(window.put(me, fresh.offset, &kept)?)
-        });
-        if let Err(error) = moved {
-            return Err((error, block));
-        }
-        let old = HeapBlock { offset: block.offset, bytes: block.bytes };
-        match self.free_collective(old) {
+        let moved = self.agree_on_move(self.move_contents(&block, &fresh));
+        let given_back = if moved.is_ok() { block.offset } else { fresh.offset };
+        let known = self.memory.blocks.lock().give_back(given_back);
+        assert!(known.is_some(), "resize has found the old block, and the new one was taken just now");
+        match moved {
             Ok(()) => Ok(fresh),
             Err(error) => Err((error, block)),
+        }
+    }
+
+    /// Copies what fits of this rank's part of a block.
+    fn move_contents(&self, from: &HeapBlock, to: &HeapBlock) -> Result<(), HeapError> {
+        let (me, window) = (self.world().rank(), self.window::<u8>());
+        let kept = window.get_vec(me, from.offset, from.bytes.min(to.bytes))?;
+        Ok(window.put(me, to.offset, &kept)?)
+    }
+
+    /// All ranks have moved a block, or none has: whoever could not tells the others.
+    fn agree_on_move(&self, moved: Result<(), HeapError>) -> Result<(), HeapError> {
+        let failed = self.world().gather_few(Signature::plain("heap move"), &[u8::from(moved.is_err())])?;
+        moved?;
+        match failed.iter().position(|failed| *failed != 0) {
+            Some(rank) => Err(HeapError::NotMoved { rank: Rank(rank as u32) }),
+            None => Ok(()),
         }
     }
 
     /// Whether the block could be made longer or shorter where it is.
     fn resize(&self, block: &HeapBlock, bytes: usize) -> Result<bool, HeapError> {
         // What was issued towards the end of the block is complete before that is given to others.
-        self.world.barrier_collective()?;
+        self.world().barrier_collective()?;
         self.meet("heap realloc", block.offset)?;
         self.meet("heap resize", bytes)?;
-        Ok(self.blocks.lock().resize(block.offset, bytes))
+        let (mut blocks, offset) = (self.memory.blocks.lock(), block.offset);
+        if !blocks.taken.contains_key(&offset) {
+            return Err(HeapError::NoSuchBlock { offset });
+        }
+        Ok(blocks.resize(offset, bytes))
     }
 
     /// Bytes that are not given out, in all gaps together.
     pub fn free_bytes(&self) -> usize {
-        self.blocks.lock().free_bytes()
+        self.memory.blocks.lock().free_bytes()
     }
 
     fn meet(&self, operation: &'static str, number: usize) -> Result<(), HeapError> {
         let signature = Signature::plain(operation).with_count(number as u64);
-        Ok(self.world.run(signature, |_| Ok(()))?)
+        Ok(self.world().run(signature, |_| Ok(()))?)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Active messages: a handler that runs at another rank.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 
 use longarm_client::Client;
@@ -10,7 +12,10 @@ use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::error::MessageError;
-use crate::world::World;
+use crate::world::{Inner, World};
+
+/// The exit status of a process of which a handler panicked, as of one whose main function did.
+const PANICKED: i32 = 101;
 
 /// A handler as it is kept.
 type Handler = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
@@ -55,8 +60,14 @@ impl World {
     /// that waits in a call; messages of one source run in their order. A handler must not wait for other ranks.
     /// A message that comes before its handler is registered waits for it.
     ///
+    /// A handler is kept until the world is finalized or dropped. It may hold windows and groups; one that holds a [`World`]
+    /// keeps that from being dropped, so such a world has to be finalized.
+    ///
+    /// A handler that panics ends this rank, and with it the job: somebody may wait for what it was to do, and would for
+    /// ever. Where survivors go on (`LONGARM_ON_FAILURE=continue`) their calls that need this rank fail as after any death.
+    ///
     /// # Errors
-    /// [`MessageError::HandlerExists`].
+    /// [`MessageError::HandlerExists`], [`MessageError::Finalized`].
     pub fn register_handler(
         &self,
         handler: u32,
@@ -95,6 +106,8 @@ pub(crate) struct Handlers {
     /// `registered`.
     unclaimed: Mutex<HashMap<u32, Vec<ActiveMessage>>>,
     client: Weak<Client>,
+    /// Set once it is there.
+    world: OnceLock<Weak<Inner>>,
     thread: OnceLock<Mutex<Option<std::thread::JoinHandle<()>>>>,
     stopping: AtomicBool,
 }
@@ -105,6 +118,7 @@ impl Handlers {
             registered: Mutex::new(HashMap::new()),
             unclaimed: Mutex::new(HashMap::new()),
             client: Arc::downgrade(client),
+            world: OnceLock::new(),
             thread: OnceLock::new(),
             stopping: AtomicBool::new(false),
         });
@@ -120,8 +134,17 @@ impl Handlers {
         handlers
     }
 
+    /// The world whose job a handler ends by a panic.
+    pub(crate) fn belong_to(&self, world: &Arc<Inner>) {
+        self.world.get_or_init(|| Arc::downgrade(world));
+    }
+
     fn register(self: &Arc<Self>, client: &Arc<Client>, number: u32, handler: Handler) -> Result<(), MessageError> {
         let mut registered = self.registered.lock();
+        // Under the lock, so that none is kept after all were let go.
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(MessageError::Finalized { handler: number });
+        }
         if registered.contains_key(&number) {
             return Err(MessageError::HandlerExists { handler: number });
         }
@@ -140,8 +163,14 @@ impl Handlers {
         self.thread.get_or_init(|| {
             let (handlers, client) = (Arc::clone(self), Arc::clone(client));
             let thread = std::thread::Builder::new().name("longarm-messages".into()).spawn(move || {
-                while !handlers.stopping.load(Ordering::Acquire) {
-                    client.attend_mail(|| handlers.stopping.load(Ordering::Acquire));
+                let stopping = || handlers.stopping.load(Ordering::Acquire);
+                let attended = catch_unwind(AssertUnwindSafe(|| {
+                    while !stopping() {
+                        client.attend_mail(stopping);
+                    }
+                }));
+                if let Err(panic) = attended {
+                    handlers.end_job(&format!("the thread that runs messages panicked: {}", said_by(&*panic)));
                 }
             });
             if let Err(error) = &thread {
@@ -165,7 +194,24 @@ impl Handlers {
                 }
             }
         };
-        handler(&Message { client: &client, message: &message });
+        self.call(&handler, &client, &message);
+    }
+
+    fn call(&self, handler: &Handler, client: &Arc<Client>, message: &ActiveMessage) {
+        let called = catch_unwind(AssertUnwindSafe(|| handler(&Message { client, message })));
+        if let Err(panic) = called {
+            let (number, source, why) = (message.handler, message.source, said_by(&*panic));
+            self.end_job(&format!("handler {number} panicked, at a message from rank {source}: {why}"));
+        }
+    }
+
+    /// What a handler was to do will not be done, and somebody may wait for it.
+    fn end_job(&self, reason: &str) {
+        if let Some(world) = self.world.get().and_then(Weak::upgrade) {
+            world.abort(reason, PANICKED);
+        }
+        // A launcher would end this process too, in its time. Nothing more is to be done by it meanwhile.
+        std::process::exit(PANICKED);
     }
 
     /// Runs the messages that waited for handlers which are registered by now.
@@ -183,20 +229,34 @@ impl Handlers {
         };
         for (handler, messages) in claimed {
             for message in messages {
-                handler(&Message { client: &client, message: &message });
+                self.call(&handler, &client, &message);
             }
         }
     }
 
     pub(crate) fn stop(&self, client: &Client) {
         self.stopping.store(true, Ordering::Release);
+        self.end_thread(client);
+        // They may hold windows, which hold the world. Let go of without the locks: what goes with them may call us.
+        let handlers = std::mem::take(&mut *self.registered.lock());
+        let unclaimed = std::mem::take(&mut *self.unclaimed.lock());
+        drop((handlers, unclaimed));
+    }
+
+    fn end_thread(&self, client: &Client) {
         let Some(thread) = self.thread.get() else { return };
         client.wake_all();
         if let Some(thread) = thread.lock().take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
         {
-            tracing::error!("a handler of active messages has panicked");
+            tracing::error!("the thread that runs messages has panicked");
         }
     }
+}
+
+/// What a panic said, if it said something in words.
+fn said_by(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
 }

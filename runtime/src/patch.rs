@@ -35,7 +35,8 @@ impl Patch {
     }
 
     /// The block of `counts` elements whose first is at `origin` of a row-major array. `leading` has the extents of
-    /// all dimensions of the array but the first.
+    /// all dimensions of the array but the first. A block of an array that no address space holds is no block of a window: its
+    /// transfers are refused.
     ///
     /// # Panics
     /// As [`Patch::new`], and if `leading` does not have one entry less.
@@ -44,9 +45,12 @@ impl Patch {
         assert_eq!(counts.len(), leading.len() + 1, "extents of all dimensions but the first");
         let mut strides = vec![1_isize; counts.len()];
         for dimension in (0..leading.len()).rev() {
-            strides[dimension] = strides[dimension + 1] * leading[dimension] as isize;
+            // What is too large stays too large, and lies outside of every window.
+            let extent = isize::try_from(leading[dimension]).unwrap_or(isize::MAX);
+            strides[dimension] = strides[dimension + 1].saturating_mul(extent);
         }
-        let start = origin.iter().zip(&strides).map(|(index, stride)| index * stride.unsigned_abs()).sum();
+        let starts = origin.iter().zip(&strides).map(|(index, stride)| index.saturating_mul(stride.unsigned_abs()));
+        let start = starts.fold(0, usize::saturating_add);
         Patch::new(start, counts, &strides)
     }
 
@@ -58,7 +62,7 @@ impl Patch {
 
     /// How many elements.
     pub fn len(&self) -> usize {
-        self.counts.iter().product()
+        self.counts.iter().copied().fold(1, usize::saturating_mul)
     }
 
     /// Whether there are none.
@@ -104,5 +108,29 @@ pub(crate) fn vector_shapes(segments: &[Segment], element_bytes: usize) -> longa
     longarm_client::Shapes {
         target: Shape::Vector(full.clone().map(|segment| run(segment.target, segment.count)).collect()),
         origin: Shape::Vector(full.map(|segment| run(segment.origin, segment.count)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_an_array_beyond_all_addresses_lies_outside_of_every_window() {
+        // Larger than any window may be.
+        let is_far = |block: &Patch, element_bytes| match block.shape(element_bytes) {
+            Ok(shape) => shape.end() > 1 << 62,
+            Err(_) => true,
+        };
+        let far = Patch::block(&[2, 2, 2], &[3, 0, 0], &[1 << 40, 1 << 40]);
+        assert!(is_far(&far, 8), "{far:?}");
+        let origin_far = Patch::block(&[1, 1], &[1 << 40, 7], &[1 << 40]);
+        assert!(is_far(&origin_far, 8), "{origin_far:?}");
+        let extent = Patch::block(&[2, 1], &[0, 0], &[usize::MAX]);
+        assert!(is_far(&extent, 1) && is_far(&extent, 8), "{extent:?}");
+        // Where the rows are is of no account to a block within the first.
+        let first_row = Patch::block(&[1, 1, 4], &[0, 0, 2], &[1 << 40, 1 << 40]);
+        assert_eq!(first_row.shape(8), Patch::new(2, &[4], &[1]).shape(8));
+        assert_eq!(Patch::new(0, &[1 << 40, 1 << 40], &[1, 1]).len(), usize::MAX);
     }
 }

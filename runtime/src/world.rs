@@ -19,7 +19,7 @@ use crate::collective::Stage;
 use crate::config::{Config, ConfigError};
 use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
-use crate::heap::Heap;
+use crate::heap::KeptHeap;
 use crate::message::Handlers;
 use crate::window::WindowNumbers;
 
@@ -27,7 +27,11 @@ use crate::window::WindowNumbers;
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 /// That world, for who comes to it second. It is kept by those who have a handle.
-static CURRENT: Mutex<Option<(Weak<Inner>, Weak<group::Shared>)>> = Mutex::new(None);
+static CURRENT: Mutex<Option<(Weak<Presence>, Weak<group::Shared>)>> = Mutex::new(None);
+
+/// What the clones of a world have, and nobody else: windows, groups and what else belongs to a world hold [`Inner`] alone. The
+/// world holds some of these itself, in handlers of messages most of all, and would never go if they held this.
+struct Presence(Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) client: Arc<Client>,
@@ -36,13 +40,15 @@ pub(crate) struct Inner {
     pub(crate) numbers: WindowNumbers,
     pub(crate) group_count: AtomicU32,
     pub(crate) handlers: Arc<Handlers>,
-    pub(crate) heap: Mutex<Option<Arc<Heap>>>,
+    pub(crate) heap: Mutex<Option<KeptHeap>>,
     pub(crate) stage: Stage,
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
     pub(crate) netmod: Arc<dyn Netmod>,
     finalized: AtomicBool,
+    /// The process that joined the job: a child of it has a copy of all of this.
+    pid: u32,
     /// How many were given the world by init, and have not finalized it.
     holders: AtomicU32,
 }
@@ -71,6 +77,7 @@ pub struct Death {
 pub struct World {
     pub(crate) inner: Arc<Inner>,
     group: Group,
+    presence: Arc<Presence>,
 }
 
 /// Joins the job that started this process, or makes a world of one. Collective over all processes of the job, who may do it
@@ -256,11 +263,14 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         rendezvous,
         netmod,
         finalized: AtomicBool::new(false),
+        pid: std::process::id(),
         holders: AtomicU32::new(1),
     });
-    let world = World { group: Group::world(&inner), inner };
+    inner.handlers.belong_to(&inner);
+    let presence = Arc::new(Presence(Arc::clone(&inner)));
+    let world = World { group: Group::world(&inner), inner, presence };
     world.group.sync_collective()?;
-    *CURRENT.lock() = Some((Arc::downgrade(&world.inner), Arc::downgrade(&world.group.shared)));
+    *CURRENT.lock() = Some((Arc::downgrade(&world.presence), Arc::downgrade(&world.group.shared)));
     Ok(world)
 }
 
@@ -350,11 +360,12 @@ impl World {
     /// The world of this process, for one more holder.
     fn current() -> Option<World> {
         let current = CURRENT.lock();
-        let (inner, shared) = current.as_ref()?;
-        let (inner, shared) = (inner.upgrade()?, shared.upgrade()?);
+        let (presence, shared) = current.as_ref()?;
+        let (presence, shared) = (presence.upgrade()?, shared.upgrade()?);
+        let inner = Arc::clone(&presence.0);
         let one_more = |holders: u32| (holders > 0 && !inner.finalized.load(Ordering::Acquire)).then_some(holders + 1);
         inner.holders.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(World { group: Group { inner: Arc::clone(&inner), shared }, inner })
+        Some(World { group: Group { inner: Arc::clone(&inner), shared }, inner, presence })
     }
 
     /// The number of this process, from 0. `shmem_my_pe`.
@@ -450,15 +461,21 @@ impl World {
     /// deaths that do not end the job (`LONGARM_ON_FAILURE=continue`) the survivors meet.
     ///
     /// A world that is dropped without it, because the program returns an error or panics, ends the whole job: the
-    /// other ranks may wait for this one, and would for ever.
+    /// other ranks may wait for this one, and would for ever. It is dropped when the last clone of the `World` is; windows,
+    /// groups and the heap may live on, and so may handlers that hold these, but are of no more use. A child of a fork that
+    /// drops its copy ends nothing.
     ///
     /// Where several hold the world by [`init_shared`], all but the last one to finalize it only meet the others.
     ///
     /// `ARMCI_Finalize`, `shmem_finalize`.
     ///
     /// # Errors
-    /// What the last quiet and barrier said; the world is left all the same.
+    /// What the last quiet and barrier said; the world is left all the same. [`CollectiveError::ForkedCopy`] in a child of a
+    /// fork, which leaves nothing.
     pub fn finalize(self) -> Result<(), CollectiveError> {
+        if self.inner.is_forked_copy() {
+            return Err(CollectiveError::ForkedCopy);
+        }
         if self.inner.holders.fetch_sub(1, Ordering::AcqRel) > 1 {
             return self.barrier_before_finalize();
         }
@@ -540,6 +557,11 @@ impl Inner {
         }
     }
 
+    /// Whether this process is a child of the one that joined the job, and has not joined it itself.
+    fn is_forked_copy(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
     /// Says farewell and ends the threads of longarm.
     fn depart(&self, farewell: impl FnOnce(&dyn Rendezvous)) {
         if self.finalized.swap(true, Ordering::AcqRel) {
@@ -552,19 +574,28 @@ impl Inner {
         self.client.close();
         *self.heap.lock() = None;
         self.node.stop();
+        if let Some(rendezvous) = &self.rendezvous {
+            rendezvous.forget_world();
+        }
         INITIALISED.store(false, Ordering::Release);
     }
 }
 
-impl Drop for Inner {
+impl Drop for Presence {
     fn drop(&mut self) {
-        if self.finalized.load(Ordering::Acquire) {
+        let inner = &self.0;
+        if inner.finalized.load(Ordering::Acquire) {
+            return;
+        }
+        if inner.is_forked_copy() {
+            // The parent goes on with all that is shared. What a copy would do at its end, the parent would see.
+            std::mem::forget(Arc::clone(inner));
             return;
         }
         // The others may wait for this rank, and would for ever: the job ends, and says why.
         let panicking = std::thread::panicking();
-        self.client.segment().note_job_ends();
-        self.depart(|rendezvous| match panicking {
+        inner.client.segment().note_job_ends();
+        inner.depart(|rendezvous| match panicking {
             true => rendezvous.abort("it panicked", 101),
             false => rendezvous.abort("it left its world without finalize, perhaps by returning an error", 1),
         });

@@ -222,6 +222,13 @@ impl Rendezvous for Exchanged {
         }
     }
 
+    fn forget_world(&self) {
+        // Where the world was left without a farewell.
+        if let Some(watch) = self.watch.lock().take() {
+            watch.end();
+        }
+    }
+
     fn abort(&self, reason: &str, status: i32) {
         // A launcher that is gone, or ends others only, leaves this process to itself.
         own_end::end_after(LAUNCHER_GRACE, || ());

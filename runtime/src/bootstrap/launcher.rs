@@ -237,6 +237,14 @@ impl Rendezvous for Launcher {
         }
     }
 
+    fn forget_world(&self) {
+        let mut heard = self.heard.lock();
+        // Dropped without the lock: what goes with them may ask for a card.
+        let forgotten = (heard.on_death.take(), heard.on_inquiry.take());
+        drop(heard);
+        drop(forgotten);
+    }
+
     fn abort(&self, reason: &str, status: i32) {
         let _ = self.say(&FromRank::Abort { reason: reason.to_owned(), status });
     }

@@ -61,6 +61,9 @@ pub(crate) trait Rendezvous: Send + Sync {
     /// Says that this rank ends well, and what it and its network have counted, and waits until all have left or died, or one has died where that ends the job.
     fn leave(&self, traffic: Vec<PeerTraffic>, network: Vec<(String, u64)>);
 
+    /// Nobody of this process's world hears or answers any more: it has left.
+    fn forget_world(&self);
+
     /// Ends the job: this rank cannot go on.
     fn abort(&self, reason: &str, status: i32);
 }

@@ -1,6 +1,8 @@
 //! What an interface with symmetric addresses needs beside windows: waiting for words that it looks at itself, groups that
 //! their members make without meeting, and memory that could not be made part of a window.
 
+use std::sync::Arc;
+
 use longarm_client::{ExposedParts, OriginBytes, OriginBytesMut};
 use longarm_memory::RegionMut;
 use longarm_proto::{Rank, SignalOp};
@@ -9,7 +11,7 @@ use crate::error::{CollectiveError, RmwError, TransferError, WaitError};
 use crate::exposed::permit_attaching;
 use crate::group::Group;
 use crate::window::Window;
-use crate::world::World;
+use crate::world::{Inner, World};
 
 #[doc(hidden)]
 impl World {
@@ -55,7 +57,7 @@ impl World {
 /// Memory of every rank that stays where it is as long as the process, and that the ranks of its node read and write by
 /// cross-memory attach, as they do what is [`Exposed`](crate::Exposed).
 pub struct ExposedForGood {
-    world: World,
+    inner: Arc<Inner>,
     parts: ExposedParts,
 }
 
@@ -68,7 +70,7 @@ impl World {
     pub fn expose_for_good_collective(&self, memory: RegionMut<'static>) -> Result<ExposedForGood, CollectiveError> {
         let exchange = |mine| self.group().exchange_notices::<u8>(mine);
         let parts = ExposedParts::expose_for_good(memory, permit_attaching(), exchange)?;
-        Ok(ExposedForGood { world: self.clone(), parts: parts.ok_or(CollectiveError::BrokenNotice)? })
+        Ok(ExposedForGood { inner: Arc::clone(&self.inner), parts: parts.ok_or(CollectiveError::BrokenNotice)? })
     }
 }
 
@@ -79,7 +81,7 @@ impl ExposedForGood {
     /// # Errors
     /// As [`Exposed::put`](crate::Exposed::put).
     pub fn put(&self, rank: u32, offset: u64, source: OriginBytes<'_>) -> Result<(), TransferError> {
-        self.world.inner.client.put_exposed(&self.parts, Rank(rank), offset, source)
+        self.inner.client.put_exposed(&self.parts, Rank(rank), offset, source)
     }
 
     /// Reads the memory of a rank of this node.
@@ -87,7 +89,7 @@ impl ExposedForGood {
     /// # Errors
     /// As [`Exposed::put`](crate::Exposed::put).
     pub fn get(&self, rank: u32, offset: u64, target: OriginBytesMut<'_>) -> Result<(), TransferError> {
-        self.world.inner.client.get_exposed(&self.parts, Rank(rank), offset, target)
+        self.inner.client.get_exposed(&self.parts, Rank(rank), offset, target)
     }
 }
 

@@ -9,6 +9,7 @@ mod faults {
     pub mod arguments;
     pub mod crowd;
     pub mod deaths;
+    pub mod endings;
     pub mod heirs;
     pub mod neighbours;
     pub mod outside;
@@ -19,7 +20,7 @@ mod faults {
 
 use std::process::ExitCode;
 
-use faults::{arguments, crowd, deaths, heirs, neighbours, standstill, strangers, survivors};
+use faults::{arguments, crowd, deaths, endings, heirs, neighbours, standstill, strangers, survivors};
 use libtest_mimic::Arguments;
 
 /// What the ranks of a job play.
@@ -34,9 +35,14 @@ fn main() -> ExitCode {
             neighbours::body(&parameters);
             return ExitCode::SUCCESS;
         }
+        if body == "ending" {
+            endings::body(&parameters);
+            return ExitCode::SUCCESS;
+        }
         if body == "other user" {
             return crowd::as_other_user(&parameters);
         }
+        longarm::log_to_stderr(&longarm::config::Config::from_environment().unwrap_or_default());
         let world = longarm::init().expect("the launcher makes a world");
         match body.as_str() {
             "death" => deaths::body(world, &parameters),
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut trials = deaths::trials();
+    trials.extend(endings::trials());
     trials.extend(heirs::trials());
     trials.extend(survivors::trials());
     trials.extend(neighbours::trials());

@@ -169,6 +169,7 @@ fn all_jobs() -> Vec<Job> {
         job("a_rank_is_its_own_target", traps::own_target, EVERY),
         job("bytes_at_any_offset_are_exact", traps::unaligned, EVERY),
         job("the_last_element_is_inside_and_the_next_is_not", traps::edges, EVERY),
+        job("a_panic_in_a_scope_passes_when_its_buffers_are_let_go_of", traps::panicking_scope, EVERY),
         job("parts_differ_in_size", traps::sizes, USUAL),
         job("impossible_shapes_are_refused", traps::impossible, EVERY),
         job("memory_outside_windows_is_reached_by_the_ranks_of_its_node", exposed::exposed, EVERY),

@@ -164,6 +164,14 @@ impl Ended {
         Err(format!("the status is {}, not {status}:\n{}\n{}", self.status, self.stdout, self.stderr).into())
     }
 
+    /// Fails unless this was said on stderr.
+    pub fn expect_error(&self, part: &str) -> Result<(), Failed> {
+        if self.stderr.contains(part) {
+            return Ok(());
+        }
+        Err(format!("`{part}` is not said:\n{}\n{}", self.stdout, self.stderr).into())
+    }
+
     /// Fails unless a line of the output begins and goes on like this.
     pub fn expect_line(&self, start: &str, part: &str) -> Result<(), Failed> {
         let lines: Vec<&str> = self.stdout.lines().filter(|line| line.starts_with(start)).collect();

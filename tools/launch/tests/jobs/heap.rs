@@ -1,6 +1,6 @@
 //! The symmetric heap: blocks at the same offset everywhere, until there is no room.
 
-use longarm::error::{CollectiveError, HeapError};
+use longarm::error::{CollectiveError, HeapError, TransferError};
 use longarm::{HEAP_ALIGNMENT, World};
 
 use super::support::{Dice, ahead, arbitrary, assert_same, barrier};
@@ -71,7 +71,24 @@ pub fn life(world: &World) {
         assert!(matches!(mismatch, Err(HeapError::Collective(CollectiveError::Mismatch { .. }))), "{mismatch:?}");
         assert_eq!(heap.free_bytes(), HEAP_BYTES, "a refused call takes nothing");
     }
+    not_moved(&heap);
     barrier(world);
+}
+
+/// A block whose contents cannot be moved, for the heap's window is freed, stays where it is, and no other one is taken.
+fn not_moved(heap: &longarm::Heap) {
+    let blocks = [100, 100].map(|bytes| heap.allocate_collective(bytes).expect("a block"));
+    let free = heap.free_bytes();
+    heap.window::<u8>().free_collective().expect("all live");
+    let [first, second] = blocks;
+    let offset = first.offset();
+    let Err((HeapError::Transfer(TransferError::FreedWindow { .. }), first)) = heap.reallocate_collective(first, 1000)
+    else {
+        panic!("a freed window gives nothing");
+    };
+    assert_eq!((first.offset(), heap.free_bytes()), (offset, free));
+    [first, second].into_iter().for_each(|block| heap.free_collective(block).expect("a block goes back"));
+    assert_eq!(heap.free_bytes(), HEAP_BYTES, "all is whole again");
 }
 
 fn aligned(heap: &longarm::Heap) {

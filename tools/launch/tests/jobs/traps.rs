@@ -367,3 +367,30 @@ pub fn impossible(world: &World) {
     assert_same(&window.get_vec(world.rank(), 0, 1000).expect("mine"), &expected, "after refusals");
     barrier(world);
 }
+
+/// A scope that panics is left when what it has begun is done, and all goes on.
+pub fn panicking_scope(world: &World) {
+    const WORDS: usize = 200_000;
+    let window = world.allocate_collective::<u64>(WORDS).expect("a window");
+    let me = world.rank();
+    let word = |rank: u32, index: usize| u64::from(rank) << 32 | index as u64;
+    let mine: Vec<u64> = (0..WORDS).map(|index| word(me, index)).collect();
+    window.put(me, 0, &mine).expect("its own part");
+    barrier(world);
+    let mut targets = vec![vec![0; WORDS]; world.size() as usize];
+    let left = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        world.scope(|scope| {
+            for (rank, target) in (0..).zip(&mut targets) {
+                scope.get(&window, rank, 0, target);
+            }
+            std::panic::panic_any(me);
+        })
+    }));
+    let said = left.expect_err("the panic goes on").downcast::<u32>().expect("what it said");
+    assert_eq!(*said, me);
+    for (rank, target) in (0..).zip(&targets) {
+        let expected: Vec<u64> = (0..WORDS).map(|index| word(rank, index)).collect();
+        assert_same(target, &expected, format_args!("the part of rank {rank}"));
+    }
+    barrier(world);
+}
