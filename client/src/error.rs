@@ -51,8 +51,22 @@ impl std::fmt::Display for Operation {
     }
 }
 
+/// Has the `Debug` of errors read as their `Display`: it is what people see of an error that `main` returns, or that is unwrapped.
+#[macro_export]
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {$(
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, formatter)
+            }
+        }
+    )+};
+}
+
+debug_as_display!(Lost, TransferError, RmwError, DeviceRmwError, MutexError, WaitError);
+
 /// A rank or the server of a node is gone.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} failed: rank {rank} (node {node}) {how}")]
 pub struct Lost {
     /// The rank that is gone, or the one that hosts the server of a node that no longer answers.
@@ -93,7 +107,7 @@ pub enum LostHow {
 }
 
 /// Why a put, get or accumulate failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     /// There is no such rank. Nothing was sent.
@@ -258,7 +272,7 @@ pub enum TransferError {
 }
 
 /// Why a read-modify-write failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RmwError {
     /// The offset is no multiple of the word's size. Nothing was sent.
@@ -285,7 +299,7 @@ impl From<Lost> for RmwError {
 }
 
 /// Why a read-modify-write by an RDMA device failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceRmwError {
     /// Nothing was done. The connection to the node is none between devices, because one of them has failed too often, or the
@@ -337,7 +351,7 @@ impl From<Lost> for DeviceRmwError {
 }
 
 /// Why a mutex call failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MutexError {
     /// The host has no mutex of this number.
@@ -378,7 +392,7 @@ impl From<Lost> for MutexError {
 }
 
 /// Why waiting for a word failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
     /// The word does not lie in this rank's part of the window.

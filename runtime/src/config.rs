@@ -118,6 +118,8 @@ pub struct Config {
     pub report_ms: u64,
     /// After how long in one call a rank is reported as waiting. 0: never.
     pub watchdog_s: u64,
+    /// Whether each of several processes that something else than `longarm run` has started is to be a world of its own.
+    pub alone: bool,
     /// What to log, as a filter of the `tracing` crates. `None`: warnings only.
     pub log: Option<String>,
     origins: [Origin; VARIABLES.len()],
@@ -199,7 +201,7 @@ pub struct UnknownVariable {
 }
 
 /// A variable has a value that cannot be used. The caller's fault; nothing was started.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The value cannot be read or is out of range.
@@ -221,6 +223,8 @@ pub enum ConfigError {
         nearest: Option<&'static str>,
     },
 }
+
+longarm_client::debug_as_display!(ConfigError);
 
 const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Address));
 
@@ -267,6 +271,7 @@ impl Default for Config {
             on_failure: OnFailure::Abort,
             report_ms: 700,
             watchdog_s: 10,
+            alone: false,
             log: None,
             origins: [Origin::Default; VARIABLES.len()],
             warnings: Vec::new(),

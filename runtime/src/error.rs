@@ -32,8 +32,10 @@ pub use crate::collective::Signature;
 pub use crate::config::ConfigError;
 pub use crate::heap::HeapError;
 
+longarm_client::debug_as_display!(InitError, CollectiveError, WindowError, MessageError);
+
 /// Why [`init`](crate::init) failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
     /// There is a world in this process already; [`init_shared`](crate::init_shared) gives it to another part of the program.
@@ -42,6 +44,21 @@ pub enum InitError {
     /// A configuration variable cannot be used.
     #[error(transparent)]
     Config(#[from] crate::config::ConfigError),
+    /// A process manager has started this process as one of several, and longarm does not ask it for the others:
+    /// each of them would be a world of its own.
+    #[error(
+        "{starter} has started this process as one of several ({variable}={value}), and longarm does not join them: start the \
+         program with `longarm run`, or have their MPI join them (longarm::init_inside; what is linked with ARMCI's or \
+         OpenSHMEM's interface does that by itself). LONGARM_ALONE=yes makes each of them a job of its own"
+    )]
+    Managed {
+        /// What has started it.
+        starter: &'static str,
+        /// The variable that says so.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// The launcher's variable names no descriptor.
     #[error("LONGARM_CONTROL_FD names no open descriptor; start the program with `longarm run`, or unset it")]
     BadControlVariable,
@@ -123,7 +140,7 @@ pub enum InitError {
 }
 
 /// Why a collective failed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectiveError {
     /// The members did not all make the same call. Every member gets this error, and no data has moved.
@@ -212,7 +229,7 @@ impl CollectiveError {
 }
 
 /// Why a window could not be allocated or freed. Every member of the group gets an error.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
     /// More than may be asked for.
@@ -264,7 +281,7 @@ pub enum WindowError {
 }
 
 /// Why an active message failed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// More argument words than a message carries.

@@ -61,7 +61,7 @@ impl HeapBlock {
 }
 
 /// Why the heap gave no block.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapError {
     /// No room for it.
@@ -99,6 +99,8 @@ pub enum HeapError {
     #[error(transparent)]
     Transfer(#[from] crate::error::TransferError),
 }
+
+longarm_client::debug_as_display!(HeapError);
 
 impl World {
     /// The symmetric heap of the world, `LONGARM_HEAP_BYTES` at each rank; memory is used where it is touched. Made

@@ -39,6 +39,7 @@ pub mod face;
 mod group;
 mod handle;
 mod heap;
+mod logging;
 mod message;
 mod mutex;
 #[doc(hidden)] // `longarm info` shows it.
@@ -60,6 +61,7 @@ pub use exposed::Exposed;
 pub use group::Group;
 pub use handle::{Handle, wait_all, wait_any, wait_some};
 pub use heap::{HEAP_ALIGNMENT, Heap, HeapBlock};
+pub use logging::log_to_stderr;
 pub use message::Message;
 pub use mutex::{MutexGuard, Mutexes};
 pub use patch::{DIMENSIONS_MAX, Patch, Segment};

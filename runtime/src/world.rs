@@ -11,6 +11,7 @@ use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start, Wait, Whom};
+use crate::bootstrap::managers::{self, Managed};
 use crate::bootstrap::{
     Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, OnDeath, Rendezvous, costs, is_routed, network,
     own_end,
@@ -83,6 +84,9 @@ pub struct World {
 /// Joins the job that started this process, or makes a world of one. Collective over all processes of the job, who may do it
 /// again when all of them have finalized.
 ///
+/// A process that `srun`, an `mpiexec` or the like has started among others gets an error, for none of them knows of the
+/// others: they join by [`init_inside`]. `LONGARM_ALONE=yes` makes each of them a world of one all the same.
+///
 /// `ARMCI_Init`, `shmem_init`.
 ///
 /// # Errors
@@ -112,10 +116,15 @@ pub fn init_with(config: Config) -> Result<World, InitError> {
 }
 
 /// The launcher, or a world of one.
-fn find(_: &mut Config) -> Result<Found, InitError> {
-    match Launcher::find()? {
-        Some((launcher, start)) => Ok((Some(launcher as Arc<dyn Rendezvous>), start)),
-        None => Ok((None, alone()?)),
+fn find(config: &mut Config) -> Result<Found, InitError> {
+    if let Some((launcher, start)) = Launcher::find()? {
+        return Ok((Some(launcher as Arc<dyn Rendezvous>), start));
+    }
+    match managers::find(|name| std::env::var(name).ok()) {
+        Some(Managed { starter, variable, value }) if !config.alone => {
+            Err(InitError::Managed { starter, variable, value })
+        }
+        _ => Ok((None, alone()?)),
     }
 }
 
@@ -199,7 +208,6 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         // Once is enough: the ranks share their environment.
         config.warnings().iter().for_each(|warning| eprintln!("longarm: {warning}"));
     }
-    log_to_stderr(&config);
     config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
     longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
     if !start.is_sound() {
@@ -326,16 +334,6 @@ fn waits_of(client: &Client) -> Vec<Wait> {
         waited_ms: wait.waited.as_millis() as u64,
     });
     told.collect()
-}
-
-/// Shows the warnings of longarm's threads, which have nobody to return an error to. A program that has set up
-/// `tracing` itself keeps what it has.
-fn log_to_stderr(config: &Config) {
-    let filter = config.log.as_deref().unwrap_or("warn");
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
-    // An error says that a subscriber was set before.
-    let _ = lines.try_init();
 }
 
 fn alone() -> Result<Start, InitError> {

@@ -138,6 +138,7 @@ impl Job<'_> {
 
 /// Runs this rank's part of a suite.
 pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
+    longarm::log_to_stderr(&longarm::config::Config::from_environment()?);
     let world = longarm::init()?;
     let job = Job { world: &world, arguments, effort: Effort::new(arguments.quick) };
     if arguments.target >= world.size() {

@@ -4,6 +4,7 @@ pub mod control;
 mod dialer;
 mod exchange;
 mod launcher;
+pub(crate) mod managers;
 mod neighbours;
 mod network;
 mod node;

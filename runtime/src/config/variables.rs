@@ -42,7 +42,7 @@ pub(super) const SPIN: usize = 15;
 pub(super) const NONTEMPORAL: usize = 16;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 31] = [
+pub(super) const VARIABLES: [Variable; 32] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -260,6 +260,12 @@ pub(super) const VARIABLES: [Variable; 31] = [
         unit: "seconds",
         meaning: "after how long in one call a rank is reported as waiting; 0 for never",
         slot: Slot::Number { field: |config| &mut config.watchdog_s, min: 0, max: 86400 },
+    },
+    Variable {
+        name: "LONGARM_ALONE",
+        unit: "",
+        meaning: "whether each process that srun, mpiexec or the like has started is a job of its own",
+        slot: Slot::Switch { field: |config| &mut config.alone },
     },
     Variable {
         name: "LONGARM_LOG",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use longarm::World;
 use longarm::bootstrap::Exchange;
+use longarm::config::Config;
 use parking_lot::Mutex;
 
 use crate::{Communicator, Mpi, started_by_process_manager, told_by_manager};
@@ -37,6 +38,8 @@ static STATE: Mutex<State> = Mutex::new(State { everybody: None, owns_mpi: false
 /// # Errors
 /// What is wrong, as a line. Others may be waiting for this process then, so end the job.
 pub fn join(communicator: Option<usize>, on_abort: fn()) -> Result<Joined, String> {
+    // A program in C has no other way to see longarm's events. What is wrong with the variables the join says.
+    longarm::log_to_stderr(&Config::from_environment().unwrap_or_default());
     let mut state = STATE.lock();
     state.on_abort.push(on_abort);
     let said = |error: &dyn std::fmt::Display| error.to_string();
