@@ -141,6 +141,35 @@ fn a_line_of_several_mebibytes_keeps_every_byte() {
 }
 
 #[test]
+fn what_ranks_say_alike_at_their_end_is_said_with_all_their_numbers_and_nothing_is_lost() {
+    let script = "echo first >&2; echo 'Error: goes on' >&2; echo last >&2; echo 'Error: no such file' >&2; exit 7";
+    let mut command = shell("run -n 4", script);
+    command.env("LONGARM_REPORT_MS", "600000");
+    let (status, _, stderr) = end(command);
+    assert_eq!(status, 7);
+    let count = |line: &str| stderr.lines().filter(|other| *other == line).count();
+    assert_eq!((count("first"), count("last")), (4, 4), "{stderr}");
+    // How many come together is a matter of time.
+    let sayers = |error: &str| {
+        let lines = stderr.lines().filter_map(|line| line.strip_prefix(error));
+        let numbers = lines.map(|rest| match rest.trim_matches([' ', '(', ')']).strip_prefix("on ranks ") {
+            None => 1,
+            Some(ranks) => ranks.split(", ").map(of_range).sum::<u32>(),
+        });
+        numbers.sum::<u32>()
+    };
+    assert_eq!((sayers("Error: goes on"), sayers("Error: no such file")), (4, 4), "{stderr}");
+    let (_, _, tagged) = end(shell("run -n 2 --tag-output", "echo 'Error: no such file' >&2"));
+    assert_eq!(lines_after(&tagged, "["), ["0] Error: no such file", "1] Error: no such file"]);
+}
+
+/// How many numbers "3" or "0-3" stands for.
+fn of_range(range: &str) -> u32 {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    last.parse::<u32>().unwrap() - first.parse::<u32>().unwrap() + 1
+}
+
+#[test]
 fn with_tags_each_line_says_its_rank() {
     let script = "echo one; printf two; echo err >&2";
     let (_, stdout, stderr) = end(shell("run -n 2 --tag-output", script));

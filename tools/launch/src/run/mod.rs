@@ -29,6 +29,7 @@ use self::guardian::Guardian;
 use self::plan::{Plan, PlanError, ProgramError};
 use crate::cli::RunArguments;
 
+mod alike;
 mod child;
 mod ending;
 pub mod guardian;

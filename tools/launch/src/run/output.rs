@@ -5,7 +5,8 @@
 //! itself. When stdout and stderr are the same file, one thread serves both, because large writes of two would mix.
 //!
 //! Bytes are passed on as they are. A last line without an end is passed on without one (but with `--tag-output` it
-//! gets one), and a line of more than [`LINE_BYTES_MAX`] is passed on in pieces.
+//! gets one), and a line of more than [`LINE_BYTES_MAX`] is passed on in pieces. The last words of ranks that end by the same error
+//! are said once ([`alike`]).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,6 +17,9 @@ use std::thread::JoinHandle;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::alike::{self, Alike};
 
 /// Longer lines are passed on in pieces.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -139,29 +143,46 @@ fn is_same_file(left: impl AsFd, right: impl AsFd) -> bool {
     }
 }
 
-/// Passes on one output of one rank until it ends or nobody reads it. `tag` is put before each line. Once `ended` says
-/// so, all writers are gone or none of our business, and only what is in the pipe already is passed on.
-pub async fn pass_lines(mut rank: pipe::Receiver, sink: Sink, tag: Option<String>, mut ended: watch::Receiver<bool>) {
-    let mut lines = Lines::new(tag);
+/// Passes on one output of one rank until it ends or nobody reads it. `tag` is put before each line. What `alike` holds for this
+/// rank is passed on in its time. Once `ended` says so, all writers are gone or none of our business, and only what is in the pipe
+/// already is passed on.
+pub async fn pass_lines(
+    mut rank: pipe::Receiver,
+    sink: Sink,
+    (tag, alike): (Option<String>, Option<(u32, Alike)>),
+    mut ended: watch::Receiver<bool>,
+) {
+    let mut passing = Passing { lines: Lines::new(tag), sink, alike, held_until: None };
     loop {
+        let held_until = passing.held_until;
         let count = tokio::select! {
             // An error of a pipe is as final as its end.
-            count = rank.read_buf(lines.room()) => Some(count.unwrap_or(0)),
+            count = rank.read_buf(passing.lines.room()) => Some(count.unwrap_or(0)),
             () = until_true(&mut ended) => None,
+            () = until(held_until) => {
+                if passing.pass_held().await.is_err() {
+                    return;
+                }
+                continue;
+            }
         };
         match count {
             None => {
-                pass_what_is_there(rank, &sink, &mut lines).await;
+                pass_what_is_there(rank, &mut passing).await;
                 break;
             }
             Some(0) => break,
             Some(_) => {}
         }
-        if sink.pass(lines.take_lines()).await.is_err() {
+        if passing.pass_lines().await.is_err() {
             return;
         }
     }
-    let _ = sink.pass(lines.take_rest()).await;
+    let rest = passing.lines.take_rest();
+    if passing.pass(rest).await.is_ok() && passing.held_until.is_some() {
+        until(passing.held_until).await;
+        let _ = passing.pass_held().await;
+    }
 }
 
 /// Also returns when the launcher's loop is gone, which counts as an end.
@@ -169,7 +190,15 @@ async fn until_true(ended: &mut watch::Receiver<bool>) {
     let _ = ended.wait_for(|ended| *ended).await;
 }
 
-async fn pass_what_is_there(rank: pipe::Receiver, sink: &Sink, lines: &mut Lines) {
+/// `None`: for ever.
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn pass_what_is_there(rank: pipe::Receiver, passing: &mut Passing) {
     let Ok(rank) = rank.into_nonblocking_fd() else { return };
     let mut chunk = vec![0; READ_BYTES];
     loop {
@@ -177,12 +206,68 @@ async fn pass_what_is_there(rank: pipe::Receiver, sink: &Sink, lines: &mut Lines
             Err(rustix::io::Errno::INTR) => {}
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                lines.room().extend_from_slice(&chunk[..count]);
-                if sink.pass(lines.take_lines()).await.is_err() {
+                passing.lines.room().extend_from_slice(&chunk[..count]);
+                if passing.pass_lines().await.is_err() {
                     return;
                 }
             }
         }
+    }
+}
+
+/// One output of one rank on its way.
+struct Passing {
+    lines: Lines,
+    sink: Sink,
+    /// Where the rank's errors are held, if they are.
+    alike: Option<(u32, Alike)>,
+    /// When what is held of this rank is due.
+    held_until: Option<Instant>,
+}
+
+impl Passing {
+    /// Passes on all whole lines.
+    async fn pass_lines(&mut self) -> Result<(), ReaderGone> {
+        let starts_inside = self.lines.inside_line;
+        let mut batch = self.lines.take_lines();
+        // The end of a long line may look like an error.
+        let is_whole = !starts_inside || batch.iter().filter(|byte| **byte == b'\n').count() > 1;
+        let error = if self.alike.is_some() && is_whole { alike::cut_off_error(&mut batch) } else { None };
+        if error.is_some() {
+            self.take_back().await?;
+        }
+        self.pass(batch).await?;
+        if let (Some(error), Some((rank, alike))) = (error, &self.alike) {
+            self.held_until = Some(alike.hold(*rank, error, Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Passes on bytes behind what was held of this rank.
+    async fn pass(&mut self, batch: Vec<u8>) -> Result<(), ReaderGone> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.take_back().await?;
+        self.sink.pass(batch).await
+    }
+
+    /// The rank goes on after what was held.
+    async fn take_back(&mut self) -> Result<(), ReaderGone> {
+        if self.held_until.take().is_none() {
+            return Ok(());
+        }
+        let line = self.alike.as_ref().and_then(|(rank, alike)| alike.take_back(*rank));
+        self.sink.pass(line.unwrap_or_default()).await
+    }
+
+    /// Passes on what was held, with those who said the same.
+    async fn pass_held(&mut self) -> Result<(), ReaderGone> {
+        if self.held_until.take().is_none() {
+            return Ok(());
+        }
+        let line = self.alike.as_ref().and_then(|(rank, alike)| alike.take(*rank));
+        self.sink.pass(line.unwrap_or_default()).await
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::alike::Alike;
 use super::child::{self, Place, Started, Template};
 use super::ending::{Action, Cause, Ending};
 use super::output::{self, Console, Sink};
@@ -57,6 +58,8 @@ struct Supervisor<'a> {
     since: Instant,
     outputs: JoinSet<()>,
     outputs_end: watch::Sender<bool>,
+    /// What several ranks say at their end.
+    alike: Alike,
     /// When `--timeout` ends the job.
     timeout: Option<Instant>,
     /// Ranks that have given up while the others go on, and when they are killed.
@@ -111,6 +114,7 @@ pub async fn supervise(
         since,
         outputs: JoinSet::new(),
         outputs_end: watch::Sender::new(false),
+        alike: Alike::default(),
         timeout: arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
         condemned: Vec::new(),
     };
@@ -170,8 +174,11 @@ impl Supervisor<'_> {
         let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
         let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
         let ended = self.outputs_end.subscribe();
-        self.outputs.spawn(output::pass_lines(stdout, self.console.stdout.clone(), tag.clone(), ended.clone()));
-        self.outputs.spawn(output::pass_lines(stderr, self.console.stderr.clone(), tag, ended));
+        // Who wants to know who said what is told so of each line.
+        let alike = tag.is_none().then(|| (rank, self.alike.clone()));
+        let (to_stdout, to_stderr) = (self.console.stdout.clone(), self.console.stderr.clone());
+        self.outputs.spawn(output::pass_lines(stdout, to_stdout, (tag.clone(), None), ended.clone()));
+        self.outputs.spawn(output::pass_lines(stderr, to_stderr, (tag, alike), ended));
         Ok(())
     }
 

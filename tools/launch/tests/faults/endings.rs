@@ -1,12 +1,14 @@
 //! Worlds that end otherwise than by finalize, and often: dropped with handlers and a heap, copied by a fork, ended by a handler
 //! that panics.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 use longarm::{Compare, Heap, Window, World};
 
 use super::outside::{Job, NO_HURRY};
+use crate::{BODY, PARAMETERS};
 
 /// The handler that does what it should.
 const COUNTS: u32 = 1;
@@ -14,6 +16,8 @@ const COUNTS: u32 = 1;
 const PANICS: u32 = 2;
 /// Who does not end well.
 const CULPRIT: u32 = 1;
+/// What `mpiexec -n 2` says to the first of its processes.
+const MPIEXEC: [(&str, &str); 2] = [("PMI_RANK", "0"), ("PMI_SIZE", "2")];
 /// How often one process joins its job.
 const WORLDS: usize = 12;
 
@@ -23,6 +27,7 @@ pub fn body(parameters: &str) {
         "often" => often(),
         "dropped" => dropped(),
         "forked" => forked(),
+        "joins" => joins(),
         "panics while it waits" => panics(true, false),
         "panics while it computes" => panics(false, false),
         "panics and others go on" => panics(false, true),
@@ -97,6 +102,16 @@ fn dropped() {
     println!("barrier: {error}");
 }
 
+fn joins() {
+    match longarm::init() {
+        Ok(world) => {
+            println!("one of {}", world.size());
+            world.finalize().expect("nobody has died");
+        }
+        Err(error) => println!("refused: {error}"),
+    }
+}
+
 fn forked() {
     let (world, window, heap) = busy_world();
     if world.rank() == CULPRIT {
@@ -153,7 +168,8 @@ fn panics(waits: bool, others_go_on: bool) {
 pub fn trials() -> Vec<Trial> {
     let layouts = [(3, 1), (4, 2)];
     let named = |name: &str, (ranks, nodes): (u32, u32)| format!("{name} ({nodes} x {})", ranks / nodes);
-    let mut trials = Vec::new();
+    let managed = "who_is_started_by_a_process_manager_is_told_that_longarm_joins_nobody";
+    let mut trials = vec![Trial::test(managed, run_managed)];
     for layout in layouts {
         let mut trial = |name: &str, run: fn((u32, u32)) -> Result<(), Failed>| {
             trials.push(Trial::test(named(name, layout), move || run(layout)));
@@ -169,6 +185,30 @@ pub fn trials() -> Vec<Trial> {
 
 fn run_often(layout: (u32, u32)) -> Result<(), Failed> {
     Job::start(layout, "ending", "often", &[])?.end()?.expect_status(0)
+}
+
+/// What `mpiexec -n 2` tells a process, with another variable.
+fn alone_under_mpiexec(other: (&str, &str)) -> Result<String, Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.env(BODY, "ending").env(PARAMETERS, "joins").envs(MPIEXEC).env(other.0, other.1);
+    let output = command.output()?;
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn run_managed() -> Result<(), Failed> {
+    let refused = alone_under_mpiexec(("LONGARM_ALONE", "no"))?;
+    if !["refused: ", "PMI_SIZE=2", "longarm run", "LONGARM_ALONE=yes"].iter().all(|part| refused.contains(part)) {
+        return Err(format!("a process of two is told `{refused}`").into());
+    }
+    let meant = alone_under_mpiexec(("LONGARM_ALONE", "yes"))?;
+    let single = alone_under_mpiexec(("PMI_SIZE", "1"))?;
+    if [&meant, &single].iter().any(|said| *said != "one of 1\n") {
+        return Err(format!("one that is to be alone says `{meant}`, one that is `{single}`").into());
+    }
+    // A job inside of one process of theirs is a job of ours.
+    let launched = Job::start((2, 1), "ending", "joins", &MPIEXEC)?.end()?;
+    launched.expect_status(0)?;
+    launched.expect_line("one of ", "one of 2")
 }
 
 fn run_dropped(layout: (u32, u32)) -> Result<(), Failed> {
