@@ -5,8 +5,9 @@
 //! server, which puts it into cells there. What comes from one source comes in order, so a message is put together by
 //! source alone.
 //!
-//! Bodies of collectives wait in a table until the call that expects them takes them. Active messages are run by
-//! whichever thread of the rank waits in a call, one at a time and in order of each source.
+//! Bodies of collectives wait in a table until the call that expects them takes them. Active messages are run one at a time and in
+//! order of each source: by the thread that attends to them and by those that wait in a call for what they do. Where no
+//! thread attends, whichever thread of the rank waits in a call runs them.
 
 mod broken;
 mod inbox;
@@ -98,6 +99,8 @@ pub struct Mail {
     queue: Mutex<VecDeque<Option<ActiveMessage>>>,
     dispatching: Mutex<()>,
     dispatch: Mutex<Option<Dispatch>>,
+    /// A thread runs active messages and does nothing else. A flag alone.
+    attended: AtomicBool,
 }
 
 /// Writes a head: its own length in front, so that its end is known at the other side.
@@ -157,6 +160,7 @@ impl Mail {
             queue: Mutex::new(VecDeque::new()),
             dispatching: Mutex::new(()),
             dispatch: Mutex::new(None),
+            attended: AtomicBool::new(false),
         }
     }
 }
@@ -323,6 +327,16 @@ impl Client {
         *self.mail.dispatch.lock() = Some(dispatch);
     }
 
+    /// Says whether a thread is there that calls [`Client::attend_mail`] all the time: then no other thread runs active messages
+    /// unless it was asked to.
+    pub fn set_attended(&self, attended: bool) {
+        self.mail.attended.store(attended, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_attended(&self) -> bool {
+        self.mail.attended.load(Ordering::Relaxed)
+    }
+
     /// Has the dispatch called without a message, in its turn behind those that have arrived.
     pub fn call_dispatch(&self) {
         self.enqueue_active(None);
@@ -415,7 +429,7 @@ impl Client {
     }
 
     /// Takes everything out of the inbox and runs what can be run. True if anything came.
-    pub(crate) fn drain_mail(&self) -> bool {
+    pub fn drain_mail(&self) -> bool {
         let arrived = self.drain_cells();
         let ran = self.run_active();
         arrived || ran
@@ -571,7 +585,13 @@ impl Client {
         if stopping() {
             return;
         }
-        if !self.drain_mail() {
+        let arrived = self.drain_cells();
+        let ran = self.run_active();
+        if ran && self.is_attended() {
+            // Another thread may wait for what was run.
+            bell.ring();
+        }
+        if !arrived && !ran {
             bell.sleep_unless(seen, None, || self.time.rest(RestOn::Mail, None));
         }
     }

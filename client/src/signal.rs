@@ -149,6 +149,15 @@ impl Client {
         })
     }
 
+    /// Waits until `check` gives something, and runs the handlers of active messages meanwhile: what they bring about ends the wait
+    /// at once, anything else within a moment.
+    pub fn wait_running_handlers<R>(&self, mut check: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
+        self.wait_for(Drive::Handlers, Awaited::anyone(Operation::Message), || match check() {
+            Some(result) => Some(Ok(result)),
+            None => self.first_death(Operation::Message).map(|lost| Err(lost.into())),
+        })
+    }
+
     /// The first death of a rank of the world that was not acknowledged, or else a node that was lost, as an error.
     pub(crate) fn first_death(&self, operation: Operation) -> Option<Lost> {
         let Some(death) = self.failures.first_unacknowledged() else { return self.lost_node(operation, |_| true) };

@@ -60,15 +60,21 @@ pub(crate) enum Drive<'a> {
     Stores,
     /// A meeting, to which others come by plain stores that may wake nobody.
     Meeting,
+    /// What handlers of active messages bring about, which this thread runs.
+    Handlers,
     /// A free cell to send with. Active messages are taken in but not run: one of them may be what sends.
     Cells,
 }
 
 impl Drive<'_> {
-    /// Whether active messages may be run meanwhile. Not by a thread that is in the middle of sending: one of them
-    /// may be what sends.
-    fn runs_handlers(self) -> bool {
-        matches!(self, Drive::Memory | Drive::Stores | Drive::Meeting)
+    /// Whether active messages may be run meanwhile, by a thread that was asked to or where no other thread does: this one may
+    /// hold a lock that they take. Never by a thread that is in the middle of sending: one of them may be what sends.
+    fn runs_handlers(self, attended: bool) -> bool {
+        match self {
+            Drive::Handlers => true,
+            Drive::Memory | Drive::Stores | Drive::Meeting => !attended,
+            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange | Drive::Cells => false,
+        }
     }
 
     /// How long it looks before it does other work. A device of this process brings its own transfers to an end without
@@ -234,7 +240,7 @@ impl Client {
             if let Some(assistant) = &mut assistant {
                 progress |= assistant.turn.turn();
             }
-            if drive.runs_handlers() && self.has_active() {
+            if self.has_active() && drive.runs_handlers(self.is_attended()) {
                 // A handler may compute for long, or wait for another node: nobody else could drive the server then.
                 assistant = None;
                 self.end_hush();
@@ -359,7 +365,9 @@ impl Client {
             // The inbox is emptied too: what waits there may keep the server, or a rank of this node, from going on.
             Drive::Endpoint(endpoint) if !pace.assists => self.drive_endpoint(endpoint) | self.drain_cells_only(),
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.drive_busy() | self.drain_cells_only(),
-            Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Cells => self.drive_busy() | self.drain_cells(),
+            Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Handlers | Drive::Cells => {
+                self.drive_busy() | self.drain_cells()
+            }
         }
     }
 
@@ -378,14 +386,14 @@ impl Client {
     fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         match drive {
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(check, pace),
-            Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Cells => {
+            Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Handlers | Drive::Cells => {
                 let me = self.layout.local_of(self.layout.me());
                 let bell = match drive {
                     Drive::Stores => self.segment.window_bell(me),
                     _ => self.segment.bell(me),
                 };
                 let seen = bell.sequence();
-                if self.drive(drive, pace) | (drive.runs_handlers() && self.run_active()) {
+                if self.drive(drive, pace) | (drive.runs_handlers(self.is_attended()) && self.run_active()) {
                     return check();
                 }
                 if matches!(drive, Drive::Cells) && self.has_active() {

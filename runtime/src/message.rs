@@ -11,7 +11,7 @@ use longarm_proto::{AM_ARGUMENTS_MAX, Rank};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
-use crate::error::MessageError;
+use crate::error::{MessageError, WaitError};
 use crate::world::{Inner, World};
 
 /// The exit status of a process of which a handler panicked, as of one whose main function did.
@@ -56,9 +56,12 @@ impl Message<'_> {
 }
 
 impl World {
-    /// Says what a message with this number does here. Handlers run one at a time, on a thread of longarm or on one
-    /// that waits in a call; messages of one source run in their order. A handler must not wait for other ranks.
-    /// A message that comes before its handler is registered waits for it.
+    /// Says what a message with this number does here. Handlers run one at a time; messages of one source run in their order. A
+    /// handler must not wait for other ranks. A message that comes before its handler is registered waits for it.
+    ///
+    /// Handlers run on a thread of longarm, and on those that wait in [`World::run_handlers_until`]; in no other call. So a
+    /// thread may hold a lock that a handler takes while it makes a call, as long as that call does not wait for what the handler
+    /// does. Only where the system gives no thread they run on whichever waits in a call, and a warning says so.
     ///
     /// A handler is kept until the world is finalized or dropped. It may hold windows and groups; one that holds a [`World`]
     /// keeps that from being dropped, so such a world has to be finalized.
@@ -74,6 +77,30 @@ impl World {
         run: impl Fn(&Message<'_>) + Send + Sync + 'static,
     ) -> Result<(), MessageError> {
         self.inner.handlers.register(&self.inner.client, handler, Arc::new(run))
+    }
+
+    /// Waits until `check` gives something, and runs handlers on this thread meanwhile: sooner than longarm's own thread would,
+    /// which has to be woken first. What a handler that ran here has done ends the wait at once; what happens elsewhere within a
+    /// few milliseconds. Not to be called from a handler, nor with a lock that a handler takes.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::sync::Arc;
+    ///
+    /// let world = longarm::init()?;
+    /// let heard = Arc::new(AtomicBool::new(false));
+    /// let hears = Arc::clone(&heard);
+    /// world.register_handler(1, move |_| hears.store(true, Ordering::Release))?;
+    /// world.send_message(world.rank(), 1, &[], &[])?;
+    /// world.run_handlers_until(|| heard.load(Ordering::Acquire).then_some(()))?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError::Lost`](crate::error::WaitError::Lost): a rank died that might have been the one to send the message.
+    pub fn run_handlers_until<R>(&self, check: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
+        self.inner.client.wait_running_handlers(check)
     }
 
     /// Runs a handler at another rank, or at this one, with up to 16 words and a payload. On return the payload may
@@ -148,6 +175,7 @@ impl Handlers {
         if registered.contains_key(&number) {
             return Err(MessageError::HandlerExists { handler: number });
         }
+        self.start(client);
         registered.insert(number, handler);
         let waited_for = self.unclaimed.lock().contains_key(&number);
         drop(registered);
@@ -155,29 +183,37 @@ impl Handlers {
             // Handlers run one at a time, so the messages that waited are run where all others are.
             client.call_dispatch();
         }
-        self.start(client);
         Ok(())
     }
 
     fn start(self: &Arc<Self>, client: &Arc<Client>) {
         self.thread.get_or_init(|| {
-            let (handlers, client) = (Arc::clone(self), Arc::clone(client));
-            let thread = std::thread::Builder::new().name("longarm-messages".into()).spawn(move || {
-                let stopping = || handlers.stopping.load(Ordering::Acquire);
-                let attended = catch_unwind(AssertUnwindSafe(|| {
-                    while !stopping() {
-                        client.attend_mail(stopping);
-                    }
-                }));
-                if let Err(panic) = attended {
-                    handlers.end_job(&format!("the thread that runs messages panicked: {}", said_by(&*panic)));
-                }
-            });
+            // Before the first handler is there, so that none runs elsewhere.
+            client.set_attended(true);
+            let (handlers, attending) = (Arc::clone(self), Arc::clone(client));
+            let thread = std::thread::Builder::new().name("longarm-messages".into());
+            let thread = thread.spawn(move || handlers.attend(&attending));
             if let Err(error) = &thread {
-                tracing::error!(%error, "active messages run only while this rank waits in a call");
+                client.set_attended(false);
+                tracing::error!(%error, "handlers of messages run on the threads of this rank that wait in a call");
             }
             Mutex::new(thread.ok())
         });
+    }
+
+    /// Runs messages until the world is left.
+    fn attend(&self, client: &Client) {
+        let stopping = || self.stopping.load(Ordering::Acquire);
+        let attended = catch_unwind(AssertUnwindSafe(|| {
+            while !stopping() {
+                client.attend_mail(stopping);
+            }
+            // What came before the end is done before the end.
+            client.drain_mail();
+        }));
+        if let Err(panic) = attended {
+            self.end_job(&format!("the thread that runs messages panicked: {}", said_by(&*panic)));
+        }
     }
 
     fn run(&self, message: ActiveMessage) {
@@ -236,6 +272,8 @@ impl Handlers {
 
     pub(crate) fn stop(&self, client: &Client) {
         self.stopping.store(true, Ordering::Release);
+        // Who is about to register one has done so, and has started the thread, or is refused.
+        drop(self.registered.lock());
         self.end_thread(client);
         // They may hold windows, which hold the world. Let go of without the locks: what goes with them may call us.
         let handlers = std::mem::take(&mut *self.registered.lock());

@@ -1,23 +1,29 @@
-//! Active messages there and back: a handler at the target replies, and the reply's handler counts.
+//! Active messages there and back: a handler at the target replies, and the reply's handler says so. Both ranks wait for what
+//! handlers do, and run them meanwhile.
 
-use longarm::Compare;
+use std::sync::Arc;
+
+use longarm::face::sync::{AtomicBool, Ordering};
 
 use super::Job;
 use crate::Failure;
 
 const PING: u32 = 1;
 const PONG: u32 = 2;
+/// No more of them.
+const DONE: u32 = 3;
 
 pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
     let (world, target) = (job.world, job.arguments.target);
-    let counts = world.allocate_collective::<u64>(1)?;
-    let (mine, me) = (counts.clone(), world.rank());
+    let came = Arc::new(AtomicBool::new(false));
+    let is_there = || came.swap(false, Ordering::AcqRel).then_some(());
     world.register_handler(PING, |message| {
         message.reply(PONG, message.arguments(), message.payload()).expect("the one who asked is there");
     })?;
-    world.register_handler(PONG, move |_| {
-        mine.fetch_add(me, 0, 1).expect("a rank has its own window");
-    })?;
+    for number in [PONG, DONE] {
+        let comes = Arc::clone(&came);
+        world.register_handler(number, move |_| comes.store(true, Ordering::Release))?;
+    }
     world.barrier_collective()?;
     if job.measures() {
         for bytes in [8, 1 << 10] {
@@ -25,13 +31,16 @@ pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
             let trip = job.effort.measure(|count| {
                 for _ in 0..count {
                     world.send_message(target, PING, &[], &payload)?;
-                    counts.wait_until(0, Compare::GreaterOrEqual, 1)?;
-                    counts.set(me, 0, 0)?;
+                    world.run_handlers_until(is_there)?;
                 }
                 Ok(())
             })?;
             job.tell("am_roundtrip", bytes, &trip);
         }
+        world.send_message(target, DONE, &[], &[])?;
+    }
+    if world.rank() == target {
+        world.run_handlers_until(is_there)?;
     }
     world.barrier_collective()?;
     Ok(())

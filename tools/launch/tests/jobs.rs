@@ -158,6 +158,8 @@ fn all_jobs() -> Vec<Job> {
         job("messages_are_replied_to", messages::replies, EVERY),
         job("messages_of_a_source_come_in_order", messages::order, USUAL),
         job("messages_wait_for_a_late_handler", messages::late_handler, EVERY),
+        job("handlers_take_locks_that_threads_hold_while_they_wait", messages::locks, EVERY),
+        job("who_waits_for_handlers_runs_them", messages::waits_for_handlers, EVERY),
         job("handlers_run_while_their_rank_computes", messages::computing, USUAL),
         Job {
             variables: &[("LONGARM_SPIN_US", "1000000")],

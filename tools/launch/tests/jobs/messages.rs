@@ -123,6 +123,55 @@ pub fn replies(world: &World) {
     }
 }
 
+/// A rank waits in collectives with a lock that its handlers take: they run on longarm's own thread, and wait for it there.
+pub fn locks(world: &World) {
+    let rounds = if world.size() > 5 { 5 } else { 30 };
+    let counter = Arc::new(Mutex::new(0));
+    let counting = Arc::clone(&counter);
+    world
+        .register_handler(30, move |_| {
+            assert_eq!(std::thread::current().name(), Some("longarm-messages"));
+            *counting.lock().expect("no panic") += 1;
+        })
+        .expect("a handler");
+    for round in 0..rounds {
+        let held = counter.lock().expect("no panic");
+        for target in ranks(world) {
+            world.send_message(target, 30, &[round], &[7; 5000]).expect("a message");
+        }
+        // By the second one all messages of the first are there.
+        barrier(world);
+        barrier(world);
+        drop(held);
+    }
+    let expected = rounds * u64::from(world.size());
+    until(world, || *counter.lock().expect("no panic") == expected);
+    barrier(world);
+}
+
+/// Who waits for what handlers do is woken by it, whichever thread has run them.
+pub fn waits_for_handlers(world: &World) {
+    let rounds = if world.size() > 5 { 20 } else { 200 };
+    let (me, answers) = (world.rank(), Arc::new(AtomicU64::new(0)));
+    world
+        .register_handler(31, |message| message.reply(32, message.arguments(), &[]).expect("a reply"))
+        .expect("a handler");
+    let answered = Arc::clone(&answers);
+    let sums = move |message: &longarm::Message<'_>| {
+        answered.fetch_add(message.arguments()[0], Ordering::SeqCst);
+    };
+    world.register_handler(32, sums).expect("a handler");
+    let mut expected = 0;
+    for round in 0..rounds {
+        let target = ahead(world, round as u32);
+        world.send_message(target, 31, &[round], &[]).expect("a message");
+        expected += round;
+        let sum = world.run_handlers_until(|| Some(answers.load(Ordering::SeqCst)).filter(|sum| *sum == expected));
+        assert_eq!(sum.expect("all live"), expected, "rank {me}, round {round}");
+    }
+    barrier(world);
+}
+
 /// Messages of one source to one target are handled in the order in which they were sent, whatever their size.
 pub fn order(world: &World) {
     let seen: Arc<Mutex<Vec<u64>>> = Arc::new(Mutex::new(vec![0; world.size() as usize]));
