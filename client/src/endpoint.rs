@@ -109,6 +109,8 @@ pub(crate) enum Sending {
 /// The bounds of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions {
+    /// Who calls. Pauses between calls differ from rank to rank.
+    pub caller: Rank,
     /// Bytes that are copied and wait to be sent, or to be acknowledged, at most.
     pub buffered_bytes_max: usize,
     /// How long the first connection may take.

@@ -171,6 +171,20 @@ impl Doorman {
         self.link.as_ref().map_or("", |link| link.peer_name())
     }
 
+    /// How far the handshake has come: more after each of its messages.
+    pub(crate) fn stage(&self) -> u8 {
+        match self.phase {
+            Phase::Hello(_) => 0,
+            Phase::Challenge(..) => 1,
+            Phase::Proof(..) => 2,
+            Phase::Key(..) => 3,
+            Phase::Proven(..) => 4,
+            Phase::Welcome(..) => 5,
+            Phase::Answer(..) => 6,
+            Phase::Over => 7,
+        }
+    }
+
     /// Until the peer has to move, or the owner, or it is over.
     fn advance(&mut self, link: &mut dyn Link) -> Result<Progress, AdmissionError> {
         loop {

@@ -94,6 +94,12 @@ pub trait Listener: Send {
     /// its descriptor stays readable: a loop that only sleeps on it should rest before the next try.
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError>;
 
+    /// Does what those need who were accepted before, and accepts nobody: for who has no room for more now. True where there can
+    /// be such work, so that the descriptor is to be watched all the while. It may fall silent then although somebody waits.
+    fn drive(&mut self) -> bool {
+        false
+    }
+
     /// What to sleep on until a peer connects, or `None` where there is nothing to sleep on.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 

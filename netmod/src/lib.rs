@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  origin                                               target
-//!  Caller ──► Netmod::connect ──► Link ⇢ ⇢ Link ◄── Listener::accept ──► accept::Doorman
+//!  Caller ──► Netmod::connect ──► Link ⇢ ⇢ Link ◄── Listener::accept ──► Entrance (a Doorman each)
 //!                                │            │
 //!                             handshake    handshake        then the caller owns the link
 //! ```
@@ -22,6 +22,7 @@ mod conformance;
 mod dial;
 mod direct;
 mod endpoint;
+mod entrance;
 mod exchange;
 pub mod flow;
 mod poller;
@@ -40,6 +41,7 @@ pub use direct::{
     RemoteMemory, Wish,
 };
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
+pub use entrance::{Entrance, EntranceOptions, EntranceStep, EntranceTokens, PATIENCE_MS};
 pub use poller::{Interest, Poller, Ready, Waker};
 pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};

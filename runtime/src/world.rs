@@ -243,6 +243,7 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         spin_us: config.spin_us,
         eager_bytes: config.eager_bytes as usize,
         endpoint: EndpointOptions {
+            caller: identity.rank,
             buffered_bytes_max: config.send_ring_bytes as usize,
             connect_ms: config.connect_timeout_s * 1000,
             reconnect_ms: config.reconnect_s * 1000,

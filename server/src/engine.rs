@@ -11,7 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{Admission, Doorman, Interest, LinkError, Listener, Poller, Ready, Refusals, RemoteMemory};
+use longarm_netmod::{
+    Admission, Entrance, EntranceOptions, EntranceTokens, Interest, LinkError, Listener, Poller, Ready, Refusals,
+    RemoteMemory,
+};
 use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped, Producer};
 use slab::Slab;
@@ -40,7 +43,7 @@ pub struct EngineOptions {
     pub listener: Option<Box<dyn Listener>>,
     /// Abstract name of the door for the ranks of this node.
     pub door: String,
-    /// Connections that have not proven themselves yet, at most.
+    /// Connections that have not proven themselves yet, at most, besides one of each rank of the job.
     pub half_open_max: usize,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
@@ -74,6 +77,8 @@ pub struct Census {
     pub windows: usize,
     /// Those who wait for a mutex.
     pub waiters: usize,
+    /// How often a connection was looked at so far.
+    pub looks: u64,
     /// Bytes of replies that were copied and not acknowledged, at the connection that has most.
     pub reply_bytes_kept_max: usize,
     /// Those of them that wait to be sent, at the connection that has most.
@@ -103,7 +108,7 @@ pub enum EngineError {
 const LISTENER: u64 = 0;
 const DOOR: u64 = 1;
 const VISITOR: u64 = 1 << 32;
-const HALF_OPEN: u64 = 2 << 32;
+const WAITING: u64 = 2 << 32;
 const CONNECTION: u64 = 3 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
 
@@ -112,7 +117,7 @@ const NUMBER_MASK: u64 = u32::MAX as u64;
 const LOOK_AFTER_MS: u64 = 50;
 /// Connections that may be tried without asking the system which are ready.
 const RECENT_MAX: usize = 4;
-/// Connections and visitors that one turn takes in, so that those who flood us do not keep the others waiting.
+/// Visitors that one turn takes in, so that those who flood us do not keep the others waiting.
 const ACCEPTS_PER_TURN: usize = 64;
 /// Every so many turns the system is asked all the same.
 const LOOK_EVERYWHERE_TURNS: u32 = 32;
@@ -133,18 +138,21 @@ struct Peer {
 /// See the module.
 pub struct Engine {
     shared: Shared,
-    poller: Poller,
+    poller: Arc<Poller>,
     ready: Vec<Ready>,
-    listener: Option<Box<dyn Listener>>,
+    /// `None` for a world of one.
+    entrance: Option<Entrance>,
     door: DoorListener,
     visitors: Slab<OwnedFd>,
-    half_open: Slab<Doorman>,
     peers: Slab<Peer>,
     recent: Vec<usize>,
     turns: u32,
     /// In the last turn in which anything moved a large reply was sent.
     sent_large: bool,
-    stalled: usize,
+    /// Connections that wait for a free cell, which no descriptor announces.
+    stalled: Vec<usize>,
+    /// How often a connection was looked at so far.
+    looks: u64,
     /// Peers without a link, who may call again.
     lost: Vec<usize>,
     /// The last session of each rank that is over, by its number: an old call does not begin it anew.
@@ -155,18 +163,13 @@ pub struct Engine {
     job: JobId,
     node: NodeId,
     node_of_rank: Vec<NodeId>,
-    admission: Admission,
     refusals: Refusals,
     /// The network has no descriptors to sleep on: everything is looked at in every turn.
     unannounced: bool,
     /// When to look after what no descriptor announces.
     look_after_ms: u64,
-    /// No connection could be taken in a moment ago.
-    listener_rests: bool,
-    /// The same of the door. A listener that is a router has to be driven all the while.
+    /// No visitor could be taken in a moment ago.
     door_rests: bool,
-    half_open_max: usize,
-    handshake_timeout_ms: u64,
     session_keep_ms: u64,
     costs: Costs,
 }
@@ -176,30 +179,35 @@ impl Engine {
     pub fn new(options: EngineOptions) -> Result<Engine, EngineError> {
         let door = DoorListener::bind(&options.door)
             .map_err(|errno| EngineError::Door { name: options.door.clone(), errno })?;
-        let poller = Poller::new()?;
+        let poller = Arc::new(Poller::new()?);
         poller.add(door.descriptor(), DOOR, Interest::READABLE)?;
-        if let Some(listener) = &options.listener
-            && let Some(descriptor) = listener.descriptor()
-        {
-            poller.add(descriptor, LISTENER, Interest::READABLE)?;
-        }
         let listener_has_none = options.listener.as_ref().is_some_and(|listener| listener.descriptor().is_none());
         let host = options.ranks_here().next().expect("a node has a rank, which hosts its server");
         let local_of_rank = options.ranks_here().zip(0..).collect();
+        let admission =
+            Admission { secret: options.secret, job: options.job, me: options.node, sealed: options.sealed };
+        // A rank calls once at a time: with a place for each one, honest callers do not take each other's.
+        let places = options.half_open_max + options.node_of_rank.len();
+        let handshake_timeout_ms = options.handshake_timeout_ms;
+        let tokens = EntranceTokens { listener: LISTENER, waiting: WAITING };
+        let open = |listener| {
+            Entrance::new(listener, &poller, tokens, EntranceOptions { admission, places, handshake_timeout_ms })
+        };
+        let entrance = options.listener.map(open).transpose()?;
         let mut windows = Windows::of_job(options.job);
         windows.publish_to(options.remote_memory);
         Ok(Engine {
             shared: Shared { windows, node: options.segment, local_of_rank, locks: Locks::default(), host },
             poller,
             ready: Vec::new(),
-            listener: options.listener,
+            entrance,
             door,
             visitors: Slab::new(),
-            half_open: Slab::new(),
             peers: Slab::new(),
             recent: Vec::new(),
             turns: 0,
-            stalled: 0,
+            stalled: Vec::new(),
+            looks: 0,
             lost: Vec::new(),
             over: HashMap::new(),
             now_ms: 0,
@@ -207,15 +215,11 @@ impl Engine {
             job: options.job,
             node: options.node,
             node_of_rank: options.node_of_rank,
-            admission: Admission { secret: options.secret, job: options.job, me: options.node, sealed: options.sealed },
             refusals: Refusals::default(),
             sent_large: false,
             unannounced: listener_has_none,
             look_after_ms: 0,
-            listener_rests: false,
             door_rests: false,
-            half_open_max: options.half_open_max,
-            handshake_timeout_ms: options.handshake_timeout_ms,
             session_keep_ms: options.session_keep_ms,
             costs: options.costs,
         })
@@ -228,13 +232,14 @@ impl Engine {
 
     /// How long a sleeper may sleep, in milliseconds, although no descriptor has become ready. `None`: for ever.
     pub fn sleep_ms_max(&self) -> Option<u64> {
-        if self.stalled > 0 {
+        if !self.stalled.is_empty() {
             return Some(1);
         }
         let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling();
         // Only those in the queue of a mutex have to call in time.
         let settled = settled && !self.lost.iter().any(|number| self.shared.locks.is_waiting(*number));
-        let nothing_to_look_after = self.half_open.is_empty() && !self.listener_rests && !self.door_rests && settled;
+        let nobody_waits = self.entrance.as_ref().is_none_or(|entrance| !entrance.has_time_limits());
+        let nothing_to_look_after = nobody_waits && !self.door_rests && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
     }
 
@@ -243,10 +248,11 @@ impl Engine {
         let replies = || self.peers.iter().map(|(_, peer)| &peer.connection.replies);
         Census {
             connections: self.peers.len(),
-            half_open: self.half_open.len(),
+            half_open: self.entrance.as_ref().map_or(0, Entrance::len),
             visitors: self.visitors.len(),
             windows: self.shared.windows.len(),
             waiters: self.shared.locks.waiters(),
+            looks: self.looks,
             reply_bytes_kept_max: replies().map(Replies::buffered_bytes).max().unwrap_or(0),
             reply_bytes_waiting_max: replies().map(Replies::waiting_bytes).max().unwrap_or(0),
         }
@@ -288,9 +294,7 @@ impl Engine {
                 index += 1;
             }
         }
-        if self.stalled > 0 || self.unannounced {
-            progress |= self.turn_unannounced(now_ms);
-        }
+        progress |= self.turn_unannounced(now_ms);
         progress |= self.settle_deaths(now_ms);
         progress |= self.deliver_grants();
         if now_ms >= self.look_after_ms {
@@ -347,19 +351,13 @@ impl Engine {
     fn look_after(&mut self, now_ms: u64) -> bool {
         self.look_after_ms = now_ms + LOOK_AFTER_MS;
         let mut progress = false;
-        if std::mem::take(&mut self.listener_rests) {
-            progress |= self.accept(now_ms);
-        }
         if std::mem::take(&mut self.door_rests) {
             progress |= self.open_door();
             self.watch_door();
         }
         self.expire_sessions(now_ms);
-        if self.stalled > 0 {
-            self.tell_alive(now_ms);
-        }
-        let waiting: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
-        waiting.into_iter().fold(progress, |progress, number| self.turn_doorman(number, now_ms) | progress)
+        self.tell_alive(now_ms);
+        self.at_entrance(|entrance| entrance.look_after(now_ms)) | progress
     }
 
     fn turn_ready(&mut self, now_ms: u64) -> bool {
@@ -386,8 +384,8 @@ impl Engine {
                     moved
                 }
                 VISITOR => self.turn_visitor(number),
-                HALF_OPEN => self.turn_doorman(number, now_ms),
-                _ if event.token == LISTENER => self.accept(now_ms),
+                WAITING => self.at_entrance(|entrance| entrance.look(number, now_ms)),
+                _ if event.token == LISTENER => self.at_entrance(|entrance| entrance.take_in(now_ms)),
                 _ => self.open_door(),
             };
         }
@@ -402,6 +400,7 @@ impl Engine {
 
     fn turn_peer(&mut self, number: usize) -> bool {
         let Some(peer) = self.peers.get_mut(number) else { return false };
+        self.looks += 1;
         let turn = match peer.connection.turn(&mut self.shared, number) {
             Ok(turn) => turn,
             Err(ended) => {
@@ -412,7 +411,10 @@ impl Engine {
         self.sent_large |= turn.sends_large;
         if turn.stalled != peer.stalled {
             peer.stalled = turn.stalled;
-            if turn.stalled { self.stalled += 1 } else { self.stalled -= 1 }
+            match turn.stalled {
+                true => self.stalled.push(number),
+                false => self.stalled.retain(|stalled| *stalled != number),
+            }
         }
         self.renew_interest(number);
         turn.progress
@@ -433,18 +435,35 @@ impl Engine {
         }
     }
 
-    /// Turns what no descriptor announces: connections that wait for a free cell, and links without a descriptor.
+    /// Turns what no descriptor announces: connections that wait for a free cell, links without a descriptor, and who waits at
+    /// the entrance for a place that has become free.
     fn turn_unannounced(&mut self, now_ms: u64) -> bool {
-        let silent =
-            |peer: &Peer| peer.stalled || peer.connection.link().is_some_and(|link| link.descriptor().is_none());
-        let peers: Vec<usize> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| number).collect();
-        let mut progress = peers.into_iter().fold(false, |progress, number| self.turn_peer(number) | progress);
+        let mut progress = false;
         if self.unannounced {
-            progress |= self.accept(now_ms);
-            let waiting: Vec<usize> = self.half_open.iter().map(|(number, _)| number).collect();
-            progress =
-                waiting.into_iter().fold(progress, |progress, number| self.turn_doorman(number, now_ms) | progress);
+            let silent = |peer: &Peer| peer.connection.link().is_some_and(|link| link.descriptor().is_none());
+            let peers: Vec<usize> =
+                self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| number).collect();
+            progress = peers.into_iter().fold(progress, |progress, number| self.turn_peer(number) | progress);
+            progress |= self.at_entrance(|entrance| entrance.take_in(now_ms) | entrance.look_at_all(now_ms));
         }
+        progress |= self.turn_stalled();
+        if self.entrance.as_ref().is_some_and(Entrance::comes_again) {
+            progress |= self.at_entrance(|entrance| entrance.take_in(now_ms));
+        }
+        progress
+    }
+
+    /// Turns those who wait for a free cell, who has waited longest first: who has got one stands behind the others then.
+    fn turn_stalled(&mut self) -> bool {
+        let (mut progress, mut fed) = (false, Vec::new());
+        for number in std::mem::take(&mut self.stalled) {
+            let moved = self.turn_peer(number);
+            progress |= moved;
+            if self.peers.get(number).is_some_and(|peer| peer.stalled) {
+                if moved { fed.push(number) } else { self.stalled.push(number) }
+            }
+        }
+        self.stalled.append(&mut fed);
         progress
     }
 

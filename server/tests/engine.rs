@@ -31,7 +31,9 @@ const NODE: NodeId = NodeId(0);
 const PARTS: [u64; 2] = [4096, 100];
 const KEY: u64 = 0x1122_3344_5566_7788;
 const WINDOW: u64 = 7;
-/// Handshakes that may be in progress.
+/// Ranks of the job, for each of which there is a place while it proves itself.
+const RANKS: usize = 8;
+/// Handshakes that may be in progress besides.
 const HALF_OPEN_MAX: usize = 4;
 /// A handshake's time limit that no test reaches.
 const HANDSHAKE_TIMEOUT_MS: u64 = 1 << 40;
@@ -519,7 +521,7 @@ fn a_rank_that_is_not_in_the_world_or_not_on_the_node_it_names_is_turned_away() 
 fn callers_that_say_nothing_make_room_for_those_that_do() {
     over_each_network(|outside| {
         let connect = || outside.netmod.connect(&outside.address).unwrap();
-        let silent: Vec<Box<dyn Link>> = (0..3 * HALF_OPEN_MAX).map(|_| connect()).collect();
+        let silent: Vec<Box<dyn Link>> = (0..3 * (HALF_OPEN_MAX + RANKS)).map(|_| connect()).collect();
         let mut peer = outside.peer(4);
         outside.expect_service(&mut peer);
         drop(silent);

@@ -102,6 +102,7 @@ impl Time for Still {
 
 fn endpoint(answers: impl IntoIterator<Item = Answer>) -> Endpoint {
     let options = EndpointOptions {
+        caller: Rank(0),
         buffered_bytes_max: 1 << 20,
         connect_ms: 1000,
         reconnect_ms: 1000,
@@ -157,6 +158,7 @@ impl Time for Hands {
 fn a_server_that_nobody_asks_anything_is_missed_if_somebody_waits_for_its_node() {
     let hands = Arc::new(Hands::default());
     let options = EndpointOptions {
+        caller: Rank(0),
         buffered_bytes_max: 1 << 20,
         connect_ms: 1000,
         reconnect_ms: 0,

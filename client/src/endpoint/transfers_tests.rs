@@ -208,6 +208,7 @@ fn endpoint(cards: &[&Shared]) -> Endpoint {
 
 fn endpoint_at(clock: Arc<Clock>, cards: &[&Shared]) -> Endpoint {
     let options = EndpointOptions {
+        caller: Rank(0),
         buffered_bytes_max: 1 << 20,
         connect_ms: 1000,
         reconnect_ms: 1000,

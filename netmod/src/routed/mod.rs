@@ -109,7 +109,7 @@ impl Netmod for Routed {
     }
 }
 
-/// Where the server takes in channels. Its links move bytes while it is driven, by [`Listener::accept`].
+/// Where the server takes in channels. Its links move bytes while it is driven, by [`Listener::accept`] and [`Listener::drive`].
 struct RoutedListener {
     router: Arc<Mutex<Router>>,
     poller: Arc<Poller>,
@@ -119,6 +119,11 @@ struct RoutedListener {
 impl Listener for RoutedListener {
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
         Ok(Router::accept(&self.router))
+    }
+
+    fn drive(&mut self) -> bool {
+        self.router.lock().drive();
+        true
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

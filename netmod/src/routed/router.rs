@@ -19,26 +19,26 @@ use super::channel::{Channel, ChannelKey, ChannelLink, End, Here};
 use super::neighbour::{self, Greeting, NeighbourLink};
 use super::table::{Key, Table};
 use super::trunk::{Going, Trunk, TrunkKey};
-use crate::accept::Doorman;
+use crate::accept::Admission;
 use crate::alarm::Alarm;
 use crate::clock::CoarseClock;
-use crate::endpoint::{Link, LinkError, Listener};
+use crate::endpoint::{Link, LinkError};
+use crate::entrance::{Entrance, EntranceOptions, EntranceTokens};
 use crate::poller::{Interest, Poller, Ready, Waker};
-use crate::refusals::Refusals;
 
 const LISTENER: u64 = 0;
 const NEIGHBOURS: u64 = 1;
 const WAKER: u64 = 2;
 const TICK: u64 = 3;
 const GREETING: u64 = 1 << 32;
-const DOORMAN: u64 = 2 << 32;
+const WAITING: u64 = 2 << 32;
 const TRUNK: u64 = 3 << 32;
 const CHANNEL: u64 = 4 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
 
 /// How often time limits are looked at while there are some.
 const TICK_AFTER: Duration = Duration::from_millis(100);
-/// Connections that one turn takes in.
+/// Ranks of this node that one turn takes in.
 const ACCEPTS_PER_TURN: usize = 64;
 
 /// Why a trunk ended.
@@ -83,16 +83,14 @@ pub(super) struct Router {
     ready: Vec<Ready>,
     waker: Waker,
     clock: CoarseClock,
-    refusals: Refusals,
     /// Rings soon while something has a time limit. It is there from the start: no descriptor may be free when it is needed.
     tick: Alarm,
     /// Whether it is set.
     ticks: bool,
+    entrance: Entrance,
     /// `None` once nobody is taken in any more.
-    listener: Option<Box<dyn Listener>>,
     neighbours: Option<OwnedFd>,
     greetings: Table<Greeting>,
-    doormen: Table<Doorman>,
     trunks: Table<Trunk>,
     /// The trunks that we called, by address.
     called: HashMap<String, TrunkKey>,
@@ -121,8 +119,16 @@ impl Router {
         poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
         let tick = Alarm::silent()?;
         poller.add(tick.descriptor(), TICK, Interest::READABLE)?;
-        let descriptor = listener.descriptor().expect("a network that is routed has descriptors");
-        poller.add(descriptor, LISTENER, Interest::READABLE)?;
+        let admission = Admission {
+            secret: options.secret.clone(),
+            job: options.identity.job,
+            me: options.identity.node,
+            sealed: false,
+        };
+        let RoutedOptions { half_open_max: places, handshake_timeout_ms, .. } = *options;
+        let tokens = EntranceTokens { listener: LISTENER, waiting: WAITING };
+        let entrance =
+            Entrance::new(listener, &poller, tokens, EntranceOptions { admission, places, handshake_timeout_ms })?;
         let neighbours = if is_first { Some(neighbour::listen(&options.socket_name)?) } else { None };
         if let Some(neighbours) = &neighbours {
             poller.add(neighbours.as_fd(), NEIGHBOURS, Interest::READABLE)?;
@@ -134,13 +140,11 @@ impl Router {
             ready: Vec::new(),
             waker,
             clock: CoarseClock::start(),
-            refusals: Refusals::default(),
             tick,
             ticks: false,
-            listener: Some(listener),
+            entrance,
             neighbours,
             greetings: Table::new(),
-            doormen: Table::new(),
             trunks: Table::new(),
             called: HashMap::new(),
             channels: Table::new(),
@@ -173,7 +177,7 @@ impl Router {
 
     /// Nobody is taken in any more. What is open goes on.
     pub(super) fn stop_listening(&mut self) {
-        self.listener = None;
+        self.entrance.close();
         self.neighbours = None;
         for arrived in std::mem::take(&mut self.arrived) {
             if let Arrived::Channel { key, .. } = arrived {
@@ -219,8 +223,16 @@ impl Router {
         self.waker.wake();
     }
 
-    /// Does what there is to do, a bounded amount.
+    /// Does what there is to do, a bounded amount. Its descriptor stays readable while somebody waits for the server.
     pub(super) fn turn(&mut self) {
+        self.drive();
+        if !self.arrived.is_empty() {
+            self.waker.wake();
+        }
+    }
+
+    /// Does what there is to do, a bounded amount, for a server that takes nobody in now.
+    pub(super) fn drive(&mut self) {
         let mut ready = std::mem::take(&mut self.ready);
         if let Err(error) = self.poller.wait(&mut ready, Some(Duration::ZERO)) {
             tracing::error!(%error, "cannot ask which connections of the router are ready");
@@ -230,7 +242,7 @@ impl Router {
             let number = event.token & NUMBER_MASK;
             match event.token & !NUMBER_MASK {
                 GREETING => self.greet(Key::of_token(number)),
-                DOORMAN => self.turn_doorman(Key::of_token(number)),
+                WAITING => self.look_at_caller(number as usize),
                 TRUNK => self.turn_trunk(Key::of_token(number)),
                 CHANNEL => self.turn_neighbour(Key::of_token(number)),
                 _ => match event.token {
@@ -248,9 +260,11 @@ impl Router {
             self.turn_trunk(trunk_key);
         }
         self.settle();
-        if !self.arrived.is_empty() {
-            // The server takes in so many a turn.
-            self.waker.wake();
+        if self.entrance.comes_again() {
+            self.take_in_trunks();
+            if self.entrance.comes_again() {
+                self.waker.wake();
+            }
         }
     }
 

@@ -50,10 +50,6 @@ impl<T> Table<T> {
         Table(Slab::new())
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

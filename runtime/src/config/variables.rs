@@ -205,7 +205,7 @@ pub(super) const VARIABLES: [Variable; 32] = [
     Variable {
         name: "LONGARM_HALF_OPEN_MAX",
         unit: "connections",
-        meaning: "how many connections without a finished handshake a server keeps",
+        meaning: "how many connections without a finished handshake a server keeps, besides one for each rank of the job",
         slot: Slot::Number { field: |config| &mut config.half_open_max, min: 1, max: 65536 },
     },
     Variable {

@@ -37,8 +37,9 @@ impl Engine {
 
     /// Peers whose messages wait for a rank that takes none in are not to think that we are gone.
     pub(super) fn tell_alive(&mut self, now_ms: u64) {
-        for (_, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.stalled && peer.lost_at_ms.is_none()) {
-            if now_ms >= peer.told_alive_ms + TELL_ALIVE_MS {
+        for number in &self.stalled {
+            let peer = &mut self.peers[*number];
+            if peer.lost_at_ms.is_none() && now_ms >= peer.told_alive_ms + TELL_ALIVE_MS {
                 peer.told_alive_ms = now_ms;
                 peer.connection.tell_alive();
             }
@@ -86,9 +87,7 @@ impl Engine {
     pub(super) fn forget(&mut self, number: usize) {
         let peer = self.peers.remove(number);
         self.over.insert(peer.connection.peer.rank, peer.session.0);
-        if peer.stalled {
-            self.stalled -= 1;
-        }
+        self.stalled.retain(|stalled| *stalled != number);
         self.lost.retain(|lost| *lost != number);
         self.shared.locks.forget_connection(number);
     }
@@ -159,16 +158,11 @@ impl Engine {
         let number = self.find_session(identity.rank, session.number);
         // Meanwhile the session may have ended, or the peer have called again: dropping the link closes it.
         let number = number.filter(|number| self.peers[*number].session.1 == session.attempt);
-        let token = |number: usize| CONNECTION | number as u64;
-        if let Some(descriptor) = link.descriptor() {
-            let watched = match number {
-                Some(number) => self.poller.modify(descriptor, token(number), Interest::READABLE),
-                None => self.poller.remove(descriptor),
-            };
-            if let Err(error) = watched {
-                tracing::error!(%error, "cannot watch a connection");
-                return;
-            }
+        if let (Some(number), Some(descriptor)) = (number, link.descriptor())
+            && let Err(error) = self.poller.add(descriptor, CONNECTION | number as u64, Interest::READABLE)
+        {
+            tracing::error!(%error, "cannot watch a connection");
+            return;
         }
         let Some(number) = number else {
             link.abandon();

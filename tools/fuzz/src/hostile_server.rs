@@ -112,6 +112,7 @@ impl Caller {
             spin_us: SPIN_US,
             eager_bytes: EAGER_BYTES,
             endpoint: EndpointOptions {
+                caller: Rank(0),
                 buffered_bytes_max: BUFFERED_BYTES_MAX,
                 connect_ms: CONNECT_MS,
                 reconnect_ms: CONNECT_MS,

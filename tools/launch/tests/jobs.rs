@@ -10,6 +10,7 @@ mod jobs {
     pub mod atomics;
     pub mod collectives;
     pub mod configured;
+    pub mod crowd;
     pub mod device_words;
     pub mod exposed;
     pub mod form;
@@ -79,6 +80,8 @@ const MUCH: &[Layout] = &[
     Layout::new(5, 5),
     Layout::new(16, 4),
 ];
+/// Many more ranks than processors, on many nodes.
+const CROWD: &[Layout] = &[Layout::new(96, 12)];
 /// For jobs of two ranks: on one node, and on two.
 const PAIR: &[Layout] = &[Layout::new(2, 1), Layout::new(2, 2)];
 
@@ -204,6 +207,7 @@ fn all_jobs() -> Vec<Job> {
             ..job("a_configuration_of_fields_does_the_same", configured::used, EVERY)
         },
         job("threads_of_a_rank_do_not_disturb_each_other", threads::together, USUAL),
+        job("all_ranks_of_many_nodes_call_all_others_at_once", crowd::calls, CROWD),
     ]
 }
 

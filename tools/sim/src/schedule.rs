@@ -554,6 +554,7 @@ pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String
         spin_us: 0,
         eager_bytes: 1 << dice.between(6, 13),
         endpoint: EndpointOptions {
+            caller: rank,
             buffered_bytes_max: 1 << dice.between(10, 16),
             connect_ms: CONNECT_MS,
             reconnect_ms: RECONNECT_MS,

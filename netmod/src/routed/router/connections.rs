@@ -2,15 +2,15 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use longarm_proto::{ChannelNumber, Reception, Session, TrunkRecord};
+use longarm_proto::{ChannelNumber, NodeId, Reception, Session, TrunkRecord};
 
 use super::{
-    ACCEPTS_PER_TURN, Arrived, DOORMAN, End, Ended, GREETING, Going, Greeting, LISTENER, NEIGHBOURS, Router,
-    TICK_AFTER, TRUNK, Trunk, descriptor,
+    ACCEPTS_PER_TURN, Arrived, End, Ended, GREETING, Going, Greeting, NEIGHBOURS, Router, TICK_AFTER, TRUNK, Trunk,
+    descriptor,
 };
-use crate::accept::{Admission, Doorman, DoormanStep};
 use crate::dial::{Caller, CallerStep, DialError, Introduction};
-use crate::endpoint::LinkError;
+use crate::endpoint::{Link, LinkError};
+use crate::entrance::EntranceStep;
 use crate::poller::Interest;
 use crate::routed::channel::{Channel, ChannelKey, Here, Neighbour};
 use crate::routed::neighbour::{self, NeighbourLink};
@@ -112,107 +112,57 @@ impl Router {
 
     /// Takes in what calls over the network. It proves itself before anything else is read.
     pub(super) fn take_in_trunks(&mut self) {
-        for _ in 0..ACCEPTS_PER_TURN {
-            let Some(listener) = &mut self.listener else { return };
-            let link = match listener.accept() {
-                Ok(Some(link)) => link,
-                Ok(None) => break,
-                Err(error) => {
-                    // Most likely no descriptor is free. The listener stays readable, so it rests until the next tick.
-                    tracing::warn!(node = self.options.identity.node.0, "cannot take in a connection: {error}");
-                    self.watch_listeners(Interest::default());
-                    break;
-                }
-            };
-            if self.doormen.len() >= self.options.half_open_max {
-                let oldest = self.doormen.iter().min_by_key(|(_, doorman)| doorman.deadline_ms());
-                if let Some((key, _)) = oldest {
-                    self.dismiss(key, "too many connections have not proven themselves");
-                }
-            }
-            let mut nonce = [0; 32];
-            if getrandom::fill(&mut nonce).is_err() {
-                continue;
-            }
-            let options = &self.options;
-            let admission = Admission {
-                secret: options.secret.clone(),
-                job: options.identity.job,
-                me: options.identity.node,
-                sealed: false,
-            };
-            let token = DOORMAN | self.doormen.vacant_key().token();
-            if let Some(descriptor) = link.descriptor()
-                && self.poller.add(descriptor, token, Interest::READABLE).is_err()
-            {
-                continue;
-            }
-            let deadline_ms = self.clock.now_ms() + options.handshake_timeout_ms;
-            let key = self.doormen.insert(Doorman::new(link, &admission, nonce, deadline_ms));
-            self.turn_doorman(key);
-        }
+        self.entrance.take_in(self.clock.now_ms());
+        self.see_to_callers();
         self.start_tick();
     }
 
-    fn watch_listeners(&self, interest: Interest) {
-        let listener = self.listener.as_ref().and_then(|listener| listener.descriptor());
-        let neighbours = self.neighbours.as_ref().map(AsFd::as_fd);
-        for (descriptor, token) in [(listener, LISTENER), (neighbours, NEIGHBOURS)] {
-            if let Some(descriptor) = descriptor
-                && let Err(error) = self.poller.modify(descriptor, token, interest)
-            {
-                tracing::error!(%error, "cannot watch for new connections of the router");
-            }
-        }
+    /// Goes on with one handshake.
+    pub(super) fn look_at_caller(&mut self, number: usize) {
+        self.entrance.look(number, self.clock.now_ms());
+        self.see_to_callers();
     }
 
-    /// Goes on with one handshake.
-    pub(super) fn turn_doorman(&mut self, key: Key<Doorman>) {
+    fn see_to_callers(&mut self) {
         let now_ms = self.clock.now_ms();
-        loop {
-            let Some(doorman) = self.doormen.get_mut(key) else { return };
-            match doorman.poll(now_ms) {
-                DoormanStep::Pending => return,
-                DoormanStep::Refused(reason) => return self.dismiss(key, &reason.to_string()),
-                DoormanStep::Proven { identity, session } => {
+        while let Some(step) = self.entrance.next_step() {
+            match step {
+                EntranceStep::Proven { number, identity, session } => {
                     let last = self.attempts_of.entry(identity.node).or_default();
                     if session.number != TRUNK_SESSION {
                         let why = "a rank calls directly; LONGARM_ROUTED_RANKS has to be the same on all nodes";
-                        return self.dismiss(key, why);
+                        self.entrance.dismiss(number, now_ms, format_args!("{why}"));
+                    } else if session.attempt <= *last {
+                        self.entrance.dismiss(number, now_ms, format_args!("an old call of node {}", identity.node));
+                    } else {
+                        *last = session.attempt;
+                        self.entrance.welcome(number, Reception::Fresh, now_ms);
                     }
-                    if session.attempt <= *last {
-                        return self.dismiss(key, "an old call of a node");
-                    }
-                    *last = session.attempt;
-                    self.doormen[key].welcome(Reception::Fresh);
                 }
-                DoormanStep::Admitted { link, identity, session } => {
-                    self.doormen.remove(key);
-                    if let Some(descriptor) = link.descriptor() {
-                        let _ = self.poller.remove(descriptor);
-                    }
-                    if self.attempts_of.get(&identity.node) != Some(&session.attempt) {
-                        return; // It has called again meanwhile. Dropping the link closes it.
-                    }
-                    let old = |trunk: &Trunk| trunk.address.is_none() && trunk.node == identity.node;
-                    let old = self.trunks.iter().find(|(_, trunk)| old(trunk)).map(|(key, _)| key);
-                    if let Some(old) = old {
-                        self.end_trunk(old, &Ended::Replaced);
-                    }
-                    let trunk = self.trunks.insert(Trunk::new(Going::Up(link), None, identity.node));
-                    self.watch_trunk(trunk);
-                    return self.turn_trunk(trunk);
-                }
+                EntranceStep::Admitted { link, identity, session } => self.admit(link, identity.node, session.attempt),
             }
         }
     }
 
-    fn dismiss(&mut self, key: Key<Doorman>, why: &str) {
-        let doorman = self.doormen.remove(key);
-        let (node, now_ms) = (self.options.identity.node, self.clock.now_ms());
-        self.refusals.note(node, now_ms, format_args!("a connection: {} {why}", doorman.peer_name()));
-        if let Some(descriptor) = doorman.descriptor() {
-            let _ = self.poller.remove(descriptor);
+    /// A node has called, and was welcomed over this link.
+    fn admit(&mut self, link: Box<dyn Link>, node: NodeId, attempt: u32) {
+        if self.attempts_of.get(&node) != Some(&attempt) {
+            return; // It has called again meanwhile. Dropping the link closes it.
+        }
+        let old = self.trunks.iter().find(|(_, trunk)| trunk.address.is_none() && trunk.node == node);
+        if let Some((old, _)) = old {
+            self.end_trunk(old, &Ended::Replaced);
+        }
+        let trunk = self.trunks.insert(Trunk::new(Going::Up(link), None, node));
+        self.watch_trunk(trunk);
+        self.turn_trunk(trunk);
+    }
+
+    fn watch_neighbours(&self, interest: Interest) {
+        if let Some(neighbours) = &self.neighbours
+            && let Err(error) = self.poller.modify(neighbours.as_fd(), NEIGHBOURS, interest)
+        {
+            tracing::error!(%error, "cannot watch for new connections of the router");
         }
     }
 
@@ -225,7 +175,7 @@ impl Router {
                 Ok(None) => break,
                 Err(error) => {
                     tracing::warn!(node = self.options.identity.node.0, "cannot take in a rank: {error}");
-                    self.watch_listeners(Interest::default());
+                    self.watch_neighbours(Interest::default());
                     break;
                 }
             };
@@ -289,7 +239,7 @@ impl Router {
     pub(super) fn take_in_channel(&mut self, trunk_key: TrunkKey, channel: ChannelNumber) {
         let trunk = &mut self.trunks[trunk_key];
         trunk.last_channel = channel;
-        if self.listener.is_none() {
+        if !self.entrance.is_open() {
             // Nobody takes it in any more.
             trunk.say(channel, TrunkRecord::Close);
             return;
@@ -334,9 +284,9 @@ impl Router {
             tracing::error!(%error, "the router cannot watch the time");
         }
         let now_ms = self.clock.now_ms();
-        self.watch_listeners(Interest::READABLE);
-        let doormen: Vec<Key<Doorman>> = self.doormen.iter().map(|(key, _)| key).collect();
-        doormen.into_iter().for_each(|key| self.turn_doorman(key));
+        self.watch_neighbours(Interest::READABLE);
+        self.entrance.look_after(now_ms);
+        self.see_to_callers();
         let late = |greeting: &Greeting| now_ms >= greeting.since_ms + GREETING_MS_MAX;
         let late: Vec<Key<Greeting>> =
             self.greetings.iter().filter(|(_, greeting)| late(greeting)).map(|(key, _)| key).collect();
@@ -362,7 +312,10 @@ impl Router {
         for (trunk_key, why) in ended {
             self.end_trunk(trunk_key, &why);
         }
-        if !self.doormen.is_empty() || !self.greetings.is_empty() || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
+        if self.entrance.has_time_limits()
+            || !self.greetings.is_empty()
+            || self.trunks.iter().any(|(_, trunk)| waits(trunk))
+        {
             self.start_tick();
         }
     }
