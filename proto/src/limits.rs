@@ -15,6 +15,12 @@ pub const EAGER_BYTES_MAX: u64 = 16 * 1024;
 /// Bytes of replies, and of data that is copied behind them, that an initiator may ask for beyond those that it has
 /// reported as received. The responder keeps as many, in case they have to be sent again.
 pub const UNREPORTED_REPLY_BYTES_MAX: usize = 1 << 20;
+/// What counts as kept for data that is sent from its window: where it stands, and how far it was received. Its bytes do not count.
+pub const LARGE_REPLY_BYTES: usize = 2048;
+/// Requests of one rank that wait for a mutex at one server, at most. Each is a thread that waits.
+pub const LOCK_WAITERS_MAX: usize = 4096;
+/// Sessions that one rank has with one server, at most. It has one; others are those of which it has not said that it left.
+pub const SESSIONS_PER_RANK_MAX: usize = 64;
 /// Bytes of one piece of a large transfer: large enough to fill a network, small enough to share it.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
@@ -57,4 +63,6 @@ const _: () = assert!(HEADER_BYTES.is_multiple_of(REPLY_BYTES)); // In an aligne
 const _: () = assert!(DESCRIPTOR_BYTES_MAX as u64 <= EAGER_BYTES_MAX); // One buffer size holds either one.
 const _: () = assert!(EAGER_BYTES_MAX <= CHUNK_BYTES);
 const _: () = assert!(CHUNK_BYTES <= MESSAGE_BYTES_MAX);
+const _: () = assert!(EAGER_BYTES_MAX as usize + REPLY_BYTES <= UNREPORTED_REPLY_BYTES_MAX / 2); // Half of it is what an initiator asks for.
+const _: () = assert!(64 * LARGE_REPLY_BYTES <= UNREPORTED_REPLY_BYTES_MAX / 2); // As many large gets are always under way.
 const _: () = assert!(MESSAGE_PREFIX_BYTES_MAX as u64 <= EAGER_BYTES_MAX); // The head of a message is always eager.

@@ -24,6 +24,20 @@ pub const TRUNK_DATA_BYTES_MAX: usize = 64 << 10;
 /// Bytes that one side of a channel may have sent and the other not passed on.
 pub const CHANNEL_BYTES_MAX: u64 = 256 << 10;
 
+/// Channels of one trunk at a time. Each rank of the calling node has one, and perhaps one more that it has given up.
+pub const TRUNK_CHANNELS_MAX: usize = 8192;
+/// Bytes that wait to be sent over a trunk without being data of channels, at most. Who lets more come about sends and does not
+/// receive.
+pub const TRUNK_CONTROL_BYTES_MAX: usize = 2 << 20;
+/// Bytes of a channel after which its sender hears that they were passed on.
+pub const CHANNEL_CREDIT_BYTES_MIN: u64 = CHANNEL_BYTES_MAX / 4;
+
+// All that can be said of all channels before anything is received: that each has begun and is over, and what was passed on.
+const _: () = assert!(
+    TRUNK_CHANNELS_MAX * (2 + (CHANNEL_BYTES_MAX / CHANNEL_CREDIT_BYTES_MIN) as usize) * TRUNK_HEADER_BYTES
+        <= TRUNK_CONTROL_BYTES_MAX
+);
+
 /// What a record says of its channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrunkRecord {
@@ -72,6 +86,20 @@ pub enum TrunkViolation {
     Overdrawn {
         /// The channel.
         channel: ChannelNumber,
+    },
+    /// More channels at a time than a node has ranks for.
+    #[error("channel {channel} would be one more than the {TRUNK_CHANNELS_MAX} that are possible at a time")]
+    TooManyChannels {
+        /// The channel.
+        channel: ChannelNumber,
+    },
+    /// It causes records and does not receive them.
+    #[error(
+        "{bytes} bytes of records wait for it to receive them, at most {TRUNK_CONTROL_BYTES_MAX} are possible besides data"
+    )]
+    Unreceived {
+        /// How much waits, data included.
+        bytes: usize,
     },
 }
 

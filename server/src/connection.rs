@@ -13,8 +13,9 @@ use longarm_memory::Region;
 use longarm_netmod::flow::{Costs, Incoming, Outgoing, unpacking};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
-    Cursor, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, Mutation, REPLY_BYTES, Rank, ReplyBody, ReplyHeader,
-    Request, RequestHeader, RequestId, Responder, Scale, UNREPORTED_REPLY_BYTES_MAX, Violation, mutation,
+    Cursor, DESCRIPTOR_BYTES_MAX, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, LARGE_REPLY_BYTES, LOCK_WAITERS_MAX,
+    Mutation, REPLY_BYTES, Rank, ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Scale,
+    UNREPORTED_REPLY_BYTES_MAX, Violation, mutation,
 };
 use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, MESSAGE_BEGINS, Producer};
 
@@ -31,8 +32,8 @@ const COPIED_BYTES_MAX: u64 = EAGER_BYTES_MAX;
 const LARGE_REPLY_BYTES_MIN: u64 = 80 << 10;
 /// Replies that were sent and not reported as received. An initiator asks for no more than half of it at once.
 const UNREPORTED_BYTES_MAX: usize = 2 * UNREPORTED_REPLY_BYTES_MAX;
-/// The same for payloads that are sent from their window.
-const UNREPORTED_STREAMS_MAX: usize = 1 << 16;
+// A payload that is sent from its window, with the two cursors of the largest shape, is no more than four times what counts for it.
+const _: () = assert!(2 * DESCRIPTOR_BYTES_MAX <= 4 * LARGE_REPLY_BYTES);
 
 /// Where the payload of the current request goes.
 pub(crate) enum Sink {
@@ -136,7 +137,7 @@ impl Replies {
     /// The peer reports often enough, so that what is kept for it is bounded.
     fn check_unreported(&self) -> Result<(), Violation> {
         let (bytes, streams) = (self.outgoing.buffered_bytes(), self.outgoing.streams());
-        if bytes > UNREPORTED_BYTES_MAX + REPLIES_BYTES_MAX || streams > UNREPORTED_STREAMS_MAX {
+        if bytes + streams * LARGE_REPLY_BYTES > UNREPORTED_BYTES_MAX + REPLIES_BYTES_MAX {
             return Err(Violation::Unreported { bytes: bytes as u64, streams: streams as u64 });
         }
         Ok(())
@@ -297,6 +298,13 @@ impl Connection {
                 return Ok(true);
             }
             Request::Leave => return Err(Ended::Left),
+            Request::Lock { .. } => {
+                let found = shared.locks.waiting_of(number) + 1;
+                if found > LOCK_WAITERS_MAX {
+                    return Err(Violation::LockWaiters { found }.into());
+                }
+                self.replies.check_unreported()?;
+            }
             _ => self.replies.check_unreported()?,
         }
         let asker = serve::Asker { connection: number, rank: self.peer.rank, id: header.id() };

@@ -1,5 +1,6 @@
 //! The waiters of this node's mutexes, and whose turn has come.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use longarm_proto::{Deaths, Grant, MutexQueue, Rank, Refusal, WindowId};
@@ -14,6 +15,8 @@ pub(crate) type MutexPlace = (WindowId, Rank, u64);
 pub(crate) struct Locks {
     queues: HashMap<MutexPlace, MutexQueue<Asker>>,
     granted: VecDeque<Grant<Asker>>,
+    /// How many wait over each connection, or are to be told.
+    waiting: HashMap<usize, usize>,
     /// Waiters whose mutex is gone, and why it is.
     orphaned: Vec<(Asker, Refused)>,
     /// Whose mutexes others get.
@@ -36,6 +39,25 @@ impl Locks {
         self.queues.values().map(MutexQueue::len).sum::<usize>() + self.granted.len() + self.orphaned.len()
     }
 
+    /// Notes that somebody waits over this connection from now on.
+    pub(crate) fn note_waiting(&mut self, connection: usize) {
+        *self.waiting.entry(connection).or_default() += 1;
+    }
+
+    /// How many wait over this connection, or are to be told.
+    pub(crate) fn waiting_of(&self, connection: usize) -> usize {
+        self.waiting.get(&connection).copied().unwrap_or(0)
+    }
+
+    fn note_told(&mut self, connection: usize) {
+        if let Entry::Occupied(mut waiting) = self.waiting.entry(connection) {
+            *waiting.get_mut() -= 1;
+            if *waiting.get() == 0 {
+                waiting.remove();
+            }
+        }
+    }
+
     /// Notes that somebody's turn has come.
     pub(crate) fn grant(&mut self, grant: Grant<Asker>) {
         self.granted.push_back(grant);
@@ -43,12 +65,16 @@ impl Locks {
 
     /// The next one to be told.
     pub(crate) fn next_grant(&mut self) -> Option<Grant<Asker>> {
-        self.granted.pop_front()
+        let grant = self.granted.pop_front()?;
+        self.note_told(grant.waiter.connection);
+        Some(grant)
     }
 
     /// The next one whose mutex is gone.
     pub(crate) fn next_orphan(&mut self) -> Option<(Asker, Refused)> {
-        self.orphaned.pop()
+        let orphan = self.orphaned.pop()?;
+        self.note_told(orphan.0.connection);
+        Some(orphan)
     }
 
     /// Where somebody waits.
@@ -64,6 +90,7 @@ impl Locks {
     /// Whoever waits over this connection waits no more.
     pub(crate) fn forget_connection(&mut self, connection: usize) {
         self.forget(|asker| asker.connection == connection);
+        self.waiting.remove(&connection);
     }
 
     /// This rank waits no more, over no connection.

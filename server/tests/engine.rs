@@ -17,9 +17,10 @@ use longarm_netmod::{
     connect_authenticated,
 };
 use longarm_proto::{
-    AccessKey, AccumulateOp, CHALLENGE_BYTES, ElementType, Generation, HEADER_BYTES, Identity, Initiator,
-    InitiatorHandshake, JobId, Kernel, NodeId, REPLY_BYTES, Rank, Reception, Refusal, Reply, Request, Rmw, RmwOp,
-    RmwWidth, Run, Scale, Secret, Session, Shape, Signal, SignalOp, WELCOME_BYTES, WindowId, WindowRef,
+    AccessKey, AccumulateOp, CHALLENGE_BYTES, EAGER_BYTES_MAX, ElementType, Generation, HEADER_BYTES, Identity,
+    Initiator, InitiatorHandshake, JobId, Kernel, LARGE_REPLY_BYTES, LOCK_WAITERS_MAX, NodeId, REPLY_BYTES, Rank,
+    Reception, Refusal, Reply, Request, Rmw, RmwOp, RmwWidth, Run, SEGMENTS_PER_FRAME_MAX, SESSIONS_PER_RANK_MAX,
+    Scale, Secret, Session, Shape, Signal, SignalOp, UNREPORTED_REPLY_BYTES_MAX, WELCOME_BYTES, WindowId, WindowRef,
 };
 use longarm_server::door::{Door, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};
@@ -834,5 +835,80 @@ fn a_large_reply_is_noted_and_a_small_one_is_not() {
             (0..40).for_each(|_| peer.quiet().unwrap());
             assert_eq!(outside.sent_large.load(Ordering::SeqCst), is_large, "{bytes} bytes");
         }
+    });
+}
+
+#[test]
+fn a_rank_that_waits_for_mutexes_without_end_is_hung_up_on_and_nobody_else() {
+    over_each_network(|outside| {
+        let lock = Request::Lock { target: target(0), offset: 64 };
+        let mut holder = outside.peer(5);
+        holder.ask(&lock, &[]);
+        assert_eq!(holder.reply(), Reply::Granted { token: (), inherited: false });
+        let (mut broken, mut waiting) = (outside.peer(4), outside.peer(6));
+        for _ in 0..LOCK_WAITERS_MAX {
+            broken.ask(&lock, &[]);
+        }
+        broken.ask(&fetch_add(8), &[]);
+        assert_eq!(broken.reply(), Reply::Value { token: (), value: 0 }, "so many may wait");
+        waiting.ask(&lock, &[]);
+        waiting.ask(&fetch_add(8), &[]);
+        assert_eq!(waiting.reply(), Reply::Value { token: (), value: 1 });
+        broken.ask(&lock, &[]);
+        broken.until_hung_up();
+        // Whoever stood behind it is next.
+        holder.ask(&Request::Unlock { target: target(0), offset: 64 }, &[]);
+        assert_eq!(holder.reply(), Reply::Done(()));
+        assert_eq!(waiting.reply(), Reply::Granted { token: (), inherited: false });
+        outside.expect_service(&mut holder);
+    });
+}
+
+#[test]
+fn a_rank_that_reports_no_large_get_is_hung_up_on_before_much_is_kept_for_it() {
+    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside: &Outside| {
+        let mut friend = outside.peer(5);
+        let mut broken = outside.peer(4);
+        // Few bytes of a window, many times: more than is copied, with the largest description there is.
+        let runs = vec![Run { offset: 0, bytes: 80 }; SEGMENTS_PER_FRAME_MAX];
+        let bytes = 80 * SEGMENTS_PER_FRAME_MAX;
+        let get = Request::Get { target: target(0), shape: Shape::Vector(runs) };
+        assert!(bytes as u64 > EAGER_BYTES_MAX);
+        let most = 2 * UNREPORTED_REPLY_BYTES_MAX / LARGE_REPLY_BYTES;
+        let (mut data, mut gets) = (vec![0; bytes], 0);
+        let ended = loop {
+            let mut asked = Vec::new();
+            broken.initiator.begin(&get, Some(()), &mut asked);
+            let mut header = [0; REPLY_BYTES];
+            let answered = broken.try_send(&asked).and_then(|()| broken.try_receive(&mut header));
+            if let Err(error) = answered.and_then(|()| broken.try_receive(&mut data)) {
+                break error;
+            }
+            assert_eq!(broken.initiator.handle_reply(&header).unwrap(), Reply::Data { token: (), bytes: bytes as u64 });
+            gets += 1;
+            assert!(gets <= 2 * most, "{gets} gets are kept, and no end");
+        };
+        assert!(matches!(ended, LinkError::Closed | LinkError::Reset), "{ended}");
+        assert!(gets > most / 2, "an initiator may have {gets} under way");
+        outside.expect_service(&mut friend);
+    });
+}
+
+#[test]
+fn a_rank_that_begins_session_after_session_has_so_many_and_no_more() {
+    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside: &Outside| {
+        let mut friend = outside.peer(5);
+        let mut first = outside.peer(4);
+        let others: Vec<Peer> = (1..SESSIONS_PER_RANK_MAX).map(|_| outside.peer(4)).collect();
+        let session = Session { number: u64::MAX, attempt: 1, is_known: false, received_bytes: 0 };
+        let refused = outside.call(4, session).err();
+        assert!(matches!(refused, Some(DialError::HungUp | DialError::Link(_))), "{refused:?}");
+        assert_eq!(first.quiet(), Ok(()), "those that it has go on");
+        // One that leaves makes room.
+        let mut leaving = others.into_iter().next_back().unwrap();
+        leaving.ask(&Request::Leave, &[]);
+        leaving.until_hung_up();
+        assert!(outside.call(4, session).is_ok());
+        outside.expect_service(&mut friend);
     });
 }

@@ -4,7 +4,7 @@
 //! a report too, so it is sent when either side keeps much. An initiator never asks for more replies than the
 //! responder may have to keep: it waits for those on their way and reports first.
 
-use longarm_proto::{EAGER_BYTES_MAX, REPLY_BYTES, Request, UNREPORTED_REPLY_BYTES_MAX};
+use longarm_proto::{EAGER_BYTES_MAX, LARGE_REPLY_BYTES, REPLY_BYTES, Request, UNREPORTED_REPLY_BYTES_MAX};
 
 /// Bytes received since the last report that make another one due.
 const RECEIVED_BYTES: u64 = 64 << 10;
@@ -21,7 +21,7 @@ pub(super) struct Reports {
     pub(super) due: usize,
     /// Of all bytes received, how many were reported.
     reported_bytes: u64,
-    /// Bytes of replies, and data that is copied behind them, since the session began: asked for, received, reported.
+    /// What counts as kept by the server, since the session began: asked for, received, reported.
     asked: u64,
     received: u64,
     reported: u64,
@@ -36,10 +36,10 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Bytes that the server copies and keeps for the reply to a request.
+    /// Bytes that the server keeps for the reply to a request.
     fn reply_bytes(request: &Request) -> u64 {
         match request {
-            Request::Get { shape, .. } if shape.bytes() <= EAGER_BYTES_MAX => REPLY_BYTES as u64 + shape.bytes(),
+            Request::Get { shape, .. } => REPLY_BYTES as u64 + kept_bytes(shape.bytes()),
             request if request.has_reply() => REPLY_BYTES as u64,
             _ => 0,
         }
@@ -74,12 +74,9 @@ impl Reports {
         self.large_gets > self.large_gets_over
     }
 
-    /// A reply came, with so many bytes of copied data behind it.
+    /// A reply came, with so many bytes of data behind it.
     pub(super) fn received(&mut self, data_bytes: u64) {
-        self.received += REPLY_BYTES as u64;
-        if data_bytes <= EAGER_BYTES_MAX {
-            self.received += data_bytes;
-        }
+        self.received += REPLY_BYTES as u64 + kept_bytes(data_bytes);
     }
 
     /// A payload is sent from its own place.
@@ -115,6 +112,11 @@ impl Reports {
         received_bytes - self.reported_bytes >= RECEIVED_BYTES
             || self.asked.saturating_sub(self.reported) >= UNREPORTED_REPLY_BYTES_MAX as u64 / 2
     }
+}
+
+/// What counts for data of so many bytes that the server keeps.
+fn kept_bytes(data_bytes: u64) -> u64 {
+    if data_bytes <= EAGER_BYTES_MAX { data_bytes } else { LARGE_REPLY_BYTES as u64 }
 }
 
 /// Whether the data of this get comes straight from the window.

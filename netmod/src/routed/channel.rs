@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{CHANNEL_BYTES_MAX, ChannelNumber, Credit};
+use longarm_proto::{CHANNEL_BYTES_MAX, CHANNEL_CREDIT_BYTES_MIN, ChannelNumber, Credit};
 use parking_lot::Mutex;
 
 use super::router::Router;
@@ -12,9 +12,6 @@ use super::table::Key;
 use super::trunk::TrunkKey;
 use crate::endpoint::{Link, LinkError};
 use crate::poller::{Interest, Waker};
-
-/// What the other side has to hear of before half of its credit is used.
-const CREDIT_BYTES_MIN: u64 = CHANNEL_BYTES_MAX / 4;
 
 /// Where a router has a channel. Its number is another thing: both ends of the trunk know that one.
 pub(super) type ChannelKey = Key<Channel>;
@@ -77,7 +74,7 @@ impl Channel {
     pub(super) fn pass(&mut self, bytes: usize) -> Option<u32> {
         self.may_come.give(bytes as u64);
         self.passed_bytes += bytes as u64;
-        if self.passed_bytes < CREDIT_BYTES_MIN {
+        if self.passed_bytes < CHANNEL_CREDIT_BYTES_MIN {
             return None;
         }
         Some(std::mem::take(&mut self.passed_bytes) as u32)

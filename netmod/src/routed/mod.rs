@@ -46,7 +46,9 @@ pub struct RoutedOptions {
     pub identity: Identity,
     /// By what.
     pub secret: Secret,
-    /// Connections that have not proven themselves yet, at most.
+    /// Nodes of the job.
+    pub node_count: u32,
+    /// Connections that have not proven themselves yet, at most, besides one of each node of the job.
     pub half_open_max: usize,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,

@@ -125,7 +125,9 @@ impl Router {
             me: options.identity.node,
             sealed: false,
         };
-        let RoutedOptions { half_open_max: places, handshake_timeout_ms, .. } = *options;
+        // A node calls once at a time.
+        let places = options.half_open_max + options.node_count as usize;
+        let handshake_timeout_ms = options.handshake_timeout_ms;
         let tokens = EntranceTokens { listener: LISTENER, waiting: WAITING };
         let entrance =
             Entrance::new(listener, &poller, tokens, EntranceOptions { admission, places, handshake_timeout_ms })?;

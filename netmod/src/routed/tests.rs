@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{
-    CHANNEL_BYTES_MAX, ChannelNumber, JobId, Rank, Session, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord,
+    CHANNEL_BYTES_MAX, ChannelNumber, JobId, Rank, Session, TRUNK_CHANNELS_MAX, TRUNK_HEADER_BYTES, TrunkHeader,
+    TrunkRecord,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -62,6 +63,7 @@ fn options(node: u32) -> RoutedOptions {
         socket_name: format!("longarm-routed-test-{}-{socket}", std::process::id()),
         identity: Identity { job: JobId(7), rank: Rank(node), node: NodeId(node) },
         secret: Secret([5; 32]),
+        node_count: 2,
         half_open_max: 8,
         handshake_timeout_ms: 5000,
     }
@@ -241,9 +243,20 @@ impl Called {
 
     /// A trunk, or what is none, by the number of its session.
     fn call(&self, options: &RoutedOptions, number: u64, attempt: u32) -> Result<Box<dyn Link>, crate::DialError> {
+        let me = Identity { job: JobId(7), rank: Rank(0), node: NodeId(0) };
+        self.call_as(me, options, number, attempt)
+    }
+
+    fn call_as(
+        &self,
+        me: Identity,
+        options: &RoutedOptions,
+        number: u64,
+        attempt: u32,
+    ) -> Result<Box<dyn Link>, crate::DialError> {
         let introduction = Introduction {
             secret: &options.secret,
-            me: Identity { job: JobId(7), rank: Rank(0), node: NodeId(0) },
+            me,
             peer: NodeId(1),
             session: Session { number, attempt, is_known: false, received_bytes: 0 },
             sealed: false,
@@ -417,4 +430,65 @@ fn what_a_link_has_taken_in_while_it_sent_is_looked_at_in_the_next_turn() {
     assert_eq!(first.send(&[Region::from_slice(b"word")]).unwrap(), 4);
     assert!(await_turn(&*listener, Some(&now)), "the server would sleep over it");
     next_channel(&mut listener);
+}
+
+#[test]
+fn a_node_that_sends_and_never_receives_is_hung_up_on() {
+    let (called, options) = Called::start();
+    let mut link = called.call(&options, u64::MAX, 1).unwrap();
+    let mut ended = None;
+    // Each begins and is over, and each has an answer that nobody takes.
+    for channel in 1..4_000_000 {
+        let [open, close] = [TrunkRecord::Open, TrunkRecord::Close]
+            .map(|record| TrunkHeader { channel: ChannelNumber(channel), record }.encode());
+        let mut bytes = &[open, close].concat()[..];
+        while ended.is_none() && !bytes.is_empty() {
+            match link.send(&[Region::from_slice(bytes)]) {
+                Ok(0) => std::thread::yield_now(),
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(error) => ended = Some(error),
+            }
+        }
+        if ended.is_some() {
+            break;
+        }
+    }
+    assert!(matches!(ended, Some(LinkError::Reset | LinkError::Closed)), "{ended:?}");
+    // Another one is served.
+    let mut link = called.call(&options, u64::MAX, 2).unwrap();
+    say(&mut *link, 1, TrunkRecord::Open, &[]);
+    assert_eq!(hear(&mut *link).unwrap().record, TrunkRecord::Opened);
+}
+
+#[test]
+fn a_node_that_opens_more_channels_than_it_can_have_ranks_is_hung_up_on() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
+    let (called, options) = Called::start();
+    let mut link = called.call(&options, u64::MAX, 1).unwrap();
+    for channel in 1..=TRUNK_CHANNELS_MAX as u32 {
+        say(&mut *link, channel, TrunkRecord::Open, &[]);
+        let answer = hear(&mut *link).unwrap().record;
+        if answer == TrunkRecord::Close {
+            println!("left out: this process may open no more than {:?} descriptors", limit.maximum);
+            return;
+        }
+        assert_eq!(answer, TrunkRecord::Opened);
+    }
+    say(&mut *link, 1, TrunkRecord::Close, &[]);
+    say(&mut *link, TRUNK_CHANNELS_MAX as u32 + 1, TrunkRecord::Open, &[]);
+    assert_eq!(hear(&mut *link).unwrap().record, TrunkRecord::Opened, "as one is over");
+    say(&mut *link, TRUNK_CHANNELS_MAX as u32 + 2, TrunkRecord::Open, &[]);
+    assert!(matches!(hear(&mut *link), Err(LinkError::Reset | LinkError::Closed)));
+}
+
+#[test]
+fn a_node_that_the_job_does_not_have_is_turned_away() {
+    let (called, options) = Called::start();
+    for (node, is_one) in [(0, true), (2, false), (u32::MAX, false)] {
+        let me = Identity { job: JobId(7), rank: Rank(0), node: NodeId(node) };
+        let link = called.call_as(me, &options, u64::MAX, 1);
+        assert_eq!(link.is_ok(), is_one, "node {node}");
+    }
 }

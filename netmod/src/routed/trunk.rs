@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{
-    ChannelNumber, NodeId, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord, TrunkViolation,
+    ChannelNumber, NodeId, TRUNK_CONTROL_BYTES_MAX, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord,
+    TrunkViolation,
 };
 
 use super::channel::ChannelKey;
@@ -101,6 +102,16 @@ impl Trunk {
     /// Whether what channels say waits to be sent.
     pub(super) fn has_unsent(&self) -> bool {
         !self.outgoing.is_empty()
+    }
+
+    /// Whether what is said over it is received.
+    pub(super) fn check_unreceived(&self) -> Result<(), TrunkViolation> {
+        let bytes = self.outgoing.len() - self.sent;
+        // Its data is no more than was room for, and a record that was begun then.
+        if bytes > OUTGOING_BYTES_MAX + TRUNK_DATA_BYTES_MAX + TRUNK_CONTROL_BYTES_MAX {
+            return Err(TrunkViolation::Unreceived { bytes });
+        }
+        Ok(())
     }
 
     /// How much data channels may hand over now.

@@ -2,7 +2,7 @@
 
 use super::{ReplyKind, RequestKind};
 use crate::ids::RequestId;
-use crate::limits::{DESCRIPTOR_BYTES_MAX, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX};
+use crate::limits::{DESCRIPTOR_BYTES_MAX, LOCK_WAITERS_MAX, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX};
 use crate::ops::{AccumulateOp, ElementType};
 use crate::shape::ShapeError;
 use thiserror::Error;
@@ -240,6 +240,12 @@ pub enum Violation {
         bytes: u64,
         /// Payloads kept for it in their windows.
         streams: u64,
+    },
+    /// A rank waits for mutexes more often than it can have threads.
+    #[error("it waits for mutexes in {found} requests, at most {LOCK_WAITERS_MAX} are possible")]
+    LockWaiters {
+        /// How many there would be.
+        found: usize,
     },
     /// More bytes are said to be received than were sent, or fewer than were known to be.
     #[error("{found} bytes are said to be received, which should be between {least} and {most}")]

@@ -29,8 +29,8 @@ pub(crate) fn network(
         socket_name: format!("{}-router", door_name(identity.job, identity.node)),
         identity,
         secret: secret.clone(),
-        // A node calls once at a time.
-        half_open_max: config.half_open_max as usize + layout.node_count() as usize,
+        node_count: layout.node_count(),
+        half_open_max: config.half_open_max as usize,
         handshake_timeout_ms: config.handshake_timeout_ms,
     })))
 }

@@ -13,7 +13,7 @@
 //! that is over: nobody would ever end it again.
 
 use longarm_netmod::Link;
-use longarm_proto::{Identity, Mutation, Rank, Reception, Session, mutation};
+use longarm_proto::{Identity, Mutation, Rank, Reception, SESSIONS_PER_RANK_MAX, Session, mutation};
 
 use super::{CONNECTION, Engine, Interest, Peer};
 use crate::connection::{Connection, Ended};
@@ -114,6 +114,16 @@ impl Engine {
             }
             if self.over.get(&identity.rank) == Some(&session.number) {
                 // It was under way for longer than the whole session, whose rank may have left.
+                return None;
+            }
+            let sessions = self.peers.iter().filter(|(_, peer)| peer.connection.peer.rank == identity.rank).count();
+            if sessions >= SESSIONS_PER_RANK_MAX {
+                let rank = identity.rank.0;
+                tracing::warn!(
+                    rank,
+                    node = self.node.0,
+                    "a rank has {sessions} sessions, and begins one more: refused"
+                );
                 return None;
             }
             let peer = Peer {

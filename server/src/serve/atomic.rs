@@ -56,12 +56,12 @@ pub(super) fn lock(
         }
     })?;
     match granted {
-        Some(grant) if grant.waiter != asker => {
-            shared.locks.grant(grant);
-            Ok(None)
-        }
-        granted => Ok(granted),
+        Some(grant) if grant.waiter == asker => return Ok(Some(grant)),
+        Some(grant) => shared.locks.grant(grant),
+        None => {}
     }
+    shared.locks.note_waiting(asker.connection);
+    Ok(None)
 }
 
 /// The mutex, if it was free or left by a dead holder.

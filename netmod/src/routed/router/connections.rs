@@ -127,6 +127,10 @@ impl Router {
         let now_ms = self.clock.now_ms();
         while let Some(step) = self.entrance.next_step() {
             match step {
+                EntranceStep::Proven { number, identity, .. } if identity.node.0 >= self.options.node_count => {
+                    let why = format_args!("node {} is none of this job", identity.node);
+                    self.entrance.dismiss(number, now_ms, why);
+                }
                 EntranceStep::Proven { number, identity, session } => {
                     let last = self.attempts_of.entry(identity.node).or_default();
                     if session.number != TRUNK_SESSION {

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation};
+use longarm_proto::{TRUNK_CHANNELS_MAX, TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation};
 
-use super::{CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
+use super::{Arrived, CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
 use crate::endpoint::{LinkError, moved};
 use crate::poller::Interest;
 use crate::routed::channel::ChannelKey;
@@ -167,6 +167,10 @@ impl Router {
             }
             trunk.silent_since_ms = None;
             self.take_records(trunk_key)?;
+            // What was caused by that goes out first, as far as the link takes it.
+            let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
+            trunk.flush()?;
+            trunk.check_unreceived()?;
         }
         // There may be more inside the link, which no descriptor announces.
         self.look_again(trunk_key);
@@ -193,7 +197,10 @@ impl Router {
             let Some(key) = trunk.channels.get(&channel).copied() else {
                 match record {
                     TrunkRecord::Open if !is_caller && channel > trunk.last_channel => {
-                        self.take_in_channel(trunk_key, channel)
+                        if trunk.channels.len() >= TRUNK_CHANNELS_MAX {
+                            return Err(TrunkViolation::TooManyChannels { channel }.into());
+                        }
+                        self.take_in_channel(trunk_key, channel);
                     }
                     TrunkRecord::Open => return Err(unexpected),
                     // It was closed here, and the other side has not heard of it yet.
@@ -215,7 +222,9 @@ impl Router {
                 }
                 TrunkRecord::Credit(bytes) => {
                     entry.may_send.give(u64::from(bytes));
-                    self.touched.push(key);
+                    if self.touched.last() != Some(&key) {
+                        self.touched.push(key);
+                    }
                 }
                 TrunkRecord::Close => self.closed(trunk_key, key),
             }
@@ -253,6 +262,12 @@ impl Router {
         trunk.channels.remove(&channel.number);
         trunk.starved.retain(|starved| *starved != key);
         channel.trunk = None;
+        // One that the server has not taken in yet is over before it has begun.
+        let before = self.arrived.len();
+        self.arrived.retain(|arrived| !matches!(arrived, Arrived::Channel { key: there, .. } if *there == key));
+        if self.arrived.len() < before {
+            return self.close(key);
+        }
         match &mut channel.end {
             End::Here(here) => here.over = Some(LinkError::Closed),
             End::Neighbour(neighbour) => {
