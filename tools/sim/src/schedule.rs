@@ -536,8 +536,7 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
 /// When a descriptor could not be had.
 pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String> {
     let rank = layout.me();
-    let seed = job.shape.plan.seed;
-    let mut dice = Dice::of(seed, 51, rank.0.into());
+    let mut dice = Dice::of(job.shape.plan.seed, 51, rank.0.into());
     let dial = SimDial {
         run: job.run,
         secret: SECRET.clone(),
