@@ -2,7 +2,7 @@
 
 use longarm_proto::*;
 
-use crate::{bootstrap, config, decode, door, handshake, hostile_server, rdma, rendezvous, responder, trunk};
+use crate::{bootstrap, config, decode, door, handshake, hostile_server, rdma, rendezvous, responder, router, trunk};
 
 /// Inputs by name.
 pub type Seeds = Vec<(&'static str, Vec<u8>)>;
@@ -31,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "door", run: door::door, seeds: door::seeds },
     Target { name: "rdma_record", run: rdma::rdma_record, seeds: rdma::record_seeds },
     Target { name: "trunk_record", run: trunk::trunk_record, seeds: trunk::seeds },
+    Target { name: "router", run: router::router, seeds: router::seeds },
     Target { name: "rdma_note", run: rdma::rdma_note, seeds: rdma::note_seeds },
     Target { name: "rdma_stream", run: rdma::rdma_stream, seeds: rdma::stream_seeds },
     Target { name: "config", run: config::config, seeds: config::seeds },
