@@ -37,6 +37,7 @@ mod input;
 mod output;
 mod plan;
 pub mod questions;
+mod reasons;
 mod rendezvous;
 mod said;
 mod supervise;

@@ -327,7 +327,8 @@ impl Rendezvous {
             (FromRank::Abort { reason, status }, _) => {
                 // A rank may also end the job because all is done: `shmem_global_exit(0)`. What only looks like 0 is not.
                 let status = if status != 0 && status & 0xff == 0 { 1 } else { status & 0xff };
-                let failure = self.fail(rank, status, format!("aborted: {}", said::reason(&reason)));
+                let how = if status == 0 { "is done" } else { "aborted" };
+                let failure = self.fail(rank, status, format!("{how}: {}", said::reason(&reason)));
                 Ok(Some(Failure { has_reason: true, ..failure }))
             }
             (FromRank::Publish { card }, Stage::Joined) => self.handle_publish(rank, card).map(|()| None),

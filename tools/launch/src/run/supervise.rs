@@ -22,6 +22,7 @@ use super::ending::{Action, Cause, Ending};
 use super::output::{self, Console, Sink};
 use super::plan::Plan;
 use super::questions::{self, Question};
+use super::reasons::Reasons;
 use super::rendezvous::{Failure, Job, Rendezvous, Violation, signal_name};
 use super::watch::{Event, RankEvent, send_messages, watch_rank};
 use super::watchdog::Watchdog;
@@ -64,6 +65,7 @@ struct Supervisor<'a> {
     timeout: Option<Instant>,
     /// Ranks that have given up while the others go on, and when they are killed.
     condemned: Vec<(u32, Instant)>,
+    reasons: Reasons,
 }
 
 /// A rank, as long as the job lasts.
@@ -117,6 +119,7 @@ pub async fn supervise(
         alike: Alike::default(),
         timeout: arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
         condemned: Vec::new(),
+        reasons: Reasons::default(),
     };
     let started = supervisor.start_all(template, &processors, &events_sender);
     if let Err(error) = started {
@@ -254,7 +257,8 @@ impl Supervisor<'_> {
         if survivors_go_on {
             self.end_with(&failure, now);
         }
-        if is_news || (!is_forced && failure.has_reason) {
+        let is_told = is_news || (!is_forced && failure.has_reason);
+        if is_told && (survivors_go_on || self.reasons.take(failure.rank, &failure.how)) {
             let node = self.plan.node_of_rank[failure.rank as usize];
             let pid = self.ranks[failure.rank as usize].process.id();
             let then = match (is_news, survivors_go_on) {
@@ -349,6 +353,9 @@ impl Supervisor<'_> {
     /// Passes on the last output, prints the statistics, and closes.
     async fn finish(mut self) -> i32 {
         self.bury();
+        for line in self.reasons.said_by_several() {
+            self.console.say(&line);
+        }
         self.outputs_end.send_replace(true);
         let status = self.ending.status();
         let is_patient = matches!(self.ending.cause(), None | Some(Cause::Failure { .. }));
