@@ -1828,6 +1828,7 @@ int pshmem_short_test(volatile short *ivar, int cmp, short cmp_value);
 int pshmem_ushort_test(volatile unsigned short *ivar, int cmp, unsigned short cmp_value);
 void pshmem_wait(volatile long *ivar, long cmp_value);
 void pshmem_wait_until(volatile long *ivar, int cmp, long cmp_value);
+long pshmem_swap(long *dest, long value, int pe);
 void pstart_pes(int npes);
 int p_my_pe(void);
 int p_num_pes(void);

@@ -50,11 +50,18 @@ typedef struct shmem_team_handle_ {
 } *shmem_team_t;
 
 /* Constants: they may stand in the initialiser of a static variable. */
-#define SHMEM_CTX_INVALID ((shmem_ctx_t)0)
-#define SHMEM_CTX_DEFAULT ((shmem_ctx_t)1)
-#define SHMEM_TEAM_INVALID ((shmem_team_t)0)
-#define SHMEM_TEAM_WORLD ((shmem_team_t)1)
-#define SHMEM_TEAM_SHARED ((shmem_team_t)2)
+#ifdef __cplusplus
+#define SHMEM_NO_HANDLE_(type) (static_cast<type>(0))
+#define SHMEM_HANDLE_(type, number) (reinterpret_cast<type>(static_cast<size_t>(number)))
+#else
+#define SHMEM_NO_HANDLE_(type) ((type)0)
+#define SHMEM_HANDLE_(type, number) ((type)(number))
+#endif
+#define SHMEM_CTX_INVALID SHMEM_NO_HANDLE_(shmem_ctx_t)
+#define SHMEM_CTX_DEFAULT SHMEM_HANDLE_(shmem_ctx_t, 1)
+#define SHMEM_TEAM_INVALID SHMEM_NO_HANDLE_(shmem_team_t)
+#define SHMEM_TEAM_WORLD SHMEM_HANDLE_(shmem_team_t, 1)
+#define SHMEM_TEAM_SHARED SHMEM_HANDLE_(shmem_team_t, 2)
 
 typedef struct {
     int num_contexts;
@@ -1925,6 +1932,7 @@ int shmem_short_test(volatile short *ivar, int cmp, short cmp_value);
 int shmem_ushort_test(volatile unsigned short *ivar, int cmp, unsigned short cmp_value);
 void shmem_wait(volatile long *ivar, long cmp_value);
 void shmem_wait_until(volatile long *ivar, int cmp, long cmp_value);
+long shmem_swap(long *dest, long value, int pe);
 void start_pes(int npes);
 int _my_pe(void);
 int _num_pes(void);
@@ -2865,7 +2873,6 @@ static inline void shmem_set(unsigned long long *dest, unsigned long long value,
 static inline float shmem_swap(float *dest, float value, int pe) { return shmem_float_swap(dest, value, pe); }
 static inline double shmem_swap(double *dest, double value, int pe) { return shmem_double_swap(dest, value, pe); }
 static inline int shmem_swap(int *dest, int value, int pe) { return shmem_int_swap(dest, value, pe); }
-static inline long shmem_swap(long *dest, long value, int pe) { return shmem_long_swap(dest, value, pe); }
 static inline long long shmem_swap(long long *dest, long long value, int pe) { return shmem_longlong_swap(dest, value, pe); }
 static inline unsigned int shmem_swap(unsigned int *dest, unsigned int value, int pe) { return shmem_uint_atomic_swap(dest, value, pe); }
 static inline unsigned long shmem_swap(unsigned long *dest, unsigned long value, int pe) { return shmem_ulong_atomic_swap(dest, value, pe); }

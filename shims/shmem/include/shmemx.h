@@ -12,14 +12,18 @@
 #define SHMEMX_TEAM_NODE SHMEM_TEAM_SHARED
 #define SHMEMX_TEAM_HOST SHMEM_TEAM_SHARED
 
-/* Operations that were issued and have completed, all contexts together. */
+/* For shmem_malloc_with_hints: leave before all have come. Here it is a hint that changes nothing. */
+#define SHMEMX_MALLOC_NO_BARRIER (1L << 2)
+/* For shmem_ctx_create: gather small puts. Here it is a hint that changes nothing. */
+#define SHMEMX_CTX_BOUNCE_BUFFER (1L << 31)
+
+/* Operations since the start, all contexts together: those of a kind that were issued ("pending"), and those that have completed.
+   Under these names Sandia OpenSHMEM has them. */
 typedef struct {
-    uint64_t pending_write;
-    uint64_t pending_read;
-    uint64_t completed_write;
-    uint64_t completed_read;
-    uint64_t issued_write;
-    uint64_t issued_read;
+    uint64_t pending_put;
+    uint64_t pending_get;
+    uint64_t completed_put;
+    uint64_t completed_get;
     uint64_t target;
 } shmemx_pcntr_t;
 

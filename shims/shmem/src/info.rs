@@ -17,14 +17,11 @@ pub(crate) type GetThread = Option<unsafe extern "C" fn() -> u64>;
 
 /// As in the header.
 #[repr(C)]
-#[derive(Default)]
 pub(crate) struct Counters {
-    pending_write: u64,
-    pending_read: u64,
-    completed_write: u64,
-    completed_read: u64,
-    issued_write: u64,
-    issued_read: u64,
+    pending_put: u64,
+    pending_get: u64,
+    completed_put: u64,
+    completed_get: u64,
     target: u64,
 }
 
@@ -121,13 +118,9 @@ pub(crate) unsafe fn counters(name: &'static str, context: usize, counters: *mut
     let job = job::get(name);
     job.contexts.get(name, context);
     let (writes, reads) = (count(job, Counted::Writes), count(job, Counted::Reads));
-    let all = Counters {
-        completed_write: writes,
-        completed_read: reads,
-        issued_write: writes,
-        issued_read: reads,
-        ..Counters::default()
-    };
+    let target = count(job, Counted::Targeted);
+    // "Pending" are all that were ever issued.
+    let all = Counters { pending_put: writes, pending_get: reads, completed_put: writes, completed_get: reads, target };
     // SAFETY: this function's own contract.
     unsafe { counters.write(all) };
 }

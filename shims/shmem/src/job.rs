@@ -19,6 +19,7 @@ use crate::boundary::end;
 use crate::context::Contexts;
 use crate::heap::SymmetricHeap;
 use crate::room::Rooms;
+use crate::segment::{self, Elsewhere};
 use crate::statics::{Reach, Statics};
 use crate::team::Teams;
 
@@ -228,17 +229,31 @@ impl Job {
                 text,
                 "they are in the symmetric heap, but not inside of what shmem_malloc gave out and shmem_free did not take back (offset {offset})"
             ),
-            false => write!(text, "the symmetric heap has {} bytes from {:#x} on", heap.bytes, heap.start),
-        };
-        let _ = match &self.statics {
-            Some(statics) => write!(
-                text,
-                ", and the program's own variables are the {} bytes from {:#x} on",
-                statics.bytes, statics.start
-            ),
-            None => write!(text, ", and the program's own variables cannot be reached here"),
+            false => write!(text, "{}", self.known_of(address)),
         };
         end(name, format_args!("{text}; use memory of shmem_malloc, or a global or static variable of the program"))
+    }
+
+    /// What can be said of an address outside of symmetric memory.
+    fn known_of(&self, address: usize) -> String {
+        let segment = segment::find();
+        if address.wrapping_sub(segment.start) < segment.bytes() {
+            return "it is a variable of the program, and these cannot be reached here".to_owned();
+        }
+        match segment::where_else(address) {
+            Elsewhere::Constant => "they are in the part of the program that nobody writes to, where constants are: a variable that is const is not symmetric, so leave out the const".to_owned(),
+            Elsewhere::Library(file) => format!("they are in the library {file}, and only variables of the program itself are symmetric"),
+            Elsewhere::NoFile => {
+                let variables = match &self.statics {
+                    Some(statics) => {
+                        format!("the program's own variables are the {} bytes from {:#x} on", statics.bytes, statics.start)
+                    }
+                    None => "the program's own variables cannot be reached here".to_owned(),
+                };
+                let heap = &self.heap;
+                format!("the symmetric heap has {} bytes from {:#x} on, and {variables}", heap.bytes, heap.start)
+            }
+        }
     }
 
     /// Counts an operation on mapped memory.

@@ -76,6 +76,56 @@ unsafe fn among(headers: &[libc::Elf64_Phdr], base: usize) -> Segment {
     segment
 }
 
+/// What an address is in that is no symmetric memory, as far as the loader knows it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// Memory that the main program does not write to once it runs: its code, and what is const.
+    Constant,
+    /// A library, by its file.
+    Library(String),
+    /// No file that the loader has mapped: the stack, or memory that was allocated.
+    NoFile,
+}
+
+/// See [`Elsewhere`]. Of the main program only what lies outside of the segment is of interest.
+pub(crate) fn where_else(address: usize) -> Elsewhere {
+    struct Question {
+        address: usize,
+        objects: usize,
+        answer: Elsewhere,
+    }
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _bytes: usize, question: *mut c_void) -> c_int {
+        // SAFETY: the loader passes a description that lives through this call.
+        let info = unsafe { &*info };
+        // SAFETY: `question` is that of `where_else`, which waits for this call and does not use it meanwhile.
+        let question = unsafe { &mut *question.cast::<Question>() };
+        // SAFETY: the loader says where the headers are, and how many.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let is_in = |header: &libc::Elf64_Phdr| {
+            let offset = question.address.wrapping_sub(info.dlpi_addr as usize).wrapping_sub(header.p_vaddr as usize);
+            header.p_type == libc::PT_LOAD && offset < header.p_memsz as usize
+        };
+        // The loader lists the main program first.
+        let is_main = question.objects == 0;
+        question.objects += 1;
+        if !headers.iter().any(is_in) {
+            return 0;
+        }
+        question.answer = if is_main {
+            Elsewhere::Constant
+        } else {
+            // SAFETY: the loader gives the name as text of C that lives as long as the library.
+            let file = unsafe { std::ffi::CStr::from_ptr(info.dlpi_name) };
+            Elsewhere::Library(file.to_string_lossy().into_owned())
+        };
+        1
+    }
+    let mut question = Question { address, objects: 0, answer: Elsewhere::NoFile };
+    // SAFETY: `look` does what the loader expects, and writes to `question`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut question).cast()) };
+    question.answer
+}
+
 /// Where the sum over a program begins: 0 stands for none.
 const FIRST_NUMBER: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -227,5 +277,30 @@ pub(crate) fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
             // SAFETY: inside of the copy, which is as large, and which nobody else knows yet.
             unsafe { to.wrapping_add(at).cast::<u64>().write_volatile(value) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Elsewhere, find, where_else};
+
+    #[test]
+    fn constants_library_memory_and_the_stack_are_told_apart() {
+        static CONSTANT: [u64; 4] = [1, 2, 3, 4];
+        let local = 0u8;
+        assert_eq!(where_else((&raw const CONSTANT).addr()), Elsewhere::Constant);
+        assert_eq!(where_else((&raw const local).addr()), Elsewhere::NoFile);
+        assert_eq!(where_else(0), Elsewhere::NoFile);
+        let of_library = libc::getpid as *const () as usize;
+        let Elsewhere::Library(file) = where_else(of_library) else { panic!("getpid is in a library") };
+        assert!(file.contains("libc"), "{file}");
+    }
+
+    #[test]
+    fn the_segment_holds_what_the_program_writes_to() {
+        static VARIABLE: std::sync::Mutex<u64> = std::sync::Mutex::new(7);
+        let segment = find();
+        let offset = (&raw const VARIABLE).addr().wrapping_sub(segment.start);
+        assert!(offset < segment.bytes(), "{offset:#x} in {:#x}", segment.bytes());
     }
 }

@@ -46,11 +46,18 @@ typedef struct shmem_team_handle_ {
 } *shmem_team_t;
 
 /* Constants: they may stand in the initialiser of a static variable. */
-#define SHMEM_CTX_INVALID ((shmem_ctx_t)0)
-#define SHMEM_CTX_DEFAULT ((shmem_ctx_t)1)
-#define SHMEM_TEAM_INVALID ((shmem_team_t)0)
-#define SHMEM_TEAM_WORLD ((shmem_team_t)1)
-#define SHMEM_TEAM_SHARED ((shmem_team_t)2)
+#ifdef __cplusplus
+#define SHMEM_NO_HANDLE_(type) (static_cast<type>(0))
+#define SHMEM_HANDLE_(type, number) (reinterpret_cast<type>(static_cast<size_t>(number)))
+#else
+#define SHMEM_NO_HANDLE_(type) ((type)0)
+#define SHMEM_HANDLE_(type, number) ((type)(number))
+#endif
+#define SHMEM_CTX_INVALID SHMEM_NO_HANDLE_(shmem_ctx_t)
+#define SHMEM_CTX_DEFAULT SHMEM_HANDLE_(shmem_ctx_t, 1)
+#define SHMEM_TEAM_INVALID SHMEM_NO_HANDLE_(shmem_team_t)
+#define SHMEM_TEAM_WORLD SHMEM_HANDLE_(shmem_team_t, 1)
+#define SHMEM_TEAM_SHARED SHMEM_HANDLE_(shmem_team_t, 2)
 
 typedef struct {
     int num_contexts;

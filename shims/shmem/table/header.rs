@@ -155,8 +155,8 @@ fn generics(text: &mut String, functions: &[Function]) {
 fn overloads(text: &mut String, functions: &[Function]) {
     for (name, list) in by_generic(functions) {
         for function in list {
-            // The one function that has the name of its family and the type of one of its members.
-            if name == "shmem_wait_until" && function.type_c == "long" {
+            // Two functions have the name of their family and the type of one of its members.
+            if ["shmem_wait_until", "shmem_swap"].contains(&name) && function.type_c == "long" {
                 continue;
             }
             overload(text, name, function);

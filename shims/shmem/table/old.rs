@@ -8,7 +8,7 @@ use super::types::{
 };
 
 /// Deprecated and removed.
-pub const OLD: [Family; 41] = [
+pub const OLD: [Family; 42] = [
     plain(
         Deprecated,
         "void shmem_barrier(int PE_start, int logPE_stride, int PE_size, long *pSync)",
@@ -157,6 +157,7 @@ pub const OLD: [Family; 41] = [
         "void shmem_wait_until(volatile long *ivar, int cmp, long cmp_value)",
         "wait::until({N}, ivar, cmp, cmp_value)",
     ),
+    plain(Removed, "long shmem_swap(long *dest, long value, int pe)", "amo::swap({N}, DEFAULT, dest, value, pe)"),
     plain(Deprecated, "void start_pes(int npes)", "setup::start_pes({N}, npes)"),
     plain(Deprecated, "int _my_pe(void)", "setup::my_pe({N})"),
     plain(Deprecated, "int _num_pes(void)", "setup::n_pes({N})"),

@@ -11,6 +11,7 @@ mod built;
 mod installed;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use built::succeed;
@@ -23,8 +24,8 @@ fn count(standing: Standing) -> usize {
 
 #[test]
 fn the_table_has_as_many_functions_as_the_specification() {
-    // Version 1.6: its functions, the deprecated ones among them, and the cache calls that 1.5 has removed.
-    assert_eq!((count(Standing::Current), count(Standing::Deprecated), count(Standing::Removed)), (1685, 103, 6));
+    // Version 1.6: its functions, the deprecated ones among them, the cache calls that 1.5 has removed, and a name of 1.2.
+    assert_eq!((count(Standing::Current), count(Standing::Deprecated), count(Standing::Removed)), (1685, 103, 7));
     // Types that two families have beyond it.
     assert_eq!(count(Standing::Beyond), 12 * 2 + 10);
     let names: BTreeSet<String> = table::functions().into_iter().map(|function| function.name).collect();
@@ -87,6 +88,36 @@ fn the_headers_are_clean_in_every_standard_of_c_and_cxx() {
             }
             succeed(command.args(["-x", language, "/dev/null"])).unwrap();
         }
+    }
+}
+
+/// The macros of the headers are only compiled where they are used.
+#[test]
+fn programs_of_cxx_are_clean_of_casts_in_the_manner_of_c() {
+    let program = r#"
+        static const shmem_ctx_t contexts[] = { SHMEM_CTX_INVALID, SHMEM_CTX_DEFAULT };
+        static shmem_team_t teams[] = { SHMEM_TEAM_INVALID, SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED, SHMEMX_TEAM_NODE, SHMEMX_TEAM_HOST };
+        static const long numbers[] = {
+            SHMEM_SYNC_VALUE, SHMEM_CTX_PRIVATE, SHMEM_CTX_SERIALIZED, SHMEM_CTX_NOSTORE, SHMEM_CTX_SESSION_BATCH,
+            SHMEM_CTX_SESSION_TOTAL_OPS, SHMEM_MALLOC_ATOMICS_REMOTE, SHMEM_MALLOC_SIGNAL_REMOTE, SHMEM_TEAM_NUM_CONTEXTS,
+            SHMEMX_MALLOC_NO_BARRIER, SHMEMX_CTX_BOUNCE_BUFFER, _SHMEM_SYNC_VALUE
+        };
+        int program(long *word);
+        int program(long *word)
+        {
+            shmem_ctx_quiet(contexts[1]);
+            shmem_put(SHMEM_CTX_DEFAULT, word, word, 1, 0);
+            shmem_atomic_add(word, 1L, 0);
+            return shmem_sync(teams[1]) + static_cast<int>(numbers[0]);
+        }
+    "#;
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("casts.cc");
+    std::fs::write(&source, program).unwrap();
+    for standard in ["c++98", "c++11", "c++17", "gnu++20"] {
+        let mut command = Command::new("c++");
+        command.args(["-Wall", "-Wextra", "-Wpedantic", "-Wold-style-cast", "-Wcast-qual", "-Werror", "-fsyntax-only"]);
+        command.arg(format!("-std={standard}")).arg("-I").arg(here().join("include"));
+        succeed(command.args(["-include", "shmem.h", "-include", "shmemx.h"]).arg(&source)).unwrap();
     }
 }
 

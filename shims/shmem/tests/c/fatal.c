@@ -18,6 +18,14 @@ static void by_last(void)
 static void no_such_pe(void) { by_last(); shmem_int_p(&variable, 1, pes); }
 static void negative_pe(void) { by_last(); shmem_int_get(&variable, &variable, 1, -1); }
 static void outside(void) { int local = 0; by_last(); shmem_int_put(&local, &variable, 1, 0); }
+static void constant(void)
+{
+    static const int fixed[2] = { 3, 4 };
+    int found = 0;
+    by_last();
+    shmem_int_get(&found, &fixed[1], 1, 0);
+}
+static void of_library(void) { by_last(); shmem_putmem(stdout, &variable, 1, 0); }
 static void outside_atomic(void) { long local[2] = { 0, 0 }; by_last(); shmem_long_atomic_inc(&local[1], 0); }
 static void past_the_end(void)
 {
@@ -93,7 +101,8 @@ static const struct {
     void (*deed)(void);
 } deeds[] = {
 #define DEED(name) { #name, name },
-    DEED(no_such_pe) DEED(negative_pe) DEED(outside) DEED(outside_atomic) DEED(past_the_end) DEED(freed)
+    DEED(no_such_pe) DEED(negative_pe) DEED(outside) DEED(constant) DEED(of_library)
+    DEED(outside_atomic) DEED(past_the_end) DEED(freed)
     DEED(freed_twice) DEED(before_init) DEED(after_finalize) DEED(no_such_context) DEED(invalid_context)
     DEED(no_such_team) DEED(pe_outside_team) DEED(no_such_comparison) DEED(no_such_signal) DEED(set_outside)
     DEED(lock_not_set) DEED(other_calls) DEED(global_exit_7) DEED(global_exit_0) DEED(exit_5)

@@ -105,6 +105,13 @@ int main(void)
     shmem_long_wait(area, 0);
     CHECK_EQUAL(area[0], previous_pe() + 1);
     shmem_long_wait_until(area, _SHMEM_CMP_EQ, previous_pe() + 1);
+    /* Its old name without a type, which in C11 and C++ is that of all types too. */
+    shmem_barrier_all();
+    CHECK_EQUAL(shmem_swap(area, 77L, next_pe()), me + 1);
+    shmem_barrier_all();
+    CHECK_EQUAL(area[0], 77);
+    long (*swap)(long *, long, int) = &(shmem_swap);
+    CHECK_EQUAL(swap(area, 78, me), 77);
     shmem_clear_cache_inv();
     shmem_set_cache_inv();
     shmem_set_cache_line_inv(area);

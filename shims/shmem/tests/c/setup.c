@@ -48,6 +48,17 @@ int main(void)
     uint64_t writes = 0;
     shmemx_pcntr_get_issued_write(SHMEM_CTX_DEFAULT, &writes);
     CHECK(writes >= 1);
+    shmemx_pcntr_t counters = { 9, 9, 9, 9, 9 };
+    shmemx_pcntr_get_all(SHMEM_CTX_DEFAULT, &counters);
+    CHECK(counters.pending_put >= writes && counters.completed_put == counters.pending_put);
+    CHECK(counters.pending_get == counters.completed_get && counters.target == 0);
+    /* Hints of Sandia's. */
+    void *hinted = shmem_malloc_with_hints(100, SHMEMX_MALLOC_NO_BARRIER | SHMEM_MALLOC_ATOMICS_REMOTE);
+    CHECK(hinted != NULL);
+    shmem_free(hinted);
+    shmem_ctx_t ctx;
+    CHECK_EQUAL(shmem_ctx_create(SHMEMX_CTX_BOUNCE_BUFFER, &ctx), 0);
+    shmem_ctx_destroy(ctx);
     shmem_barrier_all();
     /* A child has variables of its own. */
 #ifndef IN_ONE_FILE

@@ -31,6 +31,8 @@ const DEEDS: &[Deed] = &[
     by_last("no_such_pe", &["shmem_int_p:", "no PE 2", "the PEs 0 to 1"]),
     by_last("negative_pe", &["shmem_int_get:", "no PE -1"]),
     by_last("outside", &["shmem_int_put:", "4 bytes at address 0x", "are not symmetric"]),
+    by_last("constant", &["shmem_int_get:", "4 bytes at address 0x", "are not symmetric", "a variable that is const"]),
+    by_last("of_library", &["shmem_putmem:", "are in the library ", "libc", "only variables of the program itself"]),
     by_last("outside_atomic", &["shmem_long_atomic_inc:", "8 bytes at address 0x", "are not symmetric"]),
     by_last("past_the_end", &["shmem_putmem:", "are in the symmetric heap", "shmem_free"]),
     by_last("freed", &["shmem_int_p:", "are in the symmetric heap", "shmem_free"]),
@@ -47,7 +49,7 @@ const DEEDS: &[Deed] = &[
     by_last("lock_not_set", &["shmem_clear_lock:", "not set"]),
     by_all("other_calls", &["shmem_", "in the same order, with the same sizes"]),
     Deed { status: 7, ..by_last("global_exit_7", &["shmem_global_exit(7)"]) },
-    Deed { status: 0, ..by_last("global_exit_0", &["shmem_global_exit(0)"]) },
+    Deed { status: 0, ..by_last("global_exit_0", &[" is done: shmem_global_exit(0)"]) },
     Deed { status: 5, ..by_last("exit_5", &["status 5", "without shmem_finalize"]) },
 ];
 
