@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-verbs demo test test-ga test-verbs test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install clean
+.PHONY: help setup setup-verbs demo test test-all test-ga test-verbs test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -43,6 +43,9 @@ demo: setup ## Run three example programs on real input, on one node and on two
 
 test: setup-verbs ## Check format, lints, docs and rules, then run all tests and models
 	@tools/test.sh
+
+test-all: setup-verbs ## Run `make test` and all that is too long for every day, and every command that a page shows: some hours
+	@tools/test-all.sh
 
 test-ga: setup ## Build the real Global Arrays on longarm, and run its tests and ARMCI's own (MPI=mpich or openmpi)
 	tools/ga/test-ga.sh $(MPI)

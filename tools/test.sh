@@ -5,29 +5,10 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
+. tools/steps.sh
+
 only=${1:-all}
 target=${CARGO_TARGET_DIR:-target}
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-summary=()
-failed=0
-
-# Runs one step: its name, then its command.
-step() {
-    local name=$1 began=$SECONDS outcome=passed
-    shift
-    printf '\n=== %s: %s\n' "$name" "$*"
-    if ! "$@" 2>&1 | tee -a "$log"; then
-        outcome=FAILED
-        failed=1
-    fi
-    summary+=("$(printf '%-7s %-18s %4d s' "$outcome" "$name" $((SECONDS - began)))")
-}
-
-skip() {
-    printf '\n=== %s: left out, %s\n' "$1" "$2"
-    summary+=("$(printf '%-7s %-18s %s' "-" "$1" "left out, $2")")
-}
 
 if cargo fmt --version >/dev/null 2>&1; then
     step format cargo fmt --all --check
@@ -101,20 +82,4 @@ if [ "$only" = all ]; then
     fi
 fi
 
-printf '\n=== %s\n' "summary"
-printf '%s\n' "${summary[@]}"
-# Every test program ends with a line that counts its tests.
-awk '/^test result: / {
-         for (i = 1; i <= NF; i++) {
-             if ($i == "passed;") passed += $(i - 1)
-             if ($i == "failed;") bad += $(i - 1)
-             if ($i == "ignored;") ignored += $(i - 1)
-         }
-     }
-     END { printf "%d tests passed, %d failed, %d ignored\n", passed, bad, ignored }' "$log"
-printf 'in %d s\n' "$SECONDS"
-if [ "$failed" -ne 0 ]; then
-    echo "FAILED"
-    exit 1
-fi
-echo "passed"
+finish

@@ -1,11 +1,14 @@
 //! The rules of the source tree that a machine can hold.
 //!
+//! `longarm-check ROOT --commands` prints what `tools/pages.sh` runs for each command that a page shows.
+//!
 //! `longarm-check [ROOT]` looks through all files under ROOT (by default, here), prints each place where a rule is
 //! broken, and ends with status 1 if there is any. What is allowed in spite of a rule stands in `allow`, with the
 //! reason. It refuses to judge what needs a reader: names, sentences, the length of functions.
 #![forbid(unsafe_code)]
 
 mod allow;
+mod commands;
 mod imports;
 mod pages;
 mod rules;
@@ -22,7 +25,7 @@ use crate::source::Source;
 const SUMMARY: &str = "docs/src/SUMMARY.md";
 
 /// Files that hold text.
-const EXTENSIONS: [&str; 6] = ["rs", "md", "toml", "sh", "yml", "h"];
+const EXTENSIONS: [&str; 7] = ["rs", "md", "toml", "sh", "yml", "h", "list"];
 /// The same, of those whose name has no extension.
 const NAMES: [&str; 3] = ["Makefile", "run", "LICENSE-MIT"];
 
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     files.sort();
+    if std::env::args_os().nth(2).is_some_and(|word| word == "--commands") {
+        return print_commands(&files);
+    }
     let findings = check(&root, &files);
     for finding in &findings {
         println!("{finding}");
@@ -91,7 +97,31 @@ fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
             findings.extend(pages::check_summary(path, text, &pages));
         }
     }
+    findings.extend(commands::check_commands(&tree, &commands_shown(files), list_of(files), files));
     without_allowed(findings)
+}
+
+/// All commands of the README and of the book.
+fn commands_shown(files: &[(String, String)]) -> Vec<commands::Shown> {
+    let pages = files.iter().filter(|(path, _)| path == "README.md" || is_page(path));
+    pages.flat_map(|(path, text)| commands::shown(path, text)).collect()
+}
+
+fn list_of(files: &[(String, String)]) -> &str {
+    files.iter().find(|(path, _)| path == commands::LIST).map_or("", |(_, text)| text)
+}
+
+fn print_commands(files: &[(String, String)]) -> ExitCode {
+    match commands::to_run(&commands_shown(files), list_of(files)) {
+        Ok(lines) => {
+            print!("{lines}");
+            ExitCode::SUCCESS
+        }
+        Err(line) => {
+            eprintln!("longarm-check: {}:{line} is no entry with a reason", commands::LIST);
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// Takes out what is allowed, and adds the exceptions that nothing needs.

@@ -66,3 +66,60 @@ fn the_page_about_the_command_line_has_every_option_and_no_other() {
     let page = page("command-line.md");
     assert_eq!(options(&page), known);
 }
+
+/// The commands of the `sh` blocks of the README and of all pages that call `longarm`: subcommand and the words behind it.
+fn shown_calls() -> Vec<Vec<String>> {
+    let root = format!("{}/../..", env!("CARGO_MANIFEST_DIR"));
+    let pages = std::fs::read_dir(format!("{root}/docs/src")).expect("the book is there");
+    let pages = pages.map(|entry| entry.expect("the folder can be read").path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut calls = Vec::new();
+    for path in pages.chain([format!("{root}/README.md").into()]) {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for block in text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            for line in block.lines() {
+                let words: Vec<&str> = line.split(" #").next().unwrap_or_default().split_whitespace().collect();
+                let Some(at) = words.iter().position(|word| *word == "longarm") else { continue };
+                // `cargo add longarm` calls something else.
+                if words[..at].first() != Some(&"cargo") {
+                    calls.push(words[at + 1..].iter().map(|word| (*word).to_owned()).collect());
+                }
+            }
+        }
+    }
+    calls
+}
+
+/// The options in front of the program.
+fn options_of_run(words: &[String]) -> Vec<&str> {
+    let mut options = Vec::new();
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next().filter(|word| word.starts_with('-') && *word != "--") {
+        options.push(word);
+        if ["-n", "--ranks", "--nodes", "--ppn", "--bind", "--stats-file", "--timeout"].contains(&word) {
+            words.next();
+        }
+    }
+    options
+}
+
+#[test]
+fn every_call_of_longarm_that_a_page_shows_has_a_subcommand_and_options_that_there_are() {
+    let calls = shown_calls();
+    assert!(calls.len() > 20, "the pages show {} calls", calls.len());
+    for call in calls {
+        let (help, options) = match call[0].as_str() {
+            "run" => (text(&["run", "--help"]), options_of_run(&call[1..])),
+            "perf" => {
+                let options = call[2..].iter().map(String::as_str).filter(|word| word.starts_with('-')).collect();
+                (text(&["perf", &call[1], "--help"]), options)
+            }
+            other => (text(&[other, "--help"]), call[1..].iter().map(String::as_str).collect()),
+        };
+        for option in options {
+            let known =
+                help.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').any(|word| word == option);
+            assert!(known, "`longarm {}`: there is no {option}", call.join(" "));
+        }
+    }
+}

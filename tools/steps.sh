@@ -1,0 +1,45 @@
+# Steps that are run one after the other whatever the others say, for the scripts that test; they source this.
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+summary=()
+failed=0
+
+# Runs one step: its name, then its command.
+step() {
+    local name=$1 began=$SECONDS outcome=passed
+    shift
+    printf '\n=== %s: %s\n' "$name" "$*"
+    if ! "$@" 2>&1 | tee -a "$log"; then
+        outcome=FAILED
+        failed=1
+    fi
+    summary+=("$(printf '%-7s %-18s %4d s' "$outcome" "$name" $((SECONDS - began)))")
+}
+
+skip() {
+    printf '\n=== %s: left out, %s\n' "$1" "$2"
+    summary+=("$(printf '%-7s %-18s %s' "-" "$1" "left out, $2")")
+}
+
+# Lists the steps with their times and counts the tests. The status is 0 only if no step has failed.
+finish() {
+    printf '\n=== %s\n' "summary"
+    printf '%s\n' "${summary[@]}"
+    # Every test program ends with a line that counts its tests. A test that cannot run here says so in a line of its own, `SKIPPED`
+    # with the reason, and is not counted as passed.
+    awk '/^test result: / {
+             for (i = 1; i <= NF; i++) {
+                 if ($i == "passed;") passed += $(i - 1)
+                 if ($i == "failed;") bad += $(i - 1)
+                 if ($i == "ignored;") skipped += $(i - 1)
+             }
+         }
+         END { printf "%d passed, %d failed, %d skipped\n", passed, bad, skipped }' "$log"
+    printf 'in %d s\n' "$SECONDS"
+    if [ "$failed" -ne 0 ]; then
+        echo "FAILED"
+        exit 1
+    fi
+    echo "passed"
+}
