@@ -1,4 +1,4 @@
-//! The suite that every netmod has to pass, whatever lies under it.
+//! The suite that every netmod has to pass, whatever lies under it: what links promise.
 //!
 //! It is part of the library, so that a netmod of another crate can call it from its tests. It relies on what the
 //! traits promise and on nothing else: it sleeps on descriptors where there are some, and tries again where there
@@ -28,11 +28,11 @@ const TRIES_MAX: usize = 200;
 /// Links that are open at once.
 const LINK_COUNT: usize = 12;
 
-/// Runs the whole suite. Each part opens listeners and links of its own.
+/// Runs what is about links. Each part opens listeners and links of its own.
 ///
 /// # Panics
 /// With a sentence, if the netmod breaks a promise of its traits.
-pub fn conformance(netmod: &dyn Netmod) {
+pub(crate) fn links(netmod: &dyn Netmod) {
     assert!(!netmod.name().is_empty(), "a netmod has a name");
     descriptors_are_there_exactly_if_promised(netmod);
     bytes_arrive_whole_and_in_order(netmod);
@@ -379,12 +379,12 @@ fn stream_bytes(netmod: &dyn Netmod) -> u64 {
     if netmod.capabilities().descriptor_sleep { STREAM_BYTES } else { STREAM_BYTES_IN_PARTS }
 }
 
-fn listen(netmod: &dyn Netmod) -> Box<dyn Listener> {
+pub(crate) fn listen(netmod: &dyn Netmod) -> Box<dyn Listener> {
     netmod.listen().expect("a netmod can listen")
 }
 
 /// Connects to the listener. Two threads, as a network may need both sides to move.
-fn connected(netmod: &dyn Netmod, listener: &mut dyn Listener) -> (Box<dyn Link>, Box<dyn Link>) {
+pub(crate) fn connected(netmod: &dyn Netmod, listener: &mut dyn Listener) -> (Box<dyn Link>, Box<dyn Link>) {
     let address = listener.address().to_owned();
     thread::scope(|scope| {
         let connect = || netmod.connect(&address).expect("a connection to a listener comes about");

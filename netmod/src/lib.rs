@@ -21,6 +21,7 @@ mod clock;
 mod conformance;
 mod dial;
 mod direct;
+mod direct_conformance;
 mod endpoint;
 mod entrance;
 mod exchange;
@@ -30,11 +31,11 @@ mod refusals;
 mod routed;
 mod sealed;
 mod sim;
+mod suite;
 mod tcp;
 
 pub use accept::{Admission, AdmissionError, Doorman, DoormanStep};
 pub use clock::CoarseClock;
-pub use conformance::conformance;
 pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
 pub use direct::{
     Brief, DEVICE_WORD_BYTES, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, Loan, NoDeviceRmw, Reach,
@@ -47,4 +48,5 @@ pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};
 pub use sealed::KeyError;
 pub use sim::Sim;
+pub use suite::conformance;
 pub use tcp::{Congestion, SocketBuffers, Tcp, TcpOptions};

@@ -1,6 +1,10 @@
 //! The suite that every netmod passes: on one device, between two, and where there is none. Without a device only the last.
 
-use longarm_netmod::{Capabilities, Link, LinkError, Listener, Netmod, TcpOptions, conformance};
+use std::sync::Arc;
+
+use longarm_netmod::{
+    Capabilities, Link, LinkError, Listener, Netmod, NoDeviceRmw, RemoteMemory, TcpOptions, conformance,
+};
 use longarm_verbs::{Verbs, VerbsOptions};
 
 fn verbs(device: &str) -> Verbs {
@@ -29,6 +33,14 @@ impl Netmod for Between {
 
     fn capabilities(&self) -> Capabilities {
         self.here.capabilities()
+    }
+
+    fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
+        self.there.remote_memory()
+    }
+
+    fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
+        self.here.device_rmw().and(self.there.device_rmw())
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
