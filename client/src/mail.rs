@@ -428,13 +428,6 @@ impl Client {
         self.drain_cells()
     }
 
-    /// Takes everything out of the inbox and runs what can be run. True if anything came.
-    pub fn drain_mail(&self) -> bool {
-        let arrived = self.drain_cells();
-        let ran = self.run_active();
-        arrived || ran
-    }
-
     pub(crate) fn drain_cells(&self) -> bool {
         self.drain_cells_wanting(None)
     }

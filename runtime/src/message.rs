@@ -208,8 +208,6 @@ impl Handlers {
             while !stopping() {
                 client.attend_mail(stopping);
             }
-            // What came before the end is done before the end.
-            client.drain_mail();
         }));
         if let Err(panic) = attended {
             self.end_job(&format!("the thread that runs messages panicked: {}", said_by(&*panic)));
