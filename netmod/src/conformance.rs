@@ -42,6 +42,8 @@ pub(crate) fn links(netmod: &dyn Netmod) {
     both_directions_flow_at_once(netmod);
     a_close_is_seen_after_all_bytes(netmod);
     a_sender_learns_that_its_peer_is_gone(netmod);
+    a_link_that_was_reset_is_not_well_again(netmod);
+    an_abandoned_link_waits_for_nobody_and_its_peer_learns_of_it(netmod);
     several_links_do_not_mix(netmod);
     a_listener_can_go_while_its_links_live(netmod);
     a_connection_to_nobody_is_an_error(netmod);
@@ -229,6 +231,78 @@ fn a_sender_learns_that_its_peer_is_gone(netmod: &dyn Netmod) {
         }
     };
     assert!(matches!(error, LinkError::Closed | LinkError::Reset), "a peer that is gone is closed or reset: {error}");
+}
+
+fn a_link_that_was_reset_is_not_well_again(netmod: &dyn Netmod) {
+    let mut listener = listen(netmod);
+    let (mut caller, called) = connected(netmod, &mut *listener);
+    let bytes = pattern(0, OFFER_BYTES);
+    // Its peer goes with bytes that it has not read.
+    let mut called = Some(called);
+    let mut sent = 0;
+    let error = loop {
+        match caller.send(&[Region::from_slice(&bytes)]) {
+            Ok(0) if sent == 0 => {
+                // Both may have to agree on something first.
+                let peer = called.as_mut().expect("it goes when something was sent");
+                assert_eq!(peer.receive(&[RegionMut::from_slice(&mut [0])]), Ok(0), "nothing was sent");
+            }
+            Ok(more) => {
+                sent += more;
+                called = None;
+                thread::yield_now();
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, LinkError::Closed | LinkError::Reset), "a peer that is gone is closed or reset: {error}");
+    for _ in 0..10 {
+        let again = caller.send(&[Region::from_slice(&bytes)]);
+        assert!(again.is_err(), "a link that has failed takes nothing more: {again:?}");
+    }
+    first_error(&mut *caller);
+    for _ in 0..10 {
+        let again = caller.receive(&[RegionMut::from_slice(&mut [0; 16])]);
+        assert!(again.is_err(), "a link that has failed gives nothing more: {again:?}");
+    }
+}
+
+fn an_abandoned_link_waits_for_nobody_and_its_peer_learns_of_it(netmod: &dyn Netmod) {
+    for is_full in [false, true] {
+        let mut listener = listen(netmod);
+        let (mut caller, mut called) = connected(netmod, &mut *listener);
+        let (bytes, mut sent, mut tries) = (pattern(0, OFFER_BYTES), 0, 0);
+        while sent == 0 {
+            sent = caller.send(&[Region::from_slice(&bytes[..1])]).expect("a send on a healthy link works");
+            // Both may have to agree on something first.
+            assert!(sent > 0 || called.receive(&[RegionMut::from_slice(&mut [0])]) == Ok(0), "nothing was sent");
+        }
+        while is_full && tries < TRIES_MAX {
+            match caller.send(&[Region::from_slice(&bytes[sent % PATTERN_BYTES..])]) {
+                Ok(0) => tries += 1,
+                Ok(more) => sent += more,
+                Err(error) => panic!("a healthy link fails: {error}"),
+            }
+        }
+        // Nobody receives meanwhile: a drop that waits for the delivery of these bytes never returns.
+        caller.abandon();
+        drop(caller);
+        let (mut received, mut buffer) = (0, vec![0; OFFER_BYTES]);
+        let error = loop {
+            match called.receive(&[RegionMut::from_slice(&mut buffer)]) {
+                Ok(0) => wait_readable(&mut *called),
+                Ok(got) => {
+                    assert!(received + got <= sent, "bytes arrive that nobody sent");
+                    assert!(buffer[..got] == pattern(received % PATTERN_BYTES, got), "what arrives was sent");
+                    received += got;
+                }
+                Err(error) => break error,
+            }
+        };
+        // What was under way may be lost. What is encrypted may be cut in the midst.
+        let is_due = matches!(error, LinkError::Closed | LinkError::Reset | LinkError::Forged);
+        assert!(is_due, "an abandoned link is closed or reset: {error}");
+    }
 }
 
 fn several_links_do_not_mix(netmod: &dyn Netmod) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longarm_memory::Region;
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{Caller, CallerStep, Introduction, Link, Netmod, Tcp, TcpOptions};
+use longarm_netmod::{Caller, CallerStep, Introduction, Link, Netmod, Sim, Tcp, TcpOptions};
 use longarm_proto::{Identity, Initiator, JobId, NodeId, Rank, Request, Secret, Session};
 use longarm_server::door::door_name;
 use longarm_server::{Engine, EngineOptions};
@@ -31,7 +31,7 @@ struct Call {
 struct Called {
     engine: Engine,
     segment: Arc<NodeSegment>,
-    netmod: Tcp,
+    netmod: Box<dyn Netmod>,
     address: String,
     job: JobId,
     now_ms: u64,
@@ -41,8 +41,11 @@ struct Called {
 
 impl Called {
     fn start(ranks: u32, number: u32) -> Called {
+        Called::over(Box::new(Tcp::new(TcpOptions::default())), ranks, number)
+    }
+
+    fn over(netmod: Box<dyn Netmod>, ranks: u32, number: u32) -> Called {
         let job = JobId(u64::from(std::process::id()) << 32 | u64::from(number));
-        let netmod = Tcp::new(TcpOptions::default());
         let listener = netmod.listen().unwrap();
         let address = listener.address().to_owned();
         let segment = Arc::new(NodeSegment::create(job, ranks + 1, 1).unwrap());
@@ -131,6 +134,18 @@ fn thousands_of_honest_callers_at_once_are_all_let_in_at_their_first_call() {
     assert_eq!(called.lost, 0, "nobody was hung up on");
     let census = called.engine.census();
     assert_eq!((census.connections, census.half_open), (ranks as usize, 0));
+}
+
+#[test]
+fn thousands_of_honest_callers_over_a_network_that_cuts_everything_are_let_in_too() {
+    for seed in 0..3 {
+        let mut called = Called::over(Box::new(Sim::new(seed)), 2000, 10 + seed as u32);
+        let mut calls = all_call(2000, &called);
+        called.let_in(&mut calls);
+        assert_eq!(called.lost, 0, "seed {seed}: nobody was hung up on");
+        let census = called.engine.census();
+        assert_eq!((census.connections, census.half_open), (2000, 0));
+    }
 }
 
 #[test]

@@ -438,10 +438,13 @@ fn a_node_that_sends_and_never_receives_is_hung_up_on() {
     let mut link = called.call(&options, u64::MAX, 1).unwrap();
     let mut ended = None;
     // Each begins and is over, and each has an answer that nobody takes.
-    for channel in 1..4_000_000 {
-        let [open, close] = [TrunkRecord::Open, TrunkRecord::Close]
-            .map(|record| TrunkHeader { channel: ChannelNumber(channel), record }.encode());
-        let mut bytes = &[open, close].concat()[..];
+    for round in 0..4000_u32 {
+        let life = |channel| {
+            [TrunkRecord::Open, TrunkRecord::Close]
+                .map(|record| TrunkHeader { channel: ChannelNumber(channel), record }.encode())
+        };
+        let lives: Vec<u8> = (1..=1000).flat_map(|number| life(round * 1000 + number)).flatten().collect();
+        let mut bytes = &lives[..];
         while ended.is_none() && !bytes.is_empty() {
             match link.send(&[Region::from_slice(bytes)]) {
                 Ok(0) => std::thread::yield_now(),

@@ -23,8 +23,8 @@ use crate::plan::{Plan, Shape};
 
 /// What every connection of a simulated job proves.
 pub const SECRET: Secret = Secret([0x5e; 32]);
-/// Connections that have not proven themselves, at most.
-const HALF_OPEN_MAX: usize = 256;
+/// Connections that have not proven themselves besides one of each rank, at most: few, so that strangers of a run hold them all.
+const HALF_OPEN_MAX: usize = 2;
 /// How long one may take to prove itself.
 const HANDSHAKE_TIMEOUT_MS: u64 = 5_000;
 /// How long a session without a connection is kept. Longer than a clock jumps.
