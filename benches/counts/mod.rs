@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &CountsArguments) -> Result<(), Failure> {
             }
             Call::Quiet => world.quiet()?,
             Call::Accumulate8 => doubles.accumulate(0, 0, longarm::Update::Sum, black_box(&[1.0]))?,
-            Call::PutRows => window.put_strided(0, &there, black_box(&rows), &here)?,
+            Call::PutRows => window.put(0, there.with_buffer(&here), black_box(&rows))?,
             Call::StartPut8 => buffer = window.start_put(0, 0, buffer)?.wait()?,
             // Nothing, or made above.
             _ => {}

@@ -185,7 +185,7 @@ impl ClientWindow {
 
     /// Everything that can be wrong with bytes up to `end` at a rank, without asking anybody.
     #[inline]
-    pub(crate) fn check(&self, operation: Operation, rank: Rank, offset: u64, end: u64) -> Result<(), TransferError> {
+    pub fn check(&self, operation: Operation, rank: Rank, offset: u64, end: u64) -> Result<(), TransferError> {
         let known = self.part_bytes.get(rank.0 as usize).copied();
         match known {
             Some(window_bytes) if window_bytes != NO_MEMBER && end <= window_bytes && !self.is_freed() => Ok(()),

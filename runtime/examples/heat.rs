@@ -89,7 +89,7 @@ fn run(world: &World, options: Options) -> Result<Verdict, Box<dyn Error>> {
         return Ok(Verdict::Right);
     }
 
-    let field = whole.get_vec(0, 0, size * size)?;
+    let field = whole.get_vec(0, 0..size * size)?;
     println!("{size} x {size} cells over a grid of {rows} x {columns}; {}", layout_of(world));
     let updates = (size * size) as f64 * options.steps as f64;
     let (seconds, steps) = (elapsed.as_secs_f64(), options.steps);
@@ -332,7 +332,7 @@ impl<'a> Piece<'a> {
     /// Puts what a neighbour has sent into the cells beyond a side.
     fn take_in(&mut self, side: Side, step: u64) -> Result<(), TransferError> {
         let count = self.line(side, 0).count();
-        let told = self.inboxes.get_vec(self.world.rank(), self.inbox(side, step), count)?;
+        let told = self.inboxes.get_vec(self.world.rank(), self.inbox(side, step)..self.inbox(side, step) + count)?;
         for (cell, value) in self.line(side, 0).zip(told) {
             self.old[cell] = value;
         }
@@ -356,6 +356,6 @@ impl<'a> Piece<'a> {
         let counts = [self.rows.len(), self.columns.len()];
         let from = Patch::block(&counts, &[1, 1], &[self.width()]);
         let to = Patch::block(&counts, &[self.rows.start, self.columns.start], &[self.grid.1.total]);
-        whole.put_strided(0, &to, &self.old, &from)
+        whole.put(0, to.with_buffer(&from), &self.old)
     }
 }

@@ -174,7 +174,7 @@ impl Distributed {
     ) -> Result<Handle<Vec<f64>>, TransferError> {
         let (rank, from, counts) = self.locate(block_row, block_column);
         buffer.resize(counts[0] * counts[1], 0.0);
-        self.window.start_get_strided(rank, &from, buffer, &Patch::packed(&counts))
+        self.window.start_get(rank, &from, buffer)
     }
 
     /// Reads all of it.
@@ -184,7 +184,7 @@ impl Distributed {
             let (rows, columns) = self.part_of(rank);
             let to = Patch::block(&[rows.len(), columns.len()], &[rows.start, columns.start], &[self.columns]);
             let from = Patch::packed(&[rows.len(), columns.len()]);
-            self.window.get_strided(rank as u32, &from, whole.elements_mut(), &to)?;
+            self.window.get(rank as u32, from.with_buffer(&to), whole.elements_mut())?;
         }
         Ok(whole)
     }
@@ -264,7 +264,7 @@ impl Product<'_> {
             share.tasks += 1;
 
             let from = Patch::packed(&counts);
-            let started = self.c.window.start_accumulate_strided(rank, &to, Update::Sum, product, &from)?;
+            let started = self.c.window.start_accumulate(rank, to.with_buffer(&from), Update::Sum, product)?;
             spare.extend([a, b]);
             if let Some(before) = storing.replace(started) {
                 spare.push(before.wait()?);

@@ -163,7 +163,7 @@ impl<'a> Ranking<'a> {
         let totals = read(&departures, shares, origins.clone())?;
         let share = |edge: &Edge| edge.flights as f64 / totals[edge.from - origins.start] as f64;
         let routes = edges.iter().map(|edge| (*edge, share(edge))).collect();
-        let own = departures.get_vec(world.rank(), 0, mine.len())?;
+        let own = departures.get_vec(world.rank(), 0..mine.len())?;
         let dead_ends = (0..mine.len()).filter(|place| own[*place] == 0).collect();
         departures.free_collective()?;
         Ok(Ranking { world, options, shares, routes, origins, scores, received, dead_ends })
@@ -174,7 +174,7 @@ impl<'a> Ranking<'a> {
         let (me, airports) = (self.world.rank(), self.shares.total as f64);
         let count = self.shares.range(me as usize).len();
         let damping = self.options.damping;
-        let mut own = self.scores.get_vec(me, 0, count)?;
+        let mut own = self.scores.get_vec(me, 0..count)?;
         let mut change = f64::INFINITY;
         for round in 0..self.options.rounds_max {
             self.pass_on()?;
@@ -183,7 +183,7 @@ impl<'a> Ranking<'a> {
             self.world.allreduce_collective(Reduction::Sum, &mut stranded)?;
             let everybody = (1.0 - damping + damping * stranded[0]) / airports;
             let fresh: Vec<f64> =
-                self.received.get_vec(me, 0, count)?.iter().map(|received| received + everybody).collect();
+                self.received.get_vec(me, 0..count)?.iter().map(|received| received + everybody).collect();
             let mut total = [fresh.iter().zip(&own).map(|(new, old)| (new - old).abs()).sum::<f64>()];
             self.scores.put(me, 0, &fresh)?;
             self.received.put(me, 0, &vec![0.0; count])?;

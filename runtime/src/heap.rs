@@ -230,7 +230,7 @@ impl Heap {
     /// Copies what fits of this rank's part of a block.
     fn move_contents(&self, from: &HeapBlock, to: &HeapBlock) -> Result<(), HeapError> {
         let (me, window) = (self.world().rank(), self.window::<u8>());
-        let kept = window.get_vec(me, from.offset, from.bytes.min(to.bytes))?;
+        let kept = window.get_vec(me, from.offset..from.offset + from.bytes.min(to.bytes))?;
         Ok(window.put(me, to.offset, &kept)?)
     }
 

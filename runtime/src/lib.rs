@@ -16,6 +16,7 @@
 //!
 //! - [`World`] and [`Group`]: who takes part; collectives, quiet and fence.
 //! - [`Window`]: memory of all ranks; put, get, accumulate, read-modify-write, signals.
+//! - [`Selection`]: which elements a transfer means: an index, a range, a [`Patch`], a list of [`Segment`]s.
 //! - [`Handle`], [`World::scope`]: the same without waiting.
 //! - [`Mutexes`], [`Heap`], [`Message`]: locks, symmetric memory, code that runs elsewhere.
 //! - [`DeviceWords`]: words that RDMA devices update, and nobody else touches.
@@ -47,6 +48,7 @@ pub mod network;
 mod patch;
 pub mod prelude;
 mod scope;
+mod selection;
 #[doc(hidden)] // `longarm info` shows it.
 pub mod topology;
 mod window;
@@ -64,8 +66,9 @@ pub use heap::{HEAP_ALIGNMENT, Heap, HeapBlock};
 pub use logging::log_to_stderr;
 pub use message::Message;
 pub use mutex::{MutexGuard, Mutexes};
-pub use patch::{DIMENSIONS_MAX, Patch, Segment};
+pub use patch::{DIMENSIONS_MAX, Patch, PatchPair, Segment};
 pub use scope::Scope;
+pub use selection::{Extent, Selection};
 pub use window::{Compare, Update, Window};
 pub use world::{
     Death, World, init, init_inside, init_inside_shared, init_shared, init_with, is_initialized, is_launched,

@@ -60,6 +60,23 @@ impl Patch {
         Patch::block(counts, &origin, &counts[1..])
     }
 
+    /// This patch of a rank's part, with that one of the buffer. Both have equally many elements, which are paired in
+    /// row-major order.
+    ///
+    /// ```
+    /// use longarm::Patch;
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u16>(6)?;
+    /// let (every_second, backwards) = (Patch::new(0, &[3], &[2]), Patch::new(2, &[3], &[-1]));
+    /// window.put(0, every_second.with_buffer(&backwards), &[1, 2, 3])?;
+    /// assert_eq!(window.get_vec(0, 0..6)?, [3, 0, 2, 0, 1, 0]);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    pub fn with_buffer<'a>(&'a self, buffer: &'a Patch) -> PatchPair<'a> {
+        PatchPair { part: self, buffer }
+    }
+
     /// How many elements.
     pub fn len(&self) -> usize {
         self.counts.iter().copied().fold(1, usize::saturating_mul)
@@ -86,7 +103,14 @@ impl Patch {
     }
 }
 
-/// One piece of a vector transfer, in elements.
+/// A patch of a rank's part and one of the buffer; see [`Patch::with_buffer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PatchPair<'a> {
+    pub(crate) part: &'a Patch,
+    pub(crate) buffer: &'a Patch,
+}
+
+/// One piece of a vector transfer, in elements. Pieces without elements are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First element in the target's part of the window.

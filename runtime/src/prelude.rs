@@ -22,6 +22,6 @@
 //! ```
 
 pub use crate::{
-    Compare, Complex32, Complex64, Element, Group, Handle, Heap, HeapBlock, Message, MutexGuard, Mutexes, Number,
-    Patch, Reduction, Scope, Segment, Update, Window, Word, World, wait_all, wait_any, wait_some,
+    Compare, Complex32, Complex64, Element, Extent, Group, Handle, Heap, HeapBlock, Message, MutexGuard, Mutexes,
+    Number, Patch, Reduction, Scope, Segment, Selection, Update, Window, Word, World, wait_all, wait_any, wait_some,
 };

@@ -2,13 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use longarm_client::{Awaited, Lent, Operation, OriginBytes, OriginBytesMut, Shapes, TransferError, lend};
+use longarm_client::{Awaited, Lent, Operation, OriginBytes, OriginBytesMut, TransferError, lend};
 use longarm_proto::Rank;
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
 use crate::element::{Element, Number};
-use crate::patch::{Patch, Segment};
+use crate::selection::{Selected, Selection};
 use crate::window::{Update, Window};
 use crate::world::World;
 
@@ -81,7 +81,7 @@ impl World {
     ///     scope.put(&window, 0, 0, &source);
     ///     scope.get(&window, 0, 4, &mut target);
     /// })?;
-    /// assert_eq!(window.get_vec(0, 0, 3)?, source);
+    /// assert_eq!(window.get_vec(0, 0..3)?, source);
     /// # world.finalize()?;
     /// # Ok::<(), longarm::Error>(())
     /// ```
@@ -113,104 +113,65 @@ impl World {
 }
 
 impl<'env> Scope<'env> {
-    /// [`Window::put`].
+    /// [`Window::put`]. What is wrong with it is said when the scope ends.
     #[inline]
-    pub fn put<T: Element>(&self, window: &Window<T>, rank: u32, index: usize, source: &'env [T]) {
-        let (client, bytes) = (&window.shared.inner.client, OriginBytes::from(source.as_bytes()));
-        let (part, offset) = (&window.shared.client, Window::<T>::offset(index));
-        if client.put_at_once(part, Rank(rank), offset, bytes) || client.put_together(part, Rank(rank), offset, bytes) {
-            return;
+    pub fn put<T: Element>(&self, window: &Window<T>, rank: u32, selection: impl Selection, source: &'env [T]) {
+        let (client, part) = (&window.shared.inner.client, &window.shared.client);
+        if let Some(index) = selection.index(source.len()) {
+            let offset = Window::<T>::offset(index);
+            let bytes = || OriginBytes::from(source.as_bytes());
+            if client.put_at_once(part, Rank(rank), offset, bytes())
+                || client.put_together(part, Rank(rank), offset, bytes())
+            {
+                return;
+            }
         }
-        self.start_put(window, rank, Ok(Window::<T>::run_shapes(index, source.len())), source);
+        self.start_put(window, rank, Window::<T>::select(selection, Operation::Put, rank, source.len()), source);
     }
 
-    /// [`Window::put_strided`].
-    pub fn put_strided<T: Element>(&self, window: &Window<T>, rank: u32, to: &Patch, source: &'env [T], from: &Patch) {
-        self.start_put(window, rank, Window::<T>::patch_shapes(Operation::Put, rank, to, from), source);
-    }
-
-    /// [`Window::put_vector`].
-    pub fn put_vector<T: Element>(&self, window: &Window<T>, rank: u32, segments: &[Segment], source: &'env [T]) {
-        self.start_put(window, rank, Ok(Window::<T>::segment_shapes(segments)), source);
-    }
-
-    /// [`Window::get`].
+    /// [`Window::get`]. What is wrong with it is said when the scope ends.
     #[inline]
-    pub fn get<T: Element>(&self, window: &Window<T>, rank: u32, index: usize, target: &'env mut [T]) {
-        let (client, bytes) = (&window.shared.inner.client, OriginBytesMut::from(target.as_mut_bytes()));
-        if client.get_at_once(&window.shared.client, Rank(rank), Window::<T>::offset(index), &bytes) {
-            return;
+    pub fn get<T: Element>(&self, window: &Window<T>, rank: u32, selection: impl Selection, target: &'env mut [T]) {
+        let (client, part) = (&window.shared.inner.client, &window.shared.client);
+        if let Some(index) = selection.index(target.len()) {
+            let offset = Window::<T>::offset(index);
+            let bytes = OriginBytesMut::from(target.as_mut_bytes());
+            if client.get_at_once(part, Rank(rank), offset, &bytes) {
+                return;
+            }
         }
-        self.start_get(window, rank, Ok(Window::<T>::run_shapes(index, target.len())), target);
+        let selected = Window::<T>::select(selection, Operation::Get, rank, target.len());
+        self.start_get(window, rank, selected, target);
     }
 
-    /// [`Window::get_strided`].
-    pub fn get_strided<T: Element>(
-        &self,
-        window: &Window<T>,
-        rank: u32,
-        from: &Patch,
-        target: &'env mut [T],
-        to: &Patch,
-    ) {
-        self.start_get(window, rank, Window::<T>::patch_shapes(Operation::Get, rank, from, to), target);
-    }
-
-    /// [`Window::get_vector`].
-    pub fn get_vector<T: Element>(&self, window: &Window<T>, rank: u32, segments: &[Segment], target: &'env mut [T]) {
-        self.start_get(window, rank, Ok(Window::<T>::segment_shapes(segments)), target);
-    }
-
-    /// [`Window::accumulate`].
+    /// [`Window::accumulate`]. What is wrong with it is said when the scope ends.
     pub fn accumulate<T: Number>(
         &self,
         window: &Window<T>,
         rank: u32,
-        index: usize,
+        selection: impl Selection,
         update: Update<T>,
         source: &'env [T],
     ) {
-        self.start_accumulate(window, rank, Ok(Window::<T>::run_shapes(index, source.len())), update, source);
-    }
-
-    /// [`Window::accumulate_strided`].
-    pub fn accumulate_strided<T: Number>(
-        &self,
-        window: &Window<T>,
-        (rank, to): (u32, &Patch),
-        update: Update<T>,
-        (source, from): (&'env [T], &Patch),
-    ) {
-        self.start_accumulate(
-            window,
-            rank,
-            Window::<T>::patch_shapes(Operation::Accumulate, rank, to, from),
-            update,
-            source,
-        );
-    }
-
-    /// [`Window::accumulate_vector`].
-    pub fn accumulate_vector<T: Number>(
-        &self,
-        window: &Window<T>,
-        rank: u32,
-        segments: &[Segment],
-        update: Update<T>,
-        source: &'env [T],
-    ) {
-        self.start_accumulate(window, rank, Ok(Window::<T>::segment_shapes(segments)), update, source);
+        let lender = self.lent.source(OriginBytes::from(source.as_bytes()));
+        let selected = Window::<T>::select(selection, Operation::Accumulate, rank, source.len());
+        self.note(selected.and_then(|selected| {
+            let (operator, shapes) = (update.kernel(rank)?, selected.shapes(size_of_val(source)));
+            let window = &window.shared;
+            window.inner.client.start_accumulate(&window.client, Rank(rank), shapes, operator, &lender)
+        }));
     }
 
     fn start_put<T: Element>(
         &self,
         window: &Window<T>,
         rank: u32,
-        shapes: Result<Shapes, TransferError>,
+        selected: Result<Selected, TransferError>,
         source: &'env [T],
     ) {
         let lender = self.lent.source(OriginBytes::from(source.as_bytes()));
-        self.note(shapes.and_then(|shapes| {
+        self.note(selected.and_then(|selected| {
+            let shapes = selected.shapes(size_of_val(source));
             window.shared.inner.client.start_put(&window.shared.client, Rank(rank), shapes, &lender)
         }));
     }
@@ -219,29 +180,15 @@ impl<'env> Scope<'env> {
         &self,
         window: &Window<T>,
         rank: u32,
-        shapes: Result<Shapes, TransferError>,
+        selected: Result<Selected, TransferError>,
         target: &'env mut [T],
     ) {
         self.got_from.lock().get_or_insert(Rank(rank));
+        let bytes = size_of_val(target);
         let lender = self.lent.target(OriginBytesMut::from(target.as_mut_bytes()));
-        self.note(shapes.and_then(|shapes| {
+        self.note(selected.and_then(|selected| {
+            let shapes = selected.shapes(bytes);
             window.shared.inner.client.start_get(&window.shared.client, Rank(rank), shapes, &lender)
-        }));
-    }
-
-    fn start_accumulate<T: Number>(
-        &self,
-        window: &Window<T>,
-        rank: u32,
-        shapes: Result<Shapes, TransferError>,
-        update: Update<T>,
-        source: &'env [T],
-    ) {
-        let lender = self.lent.source(OriginBytes::from(source.as_bytes()));
-        self.note(shapes.and_then(|shapes| {
-            let operator = update.kernel(rank)?;
-            let window = &window.shared;
-            window.inner.client.start_accumulate(&window.client, Rank(rank), shapes, operator, &lender)
         }));
     }
 

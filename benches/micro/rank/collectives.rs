@@ -56,7 +56,7 @@ pub(super) fn all_to_all(job: &Job<'_>) -> Result<(), Failure> {
             })?;
             Ok(world.barrier_collective()?)
         })?;
-        if window.get_vec(world.rank(), 0, size * bytes)? != expected {
+        if window.get_vec(world.rank(), 0..size * bytes)? != expected {
             return Err("all-to-all by puts has not brought what was sent".into());
         }
         // Each waits for the others while they wait for it.

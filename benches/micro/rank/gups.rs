@@ -68,14 +68,14 @@ pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
         world.barrier_collective()?;
         if round == 0 {
             seconds = began.elapsed().as_secs_f64();
-            if table.get_vec(me, 0, words)? == first {
+            if table.get_vec(me, 0..words)? == first {
                 return Err("no word of the table has changed".into());
             }
             world.barrier_collective()?;
         }
     }
     let mut wrong =
-        [table.get_vec(me, 0, words)?.iter().zip(&first).filter(|(found, first)| found != first).count() as u64];
+        [table.get_vec(me, 0..words)?.iter().zip(&first).filter(|(found, first)| found != first).count() as u64];
     world.allreduce_collective(Reduction::Sum, &mut wrong)?;
     if wrong[0] > 0 {
         return Err(format!("{} words of the table are wrong after all updates were made twice", wrong[0]).into());

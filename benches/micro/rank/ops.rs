@@ -109,7 +109,7 @@ impl Bench<'_> {
         }
         window.put(target, 1, &self.near[..length])?;
         world.quiet()?;
-        if window.get_vec(target, 1, length)? != self.near[..length] {
+        if window.get_vec(target, 1..1 + length)? != self.near[..length] {
             return Err("what was put is not what is got".into());
         }
         let words = window.cast::<u64>();
@@ -275,7 +275,7 @@ impl Bench<'_> {
         let mut near = vec![1_u64; bytes / WORD_BYTES];
         let put = self.job.effort.measure(|count| {
             for _ in 0..count {
-                words.put_strided(target, &there, black_box(&near), &here)?;
+                words.put(target, there.with_buffer(&here), black_box(&near))?;
                 world.quiet()?;
             }
             Ok(())
@@ -283,7 +283,7 @@ impl Bench<'_> {
         self.job.tell(&format!("puts_{}", rows.name), bytes, &put);
         let get = self.job.effort.measure(|count| {
             for _ in 0..count {
-                words.get_strided(target, &there, black_box(&mut near), &here)?;
+                words.get(target, there.with_buffer(&here), black_box(&mut near))?;
             }
             Ok(())
         })?;
@@ -291,7 +291,7 @@ impl Bench<'_> {
         let (doubles, source) = (self.window.cast::<f64>(), vec![1.0; bytes / WORD_BYTES]);
         let accumulate = self.job.effort.measure(|count| {
             for _ in 0..count {
-                doubles.accumulate_strided(target, &there, Update::Sum, black_box(&source), &here)?;
+                doubles.accumulate(target, there.with_buffer(&here), Update::Sum, black_box(&source))?;
                 world.quiet()?;
             }
             Ok(())

@@ -1,6 +1,6 @@
-//! Accumulate: contiguous, strided, vector; blocking and with a handle.
+//! Accumulate, blocking and with a handle.
 
-use longarm_client::{OriginBytes, Shapes, TransferError};
+use longarm_client::{OriginBytes, TransferError};
 use longarm_proto::{AccumulateOp, Kernel, Rank, Scale};
 use zerocopy::IntoBytes;
 
@@ -8,7 +8,7 @@ use super::Window;
 use crate::element::Number;
 use crate::error::Operation;
 use crate::handle::Handle;
-use crate::patch::{Patch, Segment};
+use crate::selection::Selection;
 
 /// What an accumulate does with each element of the target and its partner of the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,24 +49,34 @@ impl<T: Number> Update<T> {
 }
 
 impl<T: Number> Window<T> {
-    /// Updates elements of a rank's part from `index` on. Each is updated atomically with respect to every other
-    /// accumulate of its type, from everywhere; integers also with respect to read-modify-writes. Completion as
-    /// [`Window::put`]. `ARMCI_Acc`.
+    /// Updates elements of a rank's part, those that the [`Selection`] says. Each is updated atomically with respect to every
+    /// other accumulate of its type, from everywhere; integers also with respect to read-modify-writes. Pieces that overlap
+    /// at the target are all applied. Completion as [`Window::put`]. `ARMCI_Acc`, `ARMCI_AccS`, `ARMCI_AccV`.
     ///
     /// ```
-    /// use longarm::Update;
+    /// use longarm::{Patch, Update};
     /// let world = longarm::init()?;
     /// let window = world.allocate_collective::<f64>(4)?;
     /// window.accumulate(0, 1, Update::Scaled(0.5), &[3.0, 5.0])?;
+    /// window.accumulate(0, &Patch::new(0, &[2], &[3]), Update::Max, &[1.0, -1.0])?; // to 0 and 3
     /// world.barrier_collective()?;
-    /// assert_eq!(window.get_vec(0, 0, 4)?, [0.0, 1.5, 2.5, 0.0]);
+    /// assert_eq!(window.get_vec(0, 0..4)?, [1.0, 1.5, 2.5, 0.0]);
     /// # world.finalize()?;
     /// # Ok::<(), longarm::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Window::put`], and [`TransferError::NoSuchKernel`] for an update that the type does not have.
-    pub fn accumulate(&self, rank: u32, index: usize, update: Update<T>, source: &[T]) -> Result<(), TransferError> {
+    pub fn accumulate(
+        &self,
+        rank: u32,
+        selection: impl Selection,
+        update: Update<T>,
+        source: &[T],
+    ) -> Result<(), TransferError> {
+        let Some(index) = selection.index(source.len()) else {
+            return self.accumulate_selected(rank, selection, update, source);
+        };
         let source = OriginBytes::from(source.as_bytes());
         let client = &self.shared.inner.client;
         // Lent from where it was made, for the reason that `Client::accumulate_run` has.
@@ -78,101 +88,44 @@ impl<T: Number> Window<T> {
         }
     }
 
-    /// As [`Window::accumulate`], from the patch `from` of a buffer to the patch `to` of a rank's part. `ARMCI_AccS`.
-    ///
-    /// # Errors
-    /// As [`Window::accumulate`] and [`Window::put_strided`].
-    pub fn accumulate_strided(
+    fn accumulate_selected(
         &self,
         rank: u32,
-        to: &Patch,
-        update: Update<T>,
-        source: &[T],
-        from: &Patch,
-    ) -> Result<(), TransferError> {
-        let shapes = Self::patch_shapes(Operation::Accumulate, rank, to, from)?;
-        self.accumulate_shaped(rank, shapes, update, source)
-    }
-
-    /// As [`Window::accumulate`], from pieces of a buffer to pieces of a rank's part. Pieces that overlap at the
-    /// target are all applied. `ARMCI_AccV`.
-    ///
-    /// # Errors
-    /// As [`Window::accumulate`] and [`Window::put_strided`].
-    pub fn accumulate_vector(
-        &self,
-        rank: u32,
-        segments: &[Segment],
+        selection: impl Selection,
         update: Update<T>,
         source: &[T],
     ) -> Result<(), TransferError> {
-        self.accumulate_shaped(rank, Self::segment_shapes(segments), update, source)
+        let shapes = Self::select(selection, Operation::Accumulate, rank, source.len())?.shapes(size_of_val(source));
+        let operator = update.kernel(rank)?;
+        let source = OriginBytes::from(source.as_bytes());
+        self.shared.inner.client.accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
     }
 
-    /// Starts [`Window::accumulate`]. `ARMCI_NbAcc`.
+    /// Starts [`Window::accumulate`]. `ARMCI_NbAcc`, `ARMCI_NbAccS`, `ARMCI_NbAccV`.
+    ///
+    /// ```
+    /// use longarm::Update;
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u32>(2)?;
+    /// let more = window.start_accumulate(0, 0, Update::Sum, vec![1, 2])?;
+    /// let buffer = more.wait()?; // may be reused
+    /// world.barrier_collective()?;
+    /// assert_eq!(window.get_vec(0, 0..2)?, buffer);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Window::start_put`] and [`Window::accumulate`].
     pub fn start_accumulate(
         &self,
         rank: u32,
-        index: usize,
+        selection: impl Selection,
         update: Update<T>,
         source: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
-        let shapes = Self::run_shapes(index, source.len());
-        self.start_accumulate_shaped(rank, shapes, update, source)
-    }
-
-    /// Starts [`Window::accumulate_strided`]. `ARMCI_NbAccS`.
-    ///
-    /// # Errors
-    /// As [`Window::start_accumulate`].
-    pub fn start_accumulate_strided(
-        &self,
-        rank: u32,
-        to: &Patch,
-        update: Update<T>,
-        source: Vec<T>,
-        from: &Patch,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
-        let shapes = Self::patch_shapes(Operation::Accumulate, rank, to, from)?;
-        self.start_accumulate_shaped(rank, shapes, update, source)
-    }
-
-    /// Starts [`Window::accumulate_vector`]. `ARMCI_NbAccV`.
-    ///
-    /// # Errors
-    /// As [`Window::start_accumulate`].
-    pub fn start_accumulate_vector(
-        &self,
-        rank: u32,
-        segments: &[Segment],
-        update: Update<T>,
-        source: Vec<T>,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
-        self.start_accumulate_shaped(rank, Self::segment_shapes(segments), update, source)
-    }
-
-    fn accumulate_shaped(
-        &self,
-        rank: u32,
-        shapes: Shapes,
-        update: Update<T>,
-        source: &[T],
-    ) -> Result<(), TransferError> {
-        let operator = update.kernel(rank)?;
-        let source = OriginBytes::from(source.as_bytes());
-        self.shared.inner.client.accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
-    }
-
-    fn start_accumulate_shaped(
-        &self,
-        rank: u32,
-        shapes: Shapes,
-        update: Update<T>,
-        source: Vec<T>,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
+        let selected = Self::select(selection, Operation::Accumulate, rank, source.len())?;
+        let shapes = selected.shapes(size_of_val(&*source));
         let operator = update.kernel(rank)?;
         self.start(Operation::Accumulate, rank, source, |lender| {
             self.shared.inner.client.start_accumulate(&self.shared.client, Rank(rank), shapes, operator, lender)

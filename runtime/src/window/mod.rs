@@ -9,8 +9,8 @@ mod wait;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use longarm_client::{ClientWindow, Shapes, TransferError};
-use longarm_proto::{Rank, Run, Shape};
+use longarm_client::{ClientWindow, TransferError};
+use longarm_proto::Rank;
 
 pub use accumulate::Update;
 pub(crate) use allocate::{WindowNumbers, map};
@@ -19,7 +19,7 @@ pub use wait::Compare;
 use crate::element::Element;
 use crate::error::Operation;
 use crate::group::Group;
-use crate::patch::{Patch, Segment, vector_shapes};
+use crate::selection::{Selected, Selection, Transfer};
 use crate::world::Inner;
 
 /// Memory for elements of type `T`, a part of it at every rank of a group, which all of them may read, write and
@@ -34,7 +34,7 @@ use crate::world::Inner;
 /// let right = (world.rank() + 1) % world.size();
 /// window.put(right, 0, &[3.25, 4.5])?; // the source may be reused at once
 /// world.barrier_collective()?; // every put of every rank is visible
-/// assert_eq!(window.get_vec(world.rank(), 0, 2)?, [3.25, 4.5]);
+/// assert_eq!(window.get_vec(world.rank(), 0..2)?, [3.25, 4.5]);
 /// world.finalize()?;
 /// # Ok::<(), longarm::Error>(())
 /// ```
@@ -87,31 +87,15 @@ impl<T: Element> Window<T> {
         (index as u64).saturating_mul(size_of::<T>() as u64)
     }
 
-    pub(crate) fn run_shapes(index: usize, count: usize) -> Shapes {
-        Shapes::contiguous(Run { offset: Self::offset(index), bytes: (count * size_of::<T>()) as u64 })
-    }
-
-    pub(crate) fn patch_shapes(
+    /// What a selection means, for a buffer of so many elements.
+    #[inline]
+    pub(crate) fn select(
+        selection: impl Selection,
         operation: Operation,
         rank: u32,
-        target: &Patch,
-        origin: &Patch,
-    ) -> Result<Shapes, TransferError> {
-        let bad = |reason| TransferError::BadShape { operation, rank: Rank(rank), reason };
-        let target = target.shape(size_of::<T>()).map_err(bad)?;
-        let origin = origin.shape(size_of::<T>()).map_err(bad)?;
-        Ok(Shapes { target, origin })
-    }
-
-    pub(crate) fn segment_shapes(segments: &[Segment]) -> Shapes {
-        let Shapes { target, origin } = vector_shapes(segments, size_of::<T>());
-        // One segment is a run: the shortest way.
-        match (target, origin) {
-            (Shape::Vector(target), Shape::Vector(origin)) if target.len() == 1 => {
-                Shapes { target: Shape::Contiguous(target[0]), origin: Shape::Contiguous(origin[0]) }
-            }
-            (target, origin) => Shapes { target, origin },
-        }
+        count: usize,
+    ) -> Result<Selected, TransferError> {
+        selection.select(Transfer { operation, rank, element_bytes: size_of::<T>(), count })
     }
 }
 

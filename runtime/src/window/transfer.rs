@@ -1,8 +1,8 @@
-//! Put and get: contiguous, strided, vector; blocking and with a handle.
+//! Put and get, blocking and with a handle.
 
 use std::sync::Arc;
 
-use longarm_client::{LenderMut, OriginBuffer, OriginBytes, OriginBytesMut, Shapes, TransferError};
+use longarm_client::{LenderMut, OriginBuffer, OriginBytes, OriginBytesMut, TransferError};
 use longarm_proto::Rank;
 use zerocopy::IntoBytes;
 
@@ -10,39 +10,108 @@ use super::Window;
 use crate::element::Element;
 use crate::error::Operation;
 use crate::handle::Handle;
-use crate::patch::{Patch, Segment};
+use crate::selection::{Extent, Selected, Selection};
 
 impl<T: Element> Window<T> {
-    /// Writes elements to a rank's part from `index` on. On return the source may be reused; the elements are visible
-    /// at the target after [`World::quiet_rank`](crate::World::quiet_rank). `ARMCI_Put`, `shmem_put`.
+    /// Writes elements to a rank's part, where the [`Selection`] says: from an index on, to a range, a patch, or pieces. On
+    /// return the source may be reused; the elements are visible at the target after
+    /// [`World::quiet_rank`](crate::World::quiet_rank). Where pieces overlap at the target, any of them wins. `ARMCI_Put`,
+    /// `ARMCI_PutS`, `ARMCI_PutV`, `shmem_put`, `shmem_iput`.
+    ///
+    /// ```
+    /// use longarm::Patch;
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<i64>(100)?;
+    /// let right = (world.rank() + 1) % world.size();
+    /// window.put(right, 10, &[1, 2])?;
+    /// window.put(right, &Patch::new(20, &[2], &[50]), &[3, 4])?; // to 20 and 70
+    /// world.barrier_collective()?;
+    /// assert_eq!(window.get_vec(world.rank(), 10..12)?, [1, 2]);
+    /// assert_eq!(window.get_one(world.rank(), 70)?, 4);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`TransferError`]: the target does not exist, the window is freed or too short, the target is lost.
+    /// [`TransferError`]: the target does not exist, the window is freed or too short, the target is lost;
+    /// [`TransferError::LengthMismatch`] if the selection wants another number of elements than the buffer has, and
+    /// [`TransferError::BadShape`] for a patch that makes no sense.
     #[inline]
-    pub fn put(&self, rank: u32, index: usize, source: &[T]) -> Result<(), TransferError> {
+    pub fn put(&self, rank: u32, selection: impl Selection, source: &[T]) -> Result<(), TransferError> {
+        let Some(index) = selection.index(source.len()) else { return self.put_selected(rank, selection, source) };
         let source = OriginBytes::from(source.as_bytes());
         self.shared.inner.client.put(&self.shared.client, Rank(rank), Self::offset(index), source)
     }
 
-    /// Reads elements of a rank's part from `index` on. They show all that this rank has put or accumulated there.
-    /// `ARMCI_Get`, `shmem_get`.
+    fn put_selected(&self, rank: u32, selection: impl Selection, source: &[T]) -> Result<(), TransferError> {
+        let shapes = Self::select(selection, Operation::Put, rank, source.len())?.shapes(size_of_val(source));
+        let source = OriginBytes::from(source.as_bytes());
+        self.shared.inner.client.put_shaped(&self.shared.client, Rank(rank), shapes, source)
+    }
+
+    /// Reads elements of a rank's part into a buffer, all of which is filled unless the [`Selection`] says where. They show
+    /// all that this rank has put or accumulated there. `ARMCI_Get`, `ARMCI_GetS`, `ARMCI_GetV`, `shmem_get`, `shmem_iget`.
+    ///
+    /// ```
+    /// use longarm::Segment;
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<i64>(100)?;
+    /// window.put(0, 10, &[1, 2, 3])?;
+    /// let mut found = [0; 2];
+    /// window.get(0, 11, &mut found)?;
+    /// assert_eq!(found, [2, 3]);
+    /// window.get(0, &[Segment { target: 10, origin: 1, count: 1 }], &mut found)?;
+    /// assert_eq!(found, [2, 1]);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Window::put`].
     #[inline]
-    pub fn get(&self, rank: u32, index: usize, target: &mut [T]) -> Result<(), TransferError> {
+    pub fn get(&self, rank: u32, selection: impl Selection, target: &mut [T]) -> Result<(), TransferError> {
+        let Some(index) = selection.index(target.len()) else { return self.get_selected(rank, selection, target) };
         let target = OriginBytesMut::from(target.as_mut_bytes());
         self.shared.inner.client.get(&self.shared.client, Rank(rank), Self::offset(index), target)
     }
 
-    /// [`Window::get`] into a new vector.
+    fn get_selected(&self, rank: u32, selection: impl Selection, target: &mut [T]) -> Result<(), TransferError> {
+        let shapes = Self::select(selection, Operation::Get, rank, target.len())?.shapes(size_of_val(target));
+        let target = OriginBytesMut::from(target.as_mut_bytes());
+        self.shared.inner.client.get_shaped(&self.shared.client, Rank(rank), shapes, target)
+    }
+
+    /// [`Window::get`] of a range or a patch into a new vector.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u8>(10)?;
+    /// assert_eq!(window.get_vec(0, 8..10)?, [0, 0]);
+    /// assert!(window.get_vec(0, 0..usize::MAX).is_err()); // no memory is taken for it
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Window::put`].
-    pub fn get_vec(&self, rank: u32, index: usize, count: usize) -> Result<Vec<T>, TransferError> {
-        let mut elements = vec![T::new_zeroed(); count];
-        self.get(rank, index, &mut elements)?;
-        Ok(elements)
+    pub fn get_vec(&self, rank: u32, selection: impl Extent) -> Result<Vec<T>, TransferError> {
+        let count = selection.count();
+        let (client, window) = (&self.shared.inner.client, &self.shared.client);
+        match Self::select(selection, Operation::Get, rank, count)? {
+            Selected::Run(offset) => {
+                let end = offset.saturating_add(Self::offset(count));
+                window.check(Operation::Get, Rank(rank), offset, end)?;
+                let mut elements = vec![T::new_zeroed(); count];
+                client.get(window, Rank(rank), offset, OriginBytesMut::from(elements.as_mut_slice().as_mut_bytes()))?;
+                Ok(elements)
+            }
+            Selected::Shapes(shapes) => {
+                let mut elements = vec![T::new_zeroed(); count];
+                let target = OriginBytesMut::from(elements.as_mut_slice().as_mut_bytes());
+                client.get_shaped(window, Rank(rank), shapes, target)?;
+                Ok(elements)
+            }
+        }
     }
 
     /// [`Window::put`] of one element. `shmem_p`.
@@ -65,134 +134,60 @@ impl<T: Element> Window<T> {
         Ok(element[0])
     }
 
-    /// Writes the patch `from` of a buffer to the patch `to` of a rank's part; both have equally many elements, which
-    /// are paired in row-major order. Completion as [`Window::put`]. `ARMCI_PutS`, `shmem_iput`.
+    /// Starts [`Window::put`] and gives the buffer back when it may be reused. `ARMCI_NbPut`, `ARMCI_NbPutS`,
+    /// `ARMCI_NbPutV`.
     ///
-    /// # Errors
-    /// As [`Window::put`], [`TransferError::BadShape`], and [`TransferError::LengthMismatch`] if the patches differ or
-    /// the buffer is too short.
-    pub fn put_strided(&self, rank: u32, to: &Patch, source: &[T], from: &Patch) -> Result<(), TransferError> {
-        let shapes = Self::patch_shapes(Operation::Put, rank, to, from)?;
-        self.put_shaped(rank, shapes, source)
-    }
-
-    /// Reads the patch `from` of a rank's part into the patch `to` of a buffer. `ARMCI_GetS`, `shmem_iget`.
-    ///
-    /// # Errors
-    /// As [`Window::put_strided`].
-    pub fn get_strided(&self, rank: u32, from: &Patch, target: &mut [T], to: &Patch) -> Result<(), TransferError> {
-        let shapes = Self::patch_shapes(Operation::Get, rank, from, to)?;
-        self.get_shaped(rank, shapes, target)
-    }
-
-    /// Writes pieces of a buffer to pieces of a rank's part, any number in one call. Where pieces overlap at the
-    /// target, any of them wins. Completion as [`Window::put`]. `ARMCI_PutV`.
-    ///
-    /// # Errors
-    /// As [`Window::put_strided`].
-    pub fn put_vector(&self, rank: u32, segments: &[Segment], source: &[T]) -> Result<(), TransferError> {
-        self.put_shaped(rank, Self::segment_shapes(segments), source)
-    }
-
-    /// Reads pieces of a rank's part into pieces of a buffer. `ARMCI_GetV`.
-    ///
-    /// # Errors
-    /// As [`Window::put_strided`].
-    pub fn get_vector(&self, rank: u32, segments: &[Segment], target: &mut [T]) -> Result<(), TransferError> {
-        self.get_shaped(rank, Self::segment_shapes(segments), target)
-    }
-
-    /// Starts [`Window::put`] and gives the buffer back when it may be reused. `ARMCI_NbPut`.
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u64>(8)?;
+    /// let put = window.start_put(0, 2..4, vec![1, 2])?;
+    /// // ... compute ...
+    /// let buffer = put.wait()?;
+    /// world.quiet()?; // visible
+    /// assert_eq!(window.get_vec(0, 2..4)?, buffer);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// What can be known now, as [`Window::put`]; the buffer is dropped. The rest comes from the handle.
-    pub fn start_put(&self, rank: u32, index: usize, source: Vec<T>) -> Result<Handle<Vec<T>>, TransferError> {
-        let shapes = Self::run_shapes(index, source.len());
-        self.start_put_shaped(rank, shapes, source)
-    }
-
-    /// Starts [`Window::get`] into a buffer, all of which is filled. `ARMCI_NbGet`.
-    ///
-    /// # Errors
-    /// As [`Window::start_put`].
-    pub fn start_get(&self, rank: u32, index: usize, target: Vec<T>) -> Result<Handle<Vec<T>>, TransferError> {
-        let shapes = Self::run_shapes(index, target.len());
-        self.start_get_shaped(rank, shapes, target)
-    }
-
-    /// Starts [`Window::put_strided`]. `ARMCI_NbPutS`.
-    ///
-    /// # Errors
-    /// As [`Window::start_put`] and [`Window::put_strided`].
-    pub fn start_put_strided(
+    pub fn start_put(
         &self,
         rank: u32,
-        to: &Patch,
-        source: Vec<T>,
-        from: &Patch,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
-        let shapes = Self::patch_shapes(Operation::Put, rank, to, from)?;
-        self.start_put_shaped(rank, shapes, source)
-    }
-
-    /// Starts [`Window::get_strided`]. `ARMCI_NbGetS`.
-    ///
-    /// # Errors
-    /// As [`Window::start_put`] and [`Window::put_strided`].
-    pub fn start_get_strided(
-        &self,
-        rank: u32,
-        from: &Patch,
-        target: Vec<T>,
-        to: &Patch,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
-        let shapes = Self::patch_shapes(Operation::Get, rank, from, to)?;
-        self.start_get_shaped(rank, shapes, target)
-    }
-
-    /// Starts [`Window::put_vector`]. `ARMCI_NbPutV`.
-    ///
-    /// # Errors
-    /// As [`Window::start_put`].
-    pub fn start_put_vector(
-        &self,
-        rank: u32,
-        segments: &[Segment],
+        selection: impl Selection,
         source: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
-        self.start_put_shaped(rank, Self::segment_shapes(segments), source)
-    }
-
-    /// Starts [`Window::get_vector`]. `ARMCI_NbGetV`.
-    ///
-    /// # Errors
-    /// As [`Window::start_put`].
-    pub fn start_get_vector(
-        &self,
-        rank: u32,
-        segments: &[Segment],
-        target: Vec<T>,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
-        self.start_get_shaped(rank, Self::segment_shapes(segments), target)
-    }
-
-    fn put_shaped(&self, rank: u32, shapes: Shapes, source: &[T]) -> Result<(), TransferError> {
-        let source = OriginBytes::from(source.as_bytes());
-        self.shared.inner.client.put_shaped(&self.shared.client, Rank(rank), shapes, source)
-    }
-
-    fn get_shaped(&self, rank: u32, shapes: Shapes, target: &mut [T]) -> Result<(), TransferError> {
-        let target = OriginBytesMut::from(target.as_mut_bytes());
-        self.shared.inner.client.get_shaped(&self.shared.client, Rank(rank), shapes, target)
-    }
-
-    fn start_put_shaped(&self, rank: u32, shapes: Shapes, source: Vec<T>) -> Result<Handle<Vec<T>>, TransferError> {
+        let selected = Self::select(selection, Operation::Put, rank, source.len())?;
+        let shapes = selected.shapes(size_of_val(&*source));
         self.start(Operation::Put, rank, source, |lender| {
             self.shared.inner.client.start_put(&self.shared.client, Rank(rank), shapes, lender)
         })
     }
 
-    fn start_get_shaped(&self, rank: u32, shapes: Shapes, target: Vec<T>) -> Result<Handle<Vec<T>>, TransferError> {
+    /// Starts [`Window::get`] into a buffer, all of which is filled unless the selection says where. `ARMCI_NbGet`,
+    /// `ARMCI_NbGetS`, `ARMCI_NbGetV`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u64>(8)?;
+    /// window.put(0, 3, &[7])?;
+    /// let get = window.start_get(0, 2, vec![0; 3])?;
+    /// // ... compute ...
+    /// assert_eq!(get.wait()?, [0, 7, 0]);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Window::start_put`].
+    pub fn start_get(
+        &self,
+        rank: u32,
+        selection: impl Selection,
+        target: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
+        let selected = Self::select(selection, Operation::Get, rank, target.len())?;
+        let shapes = selected.shapes(size_of_val(&*target));
         self.start(Operation::Get, rank, target, |lender| {
             self.shared.inner.client.start_get(&self.shared.client, Rank(rank), shapes, lender)
         })

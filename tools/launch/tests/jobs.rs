@@ -22,6 +22,7 @@ mod jobs {
     pub mod mutexes;
     pub mod order;
     pub mod progress;
+    pub mod selections;
     pub mod shape;
     pub mod signals;
     pub mod support;
@@ -114,6 +115,7 @@ fn all_jobs() -> Vec<Job> {
         job("lengths_around_every_limit_arrive_whole", transfers::lengths, USUAL),
         job("shapes_of_megabytes_arrive_whole", transfers::large_shapes, USUAL),
         job("many_handles_are_open_at_once", transfers::many_handles, USUAL),
+        job("each_selection_means_its_elements_in_every_form", selections::every, EVERY),
         job("integers_are_accumulated_in_every_form_and_shape", accumulate::integers, EVERY),
         job("floats_are_accumulated_in_every_form_and_shape", accumulate::floats, USUAL),
         job("complex_numbers_are_accumulated_in_every_form_and_shape", accumulate::complex, USUAL),

@@ -41,9 +41,9 @@ impl Buffer {
                 match shape {
                     Shape::Run { index, .. } => scope.put(&window, place.rank, *index, source),
                     Shape::Strided { target, buffer, .. } => {
-                        scope.put_strided(&window, place.rank, &target.patch(), source, &buffer.patch());
+                        scope.put(&window, place.rank, target.patch().with_buffer(&buffer.patch()), source);
                     }
-                    Shape::Vector { segments, .. } => scope.put_vector(&window, place.rank, segments, source),
+                    Shape::Vector { segments, .. } => scope.put(&window, place.rank, segments, source),
                 }
             }),
             Body::Get { place, kind, shape, .. } => with_element!(*kind, T => {
@@ -52,9 +52,9 @@ impl Buffer {
                 match shape {
                     Shape::Run { index, .. } => scope.get(&window, place.rank, *index, target),
                     Shape::Strided { target: from, buffer, .. } => {
-                        scope.get_strided(&window, place.rank, &from.patch(), target, &buffer.patch());
+                        scope.get(&window, place.rank, from.patch().with_buffer(&buffer.patch()), target);
                     }
-                    Shape::Vector { segments, .. } => scope.get_vector(&window, place.rank, segments, target),
+                    Shape::Vector { segments, .. } => scope.get(&window, place.rank, segments, target),
                 }
             }),
             Body::Accumulate { place, kind, shape, deed, factor, .. } => with_number!(*kind, T => {
@@ -64,9 +64,9 @@ impl Buffer {
                 match shape {
                     Shape::Run { index, .. } => scope.accumulate(&window, rank, *index, update, source),
                     Shape::Strided { target, buffer, .. } => {
-                        scope.accumulate_strided(&window, (rank, &target.patch()), update, (source, &buffer.patch()));
+                        scope.accumulate(&window, rank, target.patch().with_buffer(&buffer.patch()), update, source);
                     }
-                    Shape::Vector { segments, .. } => scope.accumulate_vector(&window, rank, segments, update, source),
+                    Shape::Vector { segments, .. } => scope.accumulate(&window, rank, segments, update, source),
                 }
             }),
             _ => unreachable!("only transfers are drawn into scopes"),

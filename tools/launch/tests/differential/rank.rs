@@ -218,10 +218,10 @@ impl Runner {
                         return match shape {
                             Shape::Run { index, .. } => window.accumulate(rank, *index, update, &source),
                             Shape::Strided { target, buffer, .. } => {
-                                window.accumulate_strided(rank, &target.patch(), update, &source, &buffer.patch())
+                                window.accumulate(rank, target.patch().with_buffer(&buffer.patch()), update, &source)
                             }
                             Shape::Vector { segments, .. } => {
-                                window.accumulate_vector(rank, segments, update, &source)
+                                window.accumulate(rank, segments, update, &source)
                             }
                         }
                         .map_err(said);
@@ -229,10 +229,10 @@ impl Runner {
                     let handle = match shape {
                         Shape::Run { index, .. } => window.start_accumulate(rank, *index, update, source),
                         Shape::Strided { target, buffer, .. } => {
-                            window.start_accumulate_strided(rank, &target.patch(), update, source, &buffer.patch())
+                            window.start_accumulate(rank, target.patch().with_buffer(&buffer.patch()), update, source)
                         }
                         Shape::Vector { segments, .. } => {
-                            window.start_accumulate_vector(rank, segments, update, source)
+                            window.start_accumulate(rank, segments, update, source)
                         }
                     };
                     self.keep_source(handle.map_err(said)?, *form, bytes, op)
@@ -280,18 +280,18 @@ impl Runner {
                 Shape::Run { index, count: 1 } => window.put_one(rank, *index, source[0]),
                 Shape::Run { index, .. } => window.put(rank, *index, &source),
                 Shape::Strided { target, buffer, .. } => {
-                    window.put_strided(rank, &target.patch(), &source, &buffer.patch())
+                    window.put(rank, target.patch().with_buffer(&buffer.patch()), &source)
                 }
-                Shape::Vector { segments, .. } => window.put_vector(rank, segments, &source),
+                Shape::Vector { segments, .. } => window.put(rank, segments, &source),
             }
             .map_err(said);
         }
         let handle = match shape {
             Shape::Run { index, .. } => window.start_put(rank, *index, source),
             Shape::Strided { target, buffer, .. } => {
-                window.start_put_strided(rank, &target.patch(), source, &buffer.patch())
+                window.start_put(rank, target.patch().with_buffer(&buffer.patch()), source)
             }
-            Shape::Vector { segments, .. } => window.start_put_vector(rank, segments, source),
+            Shape::Vector { segments, .. } => window.start_put(rank, segments, source),
         };
         self.keep_source(handle.map_err(said)?, *form, bytes, op)
     }
@@ -323,9 +323,9 @@ impl Runner {
                 Shape::Run { index, count: 1 } => window.get_one(rank, *index).map(|element| target[0] = element),
                 Shape::Run { index, .. } => window.get(rank, *index, &mut target),
                 Shape::Strided { target: from, buffer, .. } => {
-                    window.get_strided(rank, &from.patch(), &mut target, &buffer.patch())
+                    window.get(rank, from.patch().with_buffer(&buffer.patch()), &mut target)
                 }
-                Shape::Vector { segments, .. } => window.get_vector(rank, segments, &mut target),
+                Shape::Vector { segments, .. } => window.get(rank, segments, &mut target),
             }
             .map_err(said)?;
             return compare(&target, &expected);
@@ -349,9 +349,9 @@ impl Runner {
         match shape {
             Shape::Run { index, .. } => window.start_get(rank, *index, target),
             Shape::Strided { target: from, buffer, .. } => {
-                window.start_get_strided(rank, &from.patch(), target, &buffer.patch())
+                window.start_get(rank, from.patch().with_buffer(&buffer.patch()), target)
             }
-            Shape::Vector { segments, .. } => window.start_get_vector(rank, segments, target),
+            Shape::Vector { segments, .. } => window.start_get(rank, segments, target),
         }
         .map_err(said)
     }

@@ -216,7 +216,8 @@ impl Runner {
         if seen != mail.value {
             return Err(format!("the signal is {seen}, but it is set to {} in this phase", mail.value));
         }
-        let found = self.window::<u8>(mail.place).get_vec(self.me, mail.first, mail.bytes).map_err(said)?;
+        let found =
+            self.window::<u8>(mail.place).get_vec(self.me, mail.first..mail.first + mail.bytes).map_err(said)?;
         compare(&found, &filled(mail.bytes, mail.key)).map_err(|what| format!("{mail:?}, after its signal: {what}"))
     }
 
@@ -323,7 +324,7 @@ impl Runner {
             if window.len_at(self.me) != Some(bytes) {
                 return Err(format!("{place:?} has {:?} bytes, not {bytes}", window.len_at(self.me)));
             }
-            let found = window.get_vec(self.me, 0, bytes).map_err(said)?;
+            let found = window.get_vec(self.me, 0..bytes).map_err(said)?;
             self.judge(phase, place, 0, &found)?;
         }
         let slot = self.dice.below(self.windows.len());
@@ -332,7 +333,7 @@ impl Runner {
         let place = Place { slot, rank };
         let bytes = self.model.part(place).len();
         let first = self.dice.below(bytes + 1);
-        let found = window.get_vec(rank, first, REMOTE_BYTES.min(bytes - first)).map_err(said)?;
+        let found = window.get_vec(rank, first..first + REMOTE_BYTES.min(bytes - first)).map_err(said)?;
         self.judge(phase, place, first, &found)
     }
 

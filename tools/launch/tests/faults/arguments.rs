@@ -22,19 +22,19 @@ const TRIES: [Try; 18] = [
     ("put over the end", |w, at| said(w.put(at, 9, &[1, 2])), "bytes 72..88 are outside, its part has 80 bytes"),
     ("put behind the end", |w, at| said(w.put_one(at, 10, 1)), "bytes 80..88 are outside, its part has 80 bytes"),
     ("put far away", |w, at| said(w.put_one(at, usize::MAX, 1)), "outside"),
-    ("get over the end", |w, at| said(w.get_vec(at, 0, 11)), "bytes 0..88 are outside, its part has 80 bytes"),
+    ("get over the end", |w, at| said(w.get_vec(at, 0..11)), "bytes 0..88 are outside, its part has 80 bytes"),
     ("started get", |w, at| said(w.start_get(at, 8, vec![0; 3])), "bytes 64..88 are outside"),
     ("accumulate", |w, at| said(w.accumulate(at, 9, Update::Sum, &[1, 2])), "bytes 72..88 are outside"),
     ("started accumulate", |w, at| said(w.start_accumulate(at, 10, Update::Sum, vec![1])), "bytes 80..88 are outside"),
     ("fetch_add", |w, at| said(w.fetch_add(at, 10, 1)), "bytes 80..88 are outside"),
     ("started swap", |w, at| said(w.start_swap(at, 1 << 61, 1)), "outside"),
-    ("strided put", |w, at| said(w.put_strided(at, &stride(4, 4), &[0; 4], &stride(1, 4))), "outside"),
-    ("strided get below 0", |w, at| said(w.get_strided(at, &stride(-1, 4), &mut [0; 4], &stride(1, 4))), "to rank"),
-    ("uneven patches", |w, at| said(w.put_strided(at, &stride(1, 4), &[0; 9], &stride(1, 3))), "24 bytes"),
-    ("short buffer", |w, at| said(w.put_strided(at, &stride(1, 4), &[0; 9], &stride(9, 4))), "to rank"),
-    ("vector put", |w, at| said(w.put_vector(at, &segments(9), &[0; 4])), "bytes 0..88 are outside"),
-    ("vector get", |w, at| said(w.get_vector(at, &segments(10), &mut [0; 4])), "bytes 0..96 are outside"),
-    ("short vector buffer", |w, at| said(w.put_vector(at, &segments(2), &[0; 3])), "to rank"),
+    ("strided put", |w, at| said(w.put(at, stride(4, 4).with_buffer(&stride(1, 4)), &[0; 4])), "outside"),
+    ("strided get below 0", |w, at| said(w.get(at, stride(-1, 4).with_buffer(&stride(1, 4)), &mut [0; 4])), "to rank"),
+    ("uneven patches", |w, at| said(w.put(at, stride(1, 4).with_buffer(&stride(1, 3)), &[0; 9])), "24 bytes"),
+    ("short buffer", |w, at| said(w.put(at, stride(1, 4).with_buffer(&stride(9, 4)), &[0; 9])), "to rank"),
+    ("vector put", |w, at| said(w.put(at, &segments(9), &[0; 4])), "bytes 0..88 are outside"),
+    ("vector get", |w, at| said(w.get(at, &segments(10), &mut [0; 4])), "bytes 0..96 are outside"),
+    ("short vector buffer", |w, at| said(w.put(at, &segments(2), &[0; 3])), "to rank"),
     ("signal outside", |w, at| said(w.put_signal_set(at, 0, &[1], (w, 10), 1)), "bytes 80..88 are outside"),
     (
         "smallest complex number",
@@ -132,7 +132,7 @@ pub fn body(world: World) {
     // Nothing of all this was applied, and everything still works.
     world.barrier_collective().expect("the job lives on");
     for rank in 0..world.size() {
-        assert_eq!(window.get_vec(rank, 0, WORDS).expect("the job lives on"), [0; WORDS]);
+        assert_eq!(window.get_vec(rank, 0..WORDS).expect("the job lives on"), [0; WORDS]);
     }
     world.barrier_collective().expect("the job lives on");
     let mut sum = [u64::from(me)];

@@ -60,7 +60,7 @@ const MEETINGS: [(&str, Call); 15] = [
 
 const TRANSFERS: [(&str, Call); 10] = [
     ("get", |setting, _| again(|| setting.window.get_one(setting.victim, BUSY))),
-    ("large get", |setting, _| again(|| setting.window.get_vec(setting.victim, BUSY, WORDS - BUSY))),
+    ("large get", |setting, _| again(|| setting.window.get_vec(setting.victim, BUSY..BUSY + WORDS - BUSY))),
     ("put", |setting, _| {
         let large = vec![1; WORDS - BUSY];
         again(|| setting.window.put(setting.victim, BUSY, &large))

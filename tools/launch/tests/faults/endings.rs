@@ -137,7 +137,7 @@ fn forked() {
     }
     window.wait_until(0, Compare::Equal, 2 * u64::from(size)).expect("all live");
     world.barrier_collective().expect("all live");
-    assert_eq!(heap.window::<u64>().get_vec(me, 0, size as usize).expect("its own"), vec![2; size as usize]);
+    assert_eq!(heap.window::<u64>().get_vec(me, 0..size as usize).expect("its own"), vec![2; size as usize]);
     world.finalize().expect("nobody has died");
 }
 

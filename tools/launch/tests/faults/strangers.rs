@@ -54,7 +54,7 @@ pub fn body(world: World, _: &str) {
     });
     world.barrier_collective().expect("strangers do no harm");
     for rank in 0..ranks {
-        let sums = window.get_vec(rank, 0, WORDS).expect("strangers do no harm");
+        let sums = window.get_vec(rank, 0..WORDS).expect("strangers do no harm");
         assert_eq!(sums, vec![rounds * u64::from(ranks); WORDS]);
     }
     let mut all = [rounds];

@@ -203,7 +203,7 @@ fn work(group: &Group, window: &Window<u64>, round: &Round) {
     group.barrier_collective().expect("nothing was issued to the dead");
     let before = u64::from((place + size - 1) % size) + 100;
     let me = round.survivors[place as usize];
-    assert_eq!(window.get_vec(me, word, 3).expect("one's own"), [before; 3]);
+    assert_eq!(window.get_vec(me, word..word + 3).expect("one's own"), [before; 3]);
     // One after the other waits for its turn; the deaths are known and end no wait.
     if place > 0 {
         window.wait_until(word + 3, Compare::Equal, 1).expect("all who could change it live");

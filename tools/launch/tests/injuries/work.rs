@@ -241,7 +241,7 @@ impl Work {
         let before = (0..=round).filter(|earlier| ranks == 1 || 1 + earlier % (ranks - 1) == distance).count() as u64;
         self.signals.wait_until(behind as usize, Compare::GreaterOrEqual, before)?;
         let wanted = filled(self.signal_bytes(behind, round), self.pattern(SIGNAL, behind, self.me(), round));
-        let found = self.slots.get_vec(self.me(), slot(behind), wanted.len())?;
+        let found = self.slots.get_vec(self.me(), slot(behind)..slot(behind) + wanted.len())?;
         same(&found, &wanted, &format!("what rank {behind} put with a signal in round {round}"))
     }
 
@@ -269,7 +269,7 @@ impl Work {
         for (to, page) in &pages {
             started.push(self.pages.start_put(*to, start + PAGE / 8, page[PAGE / 8..PAGE / 4].to_vec())?);
             self.pages.put(*to, start + PAGE / 4, &page[PAGE / 4..PAGE / 2])?;
-            self.pages.put_strided(*to, &rows(start), page, &rows(0))?;
+            self.pages.put(*to, rows(start).with_buffer(&rows(0)), page)?;
         }
         wait_all(started)?;
         Ok(())
@@ -279,7 +279,7 @@ impl Work {
     fn read_pages(&self, round: u64) -> Outcome<()> {
         let mut dice = self.dice(READ, self.me(), round);
         for from in 0..self.ranks() {
-            let found = self.pages.get_vec(self.me(), from as usize * PAGE, PAGE)?;
+            let found = self.pages.get_vec(self.me(), from as usize * PAGE..from as usize * PAGE + PAGE)?;
             same(&found, &self.page(from, self.me(), round), &format!("the page of rank {from} in round {round}"))?;
         }
         let mut started = Vec::new();
@@ -288,7 +288,7 @@ impl Work {
             let start = from as usize * PAGE;
             started.push((at, from, self.pages.start_get(at, start, vec![0; PAGE])?));
             let mut found = vec![0; PAGE];
-            self.pages.get_strided(at, &rows(start), &mut found, &rows(0))?;
+            self.pages.get(at, rows(start).with_buffer(&rows(0)), &mut found)?;
             let mut wanted = self.page(from, at, round);
             wanted[..PAGE / 2].fill(0);
             same(&found, &wanted, &format!("rows of rank {from}'s page at rank {at} in round {round}"))?;
@@ -306,7 +306,7 @@ impl Work {
     /// Large gets: nothing is said of the bytes, which come from any round, but that they come.
     fn read_slot(&self, at: u32, from: u32) -> Outcome<()> {
         let bytes = self.orders.bytes_max;
-        let found = self.slots.get_vec(at, from as usize * bytes, bytes)?;
+        let found = self.slots.get_vec(at, from as usize * bytes..from as usize * bytes + bytes)?;
         if found.len() == bytes { Ok(()) } else { wrong(format!("a get of {bytes} bytes has {}", found.len())) }
     }
 
@@ -369,7 +369,7 @@ impl Work {
             window.put_one(to, self.me() as usize, round * 100 + u64::from(self.me()))?;
         }
         self.world.barrier_collective()?;
-        let found = window.get_vec(self.me(), 0, self.ranks() as usize)?;
+        let found = window.get_vec(self.me(), 0..self.ranks() as usize)?;
         let wanted: Vec<u64> = (0..u64::from(self.ranks())).map(|from| round * 100 + from).collect();
         window.free_collective()?;
         if found == wanted { Ok(()) } else { wrong(format!("a window of round {round} has {found:?}")) }
@@ -409,7 +409,7 @@ impl Work {
                 payloads += number + payload.iter().copied().map(u64::from).sum::<u64>();
             }
         }
-        let found = self.tray.get_vec(self.me(), 0, 3)?;
+        let found = self.tray.get_vec(self.me(), 0..3)?;
         if found == [heard, payloads, self.asked] {
             return Ok(());
         }
@@ -430,7 +430,7 @@ impl Work {
                 }
             }
         }
-        let found = self.sums.get_vec(self.me(), 0, SUM_WORDS)?;
+        let found = self.sums.get_vec(self.me(), 0..SUM_WORDS)?;
         if let Some(at) = (0..SUM_WORDS).find(|at| found[*at] != wanted[*at]) {
             return wrong(format!("word {at} of the sums is {} instead of {}", found[at], wanted[at]));
         }

@@ -188,7 +188,10 @@ fn one<T: Sample>(
     for (buffer, (_, source)) in returned.iter().flatten().zip(&parts) {
         assert_same(buffer, source, format_args!("the source of an {}", what()));
     }
-    let found = target.window.get_vec(target.rank, target.base, expected.elements.len()).expect("the area is read");
+    let found = target
+        .window
+        .get_vec(target.rank, target.base..target.base + expected.elements.len())
+        .expect("the area is read");
     expected.check(&found, &what);
     areas.note(target.rank, &found);
 }
@@ -247,7 +250,7 @@ fn sums<T: Sample>(world: &World) {
             }
         }
     }
-    let found = window.get_vec(world.rank(), 0, ELEMENTS).expect("one's own part");
+    let found = window.get_vec(world.rank(), 0..ELEMENTS).expect("one's own part");
     assert_same(&found, &expected, "sums of all ranks");
     barrier(world);
 }
@@ -271,7 +274,7 @@ fn bits<T: Sample + Word>(world: &World) {
     barrier(world);
     let all = ranks(world).fold(0_u64, |bits, rank| bits | 1 << (rank % 32));
     let expected = [all, all, full & !all].map(T::from_bits);
-    assert_same(&window.get_vec(world.rank(), 0, 3).expect("mine"), &expected, "bits of all ranks");
+    assert_same(&window.get_vec(world.rank(), 0..3).expect("mine"), &expected, "bits of all ranks");
     barrier(world);
 }
 
@@ -290,7 +293,7 @@ fn extremes(world: &World) {
     barrier(world);
     let mut all = [-least, most];
     world.allreduce_collective(longarm::Reduction::Max, &mut all).expect("the extremes of all");
-    let found = window.get_vec(world.rank(), 0, 2).expect("mine");
+    let found = window.get_vec(world.rank(), 0..2).expect("mine");
     assert_same(&found, &[-all[0], all[1]], "extremes of all ranks");
     barrier(world);
 }
@@ -308,7 +311,7 @@ fn large_sums(world: &World) {
     barrier(world);
     if targets.clone().any(|target| target == world.rank()) {
         let sum: f64 = ranks(world).map(|rank| 3.0 * f64::from(rank + 1)).sum();
-        let found = window.get_vec(world.rank(), 0, ELEMENTS).expect("mine");
+        let found = window.get_vec(world.rank(), 0..ELEMENTS).expect("mine");
         assert_same(&found, &vec![sum; ELEMENTS], "large sums");
     }
     barrier(world);
@@ -332,7 +335,7 @@ pub fn refused(world: &World) {
             }
         }
         barrier(world);
-        assert_same(&window.get_vec(world.rank(), 0, 4).expect("mine"), &before, "after refusals");
+        assert_same(&window.get_vec(world.rank(), 0..4).expect("mine"), &before, "after refusals");
         barrier(world);
     }
     refuse::<f32>(world, &[Update::And, Update::Or, Update::Xor]);

@@ -113,7 +113,7 @@ fn meaning<T: Word>(world: &World) {
                     assert_eq!(old, before[1], "the old value of {what}");
                 }
                 let expected = op.outcome(before[1].to_bits(), value.to_bits());
-                let after = window.get_vec(target, first, 3).expect("three words");
+                let after = window.get_vec(target, first..first + 3).expect("three words");
                 assert_same(&after, &[before[0], T::from_bits(expected), before[2]], what);
             }
         }

@@ -403,7 +403,7 @@ pub fn mismatches(world: &World) {
     assert_eq!(kept, [me], "a refused broadcast changes nothing");
     // Windows can be made afterwards, and are new.
     let window = world.allocate_collective::<u32>(5).expect("a window");
-    assert_eq!(window.get_vec(me, 0, 5).expect("mine"), [0; 5]);
+    assert_eq!(window.get_vec(me, 0..5).expect("mine"), [0; 5]);
     barrier(world);
 }
 

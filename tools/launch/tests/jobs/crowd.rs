@@ -17,7 +17,7 @@ pub fn calls(world: &World) {
     puts.into_iter().for_each(|put| drop(put.wait().expect("a put")));
     world.quiet().expect("quiet");
     barrier(world);
-    let found = window.get_vec(world.rank(), 0, size as usize).expect("own memory");
+    let found = window.get_vec(world.rank(), 0..size as usize).expect("own memory");
     assert!(found.into_iter().eq(1..=u64::from(size)), "a word from everybody");
     barrier(world);
 }

@@ -87,7 +87,7 @@ fn sums(world: &World, words: &DeviceWords) {
     for target in ranks(world) {
         assert_eq!(words.load(target, SUM), Ok(total), "at rank {target}");
     }
-    let mine = seen.get_vec(world.rank(), 0, total as usize).expect("mine");
+    let mine = seen.get_vec(world.rank(), 0..total as usize).expect("mine");
     assert!(mine.iter().all(|times| *times == 1), "{mine:?}");
     let me = world.rank();
     assert_eq!(words.fetch_add(me, AROUND, u64::MAX), Ok(0));
@@ -129,7 +129,7 @@ fn flags(world: &World, words: &DeviceWords) {
         while words.load(me, FLAG).expect("a load") < round {
             std::thread::yield_now();
         }
-        let found = window.get_vec(me, 0, 1000).expect("mine");
+        let found = window.get_vec(me, 0..1000).expect("mine");
         let due = if is_served { 2 * round } else { round };
         assert!(found.iter().all(|value| *value == due), "round {round}: {found:?}");
         barrier(world);

@@ -69,11 +69,11 @@ impl<T: Element> Target<'_, T> {
                             Shape::Run { target, .. } => scope.put(self.window, self.rank, self.base + target, source),
                             Shape::Strided { target, origin } => {
                                 let (to, from) = (target.patch(self.base), origin.patch(0));
-                                scope.put_strided(self.window, self.rank, &to, source, &from);
+                                scope.put(self.window, self.rank, to.with_buffer(&from), source);
                             }
                             Shape::Vector(segments) => {
                                 let segments = Shape::shifted(segments, self.base);
-                                scope.put_vector(self.window, self.rank, &segments, source);
+                                scope.put(self.window, self.rank, &segments, source);
                             }
                         }
                     }
@@ -92,9 +92,9 @@ impl<T: Element> Target<'_, T> {
         match shape {
             Shape::Run { target, .. } => self.window.put(self.rank, self.base + target, source),
             Shape::Strided { target, origin } => {
-                self.window.put_strided(self.rank, &target.patch(self.base), source, &origin.patch(0))
+                self.window.put(self.rank, target.patch(self.base).with_buffer(&origin.patch(0)), source)
             }
-            Shape::Vector(segments) => self.window.put_vector(self.rank, &Shape::shifted(segments, self.base), source),
+            Shape::Vector(segments) => self.window.put(self.rank, &Shape::shifted(segments, self.base), source),
         }
     }
 
@@ -102,11 +102,9 @@ impl<T: Element> Target<'_, T> {
         match shape {
             Shape::Run { target, .. } => self.window.start_put(self.rank, self.base + target, source),
             Shape::Strided { target, origin } => {
-                self.window.start_put_strided(self.rank, &target.patch(self.base), source, &origin.patch(0))
+                self.window.start_put(self.rank, target.patch(self.base).with_buffer(&origin.patch(0)), source)
             }
-            Shape::Vector(segments) => {
-                self.window.start_put_vector(self.rank, &Shape::shifted(&segments, self.base), source)
-            }
+            Shape::Vector(segments) => self.window.start_put(self.rank, &Shape::shifted(&segments, self.base), source),
         }
     }
 
@@ -124,11 +122,11 @@ impl<T: Element> Target<'_, T> {
                             Shape::Run { target, .. } => scope.get(self.window, self.rank, self.base + *target, buffer),
                             Shape::Strided { target, origin } => {
                                 let (from, to) = (target.patch(self.base), origin.patch(0));
-                                scope.get_strided(self.window, self.rank, &from, buffer, &to);
+                                scope.get(self.window, self.rank, from.with_buffer(&to), buffer);
                             }
                             Shape::Vector(segments) => {
                                 let segments = Shape::shifted(segments, self.base);
-                                scope.get_vector(self.window, self.rank, &segments, buffer);
+                                scope.get(self.window, self.rank, &segments, buffer);
                             }
                         }
                     }
@@ -147,9 +145,9 @@ impl<T: Element> Target<'_, T> {
         match shape {
             Shape::Run { target, .. } => self.window.get(self.rank, self.base + *target, buffer),
             Shape::Strided { target, origin } => {
-                self.window.get_strided(self.rank, &target.patch(self.base), buffer, &origin.patch(0))
+                self.window.get(self.rank, target.patch(self.base).with_buffer(&origin.patch(0)), buffer)
             }
-            Shape::Vector(segments) => self.window.get_vector(self.rank, &Shape::shifted(segments, self.base), buffer),
+            Shape::Vector(segments) => self.window.get(self.rank, &Shape::shifted(segments, self.base), buffer),
         }
     }
 
@@ -157,11 +155,9 @@ impl<T: Element> Target<'_, T> {
         match shape {
             Shape::Run { target, .. } => self.window.start_get(self.rank, self.base + target, buffer),
             Shape::Strided { target, origin } => {
-                self.window.start_get_strided(self.rank, &target.patch(self.base), buffer, &origin.patch(0))
+                self.window.start_get(self.rank, target.patch(self.base).with_buffer(&origin.patch(0)), buffer)
             }
-            Shape::Vector(segments) => {
-                self.window.start_get_vector(self.rank, &Shape::shifted(&segments, self.base), buffer)
-            }
+            Shape::Vector(segments) => self.window.start_get(self.rank, &Shape::shifted(&segments, self.base), buffer),
         }
     }
 }
@@ -183,11 +179,11 @@ impl<T: Number> Target<'_, T> {
                             }
                             Shape::Strided { target, origin } => {
                                 let (to, from) = (target.patch(self.base), origin.patch(0));
-                                scope.accumulate_strided(self.window, (self.rank, &to), update, (source, &from));
+                                scope.accumulate(self.window, self.rank, to.with_buffer(&from), update, source);
                             }
                             Shape::Vector(segments) => {
                                 let segments = Shape::shifted(segments, self.base);
-                                scope.accumulate_vector(self.window, self.rank, &segments, update, source);
+                                scope.accumulate(self.window, self.rank, &segments, update, source);
                             }
                         }
                     }
@@ -207,10 +203,10 @@ impl<T: Number> Target<'_, T> {
             Shape::Run { target, .. } => self.window.accumulate(self.rank, self.base + target, update, source),
             Shape::Strided { target, origin } => {
                 let (to, from) = (target.patch(self.base), origin.patch(0));
-                self.window.accumulate_strided(self.rank, &to, update, source, &from)
+                self.window.accumulate(self.rank, to.with_buffer(&from), update, source)
             }
             Shape::Vector(segments) => {
-                self.window.accumulate_vector(self.rank, &Shape::shifted(segments, self.base), update, source)
+                self.window.accumulate(self.rank, &Shape::shifted(segments, self.base), update, source)
             }
         }
     }
@@ -220,11 +216,11 @@ impl<T: Number> Target<'_, T> {
             Shape::Run { target, .. } => self.window.start_accumulate(self.rank, self.base + target, update, source),
             Shape::Strided { target, origin } => {
                 let (to, from) = (target.patch(self.base), origin.patch(0));
-                self.window.start_accumulate_strided(self.rank, &to, update, source, &from)
+                self.window.start_accumulate(self.rank, to.with_buffer(&from), update, source)
             }
             Shape::Vector(segments) => {
                 let segments = Shape::shifted(&segments, self.base);
-                self.window.start_accumulate_vector(self.rank, &segments, update, source)
+                self.window.start_accumulate(self.rank, &segments, update, source)
             }
         }
     }

@@ -115,7 +115,7 @@ pub fn windows(world: &World) {
         expected[member as usize % 10] = u64::from(member) + 100;
     }
     if size <= 10 {
-        assert_same(&window.get_vec(me, 0, 10).expect("mine"), &expected, "a window of a group");
+        assert_same(&window.get_vec(me, 0..10).expect("mine"), &expected, "a window of a group");
     }
     for other in ranks(world).filter(|rank| rank % 2 != me % 2) {
         assert_eq!(window.len_at(other), None);
@@ -136,7 +136,7 @@ pub fn windows(world: &World) {
     let alone = world.subgroup_collective(&[me]).expect("alone");
     let own = alone.allocate_collective::<f64>(3).expect("a window of one");
     own.put(me, 0, &[1.0, 2.0, 3.0]).expect("a put");
-    assert_eq!(own.get_vec(me, 1, 2).expect("a get"), [2.0, 3.0]);
+    assert_eq!(own.get_vec(me, 1..3).expect("a get"), [2.0, 3.0]);
     let mutexes = group.mutexes_collective(1).expect("mutexes of the group");
     let counter = group.allocate_collective::<u64>(1).expect("a window of the group");
     let host = group.world_rank(0).expect("a member");

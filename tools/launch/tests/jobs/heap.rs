@@ -37,7 +37,7 @@ pub fn life(world: &World) {
     }
     barrier(world);
     let check = |number: usize, block: &longarm::HeapBlock, size: usize| {
-        let found = bytes.get_vec(me, block.offset(), size).expect("mine");
+        let found = bytes.get_vec(me, block.offset()..block.offset() + size).expect("mine");
         assert_same(&found, &contents(me, number, block.bytes())[..size], format_args!("block {number}"));
     };
     blocks.iter().enumerate().for_each(|(number, block)| check(number, block, block.bytes()));
@@ -50,12 +50,12 @@ pub fn life(world: &World) {
     let large = blocks.remove(5);
     let grown = heap.reallocate_collective(large, 70_000).expect("a larger block");
     assert_eq!(grown.bytes(), 70_000);
-    let kept = bytes.get_vec(me, grown.offset(), 40_000).expect("mine");
+    let kept = bytes.get_vec(me, grown.offset()..grown.offset() + 40_000).expect("mine");
     assert_same(&kept, &contents(me, 5, 40_000), "a block that grew");
     let place = grown.offset();
     let shrunk = heap.reallocate_collective(grown, 10).expect("a smaller block");
     assert_eq!(shrunk.offset(), place, "it stays where it is");
-    let kept = bytes.get_vec(me, shrunk.offset(), 10).expect("mine");
+    let kept = bytes.get_vec(me, shrunk.offset()..shrunk.offset() + 10).expect("mine");
     assert_same(&kept, &contents(me, 5, 40_000)[..10], "a block that shrank");
     blocks.push(shrunk);
     exhausted(&heap, &mut blocks);

@@ -33,7 +33,9 @@ pub fn transfers(world: &World) {
         for (number, place) in PLACES.into_iter().enumerate() {
             assert_eq!(window.get_one(1, START + place), Ok(100 + number as u8), "byte {place} at the target");
         }
-        let margins = [window.get_vec(1, 0, START), window.get_vec(1, START + BYTES, 7)].map(Result::unwrap).concat();
+        let margins = [window.get_vec(1, 0..START), window.get_vec(1, START + BYTES..START + BYTES + 7)]
+            .map(Result::unwrap)
+            .concat();
         assert_same(&margins, &[0; START + 7], "in front and behind");
     }
     barrier(world);
@@ -52,14 +54,14 @@ pub fn offsets(world: &World) {
             window.put(target, near(place), &[value, value + 1]).expect("a put");
             window.accumulate(target, near(place) + 1, Update::Sum, &[5]).expect("an accumulate");
             assert_eq!(window.fetch_add(target, near(place), 1), Ok(value));
-            assert_eq!(window.get_vec(target, near(place), 3), Ok(vec![value + 1, value + 6, 0]));
+            assert_eq!(window.get_vec(target, near(place)..near(place) + 3), Ok(vec![value + 1, value + 6, 0]));
         }
         // One element each GiB, backwards.
         let gibibyte = 1 << 27;
         let far = Patch::new(near(4 * gibibyte + 500), &[5], &[-(gibibyte as isize)]);
-        window.put_strided(target, &far, &[1, 2, 3, 4, 5], &Patch::packed(&[5])).expect("a patch");
+        window.put(target, far.with_buffer(&Patch::packed(&[5])), &[1, 2, 3, 4, 5]).expect("a patch");
         let mut found = [0; 5];
-        window.get_strided(target, &far, &mut found, &Patch::new(4, &[5], &[-1])).expect("a patch");
+        window.get(target, far.with_buffer(&Patch::new(4, &[5], &[-1])), &mut found).expect("a patch");
         assert_eq!(found, [5, 4, 3, 2, 1]);
         assert_eq!(window.get_one(target, near(500)), Ok(5));
     }

@@ -189,7 +189,7 @@ pub fn fairness(world: &World) {
     }
     asking.set(host, me as usize, 2).expect("a word");
     barrier(world);
-    let log = log.get_vec(host, 0, 1 + size * TURNS).expect("the log");
+    let log = log.get_vec(host, 0..1 + size * TURNS).expect("the log");
     assert_eq!(log[0], (size * TURNS) as u64, "turns were lost");
     let turns = &log[1..];
     let (mut waits, mut unfair) = (0, 0);

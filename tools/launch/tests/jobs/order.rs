@@ -23,7 +23,7 @@ pub fn program_order(world: &World) {
                 world.fence();
             }
         }
-        let found = window.get_vec(target, base, ELEMENTS).expect("the end");
+        let found = window.get_vec(target, base..base + ELEMENTS).expect("the end");
         assert_same(&found, &model, format_args!("chain {chain} to rank {target}"));
         open.into_iter().for_each(|handle| drop(handle.wait().expect("a handle")));
     }
@@ -69,7 +69,7 @@ fn step_of_chain(
             model[at] = source[0];
         }
         _ => {
-            let found = window.get_vec(target, base + at, count).expect("a get");
+            let found = window.get_vec(target, base + at..base + at + count).expect("a get");
             assert_same(&found, &model[at..at + count], "in the middle of a chain");
         }
     }
@@ -107,7 +107,7 @@ pub fn quiet(world: &World) {
         world.sync_collective().expect("the meeting");
         for target in [world.rank(), ahead(world, 1)] {
             let expected = contents(target);
-            let found = window.get_vec(target, 1, expected.len()).expect("a look");
+            let found = window.get_vec(target, 1..1 + expected.len()).expect("a look");
             assert_same(&found, &expected, format_args!("round {round}, at rank {target}"));
         }
         world.sync_collective().expect("the next round");
@@ -137,7 +137,8 @@ pub fn barrier(world: &World) {
         }
         support::barrier(world);
         for origin in ranks(world) {
-            let found = window.get_vec(world.rank(), origin as usize * block, block).expect("mine");
+            let found =
+                window.get_vec(world.rank(), origin as usize * block..origin as usize * block + block).expect("mine");
             assert_same(&found, &contents(round, origin, world.rank()), format_args!("round {round} of rank {origin}"));
         }
         support::barrier(world);

@@ -18,7 +18,7 @@ fn visit(world: &World, window: &longarm::Window<u64>, target: u32) {
         window.put(target, 1 + size + mine * 3000, &block).expect("a put");
         world.quiet_rank(target).expect("quiet");
         assert_eq!(window.get_one(target, mine).expect("a get"), round);
-        let found = window.get_vec(target, 1 + size + mine * 3000, 3000).expect("a get");
+        let found = window.get_vec(target, 1 + size + mine * 3000..1 + size + mine * 3000 + 3000).expect("a get");
         assert_same(&found, &block, "while the target computes");
     }
 }

@@ -32,14 +32,14 @@ pub fn put_signal(world: &World) {
         } else {
             signals.wait_until(2, Compare::GreaterOrEqual, number / 2).expect("the signal");
         }
-        let found = data.get_vec(me, 0, length + 2).expect("one's own part");
+        let found = data.get_vec(me, 0..length + 2).expect("one's own part");
         assert_same(&found[1..=length], &contents(left, round, length), format_args!("round {round}"));
         assert_eq!(found[0], 0, "the element in front");
         signals.fetch_add(left, 3, 1).expect("an answer");
         signals.wait_until(3, Compare::GreaterOrEqual, number).expect("the answer");
     }
     barrier(world);
-    let words = signals.get_vec(me, 0, 4).expect("the signals");
+    let words = signals.get_vec(me, 0..4).expect("the signals");
     let last_set = (rounds as u64 - 1) / 2 * 2 + 1;
     assert_eq!(words, [0, last_set, rounds as u64 / 2, rounds as u64]);
     many_to_one(world);
@@ -56,7 +56,7 @@ fn many_to_one(world: &World) {
         if world.rank() == 0 {
             signals.wait_until(0, Compare::Equal, round * size as u64).expect("all signals");
             for rank in ranks(world) {
-                let found = data.get_vec(0, rank as usize * 10, 10).expect("a share");
+                let found = data.get_vec(0, rank as usize * 10..rank as usize * 10 + 10).expect("a share");
                 assert_same(&found, &[round as u32 * 100 + rank; 10], format_args!("share of rank {rank}"));
             }
         }

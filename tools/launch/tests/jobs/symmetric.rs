@@ -59,7 +59,10 @@ pub fn heap(world: &World) {
     let right = ahead(world, 1);
     heap.window::<u8>().put(right, block.offset() + 199_999, &[9]).expect("the last byte");
     barrier(world);
-    let last = heap.window::<u8>().get_vec(world.rank(), block.offset() + 199_999, 1).expect("one's own");
+    let last = heap
+        .window::<u8>()
+        .get_vec(world.rank(), block.offset() + 199_999..block.offset() + 199_999 + 1)
+        .expect("one's own");
     assert_eq!(last, [9]);
     barrier(world);
 }
@@ -97,7 +100,7 @@ pub fn waits(world: &World) {
             .put_signal_bytes((right, 3), OriginBytes::from(&[round; 61][..]), place(8), (SignalOp::Add, 2))
             .expect("add");
         signals.wait_until(1, Compare::Equal, 2 * u64::from(round)).expect("the signal");
-        assert_eq!(words.get_vec(me, 0, 64).expect("mine"), [&[0; 3][..], &[round; 61][..]].concat());
+        assert_eq!(words.get_vec(me, 0..64).expect("mine"), [&[0; 3][..], &[round; 61][..]].concat());
         barrier(world);
     }
     words

@@ -40,7 +40,7 @@ pub fn together(world: &World) {
     });
     barrier(world);
     let total = (all * rounds) as u64;
-    let mine = counters.get_vec(world.rank(), 0, 3).expect("the counters");
+    let mine = counters.get_vec(world.rank(), 0..3).expect("the counters");
     assert_eq!(mine, [total, total * 3, 4 * total], "counters of rank {}", world.rank());
     assert_eq!(counters.get_one(0, 3).expect("the locked counter"), locked * u64::from(world.size()));
     barrier(world);

@@ -111,7 +111,8 @@ impl<T: Element> Areas<T> {
         barrier(world);
         let told = world.alltoallv_collective(&self.expected).expect("an exchange");
         for (owner, elements) in told.iter().enumerate() {
-            let found = window.get_vec(world.rank(), owner * AREA, elements.len()).expect("one's own part");
+            let found =
+                window.get_vec(world.rank(), owner * AREA..owner * AREA + elements.len()).expect("one's own part");
             assert_same(&found, elements, format_args!("at the target, area of rank {owner}"));
         }
         barrier(world);
@@ -173,7 +174,10 @@ fn put_case<T: Element>(target: &Target<'_, T>, form: Form, shapes: &[Shape], di
     for (buffer, (_, source)) in returned.iter().flatten().zip(&parts) {
         assert_same(buffer, source, format_args!("the source of a {}", what()));
     }
-    let found = target.window.get_vec(target.rank, target.base, expected.elements.len()).expect("the area is read");
+    let found = target
+        .window
+        .get_vec(target.rank, target.base..target.base + expected.elements.len())
+        .expect("the area is read");
     expected.check(&found, &what);
     areas.note(target.rank, &found);
 }
@@ -231,7 +235,7 @@ pub fn lengths(world: &World) {
             let place = Target { world, window: &window, rank: target, base: start };
             let shape = Shape::Run { target: MARGIN, count: length };
             place.put(form, vec![(shape.clone(), source)]);
-            let found = window.get_vec(target, start, expected.len()).expect("what was put");
+            let found = window.get_vec(target, start..start + expected.len()).expect("what was put");
             assert_same(&found, &expected, format_args!("{length} bytes to rank {target} as {form:?}"));
             if let Some(got) = place.get(form, vec![(shape, vec![0; length])]) {
                 assert_same(&got[0], &expected[MARGIN..MARGIN + length], format_args!("{length} bytes back, {form:?}"));
@@ -289,7 +293,7 @@ fn large_shape(target: &Target<'_, f64>, form: Form, shape: &Shape, dice: &mut D
     let what = |operation: &str| format!("{operation} of a large shape to rank {rank} as {form:?}");
     let mut check = |operation: &str, update: &dyn Fn(&mut f64, f64)| {
         pairs.iter().for_each(|(to, from)| update(&mut expected[*to], source[*from]));
-        let found = window.get_vec(rank, 0, expected.len()).expect("what was written");
+        let found = window.get_vec(rank, 0..expected.len()).expect("what was written");
         assert_same(&found, &expected, what(operation));
     };
     target.accumulate(form, Update::Scaled(3.0), vec![(shape.clone(), source.clone())]);
@@ -348,7 +352,9 @@ pub fn many_handles(world: &World) {
         for origin in 0..world.size() as usize {
             for place in 0..COUNT {
                 let expected = contents(origin, world.rank(), place, round);
-                let found = window.get_vec(world.rank(), index(origin, place), expected.len()).expect("mine");
+                let found = window
+                    .get_vec(world.rank(), index(origin, place)..index(origin, place) + expected.len())
+                    .expect("mine");
                 assert_same(&found, &expected, format_args!("round {round}, place {place} of rank {origin}"));
             }
         }

@@ -36,12 +36,12 @@ pub fn nothing(world: &World) {
                     }
                 }
                 let here = Patch::new(0, &[5, 0], &[-1, 2]);
-                window.put_strided(target, &empty, &[], &here).expect("an empty patch");
-                window.get_strided(target, &empty, &mut [], &Patch::packed(&[0])).expect("an empty patch");
-                window.accumulate_strided(target, &empty, Update::Max, &[9], &here).expect("an empty patch");
-                window.put_vector(target, &segments, &[]).expect("empty segments");
-                window.get_vector(target, &segments, &mut [1]).expect("empty segments");
-                window.accumulate_vector(target, &[], Update::Xor, &[]).expect("no segments");
+                window.put(target, empty.with_buffer(&here), &[]).expect("an empty patch");
+                window.get(target, empty.with_buffer(&Patch::packed(&[0])), &mut []).expect("an empty patch");
+                window.accumulate(target, empty.with_buffer(&here), Update::Max, &[9]).expect("an empty patch");
+                window.put(target, &segments, &[]).expect("empty segments");
+                window.get(target, &segments, &mut [1]).expect("empty segments");
+                window.accumulate(target, &[], Update::Xor, &[]).expect("no segments");
             }
         }
         assert!(none.put_one(target, 0, 1).is_err(), "there is no first element");
@@ -54,7 +54,7 @@ pub fn nothing(world: &World) {
     world.scope(|_| ()).expect("an empty scope");
     barrier(world);
     if me.is_multiple_of(2) {
-        assert_same(&window.get_vec(me, 0, 10).expect("mine"), &contents, "after nothing");
+        assert_same(&window.get_vec(me, 0..10).expect("mine"), &contents, "after nothing");
     }
     let signals = world.allocate_collective::<u64>(1).expect("signals");
     none.put_signal_add(ahead(world, 1), 0, &[], (&signals, 0), 5).expect("a signal without data");
@@ -93,11 +93,11 @@ pub fn own_target(world: &World) {
     model[8] = 1;
     // What is got from a part and put back further on, both ways, as a move within memory would do it.
     for (from, to) in [(100, 150), (1000, 400), (2000, 2001), (3001, 3000), (10, 10)] {
-        let moved = window.get_vec(me, from, 900).expect("a get");
+        let moved = window.get_vec(me, from..from + 900).expect("a get");
         window.put(me, to, &moved).expect("a put");
         model.copy_within(from..from + 900, to);
     }
-    assert_same(&window.get_vec(me, 0, 5000).expect("mine"), &model, "after operations on oneself");
+    assert_same(&window.get_vec(me, 0..5000).expect("mine"), &model, "after operations on oneself");
     let signals = world.allocate_collective::<u64>(1).expect("signals");
     window.put_signal_set(me, 0, &model[..10], (&signals, 0), 77).expect("a signal to oneself");
     assert_eq!(signals.wait_until(0, longarm::Compare::NotEqual, 0), Ok(77));
@@ -117,8 +117,8 @@ fn overlap(world: &World) {
     // Each piece reads what others read too.
     let segments: Vec<Segment> =
         (0..30).map(|piece| Segment { target: piece * 30, origin: piece * 5, count: 25 }).collect();
-    window.put_vector(target, &segments, &source).expect("pieces that share elements");
-    let found = window.get_vec(target, 0, 1000).expect("what was put");
+    window.put(target, &segments, &source).expect("pieces that share elements");
+    let found = window.get_vec(target, 0..1000).expect("what was put");
     for (index, element) in found.iter().enumerate().take(900) {
         let (piece, within) = (index / 30, index % 30);
         assert_eq!(usize::from(*element), if within < 25 { piece * 5 + within } else { 0 }, "element {index}");
@@ -126,7 +126,9 @@ fn overlap(world: &World) {
     // A window of neighbours that overlap is read as rows: strides shorter than the rows.
     window.put(target, 0, &source).expect("contents");
     let mut rows = vec![0; 50 * 8];
-    window.get_strided(target, &Patch::new(3, &[50, 8], &[2, 1]), &mut rows, &Patch::packed(&[50, 8])).expect("rows");
+    window
+        .get(target, Patch::new(3, &[50, 8], &[2, 1]).with_buffer(&Patch::packed(&[50, 8])), &mut rows)
+        .expect("rows");
     for (index, element) in rows.iter().enumerate() {
         assert_eq!(usize::from(*element), 3 + index / 8 * 2 + index % 8);
     }
@@ -134,12 +136,12 @@ fn overlap(world: &World) {
     let ones = [1_u32; 10];
     let sums = world.allocate_collective::<u32>(20).expect("a window");
     let segments = [(0, 10), (5, 10), (5, 1), (0, 10)].map(|(target, count)| Segment { target, origin: 0, count });
-    sums.accumulate_vector(target, &segments, Update::Sum, &ones).expect("pieces that overlap");
-    let found = sums.get_vec(target, 0, 20).expect("sums");
+    sums.accumulate(target, &segments, Update::Sum, &ones).expect("pieces that overlap");
+    let found = sums.get_vec(target, 0..20).expect("sums");
     assert_eq!(found, [2, 2, 2, 2, 2, 4, 3, 3, 3, 3, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
     // A stride of zero adds all to one place.
     let one = Patch::new(19, &[4, 10], &[0, 0]);
-    sums.accumulate_strided(target, &one, Update::Scaled(3), &ones, &Patch::new(0, &[40], &[0])).expect("one place");
+    sums.accumulate(target, one.with_buffer(&Patch::new(0, &[40], &[0])), Update::Scaled(3), &ones).expect("one place");
     assert_eq!(sums.get_one(target, 19).expect("the place"), 120);
     barrier(world);
 }
@@ -162,20 +164,20 @@ pub fn unaligned(world: &World) {
         assert_same(&found[skip..], &model[from..from + 5000], format_args!("bytes from {from} on"));
         // Every other byte, backwards, from an odd place.
         let odd = Patch::new(start + 400, &[200], &[-2]);
-        window.put_strided(target, &odd, &source, &Patch::new(0, &[200], &[0])).unwrap_or_else(|error| {
+        window.put(target, odd.with_buffer(&Patch::new(0, &[200], &[0])), &source).unwrap_or_else(|error| {
             assert!(source.is_empty(), "{error}");
         });
         if let Some(first) = source.first() {
             (0..200).for_each(|step| model[start + 400 - 2 * step] = *first);
         }
     }
-    assert_same(&window.get_vec(target, 0, 20_000).expect("all"), &model, "bytes");
+    assert_same(&window.get_vec(target, 0..20_000).expect("all"), &model, "bytes");
     barrier(world);
     let ours = world.allocate_collective::<u8>(8 * 3 + 7).expect("a window");
     let words = ours.cast::<u64>();
     assert_eq!((words.len_at(target), ours.cast::<[u8; 32]>().len_at(target)), (Some(3), Some(0)));
     words.put(target, 1, &[0x0807_0605_0403_0201]).expect("a word");
-    assert_eq!(ours.get_vec(target, 7, 10).expect("bytes"), [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
+    assert_eq!(ours.get_vec(target, 7..17).expect("bytes"), [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
     assert_eq!(words.fetch_add(target, 1, 1).expect("an rmw"), 0x0807_0605_0403_0201);
     // The last whole word is inside; the rest behind it is no word.
     assert_eq!(words.fetch(target, 2), Ok(0));
@@ -183,7 +185,7 @@ pub fn unaligned(world: &World) {
     // Elements that lie across words and lines.
     let odd = ours.cast::<[u8; 5]>();
     odd.put(target, 1, &[[9; 5], [8; 5], [7; 5]]).expect("odd elements");
-    assert_eq!(ours.get_vec(target, 4, 17).expect("bytes"), [&[0_u8][..], &[9; 5], &[8; 5], &[7; 5], &[0]].concat());
+    assert_eq!(ours.get_vec(target, 4..21).expect("bytes"), [&[0_u8][..], &[9; 5], &[8; 5], &[7; 5], &[0]].concat());
     barrier(world);
 }
 
@@ -204,11 +206,11 @@ pub fn edges(world: &World) {
             window.accumulate(target, last, Update::Sum, &[1]).expect("the last element");
             window.fetch_add(target, last, 1).expect("the last element");
             window
-                .put_strided(target, &Patch::new(last, &[2], &[-1]), &[11, 9], &Patch::packed(&[2]))
+                .put(target, Patch::new(last, &[2], &[-1]).with_buffer(&Patch::packed(&[2])), &[11, 9])
                 .expect("the last two");
-            assert_eq!(window.get_vec(target, last - 1, 2), Ok(vec![9, 11]));
+            assert_eq!(window.get_vec(target, last - 1..last - 1 + 2), Ok(vec![9, 11]));
             let piece = [Segment { target: last, origin: 1, count: 1 }];
-            window.put_vector(target, &piece, &[1, 12]).expect("the last element");
+            window.put(target, &piece, &[1, 12]).expect("the last element");
             window.put(target, 0, &vec![7; length - 1]).expect("all but the last");
         }
         refused_outside(world, &window, target, length);
@@ -216,7 +218,7 @@ pub fn edges(world: &World) {
     barrier(world);
     let mut expected = vec![7; length];
     expected[length - 1] = 12;
-    assert_same(&window.get_vec(me, 0, length).expect("mine"), &expected, "at the edges");
+    assert_same(&window.get_vec(me, 0..length).expect("mine"), &expected, "at the edges");
     barrier(world);
 }
 
@@ -241,9 +243,9 @@ fn refused_outside(world: &World, window: &longarm::Window<u64>, target: u32, le
             window.put(target, index, &buffer).err(),
             window.get(target, index, &mut buffer).err(),
             window.accumulate(target, index, Update::Sum, &buffer).err(),
-            window.put_vector(target, &segments, &buffer).err(),
-            window.get_vector(target, &segments, &mut buffer).err(),
-            window.accumulate_vector(target, &segments, Update::Sum, &buffer).err(),
+            window.put(target, &segments, &buffer).err(),
+            window.get(target, &segments, &mut buffer).err(),
+            window.accumulate(target, &segments, Update::Sum, &buffer).err(),
             window.start_put(target, index, buffer.clone()).err(),
             window.start_get(target, index, buffer.clone()).err(),
             window.start_accumulate(target, index, Update::Max, buffer.clone()).err(),
@@ -267,8 +269,8 @@ fn refused_outside(world: &World, window: &longarm::Window<u64>, target: u32, le
         }
         // A patch that cannot even be described is refused for that.
         let strided = [
-            window.put_strided(target, &place, &buffer, &packed).err(),
-            window.get_strided(target, &place, &mut buffer, &packed).err(),
+            window.put(target, place.with_buffer(&packed), &buffer).err(),
+            window.get(target, place.with_buffer(&packed), &mut buffer).err(),
         ];
         for refusal in strided {
             let known = matches!(refusal, Some(TransferError::OutsideWindow { .. } | TransferError::BadShape { .. }));
@@ -297,7 +299,7 @@ pub fn sizes(world: &World) {
     window.put(right, 0, &contents(right)).expect("a part");
     barrier(world);
     for rank in ranks(world) {
-        let found = window.get_vec(rank, 0, length_of(rank)).expect("a part");
+        let found = window.get_vec(rank, 0..length_of(rank)).expect("a part");
         assert_same(&found, &contents(rank), format_args!("the part of rank {rank}"));
         assert!(window.get_one(rank, length_of(rank)).is_err(), "one past the part of rank {rank}");
     }
@@ -321,13 +323,13 @@ pub fn impossible(world: &World) {
         Patch::new(999, &[2], &[isize::MIN]),
     ] {
         let refusals = [
-            window.put_strided(target, &wrong, &buffer, &packed).err(),
-            window.accumulate_strided(target, &wrong, Update::Sum, &buffer, &packed).err(),
-            window.get_strided(target, &wrong, &mut buffer.clone(), &packed).err(),
-            window.start_put_strided(target, &wrong, buffer.clone(), &packed).err(),
+            window.put(target, wrong.with_buffer(&packed), &buffer).err(),
+            window.accumulate(target, wrong.with_buffer(&packed), Update::Sum, &buffer).err(),
+            window.get(target, wrong.with_buffer(&packed), &mut buffer.clone()).err(),
+            window.start_put(target, wrong.with_buffer(&packed), buffer.clone()).err(),
             // The same on the local side.
-            window.put_strided(target, &packed, &buffer, &wrong).err(),
-            window.get_strided(target, &packed, &mut buffer.clone(), &wrong).err(),
+            window.put(target, packed.with_buffer(&wrong), &buffer).err(),
+            window.get(target, packed.with_buffer(&wrong), &mut buffer.clone()).err(),
         ];
         for refusal in refusals {
             let known = matches!(
@@ -343,13 +345,13 @@ pub fn impossible(world: &World) {
     }
     // The two sides differ, or the buffer is too short.
     let short = [
-        window.put_strided(target, &Patch::packed(&[9]), &buffer, &Patch::packed(&[10])).err(),
-        window.put_strided(target, &packed, &buffer[..99], &packed).err(),
-        window.get_strided(target, &packed, &mut [0; 99], &packed).err(),
-        window.put_vector(target, &[Segment { target: 0, origin: 95, count: 6 }], &buffer).err(),
-        window.get_vector(target, &[Segment { target: 0, origin: usize::MAX, count: 1 }], &mut [0]).err(),
-        window.start_put_vector(target, &[Segment { target: 0, origin: 0, count: 101 }; 3], buffer.clone()).err(),
-        world.scope(|scope| scope.put_strided(&window, target, &packed, &buffer[..50], &packed)).err(),
+        window.put(target, Patch::packed(&[9]).with_buffer(&Patch::packed(&[10])), &buffer).err(),
+        window.put(target, packed.with_buffer(&packed), &buffer[..99]).err(),
+        window.get(target, packed.with_buffer(&packed), &mut [0; 99]).err(),
+        window.put(target, &[Segment { target: 0, origin: 95, count: 6 }], &buffer).err(),
+        window.get(target, &[Segment { target: 0, origin: usize::MAX, count: 1 }], &mut [0]).err(),
+        window.start_put(target, &[Segment { target: 0, origin: 0, count: 101 }; 3], buffer.clone()).err(),
+        world.scope(|scope| scope.put(&window, target, packed.with_buffer(&packed), &buffer[..50])).err(),
     ];
     for (number, refusal) in short.into_iter().enumerate() {
         assert!(matches!(refusal, Some(TransferError::LengthMismatch { .. })), "case {number} gave {refusal:?}");
@@ -364,7 +366,7 @@ pub fn impossible(world: &World) {
     barrier(world);
     let mut expected = vec![0; 1000];
     expected[..20].fill(1);
-    assert_same(&window.get_vec(world.rank(), 0, 1000).expect("mine"), &expected, "after refusals");
+    assert_same(&window.get_vec(world.rank(), 0..1000).expect("mine"), &expected, "after refusals");
     barrier(world);
 }
 

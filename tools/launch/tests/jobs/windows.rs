@@ -28,17 +28,17 @@ pub fn freed(world: &World) {
             window.put(target, 0, &[]).err(),
             window.get(target, 0, &mut buffer).err(),
             window.accumulate(target, 0, Update::Sum, &buffer).err(),
-            window.put_strided(target, &packed, &buffer, &packed).err(),
-            window.get_strided(target, &packed, &mut buffer, &packed).err(),
-            window.accumulate_strided(target, &packed, Update::Min, &buffer, &packed).err(),
-            window.put_vector(target, &piece, &buffer).err(),
-            window.get_vector(target, &piece, &mut buffer).err(),
-            window.accumulate_vector(target, &piece, Update::Max, &buffer).err(),
+            window.put(target, packed.with_buffer(&packed), &buffer).err(),
+            window.get(target, packed.with_buffer(&packed), &mut buffer).err(),
+            window.accumulate(target, packed.with_buffer(&packed), Update::Min, &buffer).err(),
+            window.put(target, &piece, &buffer).err(),
+            window.get(target, &piece, &mut buffer).err(),
+            window.accumulate(target, &piece, Update::Max, &buffer).err(),
             window.start_put(target, 0, buffer.clone()).err(),
             window.start_get(target, 0, buffer.clone()).err(),
             window.start_accumulate(target, 0, Update::Sum, buffer.clone()).err(),
-            window.start_put_strided(target, &packed, buffer.clone(), &packed).err(),
-            window.start_get_vector(target, &piece, buffer.clone()).err(),
+            window.start_put(target, packed.with_buffer(&packed), buffer.clone()).err(),
+            window.start_get(target, &piece, buffer.clone()).err(),
             world.scope(|scope| scope.put(&window, target, 0, &buffer)).err(),
             clone.cast::<u8>().put(target, 0, &[1]).err(),
             rmw(window.fetch_add(target, 0, 1).err()),
@@ -59,7 +59,7 @@ pub fn freed(world: &World) {
     assert!(matches!(wait, Err(WaitError::Transfer(TransferError::FreedWindow { .. }))), "{wait:?}");
     assert!(window.wait_until_any(&[0], Compare::Equal, 1).is_err());
     barrier(world);
-    assert_same(&other.get_vec(world.rank(), 0, 100).expect("mine"), &[0; 100], "the other window");
+    assert_same(&other.get_vec(world.rank(), 0..100).expect("mine"), &[0; 100], "the other window");
     assert_eq!(signals.get_one(world.rank(), 0), Ok(0), "no signal was given");
     barrier(world);
 }
@@ -78,11 +78,11 @@ pub fn reuse(world: &World) {
     let rounds = if world.size() > 4 { 10 } else { 40 };
     for round in 1..=rounds {
         let window = world.allocate_collective::<u32>(1000).expect("a window");
-        assert_same(&window.get_vec(me, 0, 1000).expect("mine"), &[0; 1000], format_args!("round {round}"));
+        assert_same(&window.get_vec(me, 0..1000).expect("mine"), &[0; 1000], format_args!("round {round}"));
         world.sync_collective().expect("all have looked");
         window.put(ahead(world, 1), 0, &[round; 1000]).expect("a put");
         barrier(world);
-        assert_same(&window.get_vec(me, 0, 1000).expect("mine"), &[round; 1000], format_args!("round {round}"));
+        assert_same(&window.get_vec(me, 0..1000).expect("mine"), &[round; 1000], format_args!("round {round}"));
         window.free_collective().expect("it is freed");
         for window in &old {
             let window: &longarm::Window<u32> = window;
@@ -98,7 +98,7 @@ pub fn reuse(world: &World) {
     }
     barrier(world);
     for (number, window) in windows.iter().enumerate().rev() {
-        let found = window.get_vec(me, 0, number * 100).expect("mine");
+        let found = window.get_vec(me, 0..number * 100).expect("mine");
         assert_same(&found, &vec![number as u8; number * 100], format_args!("window {number}"));
         if number % 2 == 1 {
             window.free_collective().expect("it is freed");
@@ -142,9 +142,9 @@ pub fn too_large(world: &World) {
     let window = world.allocate_collective::<u64>(10).expect("a window of usual size");
     window.put(ahead(world, 1), 0, &[1; 10]).expect("a put");
     barrier(world);
-    assert_eq!(window.get_vec(me, 0, 10), Ok(vec![1; 10]));
+    assert_eq!(window.get_vec(me, 0..10), Ok(vec![1; 10]));
     let left = u64::from(ahead(world, world.size() - 1));
-    assert_eq!(kept.get_vec(me, 0, 10), Ok(vec![left; 10]));
+    assert_eq!(kept.get_vec(me, 0..10), Ok(vec![left; 10]));
     barrier(world);
 }
 
@@ -174,7 +174,7 @@ pub fn sparse(world: &World) {
     for window in &windows {
         for target in ranks(world) {
             for place in [0, BYTES / 2 + 4095, BYTES - world.size() as usize] {
-                let found = window.get_vec(target, place, expected.len()).expect("some bytes");
+                let found = window.get_vec(target, place..place + expected.len()).expect("some bytes");
                 assert_same(&found, &expected, format_args!("at {place} of rank {target}"));
             }
         }
