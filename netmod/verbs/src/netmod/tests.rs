@@ -239,8 +239,9 @@ fn over_iwarp_the_called_side_knows_how_many_messages_it_has_taken_when_a_connec
 #[test]
 fn a_peer_that_sends_more_than_it_may_loses_its_own_connection_and_others_go_on() {
     let names = crate::device_names();
-    let [here, there, ..] = &names[..] else {
-        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+    let is_iwarp = crate::devices().is_ok_and(|devices| devices.iter().any(|device| device.is_iwarp));
+    let (false, [here, there, ..]) = (is_iwarp, &names[..]) else {
+        eprintln!("no two devices of RoCE on this machine: nothing is tested here");
         return;
     };
     let verbs = |device: &str| {
