@@ -47,7 +47,7 @@ int ARMCI_Init(void);                          /* joins the job; collective; aga
 int ARMCI_Init_args(int *argc, char ***argv);  /* the same; the arguments stay as they are */
 int ARMCI_Init_thread(int required);           /* the same; every thread level is there */
 int ARMCI_Initialized(void);                   /* 1 between init and finalize */
-void ARMCI_Finalize(void);                     /* ends ARMCI, however often init was called; again: no effect; collective */
+int ARMCI_Finalize(void);                      /* ends ARMCI, however often init was called; again: no effect; collective; 0 */
 void ARMCI_Cleanup(void);                      /* nothing: no segment has a name that could stay behind */
 void ARMCI_Error(const char *msg, int code);   /* ends the whole job with a message */
 
@@ -87,13 +87,26 @@ void ARMCI_Access_end(void *ptr);
 
 #define ARMCI_MAX_STRIDE_LEVEL 8
 
-/* Pairs of addresses, all of the same length. */
+/* Pairs of addresses, all of the same length: as the library takes them. */
 typedef struct {
     void **src_ptr_array;
     void **dst_ptr_array;
     int ptr_array_len;
     int bytes;
+} longarm_giov_t;
+
+/* Programs have it under this name. With ARMCI_GIOV_BYTES_FIRST defined `bytes` comes before `ptr_array_len`, as in ARMCI-MPI, for
+ * programs that give the numbers by their place. */
+#if defined(ARMCI_GIOV_BYTES_FIRST)
+typedef struct {
+    void **src_ptr_array;
+    void **dst_ptr_array;
+    int bytes;
+    int ptr_array_len;
 } armci_giov_t;
+#else
+typedef longarm_giov_t armci_giov_t;
+#endif
 
 /* Accumulate: target += scale * source. Each element is updated atomically with respect to other accumulates. */
 #define ARMCI_ACC_OFF 36
@@ -119,9 +132,9 @@ int ARMCI_AccS(int optype, void *scale, void *src_ptr, int src_stride_arr[], voi
                int count[], int stride_levels, int proc);
 
 /* Vector: all pairs of `len` lists. Of pairs with the same target a put leaves one, an accumulate adds all. */
-int ARMCI_PutV(armci_giov_t darr[], int len, int proc);
-int ARMCI_GetV(armci_giov_t darr[], int len, int proc);
-int ARMCI_AccV(int op, void *scale, armci_giov_t darr[], int len, int proc);
+int ARMCI_PutV(longarm_giov_t darr[], int len, int proc);
+int ARMCI_GetV(longarm_giov_t darr[], int len, int proc);
+int ARMCI_AccV(int op, void *scale, longarm_giov_t darr[], int len, int proc);
 
 /* One value, by value. The get calls have no code to give: what is wrong ends the job. */
 int ARMCI_PutValueInt(int src, void *dst, int proc);
@@ -174,9 +187,9 @@ int ARMCI_NbGetS(void *src_ptr, int src_stride_arr[], void *dst_ptr, int dst_str
                  int stride_levels, int proc, armci_hdl_t *nb_handle);
 int ARMCI_NbAccS(int optype, void *scale, void *src_ptr, int src_stride_arr[], void *dst_ptr, int dst_stride_arr[],
                  int count[], int stride_levels, int proc, armci_hdl_t *nb_handle);
-int ARMCI_NbPutV(armci_giov_t darr[], int len, int proc, armci_hdl_t *nb_handle);
-int ARMCI_NbGetV(armci_giov_t darr[], int len, int proc, armci_hdl_t *nb_handle);
-int ARMCI_NbAccV(int op, void *scale, armci_giov_t darr[], int len, int proc, armci_hdl_t *nb_handle);
+int ARMCI_NbPutV(longarm_giov_t darr[], int len, int proc, armci_hdl_t *nb_handle);
+int ARMCI_NbGetV(longarm_giov_t darr[], int len, int proc, armci_hdl_t *nb_handle);
+int ARMCI_NbAccV(int op, void *scale, longarm_giov_t darr[], int len, int proc, armci_hdl_t *nb_handle);
 int ARMCI_NbPutValueInt(int src, void *dst, int proc, armci_hdl_t *nb_handle);
 int ARMCI_NbPutValueLong(long src, void *dst, int proc, armci_hdl_t *nb_handle);
 int ARMCI_NbPutValueFloat(float src, void *dst, int proc, armci_hdl_t *nb_handle);
@@ -363,6 +376,13 @@ int armci_msg_me(void); /* the number of this process, see message.h */
 #endif
 
 #include "armcix.h"
+#include "message.h"
+
+#if defined(ARMCI_GIOV_BYTES_FIRST)
+#include "armci_giov.h"
+#endif
+
+#include "armci_mpi.h"
 
 #endif /* LONGARM_ARMCI_H */
 

@@ -68,17 +68,18 @@ pub extern "C" fn PARMCI_Initialized() -> c_int {
 }
 
 /// Completes everything, meets the others and ends ARMCI, however often init was called. Collective. Once more does
-/// nothing.
+/// nothing. Gives 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn PARMCI_Finalize() {
+pub extern "C" fn PARMCI_Finalize() -> c_int {
     let _one_at_a_time = STARTING.lock();
-    let Some(job) = job::active() else { return };
+    let Some(job) = job::active() else { return 0 };
     let freed = job.notices.free().and_then(|()| job.pools.free(job));
     // Memory of the dead cannot be freed together with them. It goes with the process.
     let freed = freed.or_else(|fault| if job.world.survivors_go_on() { Ok(()) } else { Err(fault) });
     if let Err(fault) = freed.and_then(|()| join::leave(job)) {
         end_with("ARMCI_Finalize", fault);
     }
+    0
 }
 
 /// Frees what the system would keep after a crash. There is nothing: no segment has a name.

@@ -28,7 +28,7 @@ use compiled::{Compiled, Way};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// The families. Every file of `c/` but those that are included is one of these, `fatal`, `heir` or `survivors`.
-const PROGRAMS: [&str; 25] = [
+const PROGRAMS: [&str; 26] = [
     "accumulate",
     "aggregate",
     "checkpoint",
@@ -37,6 +37,7 @@ const PROGRAMS: [&str; 25] = [
     "errors",
     "extensions",
     "flag_notify",
+    "giov",
     "gpc",
     "groups",
     "init_end",

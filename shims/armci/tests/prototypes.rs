@@ -148,3 +148,38 @@ fn rust_functions_have_the_signatures_of_their_prototypes() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// As a program of ARMCI-MPI has it: one header brings MPI's names, where there is an MPI, and those of messages.
+#[test]
+fn armci_h_brings_messages_and_the_mpi_that_the_compiler_has_and_needs_none() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("headers");
+    std::fs::create_dir_all(&folder).unwrap();
+    let common = "static inline int ended(void) { armci_msg_barrier(); return ARMCI_Finalize(); }\n";
+    let in_mpi = "#ifndef MPI_VERSION\n#error no MPI came along\n#endif\n\
+                  static inline MPI_Comm all(ARMCI_Group *group) { return armci_group_comm(group); }\n";
+    let without = "#ifdef MPI_VERSION\n#error an MPI came along\n#endif\n";
+    let orders = ["armci.h", "message.h armci.h", "parmci.h message.h", "armcix.h", "iterator.h gpc.h", "message.h"];
+    let check = |compiler: &str, language: &str, arguments: &[&str], order: &str, rest: &str| {
+        let includes: String = order.split(' ').map(|header| format!("#include \"{header}\"\n")).collect();
+        let source = folder.join(if language == "c" { "order.c" } else { "order.cc" });
+        std::fs::write(&source, format!("{includes}{common}{rest}")).unwrap();
+        let mut command = Command::new(compiler);
+        command.args(arguments).args(["-Wall", "-Wextra", "-Wno-unused-function", "-Werror", "-fsyntax-only"]);
+        command.env_remove("CPATH").arg("-I").arg(library::here().join("include")).arg(&source);
+        built::succeed(&mut command).unwrap_or_else(|error| panic!("{compiler} {order}: {error}"));
+    };
+    for order in orders {
+        check("cc", "c", &["-std=c99", "-pedantic", "-DLONGARM_NO_MPI_H"], order, without);
+        check("c++", "c++", &["-std=c++11", "-pedantic", "-Wold-style-cast", "-DLONGARM_NO_MPI_H"], order, without);
+        check("cc", "c", &["-std=c99", "-pedantic", "-DARMCI_GIOV_BYTES_FIRST"], order, "");
+        check("c++", "c++", &["-std=c++11", "-pedantic", "-DARMCI_GIOV_BYTES_FIRST"], order, "");
+        for mpi in ["mpicc.mpich", "mpicc.openmpi"] {
+            if Command::new(mpi).arg("--version").output().is_err() {
+                eprintln!("left out: there is no {mpi}");
+                continue;
+            }
+            check(mpi, "c", &["-std=gnu11"], order, in_mpi);
+            check(mpi, "c", &["-std=gnu11", "-DLONGARM_NO_MPI_H"], order, without);
+        }
+    }
+}

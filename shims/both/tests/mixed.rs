@@ -187,7 +187,7 @@ unsafe extern "C" {
     safe fn shmem_barrier_all();
     safe fn PARMCI_Init() -> c_int;
     safe fn PARMCI_Barrier();
-    safe fn PARMCI_Finalize();
+    safe fn PARMCI_Finalize() -> c_int;
 }
 
 /// One rank of a job: Rust and C see one world, and each leaves it by itself.
@@ -226,7 +226,7 @@ fn rank(first: &str) {
     // SAFETY: as above; everybody has met since it was changed.
     assert_eq!(unsafe { word.read_volatile() }, 7);
     shmem_finalize();
-    PARMCI_Finalize();
+    assert_eq!(PARMCI_Finalize(), 0);
     world.sync_collective().expect("it is still there for us");
     if rank == 0 {
         println!("ok mixed {size}");

@@ -56,6 +56,8 @@ pub(crate) unsafe fn vector(
         if pairs.any(|(local, remote)| local.is_null() || remote.is_null()) {
             return Err(Fault::Code(NULL_ARRAY));
         }
+        // SAFETY: not null, checked above, and this function's own contract.
+        unsafe { refuse_swapped(descriptor) }?;
     }
     for descriptor in descriptors {
         // SAFETY: this function's own contract.
@@ -82,6 +84,32 @@ fn check(descriptor: &Giov) -> Done {
     }
     if descriptor.count < 1 {
         return Err(Fault::Code(NO_SEGMENTS));
+    }
+    Ok(())
+}
+
+/// Refuses a descriptor whose two numbers look as if each stood in the other's place, as they do in ARMCI-MPI: the first pieces of a
+/// list lie as many bytes apart as there are pieces, and would overlap, for they are said to be longer. Such are neighbours whose
+/// length was taken for their count.
+///
+/// # Safety
+/// The arrays of the descriptor are as long as it says.
+unsafe fn refuse_swapped(descriptor: &Giov) -> Done {
+    let &Giov { count, bytes, .. } = descriptor;
+    if count < 2 || bytes <= count {
+        return Ok(());
+    }
+    for list in [descriptor.sources, descriptor.targets] {
+        // SAFETY: not null, checked before, and this function's own contract.
+        let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
+        let is_apart = |pair: &[*mut c_void]| pair[1].addr().wrapping_sub(pair[0].addr()) == count as usize;
+        if list.windows(2).take(2).all(is_apart) {
+            return Err(Fault::fatal(format_args!(
+                "a list has {count} pieces (ptr_array_len) of {bytes} bytes each that are only {count} bytes apart: are the two \
+                 numbers swapped? ARMCI-MPI's armci_giov_t has bytes first; give its fields by name, or compile with \
+                 -DARMCI_GIOV_BYTES_FIRST"
+            )));
+        }
     }
     Ok(())
 }
@@ -160,5 +188,43 @@ impl Batch {
         // SAFETY: this function's own contract.
         let outcome = unsafe { run(job, &self.window, how, rank, shapes, &origin) };
         Ok(outcome?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, Giov, refuse_swapped};
+
+    /// What is said of a list of pieces that are so far apart at the one side, and 1000 bytes at the other.
+    fn verdict(apart: usize, count: usize, bytes: i32) -> Result<(), String> {
+        let pieces = |apart: usize| -> Vec<*mut std::ffi::c_void> {
+            (0..count).map(|place| std::ptr::without_provenance_mut(4096 + place * apart)).collect()
+        };
+        let (mut sources, mut targets) = (pieces(apart), pieces(1000));
+        let giov = Giov { sources: sources.as_mut_ptr(), targets: targets.as_mut_ptr(), count: count as i32, bytes };
+        // SAFETY: the lists are as long as the descriptor says; the addresses in them are not followed.
+        match unsafe { refuse_swapped(&giov) } {
+            Ok(()) => Ok(()),
+            Err(Fault::Fatal(text)) => Err(text),
+            Err(Fault::Code(code)) => Err(format!("code {code}")),
+        }
+    }
+
+    #[test]
+    fn a_length_that_was_taken_for_a_count_is_refused_with_what_to_do() {
+        for (bytes, count) in [(4, 5), (8, 100), (2, 3)] {
+            let refusal = verdict(bytes, bytes, count).unwrap_err();
+            assert!(refusal.contains("swapped") && refusal.contains("ARMCI_GIOV_BYTES_FIRST"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn lists_as_they_are_meant_are_taken() {
+        // Neighbours, every second one, as many pieces as bytes, one piece, and pieces that overlap otherwise.
+        for (apart, count, bytes) in
+            [(8, 100, 8), (16, 100, 8), (8, 8, 8), (16, 16, 8), (0, 4, 8), (8, 1, 100), (4, 8, 100)]
+        {
+            assert_eq!(verdict(apart, count, bytes), Ok(()), "{apart} {count} {bytes}");
+        }
     }
 }

@@ -288,6 +288,18 @@ static void free_of_the_world(void)
     ARMCI_Group_free(&world);
 }
 
+/* As a program of ARMCI-MPI gives a list by place: 6 pieces of 4 bytes. */
+static void a_list_with_bytes_first(void)
+{
+    void *here[6], *there[6];
+    for (int place = 0; place < 6; place++) {
+        here[place] = memory + 4 * place;
+        there[place] = at(parts[0], 8 * place);
+    }
+    armci_giov_t list = {here, there, 4, 6};
+    ARMCI_PutV(&list, 1, 0);
+}
+
 typedef struct {
     const char *name;
     void (*deed)(void);
@@ -299,7 +311,8 @@ typedef struct {
 
 static const deed_t deeds[] = {
     BY_LAST(outside), BY_LAST(past_the_end), BY_LAST(before_the_start), BY_LAST(a_patch_past_the_end),
-    BY_LAST(a_list_outside), BY_LAST(nonblocking_outside), BY_LAST(accumulate_outside), BY_LAST(no_such_accumulate),
+    BY_LAST(a_list_outside), BY_LAST(a_list_with_bytes_first),
+    BY_LAST(nonblocking_outside), BY_LAST(accumulate_outside), BY_LAST(no_such_accumulate),
     BY_LAST(part_of_an_element), BY_LAST(a_patch_before_the_start), BY_LAST(no_such_node),
     BY_LAST(rmw_outside), BY_LAST(no_such_rmw), BY_LAST(fence_of_nobody), BY_LAST(value_of_nobody),
     BY_LAST(value_outside), BY_LAST(flag_outside), BY_LAST(lock_without_mutexes), BY_LAST(destroy_without_mutexes),

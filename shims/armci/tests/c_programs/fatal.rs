@@ -33,6 +33,7 @@ const DEEDS: &[Deed] = &[
     by_last("before_the_start", &["ARMCI_Get: address 0x", "in no segment of process 0"]),
     by_last("a_patch_past_the_end", &["ARMCI_PutS: address 0x", "of process 0", "8 past the end"]),
     by_last("a_list_outside", &["ARMCI_PutV: address 0x", "in no segment of process 0"]),
+    by_last("a_list_with_bytes_first", &["ARMCI_PutV:", "4 pieces", "6 bytes", "swapped?", "-DARMCI_GIOV_BYTES_FIRST"]),
     by_last("nonblocking_outside", &["ARMCI_NbGet: address 0x", "in no segment of process 0"]),
     by_last("accumulate_outside", &["ARMCI_Acc: address 0x", "in no segment of process 0"]),
     by_last("no_such_accumulate", &["ARMCI_Acc:", "operation 12345"]),
