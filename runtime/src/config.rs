@@ -9,6 +9,7 @@
 //!
 //! This module holds no state and prints nothing.
 
+mod debugger;
 mod program;
 mod variables;
 
@@ -120,6 +121,8 @@ pub struct Config {
     pub watchdog_s: u64,
     /// Whether each of several processes that something else than `longarm run` has started is to be a world of its own.
     pub alone: bool,
+    /// Whether ranks may stand still for as long as a debugger holds them. See [`Config::settle_debugger`].
+    pub debugger: bool,
     /// What to log, as a filter of the `tracing` crates. `None`: warnings only.
     pub log: Option<String>,
     origins: [Origin; VARIABLES.len()],
@@ -271,6 +274,7 @@ impl Default for Config {
             on_failure: OnFailure::Abort,
             report_ms: 700,
             watchdog_s: 10,
+            debugger: false,
             alone: false,
             log: None,
             origins: [Origin::Default; VARIABLES.len()],

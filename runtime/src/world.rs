@@ -210,6 +210,7 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         config.warnings().iter().for_each(|warning| eprintln!("longarm: {warning}"));
     }
     config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
+    config.settle_debugger();
     longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
     if !start.is_sound() {
         return Err(InitError::LauncherGarbled);

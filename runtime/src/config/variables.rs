@@ -42,7 +42,7 @@ pub(super) const SPIN: usize = 15;
 pub(super) const NONTEMPORAL: usize = 16;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 32] = [
+pub(super) const VARIABLES: [Variable; 33] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -266,6 +266,12 @@ pub(super) const VARIABLES: [Variable; 32] = [
         unit: "",
         meaning: "whether each process that srun, mpiexec or the like has started is a job of its own",
         slot: Slot::Switch { field: |config| &mut config.alone },
+    },
+    Variable {
+        name: "LONGARM_DEBUGGER",
+        unit: "",
+        meaning: "whether ranks may stand still for as long as a debugger holds them: nobody's silence counts; has to be the same for all",
+        slot: Slot::Switch { field: |config| &mut config.debugger },
     },
     Variable {
         name: "LONGARM_LOG",

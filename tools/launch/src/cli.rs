@@ -105,6 +105,9 @@ pub struct RunArguments {
     /// End the job after this many seconds
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<Duration>,
+    /// Let a debugger hold ranks for as long as it likes, and say the process of each
+    #[arg(long)]
+    pub debug: bool,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
             "first call" => deaths::first_call_body(world),
             "heirs" => heirs::body(world, &parameters),
             "standstill" => standstill::body(world),
+            "held" => standstill::held_body(world),
             "survivors" => survivors::body(world, &parameters),
             "work" => strangers::body(world, &parameters),
             "arguments" => arguments::body(world),

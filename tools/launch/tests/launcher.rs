@@ -477,6 +477,17 @@ fn counters_of_a_rank_that_would_overflow_do_not_end_the_launcher() {
 }
 
 #[test]
+fn in_the_mode_for_debuggers_the_process_of_each_rank_is_said_and_the_ranks_are_told() {
+    let (status, stdout, stderr) = end(shell("run -n 2 --debug", "echo $LONGARM_RANK $$ $LONGARM_DEBUGGER"));
+    assert_eq!(status, 0, "{stderr}");
+    for line in stdout.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [rank, pid, "yes"] = words[..] else { panic!("{line}") };
+        assert!(stderr.contains(&format!("rank {rank} (node 0) is process {pid}: gdb -p {pid}")), "{stderr}");
+    }
+}
+
+#[test]
 fn statistics_are_tables_on_stderr_and_a_picture() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = play("run -n 4 --nodes 2 --stats", "ring");

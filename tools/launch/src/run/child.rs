@@ -38,6 +38,8 @@ pub struct Template<'a> {
     pub guardian: Arc<OwnedFd>,
     /// The limit on open files that ranks get back, where the launcher changed its own.
     pub descriptors: Option<Rlimit>,
+    /// Whether a debugger may hold ranks.
+    pub debugger: bool,
 }
 
 /// What is particular to one rank.
@@ -83,6 +85,9 @@ pub fn start_rank(template: &Template<'_>, place: Place) -> io::Result<Started> 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
+    if template.debugger {
+        command.env("LONGARM_DEBUGGER", "yes");
+    }
     let launcher = rustix::process::getpid();
     let guardian = Arc::clone(&template.guardian);
     let descriptors = template.descriptors;

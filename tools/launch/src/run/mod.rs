@@ -135,7 +135,9 @@ pub fn run(arguments: &RunArguments) -> ExitCode {
 }
 
 fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
-    let config = Config::from_environment()?;
+    let mut config = Config::from_environment()?;
+    config.debugger |= arguments.debug;
+    config.settle_debugger();
     for warning in config.warnings() {
         eprintln!("longarm: {warning}");
     }
@@ -156,6 +158,7 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
         ranks: plan.ranks(),
         guardian: guardian.pipe(),
         descriptors,
+        debugger: config.debugger,
     };
     let ended = runtime.block_on(supervise::supervise(arguments, &config, plan, &template));
     drop(template);

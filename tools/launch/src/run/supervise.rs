@@ -149,7 +149,11 @@ impl Supervisor<'_> {
             };
             let place = Place { rank, node, processor, reads_stdin: rank == 0 };
             let started = child::start_rank(template, place).map_err(|source| refused(rank, source))?;
-            tracing::debug!(rank, node, pid = started.process.id(), "started");
+            let pid = started.process.id();
+            tracing::debug!(rank, node, pid, "started");
+            if template.debugger {
+                self.console.say(&format!("rank {rank} (node {node}) is process {pid}: gdb -p {pid}"));
+            }
             self.connect(rank, started, events.clone()).map_err(|source| refused(rank, source))?;
         }
         if let Some(stdin) = self.ranks[0].process.stdin.take() {

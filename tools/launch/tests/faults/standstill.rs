@@ -2,6 +2,7 @@
 
 use libtest_mimic::{Failed, Trial};
 use longarm::{Compare, World};
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use super::outside::{Job, longarm};
@@ -35,11 +36,30 @@ pub fn body(world: World) {
     }
 }
 
+/// The rank's side of another job: rank 1, which hosts its node's server, stops itself, and rank 0 asks its node for something.
+pub fn held_body(world: World) {
+    let window = world.allocate_collective::<u64>(1).expect("memory is enough");
+    world.barrier_collective().expect("all live");
+    match world.rank() {
+        0 => {
+            println!("asks");
+            window.fetch_add(1, 0, 1).expect("the other one goes on");
+        }
+        _ => {
+            println!("stops as {}", std::process::id());
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::STOP).expect("one may stop oneself");
+        }
+    }
+    world.finalize().expect("all live");
+}
+
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("a_job_that_stands_still_is_reported_with_who_waits_for_whom", report),
         Trial::test("ps_lists_a_running_job_and_shows_where_its_ranks_stand", ask),
+        Trial::test("a_rank_that_a_debugger_holds_for_longer_than_any_limit_goes_on_in_the_mode_for_it", hold),
         Trial::test("a_job_whose_watchdog_is_off_is_not_reported_but_answers", ask_without_watchdog),
     ]
 }
@@ -133,4 +153,30 @@ fn ask_without_watchdog() -> Result<(), Failed> {
         return Err(format!("it is off, but: {}", ended.stderr).into());
     }
     ended.expect_status(143)
+}
+
+/// A job in which a rank stands still, as soon as it does, with that rank's process.
+fn start_held(debugger: &str) -> Result<(Job, Pid), Failed> {
+    let limits = [("LONGARM_SILENCE_MS", "50"), ("LONGARM_RECONNECT_S", "1"), ("LONGARM_DEBUGGER", debugger)];
+    let mut job = Job::start((2, 2), "held", "", &limits)?;
+    let mut held = None;
+    for _ in 0..2 {
+        let line = job.line()?;
+        if let Some(pid) = line.strip_prefix("stops as ") {
+            held = Pid::from_raw(pid.parse()?);
+        }
+    }
+    Ok((job, held.ok_or("nobody stops")?))
+}
+
+/// The other job, without the mode, shows when the limits are over: it ends by them.
+fn hold() -> Result<(), Failed> {
+    let (held, rank) = start_held("yes")?;
+    let (given_up, _) = start_held("no")?;
+    let given_up = given_up.end()?;
+    if given_up.status == 0 || !given_up.stderr.contains("node 1") {
+        return Err(format!("the limits mean nothing: {given_up:?}").into());
+    }
+    rustix::process::kill_process(rank, rustix::process::Signal::CONT)?;
+    held.end()?.expect_status(0)
 }
