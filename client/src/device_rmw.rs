@@ -13,9 +13,9 @@ use longarm_shm::sync::{Ordering, fence};
 use crate::completion::{Completion, Outcome, RmwFate};
 use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{DeviceRmwError, Lost, Operation, TransferError};
+use crate::progress::waiting::Drive;
+use crate::progress::waits::Awaited;
 use crate::route::Client;
-use crate::wait::Drive;
-use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 const OPERATION: Operation = Operation::DeviceRmw;

@@ -30,10 +30,10 @@ use longarm_shm::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::completion::{Outcome, Part};
-use crate::dial::Dial;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
-use crate::time::Time;
+use crate::progress::dialing::Dial;
+use crate::progress::time::Time;
 pub(crate) use brief::BriefGet;
 use gathered::GATHERED_RUN_BYTES_MAX;
 pub(crate) use gathered::Writes;

@@ -9,11 +9,11 @@ use longarm_shm::{CounterKind, Window};
 use crate::endpoint::{BriefGet, Endpoint, Payload, Sending, Token};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{LenderMut, OriginBytesMut, lend};
+use crate::progress::waiting::Drive;
+use crate::progress::waits::Awaited;
 use crate::put::BRIEF_BYTES_MAX;
 use crate::route::{Client, Route};
 use crate::shapes::{Shapes, Way};
-use crate::wait::Drive;
-use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 impl Client {

@@ -14,8 +14,8 @@ use longarm_shm::{CounterKind, Word};
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
+use crate::progress::waits::Awaited;
 use crate::route::{Client, Route};
-use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.

@@ -32,10 +32,10 @@ use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Sending};
 use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
+use crate::progress::time::RestOn;
+use crate::progress::waiting::{Drive, Moment};
+use crate::progress::waits::{Awaited, WaitingCall, Whom};
 use crate::route::Client;
-use crate::time::RestOn;
-use crate::wait::{Drive, Moment};
-use crate::waits::{Awaited, WaitingCall, Whom};
 
 /// How often a thread looks for a letter of its own node before it waits as for anything else.
 const GLANCES: u32 = 256;

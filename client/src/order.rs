@@ -12,9 +12,9 @@ use longarm_shm::sync::{Ordering, fence};
 use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{LostHow, Operation, TransferError};
+use crate::progress::waiting::Drive;
+use crate::progress::waits::Awaited;
 use crate::route::Client;
-use crate::wait::Drive;
-use crate::waits::Awaited;
 
 impl Client {
     /// Everything this rank has issued towards `rank` is visible there on return. `ARMCI_Fence`, `shmem_pe_quiet`.

@@ -10,10 +10,10 @@ use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, PutSource, Sending, Writes};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
+use crate::progress::waiting::Expecting;
+use crate::progress::waits::Awaited;
 use crate::route::{Client, Route};
 use crate::shapes::{Shapes, Way};
-use crate::wait::Expecting;
-use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// A transfer of more than this takes long enough to look after other things meanwhile.
@@ -459,7 +459,7 @@ impl Client {
                     None => {
                         (token, payload) = (rejected.token, rejected.payload);
                         let awaited = Awaited::rank(operation, endpoint.host());
-                        let drive = crate::wait::Drive::Endpoint(endpoint);
+                        let drive = crate::progress::waiting::Drive::Endpoint(endpoint);
                         self.wait_for(drive, awaited, || endpoint.has_room().then_some(()));
                     }
                 },

@@ -8,18 +8,18 @@ use longarm_shm::sync::{AtomicBool, Ordering};
 use longarm_shm::{Bells, CounterKind, NodeSegment, OwnCounters, Window, thread};
 use parking_lot::Mutex;
 
-use crate::dial::Dial;
 use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::error::{Lost, LostHow, Operation, TransferError};
-use crate::failures::{Death, Failures};
-use crate::helper::Helper;
-use crate::layout::Layout;
+use crate::local::failures::{Death, Failures};
+use crate::local::layout::Layout;
+use crate::local::meetings::Meetings;
 use crate::mail::Mail;
-use crate::meeting::Meetings;
-use crate::sleepers::Sleepers;
-use crate::time::Time;
-use crate::wait::{Asked, Drive};
-use crate::waits::{Awaited, Waits};
+use crate::progress::dialing::Dial;
+use crate::progress::helper::Helper;
+use crate::progress::sleepers::Sleepers;
+use crate::progress::time::Time;
+use crate::progress::waiting::{Asked, Drive};
+use crate::progress::waits::{Awaited, Waits};
 use crate::wakers;
 use crate::window::ClientWindow;
 

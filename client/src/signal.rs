@@ -6,11 +6,11 @@ use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth, Run, Signal, SignalOp};
 
 use crate::error::{Lost, LostHow, Operation, RmwError, WaitError};
 use crate::origin_bytes::OriginBytes;
+use crate::progress::waiting::Drive;
+use crate::progress::waits::Awaited;
 use crate::put::Writing;
 use crate::route::{Client, Route};
 use crate::shapes::Shapes;
-use crate::wait::Drive;
-use crate::waits::Awaited;
 use crate::window::ClientWindow;
 
 /// The usual comparisons of a wait. `SHMEM_CMP_EQ` and its like.

@@ -10,7 +10,7 @@ use longarm_shm::{NodeWindow, Window};
 use parking_lot::Mutex;
 
 use crate::error::{Lost, LostHow, Operation, TransferError};
-use crate::layout::Layout;
+use crate::local::layout::Layout;
 
 const NO_MEMBER: u64 = u64::MAX;
 const NOT_HERE: u32 = u32::MAX;

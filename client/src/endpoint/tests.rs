@@ -9,8 +9,8 @@ use longarm_proto::{
 
 use super::*;
 use crate::completion::Completion;
-use crate::dial::{DialStep, Dialing};
 use crate::origin_bytes::{OriginBuffer, OriginBytesMut, lend};
+use crate::progress::dialing::{DialStep, Dialing};
 
 /// What a call comes to.
 enum Answer {

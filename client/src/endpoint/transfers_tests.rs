@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::completion::Completion;
-use crate::dial::{Dial, DialStep, Dialing};
 use crate::endpoint::BriefGet;
 use crate::endpoint::{EndpointOptions, Payload, Sending, Token};
 use crate::error::LostHow;
 use crate::origin_bytes::{OriginBytesMut, lend};
-use crate::time::Time;
+use crate::progress::dialing::{Dial, DialStep, Dialing};
+use crate::progress::time::Time;
 
 const TARGET: WindowRef =
     WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };

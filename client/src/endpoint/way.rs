@@ -12,8 +12,8 @@ use longarm_netmod::Link;
 use longarm_proto::{NodeId, Rank, Reception, Session};
 
 use super::EndpointOptions;
-use crate::dial::{Dial, DialStep, Dialing};
 use crate::error::LostHow;
+use crate::progress::dialing::{Dial, DialStep, Dialing};
 
 /// The first pause between two calls, which doubles each time.
 const PAUSE_MS_MIN: u64 = 1;

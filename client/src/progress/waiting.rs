@@ -15,10 +15,10 @@ use rustix::event::{PollFd, PollFlags};
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Driven, Endpoint};
 use crate::error::{Lost, LostHow, Operation};
+use crate::progress::sleepers;
+use crate::progress::time::RestOn;
+use crate::progress::waits::{Awaited, Wait};
 use crate::route::{Assist, AssistTurn, Client};
-use crate::sleepers;
-use crate::time::RestOn;
-use crate::waits::{Awaited, Wait};
 use crate::wakers;
 
 /// Looks without progress before the clock is read for the first time.

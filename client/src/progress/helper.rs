@@ -16,8 +16,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::thread::CpuSet;
 
 use crate::endpoint::Endpoint;
+use crate::progress::waiting::{CALL_NAP, Watched};
 use crate::route::Client;
-use crate::wait::{CALL_NAP, Watched};
 
 /// How long requests that nobody waits for wait for others to be sent with.
 const GATHER: Duration = Duration::from_micros(50);

@@ -9,7 +9,7 @@ use longarm_proto::{NodeId, Rank};
 use parking_lot::Mutex;
 
 use crate::error::Operation;
-use crate::layout::Layout;
+use crate::local::layout::Layout;
 
 /// Letters of a collective's name, filled up with zeros.
 pub const COLLECTIVE_NAME_BYTES: usize = 16;

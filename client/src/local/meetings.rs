@@ -9,10 +9,10 @@ use longarm_shm::{CounterKind, NodeBoard, NodeSegment};
 use parking_lot::Mutex;
 
 use crate::error::Lost;
-use crate::layout::Layout;
+use crate::local::layout::Layout;
+use crate::progress::waiting::Drive;
+use crate::progress::waits::{Awaited, WaitingCall, Whom};
 use crate::route::Client;
-use crate::wait::Drive;
-use crate::waits::{Awaited, WaitingCall, Whom};
 
 /// This rank among those who meet. Locked for a whole meeting: a thread that calls a second collective meanwhile comes to
 /// the next meeting.
