@@ -1,16 +1,14 @@
 //! Accumulate of any shape: target = target op source, each element atomic.
 
-use std::sync::Arc;
-
 use longarm_memory::Grid;
 use longarm_proto::{Kernel, Rank, Run, Scale, Shape};
 use longarm_shm::CounterKind;
 
+use crate::client::Client;
 use crate::endpoint::Writes;
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes};
 use crate::put::Writing;
-use crate::route::Client;
 use crate::shapes::Shapes;
 use crate::window::ClientWindow;
 
@@ -19,7 +17,7 @@ impl Client {
     /// with respect to accumulates of its type, and integers also with respect to read-modify-writes.
     /// Runs of both sides hold whole elements. `ARMCI_Acc`, `ARMCI_AccS`, `ARMCI_AccV`.
     pub fn accumulate(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         shapes: Shapes,
@@ -31,7 +29,7 @@ impl Client {
 
     /// Starts an accumulate; the source is let go of when the lender's completion is complete. `ARMCI_NbAcc`.
     pub fn start_accumulate(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         shapes: Shapes,
@@ -48,7 +46,7 @@ impl Client {
             return Ok(());
         }
         self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, region, Some(source), false)?;
-        self.leave_to_helper(rank);
+        self.progress.leave_to_helper(rank);
         Ok(())
     }
 
@@ -56,7 +54,7 @@ impl Client {
     /// waits for either; its bytes are copied. False: nothing was done, and another way has to be taken, or finds out what
     /// is wrong.
     pub fn accumulate_together(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
@@ -80,12 +78,12 @@ impl Client {
         operator: (Kernel, Scale),
         source: OriginBytes<'_>,
     ) -> bool {
-        let Some(part) = window.mapped_part(rank).filter(|_| !self.failures.is_dead(rank)) else { return false };
-        let mut accumulator = part.accumulator(operator, self.segment.stripes(), self.layout.me());
+        let Some(part) = window.mapped_part(rank).filter(|_| !self.local.failures.is_dead(rank)) else { return false };
+        let mut accumulator = part.accumulator(operator, self.local.segment.stripes(), self.local.layout.me());
         if accumulator.grid(grid, source.region()).is_err() {
             return false;
         }
-        self.count(rank, CounterKind::Accumulate, bytes);
+        self.local.count(rank, CounterKind::Accumulate, bytes);
         true
     }
 
@@ -93,19 +91,19 @@ impl Client {
     /// stalls until these have left the store buffer.
     #[inline]
     pub fn accumulate_run(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
         (kernel, scale): (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        if !self.failures.is_dead(rank)
+        if !self.local.failures.is_dead(rank)
             && let Some(part) = window.mapped_part(rank)
         {
-            let me = self.layout.me();
-            if part.accumulate(offset, kernel, scale, source.region(), &self.segment.stripes(), me).is_ok() {
-                self.count(rank, CounterKind::Accumulate, source.len() as u64);
+            let me = self.local.layout.me();
+            if part.accumulate(offset, kernel, scale, source.region(), &self.local.segment.stripes(), me).is_ok() {
+                self.local.count(rank, CounterKind::Accumulate, source.len() as u64);
                 return Ok(());
             }
         }
@@ -115,7 +113,7 @@ impl Client {
     /// One run the long way, never inlined as that of a put.
     #[inline(never)]
     fn accumulate_long(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,

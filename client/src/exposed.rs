@@ -19,9 +19,9 @@ use longarm_proto::Rank;
 use longarm_shm::CounterKind;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::client::Client;
 use crate::error::{Lost, LostHow, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, OriginBytesMut};
-use crate::route::Client;
 
 /// What a rank says of the memory that it exposes: its process, among which processes that number counts, the address,
 /// the bytes.
@@ -164,7 +164,7 @@ impl Client {
         let attached = self.attached(exposed, (Operation::Put, rank), offset, bytes)?;
         let done = attached.write(offset as usize, source.region());
         done.map_err(|error| self.unattachable(Operation::Put, rank, &error))?;
-        self.count(rank, CounterKind::Put, bytes);
+        self.local.count(rank, CounterKind::Put, bytes);
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Client {
         let attached = self.attached(exposed, (Operation::Get, rank), offset, bytes)?;
         let done = attached.read(offset as usize, target.region());
         done.map_err(|error| self.unattachable(Operation::Get, rank, &error))?;
-        self.count(rank, CounterKind::Get, bytes);
+        self.local.count(rank, CounterKind::Get, bytes);
         Ok(())
     }
 
@@ -192,12 +192,12 @@ impl Client {
         offset: u64,
         bytes: u64,
     ) -> Result<&'a Attached, TransferError> {
-        let ranks = self.layout.rank_count();
+        let ranks = self.local.layout.rank_count();
         if rank.0 >= ranks {
             return Err(TransferError::NoSuchRank { operation, rank, ranks });
         }
-        self.alive(operation, rank)?;
-        if !self.same_node(rank) {
+        self.local.alive(operation, rank)?;
+        if !self.local.same_node(rank) {
             return Err(TransferError::OtherNode { operation, rank });
         }
         let part = &exposed.0[rank.0 as usize];
@@ -212,11 +212,11 @@ impl Client {
 
     #[cold]
     fn unattachable(&self, operation: Operation, rank: Rank, error: &io::Error) -> TransferError {
-        if let Err(lost) = self.alive(operation, rank) {
+        if let Err(lost) = self.local.alive(operation, rank) {
             return lost.into();
         }
         if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) {
-            let node = self.layout.node_of(rank);
+            let node = self.local.layout.node_of(rank);
             return Lost { rank, node, operation, how: LostHow::Gone }.into();
         }
         let reason = match error.kind() {

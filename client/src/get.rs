@@ -1,18 +1,17 @@
 //! Get of any shape, blocking and not.
 
-use std::sync::Arc;
-
 use longarm_memory::RegionMut;
 use longarm_proto::{Cursor, Rank, Request, Run, Shape};
 use longarm_shm::{CounterKind, Window};
 
+use crate::client::Client;
 use crate::endpoint::{BriefGet, Endpoint, Payload, Sending, Token};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{LenderMut, OriginBytesMut, lend};
-use crate::progress::waiting::Drive;
+use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
 use crate::put::BRIEF_BYTES_MAX;
-use crate::route::{Client, Route};
+use crate::route::Route;
 use crate::shapes::{Shapes, Way};
 use crate::window::ClientWindow;
 
@@ -21,7 +20,7 @@ impl Client {
     /// accumulates of this rank to that rank. `ARMCI_Get`, `shmem_getmem`.
     #[inline]
     pub fn get(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
@@ -36,7 +35,7 @@ impl Client {
     /// One run the long way, never inlined as that of a put.
     #[inline(never)]
     fn get_run(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
@@ -46,7 +45,7 @@ impl Client {
         let unlent = match self.get_briefly(window, rank, run, target.region()) {
             BriefGet::NotBegun => return self.get_shaped(window, rank, Shapes::contiguous(run), target),
             BriefGet::Done => {
-                self.count(rank, CounterKind::Get, run.bytes);
+                self.local.count(rank, CounterKind::Get, run.bytes);
                 return Ok(());
             }
             BriefGet::UnderWay(unlent) => unlent,
@@ -57,8 +56,8 @@ impl Client {
             self.wait_toward((Operation::Get, rank), &completion, None);
             completion
         });
-        self.count(rank, CounterKind::Get, run.bytes);
-        self.failure(&completion, Operation::Get, rank)
+        self.local.count(rank, CounterKind::Get, run.bytes);
+        self.local.failure(&completion, Operation::Get, rank)
     }
 
     /// A few bytes of another node's memory, which the network may bring before it is worth to do anything else meanwhile.
@@ -67,7 +66,9 @@ impl Client {
         if !few || !self.reaches_unseen(Operation::Get, window, rank, run) {
             return BriefGet::NotBegun;
         }
-        let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return BriefGet::NotBegun };
+        let Some(endpoint) = self.progress.endpoint_if_open(self.local.layout.node_of(rank)) else {
+            return BriefGet::NotBegun;
+        };
         if !endpoint.reaches_memory() {
             return BriefGet::NotBegun;
         }
@@ -78,16 +79,16 @@ impl Client {
     #[inline]
     pub fn get_at_once(&self, window: &ClientWindow, rank: Rank, offset: u64, target: &OriginBytesMut<'_>) -> bool {
         let bytes = target.len() as u64;
-        let Some(source) = self.direct(window, rank, offset, bytes) else { return false };
+        let Some(source) = window.direct(&self.local.failures, rank, offset, bytes) else { return false };
         target.region().copy_from(source.as_region());
-        self.count(rank, CounterKind::Get, bytes);
+        self.local.count(rank, CounterKind::Get, bytes);
         true
     }
 
     /// Reads one shape of a rank's part into another shape of the origin's buffer, in their packed order.
     /// Completion as [`Client::get`]. `ARMCI_GetS`, `ARMCI_GetV`.
     pub fn get_shaped(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         shapes: Shapes,
@@ -96,7 +97,7 @@ impl Client {
         if window.is_here(rank) {
             return self.read_here((window, rank), &shapes, target.region());
         }
-        let expecting = self.expect_answer();
+        let expecting = self.progress.expect_answer();
         let (started, completion) = lend(|lent| {
             let started = self.start_read((window, rank), shapes, &lent.target(target), true);
             let completion = lent.issued();
@@ -104,12 +105,12 @@ impl Client {
             (started, completion)
         });
         started?;
-        self.failure(&completion, Operation::Get, rank)
+        self.local.failure(&completion, Operation::Get, rank)
     }
 
     /// Starts a get; the bytes are there when the lender's completion is complete. `ARMCI_NbGet`, `shmem_getmem_nbi`.
     pub fn start_get(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         shapes: Shapes,
@@ -121,15 +122,15 @@ impl Client {
     /// Reads runs of the parts of several ranks, who do the same here at the same time: this thread answers them while it
     /// waits. Completion as [`Client::get`].
     pub fn get_in_exchange(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         mut runs: Vec<(Rank, u64, OriginBytesMut<'_>)>,
     ) -> Result<(), TransferError> {
         // What is near is copied at once, while the rest is on its way.
-        runs.sort_by_key(|run| self.same_node(run.0));
+        runs.sort_by_key(|run| self.local.same_node(run.0));
         let ranks: Vec<Rank> = runs.iter().map(|run| run.0).collect();
         let Some(&first) = ranks.first() else { return Ok(()) };
-        let _expecting = self.expect_from(first);
+        let _expecting = self.progress.expect_from(first);
         let (started, completion) = lend(|lent| {
             let started = runs.into_iter().try_for_each(|(rank, offset, target)| {
                 let run = Run { offset, bytes: target.len() as u64 };
@@ -142,12 +143,12 @@ impl Client {
         });
         started?;
         let Some(outcome) = completion.failure() else { return Ok(()) };
-        let dead = ranks.into_iter().find(|rank| self.alive(Operation::Get, *rank).is_err());
-        Err(self.explain(outcome, Operation::Get, dead.unwrap_or(first)))
+        let dead = ranks.into_iter().find(|rank| self.local.alive(Operation::Get, *rank).is_err());
+        Err(self.local.explain(outcome, Operation::Get, dead.unwrap_or(first)))
     }
 
     fn start_read(
-        self: &Arc<Self>,
+        &self,
         (window, rank): (&ClientWindow, Rank),
         shapes: Shapes,
         target: &LenderMut<'_>,
@@ -158,14 +159,14 @@ impl Client {
         }
         let bytes = shapes.check(Operation::Get, window, rank, target.region().len() as u64)?;
         if bytes == 0 {
-            return Ok(self.alive(Operation::Get, rank)?);
+            return Ok(self.local.alive(Operation::Get, rank)?);
         }
         match self.route(window, Operation::Get, rank)? {
             Route::Direct(part) => read_direct(&part, &shapes, target.region()),
             Route::Served(endpoint) if self.get_direct(endpoint, (window, rank), &shapes, target, blocking) => {}
             Route::Served(endpoint) => {
                 if !blocking && self.get_together(endpoint, (window, rank), &shapes, target) {
-                    self.count(rank, CounterKind::Get, bytes);
+                    self.local.count(rank, CounterKind::Get, bytes);
                     return Ok(());
                 }
                 for shapes in shapes.frames() {
@@ -176,19 +177,19 @@ impl Client {
                 }
                 // A little data waits in the kernel for who wants it: who computes is not to be disturbed.
                 if !blocking && endpoint.expects_much() {
-                    self.hand_to_helper();
+                    self.progress.hand_to_helper();
                 } else if !blocking {
-                    self.leave_unacknowledged();
+                    self.progress.leave_unacknowledged();
                 }
             }
         }
-        self.count(rank, CounterKind::Get, bytes);
+        self.local.count(rank, CounterKind::Get, bytes);
         Ok(())
     }
 
     /// Gets with no server involved, where the network can do that. False: the server has to.
     fn get_direct(
-        self: &Arc<Self>,
+        &self,
         endpoint: &Endpoint,
         (window, rank): (&ClientWindow, Rank),
         shapes: &Shapes,
@@ -198,19 +199,19 @@ impl Client {
         let reaches = endpoint.reaches_memory() && window.may_be_pinned();
         let Some(requests) = reaches.then(|| shapes.run_requests()).flatten() else { return false };
         let (begun, driven) = endpoint.get_direct(&window.target(rank), &requests, &|| target.hold());
-        self.note_driven(endpoint, Some(driven));
+        self.progress.note_driven(endpoint, Some(driven));
         if !begun {
             return false;
         }
         if !blocking {
-            self.hand_to_helper();
+            self.progress.hand_to_helper();
         }
         true
     }
 
     /// Starts a small get together with others that nobody waits for either. False: nothing was done.
     fn get_together(
-        self: &Arc<Self>,
+        &self,
         endpoint: &Endpoint,
         (window, rank): (&ClientWindow, Rank),
         shapes: &Shapes,
@@ -221,11 +222,11 @@ impl Client {
         };
         let place = (|| target.hold(), *here);
         let Some(driven) = endpoint.gather_get(&window.target(rank), *there, place) else { return false };
-        self.note_driven(endpoint, Some(driven));
+        self.progress.note_driven(endpoint, Some(driven));
         if driven.gathers || (driven.progress && endpoint.expects_much()) {
-            self.hand_to_helper();
+            self.progress.hand_to_helper();
         } else if driven.progress {
-            self.leave_unacknowledged();
+            self.progress.leave_unacknowledged();
         }
         true
     }
@@ -239,13 +240,13 @@ impl Client {
     ) -> Result<(), TransferError> {
         let bytes = shapes.check(Operation::Get, window, rank, target.len() as u64)?;
         if bytes == 0 {
-            return Ok(self.alive(Operation::Get, rank)?);
+            return Ok(self.local.alive(Operation::Get, rank)?);
         }
         let Route::Direct(part) = self.route(window, Operation::Get, rank)? else {
             unreachable!("a part of this node is mapped, or that is an error")
         };
         read_direct(&part, shapes, target);
-        self.count(rank, CounterKind::Get, bytes);
+        self.local.count(rank, CounterKind::Get, bytes);
         Ok(())
     }
 }

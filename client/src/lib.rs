@@ -6,7 +6,15 @@
 //!                       └─ served: endpoint ─ initiator ─ link ⇢ the target node's server
 //! ```
 //!
-//! [`Client`] is one rank's side of everything: the windows it knows, an [`Endpoint`] per node it has talked to, its
+//! [`Client`] is one rank's side of everything. It has three parts, each of which knows only those before it:
+//!
+//! ```text
+//!   local      who stands where, who is dead, this node's memory
+//!   progress   the connections, the threads that sleep in a call, the helper that drives while the program computes
+//!   mail       what has come from other ranks and was not asked for yet
+//! ```
+//!
+//! The calls stand above all three, and so does waiting (`progress::waiting`): whoever waits drives the connections and takes in
 //! mail. Every call here works on bytes; the typed faces stand above.
 //!
 //! What this crate refuses to do: send a request that the target would refuse, wait without a bound on the
@@ -14,6 +22,7 @@
 #![deny(unsafe_code)]
 
 mod accumulate;
+mod client;
 mod completion;
 mod device_rmw;
 mod endpoint;
@@ -23,6 +32,7 @@ mod get;
 mod local;
 mod lock;
 pub mod mail;
+mod meeting;
 mod order;
 mod origin_bytes;
 mod progress;
@@ -34,6 +44,7 @@ mod signal;
 mod wakers;
 mod window;
 
+pub use client::{Client, ClientOptions};
 pub use completion::{Completion, Outcome, Part, RmwFate};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
@@ -42,12 +53,11 @@ pub use local::failures::{Death, Failures};
 pub use local::layout::Layout;
 pub use lock::{MutexHome, Taken};
 pub use origin_bytes::{IssuedBuffer, Lender, LenderMut, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
+pub use progress::assist::{Assist, AssistTurn, Expecting};
 pub use progress::dialing::{Dial, DialStep, Dialing};
 pub use progress::helper::use_processors;
 pub use progress::time::{RestOn, Time};
-pub use progress::waiting::Expecting;
 pub use progress::waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom};
-pub use route::{Assist, AssistTurn, Client, ClientOptions};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
 pub use window::{AttachError, ClientWindow, WindowIdentity};

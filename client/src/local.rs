@@ -1,5 +1,121 @@
-//! What a rank knows without asking another node.
+//! What a rank knows without asking another node: who stands where, who is dead, and the memory of its own node.
 
 pub(crate) mod failures;
 pub(crate) mod layout;
 pub(crate) mod meetings;
+
+use std::sync::Arc;
+
+use longarm_proto::Rank;
+use longarm_shm::{Bells, CounterKind, NodeSegment, OwnCounters, thread};
+
+use crate::completion::{Completion, Outcome};
+use crate::error::{Lost, LostHow, Operation, TransferError};
+use failures::{Death, Failures};
+use layout::Layout;
+use meetings::Meetings;
+
+/// See the module.
+pub(crate) struct Local {
+    pub(crate) layout: Layout,
+    pub(crate) segment: Arc<NodeSegment>,
+    counters: OwnCounters,
+    bells: Bells,
+    /// Where the ranks of the world meet, if they are all on one node.
+    pub(crate) meetings: Option<Meetings>,
+    pub(crate) failures: Arc<Failures>,
+    main_thread: usize,
+}
+
+impl Local {
+    /// The calling thread counts as the main one.
+    pub(crate) fn new(layout: Layout, segment: Arc<NodeSegment>, failures: Arc<Failures>) -> Local {
+        Local {
+            counters: segment.own_counters(layout.local_of(layout.me())),
+            bells: segment.bells(),
+            meetings: Meetings::new(&segment, &layout),
+            layout,
+            segment,
+            failures,
+            main_thread: thread::current(),
+        }
+    }
+
+    /// Whether two ranks share memory, for those who ask from outside.
+    pub(crate) fn same_node(&self, rank: Rank) -> bool {
+        self.layout.node_of(rank) == self.layout.my_node()
+    }
+
+    /// An error if the rank is dead.
+    pub(crate) fn alive(&self, operation: Operation, rank: Rank) -> Result<(), Lost> {
+        match self.failures.of(rank) {
+            None => Ok(()),
+            Some(death) => {
+                let how = LostHow::Died(death.how);
+                Err(Lost { rank, node: self.layout.node_of(rank), operation, how })
+            }
+        }
+    }
+
+    /// The error for a server that does not answer. Where a death ends the job any of them explains it: who survives one
+    /// leaves, and takes the server that it hosts along.
+    pub(crate) fn lost_host(&self, operation: Operation, host: Rank, how: LostHow) -> Lost {
+        let first = || self.failures.first().filter(|_| !self.failures.survivors_go_on());
+        let (rank, how) = match self.failures.of(host).or_else(first) {
+            Some(Death { rank, how }) => (rank, LostHow::Died(how)),
+            None => (host, how),
+        };
+        Lost { rank, node: self.layout.node_of(rank), operation, how }
+    }
+
+    pub(crate) fn my_bell(&self) -> longarm_shm::Bell<'_> {
+        self.segment.bell(self.layout.local_of(self.layout.me()))
+    }
+
+    /// Counts an operation.
+    #[inline]
+    pub(crate) fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
+        self.counters.add(peer, kind, bytes, thread::current() == self.main_thread);
+    }
+
+    /// Wakes a rank of this node that sleeps until mail comes. After a sequentially consistent read-modify-write or fence; a
+    /// sleeper with a timeout may do without.
+    #[inline]
+    pub(crate) fn ring_mail(&self, rank: Rank) {
+        self.bells.mail(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+    }
+
+    /// Wakes a rank of this node that sleeps until its windows change. After a sequentially consistent read-modify-write.
+    #[inline]
+    pub(crate) fn ring_window(&self, rank: Rank) {
+        self.bells.window(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+    }
+
+    /// The error of a completion that failed because a connection ended or the server refused.
+    pub(crate) fn failure(
+        &self,
+        completion: &Completion,
+        operation: Operation,
+        rank: Rank,
+    ) -> Result<(), TransferError> {
+        completion.failure().map_or(Ok(()), |outcome| Err(self.explain(outcome, operation, rank)))
+    }
+
+    /// What the failure of an operation towards a rank means, with what is known of deaths.
+    pub(crate) fn explain(&self, outcome: &Outcome, operation: Operation, rank: Rank) -> TransferError {
+        match outcome {
+            Outcome::Lost(how) => self.lost_rank(operation, rank, how.clone()).into(),
+            Outcome::Refused { refusal, detail } => {
+                let node = self.layout.node_of(rank);
+                TransferError::Refused { operation, rank, node, refusal: *refusal, detail: *detail }
+            }
+            Outcome::Doubtful => TransferError::Doubtful { operation, rank, node: self.layout.node_of(rank) },
+            Outcome::NoOldValue(_) => unreachable!("who asks a device for an update looks at this first"),
+        }
+    }
+
+    /// The error of a call whose target is behind a connection that ended.
+    pub(crate) fn lost_rank(&self, operation: Operation, rank: Rank, how: LostHow) -> Lost {
+        self.lost_host(operation, self.layout.server_host(self.layout.node_of(rank)), how)
+    }
+}

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use longarm_proto::{CONTENDED, Rank, Refusal, Request, mutex_holder, mutex_word};
 use longarm_shm::{CounterKind, Word};
 
+use crate::client::Client;
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
+use crate::progress::pace::drive_for;
 use crate::progress::waits::Awaited;
-use crate::route::{Client, Route};
+use crate::route::Route;
 use crate::window::ClientWindow;
 
 /// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.
@@ -77,11 +79,11 @@ impl MutexHome {
 impl Client {
     /// Takes a mutex; waits until its turn has come, whoever dies meanwhile except its host. `ARMCI_Lock`.
     #[inline]
-    pub fn lock<'a>(self: &Arc<Self>, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
+    pub fn lock<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
         if let Some(word) = self.word_here(home, host, number)
-            && word.compare_exchange(0, mutex_word(self.layout.me())).is_ok()
+            && word.compare_exchange(0, mutex_word(self.local.layout.me())).is_ok()
         {
-            self.count(host, CounterKind::Lock, 0);
+            self.local.count(host, CounterKind::Lock, 0);
             return Ok(Taken { previous_holder_died: false, word: Some(word) });
         }
         self.lock_long(home, host, number)
@@ -91,21 +93,21 @@ impl Client {
     /// nobody waits for given back; else the long way finds out what there is to do.
     #[inline]
     fn word_here<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Word<'a>> {
-        if self.failures.is_dead(host) {
+        if self.local.failures.is_dead(host) {
             return None;
         }
         home.window.mapped_part(host)?.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()
     }
 
     #[inline(never)]
-    fn lock_long<'a>(self: &Arc<Self>, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
+    fn lock_long<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
         let offset = home.place(host, number)?;
         home.window.check(Operation::Lock, host, offset, offset + 4)?;
-        let me = self.layout.me();
+        let me = self.local.layout.me();
         if let Route::Direct(part) = self.route(&home.window, Operation::Lock, host)? {
             match part.compare_exchange_u32(offset, 0, mutex_word(me)).expect("checked before") {
                 Ok(_) => {
-                    self.count(host, CounterKind::Lock, 0);
+                    self.local.count(host, CounterKind::Lock, 0);
                     return Ok(Taken::somehow(false));
                 }
                 Err(word) if mutex_holder(word) == Some(me) => return Err(MutexError::HeldAlready { host, number }),
@@ -114,27 +116,22 @@ impl Client {
         }
         let request = Request::Lock { target: home.window.target(host), offset };
         let inherited = self.ask(Operation::Lock, (host, number), &request)?;
-        self.count(host, CounterKind::Lock, 0);
+        self.local.count(host, CounterKind::Lock, 0);
         Ok(Taken::somehow(inherited != 0))
     }
 
     /// Takes a mutex if nobody waits for it and it is free, or its holder is dead. `ARMCIX_Trylock_hdl`.
-    pub fn try_lock<'a>(
-        self: &Arc<Self>,
-        home: &'a MutexHome,
-        host: Rank,
-        number: u64,
-    ) -> Result<Option<Taken<'a>>, MutexError> {
+    pub fn try_lock<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<Option<Taken<'a>>, MutexError> {
         let offset = home.place(host, number)?;
         home.window.check(Operation::Lock, host, offset, offset + 4)?;
         let mut taken = None;
         let mut asks = true;
         if let Route::Direct(part) = self.route(&home.window, Operation::Lock, host)? {
-            let word = mutex_word(self.layout.me());
+            let word = mutex_word(self.local.layout.me());
             match part.compare_exchange_u32(offset, 0, word).expect("checked before") {
                 Ok(_) => (taken, asks) = (Some(Taken::somehow(false)), false),
                 // What a dead rank has left is the server's to give.
-                Err(word) => asks = mutex_holder(word).is_some_and(|holder| self.failures.of(holder).is_some()),
+                Err(word) => asks = mutex_holder(word).is_some_and(|holder| self.local.failures.of(holder).is_some()),
             }
         }
         if asks {
@@ -142,16 +139,16 @@ impl Client {
             let value = self.ask(Operation::Lock, (host, number), &request)?;
             taken = (value != 0).then_some(Taken::somehow(value > 1));
         }
-        self.count(host, CounterKind::Lock, 0);
+        self.local.count(host, CounterKind::Lock, 0);
         Ok(taken)
     }
 
     /// Gives a mutex back to whoever waits longest. What this rank has put before is visible to the next holder at
     /// the ranks for which quiet was called. `ARMCI_Unlock`.
     #[inline]
-    pub fn unlock(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+    pub fn unlock(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
         if let Some(word) = self.word_here(home, host, number)
-            && word.compare_exchange(mutex_word(self.layout.me()), 0).is_ok()
+            && word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok()
         {
             return Ok(());
         }
@@ -162,16 +159,16 @@ impl Client {
     /// know that it is free calls quiet.
     #[inline]
     pub fn unlock_taken<'a>(
-        self: &Arc<Self>,
+        &self,
         home: &'a MutexHome,
         taken: Taken<'a>,
         host: Rank,
         number: u64,
     ) -> Result<(), MutexError> {
         // The guard of a caller that kept none does not know where the word is.
-        let taken_here = taken.word.filter(|_| !self.failures.is_dead(host) && !home.window.is_freed());
+        let taken_here = taken.word.filter(|_| !self.local.failures.is_dead(host) && !home.window.is_freed());
         if let Some(word) = taken_here.or_else(|| self.word_here(home, host, number))
-            && word.compare_exchange(mutex_word(self.layout.me()), 0).is_ok()
+            && word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok()
         {
             return Ok(());
         }
@@ -179,30 +176,30 @@ impl Client {
     }
 
     #[inline(never)]
-    fn unlock_taken_long(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+    fn unlock_taken_long(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
         // On this node the word is looked at before anybody is asked: it has to be right when the next call looks.
         if home.window.is_here(host) {
             return self.unlock_long(home, host, number);
         }
         let offset = home.place(host, number)?;
         home.window.check(Operation::Unlock, host, offset, offset + 4)?;
-        self.alive(Operation::Unlock, host)?;
-        let endpoint = self.endpoint(Operation::Unlock, self.layout.node_of(host))?;
+        self.local.alive(Operation::Unlock, host)?;
+        let endpoint = self.endpoint(Operation::Unlock, self.local.layout.node_of(host))?;
         let request = Request::Unlock { target: home.window.target(host), offset };
         // The server serves in order, so whoever asks for the mutex over this connection finds it free. The answer says
         // nothing new to who holds it: nobody waits for it.
         let token = Token::Part(Completion::begin().1);
         self.issue(Operation::Unlock, endpoint, &request, Some(token), Payload::None, Sending::Now)?;
-        self.leave_unacknowledged();
-        self.leave_to_helper(host);
+        self.progress.leave_unacknowledged();
+        self.progress.leave_to_helper(host);
         Ok(())
     }
 
     #[inline(never)]
-    fn unlock_long(self: &Arc<Self>, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+    fn unlock_long(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
         let offset = home.place(host, number)?;
         home.window.check(Operation::Unlock, host, offset, offset + 4)?;
-        let me = self.layout.me();
+        let me = self.local.layout.me();
         if let Route::Direct(part) = self.route(&home.window, Operation::Unlock, host)? {
             match part.compare_exchange_u32(offset, mutex_word(me), 0).expect("checked before") {
                 Ok(_) => return Ok(()),
@@ -216,16 +213,11 @@ impl Client {
     }
 
     /// Sends a request about a mutex to its host's server and waits for the answer.
-    fn ask(
-        self: &Arc<Self>,
-        operation: Operation,
-        (host, number): (Rank, u64),
-        request: &Request,
-    ) -> Result<u64, MutexError> {
-        let endpoint = self.endpoint(operation, self.layout.node_of(host))?;
+    fn ask(&self, operation: Operation, (host, number): (Rank, u64), request: &Request) -> Result<u64, MutexError> {
+        let endpoint = self.endpoint(operation, self.local.layout.node_of(host))?;
         let (completion, part) = Completion::begin();
         let token = Token::Part(part);
-        let expecting = self.expect_answer();
+        let expecting = self.progress.expect_answer();
         self.issue(operation, endpoint, request, Some(token), Payload::None, Sending::Now)?;
         // Whoever holds it may die: the server gives it to another. Only the death of its host ends the wait, or the end
         // of the connection to its server.
@@ -233,16 +225,16 @@ impl Client {
             Operation::Lock => Awaited::holder(operation, host),
             _ => Awaited::rank(operation, host),
         };
-        let dead = self.wait_for(Client::drive_for(endpoint, expecting.as_ref()), awaited, || {
-            if completion.is_complete() { Some(None) } else { self.alive(operation, host).err().map(Some) }
+        let dead = self.wait_for(drive_for(endpoint, expecting.as_ref()), awaited, || {
+            if completion.is_complete() { Some(None) } else { self.local.alive(operation, host).err().map(Some) }
         });
         if let Some(lost) = dead {
             return Err(lost.into());
         }
         match completion.failure() {
             Some(Outcome::Refused { refusal: Refusal::TargetLost, .. }) => {
-                let lost = Lost { rank: host, node: self.layout.node_of(host), operation, how: LostHow::Gone };
-                return Err(self.alive(operation, host).err().unwrap_or(lost).into());
+                let lost = Lost { rank: host, node: self.local.layout.node_of(host), operation, how: LostHow::Gone };
+                return Err(self.local.alive(operation, host).err().unwrap_or(lost).into());
             }
             Some(Outcome::Refused { refusal: Refusal::NotHeld, .. }) => {
                 return Err(MutexError::NotHeld { host, number });
@@ -252,7 +244,7 @@ impl Client {
             }
             _ => {}
         }
-        self.failure(&completion, operation, host)?;
+        self.local.failure(&completion, operation, host)?;
         Ok(completion.value())
     }
 }

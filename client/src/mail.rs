@@ -11,31 +11,31 @@
 
 mod broken;
 mod inbox;
+pub(crate) mod mailbox;
+mod message;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
-use std::sync::Arc;
 
 use longarm_memory::Region;
 use longarm_proto::{
     BadMail, Cursor, MAIL_ACTIVE, MAIL_ACTIVE_REPLY, MAIL_COLLECTIVE, MAIL_HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, Rank,
     Request, Run, Shape,
 };
-use longarm_shm::sync::{AtomicBool, AtomicUsize, Ordering, fence};
+use longarm_shm::sync::{Ordering, fence};
 use longarm_shm::{
     CELL_PAYLOAD_BYTES, CellHead, CounterKind, MESSAGE_BEGINS, Popped, Producer, SHORT_BYTES_MAX, ShortMessage,
 };
-use parking_lot::Mutex;
 
 use self::inbox::{Inbox, Partial, Wanted};
+pub use self::message::{ActiveMessage, Dispatch, Letter, Slot};
+use crate::client::Client;
 use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Sending};
 use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{OriginBytes, lend};
+use crate::progress::pace::{Drive, Moment};
 use crate::progress::time::RestOn;
-use crate::progress::waiting::{Drive, Moment};
 use crate::progress::waits::{Awaited, WaitingCall, Whom};
-use crate::route::Client;
 
 /// How often a thread looks for a letter of its own node before it waits as for anything else.
 const GLANCES: u32 = 256;
@@ -43,65 +43,6 @@ const GLANCES: u32 = 256;
 const GLANCES_AT_ONCE: u32 = 64;
 /// As [`GLANCES`] where ranks share processors: between two looks others get theirs.
 const GLANCES_SHARED: u32 = 32;
-
-/// What tells the messages of one collective call from those of every other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slot {
-    /// The group.
-    pub group: u64,
-    /// How many collectives this group has done before.
-    pub sequence: u64,
-    /// Which step of the collective.
-    pub step: u32,
-}
-
-/// A message of a collective.
-#[derive(Debug)]
-pub struct Letter {
-    /// Bytes of the whole body, of which this letter may be a piece.
-    pub total_bytes: u64,
-    /// The data, or a piece of it.
-    pub body: Vec<u8>,
-    /// How many letters had come to this rank before.
-    arrival: u64,
-}
-
-/// An active message as it arrives.
-#[derive(Debug)]
-pub struct ActiveMessage {
-    /// Who sent it.
-    pub source: Rank,
-    /// Which handler.
-    pub handler: u32,
-    /// Whether it is the reply to one of ours.
-    pub is_reply: bool,
-    /// Up to 16 words.
-    pub arguments: Vec<u64>,
-    /// The payload.
-    pub payload: Vec<u8>,
-}
-
-/// Runs active messages, one at a time. The reply, if any, is sent through the client. `None` stands for no message:
-/// it is what [`Client::call_dispatch`] asks for.
-pub type Dispatch = Arc<dyn Fn(Option<ActiveMessage>) + Send + Sync>;
-
-/// The mailbox of a rank.
-pub struct Mail {
-    inbox: Mutex<Inbox>,
-    /// How many letters are in the table of `inbox`. Written under its lock; for threads that look without it.
-    kept: AtomicUsize,
-    /// A rank is in the table of broken ones of `inbox`.
-    any_broken: AtomicBool,
-    /// Held while one message is pushed, so that its cells stay together.
-    outbox: Mutex<()>,
-    /// Active messages that have arrived and not been run.
-    waiting: AtomicUsize,
-    queue: Mutex<VecDeque<Option<ActiveMessage>>>,
-    dispatching: Mutex<()>,
-    dispatch: Mutex<Option<Dispatch>>,
-    /// A thread runs active messages and does nothing else. A flag alone.
-    attended: AtomicBool,
-}
 
 /// Writes a head: its own length in front, so that its end is known at the other side.
 struct Head<const ROOM: usize> {
@@ -149,50 +90,28 @@ impl Drop for WaitsAtEnd<'_> {
     }
 }
 
-impl Mail {
-    pub(crate) fn new() -> Mail {
-        Mail {
-            inbox: Mutex::new(Inbox::default()),
-            kept: AtomicUsize::new(0),
-            any_broken: AtomicBool::new(false),
-            outbox: Mutex::new(()),
-            waiting: AtomicUsize::new(0),
-            queue: Mutex::new(VecDeque::new()),
-            dispatching: Mutex::new(()),
-            dispatch: Mutex::new(None),
-            attended: AtomicBool::new(false),
-        }
-    }
-}
-
 impl Client {
     /// Sends one message of a collective.
-    pub fn send_letter(
-        self: &Arc<Self>,
-        to: Rank,
-        slot: Slot,
-        total_bytes: u64,
-        body: &[u8],
-    ) -> Result<(), TransferError> {
+    pub fn send_letter(&self, to: Rank, slot: Slot, total_bytes: u64, body: &[u8]) -> Result<(), TransferError> {
         self.send_letter_during((to, slot), total_bytes, body, || ())
     }
 
     /// As [`Client::send_letter`], and does something else before it waits for the answer that says that a long one has
     /// arrived.
     pub fn send_letter_during<R>(
-        self: &Arc<Self>,
+        &self,
         (to, slot): (Rank, Slot),
         total_bytes: u64,
         body: &[u8],
         meanwhile: impl FnOnce() -> R,
     ) -> Result<R, TransferError> {
-        if to == self.layout.me() {
+        if to == self.local.layout.me() {
             let mut inbox = self.mail.inbox.lock();
             inbox.keep_letter((slot, to), total_bytes, Cow::Borrowed(body));
             self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
             drop(inbox);
             // Another thread of this rank may sleep until it comes.
-            self.my_bell().ring();
+            self.local.my_bell().ring();
             return Ok(meanwhile());
         }
         let mut head = Head::<30>::new(MAIL_COLLECTIVE);
@@ -201,19 +120,19 @@ impl Client {
         head.push(&slot.step.to_le_bytes());
         head.push(&total_bytes.to_le_bytes());
         let done = self.send_during((Operation::Collective, to), head.finish(), body, meanwhile)?;
-        self.count(to, CounterKind::Collective, body.len() as u64);
+        self.local.count(to, CounterKind::Collective, body.len() as u64);
         Ok(done)
     }
 
     /// Waits in a call for a message of a collective. A death among `group` ends the wait.
     pub fn receive_letter(
-        self: &Arc<Self>,
+        &self,
         from: Rank,
         slot: Slot,
         call: WaitingCall,
         group: &dyn Fn() -> Option<Lost>,
     ) -> Result<Letter, Lost> {
-        if self.same_node(from)
+        if self.local.same_node(from)
             && let Some(letter) = self.glance_for_letter((slot, from))
         {
             return Ok(letter);
@@ -234,11 +153,11 @@ impl Client {
     /// Looks for a letter from a rank of this node for a moment: long enough for one that is on its way. What else comes
     /// is taken in.
     fn glance_for_letter(&self, place: (Slot, Rank)) -> Option<Letter> {
-        let me = self.layout.local_of(self.layout.me());
+        let me = self.local.layout.local_of(self.local.layout.me());
         let mut wanted = Wanted { place, found: None };
         self.glance(|| {
             // It may have come while another one was waited for, or to another thread of this rank.
-            if self.mail.kept.load(Ordering::Relaxed) > 0 || !self.segment.inbox_is_empty(me) {
+            if self.mail.kept.load(Ordering::Relaxed) > 0 || !self.local.segment.inbox_is_empty(me) {
                 self.drain_cells_wanting(Some(&mut wanted));
             }
             wanted.found.take()
@@ -248,7 +167,7 @@ impl Client {
     /// Looks for what another rank of this node is about to do, for a moment.
     #[inline]
     pub(crate) fn glance<R>(&self, mut look: impl FnMut() -> Option<R>) -> Option<R> {
-        let shared = self.spin_us == 0;
+        let shared = self.progress.spin_us == 0;
         let mut moment = Moment::default();
         for glance in 0..if shared { GLANCES_SHARED } else { GLANCES } {
             if let Some(found) = look() {
@@ -259,7 +178,7 @@ impl Client {
                 if glance >= GLANCES_AT_ONCE {
                     std::hint::spin_loop();
                 }
-            } else if self.time.is_simulated() {
+            } else if self.progress.time.is_simulated() {
                 return None;
             } else {
                 // Whoever else has this processor may compute, and give it back late.
@@ -275,7 +194,7 @@ impl Client {
     /// Waits for a message with this slot from anybody, takes the one that has been here longest, and says from whom it
     /// came. A death in `group` ends the wait.
     pub fn receive_letter_from_any(
-        self: &Arc<Self>,
+        &self,
         slot: Slot,
         group: &dyn Fn() -> Option<Lost>,
     ) -> Result<(Rank, Letter), Lost> {
@@ -296,7 +215,7 @@ impl Client {
 
     /// Sends an active message. Up to 16 words. On return the payload may be reused.
     pub fn send_active(
-        self: &Arc<Self>,
+        &self,
         to: Rank,
         handler: u32,
         is_reply: bool,
@@ -304,11 +223,11 @@ impl Client {
         payload: &[u8],
     ) -> Result<(), TransferError> {
         assert!(arguments.len() <= longarm_proto::AM_ARGUMENTS_MAX, "checked by the typed face");
-        if to == self.layout.me() {
+        if to == self.local.layout.me() {
             let (arguments, payload) = (arguments.to_vec(), payload.to_vec());
             self.enqueue_active(Some(ActiveMessage { source: to, handler, is_reply, arguments, payload }));
-            self.my_bell().ring();
-            self.count(to, CounterKind::Message, 0);
+            self.local.my_bell().ring();
+            self.local.count(to, CounterKind::Message, 0);
             return Ok(());
         }
         let mut head = Head::<MAIL_HEAD_BYTES_MAX>::new(if is_reply { MAIL_ACTIVE_REPLY } else { MAIL_ACTIVE });
@@ -318,7 +237,7 @@ impl Client {
             head.push(&argument.to_le_bytes());
         }
         self.send_during((Operation::Message, to), head.finish(), payload, || ())?;
-        self.count(to, CounterKind::Message, payload.len() as u64);
+        self.local.count(to, CounterKind::Message, payload.len() as u64);
         Ok(())
     }
 
@@ -340,35 +259,35 @@ impl Client {
     /// Has the dispatch called without a message, in its turn behind those that have arrived.
     pub fn call_dispatch(&self) {
         self.enqueue_active(None);
-        self.my_bell().ring();
+        self.local.my_bell().ring();
     }
 
     fn send_during<R>(
-        self: &Arc<Self>,
+        &self,
         (operation, to): (Operation, Rank),
         prefix: &[u8],
         body: &[u8],
         meanwhile: impl FnOnce() -> R,
     ) -> Result<R, TransferError> {
-        if !self.layout.contains(to) {
-            return Err(TransferError::NoSuchRank { operation, rank: to, ranks: self.layout.rank_count() });
+        if !self.local.layout.contains(to) {
+            return Err(TransferError::NoSuchRank { operation, rank: to, ranks: self.local.layout.rank_count() });
         }
-        self.alive(operation, to)?;
+        self.local.alive(operation, to)?;
         let bytes = (prefix.len() + body.len()) as u64;
         if bytes > MESSAGE_BYTES_MAX {
             let (local_bytes, remote_bytes) = (bytes, MESSAGE_BYTES_MAX);
             return Err(TransferError::LengthMismatch { operation, rank: to, local_bytes, remote_bytes });
         }
-        if self.same_node(to) {
+        if self.local.same_node(to) {
             self.push_cells(operation, to, prefix, body)?;
             return Ok(meanwhile());
         }
-        let endpoint = self.endpoint(operation, self.layout.node_of(to))?;
+        let endpoint = self.endpoint(operation, self.local.layout.node_of(to))?;
         let request = Request::Message { target: to, bytes };
         if body.len() <= self.eager_bytes {
             let whole = [prefix, body].concat();
             self.issue(operation, endpoint, &request, None, Payload::Headed(&whole, None), Sending::Now)?;
-            self.leave_to_helper(to);
+            self.progress.leave_to_helper(to);
             return Ok(meanwhile());
         }
         let cursor = Cursor::new(Shape::Contiguous(Run { offset: 0, bytes: body.len() as u64 }));
@@ -383,16 +302,16 @@ impl Client {
             (done, completion)
         });
         let done = done?;
-        self.failure(&completion, operation, to)?;
+        self.local.failure(&completion, operation, to)?;
         Ok(done)
     }
 
     fn push_cells(&self, operation: Operation, to: Rank, prefix: &[u8], body: &[u8]) -> Result<(), Lost> {
         let _one_message_at_a_time = self.mail.outbox.lock();
-        let local = self.layout.local_of(to);
-        let me = self.layout.local_of(self.layout.me());
+        let local = self.local.layout.local_of(to);
+        let me = self.local.layout.local_of(self.local.layout.me());
         let short = ShortMessage::of([prefix, body]);
-        if short.is_some_and(|short| self.segment.try_send_short(me, local, self.layout.me(), &short)) {
+        if short.is_some_and(|short| self.local.segment.try_send_short(me, local, self.local.layout.me(), &short)) {
             return Ok(());
         }
         let message_bytes = (prefix.len() + body.len()) as u64;
@@ -402,14 +321,14 @@ impl Client {
         while !prefix.is_empty() || !body.is_empty() {
             let (first, rest) = body.split_at(body.len().min(CELL_PAYLOAD_BYTES - prefix.len()));
             let bytes = (prefix.len() + first.len()) as u32;
-            let head = CellHead { source: self.layout.me().0, bytes, message_bytes, kind, ..CellHead::default() };
+            let head = CellHead { source: self.local.layout.me().0, bytes, message_bytes, kind, ..CellHead::default() };
             let payload = [Region::from_slice(prefix), Region::from_slice(first)];
             // While no cell is free our own inbox is drained, so that two ranks that send to each other go on.
             self.wait_for(Drive::Cells, Awaited::rank(operation, to), || {
-                match self.segment.try_push(Producer::Local(me), local, head, &payload) {
+                match self.local.segment.try_push(Producer::Local(me), local, head, &payload) {
                     Ok(()) => Some(Ok(())),
                     // The inbox of a dead rank keeps our cells until the server has emptied it, so that one has to live.
-                    Err(_) => self.alive(operation, to).err().or_else(|| self.death_of_host(operation)).map(Err),
+                    Err(_) => self.local.alive(operation, to).err().or_else(|| self.death_of_host(operation)).map(Err),
                 }
             })?;
             (prefix, body, kind) = (&[], rest, 0);
@@ -419,7 +338,7 @@ impl Client {
 
     /// The death of the rank that hosts this node's server, as an error.
     fn death_of_host(&self, operation: Operation) -> Option<Lost> {
-        self.alive(operation, self.layout.server_host(self.layout.my_node())).err()
+        self.local.alive(operation, self.local.layout.server_host(self.local.layout.my_node())).err()
     }
 
     /// Takes everything out of the inbox but runs nothing, for a thread that is in the middle of sending. The thread
@@ -435,8 +354,8 @@ impl Client {
     /// The same. A letter that is wanted and already in the table is taken first; else the first that comes is handed over and
     /// not kept.
     fn drain_cells_wanting(&self, mut wanted: Option<&mut Wanted>) -> bool {
-        let local = self.layout.local_of(self.layout.me());
-        if wanted.is_none() && self.segment.inbox_is_empty(local) {
+        let local = self.local.layout.local_of(self.local.layout.me());
+        if wanted.is_none() && self.local.segment.inbox_is_empty(local) {
             return false;
         }
         // Not a try: who goes to sleep after this has to know that nothing was left in the inbox.
@@ -451,9 +370,9 @@ impl Client {
         let mut progress = false;
         let mut active = Vec::new();
         loop {
-            let popped = self.segment.try_pop(local, &mut |head, payload| {
+            let popped = self.local.segment.try_pop(local, &mut |head, payload| {
                 // All that do not exist are one.
-                let exists = self.layout.contains(Rank(head.source));
+                let exists = self.local.layout.contains(Rank(head.source));
                 let source = if exists { Rank(head.source) } else { Rank(u32::MAX) };
                 if self.mail.any_broken.load(Ordering::Relaxed) && inbox.broken.contains_key(&source) {
                     return;
@@ -485,7 +404,7 @@ impl Client {
         drop(inbox);
         if came {
             // Who looked before they were queued, and found the inbox empty, may be asleep; and we may not run them.
-            self.my_bell().ring();
+            self.local.my_bell().ring();
         }
         progress
     }
@@ -499,7 +418,7 @@ impl Client {
         wanted: Option<&mut Wanted>,
     ) -> Result<Option<ActiveMessage>, BadMail> {
         let source = Rank(head.source);
-        if !self.layout.contains(source) {
+        if !self.local.layout.contains(source) {
             return Err(BadMail::NoSuchRank { found: source.0 });
         }
         if payload.len() <= SHORT_BYTES_MAX && payload.len() as u64 == head.message_bytes {
@@ -518,12 +437,12 @@ impl Client {
 
     /// Closes the gaps that dead ranks of this node left in our inbox. True if there were some.
     fn mend_inbox(&self, local: u32) -> bool {
-        let here = self.layout.ranks_of(self.layout.my_node());
+        let here = self.local.layout.ranks_of(self.local.layout.my_node());
         let dead = |producer| match producer {
-            Producer::Local(local) => self.failures.of(here[local as usize]).is_some(),
+            Producer::Local(local) => self.local.failures.of(here[local as usize]).is_some(),
             Producer::Server => false,
         };
-        self.failures.any() && self.segment.mend(local, dead)
+        self.local.failures.any() && self.local.segment.mend(local, dead)
     }
 
     fn enqueue_active(&self, message: Option<ActiveMessage>) {
@@ -573,7 +492,7 @@ impl Client {
     /// the bell rings, then runs it.
     /// `stopping` is looked at after the bell, which whoever stops us rings afterwards.
     pub fn attend_mail(&self, stopping: impl Fn() -> bool) {
-        let bell = self.my_bell();
+        let bell = self.local.my_bell();
         let seen = bell.sequence();
         if stopping() {
             return;
@@ -585,7 +504,7 @@ impl Client {
             bell.ring();
         }
         if !arrived && !ran {
-            bell.sleep_unless(seen, None, || self.time.rest(RestOn::Mail, None));
+            bell.sleep_unless(seen, None, || self.progress.time.rest(RestOn::Mail, None));
         }
     }
 }

@@ -4,30 +4,28 @@
 //! issued. Nothing on this node is served while it could also be direct, so that no direct operation has a served
 //! one to the same place to overtake.
 
-use std::sync::Arc;
-
 use longarm_proto::{Mutation, Rank, Request, mutation};
 use longarm_shm::sync::{Ordering, fence};
 
+use crate::client::Client;
 use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{LostHow, Operation, TransferError};
-use crate::progress::waiting::Drive;
+use crate::progress::pace::{Drive, drive_for};
 use crate::progress::waits::Awaited;
-use crate::route::Client;
 
 impl Client {
     /// Everything this rank has issued towards `rank` is visible there on return. `ARMCI_Fence`, `shmem_pe_quiet`.
-    pub fn quiet_rank(self: &Arc<Self>, rank: Rank) -> Result<(), TransferError> {
-        if !self.layout.contains(rank) {
-            let ranks = self.layout.rank_count();
+    pub fn quiet_rank(&self, rank: Rank) -> Result<(), TransferError> {
+        if !self.local.layout.contains(rank) {
+            let ranks = self.local.layout.rank_count();
             return Err(TransferError::NoSuchRank { operation: Operation::Quiet, rank, ranks });
         }
         // Its node's server may well live, and would say that all is done.
-        self.alive(Operation::Quiet, rank)?;
+        self.local.alive(Operation::Quiet, rank)?;
         // SeqCst fence: the stores before are visible before any load after, as a reply would make them.
         fence(Ordering::SeqCst);
-        match self.endpoint_if_open(self.layout.node_of(rank)) {
+        match self.progress.endpoint_if_open(self.local.layout.node_of(rank)) {
             Some(endpoint) if self.is_quiet_soon(endpoint) => Ok(()),
             Some(endpoint) => self.quiet_endpoints(&[endpoint]),
             None => Ok(()),
@@ -36,7 +34,7 @@ impl Client {
 
     /// Everything this rank has issued is visible at its targets on return. `ARMCI_AllFence`, `shmem_quiet`.
     #[inline]
-    pub fn quiet(self: &Arc<Self>) -> Result<(), TransferError> {
+    pub fn quiet(&self) -> Result<(), TransferError> {
         // SeqCst fence: as in `quiet_rank`.
         fence(Ordering::SeqCst);
         self.quiet_before_handing_on()
@@ -46,22 +44,26 @@ impl Client {
     /// hands something on, such as a lock: whoever receives it sees what was stored before. It does not order those stores
     /// before later loads of this rank.
     #[inline]
-    pub fn quiet_before_handing_on(self: &Arc<Self>) -> Result<(), TransferError> {
+    pub fn quiet_before_handing_on(&self) -> Result<(), TransferError> {
         // PAIR fence: with what is handed on, and with whoever acquires it.
         fence(Ordering::Release);
-        if self.open_endpoints().next().is_none() {
+        if self.progress.open_endpoints().next().is_none() {
             return Ok(());
         }
-        if self.open_endpoints().all(|endpoint| self.is_quiet_soon(endpoint) || self.is_dead_and_told(endpoint)) {
+        if self
+            .progress
+            .open_endpoints()
+            .all(|endpoint| self.is_quiet_soon(endpoint) || self.is_dead_and_told(endpoint))
+        {
             return Ok(());
         }
         // What was issued towards a dead node without a reply of its own is lost, and said to be once. Nothing else depends on that
         // node: what has a reply is told to its caller if that one waits, and an unlock's does not.
         let (gone, there): (Vec<&Endpoint>, Vec<&Endpoint>) =
-            self.open_endpoints().partition(|endpoint| self.failures.is_dead(endpoint.host()));
+            self.progress.open_endpoints().partition(|endpoint| self.local.failures.is_dead(endpoint.host()));
         let mut result = self.quiet_endpoints(&there);
         for endpoint in gone.into_iter().filter(|endpoint| endpoint.take_unconfirmed()) {
-            result = result.and(Err(self.lost(Operation::Quiet, endpoint, LostHow::Closed).into()));
+            result = result.and(Err(self.progress.lost(Operation::Quiet, endpoint, LostHow::Closed).into()));
         }
         result
     }
@@ -71,7 +73,7 @@ impl Client {
     fn is_quiet_soon(&self, endpoint: &Endpoint) -> bool {
         if endpoint.has_transfers() && !endpoint.is_unconfirmed() {
             let (is_over, driven) = endpoint.look_for_ends(self.brief_looks());
-            self.note_driven(endpoint, Some(driven));
+            self.progress.note_driven(endpoint, Some(driven));
             if !is_over {
                 return false;
             }
@@ -81,7 +83,7 @@ impl Client {
 
     /// Whether a node's server is known to be dead, and what was lost with it has been said.
     fn is_dead_and_told(&self, endpoint: &Endpoint) -> bool {
-        self.failures.is_dead(endpoint.host()) && endpoint.broken().is_some() && !endpoint.is_unconfirmed()
+        self.local.failures.is_dead(endpoint.host()) && endpoint.broken().is_some() && !endpoint.is_unconfirmed()
     }
 
     /// Operations issued after it towards a rank take effect after those issued before it. `shmem_fence`.
@@ -91,7 +93,7 @@ impl Client {
         fence(Ordering::Release);
     }
 
-    fn quiet_endpoints(self: &Arc<Self>, endpoints: &[&Endpoint]) -> Result<(), TransferError> {
+    fn quiet_endpoints(&self, endpoints: &[&Endpoint]) -> Result<(), TransferError> {
         if mutation(Mutation::QuietEarly) {
             return Ok(());
         }
@@ -105,8 +107,8 @@ impl Client {
             result = result.and(self.take_refused(endpoint).map_or(Ok(()), Err));
         }
         let any_asks = || endpoints.iter().any(|endpoint| endpoint.is_unconfirmed() || endpoint.is_busy());
-        let expecting = any_asks().then(|| self.expect_answer()).flatten();
-        let drive_for = |endpoint| Client::drive_for(endpoint, expecting.as_ref());
+        let expecting = any_asks().then(|| self.progress.expect_answer()).flatten();
+        let drive_for = |endpoint| drive_for(endpoint, expecting.as_ref());
         // What was put last may have brought the question along.
         let (confirming, others): (Vec<_>, Vec<_>) =
             endpoints.iter().map(|endpoint| (*endpoint, endpoint.confirming())).partition(|(_, asked)| asked.is_some());
@@ -118,7 +120,7 @@ impl Client {
         for (endpoint, _) in others.into_iter().chain(confirmed) {
             if !endpoint.is_unconfirmed() && !endpoint.is_busy() {
                 if let Some(how) = endpoint.broken() {
-                    result = result.and(Err(self.lost(Operation::Quiet, endpoint, how.clone()).into()));
+                    result = result.and(Err(self.progress.lost(Operation::Quiet, endpoint, how.clone()).into()));
                 }
                 continue;
             }
@@ -132,7 +134,7 @@ impl Client {
         }
         for (endpoint, completion) in asked {
             self.wait_complete(drive_for(endpoint), Awaited::rank(Operation::Quiet, endpoint.host()), &completion);
-            let outcome = self.failure(&completion, Operation::Quiet, endpoint.host());
+            let outcome = self.local.failure(&completion, Operation::Quiet, endpoint.host());
             let refused = self.take_refused(endpoint);
             if result.is_ok() {
                 result = outcome.and(refused.map_or(Ok(()), Err));
@@ -142,6 +144,6 @@ impl Client {
     }
 
     fn take_refused(&self, endpoint: &Endpoint) -> Option<TransferError> {
-        endpoint.take_refused().map(|outcome| self.explain(&outcome, Operation::Quiet, endpoint.host()))
+        endpoint.take_refused().map(|outcome| self.local.explain(&outcome, Operation::Quiet, endpoint.host()))
     }
 }

@@ -1,8 +1,52 @@
-//! How what is under way goes on: connections, who drives them, who waits.
+//! How what is under way goes on: the connections, and who drives them while the program computes. Whoever waits drives them too,
+//! and takes in mail meanwhile: that stands above, in `waiting`.
 
+pub(crate) mod assist;
 pub(crate) mod dialing;
+mod driving;
+mod endpoints;
 pub(crate) mod helper;
+pub(crate) mod pace;
 pub(crate) mod sleepers;
+mod thread;
 pub(crate) mod time;
 pub(crate) mod waiting;
 pub(crate) mod waits;
+pub(crate) mod watched;
+
+use std::sync::{Arc, OnceLock};
+
+use longarm_shm::sync::AtomicBool;
+use parking_lot::Mutex;
+
+use crate::endpoint::{Endpoint, EndpointOptions};
+use crate::error::LostHow;
+use crate::local::Local;
+use assist::{Asked, Assist};
+use dialing::Dial;
+use helper::Helper;
+use sleepers::Sleepers;
+use time::Time;
+use waits::Waits;
+
+/// See the module.
+pub(crate) struct Progress {
+    pub(crate) local: Arc<Local>,
+    /// By node. In boxes: of a large job's nodes a rank talks to few.
+    pub(crate) endpoints: Box<[OnceLock<Box<Endpoint>>]>,
+    pub(crate) dialing: Mutex<()>,
+    pub(crate) closed: AtomicBool,
+    /// Why no other node can be reached any more.
+    pub(crate) cut_off: OnceLock<LostHow>,
+    pub(crate) dial: Arc<dyn Dial>,
+    pub(crate) time: Arc<dyn Time>,
+    pub(crate) assist: Option<Arc<dyn Assist>>,
+    pub(crate) asked: Asked,
+    pub(crate) sleepers: Sleepers,
+    pub(crate) helper: Helper,
+    pub(crate) waits: Waits,
+    /// How long a waiting thread looks before it sleeps, in microseconds. 0 where threads outnumber processors.
+    pub(crate) spin_us: u64,
+    pub(crate) endpoint_options: EndpointOptions,
+    pub(crate) processors: Vec<u32>,
+}

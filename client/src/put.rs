@@ -1,18 +1,18 @@
 //! Put of any shape, blocking and not. Accumulate shares the path: only what the target does with the bytes differs.
 
-use std::sync::Arc;
-
 use longarm_memory::Region;
 use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Shape, ShapeError, Signal};
 use longarm_shm::{CounterKind, Window};
 
+use crate::client::Client;
 use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, PutSource, Sending, Writes};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
-use crate::progress::waiting::Expecting;
+use crate::progress::assist::Expecting;
+use crate::progress::pace::drive_for;
 use crate::progress::waits::Awaited;
-use crate::route::{Client, Route};
+use crate::route::Route;
 use crate::shapes::{Shapes, Way};
 use crate::window::ClientWindow;
 
@@ -53,7 +53,7 @@ impl Client {
     /// the target after [`Client::quiet_rank`]. `ARMCI_Put`, `shmem_putmem`.
     #[inline]
     pub fn put(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
@@ -68,7 +68,7 @@ impl Client {
     /// One run the long way. Never inlined: what it keeps on the stack would cost the short way as much as the put itself.
     #[inline(never)]
     fn put_run(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
@@ -83,24 +83,24 @@ impl Client {
 
     /// A few bytes to another node's memory, with no server involved. False: nothing was done, and the long way has to be taken,
     /// or finds out what is wrong.
-    fn put_briefly(self: &Arc<Self>, window: &ClientWindow, rank: Rank, run: Run, source: Region<'_>) -> bool {
+    fn put_briefly(&self, window: &ClientWindow, rank: Rank, run: Run, source: Region<'_>) -> bool {
         let few = (1..=BRIEF_BYTES_MAX.min(self.eager_bytes as u64)).contains(&run.bytes);
         if !few || !self.reaches_unseen(Operation::Put, window, rank, run) {
             return false;
         }
-        let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return false };
+        let Some(endpoint) = self.progress.endpoint_if_open(self.local.layout.node_of(rank)) else { return false };
         if !endpoint.reaches_memory() {
             return false;
         }
         let needed_helper = endpoint.needs_helper();
         let Some(driven) = endpoint.put_briefly(&window.target(rank), run, source) else { return false };
-        self.note_driven(endpoint, Some(driven));
+        self.progress.note_driven(endpoint, Some(driven));
         if endpoint.needs_helper() && !needed_helper {
-            self.hand_to_helper();
+            self.progress.hand_to_helper();
         } else {
-            self.leave_unacknowledged();
+            self.progress.leave_unacknowledged();
         }
-        self.count(rank, CounterKind::Put, run.bytes);
+        self.local.count(rank, CounterKind::Put, run.bytes);
         true
     }
 
@@ -108,7 +108,7 @@ impl Client {
     #[inline]
     pub(crate) fn reaches_unseen(&self, operation: Operation, window: &ClientWindow, rank: Rank, run: Run) -> bool {
         let Some(end) = run.offset.checked_add(run.bytes) else { return false };
-        !self.failures.is_dead(rank)
+        !self.local.failures.is_dead(rank)
             && !window.is_here(rank)
             && window.may_be_pinned()
             && window.check(operation, rank, run.offset, end).is_ok()
@@ -118,7 +118,7 @@ impl Client {
     /// outnumber processors it is soon done, or somebody else's turn.
     #[inline]
     pub(crate) fn brief_looks(&self) -> u32 {
-        if self.spin_us == 0 { BRIEF_LOOKS_SHARED } else { BRIEF_LOOKS }
+        if self.progress.spin_us == 0 { BRIEF_LOOKS_SHARED } else { BRIEF_LOOKS }
     }
 
     /// Writes bytes to a part that is mapped here, if nothing is wrong. False: nothing was done, and another way has to
@@ -126,16 +126,16 @@ impl Client {
     #[inline]
     pub fn put_at_once(&self, window: &ClientWindow, rank: Rank, offset: u64, source: OriginBytes<'_>) -> bool {
         let bytes = source.len() as u64;
-        let Some(target) = self.direct(window, rank, offset, bytes) else { return false };
+        let Some(target) = window.direct(&self.local.failures, rank, offset, bytes) else { return false };
         target.copy_from(source.region());
-        self.count(rank, CounterKind::Put, bytes);
+        self.local.count(rank, CounterKind::Put, bytes);
         true
     }
 
     /// Writes the bytes of one shape of the origin to another shape of a rank's part, in their packed order.
     /// Completion as [`Client::put`]. `ARMCI_PutS`, `ARMCI_PutV`.
     pub fn put_shaped(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         shapes: Shapes,
@@ -147,7 +147,7 @@ impl Client {
     /// Starts a put; the source is let go of when the lender's completion is complete. Local completion only:
     /// the bytes are visible at the target after quiet. `ARMCI_NbPut`, `shmem_putmem_nbi`.
     pub fn start_put(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         shapes: Shapes,
@@ -163,19 +163,13 @@ impl Client {
             return Ok(());
         }
         self.start_write(Writing::Put, (window, rank), shapes, region, Some(source), false)?;
-        self.leave_to_helper(rank);
+        self.progress.leave_to_helper(rank);
         Ok(())
     }
 
     /// Starts a small put to another node together with others that nobody waits for either; its bytes are copied. False:
     /// nothing was done, and another way has to be taken, or finds out what is wrong.
-    pub fn put_together(
-        self: &Arc<Self>,
-        window: &ClientWindow,
-        rank: Rank,
-        offset: u64,
-        source: OriginBytes<'_>,
-    ) -> bool {
+    pub fn put_together(&self, window: &ClientWindow, rank: Rank, offset: u64, source: OriginBytes<'_>) -> bool {
         let placed = (window, rank, offset);
         self.write_together(&Writes::Put, Operation::Put, placed, source)
     }
@@ -183,7 +177,7 @@ impl Client {
     /// [`Client::put_together`] for any small write.
     #[inline]
     pub(crate) fn write_together(
-        self: &Arc<Self>,
+        &self,
         writes: &Writes,
         operation: Operation,
         (window, rank, offset): (&ClientWindow, Rank, u64),
@@ -191,46 +185,27 @@ impl Client {
     ) -> bool {
         let bytes = source.len() as u64;
         let Some(end) = offset.checked_add(bytes) else { return false };
-        let unusual = bytes == 0 || self.failures.is_dead(rank) || window.is_here(rank);
+        let unusual = bytes == 0 || self.local.failures.is_dead(rank) || window.is_here(rank);
         if unusual || window.check(operation, rank, offset, end).is_err() {
             return false;
         }
-        let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return false };
+        let Some(endpoint) = self.progress.endpoint_if_open(self.local.layout.node_of(rank)) else { return false };
         let (target, run) = (window.target(rank), Run { offset, bytes });
         let Some(driven) = endpoint.gather_write(&target, writes, run, source.region()) else { return false };
-        self.note_driven(endpoint, Some(driven));
+        self.progress.note_driven(endpoint, Some(driven));
         if driven.gathers {
-            self.hand_to_helper();
+            self.progress.hand_to_helper();
         } else if driven.progress {
-            self.leave_unacknowledged();
+            self.progress.leave_unacknowledged();
         }
         let kind = if matches!(writes, Writes::Put) { CounterKind::Put } else { CounterKind::Accumulate };
-        self.count(rank, kind, bytes);
+        self.local.count(rank, kind, bytes);
         true
-    }
-
-    /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
-    pub(crate) fn leave_to_helper(self: &Arc<Self>, rank: Rank) {
-        let Some(endpoint) = self.endpoint_if_open(self.layout.node_of(rank)) else { return };
-        // Of what waits for company the helper knows.
-        if endpoint.is_held_back() {
-            // It waits for data that comes to us, and we may take in none for long.
-            self.hand_to_helper();
-            return;
-        }
-        let wants_write = || endpoint.wants_write() && !endpoint.is_gathering();
-        // Who goes on has something to do, and to copy much into the kernel would keep it from that.
-        if wants_write() && !endpoint.has_much_to_send() {
-            self.note_driven(endpoint, endpoint.push());
-        }
-        if wants_write() {
-            self.hand_to_helper();
-        }
     }
 
     /// Blocking write of any kind.
     pub(crate) fn write(
-        self: &Arc<Self>,
+        &self,
         writing: Writing,
         window: &ClientWindow,
         rank: Rank,
@@ -242,10 +217,10 @@ impl Client {
         }
         if shapes.origin.bytes() <= self.eager_bytes as u64 {
             self.start_write(writing, (window, rank), shapes, source.region(), None, true)?;
-            self.leave_to_helper(rank);
+            self.progress.leave_to_helper(rank);
             return Ok(());
         }
-        let expecting = self.expect_answer();
+        let expecting = self.progress.expect_answer();
         let (started, completion) = lend(|lent| {
             let lender = lent.source(source);
             let started = self.start_write(writing, (window, rank), shapes, source.region(), Some(&lender), true);
@@ -254,10 +229,10 @@ impl Client {
             (started, completion)
         });
         started?;
-        self.failure(&completion, writing.operation(), rank)
+        self.local.failure(&completion, writing.operation(), rank)
     }
 
-    /// Waits for an operation towards a rank, with what [`Client::expect_answer`] gave before it was begun.
+    /// Waits for an operation towards a rank, with what [`Progress::expect_answer`](crate::progress::Progress::expect_answer) gave before it was begun.
     pub(crate) fn wait_toward(
         &self,
         (operation, rank): (Operation, Rank),
@@ -267,9 +242,9 @@ impl Client {
         if completion.is_complete() {
             return;
         }
-        match self.endpoint_if_open(self.layout.node_of(rank)) {
+        match self.progress.endpoint_if_open(self.local.layout.node_of(rank)) {
             Some(endpoint) => {
-                let drive = Client::drive_for(endpoint, expecting.as_ref());
+                let drive = drive_for(endpoint, expecting.as_ref());
                 self.wait_complete(drive, Awaited::rank(operation, rank), completion);
             }
             None => self.wait_completion(Awaited::rank(operation, rank), completion),
@@ -291,7 +266,7 @@ impl Client {
     /// Starts a write of any kind. A direct one is finished on return. Of a served one the bytes are copied, if
     /// they are few or there is no lender, or else queued under the lender's completion.
     pub(crate) fn start_write(
-        self: &Arc<Self>,
+        &self,
         writing: Writing,
         (window, rank): (&ClientWindow, Rank),
         shapes: Shapes,
@@ -306,7 +281,7 @@ impl Client {
         let operation = writing.operation();
         let bytes = shapes.check(operation, window, rank, source.len() as u64)?;
         if bytes == 0 && !matches!(writing, Writing::Signal(_)) {
-            return Ok(self.alive(operation, rank)?);
+            return Ok(self.local.alive(operation, rank)?);
         }
         match self.route(window, operation, rank)? {
             Route::Direct(part) => self.write_direct(writing, &part, &shapes, source),
@@ -340,13 +315,13 @@ impl Client {
                 }
             }
         }
-        self.count(rank, writing.kind(), bytes);
+        self.local.count(rank, writing.kind(), bytes);
         Ok(())
     }
 
     /// Puts with no server involved, where the network can do that. False: the server has to.
     fn put_direct(
-        self: &Arc<Self>,
+        &self,
         endpoint: &Endpoint,
         (window, rank): (&ClientWindow, Rank),
         shapes: &Shapes,
@@ -363,16 +338,16 @@ impl Client {
             true => PutSource::Copied(source, pieces),
             false => PutSource::Lent(&hold, pieces),
         });
-        self.note_driven(endpoint, Some(driven));
+        self.progress.note_driven(endpoint, Some(driven));
         if !begun {
             return false;
         }
         let leaves_rest = copied && endpoint.needs_helper() && !needed_helper;
         if (copied || blocking) && !leaves_rest {
-            self.leave_unacknowledged();
+            self.progress.leave_unacknowledged();
         } else {
             // The rest is posted when there is room.
-            self.hand_to_helper();
+            self.progress.hand_to_helper();
         }
         true
     }
@@ -389,13 +364,13 @@ impl Client {
         let operation = writing.operation();
         let bytes = shapes.check(operation, window, rank, source.len() as u64)?;
         if bytes == 0 && !matches!(writing, Writing::Signal(_)) {
-            return Ok(self.alive(operation, rank)?);
+            return Ok(self.local.alive(operation, rank)?);
         }
         let Route::Direct(part) = self.route(window, operation, rank)? else {
             unreachable!("a part of this node is mapped, or that is an error")
         };
         self.write_direct(writing, &part, shapes, source);
-        self.count(rank, writing.kind(), bytes);
+        self.local.count(rank, writing.kind(), bytes);
         Ok(())
     }
 
@@ -411,7 +386,7 @@ impl Client {
                 }
             }
             Writing::Accumulate(kernel, scale) => {
-                let (stripes, me) = (self.segment.stripes(), self.layout.me());
+                let (stripes, me) = (self.local.segment.stripes(), self.local.layout.me());
                 let mut accumulator = part.accumulator((kernel, scale), stripes, me);
                 let mut run = |here, there: Run| accumulator.run(there.offset, taken(here)).expect("checked before");
                 match shapes.way() {
@@ -425,7 +400,7 @@ impl Client {
 
     /// Puts a request behind all others towards its node, waiting for room if there is none.
     pub(crate) fn issue(
-        self: &Arc<Self>,
+        &self,
         operation: Operation,
         endpoint: &Endpoint,
         request: &Request,
@@ -437,29 +412,29 @@ impl Client {
         loop {
             let issued = match sending {
                 Sending::Confirmed | Sending::Soon => {
-                    self.while_asked(|| endpoint.issue(request, token, payload, sending))
+                    self.progress.while_asked(|| endpoint.issue(request, token, payload, sending))
                 }
                 Sending::Now | Sending::Later => endpoint.issue(request, token, payload, sending),
             };
             match issued {
                 Ok(driven) => {
-                    self.note_driven(endpoint, Some(driven));
+                    self.progress.note_driven(endpoint, Some(driven));
                     if driven.gathers {
-                        self.hand_to_helper();
+                        self.progress.hand_to_helper();
                     } else if !request.has_reply() {
-                        self.leave_unacknowledged();
+                        self.progress.leave_unacknowledged();
                     }
                     return Ok(());
                 }
                 Err(rejected) => match rejected.how.clone() {
                     Some(how) => {
                         rejected.fail(&how);
-                        return Err(self.lost(operation, endpoint, how));
+                        return Err(self.progress.lost(operation, endpoint, how));
                     }
                     None => {
                         (token, payload) = (rejected.token, rejected.payload);
                         let awaited = Awaited::rank(operation, endpoint.host());
-                        let drive = crate::progress::waiting::Drive::Endpoint(endpoint);
+                        let drive = crate::progress::pace::Drive::Endpoint(endpoint);
                         self.wait_for(drive, awaited, || endpoint.has_room().then_some(()));
                     }
                 },

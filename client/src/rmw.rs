@@ -1,14 +1,13 @@
 //! Read-modify-write of one integer.
 
-use std::sync::Arc;
-
 use longarm_proto::{Rank, Request, Rmw, Run};
 use longarm_shm::{AmoError, CounterKind};
 
+use crate::client::Client;
 use crate::completion::{Completion, Part};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Operation, RmwError};
-use crate::route::{Client, Route};
+use crate::route::Route;
 use crate::window::ClientWindow;
 
 impl Client {
@@ -16,13 +15,13 @@ impl Client {
     /// Atomic with respect to every other one on the word, and to integer accumulates. `ARMCI_Rmw`,
     /// `shmem_atomic_*`.
     #[inline]
-    pub fn rmw(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
-        if !self.failures.is_dead(rank)
+    pub fn rmw(&self, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
+        if !self.local.failures.is_dead(rank)
             && let Some(part) = window.mapped_part(rank)
             && let Ok(old) = part.rmw(offset, rmw)
         {
-            self.ring_window(rank);
-            self.count(rank, CounterKind::Rmw, rmw.width.bytes() as u64);
+            self.local.ring_window(rank);
+            self.local.count(rank, CounterKind::Rmw, rmw.width.bytes() as u64);
             return Ok(old);
         }
         self.rmw_long(window, rank, offset, rmw)
@@ -30,19 +29,19 @@ impl Client {
 
     /// The way through every check.
     #[inline(never)]
-    fn rmw_long(self: &Arc<Self>, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
+    fn rmw_long(&self, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
         let (completion, part) = Completion::begin();
-        let expecting = self.expect_answer();
+        let expecting = self.progress.expect_answer();
         self.begin_rmw(window, rank, offset, rmw, &part)?;
         drop(part);
         self.wait_toward((Operation::Rmw, rank), &completion, expecting);
-        self.failure(&completion, Operation::Rmw, rank)?;
+        self.local.failure(&completion, Operation::Rmw, rank)?;
         Ok(completion.value())
     }
 
     /// Starts a read-modify-write whose old value comes with the completion, as one more part of it.
     pub fn start_rmw(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
@@ -50,14 +49,14 @@ impl Client {
         part: &Part,
     ) -> Result<(), RmwError> {
         if self.begin_rmw(window, rank, offset, rmw, part)? {
-            self.hand_to_helper();
+            self.progress.hand_to_helper();
         }
         Ok(())
     }
 
     /// Does a direct one, or queues a served one: true. Its value is another part.
     fn begin_rmw(
-        self: &Arc<Self>,
+        &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
@@ -73,7 +72,7 @@ impl Client {
         let served = match self.route(window, Operation::Rmw, rank)? {
             Route::Direct(memory) => {
                 let old = memory.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
-                self.ring_window(rank);
+                self.local.ring_window(rank);
                 part.another().done_with(old);
                 false
             }
@@ -84,7 +83,7 @@ impl Client {
                 true
             }
         };
-        self.count(rank, CounterKind::Rmw, word_bytes);
+        self.local.count(rank, CounterKind::Rmw, word_bytes);
         Ok(served)
     }
 }

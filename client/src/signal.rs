@@ -1,15 +1,14 @@
 //! Put with signal, and waiting for words of one's own memory.
 
-use std::sync::Arc;
-
 use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth, Run, Signal, SignalOp};
 
+use crate::client::Client;
 use crate::error::{Lost, LostHow, Operation, RmwError, WaitError};
 use crate::origin_bytes::OriginBytes;
-use crate::progress::waiting::Drive;
+use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
 use crate::put::Writing;
-use crate::route::{Client, Route};
+use crate::route::Route;
 use crate::shapes::Shapes;
 use crate::window::ClientWindow;
 
@@ -68,7 +67,7 @@ impl Client {
     /// Local completion as put. `shmem_putmem_signal`.
     #[allow(clippy::too_many_arguments, reason = "two places and two values, as in the C call")]
     pub fn put_signal(
-        self: &Arc<Self>,
+        &self,
         (window, offset): (&ClientWindow, u64),
         (signal_window, signal_offset): (&ClientWindow, u64),
         (op, value): (SignalOp, u64),
@@ -102,14 +101,14 @@ impl Client {
             // The update is a full barrier on the processor: the bytes before it are seen by who sees it.
             let rmw = Rmw { op, width: RmwWidth::W64, operand: value, compare: 0 };
             part.rmw(signal_offset, rmw).expect("checked before");
-            self.ring_window(rank);
+            self.local.ring_window(rank);
         }
         Ok(())
     }
 
     /// Reads an aligned word of this rank's own part, zero-extended: what others wrote before it is seen after it.
     pub fn load_word(&self, window: &ClientWindow, offset: u64, width: WordWidth) -> Result<u64, WaitError> {
-        let me = self.layout.me();
+        let me = self.local.layout.me();
         let word_bytes = width.bytes();
         let identity = window.identity();
         let window_bytes = window.bytes_of(me).unwrap_or(0);
@@ -160,8 +159,10 @@ impl Client {
 
     /// The first death of a rank of the world that was not acknowledged, or else a node that was lost, as an error.
     pub(crate) fn first_death(&self, operation: Operation) -> Option<Lost> {
-        let Some(death) = self.failures.first_unacknowledged() else { return self.lost_node(operation, |_| true) };
-        let node = self.layout.node_of(death.rank);
+        let Some(death) = self.local.failures.first_unacknowledged() else {
+            return self.progress.lost_node(operation, |_| true);
+        };
+        let node = self.local.layout.node_of(death.rank);
         Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
     }
 }

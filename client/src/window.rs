@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
+use longarm_memory::RegionMut;
 use longarm_netmod::RemoteMemory;
 use longarm_proto::{AccessKey, Generation, NodeId, Rank, Run, WindowId, WindowRef};
 use longarm_shm::sync::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use longarm_shm::{NodeWindow, Window};
 use parking_lot::Mutex;
 
 use crate::error::{Lost, LostHow, Operation, TransferError};
+use crate::local::failures::Failures;
 use crate::local::layout::Layout;
 
 const NO_MEMBER: u64 = u64::MAX;
@@ -218,6 +220,15 @@ impl ClientWindow {
             return None;
         }
         self.memory.get().map(|memory| memory.part(index as usize))
+    }
+
+    /// Bytes of a rank's part, if it is mapped here and nothing is wrong. `None`: the long way finds out what is.
+    #[inline]
+    pub(crate) fn direct(&self, failures: &Failures, rank: Rank, offset: u64, bytes: u64) -> Option<RegionMut<'_>> {
+        if failures.is_dead(rank) {
+            return None;
+        }
+        self.mapped_part(rank)?.region_mut(offset, bytes).ok()
     }
 
     /// Whether a rank's part is in this node's memory.

@@ -76,6 +76,7 @@ impl Failures {
         self.any() && self.is_marked(rank)
     }
 
+    #[inline(never)]
     fn is_marked(&self, rank: Rank) -> bool {
         let (word, bit) = Failures::place_of(rank);
         self.dead.get(word).is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)

@@ -3,20 +3,15 @@
 use std::sync::Arc;
 
 use longarm_proto::Rank;
-use longarm_shm::meeting::{Member, WORDS};
-use longarm_shm::sync::{Ordering, fence};
-use longarm_shm::{CounterKind, NodeBoard, NodeSegment};
+use longarm_shm::meeting::Member;
+use longarm_shm::{NodeBoard, NodeSegment};
 use parking_lot::Mutex;
 
-use crate::error::Lost;
 use crate::local::layout::Layout;
-use crate::progress::waiting::Drive;
-use crate::progress::waits::{Awaited, WaitingCall, Whom};
-use crate::route::Client;
 
 /// This rank among those who meet. Locked for a whole meeting: a thread that calls a second collective meanwhile comes to
 /// the next meeting.
-pub(crate) struct Meetings(Mutex<Member<NodeBoard>>);
+pub(crate) struct Meetings(pub(crate) Mutex<Member<NodeBoard>>);
 
 impl Meetings {
     /// `None`: the world has several nodes.
@@ -24,67 +19,5 @@ impl Meetings {
         let (me, size) = (layout.me().0, layout.rank_count());
         let is_one_node = layout.node_count() == 1 && (0..size).all(|rank| layout.local_of(Rank(rank)) == rank);
         is_one_node.then(|| Meetings(Mutex::new(Member::new(segment.board(), size as usize, me as usize, 0))))
-    }
-}
-
-impl Client {
-    /// Whether all ranks of the world meet by [`Client::meet`].
-    pub fn can_meet(&self) -> bool {
-        self.meetings.is_some()
-    }
-
-    /// All ranks of the world meet, and each shows some words; `read` is told those of every rank. A death in `group` ends
-    /// the wait.
-    ///
-    /// # Errors
-    /// What `group` gives: then not all have come.
-    ///
-    /// # Panics
-    /// If the world has several nodes.
-    pub fn meet<R>(
-        &self,
-        words: &[u64],
-        call: WaitingCall,
-        group: &dyn Fn() -> Option<Lost>,
-        read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> R,
-    ) -> Result<R, Lost> {
-        assert!(words.len() <= WORDS);
-        let meetings = self.meetings.as_ref().expect("asked for by `can_meet`");
-        let member = meetings.0.lock();
-        if let Some(owed) = member.owed() {
-            self.wait_for_all(&member, owed, call, group)?;
-        }
-        let meeting = member.come(words);
-        // Of those who come, the one whose fence is the last sees all numbers, and wakes whoever sleeps: one wake-up for each,
-        // however many come. PAIR sleeping of the bell: a sleeper's fence is before that one, and it is seen, or behind it,
-        // and it sees all numbers itself.
-        fence(Ordering::SeqCst);
-        let me = self.layout.me();
-        self.count(me, CounterKind::Collective, 8 * words.len() as u64);
-        if member.have_all_come(&mut 0, meeting) {
-            let others = (0..self.layout.rank_count()).filter(|rank| *rank != me.0);
-            others.for_each(|rank| self.ring_mail(Rank(rank)));
-        } else {
-            self.wait_for_all(&member, meeting, call, group)?;
-        }
-        Ok(read(&|rank, at| member.word(rank as usize, at)))
-    }
-
-    fn wait_for_all(
-        &self,
-        member: &Member<NodeBoard>,
-        meeting: u64,
-        call: WaitingCall,
-        group: &dyn Fn() -> Option<Lost>,
-    ) -> Result<(), Lost> {
-        let mut from = 0;
-        let mut look = || member.have_all_come(&mut from, meeting).then_some(());
-        if self.glance(&mut look).is_some() {
-            return Ok(());
-        }
-        let awaited = Awaited { call, whom: Whom::Rank(Rank(from as u32)) };
-        self.wait_for(Drive::Memory, awaited, || {
-            member.have_all_come(&mut from, meeting).then_some(Ok(())).or_else(|| group().map(Err))
-        })
     }
 }

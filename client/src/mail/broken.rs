@@ -4,25 +4,25 @@ use longarm_proto::{BadMail, Rank};
 use longarm_shm::sync::Ordering;
 
 use super::inbox::Inbox;
+use crate::client::Client;
 use crate::error::{Lost, LostHow, Operation};
-use crate::route::Client;
 
 impl Client {
     /// What a rank has sent is no message: from now on none of its mail is taken, and who waits for it is told.
     #[cold]
     pub(super) fn note_broken(&self, inbox: &mut Inbox, source: Rank, why: BadMail) {
         // Of a rank that does not exist there is no mail to wait for.
-        let node = self.layout.contains(source).then(|| self.layout.node_of(source).0);
+        let node = self.local.layout.contains(source).then(|| self.local.layout.node_of(source).0);
         tracing::error!(
             rank = source.0,
             node,
-            to = self.layout.me().0,
+            to = self.local.layout.me().0,
             "a rank has sent what is no message: {why}; its mail is not taken any more"
         );
         inbox.note_broken(source, why);
         self.mail.any_broken.store(true, Ordering::Relaxed);
         // Others may sleep until it sends something. They look under the lock that is held here.
-        self.my_bell().ring();
+        self.local.my_bell().ring();
     }
 
     /// The error for who waits for mail of such a rank that has sent what is no message.
@@ -31,8 +31,9 @@ impl Client {
             return None;
         }
         let inbox = self.mail.inbox.lock();
-        let (rank, why) = inbox.broken.iter().find(|(rank, _)| concerns(**rank) && self.layout.contains(**rank))?;
+        let (rank, why) =
+            inbox.broken.iter().find(|(rank, _)| concerns(**rank) && self.local.layout.contains(**rank))?;
         let (rank, how) = (*rank, LostHow::BrokenMail(*why));
-        Some(Lost { rank, node: self.layout.node_of(rank), operation: Operation::Message, how })
+        Some(Lost { rank, node: self.local.layout.node_of(rank), operation: Operation::Message, how })
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use longarm_memory::Region;
 use longarm_proto::{BadMail, MESSAGE_BYTES_MAX, MailHead, Rank};
 
-use super::{ActiveMessage, Letter, Slot};
+use super::message::{ActiveMessage, Letter, Slot};
 
 /// Bytes for which room is made before they have come, at most: a broken rank may announce any number.
 const ROOM_BYTES_MAX: usize = 1 << 20;

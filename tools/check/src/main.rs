@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod allow;
+mod circles;
 mod commands;
 mod imports;
 mod pages;
@@ -79,6 +80,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) -> std
 fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
     let tree = OnDisk(root);
     let mut findings = Vec::new();
+    let mut sources = Vec::new();
     for (path, text) in files {
         findings.extend(words::check_words(path, text));
         if path.ends_with(".rs") {
@@ -87,6 +89,7 @@ fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
             if is_root(path) {
                 findings.extend(rules::check_root(&source));
             }
+            sources.push(source);
         } else if path.ends_with("Cargo.toml") {
             findings.extend(imports::check_manifest(path, text));
         } else if path.ends_with(".md") {
@@ -98,6 +101,7 @@ fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
         }
     }
     findings.extend(commands::check_commands(&tree, &commands_shown(files), list_of(files), files));
+    findings.extend(circles::check_circles(&sources));
     without_allowed(findings)
 }
 

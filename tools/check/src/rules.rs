@@ -22,6 +22,8 @@ pub enum Rule {
     Length,
     /// A crate that imports one above it, or beside it.
     Imports,
+    /// Files of a crate that import each other in a circle.
+    Circles,
     /// Something left unfinished.
     Unfinished,
     /// A test that is skipped, or that sleeps.
@@ -43,6 +45,7 @@ impl fmt::Display for Rule {
             Rule::Forbid => "forbid",
             Rule::Length => "length",
             Rule::Imports => "imports",
+            Rule::Circles => "circles",
             Rule::Unfinished => "unfinished",
             Rule::Tests => "tests",
             Rule::Words => "words",

@@ -1,0 +1,187 @@
+//! One rank's side of everything.
+
+use std::sync::{Arc, OnceLock};
+
+use longarm_proto::{NodeId, Rank};
+use longarm_shm::sync::AtomicBool;
+use longarm_shm::{CounterKind, NodeSegment};
+use parking_lot::Mutex;
+
+use crate::completion::Outcome;
+use crate::endpoint::EndpointOptions;
+use crate::error::{Lost, Operation, TransferError};
+use crate::local::Local;
+use crate::local::failures::Failures;
+use crate::local::layout::Layout;
+use crate::mail::mailbox::Mail;
+use crate::progress::Progress;
+use crate::progress::assist::{Asked, Assist, Expecting};
+use crate::progress::dialing::Dial;
+use crate::progress::helper::Helper;
+use crate::progress::sleepers::Sleepers;
+use crate::progress::time::Time;
+use crate::progress::waits::{Wait, Waits};
+
+/// What a client is made of.
+pub struct ClientOptions {
+    /// Who stands where.
+    pub layout: Layout,
+    /// The node's shared segment.
+    pub segment: Arc<NodeSegment>,
+    /// Opens connections.
+    pub dial: Arc<dyn Dial>,
+    /// The clock.
+    pub time: Arc<dyn Time>,
+    /// The server of this node, if it is hosted by this process.
+    pub assist: Option<Arc<dyn Assist>>,
+    /// Who is known to be dead.
+    pub failures: Arc<Failures>,
+    /// How long a waiting thread looks before it sleeps, in microseconds. 0 where threads outnumber processors.
+    pub spin_us: u64,
+    /// Puts and accumulates up to this size are copied and need not wait for the link.
+    pub eager_bytes: usize,
+    /// The bounds of each connection.
+    pub endpoint: EndpointOptions,
+    /// The processors that the job may use: the thread that moves transfers while the application computes may use all of
+    /// them, whatever the application is bound to. None: those of the thread that starts it.
+    pub processors: Vec<u32>,
+}
+
+/// See the module.
+pub struct Client {
+    pub(crate) local: Arc<Local>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) mail: Mail,
+    pub(crate) eager_bytes: usize,
+}
+
+impl Client {
+    /// A client whose connections are opened when they are first needed. The calling thread counts as the main one.
+    pub fn new(options: ClientOptions) -> std::io::Result<Arc<Client>> {
+        let nodes = options.layout.node_count();
+        let local = Arc::new(Local::new(options.layout, options.segment, options.failures));
+        let progress = Arc::new(Progress {
+            local: Arc::clone(&local),
+            endpoints: (0..nodes).map(|_| OnceLock::new()).collect(),
+            dialing: Mutex::new(()),
+            closed: AtomicBool::new(false),
+            cut_off: OnceLock::new(),
+            dial: options.dial,
+            time: options.time,
+            assist: options.assist,
+            asked: Asked::default(),
+            sleepers: Sleepers::new(),
+            helper: Helper::new()?,
+            waits: Waits::default(),
+            spin_us: options.spin_us,
+            endpoint_options: options.endpoint,
+            processors: options.processors,
+        });
+        Ok(Arc::new(Client { local, progress, mail: Mail::new(), eager_bytes: options.eager_bytes }))
+    }
+
+    /// Who stands where.
+    pub fn layout(&self) -> &Layout {
+        &self.local.layout
+    }
+
+    /// Who is known to be dead.
+    pub fn failures(&self) -> &Arc<Failures> {
+        &self.local.failures
+    }
+
+    /// The node's shared segment.
+    pub fn segment(&self) -> &Arc<NodeSegment> {
+        &self.local.segment
+    }
+
+    /// Whether two ranks share memory, for those who ask from outside.
+    pub fn same_node(&self, rank: Rank) -> bool {
+        self.local.same_node(rank)
+    }
+
+    /// Counts an operation.
+    #[inline]
+    pub fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
+        self.local.count(peer, kind, bytes);
+    }
+
+    /// Wakes a rank of this node that sleeps until mail comes. After a sequentially consistent read-modify-write or fence; a
+    /// sleeper with a timeout may do without.
+    #[inline]
+    pub fn ring_mail(&self, rank: Rank) {
+        self.local.ring_mail(rank);
+    }
+
+    /// Wakes a rank of this node that sleeps until its windows change. After a sequentially consistent read-modify-write.
+    #[inline]
+    pub fn ring_window(&self, rank: Rank) {
+        self.local.ring_window(rank);
+    }
+
+    /// What the failure of an operation towards a rank means, with what is known of deaths.
+    pub fn explain(&self, outcome: &Outcome, operation: Operation, rank: Rank) -> TransferError {
+        self.local.explain(outcome, operation, rank)
+    }
+
+    /// Somebody wants to hear of what is in progress without waiting in a call: the helper drives it.
+    pub fn keep_moving(&self) {
+        self.progress.keep_moving();
+    }
+
+    /// For a thread that is about to send something and to wait for mail, requests or replies of another rank: the server of this
+    /// process, if there is one, wakes no other thread meanwhile.
+    pub fn expect_from(&self, from: Rank) -> Option<Expecting<'_>> {
+        self.progress.expect_from(from)
+    }
+
+    /// Who sleeps in a call of this process, those that have waited longest first.
+    pub fn waits(&self) -> Vec<Wait> {
+        self.progress.waits.list()
+    }
+
+    /// Moves what can be moved without waiting: for tests of completion.
+    pub fn poll_progress(&self) {
+        self.progress.drive_busy();
+    }
+
+    /// Whether something is in progress towards a server to which there is no connection now: it is called, which takes
+    /// driving often.
+    pub fn is_calling(&self) -> bool {
+        self.progress.is_calling()
+    }
+
+    /// Looks after what was sent and has not been acknowledged, although nobody waits, and after nodes from which
+    /// somebody waits for mail or a changed word. Often enough to notice a broken connection in time; the helper thread
+    /// does it where time is real.
+    pub fn tend(&self) -> bool {
+        self.progress.tend()
+    }
+
+    /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
+    /// those that matter.
+    pub fn lost_node(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
+        self.progress.lost_node(operation, matters)
+    }
+
+    /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has
+    /// noted the death.
+    pub fn on_death(&self, rank: Rank, how: &str) {
+        self.progress.on_death(rank, how);
+    }
+
+    /// The server of this node is gone, and all connections went through it: nobody on other nodes can be reached any more.
+    pub fn cut_off(&self, host: Rank, how: &str) {
+        self.progress.cut_off(host, how);
+    }
+
+    /// Ends every conversation: what is asked of another node from now on is an error. Called once, at finalize.
+    pub fn close(&self) {
+        self.progress.close();
+    }
+
+    /// Everybody of this process who sleeps in a call looks again.
+    pub fn wake_all(&self) {
+        self.progress.wake_all();
+    }
+}

@@ -1,0 +1,142 @@
+//! Driving connections, and telling those who sleep what came of it; and what the server of this process is told meanwhile.
+
+use longarm_proto::Rank;
+use longarm_shm::sync::Ordering;
+use rustix::event::PollFlags;
+
+use super::Progress;
+use super::assist::{Assistant, Expecting};
+use super::watched::Watched;
+use crate::endpoint::{Driven, Endpoint};
+
+/// As many calls a server counts as asked after it was asked.
+const ASKED_CALLS: u32 = 4;
+
+impl Progress {
+    /// For a thread that is about to send something and to wait for mail, requests or replies of another rank: the server of this
+    /// process, if there is one, wakes no other thread meanwhile.
+    pub(crate) fn expect_from(&self, from: Rank) -> Option<Expecting<'_>> {
+        if self.local.same_node(from) || self.spin_us == 0 {
+            return None;
+        }
+        let assist = self.assist.as_deref()?;
+        assist.hush(true);
+        Some(Expecting(assist))
+    }
+
+    /// For a thread that is about to ask another node for something and to wait for the answer. Where others have asked this
+    /// node's server, if it is here, since the last time, they may do the same at the same time: as [`Progress::expect_from`],
+    /// and the thread answers them while it waits, from the beginning.
+    pub(crate) fn expect_answer(&self) -> Option<Expecting<'_>> {
+        let assist = self.assist.as_deref()?;
+        // Relaxed: guesses, also those of several threads.
+        let (moves, calls) = (assist.moves(), self.asked.calls.load(Ordering::Relaxed));
+        if self.asked.moves.load(Ordering::Relaxed) != moves {
+            self.asked.moves.store(moves, Ordering::Relaxed);
+            self.asked.calls.store(ASKED_CALLS, Ordering::Relaxed);
+        } else if calls == 0 {
+            return None;
+        } else {
+            self.asked.calls.store(calls - 1, Ordering::Relaxed);
+        }
+        if self.spin_us == 0 {
+            return None;
+        }
+        assist.hush(true);
+        Some(Expecting(assist))
+    }
+
+    /// For a thread that sends something and does not wait. What others have asked here meanwhile it answers, rather than have
+    /// the server's thread woken, for which it may have to wait a moment later.
+    pub(crate) fn while_asked<R>(&self, send: impl FnOnce() -> R) -> R {
+        let expecting = self.expect_answer();
+        let result = send();
+        if expecting.is_some()
+            && let Some(mut assistant) = self.assist.as_ref().and_then(|assist| Assistant::take(&**assist))
+        {
+            assistant.turn.turn();
+        }
+        result
+    }
+
+    /// From here on the server's thread is woken again, whoever expects something.
+    pub(crate) fn end_hush(&self) {
+        if let Some(assist) = &self.assist {
+            assist.hush(false);
+        }
+    }
+
+    /// Sleeps, and lets the server of this process, if there is one, have the processor.
+    pub(crate) fn rest<R>(&self, sleep: impl FnOnce() -> R) -> R {
+        if let Some(assist) = &self.assist {
+            assist.rest(true);
+        }
+        let result = sleep();
+        if let Some(assist) = &self.assist {
+            assist.rest(false);
+        }
+        result
+    }
+
+    pub(crate) fn drive_endpoint(&self, endpoint: &Endpoint) -> bool {
+        self.note_driven(endpoint, endpoint.drive())
+    }
+
+    pub(crate) fn drive_busy(&self) -> bool {
+        let mut progress = false;
+        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_busy()) {
+            progress |= self.drive_endpoint(endpoint);
+        }
+        progress
+    }
+
+    /// Those endpoints that concern a sleeper, as it sees them.
+    pub(crate) fn watched(&self, concerns: impl Fn(&Endpoint) -> bool) -> Vec<Watched> {
+        let watched = self.open_endpoints().filter(|endpoint| concerns(endpoint));
+        watched
+            .map(|endpoint| {
+                let (wanted, ready) = endpoint.prepare_sleep();
+                let (is_up, descriptor) = (endpoint.is_up(), endpoint.descriptor());
+                let mut flags = PollFlags::empty();
+                flags.set(PollFlags::IN, wanted.readable);
+                flags.set(PollFlags::OUT, wanted.writable);
+                Watched { is_up, descriptor, flags, ready }
+            })
+            .collect()
+    }
+
+    /// Whether something is in progress towards a server to which there is no connection now: it is called, which takes
+    /// driving often.
+    pub(crate) fn is_calling(&self) -> bool {
+        self.open_endpoints().any(|endpoint| endpoint.is_busy() && !endpoint.is_up())
+    }
+
+    /// Looks after what was sent and has not been acknowledged, although nobody waits, and after nodes from which
+    /// somebody waits for mail or a changed word. Often enough to notice a broken connection in time; the helper thread
+    /// does it where time is real.
+    pub(crate) fn tend(&self) -> bool {
+        let mut tended = false;
+        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_unacknowledged()) {
+            tended = true;
+            self.note_driven(endpoint, endpoint.tend());
+        }
+        let waits = self.waits.list();
+        let awaited = |node| waits.iter().any(|wait| wait.awaited.concerns(node, &self.local.layout));
+        for endpoint in self.open_endpoints().filter(|endpoint| !endpoint.is_busy() && awaited(endpoint.node())) {
+            tended = true;
+            self.note_driven(endpoint, endpoint.ask());
+        }
+        tended
+    }
+
+    /// Wakes who may have to know what driving came to. True if anything moved.
+    pub(crate) fn note_driven(&self, endpoint: &Endpoint, driven: Option<Driven>) -> bool {
+        let Some(Driven { progress, completed, .. }) = driven else { return false };
+        if completed && endpoint.broken().is_some() {
+            self.wake_all();
+        } else if completed {
+            self.sleepers.completed();
+        }
+        progress
+    }
+}

@@ -1,0 +1,83 @@
+//! The connections to other nodes: those that are open, and their end.
+
+use std::sync::OnceLock;
+
+use longarm_proto::{NodeId, Rank};
+use longarm_shm::sync::Ordering;
+
+use super::Progress;
+use crate::endpoint::Endpoint;
+use crate::error::{Lost, LostHow, Operation};
+use crate::wakers;
+
+impl Progress {
+    /// The connection to a node, if it was ever opened.
+    pub(crate) fn endpoint_if_open(&self, node: NodeId) -> Option<&Endpoint> {
+        self.endpoints[node.0 as usize].get().map(Box::as_ref)
+    }
+
+    /// Every connection that is open.
+    pub(crate) fn open_endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter().filter_map(OnceLock::get).map(Box::as_ref)
+    }
+
+    /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has
+    /// noted the death.
+    pub(crate) fn on_death(&self, rank: Rank, how: &str) {
+        // Who opens a connection before this is found below; who does it later finds the death noted.
+        drop(self.dialing.lock());
+        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.host() == rank) {
+            endpoint.give_up(LostHow::Died(how.to_owned()));
+        }
+        self.wake_all();
+    }
+
+    /// The server of this node is gone, and all connections went through it: nobody on other nodes can be reached any more.
+    pub(crate) fn cut_off(&self, host: Rank, how: &str) {
+        let how =
+            LostHow::Failed(format!("it went through the server of this node, which rank {host} hosted, who {how}"));
+        {
+            let _nobody_opens = self.dialing.lock();
+            let _ = self.cut_off.set(how.clone());
+        }
+        for endpoint in self.open_endpoints() {
+            endpoint.give_up(how.clone());
+        }
+        self.wake_all();
+    }
+
+    /// Ends every conversation: what is asked of another node from now on is an error. Called once, at finalize.
+    pub(crate) fn close(&self) {
+        // Whoever is woken by this may call us.
+        let _kept = wakers::keep();
+        let _nobody_opens = self.dialing.lock();
+        self.closed.store(true, Ordering::Release);
+        for endpoint in self.open_endpoints() {
+            endpoint.leave();
+        }
+        self.stop_helper();
+        self.wake_all();
+    }
+
+    /// Everybody of this process who sleeps in a call looks again.
+    pub(crate) fn wake_all(&self) {
+        self.sleepers.wake_all();
+        self.local.my_bell().ring();
+        self.local.segment.window_bell(self.local.layout.local_of(self.local.layout.me())).ring();
+    }
+
+    /// The error for a connection that ended, with what is known of the rank at its other end.
+    pub(crate) fn lost(&self, operation: Operation, endpoint: &Endpoint, how: LostHow) -> Lost {
+        self.local.lost_host(operation, endpoint.host(), how)
+    }
+
+    /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
+    /// those that matter.
+    pub(crate) fn lost_node(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
+        self.open_endpoints().find_map(|endpoint| match endpoint.broken()? {
+            LostHow::Died(_) | LostHow::Finalized => None,
+            how if matters(endpoint.node()) => Some(self.lost(operation, endpoint, how.clone())),
+            _ => None,
+        })
+    }
+}

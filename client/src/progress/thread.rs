@@ -1,0 +1,198 @@
+//! The helper thread: when it is started and woken, and what it does.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use longarm_proto::Rank;
+use longarm_shm::sync::{Ordering, fence};
+use rustix::event::{PollFd, PollFlags};
+
+use super::Progress;
+use super::helper::{beside_this_thread, use_processors};
+use super::pace::CALL_NAP;
+use super::watched::Watched;
+use crate::endpoint::Endpoint;
+
+/// How long requests that nobody waits for wait for others to be sent with.
+const GATHER: Duration = Duration::from_micros(50);
+/// How often what was sent and not acknowledged is looked after, at least.
+const TEND: Duration = Duration::from_millis(40);
+/// Looks in vain after which the helper sleeps for good.
+const IDLE_LOOKS: u32 = 25;
+
+impl Progress {
+    /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
+    pub(crate) fn leave_to_helper(self: &Arc<Self>, rank: Rank) {
+        let Some(endpoint) = self.endpoint_if_open(self.local.layout.node_of(rank)) else { return };
+        // Of what waits for company the helper knows.
+        if endpoint.is_held_back() {
+            // It waits for data that comes to us, and we may take in none for long.
+            self.hand_to_helper();
+            return;
+        }
+        let wants_write = || endpoint.wants_write() && !endpoint.is_gathering();
+        // Who goes on has something to do, and to copy much into the kernel would keep it from that.
+        if wants_write() && !endpoint.has_much_to_send() {
+            self.note_driven(endpoint, endpoint.push());
+        }
+        if wants_write() {
+            self.hand_to_helper();
+        }
+    }
+
+    /// Call after a nonblocking operation was queued and is not finished: the helper takes over.
+    pub(crate) fn hand_to_helper(self: &Arc<Self>) {
+        if self.time.is_simulated() {
+            return;
+        }
+        if self.helper.thread.get().is_none() && !self.start_helper() {
+            self.drive_busy();
+            return;
+        }
+        self.helper.wake();
+        // Threads that sleep on links watch those that were busy when they fell asleep: they look again.
+        self.sleepers.completed();
+    }
+
+    /// Somebody wants to hear of what is in progress without waiting in a call: the helper drives it.
+    pub(crate) fn keep_moving(self: &Arc<Self>) {
+        if self.open_endpoints().any(Endpoint::needs_helper) {
+            self.hand_to_helper();
+        }
+    }
+
+    /// False: the system starts no more threads. Then calls themselves move what is in progress, and the next one tries
+    /// again.
+    fn start_helper(self: &Arc<Self>) -> bool {
+        let mut has_failed = self.helper.starting.lock();
+        if self.helper.thread.get().is_some() {
+            return true;
+        }
+        let (progress, processors) = (Arc::downgrade(self), beside_this_thread(&self.processors));
+        let work = move || {
+            use_processors(&processors);
+            run(&progress);
+        };
+        match std::thread::Builder::new().name("longarm-helper".into()).spawn(work) {
+            Ok(thread) => self.helper.thread.set(thread).expect("one thread starts it at a time"),
+            Err(error) => {
+                if !std::mem::replace(&mut *has_failed, true) {
+                    let rank = self.local.layout.me().0;
+                    tracing::warn!(rank, %error, "transfers move only during calls: no thread can be started for them");
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Call after something was sent that no reply of its own will confirm: the helper looks after it now and then.
+    pub(crate) fn leave_unacknowledged(self: &Arc<Self>) {
+        // SeqCst fence: what was sent before it and the look here, against the helper's mark before and its look at the
+        // endpoints after. Less lets both miss each other, and a lost connection would go unnoticed.
+        fence(Ordering::SeqCst);
+        if self.helper.retired.load(Ordering::Relaxed) {
+            self.hand_to_helper();
+        }
+    }
+
+    /// Call when a thread stops to drive although something may be in progress.
+    pub(crate) fn wake_helper_if_busy(&self) {
+        if self.helper.thread.get().is_some() && self.open_endpoints().any(Endpoint::needs_helper) {
+            self.helper.wake();
+        }
+    }
+
+    /// Call when a thread is about to sleep for what comes from other nodes through memory: the helper looks whether those
+    /// that there is a connection to live.
+    pub(crate) fn watch_over_wait(self: &Arc<Self>) {
+        // SeqCst fence: as in `leave_unacknowledged`, the mark of the thread that waits instead of what was sent.
+        fence(Ordering::SeqCst);
+        if self.helper.retired.load(Ordering::Relaxed) && self.open_endpoints().next().is_some() {
+            self.hand_to_helper();
+        }
+    }
+
+    /// Whether something is in progress that nobody drives while the calling thread sleeps: the system has started no thread
+    /// for it.
+    pub(crate) fn lacks_helper(&self) -> bool {
+        let alone = self.helper.thread.get().is_none() && !self.time.is_simulated();
+        alone && self.open_endpoints().any(Endpoint::is_busy)
+    }
+
+    /// Whether a thread waits for something that another node has to bring about.
+    fn awaits_others(&self) -> bool {
+        let waits = self.waits.list();
+        let mut endpoints = self.open_endpoints();
+        !waits.is_empty()
+            && endpoints.any(|open| waits.iter().any(|wait| wait.awaited.concerns(open.node(), &self.local.layout)))
+    }
+
+    /// Whether requests wait for company.
+    fn gathers(&self) -> bool {
+        self.open_endpoints().any(Endpoint::is_gathering)
+    }
+
+    /// Ends the helper. Called once, at finalize.
+    pub(crate) fn stop_helper(&self) {
+        self.helper.stopping.store(true, Ordering::SeqCst);
+        self.helper.waker.wake();
+    }
+}
+
+fn run(progress: &Weak<Progress>) {
+    let mut idle_looks = 0;
+    loop {
+        let Some(progress) = progress.upgrade() else { return };
+        if progress.helper.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        // A thread that waits drives what it waits for; what is gathered for another node is sent from here.
+        let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.gathers();
+        let idle = steps_aside() || !progress.open_endpoints().any(Endpoint::needs_helper);
+        // What waits for company gets some before it is sent.
+        if !idle && progress.gathers() {
+            std::thread::sleep(GATHER);
+        }
+        if !idle && progress.drive_busy() {
+            continue;
+        }
+        progress.helper.parked.store(true, Ordering::SeqCst);
+        progress.helper.retired.store(idle_looks >= IDLE_LOOKS, Ordering::SeqCst);
+        // SeqCst fence: `parked` and `retired` before it and the look at the endpoints after, against `wake`'s endpoint
+        // that became busy before and its look at `parked` after. Also where some endpoints are watched: another one
+        // may start, or one of them may have more to send.
+        fence(Ordering::SeqCst);
+        let work = idle && !steps_aside() && progress.open_endpoints().any(Endpoint::needs_helper);
+        let unacknowledged = progress.open_endpoints().any(|endpoint| endpoint.is_unacknowledged());
+        if unacknowledged || !idle || progress.awaits_others() {
+            idle_looks = 0;
+            progress.helper.retired.store(false, Ordering::SeqCst);
+        }
+        let woken = work || sleep(&progress, idle, idle_looks < IDLE_LOOKS);
+        progress.helper.parked.store(false, Ordering::SeqCst);
+        if !woken {
+            // Nobody woke us, so it is time to look after what is left.
+            idle_looks = if progress.tend() { 0 } else { idle_looks + 1 };
+        }
+    }
+}
+
+/// False: the time was over.
+fn sleep(progress: &Progress, idle: bool, tends: bool) -> bool {
+    let watched = if idle { Vec::new() } else { progress.watched(Endpoint::needs_helper) };
+    let mut events = vec![PollFd::from_borrowed_fd(progress.helper.waker.descriptor(), PollFlags::IN)];
+    events.extend(watched.iter().filter_map(Watched::poll));
+    // Not longer than a moment while something is in progress that no descriptor announces.
+    let unannounced = watched.iter().any(|watched| watched.descriptor.is_none());
+    if watched.iter().any(|watched| watched.ready) {
+        return true;
+    }
+    // Several times within the time after which silence counts, else it could not be told from our own absence.
+    let tend = TEND.min(Duration::from_millis(progress.endpoint_options.silence_ms / 8).max(CALL_NAP));
+    let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(tend) };
+    let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
+    let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);
+    progress.helper.waker.clear();
+    woken || unannounced
+}
