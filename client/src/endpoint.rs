@@ -6,13 +6,18 @@
 //! A connection that breaks is made anew (`way`), and both sides go on where they were: everything that was sent is
 //! kept until the server has said that it has it. `reports` says when to ask for that, `pulse` whether it lives.
 
-mod brief;
+mod begun_rmw;
+pub(crate) mod brief;
 mod device_rmw;
+mod direct;
 mod gathered;
 mod locked;
+mod peer;
 mod pulse;
 mod rejected;
 mod reports;
+mod request;
+mod sending;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -24,113 +29,32 @@ use std::sync::{Arc, OnceLock};
 
 use longarm_memory::Region;
 use longarm_netmod::Interest;
-use longarm_netmod::flow::Costs;
-use longarm_proto::{Cursor, Mutation, NodeId, Rank, Request, Run, WindowRef, mutation};
+use longarm_proto::{Mutation, NodeId, Rank, Request, Run, WindowRef, mutation};
 use longarm_shm::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
-use crate::completion::{Outcome, Part};
+use crate::completion::Outcome;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::progress::dialing::Dial;
 use crate::progress::time::Time;
-pub(crate) use brief::BriefGet;
-use gathered::GATHERED_RUN_BYTES_MAX;
 pub(crate) use gathered::Writes;
+use gathered::{GATHERED_BYTES_MAX, GATHERED_RUN_BYTES_MAX};
 use locked::Locked;
+pub use peer::EndpointOptions;
+use peer::Peer;
 use rejected::Rejected;
+pub(crate) use request::{Driven, Payload, Sending, Token};
 use state::State;
 pub(crate) use transfers::PutSource;
 
 /// Bytes that the helper sends, not who goes on computing.
 const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
-/// Requests that nobody waits for are sent once so many bytes have come together.
-const GATHERED_BYTES_MAX: usize = 16 << 10;
-
-/// What a reply does when it comes.
-#[allow(clippy::large_enum_variant, reason = "most tokens are those of gets, which have the large one")]
-pub(crate) enum Token {
-    /// Its bytes go here.
-    Data { target: Held, cursor: Cursor },
-    /// Its bytes go here, one run after the other.
-    Gathered(Vec<(Held, Run)>),
-    /// A part is done, perhaps with a value.
-    Part(Part),
-    /// Nobody waits: the reply says how far the server is.
-    Report,
-}
-
-impl Token {
-    /// Bytes of data that come with the reply.
-    fn data_bytes(&self) -> u64 {
-        match self {
-            Token::Data { cursor, .. } => cursor.remaining(),
-            Token::Gathered(places) => places.iter().map(|(_, run)| run.bytes).sum(),
-            Token::Part(_) | Token::Report => 0,
-        }
-    }
-
-    fn fail(self, outcome: Outcome) {
-        match self {
-            Token::Data { target, .. } => target.fail(outcome),
-            Token::Gathered(places) => places.into_iter().for_each(|(target, _)| target.fail(outcome.clone())),
-            Token::Part(part) => part.failed(outcome),
-            Token::Report => {}
-        }
-    }
-}
-
-/// The payload of a request.
-pub(crate) enum Payload<'a> {
-    None,
-    /// Copied at once: the caller may reuse its memory.
-    Copied(Region<'a>, Cursor),
-    /// Sent from where it is; one part of its completion.
-    Streamed(Held, Cursor),
-    /// A head that is copied, then bytes that are sent from where they are.
-    Headed(&'a [u8], Option<(Held, Cursor)>),
-}
-
-/// When a request goes out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sending {
-    /// At once.
-    Now,
-    /// At once, and the server is asked whether it has it, unless it was asked a moment ago: a quiet behind it has only to
-    /// wait.
-    Confirmed,
-    /// Together with those that follow, unless nothing else is under way or it is the first since somebody waited: nobody
-    /// waits for it yet.
-    Soon,
-    /// When somebody waits, or the helper comes by.
-    Later,
-}
-
-/// The bounds of an endpoint.
-#[derive(Clone, Copy, Debug)]
-pub struct EndpointOptions {
-    /// Who calls. Pauses between calls differ from rank to rank.
-    pub caller: Rank,
-    /// Bytes that are copied and wait to be sent, or to be acknowledged, at most.
-    pub buffered_bytes_max: usize,
-    /// How long the first connection may take.
-    pub connect_ms: u64,
-    /// How long a connection that broke may take to be made anew. 0: it is lost at once.
-    pub reconnect_ms: u64,
-    /// How long a server that is waited for may be silent before its connection counts as broken.
-    pub silence_ms: u64,
-    /// What packing and sending cost, which says how much is packed at a time.
-    pub costs: Costs,
-}
 
 /// See the module.
 pub struct Endpoint {
-    node: NodeId,
-    host: Rank,
+    peer: Peer,
     state: Mutex<State>,
-    dial: Arc<dyn Dial>,
-    time: Arc<dyn Time>,
-    options: EndpointOptions,
     /// The link's descriptor once more, to sleep on without the lock.
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// There is a link.
@@ -164,16 +88,6 @@ pub struct Endpoint {
     confirming: AtomicU64,
 }
 
-/// What driving came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Driven {
-    pub(crate) progress: bool,
-    /// Some completion may have become complete: sleepers have to look.
-    pub(crate) completed: bool,
-    /// From now on requests wait for company: the helper has to send them if nobody else does.
-    pub(crate) gathers: bool,
-}
-
 impl Endpoint {
     /// To the server of a node, which is called when it is first driven.
     pub fn new(
@@ -184,12 +98,8 @@ impl Endpoint {
         options: EndpointOptions,
     ) -> Endpoint {
         Endpoint {
-            node,
-            host,
             state: Mutex::new(State::new(options.costs)),
-            dial,
-            time,
-            options,
+            peer: Peer { node, host, dial, time, options },
             descriptor: Mutex::new(None),
             up: AtomicBool::new(false),
             known: AtomicBool::new(false),
@@ -211,14 +121,24 @@ impl Endpoint {
         }
     }
 
+    #[inline]
+    fn lock(&self) -> Locked<'_> {
+        Locked::lock(&self.state)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Locked<'_>> {
+        Locked::try_lock(&self.state)
+    }
+
     /// The node at the other end.
     pub fn node(&self) -> NodeId {
-        self.node
+        self.peer.node
     }
 
     /// The rank that hosts the server at the other end.
     pub fn host(&self) -> Rank {
-        self.host
+        self.peer.host
     }
 
     /// Why nothing goes through any more, if so.
@@ -281,7 +201,7 @@ impl Endpoint {
 
     /// Whether another request would be taken, or refused for good.
     pub(crate) fn has_room(&self) -> bool {
-        let full = self.buffered_bytes.load(Ordering::Acquire) >= self.options.buffered_bytes_max
+        let full = self.buffered_bytes.load(Ordering::Acquire) >= self.peer.options.buffered_bytes_max
             || self.replies_full.load(Ordering::Acquire);
         !full || self.broken.get().is_some()
     }
@@ -314,7 +234,7 @@ impl Endpoint {
         if let Some(how) = self.broken.get() {
             return Err(Box::new(Rejected { how: Some(how.clone()), token, payload }));
         }
-        if !state.has_room(request, self.options.buffered_bytes_max) {
+        if !state.has_room(request, self.peer.options.buffered_bytes_max) {
             state.report_if_none_is_due();
             self.note(&mut state);
             return Err(Box::new(Rejected { how: None, token, payload }));
@@ -326,12 +246,12 @@ impl Endpoint {
         let was_gathering = state.gathering;
         // Before a report is put in front of it: that one is sent along.
         let goes_alone = state.goes_alone();
-        state.report_if_due(request, self.options.buffered_bytes_max);
+        state.report_if_due(request, self.peer.options.buffered_bytes_max);
         state.begin(request, token, payload);
         let flush = state.goes_out(sending, goes_alone, request.has_reply());
         state.gathering = !flush && sending == Sending::Soon;
         let mut driven = if flush {
-            let receive = state.should_receive(self.options.buffered_bytes_max);
+            let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             self.drive_locked(&mut state, receive)
         } else {
             Driven::default()
@@ -391,7 +311,7 @@ impl Endpoint {
     /// Whether small requests may wait for others: something of their kind is under way, and there is room.
     #[inline]
     fn gathers_more(&self, state: &State) -> bool {
-        state.has_room_for_bytes(self.options.buffered_bytes_max)
+        state.has_room_for_bytes(self.peer.options.buffered_bytes_max)
             && (state.has_gathered() || (!state.goes_alone() && self.broken.get().is_none()))
     }
 
@@ -401,7 +321,7 @@ impl Endpoint {
     fn goes_on_gathering(&self, state: &mut State) -> bool {
         let goes_on = state.has_gathered();
         if !goes_on {
-            state.report_if_much_is_kept(self.options.buffered_bytes_max);
+            state.report_if_much_is_kept(self.peer.options.buffered_bytes_max);
         }
         goes_on
     }
@@ -411,8 +331,8 @@ impl Endpoint {
     fn after_gathering(&self, state: &mut State, goes_on: bool) -> Driven {
         let mut driven = Driven::default();
         if state.unsent_bytes() >= GATHERED_BYTES_MAX {
-            state.report_if_much_is_kept(self.options.buffered_bytes_max);
-            let receive = state.should_receive(self.options.buffered_bytes_max);
+            state.report_if_much_is_kept(self.peer.options.buffered_bytes_max);
+            let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             driven = self.drive_locked(state, receive);
         } else if !goes_on || !state.gathering {
             driven.gathers = !std::mem::replace(&mut state.gathering, true);
@@ -457,7 +377,7 @@ impl Endpoint {
     pub(crate) fn ask(&self) -> Option<Driven> {
         let mut state = self.try_lock()?;
         if self.broken.get().is_none() {
-            state.ask_whether_alive(self.time.now_ms(), self.options.silence_ms);
+            state.ask_whether_alive(self.peer.time.now_ms(), self.peer.options.silence_ms);
         }
         Some(self.drive_locked(&mut state, true))
     }
@@ -467,7 +387,7 @@ impl Endpoint {
             return Driven::default();
         }
         let was_up = self.is_up();
-        let turned = state.turn(self, receive);
+        let turned = state.turn(&self.peer, receive);
         let is_up = state.way.is_up();
         if is_up != was_up || state.renewed {
             state.renewed = false;

@@ -5,7 +5,8 @@ use longarm_proto::{Cursor, Rank, Request, Run, Shape};
 use longarm_shm::{CounterKind, Window};
 
 use crate::client::Client;
-use crate::endpoint::{BriefGet, Endpoint, Payload, Sending, Token};
+use crate::endpoint::brief::BriefGet;
+use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{LenderMut, OriginBytesMut, lend};
 use crate::progress::pace::Drive;

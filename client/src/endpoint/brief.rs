@@ -5,8 +5,11 @@ use longarm_memory::RegionMut;
 use longarm_netmod::{Brief, DirectAccess};
 use longarm_proto::{Run, WindowRef};
 
+use super::Endpoint;
+use super::locked::Locked;
+use super::request::Driven;
 use super::state::State;
-use super::{Driven, Endpoint, Locked};
+
 use crate::origin_bytes::Held;
 
 /// What came of a get that is looked for at once.

@@ -6,34 +6,14 @@
 //!
 //! Tests: `device_rmw_tests.rs`, with the links of `transfers_tests.rs`.
 
-use longarm_netmod::{DeviceRmw, DirectOutcome};
-use longarm_proto::{Refusal, WindowRef};
+use longarm_netmod::DeviceRmw;
+use longarm_proto::WindowRef;
 
-use super::{Driven, Endpoint};
-use crate::completion::{Outcome, Part, RmwFate};
+use super::Endpoint;
+use super::begun_rmw::BegunRmw;
+use super::request::Driven;
+use crate::completion::Part;
 use crate::error::LostHow;
-
-/// One on its way.
-pub(super) struct BegunRmw {
-    pub(super) rmw: DeviceRmw,
-    /// Ends with the old value.
-    pub(super) part: Part,
-}
-
-impl BegunRmw {
-    /// No outcome: no device reaches the word.
-    pub(super) fn end(self, outcome: Option<DirectOutcome>, offset: u64) {
-        let failed = match outcome {
-            Some(DirectOutcome::Value(value)) => return self.part.done_with(value),
-            Some(DirectOutcome::Refused) => Outcome::Refused { refusal: Refusal::FreedWindow, detail: offset },
-            Some(DirectOutcome::Done | DirectOutcome::ValueLost) => Outcome::NoOldValue(RmwFate::Done),
-            // One that was not done is begun anew, and does not come here.
-            Some(DirectOutcome::NotDone | DirectOutcome::Unknown) => Outcome::NoOldValue(RmwFate::Unknown),
-            None => Outcome::NoOldValue(RmwFate::NotBegun),
-        };
-        self.part.failed(failed);
-    }
-}
 
 impl Endpoint {
     /// Begins to update a word of the node by its device. The old value ends the part.

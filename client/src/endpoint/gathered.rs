@@ -17,10 +17,11 @@ use longarm_proto::{
     EAGER_BYTES_MAX, Kernel, Mutation, Request, Run, SEGMENTS_PER_FRAME_MAX, Scale, Shape, WindowRef, mutation,
 };
 
-use super::state::State;
-use super::{GATHERED_BYTES_MAX, Sending, Token};
+use super::request::Token;
 use crate::origin_bytes::Held;
 
+/// Requests that nobody waits for are sent once so many bytes have come together.
+pub(super) const GATHERED_BYTES_MAX: usize = 16 << 10;
 /// Larger ones are requests of their own.
 pub(super) const GATHERED_RUN_BYTES_MAX: u64 = 1 << 10;
 /// About what a run takes in a request besides its bytes.
@@ -145,29 +146,6 @@ impl Gathered {
         self.payload = payload;
         self.runs.clear();
         self.payload.clear();
-    }
-}
-
-impl State {
-    /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
-    /// wake a thread that sends it later takes more time than to send it.
-    pub(super) fn goes_alone(&self) -> bool {
-        let is_first = !self.several && !self.has_gathered() && self.outgoing.is_sent();
-        is_first || self.is_idle()
-    }
-
-    /// Whether a request that was just begun goes out now, and with it the question for which a quiet behind it only waits.
-    /// `goes_alone`: what [`State::goes_alone`] said before.
-    pub(super) fn goes_out(&mut self, sending: Sending, goes_alone: bool, has_reply: bool) -> bool {
-        self.several = sending == Sending::Soon;
-        if sending == Sending::Confirmed || (sending == Sending::Soon && goes_alone && !has_reply) {
-            self.report_if_none_is_due();
-        }
-        match sending {
-            Sending::Now | Sending::Confirmed => true,
-            Sending::Soon => goes_alone || self.unsent_bytes() >= GATHERED_BYTES_MAX,
-            Sending::Later => false,
-        }
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::Endpoint;
 use super::state::State;
 use crate::wakers;
 
@@ -30,16 +29,16 @@ impl DerefMut for Locked<'_> {
     }
 }
 
-impl Endpoint {
+impl Locked<'_> {
     #[inline]
-    pub(super) fn lock(&self) -> Locked<'_> {
+    pub(super) fn lock(state: &Mutex<State>) -> Locked<'_> {
         let kept = wakers::keep();
-        Locked { state: self.state.lock(), _kept: kept }
+        Locked { state: state.lock(), _kept: kept }
     }
 
     #[inline]
-    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
+    pub(super) fn try_lock(state: &Mutex<State>) -> Option<Locked<'_>> {
         let kept = wakers::keep();
-        self.state.try_lock().map(|state| Locked { state, _kept: kept })
+        state.try_lock().map(|state| Locked { state, _kept: kept })
     }
 }

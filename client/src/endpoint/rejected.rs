@@ -1,6 +1,6 @@
 //! Requests that were not taken.
 
-use super::{Payload, Token};
+use super::request::{Payload, Token};
 use crate::completion::Outcome;
 use crate::error::LostHow;
 

@@ -9,11 +9,12 @@ use longarm_proto::{
 };
 
 use super::gathered::{Gathered, Writes};
+use super::peer::Peer;
 use super::pulse::{Beat, Pulse};
 use super::reports::{Reports, is_large_get};
+use super::request::{Driven, Payload, Token};
 use super::transfers::{PutSource, Transfers};
 use super::way::Way;
-use super::{Driven, Endpoint, Payload, Token};
 use crate::completion::Outcome;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
@@ -284,33 +285,33 @@ impl State {
     }
 
     /// Calls if there is no connection, else moves what can be moved.
-    pub(super) fn turn(&mut self, endpoint: &Endpoint, receive: bool) -> Result<Driven, LostHow> {
+    pub(super) fn turn(&mut self, peer: &Peer, receive: bool) -> Result<Driven, LostHow> {
         self.gathering = false;
         self.begin_gathered();
-        if !self.way.is_up() && !self.call(endpoint)? {
+        if !self.way.is_up() && !self.call(peer)? {
             return Ok(Driven::default());
         }
         match self.exchange(receive) {
             Ok(driven) if driven.progress => Ok(driven),
             Ok(driven) if !receive => Ok(driven),
             Ok(driven) => {
-                let now_ms = endpoint.time.now_ms();
+                let now_ms = peer.time.now_ms();
                 let waiting = self.initiator.outstanding() > 0 || self.outgoing.can_send() || self.transfers.asks();
-                match self.pulse.look(now_ms, waiting, endpoint.options.silence_ms) {
+                match self.pulse.look(now_ms, waiting, peer.options.silence_ms) {
                     Beat::Well => {}
                     Beat::Ask => self.report(),
                     Beat::Silent => {
-                        let silence_ms = endpoint.options.silence_ms;
-                        let (node, host) = (endpoint.node.0, endpoint.host.0);
+                        let silence_ms = peer.options.silence_ms;
+                        let (node, host) = (peer.node.0, peer.host.0);
                         tracing::warn!(node, host, "a server is silent for {silence_ms} ms; it is called again");
-                        self.lose_link(endpoint, format!("nothing was heard of the server for {silence_ms} ms"))?;
+                        self.lose_link(peer, format!("nothing was heard of the server for {silence_ms} ms"))?;
                     }
                 }
                 Ok(driven)
             }
             Err(Broken::Protocol(violation)) => Err(LostHow::Failed(format!("it broke the protocol: {violation}"))),
             Err(Broken::Link(error)) => {
-                self.lose_link(endpoint, error.to_string())?;
+                self.lose_link(peer, error.to_string())?;
                 Ok(Driven { progress: true, ..Driven::default() })
             }
         }
@@ -364,11 +365,11 @@ impl State {
     }
 
     /// The connection broke: from now on the server is called again.
-    fn lose_link(&mut self, endpoint: &Endpoint, reason: String) -> Result<(), LostHow> {
+    fn lose_link(&mut self, peer: &Peer, reason: String) -> Result<(), LostHow> {
         self.renewed = true;
         self.reaches = None;
-        let reconnect_ms = endpoint.options.reconnect_ms;
-        let again_ms = self.transfers.orphan(endpoint.time.now_ms(), reconnect_ms);
+        let reconnect_ms = peer.options.reconnect_ms;
+        let again_ms = self.transfers.orphan(peer.time.now_ms(), reconnect_ms);
         if let Some(link) = self.way.link() {
             // What it has not delivered is said again over the next one.
             link.abandon();
@@ -377,18 +378,18 @@ impl State {
             self.way.close();
             return Err(LostHow::Failed(reason));
         };
-        let (node, host) = (endpoint.node.0, endpoint.host.0);
+        let (node, host) = (peer.node.0, peer.host.0);
         tracing::info!(node, host, "connection broke: {reason}; calling again");
         self.way.lose(reason, again_ms);
         Ok(())
     }
 
     /// Goes on with the calls. True once there is a connection, over which everything goes on where it was.
-    fn call(&mut self, endpoint: &Endpoint) -> Result<bool, LostHow> {
+    fn call(&mut self, peer: &Peer) -> Result<bool, LostHow> {
         let received_bytes = self.incoming.received_bytes();
-        let whom = (&*endpoint.dial, endpoint.node);
-        let now_ms = endpoint.time.now_ms();
-        let Some(reception) = self.way.call(whom, &endpoint.options, received_bytes, now_ms)? else {
+        let whom = (&*peer.dial, peer.node);
+        let now_ms = peer.time.now_ms();
+        let Some(reception) = self.way.call(whom, &peer.options, received_bytes, now_ms)? else {
             return Ok(false);
         };
         let has_received = match reception {

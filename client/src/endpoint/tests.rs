@@ -1,9 +1,10 @@
 use std::collections::VecDeque;
 
 use longarm_memory::RegionMut;
+use longarm_netmod::flow::Costs;
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
-    AccessKey, Generation, REPLY_BYTES, Reception, ReplyBody, ReplyHeader, RequestId, Session, Shape, WindowId,
+    AccessKey, Cursor, Generation, REPLY_BYTES, Reception, ReplyBody, ReplyHeader, RequestId, Session, Shape, WindowId,
     WindowRef,
 };
 

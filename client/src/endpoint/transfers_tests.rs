@@ -7,16 +7,18 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use longarm_netmod::{Brief, DeviceRmw, Link, LinkError};
+use longarm_memory::RegionMut;
+use longarm_netmod::{Brief, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach, Wish};
 use longarm_proto::{
-    AccessKey, Cursor, Generation, NodeId, REPLY_BYTES, Rank, Reception, ReplyBody, ReplyHeader, Request, RequestId,
-    Session, Shape, WindowId,
+    AccessKey, Cursor, Generation, NodeId, REPLY_BYTES, Rank, Reception, Refusal, ReplyBody, ReplyHeader, Request,
+    RequestId, Session, Shape, WindowId,
 };
 use parking_lot::Mutex;
 
 use super::*;
-use crate::completion::Completion;
-use crate::endpoint::BriefGet;
+use crate::completion::{Completion, Outcome};
+use crate::endpoint::brief::BriefGet;
+use crate::endpoint::transfers::{MANY, STALLED_PAUSE_MS};
 use crate::endpoint::{EndpointOptions, Payload, Sending, Token};
 use crate::error::LostHow;
 use crate::origin_bytes::{OriginBytesMut, lend};

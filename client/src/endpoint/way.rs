@@ -11,7 +11,7 @@
 use longarm_netmod::Link;
 use longarm_proto::{NodeId, Rank, Reception, Session};
 
-use super::EndpointOptions;
+use super::peer::EndpointOptions;
 use crate::error::LostHow;
 use crate::progress::dialing::{Dial, DialStep, Dialing};
 

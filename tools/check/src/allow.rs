@@ -40,8 +40,6 @@ pub const ALLOWANCES: &[Allowance] = &[
         "how long a waiting thread spins before it sleeps is a matter of time",
     ),
     allow(Rule::Clock, "client/src/progress/waits.rs", "how long a thread has waited is a matter of time"),
-    allow(Rule::Circles, "client/src/endpoint.rs", "not cut yet; the rest of the client has none"),
-    allow(Rule::Circles, "client/src/endpoint/", "the same"),
     allow(Rule::Circles, "memory/", "not cut yet"),
     allow(Rule::Circles, "netmod/", "not cut yet"),
     allow(Rule::Circles, "proto/", "not cut yet"),

@@ -1,0 +1,76 @@
+//! What a request is made of, when it goes out, and what driving came to.
+
+use longarm_memory::Region;
+use longarm_proto::{Cursor, Run};
+
+use crate::completion::{Outcome, Part};
+use crate::origin_bytes::Held;
+
+/// What a reply does when it comes.
+#[allow(clippy::large_enum_variant, reason = "most tokens are those of gets, which have the large one")]
+pub(crate) enum Token {
+    /// Its bytes go here.
+    Data { target: Held, cursor: Cursor },
+    /// Its bytes go here, one run after the other.
+    Gathered(Vec<(Held, Run)>),
+    /// A part is done, perhaps with a value.
+    Part(Part),
+    /// Nobody waits: the reply says how far the server is.
+    Report,
+}
+
+impl Token {
+    /// Bytes of data that come with the reply.
+    pub(super) fn data_bytes(&self) -> u64 {
+        match self {
+            Token::Data { cursor, .. } => cursor.remaining(),
+            Token::Gathered(places) => places.iter().map(|(_, run)| run.bytes).sum(),
+            Token::Part(_) | Token::Report => 0,
+        }
+    }
+
+    pub(super) fn fail(self, outcome: Outcome) {
+        match self {
+            Token::Data { target, .. } => target.fail(outcome),
+            Token::Gathered(places) => places.into_iter().for_each(|(target, _)| target.fail(outcome.clone())),
+            Token::Part(part) => part.failed(outcome),
+            Token::Report => {}
+        }
+    }
+}
+
+/// The payload of a request.
+pub(crate) enum Payload<'a> {
+    None,
+    /// Copied at once: the caller may reuse its memory.
+    Copied(Region<'a>, Cursor),
+    /// Sent from where it is; one part of its completion.
+    Streamed(Held, Cursor),
+    /// A head that is copied, then bytes that are sent from where they are.
+    Headed(&'a [u8], Option<(Held, Cursor)>),
+}
+
+/// When a request goes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sending {
+    /// At once.
+    Now,
+    /// At once, and the server is asked whether it has it, unless it was asked a moment ago: a quiet behind it has only to
+    /// wait.
+    Confirmed,
+    /// Together with those that follow, unless nothing else is under way or it is the first since somebody waited: nobody
+    /// waits for it yet.
+    Soon,
+    /// When somebody waits, or the helper comes by.
+    Later,
+}
+
+/// What driving came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Driven {
+    pub(crate) progress: bool,
+    /// Some completion may have become complete: sleepers have to look.
+    pub(crate) completed: bool,
+    /// From now on requests wait for company: the helper has to send them if nobody else does.
+    pub(crate) gathers: bool,
+}

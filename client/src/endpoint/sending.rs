@@ -1,0 +1,28 @@
+//! When a request goes out.
+
+use super::gathered::GATHERED_BYTES_MAX;
+use super::request::Sending;
+use super::state::State;
+
+impl State {
+    /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
+    /// wake a thread that sends it later takes more time than to send it.
+    pub(super) fn goes_alone(&self) -> bool {
+        let is_first = !self.several && !self.has_gathered() && self.outgoing.is_sent();
+        is_first || self.is_idle()
+    }
+
+    /// Whether a request that was just begun goes out now, and with it the question for which a quiet behind it only waits.
+    /// `goes_alone`: what [`State::goes_alone`] said before.
+    pub(super) fn goes_out(&mut self, sending: Sending, goes_alone: bool, has_reply: bool) -> bool {
+        self.several = sending == Sending::Soon;
+        if sending == Sending::Confirmed || (sending == Sending::Soon && goes_alone && !has_reply) {
+            self.report_if_none_is_due();
+        }
+        match sending {
+            Sending::Now | Sending::Confirmed => true,
+            Sending::Soon => goes_alone || self.unsent_bytes() >= GATHERED_BYTES_MAX,
+            Sending::Later => false,
+        }
+    }
+}
