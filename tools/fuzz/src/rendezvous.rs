@@ -166,7 +166,7 @@ impl Watched {
     fn check(&mut self, failure: Option<Failure>) {
         if let Some(failure) = failure {
             // Only who ends the job on purpose can end it well.
-            let fits = failure.status & 0xff != 0 || (failure.status == 0 && failure.how.starts_with("aborted"));
+            let fits = failure.status & 0xff != 0 || (failure.status == 0 && failure.how.starts_with("is done"));
             assert!(failure.rank < self.ranks && fits && !failure.how.is_empty(), "{failure:?}");
             assert!(failure.taken_along.is_empty() || self.survivors_go_on, "{failure:?}");
             self.dead.insert(failure.rank);
