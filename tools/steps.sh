@@ -26,9 +26,11 @@ skip() {
 finish() {
     printf '\n=== %s\n' "summary"
     printf '%s\n' "${summary[@]}"
-    # Every test program ends with a line that counts its tests. A test that cannot run here says so in a line of its own, `SKIPPED`
-    # with the reason, and is not counted as passed.
-    awk '/^test result: / {
+    # Every test program ends with a line that counts its tests. A test that cannot run here says so in a line of its own, `SKIPPED:`
+    # with its name and the reason, and is not counted as passed.
+    awk '/^SKIPPED: / && !($2 in said) { said[$2] = 1; here++ }
+         /^test result: / {
+             passed -= here; skipped += here; here = 0; split("", said)
              for (i = 1; i <= NF; i++) {
                  if ($i == "passed;") passed += $(i - 1)
                  if ($i == "failed;") bad += $(i - 1)

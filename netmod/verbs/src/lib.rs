@@ -33,6 +33,9 @@ mod peers;
 mod pieces;
 mod report;
 mod requests;
+#[cfg(test)]
+#[path = "../tests/skipped/mod.rs"]
+mod skipped;
 mod stream;
 mod sys;
 mod transfers;

@@ -260,7 +260,7 @@ mod tests {
     fn strangers_who_call_an_iwarp_device_are_turned_away_before_a_peer_is_told_where_to_call() {
         let devices = crate::devices().unwrap_or_default();
         let Some(device) = devices.into_iter().find(|device| device.is_iwarp) else {
-            eprintln!("no device of iWARP on this machine: nothing is tested here");
+            crate::skipped::skipped("no device of iWARP on this machine");
             return;
         };
         let fabric = Fabric::open(&VerbsOptions { device: device.name, ..VerbsOptions::default() }).unwrap();

@@ -11,6 +11,7 @@ mod direct {
 }
 #[path = "../../registration/tests/support/mapping.rs"]
 mod mapping;
+mod skipped;
 
 use std::process::Command;
 use std::thread;
@@ -21,6 +22,8 @@ use longarm_netmod::{
 };
 use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
 use longarm_verbs::{Costs, Counts, OnDemand, Verbs, VerbsOptions};
+
+use skipped::skipped;
 
 const PART: WindowRef =
     WindowRef { rank: Rank(1), window: WindowId(7), generation: Generation(1), key: AccessKey(0x1234) };
@@ -71,7 +74,7 @@ impl Pair {
     fn new(change: impl Fn(&mut VerbsOptions)) -> Option<Pair> {
         let names = longarm_verbs::device_names();
         let [here, there, ..] = &names[..] else {
-            eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+            skipped(&format!("{} RDMA devices on this machine", names.len()));
             return None;
         };
         let verbs = |device: &str| {
@@ -608,11 +611,11 @@ fn a_refusal_of_any_piece_is_one_of_the_whole() {
 #[test]
 fn what_was_done_before_a_connection_broke_is_not_done_again() {
     let Ok(wire) = std::env::var("LONGARM_TEST_RDMA_WIRE") else {
-        eprintln!("LONGARM_TEST_RDMA_WIRE names no interface of the answers' way: nothing is tested here");
+        skipped("LONGARM_TEST_RDMA_WIRE names no interface of the answers' way");
         return;
     };
     if Pair::is_iwarp() {
-        eprintln!("over iWARP TCP sends again what a wire has lost: nothing breaks here");
+        skipped("over iWARP TCP sends again what a wire has lost");
         return;
     }
     let Some(mut pair) = Pair::new(|options| options.timeout_code = 10) else { return };

@@ -3,6 +3,9 @@
 
 pub mod mapping;
 
+#[path = "../../../verbs/tests/skipped/mod.rs"]
+mod skipped;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -92,7 +95,7 @@ pub fn watching<R: Registrar>(registrar: R, options: Options) -> Option<Cache<R>
     match Cache::new(registrar, Options { watch: Watch::Userfault, ..options }) {
         Ok(cache) => Some(cache),
         Err(error @ CacheError::Userfault { .. }) => {
-            eprintln!("skipped: {error}");
+            skipped::skipped(&error.to_string());
             None
         }
         Err(error) => panic!("{error}"),

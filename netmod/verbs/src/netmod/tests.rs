@@ -112,7 +112,7 @@ fn a_put_is_handed_back_only_if_it_is_known_not_to_be_done() {
 #[test]
 fn a_device_that_answers_from_what_was_once_written_down_is_found_out_when_it_is_opened() {
     let Some(device) = crate::device_names().into_iter().next() else {
-        eprintln!("no RDMA device on this machine: nothing is tested here");
+        crate::skipped::skipped("no RDMA device on this machine");
         return;
     };
     let options = VerbsOptions { device, demanded: true, costs: Some(Costs::TYPICAL), ..VerbsOptions::default() };
@@ -133,7 +133,7 @@ fn where_a_device_is_not_believed_it_says_nothing_and_what_was_under_way_ends_as
     let (false, [here, there, ..]) =
         (crate::devices().is_ok_and(|devices| devices.iter().any(|device| device.is_iwarp)), &names[..])
     else {
-        eprintln!("no two devices of RoCE on this machine: nothing is tested here");
+        crate::skipped::skipped("no two devices of RoCE on this machine");
         return;
     };
     let verbs = |device: &str, is_believed| {
@@ -166,7 +166,7 @@ fn where_a_device_is_not_believed_it_says_nothing_and_what_was_under_way_ends_as
 fn a_link_that_is_closed_says_so_before_its_queue_is_given_back() {
     let names = crate::device_names();
     let [here, there, ..] = &names[..] else {
-        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        crate::skipped::skipped(&format!("{} RDMA devices on this machine", names.len()));
         return;
     };
     let verbs = |device: &str| {
@@ -202,7 +202,7 @@ fn over_iwarp_the_called_side_knows_how_many_messages_it_has_taken_when_a_connec
     let names = crate::device_names();
     let is_iwarp = crate::devices().is_ok_and(|devices| devices.iter().any(|device| device.is_iwarp));
     let (true, [here, there, ..]) = (is_iwarp, &names[..]) else {
-        eprintln!("no two devices of iWARP on this machine: nothing is tested here");
+        crate::skipped::skipped("no two devices of iWARP on this machine");
         return;
     };
     let verbs = |device: &String| {
@@ -241,7 +241,7 @@ fn a_peer_that_sends_more_than_it_may_loses_its_own_connection_and_others_go_on(
     let names = crate::device_names();
     let is_iwarp = crate::devices().is_ok_and(|devices| devices.iter().any(|device| device.is_iwarp));
     let (false, [here, there, ..]) = (is_iwarp, &names[..]) else {
-        eprintln!("no two devices of RoCE on this machine: nothing is tested here");
+        crate::skipped::skipped("no two devices of RoCE on this machine");
         return;
     };
     let verbs = |device: &str| {
@@ -288,7 +288,7 @@ fn a_peer_that_sends_more_than_it_may_loses_its_own_connection_and_others_go_on(
 fn what_a_device_has_taken_of_a_chain_that_it_refuses_keeps_its_buffers_until_the_queue_is_gone() {
     let names = crate::device_names();
     let [here, there, ..] = &names[..] else {
-        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        crate::skipped::skipped(&format!("{} RDMA devices on this machine", names.len()));
         return;
     };
     let verbs = |device: &str| {
@@ -340,7 +340,7 @@ fn what_a_device_has_taken_of_a_chain_that_it_refuses_keeps_its_buffers_until_th
 fn a_message_that_the_device_refuses_does_not_hide_that_those_before_it_were_sent() {
     let names = crate::device_names();
     let [here, there, ..] = &names[..] else {
-        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        crate::skipped::skipped(&format!("{} RDMA devices on this machine", names.len()));
         return;
     };
     let verbs = |device: &str| {
@@ -370,7 +370,7 @@ fn a_message_that_the_device_refuses_does_not_hide_that_those_before_it_were_sen
 fn where_no_thread_can_be_started_the_server_registers_a_window_by_itself() {
     let names = crate::device_names();
     let [here, there, ..] = &names[..] else {
-        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        crate::skipped::skipped(&format!("{} RDMA devices on this machine", names.len()));
         return;
     };
     // So that it takes too long for the thread that serves, if there is another.
@@ -416,7 +416,7 @@ fn memory_on_demand_that_the_device_cannot_get_at_is_copied_by_the_next_connecti
     const BYTES: usize = 1 << 20;
     let names = crate::device_names();
     let [here, there, ..] = &names[..] else {
-        eprintln!("{} RDMA devices on this machine: nothing is tested here", names.len());
+        crate::skipped::skipped(&format!("{} RDMA devices on this machine", names.len()));
         return;
     };
     let verbs = |device: &str, is_on_demand| {

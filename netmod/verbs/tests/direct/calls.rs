@@ -28,7 +28,7 @@ impl SystemCalls {
         let mut command = Command::new("strace");
         command.args(["-qq", "-o"]).arg(&log).args(["-p", &thread.to_string()]).stderr(Stdio::piped());
         let Ok(mut strace) = command.spawn() else {
-            eprintln!("strace is not installed: nothing is tested here");
+            crate::skipped::skipped("strace is not installed");
             return None;
         };
         let watcher = format!("TracerPid:\t{}", strace.id());
@@ -40,7 +40,7 @@ impl SystemCalls {
             if strace.try_wait().expect("it is our child").is_some() {
                 let mut why = String::new();
                 let _ = strace.stderr.take().expect("it is piped").read_to_string(&mut why);
-                eprintln!("strace watches nothing ({}): nothing is tested here", why.trim());
+                crate::skipped::skipped(&format!("strace watches nothing ({})", why.trim()));
                 return None;
             }
             std::thread::yield_now();
@@ -165,7 +165,7 @@ fn an_update_of_a_word_asks_the_system_for_nothing() {
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     let Some(calls) = SystemCalls::of_this_thread() else { return };
     if pair.origin.device_rmw().is_err() {
-        eprintln!("no device that updates words: nothing is tested here");
+        crate::skipped::skipped("no device that updates words");
         return;
     }
     let words = Memory::new(4096);

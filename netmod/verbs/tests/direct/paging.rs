@@ -135,7 +135,7 @@ fn windows_are_registered_on_demand_where_the_device_does_it_right_and_else_kept
 fn pages_of_a_window_may_go_and_come_while_it_is_registered() {
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     if !is_used(&pair.target) {
-        eprintln!("the device keeps pages: nothing is tested here");
+        crate::skipped::skipped("the device keeps pages");
         return;
     }
     let remote = pair.target.remote_memory().unwrap();
@@ -203,7 +203,7 @@ fn memory_of_the_program_may_go_and_come_between_transfers() {
 fn a_child_keeps_what_it_had_when_a_get_writes_to_its_parents_memory() {
     let Some(mut pair) = Pair::new(|options| options.on_demand = OnDemand::All) else { return };
     if !is_used(&pair.origin) {
-        eprintln!("the verbs library may take from children what the device keeps: nothing is tested here");
+        crate::skipped::skipped("the verbs library may take from children what the device keeps");
         return;
     }
     assert_eq!(pair.reach(), Reach::Yes);
