@@ -124,8 +124,7 @@ impl<T: Number> Window<T> {
         update: Update<T>,
         source: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
-        let selected = Self::select(selection, Operation::Accumulate, rank, source.len())?;
-        let shapes = selected.shapes(size_of_val(&*source));
+        let shapes = Self::shapes(selection, Operation::Accumulate, rank, source.len())?;
         let operator = update.kernel(rank)?;
         self.start(Operation::Accumulate, rank, source, |lender| {
             self.shared.inner.client.start_accumulate(&self.shared.client, Rank(rank), shapes, operator, lender)

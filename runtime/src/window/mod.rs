@@ -9,8 +9,8 @@ mod wait;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use longarm_client::{ClientWindow, TransferError};
-use longarm_proto::Rank;
+use longarm_client::{ClientWindow, Shapes, TransferError};
+use longarm_proto::{Rank, Run};
 
 pub use accumulate::Update;
 pub(crate) use allocate::{WindowNumbers, map};
@@ -85,6 +85,21 @@ impl<T: Element> Window<T> {
     #[inline]
     pub(crate) fn offset(index: usize) -> u64 {
         (index as u64).saturating_mul(size_of::<T>() as u64)
+    }
+
+    /// Both sides of a transfer, for a buffer of so many elements. An index, which most calls have, takes the short way.
+    #[inline]
+    pub(crate) fn shapes(
+        selection: impl Selection,
+        operation: Operation,
+        rank: u32,
+        count: usize,
+    ) -> Result<Shapes, TransferError> {
+        let buffer_bytes = count * size_of::<T>();
+        match selection.index(count) {
+            Some(index) => Ok(Shapes::contiguous(Run { offset: Self::offset(index), bytes: buffer_bytes as u64 })),
+            None => Ok(Self::select(selection, operation, rank, count)?.shapes(buffer_bytes)),
+        }
     }
 
     /// What a selection means, for a buffer of so many elements.

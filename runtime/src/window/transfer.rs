@@ -157,8 +157,7 @@ impl<T: Element> Window<T> {
         selection: impl Selection,
         source: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
-        let selected = Self::select(selection, Operation::Put, rank, source.len())?;
-        let shapes = selected.shapes(size_of_val(&*source));
+        let shapes = Self::shapes(selection, Operation::Put, rank, source.len())?;
         self.start(Operation::Put, rank, source, |lender| {
             self.shared.inner.client.start_put(&self.shared.client, Rank(rank), shapes, lender)
         })
@@ -186,8 +185,7 @@ impl<T: Element> Window<T> {
         selection: impl Selection,
         target: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
-        let selected = Self::select(selection, Operation::Get, rank, target.len())?;
-        let shapes = selected.shapes(size_of_val(&*target));
+        let shapes = Self::shapes(selection, Operation::Get, rank, target.len())?;
         self.start(Operation::Get, rank, target, |lender| {
             self.shared.inner.client.start_get(&self.shared.client, Rank(rank), shapes, lender)
         })
