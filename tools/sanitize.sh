@@ -18,27 +18,8 @@ target=${CARGO_TARGET_DIR:-target}/sanitize
 host=x86_64-unknown-linux-gnu
 toolchain=${LONGARM_NIGHTLY:-nightly}
 packages=(-p longarm-memory -p longarm-proto -p longarm-shm -p longarm-netmod -p longarm-server -p longarm-client -p longarm)
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-summary=()
-failed=0
 
-# Runs one step: its name, then its command.
-step() {
-    local name=$1 began=$SECONDS outcome=passed
-    shift
-    printf '\n=== %s: %s\n' "$name" "$*"
-    if ! "$@" 2>&1 | tee -a "$log"; then
-        outcome=FAILED
-        failed=1
-    fi
-    summary+=("$(printf '%-7s %-10s %4d s' "$outcome" "$name" $((SECONDS - began)))")
-}
-
-skip() {
-    printf '\n=== %s: left out, %s\n' "$1" "$2"
-    summary+=("$(printf '%-7s %-10s %s' "-" "$1" "left out, $2")")
-}
+. tools/steps.sh
 
 wanted() {
     [ "$only" = all ] || [ "$only" = "$1" ]
@@ -105,18 +86,4 @@ if wanted miri; then
     fi
 fi
 
-printf '\n=== %s\n' "summary"
-printf '%s\n' "${summary[@]}"
-# Every test program ends with a line that counts its tests.
-awk '/^test result: / {
-         for (i = 1; i <= NF; i++) {
-             if ($i == "passed;") passed += $(i - 1)
-             if ($i == "failed;") bad += $(i - 1)
-         }
-     }
-     END { printf "%d tests passed, %d failed\n", passed, bad }' "$log"
-if [ "$failed" -ne 0 ]; then
-    echo "FAILED"
-    exit 1
-fi
-echo "passed"
+finish

@@ -105,7 +105,7 @@ pub struct Config {
     pub half_open_max: u64,
     /// How long a handshake may take.
     pub handshake_timeout_ms: u64,
-    /// See `LONGARM_ROUTED_RANKS`.
+    /// In jobs of so many ranks and more only the servers of nodes connect. 0: in none.
     pub routed_ranks: u64,
     /// Size of the symmetric heap of each rank. Memory is used only where it is touched.
     pub heap_bytes: u64,

@@ -247,7 +247,7 @@ pub enum WindowError {
     OutOfMemory {
         /// The rank that tried, for all ranks of its node.
         rank: Rank,
-        /// What the system said; empty if another rank tried.
+        /// What the system said; where another rank tried, a hint to look at the error of that rank.
         reason: String,
     },
     /// The window was freed before.

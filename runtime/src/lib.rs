@@ -14,12 +14,16 @@
 //! # Ok::<(), longarm::Error>(())
 //! ```
 //!
-//! - [`World`] and [`Group`]: who takes part; collectives, quiet and fence.
+//! What ends in `_collective` is called by all members of a group, in the same order; everything else is one rank's own affair.
+//!
+//! - [`World`] and [`Group`]: the ranks that take part; collectives, quiet and fence.
 //! - [`Window`]: memory of all ranks; put, get, accumulate, read-modify-write, signals.
 //! - [`Selection`]: which elements a transfer means: an index, a range, a [`Patch`], a list of [`Segment`]s.
 //! - [`Handle`], [`World::scope`]: the same without waiting.
 //! - [`Mutexes`], [`Heap`], [`Message`]: locks, symmetric memory, code that runs elsewhere.
 //! - [`DeviceWords`]: words that RDMA devices update, and nobody else touches.
+//! - [`Exposed`]: vectors that are no windows, for the ranks of the node.
+//! - [`init_inside`], [`init_shared`]: inside an MPI program, or beside an interface in C.
 //! - [`Error`]: what every error becomes by `?`; the module [`error`] has an enum for each kind of call.
 //! - [`config`]: what the environment says, or the program by [`init_with`].
 //!

@@ -7,8 +7,9 @@ use longarm_proto::{Rank, Run, Shape, ShapeError};
 
 use crate::patch::{Patch, PatchPair, Segment, vector_shapes};
 
-/// Which elements of a rank's part a transfer means, and which elements of the buffer they are paired with. Every put,
-/// get and accumulate takes one.
+/// Which elements of a rank's part a transfer means, and which elements of the buffer they are paired with. Every `put`,
+/// `get` and `accumulate` of a [`Window`](crate::Window) and of a [`Scope`](crate::Scope) takes one, and so does its `start_` form. A
+/// put with a signal and [`Exposed`](crate::Exposed) take an index.
 ///
 /// | selection | elements of the part | elements of the buffer |
 /// |---|---|---|
@@ -65,6 +66,10 @@ mod sealed {
     use super::{Operation, Shapes, TransferError};
 
     /// What a selection comes to, in bytes.
+    #[expect(
+        clippy::large_enum_variant,
+        reason = "it is made and taken apart in one call, which a box would make allocate"
+    )]
     pub enum Selected {
         /// All of the buffer, and as many bytes of the part from this offset on.
         Run(u64),

@@ -67,7 +67,8 @@ pub struct Death {
     pub how: String,
 }
 
-/// This rank's place in the job. Cheap to clone; every clone is the same world.
+/// This rank's place in the job. Cheap to clone; every clone is the same world. It is the group of all ranks, too: the methods of
+/// [`Group`] are its own.
 ///
 /// ```
 /// let world = longarm::init()?; // Without `longarm run`: a world of one.

@@ -21,7 +21,7 @@ needs automake automake
 needs libtoolize libtool
 needs m4 m4
 needs perl perl
-needs python3 python3 python3-venv
+python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3 python3-venv)
 [ $# -gt 0 ] || set -- mpich
 for mpi in "$@"; do
     case $mpi in

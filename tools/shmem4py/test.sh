@@ -16,6 +16,8 @@ folder=${CARGO_TARGET_DIR:-target}/shmem4py
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
+. tools/apt.sh
+python3 -c 'import venv, ensurepip' 2>/dev/null || apt_install python3 python3-venv
 [ -x "$folder/venv/bin/python" ] || python3 -m venv "$folder/venv"
 python=$folder/venv/bin/python
 "$python" -c 'import cffi, numpy, setuptools, wheel' 2>/dev/null ||
