@@ -12,6 +12,7 @@ mod device_rmw;
 mod direct;
 mod gathered;
 mod locked;
+mod mail_credit;
 mod peer;
 mod pulse;
 mod rejected;
@@ -75,6 +76,10 @@ pub struct Endpoint {
     buffered_bytes: AtomicUsize,
     /// As many replies are due as may be.
     replies_full: AtomicBool,
+    /// Mail waits until the server has passed on more of it.
+    mail_waits: AtomicBool,
+    /// Held while the pieces of one message are issued, so that they follow each other.
+    pub(crate) outbox: Mutex<()>,
     expects_much: AtomicBool,
     has_much_to_send: AtomicBool,
     held_back: AtomicBool,
@@ -111,6 +116,8 @@ impl Endpoint {
             wants_write: AtomicBool::new(false),
             buffered_bytes: AtomicUsize::new(0),
             replies_full: AtomicBool::new(false),
+            mail_waits: AtomicBool::new(false),
+            outbox: Mutex::new(()),
             expects_much: AtomicBool::new(false),
             has_much_to_send: AtomicBool::new(false),
             held_back: AtomicBool::new(false),
@@ -200,8 +207,10 @@ impl Endpoint {
     }
 
     /// Whether another request would be taken, or refused for good.
-    pub(crate) fn has_room(&self) -> bool {
-        let full = self.buffered_bytes.load(Ordering::Acquire) >= self.peer.options.buffered_bytes_max
+    pub(crate) fn has_room(&self, request: &Request) -> bool {
+        let is_mail = matches!(request, Request::Message { .. });
+        let full = (is_mail && self.mail_waits.load(Ordering::Acquire))
+            || self.buffered_bytes.load(Ordering::Acquire) >= self.peer.options.buffered_bytes_max
             || self.replies_full.load(Ordering::Acquire);
         !full || self.broken.get().is_some()
     }
@@ -234,6 +243,10 @@ impl Endpoint {
         if let Some(how) = self.broken.get() {
             return Err(Box::new(Rejected { how: Some(how.clone()), token, payload }));
         }
+        if !state.mail.has_room(request) {
+            self.note(&mut state);
+            return Err(Box::new(Rejected { how: None, token, payload }));
+        }
         if !state.has_room(request, self.peer.options.buffered_bytes_max) {
             state.report_if_none_is_due();
             self.note(&mut state);
@@ -247,6 +260,7 @@ impl Endpoint {
         // Before a report is put in front of it: that one is sent along.
         let goes_alone = state.goes_alone();
         state.report_if_due(request, self.peer.options.buffered_bytes_max);
+        state.mail.sent(request);
         state.begin(request, token, payload);
         let flush = state.goes_out(sending, goes_alone, request.has_reply());
         state.gathering = !flush && sending == Sending::Soon;
@@ -429,7 +443,9 @@ impl Endpoint {
         self.gathering.store(state.gathering && alive, Ordering::Release);
         let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
         let unsent = !state.outgoing.is_sent() || state.has_gathered();
-        let busy = unsent || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
+        let mail_waits = state.mail.is_waited_for();
+        self.mail_waits.store(mail_waits && alive, Ordering::Release);
+        let busy = mail_waits || unsent || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
         let served = busy || state.reports.owes_for_streams();
         let needs_helper = served || (transfers && state.transfers.need_driving(state.way.link()));

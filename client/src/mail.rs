@@ -1,8 +1,8 @@
 //! Messages between ranks: what active messages and collectives are made of.
 //!
 //! A message is a head of up to [`MAIL_HEAD_BYTES_MAX`] bytes and a body. On a node it goes through the target's fastbox for
-//! this rank if it is short, else in cells to the target's inbox; to other nodes it goes as one frame to the target's
-//! server, which puts it into cells there. What comes from one source comes in order, so a message is put together by
+//! this rank if it is short, else in cells to the target's inbox; to other nodes it goes in frames to the target's
+//! server, which puts it into cells there, and says how much of it has gone: no more is sent than it may hold. What comes from one source comes in order, so a message is put together by
 //! source alone.
 //!
 //! Bodies of collectives wait in a table until the call that expects them takes them. Active messages are run one at a time and in
@@ -13,13 +13,14 @@ mod broken;
 mod inbox;
 pub(crate) mod mailbox;
 mod message;
+mod pieces;
 
 use std::borrow::Cow;
 
 use longarm_memory::Region;
 use longarm_proto::{
-    BadMail, Cursor, MAIL_ACTIVE, MAIL_ACTIVE_REPLY, MAIL_COLLECTIVE, MAIL_HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, Rank,
-    Request, Run, Shape,
+    BadMail, MAIL_ACTIVE, MAIL_ACTIVE_REPLY, MAIL_COLLECTIVE, MAIL_HEAD_BYTES_MAX, MAIL_PIECE_BYTES_MAX,
+    MESSAGE_BYTES_MAX, Rank, Request,
 };
 use longarm_shm::sync::{Ordering, fence};
 use longarm_shm::{
@@ -32,7 +33,7 @@ use crate::client::Client;
 use crate::completion::Completion;
 use crate::endpoint::{Endpoint, Payload, Sending};
 use crate::error::{Lost, Operation, TransferError};
-use crate::origin_bytes::{OriginBytes, lend};
+use crate::origin_bytes::lend;
 use crate::progress::pace::{Drive, Moment};
 use crate::progress::time::RestOn;
 use crate::progress::waits::{Awaited, WaitingCall, Whom};
@@ -283,17 +284,17 @@ impl Client {
             return Ok(meanwhile());
         }
         let endpoint = self.endpoint(operation, self.local.layout.node_of(to))?;
-        let request = Request::Message { target: to, bytes };
-        if body.len() <= self.eager_bytes {
+        if body.len() <= self.eager_bytes && bytes <= MAIL_PIECE_BYTES_MAX {
+            let request = Request::Message { target: to, bytes, rest: 0 };
             let whole = [prefix, body].concat();
+            let outbox = endpoint.outbox.lock();
             self.issue(operation, endpoint, &request, None, Payload::Headed(&whole, None), Sending::Now)?;
+            drop(outbox);
             self.progress.leave_to_helper(to);
             return Ok(meanwhile());
         }
-        let cursor = Cursor::new(Shape::Contiguous(Run { offset: 0, bytes: body.len() as u64 }));
         let (done, completion) = lend(|lent| {
-            let payload = Payload::Headed(prefix, Some((lent.source(OriginBytes::from(body)).hold(), cursor)));
-            let issued = self.issue(operation, endpoint, &request, None, payload, Sending::Later);
+            let issued = self.issue_pieces((operation, to), endpoint, prefix, body, &lent);
             let completion = lent.issued();
             // However `meanwhile` ends, the body stays here until it is away.
             let away = WaitsAtEnd { client: self, endpoint, to, operation, completion: &completion };

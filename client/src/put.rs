@@ -435,7 +435,7 @@ impl Client {
                         (token, payload) = (rejected.token, rejected.payload);
                         let awaited = Awaited::rank(operation, endpoint.host());
                         let drive = crate::progress::pace::Drive::Endpoint(endpoint);
-                        self.wait_for(drive, awaited, || endpoint.has_room().then_some(()));
+                        self.wait_for(drive, awaited, || endpoint.has_room(request).then_some(()));
                     }
                 },
             }

@@ -39,8 +39,11 @@ pub enum Reply<T> {
         /// The holder before died with it.
         inherited: bool,
     },
-    /// Nothing is answered; the responder lives.
-    Alive,
+    /// Nothing is answered: there is room for more mail.
+    MailTaken {
+        /// How much of it the responder has passed on since the session began.
+        bytes: u64,
+    },
     /// A request was not done.
     Refused {
         /// Who asked; `None` for a request that has no reply.
@@ -114,9 +117,11 @@ impl<T> Initiator<T> {
             let acknowledged = self.acknowledged_bytes;
             return Err(Violation::AcknowledgedLess { found: received_bytes, before: acknowledged });
         }
-        if body == ReplyBody::Alive && id <= self.last {
+        if let ReplyBody::MailTaken { bytes } = body
+            && id <= self.last
+        {
             self.acknowledged_bytes = received_bytes;
-            return Ok(Reply::Alive);
+            return Ok(Reply::MailTaken { bytes });
         }
         if id.0 == 0 || id > self.last {
             return Err(Violation::NotYetSent { found: id, last: self.last });
@@ -200,7 +205,7 @@ impl<T> Initiator<T> {
             ReplyBody::Data { bytes } => Reply::Data { token, bytes },
             ReplyBody::Value(value) => Reply::Value { token, value },
             ReplyBody::Granted { .. } => unreachable!("only a lock is granted"),
-            ReplyBody::Alive => unreachable!("taken in before"),
+            ReplyBody::MailTaken { .. } => unreachable!("taken in before"),
             ReplyBody::Refused { refusal, detail } => Reply::Refused { token: Some(token), id, refusal, detail },
         })
     }

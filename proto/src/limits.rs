@@ -1,7 +1,7 @@
 //! Everything that can grow, and how far. The compiler checks that the bounds fit together.
 
 /// The protocol's version. Both ends of a connection must have the same one, and prove it in the handshake.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Bytes of a request's fixed header: one cache line.
 pub const HEADER_BYTES: usize = 64;
@@ -39,6 +39,13 @@ pub const AM_ARGUMENT_BYTES: usize = 8;
 pub const MESSAGE_PREFIX_BYTES_MAX: usize = MESSAGE_HEAD_BYTES + AM_ARGUMENTS_MAX * AM_ARGUMENT_BYTES;
 /// Most bytes of one message, its head and arguments included.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 30;
+/// Most bytes of a message in one request. A longer message goes in several.
+pub const MAIL_PIECE_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of mail of one initiator that a responder holds for ranks that do not take theirs in, at most: an initiator sends no more
+/// beyond what the responder says it has passed on. The header of each request counts too, see [`mail_charge`].
+pub const MAIL_CREDIT_BYTES: u64 = 256 << 10;
+/// Of so much that it has passed on the responder tells.
+pub const MAIL_TOLD_BYTES: u64 = MAIL_CREDIT_BYTES / 4;
 
 /// Bytes of one run of a vector shape, or of one level of a strided shape, in a descriptor.
 pub(crate) const SEGMENT_BYTES: usize = 16;
@@ -53,6 +60,12 @@ pub(crate) const COMPARE_BYTES: usize = 8;
 /// The longest part of a descriptor that is not a table: a request has a signal or a scale, never both.
 const DESCRIPTOR_FIXED_BYTES_MAX: usize = SIGNAL_BYTES;
 
+/// What a request with so many bytes of a message takes of the credit.
+#[inline]
+pub const fn mail_charge(bytes: u64) -> u64 {
+    HEADER_BYTES as u64 + bytes
+}
+
 const _: () = assert!(SCALE_BYTES <= DESCRIPTOR_FIXED_BYTES_MAX);
 const _: () = assert!(COMPARE_BYTES <= DESCRIPTOR_BYTES_MAX);
 const _: () = assert!(SEGMENTS_PER_FRAME_MAX > 0);
@@ -65,4 +78,7 @@ const _: () = assert!(EAGER_BYTES_MAX <= CHUNK_BYTES);
 const _: () = assert!(CHUNK_BYTES <= MESSAGE_BYTES_MAX);
 const _: () = assert!(EAGER_BYTES_MAX as usize + REPLY_BYTES <= UNREPORTED_REPLY_BYTES_MAX / 2); // Half of it is what an initiator asks for.
 const _: () = assert!(64 * LARGE_REPLY_BYTES <= UNREPORTED_REPLY_BYTES_MAX / 2); // As many large gets are always under way.
+// When all has been passed on, and the last of it was not told, there is room for the longest piece.
+const _: () = assert!(mail_charge(MAIL_PIECE_BYTES_MAX) <= MAIL_CREDIT_BYTES - MAIL_TOLD_BYTES);
+const _: () = assert!(MESSAGE_PREFIX_BYTES_MAX as u64 <= MAIL_PIECE_BYTES_MAX); // The head of a message is in its first piece.
 const _: () = assert!(MESSAGE_PREFIX_BYTES_MAX as u64 <= EAGER_BYTES_MAX); // The head of a message is always eager.

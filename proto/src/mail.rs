@@ -5,8 +5,8 @@
 //!           1              1
 //! ```
 //!
-//! The server of the target's node looks at the head when the first piece of a message arrives, and ends the connection of
-//! a peer whose head is none. Its rank looks again, because ranks of its own node bring theirs without a server.
+//! The target's server passes messages on and does not look at heads. The target rank does, whether a message comes from its own
+//! node or by the server.
 
 use crate::limits::{AM_ARGUMENTS_MAX, MESSAGE_BYTES_MAX};
 use thiserror::Error;

@@ -59,7 +59,9 @@ impl Wish {
             }
             Wish::Quiet => (Request::Quiet, &[]),
             Wish::Lock => (Request::Lock { target, offset: 0 }, &[]),
-            Wish::Message { bytes } => (Request::Message { target: TARGET.rank, bytes: bytes.len() as u64 }, bytes),
+            Wish::Message { bytes } => {
+                (Request::Message { target: TARGET.rank, bytes: bytes.len() as u64, rest: 0 }, bytes)
+            }
         }
     }
 }
@@ -199,7 +201,7 @@ impl Origin {
             }
             Reply::Value { token, value } => (Some(token), RequestId(0), Answer::Value(value)),
             Reply::Granted { token, inherited } => (Some(token), RequestId(0), Answer::Granted { inherited }),
-            Reply::Alive => return true,
+            Reply::MailTaken { .. } => return true,
             Reply::Refused { token, id, refusal, .. } => (token, id, Answer::Refused(refusal)),
         };
         self.answers.push((token, id, answer));
@@ -293,7 +295,7 @@ proptest! {
         for (id, body) in replies {
             let before = initiator.outstanding();
             match initiator.handle_reply(&reply_bytes(id, body)) {
-                Ok(Reply::Refused { token: None, .. } | Reply::Alive) | Err(_) => prop_assert_eq!(initiator.outstanding(), before),
+                Ok(Reply::Refused { token: None, .. } | Reply::MailTaken { .. }) | Err(_) => prop_assert_eq!(initiator.outstanding(), before),
                 Ok(_) => {
                     answered += 1;
                     prop_assert_eq!(initiator.outstanding(), before - 1);

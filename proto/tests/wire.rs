@@ -82,7 +82,7 @@ fn a_refusal_has_these_bytes() {
 fn payloads_and_replies_are_announced_by_the_request() {
     assert_eq!(put(Shape::contiguous(8, 100)).payload_bytes(), 100);
     assert_eq!(Request::Get { target: TARGET, shape: Shape::contiguous(8, 100) }.payload_bytes(), 0);
-    assert_eq!(Request::Message { target: Rank(1), bytes: 7 }.payload_bytes(), 7);
+    assert_eq!(Request::Message { target: Rank(1), bytes: 7, rest: 2 }.payload_bytes(), 7);
     for &kind in RequestKind::ALL {
         let silent = [RequestKind::Put, RequestKind::Accumulate, RequestKind::Message, RequestKind::Leave];
         let silent = silent.contains(&kind);
@@ -177,7 +177,7 @@ fn a_descriptor_has_the_length_of_its_request_and_never_more_than_the_limit() {
         (put(Shape::contiguous(0, 8)), 8),
         (Request::Quiet, 1),
         (Request::Lock { target: TARGET, offset: 0 }, 16),
-        (Request::Message { target: Rank(0), bytes: 3 }, 3),
+        (Request::Message { target: Rank(0), bytes: 3, rest: 0 }, 3),
         (put(Shape::Strided(Strided::new(0, 8, &[]).unwrap())), 7),
         (put(Shape::Strided(Strided::new(0, 8, &[]).unwrap())), 16),
         (put(Shape::Vector(Vec::new())), 8),
@@ -199,10 +199,13 @@ fn a_descriptor_has_the_length_of_its_request_and_never_more_than_the_limit() {
 
 #[test]
 fn a_message_over_the_limit_is_refused() {
-    let longest = Request::Message { target: Rank(0), bytes: MESSAGE_BYTES_MAX };
+    let (bytes, rest) = (MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX - MAIL_PIECE_BYTES_MAX);
+    let longest = Request::Message { target: Rank(0), bytes, rest };
     assert_eq!(changed(&longest, |_, _| ()), Ok(longest.clone()));
     let found = changed(&longest, |header, _| header[8] = 1);
-    assert_eq!(found, Err(Violation::MessageTooLong { found: MESSAGE_BYTES_MAX + 1 }));
+    assert_eq!(found, Err(Violation::MessageTooLong { found: bytes + 1, rest }));
+    let found = changed(&longest, |header, _| header[56] = 1);
+    assert_eq!(found, Err(Violation::MessageTooLong { found: bytes, rest: rest + 1 }));
 }
 
 #[test]

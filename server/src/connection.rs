@@ -14,11 +14,12 @@ use longarm_netmod::flow::{Costs, Incoming, Outgoing, unpacking};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
     Cursor, DESCRIPTOR_BYTES_MAX, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, LARGE_REPLY_BYTES, LOCK_WAITERS_MAX,
-    Mutation, REPLY_BYTES, Rank, ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Scale,
+    Mutation, REPLY_BYTES, Rank, Refusal, ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Scale,
     UNREPORTED_REPLY_BYTES_MAX, Violation, mutation,
 };
-use longarm_shm::{CELL_PAYLOAD_BYTES, CellHead, MESSAGE_BEGINS, Producer};
+use longarm_shm::NodeSegment;
 
+use crate::mail::{Mail, Piece};
 use crate::serve::{self, Shared};
 use crate::table::Place;
 
@@ -39,7 +40,7 @@ const _: () = assert!(2 * DESCRIPTOR_BYTES_MAX <= 4 * LARGE_REPLY_BYTES);
 pub(crate) enum Sink {
     Put { place: Place, cursor: Cursor, then: serve::AfterPut },
     Accumulate { place: Place, cursor: Cursor, kernel: Kernel, scale: Scale },
-    Message { local: u32, total: u64, remaining: u64 },
+    Message(Piece),
     Skip { remaining: u64 },
 }
 
@@ -47,7 +48,8 @@ impl Sink {
     fn remaining(&self) -> u64 {
         match self {
             Sink::Put { cursor, .. } | Sink::Accumulate { cursor, .. } => cursor.remaining(),
-            Sink::Message { remaining, .. } | Sink::Skip { remaining } => *remaining,
+            Sink::Message(piece) => piece.remaining(),
+            Sink::Skip { remaining } => *remaining,
         }
     }
 }
@@ -77,8 +79,6 @@ pub(crate) enum Ended {
 pub(crate) struct Turn {
     /// Something moved.
     pub progress: bool,
-    /// The connection waits for a free cell, which no descriptor announces.
-    pub stalled: bool,
     /// A large reply was sent, or went on being sent: whoever receives it has work to do.
     pub sends_large: bool,
 }
@@ -152,7 +152,7 @@ pub(crate) struct Connection {
     input: Incoming,
     state: State,
     pub(crate) replies: Replies,
-    stalled: bool,
+    pub(crate) mail: Mail,
 }
 
 impl Connection {
@@ -160,12 +160,12 @@ impl Connection {
     pub(crate) fn new(peer: Identity, costs: Costs) -> Connection {
         Connection {
             link: None,
+            mail: Mail::new(peer.rank),
             peer,
             responder: Responder::new(),
             input: Incoming::new(),
             state: State::Header,
             replies: Replies { outgoing: Outgoing::new(costs), received_bytes: 0, began_large: false },
-            stalled: false,
         }
     }
 
@@ -195,18 +195,26 @@ impl Connection {
         self.input.forget_drained();
     }
 
-    /// Tells a peer that waits that we live, although its next request cannot be taken up.
-    pub(crate) fn tell_alive(&mut self) {
-        // It cannot report what it gets while its next request waits. When it has got enough of it, it has to call again.
-        if self.replies.buffered_bytes() >= UNREPORTED_REPLY_BYTES_MAX {
-            return;
+    /// Moves some of the mail that is held to the inboxes, and tells the peer that there is room for more. `None`: no cell is
+    /// free. Else whether anything moved.
+    pub(crate) fn deliver_mail(&mut self, node: &NodeSegment) -> Result<Option<bool>, Ended> {
+        let delivered = self.mail.deliver(node);
+        if self.tell_of_mail() {
+            self.flush()?;
         }
-        self.replies.send(self.responder.last(), ReplyBody::Alive);
+        Ok(delivered)
+    }
+
+    /// Tells the peer how much of its mail has gone to the inboxes, once it is much. True if it was told.
+    fn tell_of_mail(&mut self) -> bool {
+        let Some(bytes) = self.mail.untold() else { return false };
+        self.replies.send(self.responder.last(), ReplyBody::MailTaken { bytes });
+        true
     }
 
     /// Whether bytes from the peer would be taken up now.
     pub(crate) fn wants_input(&self) -> bool {
-        self.replies.has_room() && !self.stalled
+        self.replies.has_room()
     }
 
     /// Sends what the link takes. True if anything moved.
@@ -225,7 +233,7 @@ impl Connection {
             while self.replies.has_room() && self.step(shared, number)? {
                 progress = true;
             }
-            return Ok(Turn { progress, stalled: self.stalled, sends_large: false });
+            return Ok(Turn { progress, sends_large: false });
         }
         // What the socket does not take at once is large too.
         let was_sending = self.replies.outgoing.has_unsent_stream();
@@ -257,10 +265,10 @@ impl Connection {
             progress = true;
         }
         let sends_large = std::mem::take(&mut self.replies.began_large) || was_sending;
-        Ok(Turn { progress, stalled: self.stalled, sends_large })
+        Ok(Turn { progress, sends_large })
     }
 
-    /// Uses what has arrived for one step. False: more has to arrive, or a cell has to become free.
+    /// Uses what has arrived for one step. False: more has to arrive.
     fn step(&mut self, shared: &mut Shared, number: usize) -> Result<bool, Ended> {
         match &mut self.state {
             State::Header => {
@@ -309,7 +317,11 @@ impl Connection {
         }
         let asker = serve::Asker { connection: number, rank: self.peer.rank, id: header.id() };
         let target = request.target_rank().unwrap_or(Rank(u32::MAX));
-        let sink = match serve::begin(shared, asker, request, &mut self.replies) {
+        let begun = match request {
+            Request::Message { target, bytes, rest } => self.begin_mail(shared, target, bytes, rest)?,
+            request => serve::begin(shared, asker, request, &mut self.replies),
+        };
+        let sink = match begun {
             Ok(sink) => sink,
             Err((refusal, detail)) => {
                 self.replies.send(header.id(), ReplyBody::Refused { refusal, detail });
@@ -323,9 +335,24 @@ impl Connection {
         Ok(true)
     }
 
+    /// A piece of a message: where its bytes go, if its target is here.
+    fn begin_mail(
+        &mut self,
+        shared: &Shared,
+        target: Rank,
+        bytes: u64,
+        rest: u64,
+    ) -> Result<Result<Option<Sink>, serve::Refused>, Violation> {
+        self.mail.charge(bytes)?;
+        let Some(local) = shared.local_of_rank.get(&target) else {
+            self.mail.refused(bytes);
+            return Ok(Err((Refusal::NotThisNode, u64::from(target.0))));
+        };
+        Ok(Ok(Some(Sink::Message(self.mail.begin(*local, bytes, rest)?))))
+    }
+
     /// Moves payload that has arrived to where it belongs.
     fn drain_payload(&mut self, shared: &mut Shared) -> Result<bool, Ended> {
-        self.stalled = false;
         let State::Payload { sink, target } = &mut self.state else { unreachable!("called in this state") };
         let target = *target;
         let before = sink.remaining();
@@ -334,8 +361,13 @@ impl Connection {
             Sink::Accumulate { place, cursor, kernel, scale } => {
                 drain_accumulate(&mut self.input, shared, place, cursor, (*kernel, *scale));
             }
-            Sink::Message { local, total, remaining } => {
-                self.stalled = !drain_message(&mut self.input, shared, self.peer.rank, (*local, *total), remaining);
+            Sink::Message(piece) => {
+                // Cells are filled: a piece that arrives byte by byte takes no more of them than another one.
+                while piece.remaining() > 0
+                    && let Some(bytes) = self.input.take(piece.next_bytes())
+                {
+                    self.mail.take(piece, bytes, &shared.node, shared.mail_waits);
+                }
             }
             Sink::Skip { remaining } => *remaining -= self.input.skip(*remaining),
         }
@@ -346,6 +378,7 @@ impl Connection {
             then.run();
         }
         shared.ring(target);
+        self.tell_of_mail();
         Ok(true)
     }
 
@@ -402,27 +435,4 @@ fn drain_accumulate(
         }
         cursor.pass(&row);
     }
-}
-
-/// False: no cell is free.
-fn drain_message(
-    input: &mut Incoming,
-    shared: &Shared,
-    source: Rank,
-    (local, total): (u32, u64),
-    remaining: &mut u64,
-) -> bool {
-    while *remaining > 0 && !input.is_empty() {
-        let bytes = (*remaining).min(input.ready().len() as u64).min(CELL_PAYLOAD_BYTES as u64);
-        let payload = Region::from_slice(&input.ready()[..bytes as usize]);
-        let kind = if *remaining == total { MESSAGE_BEGINS } else { 0 };
-        let head =
-            CellHead { source: source.0, bytes: bytes as u32, message_bytes: total, kind, ..CellHead::default() };
-        if shared.node.try_push(Producer::Server, local, head, &[payload]).is_err() {
-            return false;
-        }
-        input.skip(bytes);
-        *remaining -= bytes;
-    }
-    true
 }

@@ -6,7 +6,7 @@
 mod arrivals;
 mod sessions;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use slab::Slab;
 use crate::connection::{Connection, Ended, Replies};
 use crate::door::DoorListener;
 use crate::lock::Locks;
+use crate::mail::Mail;
 use crate::serve::Shared;
 use crate::table::Windows;
 
@@ -83,6 +84,8 @@ pub struct Census {
     pub reply_bytes_kept_max: usize,
     /// Those of them that wait to be sent, at the connection that has most.
     pub reply_bytes_waiting_max: usize,
+    /// Bytes of mail that wait for ranks that take none in.
+    pub mail_bytes_held: u64,
 }
 
 /// Why an engine could not be made.
@@ -125,14 +128,12 @@ const LOOK_EVERYWHERE_TURNS: u32 = 32;
 struct Peer {
     connection: Connection,
     interest: Interest,
-    /// It waits for a free cell, which no descriptor announces.
-    stalled: bool,
+    /// Its mail waits for free cells, which no descriptor announces.
+    holds_mail: bool,
     /// Its number, and which connection of it was the last.
     session: (u64, u32),
     /// When its link broke; `None` while it has one.
     lost_at_ms: Option<u64>,
-    /// When it last heard that we live although it waits.
-    told_alive_ms: u64,
 }
 
 /// See the module.
@@ -149,8 +150,10 @@ pub struct Engine {
     turns: u32,
     /// In the last turn in which anything moved a large reply was sent.
     sent_large: bool,
-    /// Connections that wait for a free cell, which no descriptor announces.
-    stalled: Vec<usize>,
+    /// Peers whose mail waits for free cells, by turns.
+    holding: VecDeque<usize>,
+    /// The mail of sessions that are over.
+    left: Vec<Mail>,
     /// How often a connection was looked at so far.
     looks: u64,
     /// Peers without a link, who may call again.
@@ -197,7 +200,14 @@ impl Engine {
         let mut windows = Windows::of_job(options.job);
         windows.publish_to(options.remote_memory);
         Ok(Engine {
-            shared: Shared { windows, node: options.segment, local_of_rank, locks: Locks::default(), host },
+            shared: Shared {
+                windows,
+                node: options.segment,
+                local_of_rank,
+                locks: Locks::default(),
+                mail_waits: false,
+                host,
+            },
             poller,
             ready: Vec::new(),
             entrance,
@@ -206,7 +216,8 @@ impl Engine {
             peers: Slab::new(),
             recent: Vec::new(),
             turns: 0,
-            stalled: Vec::new(),
+            holding: VecDeque::new(),
+            left: Vec::new(),
             looks: 0,
             lost: Vec::new(),
             over: HashMap::new(),
@@ -232,7 +243,7 @@ impl Engine {
 
     /// How long a sleeper may sleep, in milliseconds, although no descriptor has become ready. `None`: for ever.
     pub fn sleep_ms_max(&self) -> Option<u64> {
-        if !self.stalled.is_empty() {
+        if self.shared.mail_waits {
             return Some(1);
         }
         let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling();
@@ -246,6 +257,7 @@ impl Engine {
     /// What is open now: for whoever looks whether everything was freed.
     pub fn census(&self) -> Census {
         let replies = || self.peers.iter().map(|(_, peer)| &peer.connection.replies);
+        let mails = self.peers.iter().map(|(_, peer)| &peer.connection.mail).chain(&self.left);
         Census {
             connections: self.peers.len(),
             half_open: self.entrance.as_ref().map_or(0, Entrance::len),
@@ -255,6 +267,7 @@ impl Engine {
             looks: self.looks,
             reply_bytes_kept_max: replies().map(Replies::buffered_bytes).max().unwrap_or(0),
             reply_bytes_waiting_max: replies().map(Replies::waiting_bytes).max().unwrap_or(0),
+            mail_bytes_held: mails.map(Mail::held_bytes).sum(),
         }
     }
 
@@ -295,6 +308,9 @@ impl Engine {
             }
         }
         progress |= self.turn_unannounced(now_ms);
+        if self.shared.mail_waits {
+            progress |= self.deliver_mail();
+        }
         progress |= self.settle_deaths(now_ms);
         progress |= self.deliver_grants();
         if now_ms >= self.look_after_ms {
@@ -356,7 +372,6 @@ impl Engine {
             self.watch_door();
         }
         self.expire_sessions(now_ms);
-        self.tell_alive(now_ms);
         self.at_entrance(|entrance| entrance.look_after(now_ms)) | progress
     }
 
@@ -409,12 +424,10 @@ impl Engine {
             }
         };
         self.sent_large |= turn.sends_large;
-        if turn.stalled != peer.stalled {
-            peer.stalled = turn.stalled;
-            match turn.stalled {
-                true => self.stalled.push(number),
-                false => self.stalled.retain(|stalled| *stalled != number),
-            }
+        if peer.connection.mail.holds_some() && !peer.holds_mail {
+            peer.holds_mail = true;
+            self.holding.push_back(number);
+            self.shared.mail_waits = true;
         }
         self.renew_interest(number);
         turn.progress
@@ -435,8 +448,8 @@ impl Engine {
         }
     }
 
-    /// Turns what no descriptor announces: connections that wait for a free cell, links without a descriptor, and who waits at
-    /// the entrance for a place that has become free.
+    /// Turns what no descriptor announces: links without a descriptor, and who waits at the entrance for a place that has
+    /// become free.
     fn turn_unannounced(&mut self, now_ms: u64) -> bool {
         let mut progress = false;
         if self.unannounced {
@@ -446,24 +459,41 @@ impl Engine {
             progress = peers.into_iter().fold(progress, |progress, number| self.turn_peer(number) | progress);
             progress |= self.at_entrance(|entrance| entrance.take_in(now_ms) | entrance.look_at_all(now_ms));
         }
-        progress |= self.turn_stalled();
         if self.entrance.as_ref().is_some_and(Entrance::comes_again) {
             progress |= self.at_entrance(|entrance| entrance.take_in(now_ms));
         }
         progress
     }
 
-    /// Turns those who wait for a free cell, who has waited longest first: who has got one stands behind the others then.
-    fn turn_stalled(&mut self) -> bool {
-        let (mut progress, mut fed) = (false, Vec::new());
-        for number in std::mem::take(&mut self.stalled) {
-            let moved = self.turn_peer(number);
-            progress |= moved;
-            if self.peers.get(number).is_some_and(|peer| peer.stalled) {
-                if moved { fed.push(number) } else { self.stalled.push(number) }
+    /// Moves mail that is held to the inboxes, as far as there are cells.
+    fn deliver_mail(&mut self) -> bool {
+        let node = Arc::clone(&self.shared.node);
+        let mut progress = false;
+        self.left.retain_mut(|mail| {
+            progress |= mail.deliver(&node).is_some();
+            mail.holds_some()
+        });
+        for _ in 0..self.holding.len() {
+            let Some(number) = self.holding.pop_front() else { break };
+            let Some(peer) = self.peers.get_mut(number) else { continue };
+            let delivered = peer.connection.deliver_mail(&node);
+            peer.holds_mail = peer.connection.mail.holds_some();
+            if peer.holds_mail {
+                self.holding.push_back(number);
+            }
+            match &delivered {
+                Ok(moved) => progress |= *moved == Some(true),
+                Err(ended) => {
+                    progress = true;
+                    self.end_peer(number, ended);
+                }
+            }
+            self.renew_interest(number);
+            if matches!(delivered, Ok(None)) {
+                break;
             }
         }
-        self.stalled.append(&mut fed);
+        self.shared.mail_waits = !self.holding.is_empty() || !self.left.is_empty();
         progress
     }
 

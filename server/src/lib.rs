@@ -20,6 +20,7 @@ pub mod door;
 mod engine;
 mod inherit;
 mod lock;
+mod mail;
 mod serve;
 mod table;
 mod thread;

@@ -17,10 +17,11 @@ use longarm_netmod::{
     connect_authenticated,
 };
 use longarm_proto::{
-    AccessKey, AccumulateOp, CHALLENGE_BYTES, EAGER_BYTES_MAX, ElementType, Generation, HEADER_BYTES, Identity,
-    Initiator, InitiatorHandshake, JobId, Kernel, LARGE_REPLY_BYTES, LOCK_WAITERS_MAX, NodeId, REPLY_BYTES, Rank,
-    Reception, Refusal, Reply, Request, Rmw, RmwOp, RmwWidth, Run, SEGMENTS_PER_FRAME_MAX, SESSIONS_PER_RANK_MAX,
-    Scale, Secret, Session, Shape, Signal, SignalOp, UNREPORTED_REPLY_BYTES_MAX, WELCOME_BYTES, WindowId, WindowRef,
+    AccessKey, AccumulateOp, CHALLENGE_BYTES, Credit, EAGER_BYTES_MAX, ElementType, Generation, HEADER_BYTES, Identity,
+    Initiator, InitiatorHandshake, JobId, Kernel, LARGE_REPLY_BYTES, LOCK_WAITERS_MAX, MAIL_CREDIT_BYTES,
+    MAIL_PIECE_BYTES_MAX, NodeId, REPLY_BYTES, Rank, Reception, Refusal, Reply, Request, Rmw, RmwOp, RmwWidth, Run,
+    SEGMENTS_PER_FRAME_MAX, SESSIONS_PER_RANK_MAX, Scale, Secret, Session, Shape, Signal, SignalOp,
+    UNREPORTED_REPLY_BYTES_MAX, WELCOME_BYTES, WindowId, WindowRef, mail_charge,
 };
 use longarm_server::door::{Door, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};
@@ -219,10 +220,19 @@ impl Peer {
         loop {
             self.try_receive(&mut bytes).unwrap();
             match self.initiator.handle_reply(&bytes).unwrap() {
-                // It waits for a cell.
-                Reply::Alive => {}
+                Reply::MailTaken { .. } => {}
                 reply => return reply,
             }
+        }
+    }
+
+    /// How much of its mail has gone on.
+    fn told_of_mail(&mut self) -> u64 {
+        let mut bytes = [0; REPLY_BYTES];
+        self.try_receive(&mut bytes).unwrap();
+        match self.initiator.handle_reply(&bytes).unwrap() {
+            Reply::MailTaken { bytes } => bytes,
+            other => panic!("{other:?} answers nothing that was asked"),
         }
     }
 
@@ -314,7 +324,7 @@ fn good_frames_with_a_changed_byte_harm_nobody_else() {
                 signal: None,
             },
             Request::TryLock { target: target(0), offset: 64 },
-            Request::Message { target: Rank(1), bytes: 30 },
+            Request::Message { target: Rank(1), bytes: 30, rest: 0 },
         ];
         for request in requests.iter().cycle().take(120) {
             let mut frame = Vec::new();
@@ -375,7 +385,7 @@ fn requests_that_cannot_be_are_refused_by_their_reason() {
         (put(stranger(|target| target.generation = Generation(2)), run(0, 8)), Refusal::FreedWindow),
         (put(stranger(|target| target.generation = Generation(4)), run(0, 8)), Refusal::FreedWindow),
         (put(stranger(|target| target.rank = Rank(4)), run(0, 8)), Refusal::NotThisNode),
-        (Request::Message { target: Rank(4), bytes: 9 }, Refusal::NotThisNode),
+        (Request::Message { target: Rank(4), bytes: 9, rest: 0 }, Refusal::NotThisNode),
         (Request::Lock { target: target(0), offset: 4096 }, Refusal::OutsideWindow),
         (Request::TryLock { target: target(0), offset: 2 }, Refusal::Misaligned),
         (Request::Unlock { target: target(0), offset: 128 }, Refusal::NotHeld),
@@ -452,7 +462,7 @@ fn lengths_that_cannot_be_are_not_waited_for_by_others() {
         // Frames that no server reads on from.
         for (at, bytes) in [(4, &[0xff; 4][..]), (8, &[0xff; 8][..]), (0, &[200][..]), (16, &[9][..])] {
             let mut frame = Vec::new();
-            Initiator::<()>::new().begin(&Request::Message { target: Rank(0), bytes: 8 }, None, &mut frame);
+            Initiator::<()>::new().begin(&Request::Message { target: Rank(0), bytes: 8, rest: 0 }, None, &mut frame);
             frame[at..at + bytes.len()].copy_from_slice(bytes);
             assert_eq!(frame.len(), HEADER_BYTES);
             let mut peer = outside.peer(4);
@@ -529,40 +539,97 @@ fn callers_that_say_nothing_make_room_for_those_that_do() {
     });
 }
 
+/// Empties the inbox of rank 0 until so many bytes of rank 4 have come, and gives them.
+fn read_mail(outside: &Outside, due: usize) -> Vec<u8> {
+    let mut heard = Vec::new();
+    while heard.len() < due {
+        let taken = outside.segment.try_pop(0, &mut |head, payload| {
+            let from = heard.len();
+            heard.resize(from + payload.len(), 0);
+            payload.copy_to_slice(&mut heard[from..]);
+            assert_eq!(head.source, 4);
+        });
+        if !matches!(taken, Popped::Taken) {
+            std::thread::yield_now();
+        }
+    }
+    heard
+}
+
 #[test]
-fn mail_for_a_rank_that_does_not_read_holds_up_its_sender_alone() {
+fn mail_for_a_rank_that_does_not_read_holds_up_nothing_that_touches_memory_not_even_its_senders() {
     over_each_network(|outside| {
         let mut friend = outside.peer(5);
         // Rank 1 is dead: its mail is thrown away, however much it is.
         for _ in 0..2 * CELLS_OF_SERVER {
-            friend.ask(&Request::Message { target: Rank(1), bytes: 10 }, &[1; 10]);
+            friend.ask(&Request::Message { target: Rank(1), bytes: 10, rest: 0 }, &[1; 10]);
         }
         assert_eq!(friend.quiet(), Ok(()));
-        // Rank 0 lives but does not look: no cell is left after a while, and this connection waits.
+        // Rank 0 lives but does not look: no cell is left after a while, and what comes then is held.
         let mut sender = outside.peer(4);
-        let sending = std::thread::spawn(move || {
-            for number in 0..2 * CELLS_OF_SERVER {
-                sender.ask(&Request::Message { target: Rank(0), bytes: 10 }, &[number as u8; 10]);
-            }
-            sender.quiet()
-        });
-        outside.expect_service(&mut friend);
-        // It looks at last.
-        let due: Vec<u8> = (0..2 * CELLS_OF_SERVER).flat_map(|number| [number as u8; 10]).collect();
-        let mut heard = Vec::new();
-        while heard.len() < due.len() {
-            let taken = outside.segment.try_pop(0, &mut |head, payload| {
-                let from = heard.len();
-                heard.resize(from + payload.len(), 0);
-                payload.copy_to_slice(&mut heard[from..]);
-                assert_eq!((head.source, head.message_bytes), (4, 10));
-            });
-            if !matches!(taken, Popped::Taken) {
-                std::thread::yield_now();
-            }
+        for number in 0..2 * CELLS_OF_SERVER {
+            sender.ask(&Request::Message { target: Rank(0), bytes: 10, rest: 0 }, &[number as u8; 10]);
         }
-        assert_eq!(heard, due);
-        assert_eq!(sending.join().unwrap(), Ok(()));
+        outside.expect_service(&mut friend);
+        outside.expect_service(&mut sender);
+        // A long message, of which the last piece comes behind a put.
+        let long: Vec<u8> = (0..100_000_u32).map(|at| (at >> 3) as u8).collect();
+        let (first, second) = long.split_at(MAIL_PIECE_BYTES_MAX as usize);
+        let (bytes, rest) = (first.len() as u64, second.len() as u64);
+        sender.ask(&Request::Message { target: Rank(0), bytes, rest }, first);
+        outside.expect_service(&mut sender);
+        sender.ask(&Request::Message { target: Rank(0), bytes: rest, rest: 0 }, second);
+        // What its sender leaves behind comes all the same, and in its order.
+        sender.ask(&Request::Leave, &[]);
+        sender.until_hung_up();
+        outside.expect_service(&mut friend);
+        let due: Vec<u8> = (0..2 * CELLS_OF_SERVER).flat_map(|number| [number as u8; 10]).chain(long).collect();
+        assert_eq!(read_mail(outside, due.len()), due);
+    });
+}
+
+#[test]
+fn a_peer_is_told_of_the_mail_that_has_gone_on_and_may_send_more_for_ever() {
+    over_each_network(|outside| {
+        let mut sender = outside.peer(4);
+        let (mut credit, mut taken_before) = (Credit::new(MAIL_CREDIT_BYTES), 0);
+        let piece: Vec<u8> = (0..MAIL_PIECE_BYTES_MAX).map(|at| (at % 251) as u8).collect();
+        let request = Request::Message { target: Rank(0), bytes: MAIL_PIECE_BYTES_MAX, rest: 0 };
+        for _ in 0..40 {
+            while credit.take(mail_charge(MAIL_PIECE_BYTES_MAX)).is_err() {
+                let taken = sender.told_of_mail();
+                credit.give(taken - taken_before);
+                taken_before = taken;
+            }
+            sender.ask(&request, &piece);
+            assert_eq!(read_mail(outside, piece.len()), piece);
+        }
+        assert_eq!(sender.quiet(), Ok(()));
+    });
+}
+
+#[test]
+fn a_peer_that_sends_more_mail_than_it_has_credit_for_or_pieces_that_do_not_fit_ends_its_connection_alone() {
+    over_each_network(|outside| {
+        let mut friend = outside.peer(5);
+        let piece = vec![3; MAIL_PIECE_BYTES_MAX as usize];
+        let whole = Request::Message { target: Rank(0), bytes: MAIL_PIECE_BYTES_MAX, rest: 0 };
+        let first = Request::Message { target: Rank(0), bytes: MAIL_PIECE_BYTES_MAX, rest: 5 };
+        // More than all cells hold and may be held beyond them.
+        let many = (u64::from(CELLS_OF_SERVER) * 4096 + MAIL_CREDIT_BYTES) / MAIL_PIECE_BYTES_MAX + 2;
+        for requests in [vec![&first, &whole], vec![&whole; many as usize]] {
+            let mut sender = outside.peer(4);
+            let sent = requests.into_iter().try_for_each(|request| {
+                let mut bytes = Vec::new();
+                sender.initiator.begin(request, None, &mut bytes);
+                bytes.extend_from_slice(&piece);
+                sender.try_send(&bytes)
+            });
+            if sent.is_ok() {
+                sender.until_hung_up();
+            }
+            outside.expect_service(&mut friend);
+        }
     });
 }
 

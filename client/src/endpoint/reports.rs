@@ -166,6 +166,6 @@ mod tests {
         assert!(!is_large_get(&get(EAGER_BYTES_MAX)) && is_large_get(&get(EAGER_BYTES_MAX + 1)));
         assert!(may_pass_gets(&get(1)) && may_pass_gets(&Request::Quiet));
         let target = Rank(0);
-        assert!(!may_pass_gets(&Request::Message { target, bytes: 1 }));
+        assert!(!may_pass_gets(&Request::Message { target, bytes: 1, rest: 0 }));
     }
 }

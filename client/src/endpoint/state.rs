@@ -9,6 +9,7 @@ use longarm_proto::{
 };
 
 use super::gathered::{Gathered, Writes};
+use super::mail_credit::MailCredit;
 use super::peer::Peer;
 use super::pulse::{Beat, Pulse};
 use super::reports::{Reports, is_large_get};
@@ -45,6 +46,7 @@ pub(super) struct State {
     /// Whether the link reaches the node's memory; `None` while that is not decided.
     pub(super) reaches: Option<bool>,
     pub(super) reports: Reports,
+    pub(super) mail: MailCredit,
     /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
     pub(super) unanswered: Option<Token>,
     pub(super) pulse: Pulse,
@@ -98,6 +100,7 @@ impl State {
             transfers: Transfers::default(),
             reaches: None,
             reports: Reports::default(),
+            mail: MailCredit::new(),
             unanswered: None,
             pulse: Pulse::default(),
             last_report: RequestId(0),
@@ -296,7 +299,8 @@ impl State {
             Ok(driven) if !receive => Ok(driven),
             Ok(driven) => {
                 let now_ms = peer.time.now_ms();
-                let waiting = self.initiator.outstanding() > 0 || self.outgoing.can_send() || self.transfers.asks();
+                let asks = self.transfers.asks() || self.mail.is_waited_for();
+                let waiting = self.initiator.outstanding() > 0 || self.outgoing.can_send() || asks;
                 match self.pulse.look(now_ms, waiting, peer.options.silence_ms) {
                     Beat::Well => {}
                     Beat::Ask => self.report(),
@@ -513,7 +517,7 @@ impl State {
                 self.reports.data_came(token.data_bytes());
             }
             // Nobody has asked for these.
-            Reply::Refused { token: None, .. } | Reply::Alive => {}
+            Reply::Refused { token: None, .. } | Reply::MailTaken { .. } => {}
             _ => self.reports.received(0),
         }
         match reply {
@@ -558,7 +562,11 @@ impl State {
             Reply::Refused { token: None, refusal, detail, .. } => {
                 self.refused.get_or_insert(Outcome::Refused { refusal, detail });
             }
-            Reply::Alive => {}
+            Reply::MailTaken { bytes } => {
+                self.mail.taken(bytes)?;
+                // Somebody may wait for it.
+                driven.completed = true;
+            }
         }
         Ok(true)
     }
@@ -571,7 +579,7 @@ fn token_of(reply: Reply<Token>) -> Option<Token> {
             Some(token)
         }
         Reply::Refused { token, .. } => token,
-        Reply::Alive => None,
+        Reply::MailTaken { .. } => None,
     }
 }
 

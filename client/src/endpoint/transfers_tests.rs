@@ -483,7 +483,7 @@ fn nothing_is_sent_before_transfers_of_an_older_link_but_what_comes_is_taken_in(
     assert!(endpoint.is_up() && second.lock().sent_bytes == 0, "the two sides have not agreed");
     // What the server had to say before, and may have to get rid of before it can answer anything.
     let mut bytes = [0; REPLY_BYTES];
-    ReplyHeader { id: RequestId(0), body: ReplyBody::Alive, received_bytes: 0 }.encode(&mut bytes);
+    ReplyHeader { id: RequestId(0), body: ReplyBody::MailTaken { bytes: 0 }, received_bytes: 0 }.encode(&mut bytes);
     for reach in [Reach::Asked, Reach::Full] {
         second.lock().is_settled = true;
         second.lock().reach = reach;

@@ -8,8 +8,8 @@ use super::encode::at;
 use super::{HeaderField, Request, RequestKind, ShapeKind, Signal, Violation, WindowRef};
 use crate::ids::{AccessKey, Generation, Rank, RequestId, WindowId};
 use crate::limits::{
-    COMPARE_BYTES, DESCRIPTOR_BYTES_MAX, HEADER_BYTES, LEVELS_MAX, MESSAGE_BYTES_MAX, RUN_BYTES_BYTES, SCALE_BYTES,
-    SEGMENT_BYTES, SEGMENTS_PER_FRAME_MAX, SIGNAL_BYTES,
+    COMPARE_BYTES, DESCRIPTOR_BYTES_MAX, HEADER_BYTES, LEVELS_MAX, MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX,
+    RUN_BYTES_BYTES, SCALE_BYTES, SEGMENT_BYTES, SEGMENTS_PER_FRAME_MAX, SIGNAL_BYTES,
 };
 use crate::ops::{AccumulateOp, ElementType, Kernel, Rmw, RmwOp, RmwWidth, Scale, SignalOp};
 use crate::shape::{Level, Run, Shape, ShapeError, Strided};
@@ -109,7 +109,9 @@ impl RequestHeader {
             RequestKind::Lock => Request::Lock { target, offset },
             RequestKind::TryLock => Request::TryLock { target, offset },
             RequestKind::Unlock => Request::Unlock { target, offset },
-            RequestKind::Message => Request::Message { target: target.rank, bytes: self.payload_bytes },
+            RequestKind::Message => {
+                Request::Message { target: target.rank, bytes: self.payload_bytes, rest: self.operand }
+            }
             RequestKind::Report => Request::Report { received_bytes: self.operand },
             RequestKind::Leave => Request::Leave,
         })
@@ -153,9 +155,10 @@ impl RequestHeader {
                 self.check_descriptor(0)
             }
             RequestKind::Message => {
-                self.check_unused(&[Shape, Element, Op, Generation, Window, Key, Offset, Operand])?;
-                if self.payload_bytes > MESSAGE_BYTES_MAX {
-                    return Err(Violation::MessageTooLong { found: self.payload_bytes });
+                self.check_unused(&[Shape, Element, Op, Generation, Window, Key, Offset])?;
+                let (found, rest) = (self.payload_bytes, self.operand);
+                if found > MAIL_PIECE_BYTES_MAX || rest > MESSAGE_BYTES_MAX - found {
+                    return Err(Violation::MessageTooLong { found, rest });
                 }
                 self.check_descriptor(0)
             }

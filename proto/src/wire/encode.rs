@@ -3,7 +3,9 @@
 use super::bytes::{put_u32, put_u64};
 use super::{Request, ShapeKind, Signal, WindowRef};
 use crate::ids::RequestId;
-use crate::limits::{DESCRIPTOR_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX, SIGNAL_BYTES};
+use crate::limits::{
+    DESCRIPTOR_BYTES_MAX, HEADER_BYTES, MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX, SIGNAL_BYTES,
+};
 use crate::ops::{Kernel, Rmw, RmwOp, Scale};
 use crate::shape::Shape;
 
@@ -52,9 +54,11 @@ impl Request {
                 frame.target(target);
                 put_u64(frame.header, at::OFFSET, *offset);
             }
-            Request::Message { target, bytes } => {
-                assert!(*bytes <= MESSAGE_BYTES_MAX, "a message of {bytes} bytes is too long");
+            Request::Message { target, bytes, rest } => {
+                assert!(*bytes <= MAIL_PIECE_BYTES_MAX, "a piece of {bytes} bytes is too long");
+                assert!(*rest <= MESSAGE_BYTES_MAX - bytes, "a message of {bytes} and {rest} bytes is too long");
                 put_u32(frame.header, at::RANK, target.0);
+                put_u64(frame.header, at::OPERAND, *rest);
             }
         }
         let descriptor_bytes = out.len() - start - HEADER_BYTES;

@@ -20,8 +20,8 @@ wire_enum! {
         Granted = 4,
         /// It was not done.
         Refused = 5,
-        /// Nothing is answered; the responder lives.
-        Alive = 6,
+        /// Nothing is answered; there is room for more mail.
+        MailTaken = 6,
     }
 }
 
@@ -91,9 +91,12 @@ pub enum ReplyBody {
         /// The holder before died with it.
         inherited: bool,
     },
-    /// No answer: the responder cannot take up the next request for now, but lives. Its number is that of the last
-    /// request taken up.
-    Alive,
+    /// No answer: the responder has passed on so much of the initiator's mail since the session began, as
+    /// [`crate::mail_charge`] counts it. Its number is that of the last request taken up.
+    MailTaken {
+        /// How much.
+        bytes: u64,
+    },
     /// Any request: it was not done.
     Refused {
         /// Why.
@@ -112,7 +115,7 @@ impl ReplyBody {
             ReplyBody::Data { .. } => ReplyKind::Data,
             ReplyBody::Value(_) => ReplyKind::Value,
             ReplyBody::Granted { .. } => ReplyKind::Granted,
-            ReplyBody::Alive => ReplyKind::Alive,
+            ReplyBody::MailTaken { .. } => ReplyKind::MailTaken,
             ReplyBody::Refused { .. } => ReplyKind::Refused,
         }
     }
@@ -136,9 +139,9 @@ impl ReplyHeader {
         bytes[0] = self.body.kind().to_wire();
         put_u64(bytes, 8, self.id.0);
         let value = match self.body {
-            ReplyBody::Done | ReplyBody::Alive => 0,
+            ReplyBody::Done => 0,
             ReplyBody::Granted { inherited } => u64::from(inherited),
-            ReplyBody::Data { bytes } => bytes,
+            ReplyBody::Data { bytes } | ReplyBody::MailTaken { bytes } => bytes,
             ReplyBody::Value(value) => value,
             ReplyBody::Refused { refusal, detail } => {
                 bytes[1] = refusal.to_wire();
@@ -160,15 +163,16 @@ impl ReplyHeader {
         // The bytes between kind and id.
         let mut spare = u64_at(bytes, 0) >> 16;
         let body = match kind {
-            ReplyKind::Done | ReplyKind::Alive => {
+            ReplyKind::Done => {
                 spare |= value;
-                if kind == ReplyKind::Done { ReplyBody::Done } else { ReplyBody::Alive }
+                ReplyBody::Done
             }
             ReplyKind::Granted => {
                 spare |= value & !1;
                 ReplyBody::Granted { inherited: value & 1 != 0 }
             }
             ReplyKind::Data => ReplyBody::Data { bytes: value },
+            ReplyKind::MailTaken => ReplyBody::MailTaken { bytes: value },
             ReplyKind::Value => ReplyBody::Value(value),
             ReplyKind::Refused => {
                 let refusal = Refusal::from_wire(refusal).ok_or(Violation::UnknownRefusal { found: refusal })?;

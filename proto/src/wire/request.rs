@@ -128,8 +128,10 @@ pub enum Request {
     Message {
         /// Who gets it.
         target: Rank,
-        /// How long it is: the payload. At most [`crate::MESSAGE_BYTES_MAX`].
+        /// How long the payload is, which is all of the message or a piece of it. At most [`crate::MAIL_PIECE_BYTES_MAX`].
         bytes: u64,
+        /// Bytes of the message that later requests bring. All of it together has at most [`crate::MESSAGE_BYTES_MAX`].
+        rest: u64,
     },
     /// Says how far the replies have been received, so that the responder may forget them, and asks for `Done`, which
     /// says how far the requests have been.

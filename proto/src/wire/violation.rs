@@ -2,7 +2,9 @@
 
 use super::{ReplyKind, RequestKind};
 use crate::ids::RequestId;
-use crate::limits::{DESCRIPTOR_BYTES_MAX, LOCK_WAITERS_MAX, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX};
+use crate::limits::{
+    DESCRIPTOR_BYTES_MAX, LOCK_WAITERS_MAX, MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX,
+};
 use crate::ops::{AccumulateOp, ElementType};
 use crate::shape::ShapeError;
 use thiserror::Error;
@@ -158,10 +160,42 @@ pub enum Violation {
         found: u32,
     },
     /// A message over the limit.
-    #[error("a message of {found} bytes, at most {MESSAGE_BYTES_MAX} are possible")]
+    #[error(
+        "a message of {found} bytes and {rest} to come: {MAIL_PIECE_BYTES_MAX} at a time are possible, {MESSAGE_BYTES_MAX} together"
+    )]
     MessageTooLong {
         /// The length found.
         found: u64,
+        /// The rest that it announces.
+        rest: u64,
+    },
+    /// A piece of a message that does not go on where the one before it ended.
+    #[error("a piece of a message of {found} bytes and {rest} to come, where {missing} are missing")]
+    MailPiece {
+        /// The length found.
+        found: u64,
+        /// The rest that it announces.
+        rest: u64,
+        /// What is missing of the message.
+        missing: u64,
+    },
+    /// More mail than the initiator has credit for.
+    #[error("mail that takes {found} of a credit of which {available} are left")]
+    MailOverdrawn {
+        /// What it takes.
+        found: u64,
+        /// What was left.
+        available: u64,
+    },
+    /// A responder says that it has passed on more mail than was sent, or less than before.
+    #[error("mail of {found} is said to be passed on, which should be between {least} and {most}")]
+    MailTaken {
+        /// What it says.
+        found: u64,
+        /// What it has said before.
+        least: u64,
+        /// What was sent.
+        most: u64,
     },
     /// A request came twice, or one is missing.
     #[error("request {found} came where request {expected} was due")]

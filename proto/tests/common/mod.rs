@@ -148,8 +148,8 @@ pub fn request_over<S: Strategy<Value = Shape> + Clone + 'static>(shapes: S) -> 
         1 => Request::TryLock { target, offset },
         _ => Request::Unlock { target, offset },
     });
-    let message =
-        (any::<u32>(), 0..=MESSAGE_BYTES_MAX).prop_map(|(rank, bytes)| Request::Message { target: Rank(rank), bytes });
+    let message = (any::<u32>(), 0..=MAIL_PIECE_BYTES_MAX, 0..=MESSAGE_BYTES_MAX - MAIL_PIECE_BYTES_MAX)
+        .prop_map(|(rank, bytes, rest)| Request::Message { target: Rank(rank), bytes, rest });
     let report = any::<u64>().prop_map(|received_bytes| Request::Report { received_bytes });
     prop_oneof![put, get, accumulate, rmw, lock, Just(Request::Quiet), message, report, Just(Request::Leave)]
 }
@@ -164,7 +164,7 @@ pub fn reply_body() -> impl Strategy<Value = ReplyBody> {
         any::<u64>().prop_map(|bytes| ReplyBody::Data { bytes }),
         any::<u64>().prop_map(ReplyBody::Value),
         any::<bool>().prop_map(|inherited| ReplyBody::Granted { inherited }),
-        Just(ReplyBody::Alive),
+        any::<u64>().prop_map(|bytes| ReplyBody::MailTaken { bytes }),
         (prop::sample::select(Refusal::ALL.to_vec()), any::<u64>())
             .prop_map(|(refusal, detail)| ReplyBody::Refused { refusal, detail }),
     ]

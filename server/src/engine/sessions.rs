@@ -13,13 +13,11 @@
 //! that is over: nobody would ever end it again.
 
 use longarm_netmod::Link;
-use longarm_proto::{Identity, Mutation, Rank, Reception, SESSIONS_PER_RANK_MAX, Session, mutation};
+use longarm_proto::{Identity, MAIL_CREDIT_BYTES, Mutation, Rank, Reception, SESSIONS_PER_RANK_MAX, Session, mutation};
 
 use super::{CONNECTION, Engine, Interest, Peer};
 use crate::connection::{Connection, Ended};
-
-/// How often a peer whose requests cannot be taken up hears that we live.
-const TELL_ALIVE_MS: u64 = 200;
+use crate::mail::Mail;
 
 impl Engine {
     /// Peers that keep others from a mutex and have not called again in time do so no more.
@@ -31,17 +29,6 @@ impl Engine {
                 let rank = peer.connection.peer.rank.0;
                 tracing::warn!(rank, node = self.node.0, "a rank in the queue of a mutex has not called again");
                 self.forget(number);
-            }
-        }
-    }
-
-    /// Peers whose messages wait for a rank that takes none in are not to think that we are gone.
-    pub(super) fn tell_alive(&mut self, now_ms: u64) {
-        for number in &self.stalled {
-            let peer = &mut self.peers[*number];
-            if peer.lost_at_ms.is_none() && now_ms >= peer.told_alive_ms + TELL_ALIVE_MS {
-                peer.told_alive_ms = now_ms;
-                peer.connection.tell_alive();
             }
         }
     }
@@ -87,9 +74,26 @@ impl Engine {
     pub(super) fn forget(&mut self, number: usize) {
         let peer = self.peers.remove(number);
         self.over.insert(peer.connection.peer.rank, peer.session.0);
-        self.stalled.retain(|stalled| *stalled != number);
+        self.holding.retain(|holding| *holding != number);
+        self.keep_mail(peer.connection.mail);
         self.lost.retain(|lost| *lost != number);
         self.shared.locks.forget_connection(number);
+    }
+
+    /// What a session that is over has sent goes to the inboxes all the same. A rank that begins one after the other, and ends
+    /// each with all that it may send, keeps that of one.
+    fn keep_mail(&mut self, mail: Mail) {
+        if !mail.holds_some() {
+            return;
+        }
+        let before = self.left.iter().filter(|before| before.source() == mail.source()).map(Mail::held_bytes);
+        if before.sum::<u64>() + mail.held_bytes() > MAIL_CREDIT_BYTES {
+            let (rank, node) = (mail.source().0, self.node.0);
+            tracing::warn!(rank, node, "mail of a rank is thrown away: its sessions end before it is taken in");
+            return;
+        }
+        self.left.push(mail);
+        self.shared.mail_waits = true;
     }
 
     /// Sessions of this rank that have no link end.
@@ -126,15 +130,23 @@ impl Engine {
                 );
                 return None;
             }
+            let mut connection = Connection::new(identity, self.costs);
+            let before = self.left.iter().position(|mail| mail.source() == identity.rank);
+            let before = before.map(|at| self.left.remove(at));
+            let holds_mail = before.is_some();
+            before.into_iter().for_each(|mail| connection.mail.inherit(mail));
             let peer = Peer {
-                connection: Connection::new(identity, self.costs),
+                connection,
                 interest: Interest::default(),
-                stalled: false,
+                holds_mail,
                 session: (session.number, session.attempt),
                 lost_at_ms: Some(self.now_ms),
-                told_alive_ms: self.now_ms,
             };
-            self.lost.push(self.peers.insert(peer));
+            let number = self.peers.insert(peer);
+            if holds_mail {
+                self.holding.push_back(number);
+            }
+            self.lost.push(number);
             return Some(Reception::Fresh);
         };
         if session.attempt <= self.peers[number].session.1 && !mutation(Mutation::AttemptNotChecked) {

@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) node: Arc<NodeSegment>,
     pub(crate) local_of_rank: HashMap<Rank, u32>,
     pub(crate) locks: Locks,
+    /// Somebody's mail waits for free cells: that of others goes behind it.
+    pub(crate) mail_waits: bool,
     /// The rank whose process this is: it holds the stripe locks that the server takes.
     pub(crate) host: Rank,
 }
@@ -74,7 +76,9 @@ pub(crate) fn begin(
             replies.send(asker.id, ReplyBody::Done);
             Ok(None)
         }
-        Request::Report { .. } | Request::Leave => unreachable!("the connection's own business"),
+        Request::Message { .. } | Request::Report { .. } | Request::Leave => {
+            unreachable!("the connection's own business")
+        }
         Request::Lock { target, offset } => {
             if let Some(grant) = atomic::lock(shared, asker, target, offset)? {
                 replies.send(asker.id, ReplyBody::Granted { inherited: grant.inherited });
@@ -90,10 +94,6 @@ pub(crate) fn begin(
             atomic::unlock(shared, asker, target, offset)?;
             replies.send(asker.id, ReplyBody::Done);
             Ok(None)
-        }
-        Request::Message { target, bytes } => {
-            let local = *shared.local_of_rank.get(&target).ok_or((Refusal::NotThisNode, u64::from(target.0)))?;
-            Ok(Some(Sink::Message { local, total: bytes, remaining: bytes }))
         }
     }
 }

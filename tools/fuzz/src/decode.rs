@@ -68,7 +68,7 @@ pub fn reply_decode(data: &[u8]) {
     let target = WindowRef { rank: Rank(0), window: WindowId(0), generation: Generation(0), key: AccessKey(0) };
     let rmw = Rmw { op: RmwOp::Fetch, width: RmwWidth::W64, operand: 0, compare: 0 };
     let requests = [
-        Request::Message { target: Rank(0), bytes: 1 },
+        Request::Message { target: Rank(0), bytes: 1, rest: 0 },
         Request::Get { target, shape: Shape::contiguous(0, 8) },
         Request::Rmw { target, offset: 0, rmw },
         Request::Lock { target, offset: 0 },
@@ -93,7 +93,7 @@ pub fn reply_decode(data: &[u8]) {
             Ok(Reply::Done(token)) => token,
             Ok(Reply::Data { token, .. } | Reply::Value { token, .. } | Reply::Granted { token, .. }) => token,
             Ok(Reply::Refused { token: Some(token), .. }) => token,
-            Ok(Reply::Refused { token: None, .. } | Reply::Alive) | Err(_) => continue,
+            Ok(Reply::Refused { token: None, .. } | Reply::MailTaken { .. }) | Err(_) => continue,
         };
         let at = waiting.iter().position(|&waits| waits == token).expect("each token comes back once");
         waiting.remove(at);

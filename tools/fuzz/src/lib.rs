@@ -17,6 +17,7 @@ mod handshake;
 mod hostile_server;
 #[doc(hidden)]
 pub mod launcher;
+mod mail;
 mod node;
 mod rdma;
 mod rendezvous;
@@ -32,6 +33,7 @@ pub use decode::{reply_decode, request_decode};
 pub use door::door;
 pub use handshake::{handshake_bytes, handshake_edits};
 pub use hostile_server::hostile_server;
+pub use mail::mail_head;
 pub use rdma::{rdma_note, rdma_record, rdma_stream};
 pub use rendezvous::rendezvous;
 pub use responder::responder;

@@ -2,7 +2,9 @@
 
 use longarm_proto::*;
 
-use crate::{bootstrap, config, decode, door, handshake, hostile_server, rdma, rendezvous, responder, router, trunk};
+use crate::{
+    bootstrap, config, decode, door, handshake, hostile_server, mail, rdma, rendezvous, responder, router, trunk,
+};
 
 /// Inputs by name.
 pub type Seeds = Vec<(&'static str, Vec<u8>)>;
@@ -30,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "exchange", run: bootstrap::exchange, seeds: bootstrap::exchange_seeds },
     Target { name: "door", run: door::door, seeds: door::seeds },
     Target { name: "rdma_record", run: rdma::rdma_record, seeds: rdma::record_seeds },
+    Target { name: "mail_head", run: mail::mail_head, seeds: mail::seeds },
     Target { name: "trunk_record", run: trunk::trunk_record, seeds: trunk::seeds },
     Target { name: "router", run: router::router, seeds: router::seeds },
     Target { name: "rdma_note", run: rdma::rdma_note, seeds: rdma::note_seeds },
@@ -59,7 +62,7 @@ fn request_seeds() -> Seeds {
         ("quiet", Request::Quiet),
         ("lock", Request::Lock { target, offset: 4 }),
         ("unlock", Request::Unlock { target, offset: 4 }),
-        ("message", Request::Message { target: Rank(1), bytes: 40 }),
+        ("message", Request::Message { target: Rank(1), bytes: 40, rest: 7 }),
         ("report", Request::Report { received_bytes: 96 }),
         ("leave", Request::Leave),
     ];
@@ -91,7 +94,7 @@ fn reply_seeds() -> Seeds {
     let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted { inherited: false });
     let (value, done) = (ReplyBody::Value(1), ReplyBody::Done);
     let (inherited, taken) = (ReplyBody::Granted { inherited: true }, ReplyBody::Value(2));
-    let received = [(2, data, 64), (8, ReplyBody::Alive, 96), (3, value, 96), (4, granted, 95)];
+    let received = [(2, data, 64), (8, ReplyBody::MailTaken { bytes: 0 }, 96), (3, value, 96), (4, granted, 95)];
     vec![
         ("in_order", replies(&[(2, data), (3, value), (4, granted), (5, value), (6, done), (7, done)])),
         ("inherited", replies(&[(2, data), (3, value), (5, taken), (4, inherited), (6, done), (7, done)])),

@@ -72,6 +72,8 @@ const USUAL: &[Layout] = &[Layout::new(4, 1), Layout::new(4, 2), Layout::new(4, 
 /// The usual ones, nodes of different sizes, and a world of one.
 const EVERY: &[Layout] =
     &[Layout::Alone, Layout::new(4, 1), Layout::new(4, 2), Layout::new(4, 4), Layout::new(5, 3), Layout::new(16, 4)];
+/// Two nodes that have two ranks each.
+const PAIRS: &[Layout] = &[Layout::new(4, 2)];
 /// Those for much data: nodes of equal and of different sizes.
 const MUCH: &[Layout] = &[
     Layout::new(4, 1),
@@ -172,6 +174,12 @@ fn all_jobs() -> Vec<Job> {
         },
         job("a_rank_that_computes_serves_its_memory", progress::computing, USUAL),
         job("a_rank_that_looks_at_its_own_word_serves_its_memory", progress::looking, USUAL),
+        job(
+            "a_full_inbox_of_a_rank_that_computes_delays_nothing_at_its_neighbour",
+            progress::beside_a_full_inbox,
+            PAIRS,
+        ),
+        job("long_messages_both_ways_wait_for_each_other_and_arrive", progress::mail_both_ways, PAIRS),
         job("nothing_is_nothing_everywhere", traps::nothing, EVERY),
         job("a_rank_is_its_own_target", traps::own_target, EVERY),
         job("bytes_at_any_offset_are_exact", traps::unaligned, EVERY),

@@ -188,7 +188,7 @@ impl Answers {
                     ReplyBody::Done,
                     ReplyBody::Granted { inherited: false },
                     ReplyBody::Granted { inherited: true },
-                    ReplyBody::Alive,
+                    ReplyBody::MailTaken { bytes: choices.byte().into() },
                     ReplyBody::Value(choices.byte().into()),
                     ReplyBody::Data { bytes: choices.short().into() },
                 ];

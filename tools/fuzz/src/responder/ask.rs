@@ -92,7 +92,7 @@ fn request(choices: &mut Choices<'_>, kind: u8, target: WindowRef, flaw: u8) -> 
         5 => Request::Lock { target, offset: mutex(choices, flaw) },
         6 => Request::TryLock { target, offset: mutex(choices, flaw) },
         7 => Request::Unlock { target, offset: mutex(choices, flaw) },
-        _ => Request::Message { target: target.rank, bytes: u64::from(choices.short()) % PARTS[0] },
+        _ => Request::Message { target: target.rank, bytes: u64::from(choices.short()) % PARTS[0], rest: 0 },
     }
 }
 

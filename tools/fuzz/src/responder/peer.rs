@@ -207,7 +207,7 @@ impl Peer {
             }
             Reply::Value { token, .. } => *token,
             Reply::Refused { id, .. } => *id,
-            Reply::Alive => return,
+            Reply::MailTaken { .. } => return,
         };
         let expected = self.to_refuse.remove(&id);
         let found = if let Reply::Refused { refusal, .. } = reply { Some(refusal) } else { None };

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_proto::{
-    AccumulateOp, Cursor, ElementType, HEADER_BYTES, Refusal, Request, RequestHeader, Responder, RmwOp, RmwWidth,
+    AccumulateOp, Cursor, ElementType, HEADER_BYTES, Rank, Refusal, Request, RequestHeader, Responder, RmwOp, RmwWidth,
     Scale, Shape, WindowRef,
 };
+use longarm_shm::CELL_PAYLOAD_BYTES;
 
 use crate::node::{Name, PARTS, RANKS};
 
@@ -157,7 +158,8 @@ enum Stage {
 /// What becomes of a payload.
 enum Fate {
     Anything,
-    Mail,
+    /// What has come of the next cell.
+    Mail(Vec<u8>),
     /// Elements are added to the words from this place on; what has come of the next one.
     Sum {
         part: usize,
@@ -185,6 +187,8 @@ pub(crate) struct Stream {
     pub(crate) reported_bytes: u64,
     /// The bytes of messages for the rank that lives.
     pub(crate) mail: Vec<u8>,
+    /// Bytes that are missing of messages to ranks of the node.
+    unfinished: BTreeMap<Rank, u64>,
     pub(crate) sums: Sums,
 }
 
@@ -198,6 +202,7 @@ impl Stream {
             is_doubtful: false,
             reported_bytes: 0,
             mail: Vec::new(),
+            unfinished: BTreeMap::new(),
             sums: Sums::default(),
         }
     }
@@ -233,8 +238,15 @@ impl Stream {
                     self.ending = Some(Ending::Violation);
                     return None;
                 };
+                if let Request::Message { target, bytes, rest } = &request
+                    && RANKS.contains(target)
+                    && self.unfinished.insert(*target, *rest).is_some_and(|due| due > 0 && due != bytes + rest)
+                {
+                    self.ending = Some(Ending::Violation);
+                    return None;
+                }
                 let fate = match &request {
-                    Request::Message { target, .. } if *target == RANKS[0] => Fate::Mail,
+                    Request::Message { target, .. } if *target == RANKS[0] => Fate::Mail(Vec::new()),
                     request => match self.sums.take(request) {
                         Some((part, offset)) => Fate::Sum { part, offset, element: Vec::new() },
                         None => Fate::Anything,
@@ -262,7 +274,13 @@ impl Stream {
                 }
                 match fate {
                     Fate::Anything => {}
-                    Fate::Mail => self.mail.extend_from_slice(&rest[..bytes as usize]),
+                    Fate::Mail(cell) => {
+                        cell.extend_from_slice(&rest[..bytes as usize]);
+                        let is_whole = bytes == *remaining;
+                        let filled =
+                            if is_whole { cell.len() } else { cell.len() / CELL_PAYLOAD_BYTES * CELL_PAYLOAD_BYTES };
+                        self.mail.extend(cell.drain(..filled));
+                    }
                     Fate::Sum { part, offset, element } => {
                         element.extend_from_slice(&rest[..bytes as usize]);
                         let whole = element.len() / 8 * 8;

@@ -87,3 +87,55 @@ pub fn looking(world: &World) {
     barrier(world);
     assert!(done.test_until(0, Compare::GreaterOrEqual, 0).expect("a look"));
 }
+
+/// Messages that nobody takes in: more than there are cells, and no more than a connection may have under way beyond them.
+const UNREAD: u64 = 400;
+
+/// A rank computes until its neighbour has what a rank of another node puts, reads and updates there. That one has sent the
+/// computing rank more mail before than its inbox holds.
+pub fn beside_a_full_inbox(world: &World) {
+    const FLAG: usize = 4096;
+    let (computer, neighbour, origin) = (0, 1, world.size() - 1);
+    let node_of = |rank| world.node_of(rank).expect("there is such a rank");
+    assert!(node_of(computer) == node_of(neighbour) && node_of(computer) != node_of(origin));
+    let window = world.allocate_collective::<u64>(FLAG + 1).expect("a window");
+    barrier(world);
+    let me = world.rank();
+    if me == origin {
+        (0..UNREAD).for_each(|number| world.send_tagged(computer, 7, &[number as u8; 1000]).expect("it is sent"));
+        for round in 1..=20 {
+            let words = vec![round; FLAG];
+            window.put(neighbour, 0, &words).expect("a put");
+            world.quiet_rank(neighbour).expect("quiet");
+            assert_eq!(window.get_vec(neighbour, 0..FLAG).expect("a get"), words);
+            window.fetch_add(neighbour, FLAG, 1).expect("an rmw");
+        }
+    } else if me == neighbour {
+        window.wait_until(FLAG, Compare::GreaterOrEqual, 20).expect("the last update");
+        window.put(computer, FLAG, &[1]).expect("a put on the node");
+    } else if me == computer {
+        while window.get_one(computer, FLAG).expect("a look") == 0 {
+            compute(20_000);
+        }
+        for number in 0..UNREAD {
+            let (_, body) = world.receive_tagged(Some(origin), 7).expect("it was sent");
+            assert_eq!(body, [number as u8; 1000]);
+        }
+    }
+    barrier(world);
+}
+
+/// Two ranks of different nodes send each other long messages, and many of them, before either takes one in.
+pub fn mail_both_ways(world: &World) {
+    let (me, last) = (world.rank(), world.size() - 1);
+    let bodies = [3, 70_000, 64 << 10, 1_000_000, 100, 300_000].map(|bytes| vec![me as u8; bytes]);
+    if me == 0 || me == last {
+        let other = last - me;
+        bodies.iter().for_each(|body| world.send_tagged(other, 9, body).expect("it is sent"));
+        for mine in &bodies {
+            let (_, body) = world.receive_tagged(Some(other), 9).expect("it was sent");
+            assert!(body.len() == mine.len() && body.iter().all(|byte| *byte == other as u8));
+        }
+    }
+    barrier(world);
+}
