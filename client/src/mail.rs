@@ -37,6 +37,7 @@ use crate::origin_bytes::lend;
 use crate::progress::pace::{Drive, Moment};
 use crate::progress::time::RestOn;
 use crate::progress::waits::{Awaited, WaitingCall, Whom};
+use crate::wakers;
 
 /// How often a thread looks for a letter of its own node before it waits as for anything else.
 const GLANCES: u32 = 256;
@@ -140,7 +141,11 @@ impl Client {
         }
         self.wait_for(Drive::Memory, Awaited { call, whom: Whom::Rank(from) }, || {
             let letter = self.take_letter((slot, from));
-            letter.map(Ok).or_else(|| group().or_else(|| self.broken_mail(|source| source == from)).map(Err))
+            letter.map(Ok).or_else(|| {
+                let lost = group().or_else(|| self.broken_mail(|source| source == from))?;
+                // What came before the end may have been taken in by another thread meanwhile.
+                Some(self.take_letter((slot, from)).ok_or(lost))
+            })
         })
     }
 
@@ -287,9 +292,10 @@ impl Client {
         if body.len() <= self.eager_bytes && bytes <= MAIL_PIECE_BYTES_MAX {
             let request = Request::Message { target: to, bytes, rest: 0 };
             let whole = [prefix, body].concat();
+            let kept = wakers::keep();
             let outbox = endpoint.outbox.lock();
             self.issue(operation, endpoint, &request, None, Payload::Headed(&whole, None), Sending::Now)?;
-            drop(outbox);
+            drop((outbox, kept));
             self.progress.leave_to_helper(to);
             return Ok(meanwhile());
         }
@@ -308,6 +314,8 @@ impl Client {
     }
 
     fn push_cells(&self, operation: Operation, to: Rank, prefix: &[u8], body: &[u8]) -> Result<(), Lost> {
+        // A task that is woken in between may send a message too, on this thread.
+        let _kept = wakers::keep();
         let _one_message_at_a_time = self.mail.outbox.lock();
         let local = self.local.layout.local_of(to);
         let me = self.local.layout.local_of(self.local.layout.me());

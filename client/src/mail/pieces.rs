@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::endpoint::{Endpoint, Payload, Sending};
 use crate::error::{Lost, Operation};
 use crate::origin_bytes::{Lent, OriginBytes};
+use crate::wakers;
 
 impl Client {
     /// Sends a long message in pieces, as the server passes on those before. Our own inbox is emptied meanwhile, so that two ranks
@@ -18,6 +19,8 @@ impl Client {
         body: &'a [u8],
         lent: &Lent<'a>,
     ) -> Result<(), Lost> {
+        // A task that is woken in between may send a message too, on this thread.
+        let _kept = wakers::keep();
         let _one_message_at_a_time = endpoint.outbox.lock();
         let source = lent.source(OriginBytes::from(body));
         let (mut prefix, mut offset, body_bytes) = (prefix, 0, body.len() as u64);
