@@ -4,26 +4,26 @@
 //! which the driver brings about.
 //!
 //! A connection that breaks is made anew (`way`), and both sides go on where they were: everything that was sent is
-//! kept until the server has said that it has it. `reports` says when to ask for that, `pulse` whether it lives.
+//! kept until the server has said that it has it. `acknowledgements` says when to ask for that, `keepalive` whether it lives.
 
+mod acknowledgements;
 mod begun_rmw;
-pub(crate) mod brief;
+mod coalesced;
+mod connection;
 mod device_rmw;
 mod direct;
-mod gathered;
+pub(crate) mod inline_poll;
+mod keepalive;
 mod locked;
 mod mail_credit;
 mod peer;
-mod pulse;
 mod rejected;
-mod reports;
 mod request;
 mod sending;
 mod state;
 #[cfg(test)]
 mod tests;
 mod transfers;
-mod way;
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
@@ -39,8 +39,8 @@ use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::progress::dialing::Dial;
 use crate::progress::time::Time;
-pub(crate) use gathered::Writes;
-use gathered::{GATHERED_BYTES_MAX, GATHERED_RUN_BYTES_MAX};
+pub(crate) use coalesced::Writes;
+use coalesced::{COALESCED_BYTES_MAX, COALESCED_RUN_BYTES_MAX};
 use locked::Locked;
 pub use peer::EndpointOptions;
 use peer::Peer;
@@ -248,7 +248,7 @@ impl Endpoint {
             return Err(Box::new(Rejected { how: None, token, payload }));
         }
         if !state.has_room(request, self.peer.options.buffered_bytes_max) {
-            state.report_if_none_is_due();
+            state.acknowledge_if_none_is_due();
             self.note(&mut state);
             return Err(Box::new(Rejected { how: None, token, payload }));
         }
@@ -257,9 +257,9 @@ impl Endpoint {
             self.unconfirmed.store(true, Ordering::Release);
         }
         let was_gathering = state.gathering;
-        // Before a report is put in front of it: that one is sent along.
+        // Before an acknowledgement is put in front of it: that one is sent along.
         let goes_alone = state.goes_alone();
-        state.report_if_due(request, self.peer.options.buffered_bytes_max);
+        state.acknowledge_if_due(request, self.peer.options.buffered_bytes_max);
         state.mail.sent(request);
         state.begin(request, token, payload);
         let flush = state.goes_out(sending, goes_alone, request.has_reply());
@@ -289,11 +289,11 @@ impl Endpoint {
         run: Run,
         bytes: Region<'_>,
     ) -> Option<Driven> {
-        if run.bytes > GATHERED_RUN_BYTES_MAX {
+        if run.bytes > COALESCED_RUN_BYTES_MAX {
             return None;
         }
         let mut state = self.lock();
-        if !self.gathers_more(&state) || state.holds_back_writes() {
+        if !self.coalesces_more(&state) || state.holds_back_writes() {
             return None;
         }
         let goes_on = self.goes_on_gathering(&mut state);
@@ -310,11 +310,11 @@ impl Endpoint {
         run: Run,
         (hold, here): (impl FnOnce() -> Held, Run),
     ) -> Option<Driven> {
-        if run.bytes > GATHERED_RUN_BYTES_MAX {
+        if run.bytes > COALESCED_RUN_BYTES_MAX {
             return None;
         }
         let mut state = self.lock();
-        if !self.gathers_more(&state) || state.reports.is_full() {
+        if !self.coalesces_more(&state) || state.acknowledgements.is_full() {
             return None;
         }
         let goes_on = self.goes_on_gathering(&mut state);
@@ -324,18 +324,18 @@ impl Endpoint {
 
     /// Whether small requests may wait for others: something of their kind is under way, and there is room.
     #[inline]
-    fn gathers_more(&self, state: &State) -> bool {
+    fn coalesces_more(&self, state: &State) -> bool {
         state.has_room_for_bytes(self.peer.options.buffered_bytes_max)
-            && (state.has_gathered() || (!state.goes_alone() && self.broken.get().is_none()))
+            && (state.has_coalesced() || (!state.goes_alone() && self.broken.get().is_none()))
     }
 
     /// Before something is taken in: whether it goes on with what was. Where a list begins, who sends it may be the helper,
     /// which asks for nothing: if much is kept, the question goes in front of it.
     #[inline]
     fn goes_on_gathering(&self, state: &mut State) -> bool {
-        let goes_on = state.has_gathered();
+        let goes_on = state.has_coalesced();
         if !goes_on {
-            state.report_if_much_is_kept(self.peer.options.buffered_bytes_max);
+            state.acknowledge_if_much_is_kept(self.peer.options.buffered_bytes_max);
         }
         goes_on
     }
@@ -344,8 +344,8 @@ impl Endpoint {
     #[inline]
     fn after_gathering(&self, state: &mut State, goes_on: bool) -> Driven {
         let mut driven = Driven::default();
-        if state.unsent_bytes() >= GATHERED_BYTES_MAX {
-            state.report_if_much_is_kept(self.peer.options.buffered_bytes_max);
+        if state.unsent_bytes() >= COALESCED_BYTES_MAX {
+            state.acknowledge_if_much_is_kept(self.peer.options.buffered_bytes_max);
             let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             driven = self.drive_locked(state, receive);
         } else if !goes_on || !state.gathering {
@@ -366,7 +366,7 @@ impl Endpoint {
     pub(crate) fn prepare_sleep(&self) -> (Interest, bool) {
         let wanted = Interest { readable: true, writable: self.wants_write() };
         let Some(mut state) = self.try_lock() else { return (wanted, false) };
-        let Some(link) = state.way.link() else { return (wanted, false) };
+        let Some(link) = state.connection.link() else { return (wanted, false) };
         let ready = link.arm();
         (link.awaits(wanted), ready)
     }
@@ -402,10 +402,10 @@ impl Endpoint {
         }
         let was_up = self.is_up();
         let turned = state.turn(&self.peer, receive);
-        let is_up = state.way.is_up();
+        let is_up = state.connection.is_up();
         if is_up != was_up || state.renewed {
             state.renewed = false;
-            let descriptor = state.way.link().and_then(|link| link.descriptor()?.try_clone_to_owned().ok());
+            let descriptor = state.connection.link().and_then(|link| link.descriptor()?.try_clone_to_owned().ok());
             *self.descriptor.lock() = descriptor.map(Arc::new);
             self.up.store(is_up, Ordering::Release);
         }
@@ -428,27 +428,27 @@ impl Endpoint {
             // Whoever took it up: the next quiet says so.
             self.unconfirmed.store(true, Ordering::Release);
         }
-        self.wants_write.store(state.outgoing.can_send() || state.has_gathered(), Ordering::Release);
+        self.wants_write.store(state.outgoing.can_send() || state.has_coalesced(), Ordering::Release);
         self.buffered_bytes.store(state.outgoing.buffered_bytes(), Ordering::Release);
-        self.replies_full.store(state.reports.is_full(), Ordering::Release);
+        self.replies_full.store(state.acknowledgements.is_full(), Ordering::Release);
         self.has_much_to_send.store(state.outgoing.streams_more_than(MUCH_TO_SEND_BYTES), Ordering::Release);
-        let held_back = !state.outgoing.is_sent() && !state.outgoing.can_send() && !state.has_gathered();
+        let held_back = !state.outgoing.is_sent() && !state.outgoing.can_send() && !state.has_coalesced();
         self.held_back.store(held_back, Ordering::Release);
-        self.expects_much.store(state.reports.expects_much(), Ordering::Release);
+        self.expects_much.store(state.acknowledgements.expects_much(), Ordering::Release);
         let transfers = !state.transfers.is_empty();
-        let unacknowledged = !state.outgoing.is_acknowledged() || state.has_gathered() || transfers;
+        let unacknowledged = !state.outgoing.is_acknowledged() || state.has_coalesced() || transfers;
         let alive = self.broken.get().is_none();
         self.unacknowledged.store(unacknowledged && alive, Ordering::Release);
-        self.known.store(state.way.is_known(), Ordering::Release);
+        self.known.store(state.connection.is_known(), Ordering::Release);
         self.gathering.store(state.gathering && alive, Ordering::Release);
-        let calling = !state.way.is_up() && (unacknowledged || !state.way.is_known());
-        let unsent = !state.outgoing.is_sent() || state.has_gathered();
+        let calling = !state.connection.is_up() && (unacknowledged || !state.connection.is_known());
+        let unsent = !state.outgoing.is_sent() || state.has_coalesced();
         let mail_waits = state.mail.is_waited_for();
         self.mail_waits.store(mail_waits && alive, Ordering::Release);
         let busy = mail_waits || unsent || state.initiator.outstanding() > 0 || state.landing.is_some() || calling;
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
-        let served = busy || state.reports.owes_for_streams();
-        let needs_helper = served || (transfers && state.transfers.need_driving(state.way.link()));
+        let served = busy || state.acknowledgements.owes_for_streams();
+        let needs_helper = served || (transfers && state.transfers.need_driving(state.connection.link()));
         self.reaches.store(state.reaches == Some(true), Ordering::Relaxed);
         self.transfers.store(transfers && alive, Ordering::Release);
         self.busy.store((served || transfers) && alive, Ordering::Release);
@@ -470,7 +470,7 @@ impl Endpoint {
     /// Ends the session in order, as far as that is possible without waiting.
     pub(crate) fn leave(&self) {
         let mut state = self.lock();
-        if self.broken.get().is_none() && state.way.is_up() && !mutation(Mutation::SessionKept) {
+        if self.broken.get().is_none() && state.connection.is_up() && !mutation(Mutation::SessionKept) {
             state.begin(&Request::Leave, None, Payload::None);
             self.drive_locked(&mut state, false);
         }
@@ -482,7 +482,7 @@ impl Endpoint {
         // The reason first: who sees a failed completion finds it.
         let how = self.broken.get_or_init(|| how).clone();
         let outcome = Outcome::Lost(how);
-        for (target, _) in state.abandon_gathered() {
+        for (target, _) in state.abandon_coalesced() {
             target.fail(outcome.clone());
         }
         state.outgoing.abandon(|held| held.fail(outcome.clone()));
@@ -498,7 +498,7 @@ impl Endpoint {
         if state.transfers.abandon(&outcome) {
             self.unconfirmed.store(true, Ordering::Release);
         }
-        state.way.close();
+        state.connection.close();
         // The copy as well, or the connection would stay open.
         *self.descriptor.lock() = None;
         self.up.store(false, Ordering::Release);

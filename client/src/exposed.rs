@@ -1,7 +1,7 @@
 //! Memory of a process that is in no window and that the other ranks of its node reach all the same, by cross-memory attach.
 //!
 //! ```text
-//!   expose: each rank says where its memory is ── gathered from all ──► everybody knows (process, address, bytes)
+//!   expose: each rank says where its memory is ── collected from all ──► everybody knows (process, address, bytes)
 //!   put, get: one system call; the kernel copies between the two processes
 //!   withdraw: a barrier, after which nobody knows any more ──► the memory is its owner's again
 //! ```
@@ -79,7 +79,7 @@ impl<T: FromBytes + IntoBytes + Send + 'static> ExposedMemory<T> {
         Ok(parts.map(|parts| ExposedMemory { start, length, capacity, parts }))
     }
 
-    /// Gives the memory back after a meeting of all ranks, each of which comes there by this call.
+    /// Gives the memory back after a barrier of all ranks, each of which comes there by this call.
     ///
     /// # Errors
     /// Those of `meet`. The memory is leaked: others may still copy to it.

@@ -5,15 +5,15 @@ use longarm_proto::{Cursor, Rank, Request, Run, Shape};
 use longarm_shm::{CounterKind, Window};
 
 use crate::client::Client;
-use crate::endpoint::brief::BriefGet;
+use crate::endpoint::inline_poll::PolledGet;
 use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{LenderMut, OriginBytesMut, lend};
 use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
-use crate::put::BRIEF_BYTES_MAX;
+use crate::put::INLINE_POLL_BYTES_MAX;
 use crate::route::Route;
-use crate::shapes::{Shapes, Way};
+use crate::shapes::{Shapes, Walk};
 use crate::window::ClientWindow;
 
 impl Client {
@@ -43,13 +43,13 @@ impl Client {
         target: OriginBytesMut<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: target.len() as u64 };
-        let unlent = match self.get_briefly(window, rank, run, target.region()) {
-            BriefGet::NotBegun => return self.get_shaped(window, rank, Shapes::contiguous(run), target),
-            BriefGet::Done => {
+        let unlent = match self.get_polling(window, rank, run, target.region()) {
+            PolledGet::NotBegun => return self.get_shaped(window, rank, Shapes::contiguous(run), target),
+            PolledGet::Done => {
                 self.local.count(rank, CounterKind::Get, run.bytes);
                 return Ok(());
             }
-            BriefGet::UnderWay(unlent) => unlent,
+            PolledGet::UnderWay(unlent) => unlent,
         };
         let completion = lend(|lent| {
             unlent.lend(lent.target(target).hold(), Run { offset: 0, bytes: run.bytes });
@@ -62,18 +62,18 @@ impl Client {
     }
 
     /// A few bytes of another node's memory, which the network may bring before it is worth to do anything else meanwhile.
-    fn get_briefly(&self, window: &ClientWindow, rank: Rank, run: Run, target: RegionMut<'_>) -> BriefGet<'_> {
-        let few = (1..=BRIEF_BYTES_MAX).contains(&run.bytes);
+    fn get_polling(&self, window: &ClientWindow, rank: Rank, run: Run, target: RegionMut<'_>) -> PolledGet<'_> {
+        let few = (1..=INLINE_POLL_BYTES_MAX).contains(&run.bytes);
         if !few || !self.reaches_unseen(Operation::Get, window, rank, run) {
-            return BriefGet::NotBegun;
+            return PolledGet::NotBegun;
         }
         let Some(endpoint) = self.progress.endpoint_if_open(self.local.layout.node_of(rank)) else {
-            return BriefGet::NotBegun;
+            return PolledGet::NotBegun;
         };
         if !endpoint.reaches_memory() {
-            return BriefGet::NotBegun;
+            return PolledGet::NotBegun;
         }
-        endpoint.get_briefly(&window.target(rank), run, target, self.brief_looks())
+        endpoint.get_polling(&window.target(rank), run, target, self.inline_poll_looks())
     }
 
     /// Reads bytes of a part that is mapped here, as [`Client::put_at_once`] writes them.
@@ -258,9 +258,9 @@ fn read_direct(part: &Window<'_>, shapes: &Shapes, target: RegionMut<'_>) {
         target.slice(here.offset as usize, here.bytes as usize).copy_from(source);
     };
     match shapes.way() {
-        Way::Run { here, there } => copy(here, there),
+        Walk::Run { here, there } => copy(here, there),
         // A grid leads from the origin to the target, as most transfers do.
-        Way::Grid(grid) => grid.reversed().copy(target, part.whole().as_region()),
-        Way::Runs => shapes.pairs(copy),
+        Walk::Grid(grid) => grid.reversed().copy(target, part.whole().as_region()),
+        Walk::Runs => shapes.pairs(copy),
     }
 }

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The calls stand above all three, and so does waiting (`progress::waiting`): whoever waits drives the connections and takes in
-//! mail. Every call here works on bytes; the typed faces stand above.
+//! mail. Every call here works on bytes; the typed interfaces stand above.
 //!
 //! What this crate refuses to do: send a request that the target would refuse, wait without a bound on the
 //! processor, or wait for a rank that is known to be dead.
@@ -28,11 +28,11 @@ mod device_rmw;
 mod endpoint;
 mod error;
 mod exposed;
+mod flag_barrier;
 mod get;
 mod local;
 mod lock;
 pub mod mail;
-mod meeting;
 mod order;
 mod origin_bytes;
 mod progress;

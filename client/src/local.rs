@@ -1,28 +1,28 @@
 //! What a rank knows without asking another node: who stands where, who is dead, and the memory of its own node.
 
 pub(crate) mod failures;
+pub(crate) mod flag_barriers;
 pub(crate) mod layout;
-pub(crate) mod meetings;
 
 use std::sync::Arc;
 
 use longarm_proto::Rank;
-use longarm_shm::{Bells, CounterKind, NodeSegment, OwnCounters, thread};
+use longarm_shm::{CounterKind, Eventcounts, NodeSegment, OwnCounters, thread};
 
 use crate::completion::{Completion, Outcome};
 use crate::error::{Lost, LostHow, Operation, TransferError};
 use failures::{Death, Failures};
+use flag_barriers::FlagBarriers;
 use layout::Layout;
-use meetings::Meetings;
 
 /// See the module.
 pub(crate) struct Local {
     pub(crate) layout: Layout,
     pub(crate) segment: Arc<NodeSegment>,
     counters: OwnCounters,
-    bells: Bells,
+    eventcounts: Eventcounts,
     /// Where the ranks of the world meet, if they are all on one node.
-    pub(crate) meetings: Option<Meetings>,
+    pub(crate) barriers: Option<FlagBarriers>,
     pub(crate) failures: Arc<Failures>,
     main_thread: usize,
 }
@@ -32,8 +32,8 @@ impl Local {
     pub(crate) fn new(layout: Layout, segment: Arc<NodeSegment>, failures: Arc<Failures>) -> Local {
         Local {
             counters: segment.own_counters(layout.local_of(layout.me())),
-            bells: segment.bells(),
-            meetings: Meetings::new(&segment, &layout),
+            eventcounts: segment.eventcounts(),
+            barriers: FlagBarriers::new(&segment, &layout),
             layout,
             segment,
             failures,
@@ -68,8 +68,8 @@ impl Local {
         Lost { rank, node: self.layout.node_of(rank), operation, how }
     }
 
-    pub(crate) fn my_bell(&self) -> longarm_shm::Bell<'_> {
-        self.segment.bell(self.layout.local_of(self.layout.me()))
+    pub(crate) fn my_eventcount(&self) -> longarm_shm::Eventcount<'_> {
+        self.segment.eventcount(self.layout.local_of(self.layout.me()))
     }
 
     /// Counts an operation.
@@ -82,13 +82,13 @@ impl Local {
     /// sleeper with a timeout may do without.
     #[inline]
     pub(crate) fn ring_mail(&self, rank: Rank) {
-        self.bells.mail(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+        self.eventcounts.mail(self.layout.local_of(rank)).notify_if_sleeping_after_rmw();
     }
 
     /// Wakes a rank of this node that sleeps until its windows change. After a sequentially consistent read-modify-write.
     #[inline]
     pub(crate) fn ring_window(&self, rank: Rank) {
-        self.bells.window(self.layout.local_of(rank)).ring_if_sleeping_after_rmw();
+        self.eventcounts.window(self.layout.local_of(rank)).notify_if_sleeping_after_rmw();
     }
 
     /// The error of a completion that failed because a connection ended or the server refused.

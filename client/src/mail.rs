@@ -9,8 +9,8 @@
 //! order of each source: by the thread that attends to them and by those that wait in a call for what they do. Where no
 //! thread attends, whichever thread of the rank waits in a call runs them.
 
+mod arrivals;
 mod broken;
-mod inbox;
 pub(crate) mod mailbox;
 mod message;
 mod pieces;
@@ -27,7 +27,7 @@ use longarm_shm::{
     CELL_PAYLOAD_BYTES, CellHead, CounterKind, MESSAGE_BEGINS, Popped, Producer, SHORT_BYTES_MAX, ShortMessage,
 };
 
-use self::inbox::{Inbox, Partial, Wanted};
+use self::arrivals::{Arrivals, Partial, Wanted};
 pub use self::message::{ActiveMessage, Dispatch, Letter, Slot};
 use crate::client::Client;
 use crate::completion::Completion;
@@ -113,7 +113,7 @@ impl Client {
             self.mail.kept.store(inbox.letter_count, Ordering::Relaxed);
             drop(inbox);
             // Another thread of this rank may sleep until it comes.
-            self.local.my_bell().ring();
+            self.local.my_eventcount().notify();
             return Ok(meanwhile());
         }
         let mut head = Head::<30>::new(MAIL_COLLECTIVE);
@@ -228,11 +228,11 @@ impl Client {
         arguments: &[u64],
         payload: &[u8],
     ) -> Result<(), TransferError> {
-        assert!(arguments.len() <= longarm_proto::AM_ARGUMENTS_MAX, "checked by the typed face");
+        assert!(arguments.len() <= longarm_proto::AM_ARGUMENTS_MAX, "checked by the typed interface");
         if to == self.local.layout.me() {
             let (arguments, payload) = (arguments.to_vec(), payload.to_vec());
             self.enqueue_active(Some(ActiveMessage { source: to, handler, is_reply, arguments, payload }));
-            self.local.my_bell().ring();
+            self.local.my_eventcount().notify();
             self.local.count(to, CounterKind::Message, 0);
             return Ok(());
         }
@@ -265,7 +265,7 @@ impl Client {
     /// Has the dispatch called without a message, in its turn behind those that have arrived.
     pub fn call_dispatch(&self) {
         self.enqueue_active(None);
-        self.local.my_bell().ring();
+        self.local.my_eventcount().notify();
     }
 
     fn send_during<R>(
@@ -413,7 +413,7 @@ impl Client {
         drop(inbox);
         if came {
             // Who looked before they were queued, and found the inbox empty, may be asleep; and we may not run them.
-            self.local.my_bell().ring();
+            self.local.my_eventcount().notify();
         }
         progress
     }
@@ -421,7 +421,7 @@ impl Client {
     /// Takes in what a cell or a fastbox has brought. An active message, if it is one and whole now.
     fn take_in(
         &self,
-        inbox: &mut Inbox,
+        inbox: &mut Arrivals,
         head: CellHead,
         payload: Region<'_>,
         wanted: Option<&mut Wanted>,
@@ -498,11 +498,11 @@ impl Client {
     }
 
     /// For the thread that runs active messages while the application computes: sleeps until something arrives or
-    /// the bell rings, then runs it.
-    /// `stopping` is looked at after the bell, which whoever stops us rings afterwards.
+    /// the eventcount is notified, then runs it.
+    /// `stopping` is looked at after the eventcount, which whoever stops us notifies afterwards.
     pub fn attend_mail(&self, stopping: impl Fn() -> bool) {
-        let bell = self.local.my_bell();
-        let seen = bell.sequence();
+        let eventcount = self.local.my_eventcount();
+        let seen = eventcount.sequence();
         if stopping() {
             return;
         }
@@ -510,10 +510,10 @@ impl Client {
         let ran = self.run_active();
         if ran && self.is_attended() {
             // Another thread may wait for what was run.
-            bell.ring();
+            eventcount.notify();
         }
         if !arrived && !ran {
-            bell.sleep_unless(seen, None, || self.progress.time.rest(RestOn::Mail, None));
+            eventcount.sleep_unless(seen, None, || self.progress.time.rest(RestOn::Mail, None));
         }
     }
 }

@@ -72,7 +72,7 @@ impl Client {
     /// else.
     fn is_quiet_soon(&self, endpoint: &Endpoint) -> bool {
         if endpoint.has_transfers() && !endpoint.is_unconfirmed() {
-            let (is_over, driven) = endpoint.look_for_ends(self.brief_looks());
+            let (is_over, driven) = endpoint.look_for_ends(self.inline_poll_looks());
             self.progress.note_driven(endpoint, Some(driven));
             if !is_over {
                 return false;

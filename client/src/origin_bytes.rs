@@ -2,7 +2,7 @@
 //!
 //! Besides `exposed` this is the crate's only module with unsafe code. It turns "the caller keeps this memory" into types:
 //!
-//! - [`OriginBytes`] and [`OriginBytesMut`] are borrowed, or made by a C face from a pointer it vouches for;
+//! - [`OriginBytes`] and [`OriginBytesMut`] are borrowed, or made by a C interface from a pointer it vouches for;
 //! - [`lend`] lets an operation keep borrowed bytes until its completion is complete, and does not return before;
 //! - [`OriginBuffer`] owns its bytes: an operation in progress keeps them alive, whoever forgets the rest.
 #![allow(unsafe_code)]

@@ -13,15 +13,15 @@ use crate::progress::assist::Expecting;
 use crate::progress::pace::drive_for;
 use crate::progress::waits::Awaited;
 use crate::route::Route;
-use crate::shapes::{Shapes, Way};
+use crate::shapes::{Shapes, Walk};
 use crate::window::ClientWindow;
 
 /// A transfer of more than this takes long enough to look after other things meanwhile.
-pub(crate) const BRIEF_BYTES_MAX: u64 = 4 << 10;
-/// See [`Client::brief_looks`]: these take some microseconds.
-const BRIEF_LOOKS: u32 = 256;
+pub(crate) const INLINE_POLL_BYTES_MAX: u64 = 4 << 10;
+/// See [`Client::inline_poll_looks`]: these take some microseconds.
+const INLINE_POLL_LOOKS: u32 = 256;
 /// Fewer where threads outnumber processors.
-const BRIEF_LOOKS_SHARED: u32 = 4;
+const INLINE_POLL_LOOKS_SHARED: u32 = 4;
 
 /// What the target does with the bytes it gets.
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ impl Client {
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: source.len() as u64 };
-        if self.put_briefly(window, rank, run, source.region()) {
+        if self.put_polling(window, rank, run, source.region()) {
             return Ok(());
         }
         self.put_shaped(window, rank, Shapes::contiguous(run), source)
@@ -83,8 +83,8 @@ impl Client {
 
     /// A few bytes to another node's memory, with no server involved. False: nothing was done, and the long way has to be taken,
     /// or finds out what is wrong.
-    fn put_briefly(&self, window: &ClientWindow, rank: Rank, run: Run, source: Region<'_>) -> bool {
-        let few = (1..=BRIEF_BYTES_MAX.min(self.eager_bytes as u64)).contains(&run.bytes);
+    fn put_polling(&self, window: &ClientWindow, rank: Rank, run: Run, source: Region<'_>) -> bool {
+        let few = (1..=INLINE_POLL_BYTES_MAX.min(self.eager_bytes as u64)).contains(&run.bytes);
         if !few || !self.reaches_unseen(Operation::Put, window, rank, run) {
             return false;
         }
@@ -93,7 +93,7 @@ impl Client {
             return false;
         }
         let needed_helper = endpoint.needs_helper();
-        let Some(driven) = endpoint.put_briefly(&window.target(rank), run, source) else { return false };
+        let Some(driven) = endpoint.put_polling(&window.target(rank), run, source) else { return false };
         self.progress.note_driven(endpoint, Some(driven));
         if endpoint.needs_helper() && !needed_helper {
             self.progress.hand_to_helper();
@@ -117,8 +117,8 @@ impl Client {
     /// How often who has asked a device for something looks for that alone, before it does anything else. Where threads
     /// outnumber processors it is soon done, or somebody else's turn.
     #[inline]
-    pub(crate) fn brief_looks(&self) -> u32 {
-        if self.progress.spin_us == 0 { BRIEF_LOOKS_SHARED } else { BRIEF_LOOKS }
+    pub(crate) fn inline_poll_looks(&self) -> u32 {
+        if self.progress.spin_us == 0 { INLINE_POLL_LOOKS_SHARED } else { INLINE_POLL_LOOKS }
     }
 
     /// Writes bytes to a part that is mapped here, if nothing is wrong. False: nothing was done, and another way has to
@@ -380,9 +380,9 @@ impl Client {
             Writing::Put | Writing::Signal(_) => {
                 let there = |run: Run| part.region_mut(run.offset, run.bytes).expect("checked before");
                 match shapes.way() {
-                    Way::Run { here, there: run } => there(run).copy_from(taken(here)),
-                    Way::Grid(grid) => grid.copy(part.whole(), source),
-                    Way::Runs => shapes.pairs(|here, run| there(run).copy_from(taken(here))),
+                    Walk::Run { here, there: run } => there(run).copy_from(taken(here)),
+                    Walk::Grid(grid) => grid.copy(part.whole(), source),
+                    Walk::Runs => shapes.pairs(|here, run| there(run).copy_from(taken(here))),
                 }
             }
             Writing::Accumulate(kernel, scale) => {
@@ -390,9 +390,9 @@ impl Client {
                 let mut accumulator = part.accumulator((kernel, scale), stripes, me);
                 let mut run = |here, there: Run| accumulator.run(there.offset, taken(here)).expect("checked before");
                 match shapes.way() {
-                    Way::Run { here, there } => run(here, there),
-                    Way::Grid(grid) => accumulator.grid(&grid, source).expect("checked before"),
-                    Way::Runs => shapes.pairs(run),
+                    Walk::Run { here, there } => run(here, there),
+                    Walk::Grid(grid) => accumulator.grid(&grid, source).expect("checked before"),
+                    Walk::Runs => shapes.pairs(run),
                 }
             }
         }

@@ -25,7 +25,7 @@ pub struct Shapes {
 }
 
 /// How to go through both sides of a transfer at once, the quickest first.
-pub(crate) enum Way {
+pub(crate) enum Walk {
     /// One run on each side.
     Run { here: Run, there: Run },
     /// Equal runs at regular distances.
@@ -92,11 +92,11 @@ impl Shapes {
     }
 
     /// How to go through both sides at once.
-    pub(crate) fn way(&self) -> Way {
+    pub(crate) fn way(&self) -> Walk {
         if let (Shape::Contiguous(here), Shape::Contiguous(there)) = (&self.origin, &self.target) {
-            return Way::Run { here: *here, there: *there };
+            return Walk::Run { here: *here, there: *there };
         }
-        self.grid().map_or(Way::Runs, Way::Grid)
+        self.grid().map_or(Walk::Runs, Walk::Grid)
     }
 
     /// The same transfer as one grid from the origin to the target, if it has that form: both sides are regular, and the

@@ -135,9 +135,9 @@ fn what_one_request_takes_is_long_and_made_of_few_pieces() {
     let spread = Shapes { target: two.clone(), origin: Shape::Contiguous(run(5, 12_288)) };
     let expected = vec![request(run(0, 8192), &[run(5, 8192)]), request(run(100_000, 4096), &[run(8197, 4096)])];
     assert_eq!(spread.run_requests(), Some(expected), "one request for each run of the target");
-    let gathered = Shapes { target: Shape::Contiguous(run(5, 12_288)), origin: two };
+    let coalesced = Shapes { target: Shape::Contiguous(run(5, 12_288)), origin: two };
     let expected = vec![request(run(5, 12_288), &[run(0, 8192), run(100_000, 4096)])];
-    assert_eq!(gathered.run_requests(), Some(expected), "one for all pieces of the origin");
+    assert_eq!(coalesced.run_requests(), Some(expected), "one for all pieces of the origin");
     let touching = Shape::Vector(vec![run(0, 100), run(100, 5000)]);
     let touching = Shapes { target: touching, origin: Shape::Contiguous(run(0, 5100)) };
     assert_eq!(touching.run_requests(), Some(vec![request(run(0, 5100), &[run(0, 5100)])]), "runs that touch are one");

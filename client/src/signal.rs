@@ -141,8 +141,8 @@ impl Client {
 
     /// Waits until `check` gives something, which others bring about by stores that [`Client::ring_mail`] may follow. Unlike one
     /// who waits for words it is not woken by what happens to this rank's windows.
-    pub fn wait_for_meeting<R>(&self, mut check: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
-        self.wait_for(Drive::Meeting, Awaited::anyone(Operation::Collective), || match check() {
+    pub fn wait_at_barrier<R>(&self, mut check: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
+        self.wait_for(Drive::FlagBarrier, Awaited::anyone(Operation::Collective), || match check() {
             Some(result) => Some(Ok(result)),
             None => self.first_death(Operation::Collective).map(|lost| Err(lost.into())),
         })

@@ -5,9 +5,9 @@
 //!    └───────────┴───────────┴────────┴──────────┴──────────┴───────────┴───────► refused: bad proof, broken link, too slow
 //! ```
 //!
-//! What is in brackets is there where the connection is to be encrypted. Once the peer is proven, the owner looks up its session and says by [`Doorman::welcome`] what comes of it.
+//! What is in brackets is there where the connection is to be encrypted. Once the peer is proven, the owner looks up its session and says by [`Acceptor::welcome`] what comes of it.
 //!
-//! The doorman never blocks and reads the handshake's bytes only: what the peer sends behind its proof stays in the
+//! The acceptor never blocks and reads the handshake's bytes only: what the peer sends behind its proof stays in the
 //! link for the next reader. It says nothing to those it refuses; the link is closed, and the reason is for our log.
 
 use std::os::fd::BorrowedFd;
@@ -17,10 +17,10 @@ use longarm_proto::{
     Secret, Session, WELCOME_BYTES,
 };
 
+use crate::encrypted::{self, KEY_BYTES, KeyError, Keys, carrying_frames};
 use crate::endpoint::{Link, LinkError};
 use crate::exchange::{HandshakeIn, HandshakeOut};
 use crate::poller::Interest;
-use crate::sealed::{self, KEY_BYTES, KeyError, Keys, carrying_frames};
 
 /// Why a peer was not let in. Its link is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -41,19 +41,19 @@ pub enum AdmissionError {
 }
 
 /// What became of a half-open connection.
-pub enum DoormanStep {
+pub enum AcceptorStep {
     /// Not decided yet. Poll again when the descriptor is ready, or at the deadline.
     Pending,
-    /// Not let in. The doorman is of no more use.
+    /// Not let in. The acceptor is of no more use.
     Refused(AdmissionError),
-    /// The peer has proven itself and waits for [`Doorman::welcome`]. Said once.
+    /// The peer has proven itself and waits for [`Acceptor::welcome`]. Said once.
     Proven {
         /// Who it is.
         identity: Identity,
         /// Which session it wants to carry on.
         session: Session,
     },
-    /// Welcomed. The link stands right behind the handshake, and seals what follows if that was asked for. The doorman is of no more use.
+    /// Welcomed. The link stands right behind the handshake, and seals what follows if that was asked for. The acceptor is of no more use.
     Admitted {
         /// The connection.
         link: Box<dyn Link>,
@@ -64,7 +64,7 @@ pub enum DoormanStep {
     },
 }
 
-/// What a doorman lets peers in by.
+/// What an acceptor lets peers in by.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// What both know.
@@ -74,11 +74,11 @@ pub struct Admission {
     /// The node that they have to call.
     pub me: NodeId,
     /// What follows the handshake is encrypted.
-    pub sealed: bool,
+    pub encrypted: bool,
 }
 
 /// Guards one half-open connection until it is proven or refused.
-pub struct Doorman {
+pub struct Acceptor {
     /// `None` once the connection was admitted or refused.
     link: Option<Box<dyn Link>>,
     admission: Admission,
@@ -111,25 +111,25 @@ enum Progress {
     Welcomed(Peer, Option<Keys>),
 }
 
-impl Doorman {
+impl Acceptor {
     /// Takes a fresh connection. `nonce` must be fresh randomness. `deadline_ms` stands on the same clock as the
-    /// `now_ms` of [`Doorman::poll`].
+    /// `now_ms` of [`Acceptor::poll`].
     pub fn new(link: Box<dyn Link>, admission: &Admission, nonce: [u8; 32], deadline_ms: u64) -> Self {
         let phase = Phase::Hello(HandshakeIn::new());
         Self { link: Some(link), admission: admission.clone(), nonce, deadline_ms, phase }
     }
 
     /// Goes as far as the link allows now. Must not be called again after it has refused or admitted.
-    pub fn poll(&mut self, now_ms: u64) -> DoormanStep {
-        let mut link = self.link.take().expect("a doorman that has decided is not asked again");
+    pub fn poll(&mut self, now_ms: u64) -> AcceptorStep {
+        let mut link = self.link.take().expect("an acceptor that has decided is not asked again");
         let step = match self.advance(&mut *link) {
             Ok(Progress::Welcomed((identity, session), keys)) => {
-                return DoormanStep::Admitted { link: carrying_frames(link, keys), identity, session };
+                return AcceptorStep::Admitted { link: carrying_frames(link, keys), identity, session };
             }
-            Err(error) => return DoormanStep::Refused(error),
-            Ok(Progress::Proven((identity, session))) => DoormanStep::Proven { identity, session },
-            Ok(_) if now_ms >= self.deadline_ms => return DoormanStep::Refused(AdmissionError::TimedOut),
-            Ok(_) => DoormanStep::Pending,
+            Err(error) => return AcceptorStep::Refused(error),
+            Ok(Progress::Proven((identity, session))) => AcceptorStep::Proven { identity, session },
+            Ok(_) if now_ms >= self.deadline_ms => return AcceptorStep::Refused(AdmissionError::TimedOut),
+            Ok(_) => AcceptorStep::Pending,
         };
         self.link = Some(link);
         step
@@ -138,7 +138,7 @@ impl Doorman {
     /// Says what comes of the session of a peer that has just been proven. Poll again afterwards.
     ///
     /// # Panics
-    /// When the doorman has not said that the peer is proven.
+    /// When the acceptor has not said that the peer is proven.
     pub fn welcome(&mut self, reception: Reception) {
         let Phase::Proven(handshake, peer, answer) = std::mem::replace(&mut self.phase, Phase::Over) else {
             panic!("only a proven peer is welcomed");
@@ -151,7 +151,7 @@ impl Doorman {
         self.link.as_ref().and_then(|link| link.descriptor())
     }
 
-    /// What [`Doorman::poll`] waits for.
+    /// What [`Acceptor::poll`] waits for.
     pub fn interest(&self) -> Interest {
         let wanted = match self.phase {
             Phase::Hello(_) | Phase::Proof(..) | Phase::Key(..) => Interest::READABLE,
@@ -209,9 +209,9 @@ impl Doorman {
             Phase::Hello(mut incoming) => match incoming.poll(link)? {
                 None => Progress::Stuck(Phase::Hello(incoming)),
                 Some(hello) => {
-                    let Admission { secret, job, me, sealed } = &self.admission;
+                    let Admission { secret, job, me, encrypted } = &self.admission;
                     let (handshake, challenge) =
-                        ResponderHandshake::start(secret, *job, *me, *sealed, self.nonce, &hello)?;
+                        ResponderHandshake::start(secret, *job, *me, *encrypted, self.nonce, &hello)?;
                     Progress::Next(Phase::Challenge(HandshakeOut::new(challenge), handshake))
                 }
             },
@@ -223,7 +223,7 @@ impl Doorman {
                 None => Progress::Stuck(Phase::Proof(incoming, handshake)),
                 Some(proof) => {
                     let peer = handshake.handle_proof(&proof)?;
-                    Progress::Next(match self.admission.sealed {
+                    Progress::Next(match self.admission.encrypted {
                         true => Phase::Key(HandshakeIn::new(), handshake, peer),
                         false => Phase::Proven(handshake, peer, None),
                     })
@@ -232,7 +232,7 @@ impl Doorman {
             Phase::Key(mut incoming, handshake, peer) => match incoming.poll(link)? {
                 None => Progress::Stuck(Phase::Key(incoming, handshake, peer)),
                 Some(key) => {
-                    let answer = sealed::answer_key(&handshake.sealing(), &key)?;
+                    let answer = encrypted::answer_key(&handshake.sealing(), &key)?;
                     Progress::Next(Phase::Proven(handshake, peer, Some(answer)))
                 }
             },
@@ -246,7 +246,7 @@ impl Doorman {
                 false => Progress::Stuck(Phase::Answer(outgoing, peer, keys)),
                 true => Progress::Welcomed(peer, Some(keys)),
             },
-            Phase::Over => unreachable!("a doorman that has decided is not asked again"),
+            Phase::Over => unreachable!("an acceptor that has decided is not asked again"),
         })
     }
 }

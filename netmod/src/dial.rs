@@ -1,7 +1,7 @@
 //! The caller's half of "who may join": connect, prove that we belong to the job, and check that the peer does.
 //!
 //! Runs once for each connection, before any frame. The proof itself is `proto`'s handshake, and the keys of an encrypted
-//! connection are `sealed`'s; [`Caller`] only carries their messages, and never blocks. It does not try again: its owner knows whether that makes sense.
+//! connection are `encrypted`'s; [`Caller`] only carries their messages, and never blocks. It does not try again: its owner knows whether that makes sense.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use longarm_proto::{
 };
 
 use crate::alarm::{Alarm, Wake};
+use crate::encrypted::{KEY_BYTES, KeyError, KeyOffer, Keys, carrying_frames};
 use crate::endpoint::{Link, LinkError, Netmod};
 use crate::exchange::{HandshakeIn, HandshakeOut};
 use crate::poller::Interest;
-use crate::sealed::{KEY_BYTES, KeyError, KeyOffer, Keys, carrying_frames};
 
 /// Why no proven connection came about. No frame was sent in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub struct Introduction<'a> {
     /// The session that the connection will carry.
     pub session: Session,
     /// What follows the handshake is encrypted.
-    pub sealed: bool,
+    pub encrypted: bool,
     /// Fresh randomness.
     pub nonce: [u8; 32],
 }
@@ -100,7 +100,7 @@ pub struct Caller {
     /// `None` once it was decided.
     link: Option<Box<dyn Link>>,
     handshake: InitiatorHandshake,
-    sealed: bool,
+    encrypted: bool,
     phase: Phase,
     /// Something has been sent, so there was a connection.
     connected: bool,
@@ -127,9 +127,15 @@ enum Progress {
 impl Caller {
     /// Begins over a link to where the peer's server should listen.
     pub fn new(link: Box<dyn Link>, introduction: &Introduction<'_>) -> Caller {
-        let Introduction { secret, me, peer, session, sealed, nonce } = *introduction;
-        let (handshake, hello) = InitiatorHandshake::start(secret, me, peer, session, sealed, nonce);
-        Caller { link: Some(link), handshake, sealed, phase: Phase::Hello(HandshakeOut::new(hello)), connected: false }
+        let Introduction { secret, me, peer, session, encrypted, nonce } = *introduction;
+        let (handshake, hello) = InitiatorHandshake::start(secret, me, peer, session, encrypted, nonce);
+        Caller {
+            link: Some(link),
+            handshake,
+            encrypted,
+            phase: Phase::Hello(HandshakeOut::new(hello)),
+            connected: false,
+        }
     }
 
     /// Goes as far as the link allows now. Must not be called again after it has failed or is proven.
@@ -195,7 +201,7 @@ impl Caller {
             },
             Phase::Proof(mut outgoing) => match outgoing.poll(link)? {
                 false => Progress::Stuck(Phase::Proof(outgoing)),
-                true if self.sealed => {
+                true if self.encrypted => {
                     let (offer, key) = KeyOffer::start(&self.handshake.sealing())?;
                     Progress::Next(Phase::Key(HandshakeOut::new(key), offer))
                 }

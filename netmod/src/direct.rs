@@ -118,7 +118,7 @@ pub const DEVICE_WORD_BYTES: u64 = 8;
 
 /// What came of a get that is looked for at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Brief {
+pub enum InlinePoll {
     /// Its bytes are there.
     Done,
     /// It takes longer, or will not end well.
@@ -244,15 +244,15 @@ pub trait DirectAccess {
     }
 
     /// Reads a few bytes and looks so many times whether they are there, and at nothing else meanwhile. Nothing is lent for that:
-    /// of what has not come by then [`DirectAccess::lend_brief`] tells where it goes.
-    fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
+    /// of what has not come by then [`DirectAccess::lend_polled`] tells where it goes.
+    fn get_polling(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> InlinePoll {
         let _ = (target, run, into, looks);
-        Brief::NotBegun
+        InlinePoll::NotBegun
     }
 
-    /// Right behind a [`DirectAccess::get_briefly`] that is under way: from now on it is a get of this number. Without this, nobody
+    /// Right behind a [`DirectAccess::get_polling`] that is under way: from now on it is a get of this number. Without this, nobody
     /// hears of its end.
-    fn lend_brief(&mut self, ticket: u64, into: Box<dyn Loan>) {
+    fn lend_polled(&mut self, ticket: u64, into: Box<dyn Loan>) {
         let _ = (ticket, into);
     }
 

@@ -170,7 +170,7 @@ pub enum LinkError {
     /// The connection broke. Bytes under way in either direction may be lost.
     #[error("the connection was reset")]
     Reset,
-    /// What arrived on an encrypted connection was not sealed by the peer, or was changed or cut on its way. None of it
+    /// What arrived on an encrypted connection was not encrypted by the peer, or was changed or cut on its way. None of it
     /// was handed on.
     #[error("bytes on the encrypted connection were changed on their way")]
     Forged,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use longarm_proto::{Identity, Reception, Session};
 use slab::Slab;
 
-use crate::accept::{Admission, Doorman, DoormanStep};
+use crate::accept::{Acceptor, AcceptorStep, Admission};
 use crate::endpoint::{Link, Listener};
 use crate::poller::{Interest, Poller};
 use crate::refusals::Refusals;
@@ -99,7 +99,7 @@ pub struct Entrance {
 }
 
 struct Waiting {
-    doorman: Doorman,
+    acceptor: Acceptor,
     /// Since when it lets us wait for its next word.
     since_ms: u64,
     /// How far it had come then.
@@ -220,20 +220,20 @@ impl Entrance {
     /// Goes on with one handshake. True if anything moved.
     pub fn look(&mut self, number: usize, now_ms: u64) -> bool {
         let Some(waiting) = self.waiting.get_mut(number) else { return false };
-        match waiting.doorman.poll(now_ms) {
-            DoormanStep::Pending => self.keep(number, now_ms),
-            DoormanStep::Refused(reason) => {
+        match waiting.acceptor.poll(now_ms) {
+            AcceptorStep::Pending => self.keep(number, now_ms),
+            AcceptorStep::Refused(reason) => {
                 self.refusals.note(self.options.admission.me, now_ms, format_args!("a connection: {reason}"));
                 self.remove(number);
                 true
             }
-            DoormanStep::Proven { identity, session } => {
+            AcceptorStep::Proven { identity, session } => {
                 waiting.is_proven = true;
                 self.order.remove(&(waiting.since_ms, number));
                 self.steps.push_back(EntranceStep::Proven { number, identity, session });
                 true
             }
-            DoormanStep::Admitted { link, identity, session } => {
+            AcceptorStep::Admitted { link, identity, session } => {
                 self.remove(number);
                 if let Some(descriptor) = link.descriptor() {
                     let _ = self.poller.remove(descriptor);
@@ -262,7 +262,7 @@ impl Entrance {
     /// # Panics
     /// When the entrance has not said that this one is proven.
     pub fn welcome(&mut self, number: usize, reception: Reception, now_ms: u64) {
-        self.waiting[number].doorman.welcome(reception);
+        self.waiting[number].acceptor.welcome(reception);
         self.look(number, now_ms);
     }
 
@@ -271,7 +271,7 @@ impl Entrance {
     /// # Panics
     /// When nobody stands there.
     pub fn dismiss(&mut self, number: usize, now_ms: u64, why: fmt::Arguments<'_>) {
-        let peer_name = self.waiting[number].doorman.peer_name();
+        let peer_name = self.waiting[number].acceptor.peer_name();
         self.refusals.note(self.options.admission.me, now_ms, format_args!("a connection of {peer_name}: {why}"));
         self.remove(number);
     }
@@ -289,10 +289,10 @@ impl Entrance {
             return;
         }
         let deadline_ms = now_ms + self.options.handshake_timeout_ms;
-        let doorman = Doorman::new(link, &self.options.admission, nonce, deadline_ms);
-        let stage = doorman.stage();
+        let acceptor = Acceptor::new(link, &self.options.admission, nonce, deadline_ms);
+        let stage = acceptor.stage();
         let watched = Interest::READABLE;
-        entry.insert(Waiting { doorman, since_ms: now_ms, stage, is_proven: false, watched });
+        entry.insert(Waiting { acceptor, since_ms: now_ms, stage, is_proven: false, watched });
         self.order.insert((now_ms, number));
         self.look(number, now_ms);
     }
@@ -300,14 +300,14 @@ impl Entrance {
     /// One that waits goes on waiting. True if it has come further.
     fn keep(&mut self, number: usize, now_ms: u64) -> bool {
         let waiting = &mut self.waiting[number];
-        let interest = waiting.doorman.interest();
+        let interest = waiting.acceptor.interest();
         if interest != waiting.watched
-            && let Some(descriptor) = waiting.doorman.descriptor()
+            && let Some(descriptor) = waiting.acceptor.descriptor()
             && self.poller.modify(descriptor, self.tokens.waiting | number as u64, interest).is_ok()
         {
             waiting.watched = interest;
         }
-        let stage = waiting.doorman.stage();
+        let stage = waiting.acceptor.stage();
         if stage == waiting.stage {
             return false;
         }
@@ -339,7 +339,7 @@ impl Entrance {
     fn remove(&mut self, number: usize) {
         let waiting = self.waiting.remove(number);
         self.order.remove(&(waiting.since_ms, number));
-        if let Some(descriptor) = waiting.doorman.descriptor() {
+        if let Some(descriptor) = waiting.acceptor.descriptor() {
             let _ = self.poller.remove(descriptor);
         }
         // Who waits outside is not announced again where the listener was driven meanwhile.

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  origin                                               target
-//!  Caller ──► Netmod::connect ──► Link ⇢ ⇢ Link ◄── Listener::accept ──► Entrance (a Doorman each)
+//!  Caller ──► Netmod::connect ──► Link ⇢ ⇢ Link ◄── Listener::accept ──► Entrance (a Acceptor each)
 //!                                │            │
 //!                             handshake    handshake        then the caller owns the link
 //! ```
 //!
 //! A [`Link`] moves bytes and knows nothing of what they mean; frames are `proto`'s. [`Caller`] and
-//! [`Doorman`] are the two ends of the only conversation this crate holds itself: the proof that both sides belong
+//! [`Acceptor`] are the two ends of the only conversation this crate holds itself: the proof that both sides belong
 //! to the job; they put encryption around the link where it is asked for. [`Poller`] and [`Waker`] are what a loop sleeps on.
 //!
 //! The crate refuses to read a clock (deadlines are timer descriptors, or numbers that the caller gives), to retry
@@ -22,6 +22,7 @@ mod conformance;
 mod dial;
 mod direct;
 mod direct_conformance;
+mod encrypted;
 mod endpoint;
 mod entrance;
 mod exchange;
@@ -29,24 +30,23 @@ pub mod flow;
 mod poller;
 mod refusals;
 mod routed;
-mod sealed;
 mod sim;
 mod suite;
 mod tcp;
 
-pub use accept::{Admission, AdmissionError, Doorman, DoormanStep};
+pub use accept::{Acceptor, AcceptorStep, Admission, AdmissionError};
 pub use clock::CoarseClock;
 pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
 pub use direct::{
-    Brief, DEVICE_WORD_BYTES, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, Loan, NoDeviceRmw, Reach,
+    DEVICE_WORD_BYTES, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Loan, NoDeviceRmw, Reach,
     RemoteMemory, Wish,
 };
+pub use encrypted::KeyError;
 pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 pub use entrance::{Entrance, EntranceOptions, EntranceStep, EntranceTokens, PATIENCE_MS};
 pub use poller::{Interest, Poller, Ready, Waker};
 pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};
-pub use sealed::KeyError;
 pub use sim::Sim;
 pub use suite::conformance;
 pub use tcp::{Congestion, SocketBuffers, Tcp, TcpOptions};

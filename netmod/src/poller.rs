@@ -1,4 +1,4 @@
-//! What a loop sleeps on: an epoll instance behind a safe face, and an eventfd to wake it from another thread.
+//! What a loop sleeps on: an epoll instance behind a safe wrapper, and an eventfd to wake it from another thread.
 //!
 //! Level-triggered throughout: who leaves bytes behind is told again. A [`Poller`] can be put into another one. It
 //! does not own what it watches; a descriptor that is closed leaves by itself unless somebody holds a duplicate.

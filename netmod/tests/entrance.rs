@@ -58,7 +58,7 @@ impl House {
         let listener = Driven { below: netmod.listen().unwrap(), drives: Arc::clone(&drives), needs_it };
         let address = listener.address().to_owned();
         let poller = Arc::new(Poller::new().unwrap());
-        let admission = Admission { secret: SECRET, job: JobId(1), me: NodeId(0), sealed: false };
+        let admission = Admission { secret: SECRET, job: JobId(1), me: NodeId(0), encrypted: false };
         let options = EntranceOptions { admission, places, handshake_timeout_ms: 10_000 };
         let tokens = EntranceTokens { listener: LISTENER, waiting: 1 << 32 };
         let entrance = Entrance::new(Box::new(listener), &poller, tokens, options).unwrap();
@@ -72,7 +72,7 @@ impl House {
             me: Identity { job: JobId(1), rank: Rank(rank), node: NodeId(1) },
             peer: NodeId(0),
             session: Session { number: 1, attempt: 1, is_known: false, received_bytes: 0 },
-            sealed: false,
+            encrypted: false,
             nonce: [rank as u8; 32],
         };
         Caller::new(self.netmod.connect(&self.address).unwrap(), &introduction)

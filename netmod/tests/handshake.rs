@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
-    Admission, AdmissionError, DialError, Doorman, DoormanStep, Interest, Introduction, Link, LinkError, Listener,
+    Acceptor, AcceptorStep, Admission, AdmissionError, DialError, Interest, Introduction, Link, LinkError, Listener,
     Netmod, Poller, Sim, Tcp, TcpOptions, connect_authenticated,
 };
 use longarm_proto::{HELLO_BYTES, Identity, JobId, NodeId, Rank, Reception, Secret, Session};
@@ -33,11 +33,11 @@ fn dial(netmod: &dyn Netmod, address: &str, secret: &Secret, me: Identity) -> Re
 }
 
 fn introduction(secret: &Secret, me: Identity) -> Introduction<'_> {
-    Introduction { secret, me, peer: CALLED, session: SESSION, sealed: false, nonce: [1; 32] }
+    Introduction { secret, me, peer: CALLED, session: SESSION, encrypted: false, nonce: [1; 32] }
 }
 
 fn admission() -> Admission {
-    Admission { secret: SECRET, job: JOB, me: CALLED, sealed: false }
+    Admission { secret: SECRET, job: JOB, me: CALLED, encrypted: false }
 }
 
 fn accept(listener: &mut dyn Listener) -> Box<dyn Link> {
@@ -49,20 +49,20 @@ fn accept(listener: &mut dyn Listener) -> Box<dyn Link> {
     }
 }
 
-fn doorman(link: Box<dyn Link>) -> Doorman {
-    Doorman::new(link, &admission(), [2; 32], 1000)
+fn acceptor(link: Box<dyn Link>) -> Acceptor {
+    Acceptor::new(link, &admission(), [2; 32], 1000)
 }
 
-fn decide(mut doorman: Doorman) -> Result<(Box<dyn Link>, Identity), AdmissionError> {
+fn decide(mut acceptor: Acceptor) -> Result<(Box<dyn Link>, Identity), AdmissionError> {
     loop {
-        match doorman.poll(0) {
-            DoormanStep::Pending => thread::yield_now(),
-            DoormanStep::Refused(error) => return Err(error),
-            DoormanStep::Proven { session, .. } => {
+        match acceptor.poll(0) {
+            AcceptorStep::Pending => thread::yield_now(),
+            AcceptorStep::Refused(error) => return Err(error),
+            AcceptorStep::Proven { session, .. } => {
                 assert_eq!(session, SESSION);
-                doorman.welcome(RECEPTION);
+                acceptor.welcome(RECEPTION);
             }
-            DoormanStep::Admitted { link, identity, session } => {
+            AcceptorStep::Admitted { link, identity, session } => {
                 assert_eq!(session, SESSION);
                 return Ok((link, identity));
             }
@@ -78,7 +78,7 @@ fn meet(netmod: &dyn Netmod, secret: &Secret, me: Identity) -> Outcome {
     let address = listener.address().to_owned();
     thread::scope(|scope| {
         let caller = scope.spawn(|| dial(netmod, &address, secret, me));
-        let called = decide(doorman(accept(&mut *listener)));
+        let called = decide(acceptor(accept(&mut *listener)));
         (caller.join().unwrap(), called)
     })
 }
@@ -138,19 +138,19 @@ fn a_caller_of_another_job_is_refused_and_sees_a_hang_up() {
 }
 
 #[test]
-fn a_doorman_reads_nothing_behind_the_handshake() {
+fn an_acceptor_reads_nothing_behind_the_handshake() {
     for netmod in networks() {
         let mut listener = netmod.listen().unwrap();
         let address = listener.address().to_owned();
         thread::scope(|scope| {
             let caller = scope.spawn(|| {
-                // The caller speaks at once after its proof was taken, while the doorman may still be polled.
+                // The caller speaks at once after its proof was taken, while the acceptor may still be polled.
                 let mut link = dial(&*netmod, &address, &SECRET, CALLER).unwrap();
                 send_whole(&mut *link, b"right behind");
                 link
             });
             let link = accept(&mut *listener);
-            let (mut link, _) = decide(doorman(link)).unwrap();
+            let (mut link, _) = decide(acceptor(link)).unwrap();
             assert_eq!(&receive_whole::<12>(&mut *link), b"right behind");
             caller.join().unwrap();
         });
@@ -163,16 +163,16 @@ fn a_silent_caller_is_refused_at_the_deadline_and_not_before() {
         let mut listener = netmod.listen().unwrap();
         let address = listener.address().to_owned();
         let mut caller = thread::scope(|scope| scope.spawn(|| netmod.connect(&address)).join().unwrap()).unwrap();
-        let mut doorman = doorman(accept(&mut *listener));
-        assert_eq!((doorman.deadline_ms(), doorman.interest()), (1000, Interest::READABLE));
+        let mut acceptor = acceptor(accept(&mut *listener));
+        assert_eq!((acceptor.deadline_ms(), acceptor.interest()), (1000, Interest::READABLE));
         let mut sent = 0;
         while sent < HELLO_BYTES - 1 {
             sent += caller.send(&[Region::from_slice(&[0; HELLO_BYTES - 1][sent..])]).unwrap();
-            assert!(matches!(doorman.poll(0), DoormanStep::Pending));
+            assert!(matches!(acceptor.poll(0), AcceptorStep::Pending));
         }
-        assert!(matches!(doorman.poll(999), DoormanStep::Pending));
-        assert!(matches!(doorman.poll(1000), DoormanStep::Refused(AdmissionError::TimedOut)));
-        assert!(doorman.descriptor().is_none() && doorman.peer_name().is_empty(), "the link is closed");
+        assert!(matches!(acceptor.poll(999), AcceptorStep::Pending));
+        assert!(matches!(acceptor.poll(1000), AcceptorStep::Refused(AdmissionError::TimedOut)));
+        assert!(acceptor.descriptor().is_none() && acceptor.peer_name().is_empty(), "the link is closed");
     }
 }
 
@@ -182,19 +182,19 @@ fn a_caller_that_goes_away_halfway_is_refused() {
         let mut listener = netmod.listen().unwrap();
         let address = listener.address().to_owned();
         let mut caller = thread::scope(|scope| scope.spawn(|| netmod.connect(&address)).join().unwrap()).unwrap();
-        let mut doorman = doorman(accept(&mut *listener));
+        let mut acceptor = acceptor(accept(&mut *listener));
         let mut sent = 0;
         while sent < HELLO_BYTES / 2 {
             sent += caller.send(&[Region::from_slice(&[0; HELLO_BYTES / 2][sent..])]).unwrap();
-            assert!(matches!(doorman.poll(0), DoormanStep::Pending));
+            assert!(matches!(acceptor.poll(0), AcceptorStep::Pending));
         }
         drop(caller);
-        assert!(matches!(decide(doorman), Err(AdmissionError::Link(LinkError::Closed))));
+        assert!(matches!(decide(acceptor), Err(AdmissionError::Link(LinkError::Closed))));
     }
 }
 
 #[test]
-fn a_doorman_can_be_slept_on() {
+fn an_acceptor_can_be_slept_on() {
     let tcp = Tcp::new(TcpOptions::default());
     let mut listener = tcp.listen().unwrap();
     let address = listener.address().to_owned();
@@ -202,28 +202,28 @@ fn a_doorman_can_be_slept_on() {
         let caller = scope.spawn(|| dial(&tcp, &address, &SECRET, CALLER));
         let poller = Poller::new().unwrap();
         poller.add(listener.descriptor().unwrap(), 0, Interest::READABLE).unwrap();
-        let (mut ready, mut doormen) = (Vec::new(), Vec::new());
+        let (mut ready, mut acceptors) = (Vec::new(), Vec::new());
         let identity = 'admitted: loop {
             poller.wait(&mut ready, None).unwrap();
             for event in &ready {
                 if event.token == 0 {
-                    let doorman = doorman(listener.accept().unwrap().unwrap());
-                    poller.add(doorman.descriptor().unwrap(), 1, doorman.interest()).unwrap();
-                    doormen.push(doorman);
+                    let acceptor = acceptor(listener.accept().unwrap().unwrap());
+                    poller.add(acceptor.descriptor().unwrap(), 1, acceptor.interest()).unwrap();
+                    acceptors.push(acceptor);
                     continue;
                 }
-                match doormen[0].poll(0) {
-                    DoormanStep::Pending => {
-                        let (doorman, token) = (&doormen[0], event.token);
-                        poller.modify(doorman.descriptor().unwrap(), token, doorman.interest()).unwrap();
+                match acceptors[0].poll(0) {
+                    AcceptorStep::Pending => {
+                        let (acceptor, token) = (&acceptors[0], event.token);
+                        poller.modify(acceptor.descriptor().unwrap(), token, acceptor.interest()).unwrap();
                     }
-                    DoormanStep::Proven { .. } => {
-                        doormen[0].welcome(RECEPTION);
-                        let doorman = &doormen[0];
-                        poller.modify(doorman.descriptor().unwrap(), event.token, doorman.interest()).unwrap();
+                    AcceptorStep::Proven { .. } => {
+                        acceptors[0].welcome(RECEPTION);
+                        let acceptor = &acceptors[0];
+                        poller.modify(acceptor.descriptor().unwrap(), event.token, acceptor.interest()).unwrap();
                     }
-                    DoormanStep::Refused(error) => panic!("{error}"),
-                    DoormanStep::Admitted { identity, .. } => break 'admitted identity,
+                    AcceptorStep::Refused(error) => panic!("{error}"),
+                    AcceptorStep::Admitted { identity, .. } => break 'admitted identity,
                 }
             }
         };
@@ -265,12 +265,12 @@ fn a_link_cut_anywhere_in_the_handshake_leaves_no_one_sided_admission_unnoticed(
             let mut first = sim.connect(&address).unwrap();
             let called = accept(&mut *listener);
             assert_eq!(sim.cut_after(first.peer_name(), bytes), 1);
-            let doorman = scope.spawn(|| decide(doorman(called)));
+            let acceptor = scope.spawn(|| decide(acceptor(called)));
             let caller = run_caller(&mut *first);
             // The caller has sent all it had to only if the challenge reached it; it never gets the whole welcome.
             assert_eq!(caller, Err(LinkError::Reset), "cut after {bytes} bytes");
             // The server may have sent its whole welcome, and lost it. Then its link is broken all the same.
-            if let Ok((mut link, _)) = doorman.join().unwrap() {
+            if let Ok((mut link, _)) = acceptor.join().unwrap() {
                 assert_eq!(link.send(&[Region::from_slice(b"x")]), Err(LinkError::Reset));
             }
         });

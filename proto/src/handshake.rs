@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   initiator                                           responder
-//!   hello: version, job, rank, node, peer node, sealed, nonce, session ──►
+//!   hello: version, job, rank, node, peer node, encrypted, nonce, session ──►
 //!                            ◄── challenge: version, node, nonce
 //!   proof: MAC("initiator", hello, challenge) ─────────►
 //!                            ◄── welcome: MAC("responder", hello, challenge, reception), reception
@@ -16,7 +16,7 @@
 //! they hold the version, the job, both nodes, the rank, the session and both nonces, all at fixed places. A fresh nonce on each
 //! side makes a recorded proof worthless, the roles keep a proof from being sent back to its maker, and the
 //! responder proves itself only to one who did. Everything here is a function of bytes; nonces are the caller's, and
-//! must be random and never used again. What follows is encrypted if the hello says that it is `sealed`, with keys that
+//! must be random and never used again. What follows is encrypted if the hello says that it is `encrypted`, with keys that
 //! come from [`Sealing`]; otherwise it is neither encrypted nor authenticated.
 
 use crate::ids::{AccessKey, JobId, NodeId, Rank};
@@ -194,14 +194,14 @@ pub struct InitiatorHandshake {
 }
 
 impl InitiatorHandshake {
-    /// Starts a handshake with the server of node `peer`; the hello is to be sent. `sealed`: what follows the handshake
+    /// Starts a handshake with the server of node `peer`; the hello is to be sent. `encrypted`: what follows the handshake
     /// will be encrypted.
     pub fn start(
         secret: &Secret,
         me: Identity,
         peer: NodeId,
         session: Session,
-        sealed: bool,
+        encrypted: bool,
         nonce: [u8; 32],
     ) -> (Self, [u8; HELLO_BYTES]) {
         let mut hello = [0; HELLO_BYTES];
@@ -211,7 +211,7 @@ impl InitiatorHandshake {
         put_u32(&mut hello, 16, me.rank.0);
         put_u32(&mut hello, 20, me.node.0);
         put_u32(&mut hello, 24, peer.0);
-        put_u32(&mut hello, 28, u32::from(sealed));
+        put_u32(&mut hello, 28, u32::from(encrypted));
         hello[NONCE].copy_from_slice(&nonce);
         put_u64(&mut hello, 64, session.number);
         put_u64(&mut hello, 72, session.received_bytes);
@@ -243,7 +243,7 @@ impl InitiatorHandshake {
     /// # Panics
     /// When no challenge was taken before.
     pub fn sealing(&self) -> Sealing {
-        let challenge = self.challenge.as_ref().expect("a connection is sealed after the challenge was taken");
+        let challenge = self.challenge.as_ref().expect("a connection is encrypted after the challenge was taken");
         Sealing::new(&self.secret, &self.hello, challenge)
     }
 
@@ -285,7 +285,7 @@ pub struct ResponderHandshake {
 }
 
 impl ResponderHandshake {
-    /// Takes the hello of an initiator who wants node `me` of `job`; the challenge is to be sent. `sealed`: we encrypt.
+    /// Takes the hello of an initiator who wants node `me` of `job`; the challenge is to be sent. `encrypted`: we encrypt.
     ///
     /// # Errors
     /// When the initiator wants another node or job, or does not speak our protocol.
@@ -293,7 +293,7 @@ impl ResponderHandshake {
         secret: &Secret,
         job: JobId,
         me: NodeId,
-        sealed: bool,
+        encrypted: bool,
         nonce: [u8; 32],
         hello: &[u8; HELLO_BYTES],
     ) -> Result<(Self, [u8; CHALLENGE_BYTES]), HandshakeError> {
@@ -309,7 +309,7 @@ impl ResponderHandshake {
         }
         let flags = u32_at(hello, 28);
         check_spare((flags & !1).into())?;
-        if (flags == 1) != sealed {
+        if (flags == 1) != encrypted {
             return Err(HandshakeError::Sealed);
         }
         let known = u32_at(hello, 84);

@@ -187,7 +187,7 @@ impl<T> Initiator<T> {
         let Waiting { id, kind, data_bytes, .. } = self.waiting[0];
         match (kind, body) {
             (_, ReplyBody::Refused { .. })
-            | (RequestKind::Quiet | RequestKind::Report | RequestKind::Unlock, ReplyBody::Done)
+            | (RequestKind::Quiet | RequestKind::Acknowledge | RequestKind::Unlock, ReplyBody::Done)
             | (RequestKind::Rmw, ReplyBody::Value(_)) => {}
             (RequestKind::TryLock, ReplyBody::Value(found)) if found > 2 => {
                 return Err(Violation::TryLockValue { id, found });

@@ -44,9 +44,9 @@ mutations! {
     /// A signal comes before its bytes.
     SignalFirst,
     /// Who waits for a word is not woken.
-    WindowBellNotRung,
+    WindowNotNotified,
     /// Who waits for mail is not woken.
-    MailBellNotRung,
+    MailNotNotified,
     /// A death is not taken down.
     DeathNotNoted,
     /// A session that goes on does so one byte too early.
@@ -62,9 +62,9 @@ mutations! {
     /// A put of many runs leaves out the last byte of each.
     RunCutShort,
     /// Small puts, or gets, that go together are sent behind what is asked for after them.
-    GatheredLate,
+    CoalescedLate,
     /// Small accumulates go together although they have different scales.
-    GatheredScale,
+    CoalescedScale,
     /// A transfer with no server involved overtakes what the server still does.
     DirectOvertakes,
     /// A transfer with no server involved counts as done although its connection broke before.

@@ -179,7 +179,7 @@ impl<'a> Ranking<'a> {
         for round in 0..self.options.rounds_max {
             self.pass_on()?;
             let mut stranded = [self.dead_ends.iter().map(|place| own[*place]).sum::<f64>()];
-            // First meeting: everything has arrived, and all scores have been read.
+            // First barrier: everything has arrived, and all scores have been read.
             self.world.allreduce_collective(Reduction::Sum, &mut stranded)?;
             let everybody = (1.0 - damping + damping * stranded[0]) / airports;
             let fresh: Vec<f64> =
@@ -188,7 +188,7 @@ impl<'a> Ranking<'a> {
             self.scores.put(me, 0, &fresh)?;
             self.received.put(me, 0, &vec![0.0; count])?;
             self.world.quiet()?;
-            // Second meeting: nobody reads or adds before the owners are done.
+            // Second barrier: nobody reads or adds before the owners are done.
             self.world.allreduce_collective(Reduction::Sum, &mut total)?;
             (own, change) = (fresh, total[0]);
             if change < self.options.tolerance {

@@ -12,7 +12,7 @@ use longarm_proto::Rank;
 use crate::collective::Signature;
 use crate::error::WindowError;
 use crate::group::Group;
-use crate::window::Shared;
+use crate::window::WindowInner;
 
 /// Words of 64 bits at every member of a group, zero at first, that are updated by RDMA devices: the target's processors take no
 /// part, and neither does its server. Each word is updated by the device of the node where it lies, also on behalf of the ranks of that
@@ -45,7 +45,7 @@ use crate::window::Shared;
 /// ```
 #[derive(Clone)]
 pub struct DeviceWords {
-    shared: Arc<Shared>,
+    shared: Arc<WindowInner>,
 }
 
 impl Group {

@@ -18,10 +18,10 @@ use crate::world::{Inner, World};
 #[derive(Clone)]
 pub struct Group {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Members>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct Members {
     pub(crate) id: u64,
     pub(crate) members: Box<[Rank]>,
     /// This rank's place among the members.
@@ -38,7 +38,7 @@ impl Group {
     pub(crate) fn world(inner: &Arc<Inner>) -> Group {
         let members = (0..inner.client.layout().rank_count()).map(Rank).collect();
         let index = inner.me().0;
-        let shared = Shared { id: WORLD, members, index, sequence: AtomicU64::new(0) };
+        let shared = Members { id: WORLD, members, index, sequence: AtomicU64::new(0) };
         Group { inner: Arc::clone(inner), shared: Arc::new(shared) }
     }
 
@@ -128,7 +128,7 @@ impl Group {
         // Lists hash to other numbers: the tag comes first.
         let mut tagged = vec![Rank((tag >> 32) as u32 ^ u32::MAX), Rank(tag as u32)];
         tagged.extend_from_slice(&members);
-        let shared = Shared { id: FROM_LIST | hash_of(&tagged), members, index, sequence: AtomicU64::new(0) };
+        let shared = Members { id: FROM_LIST | hash_of(&tagged), members, index, sequence: AtomicU64::new(0) };
         Some(Group { inner: Arc::clone(inner), shared: Arc::new(shared) })
     }
 
@@ -145,7 +145,7 @@ impl Group {
     fn with_members(&self, id: u64, members: Box<[Rank]>) -> Group {
         let me = self.inner.me();
         let index = members.iter().position(|rank| *rank == me).expect("this rank is a member") as u32;
-        let shared = Shared { id, members, index, sequence: AtomicU64::new(0) };
+        let shared = Members { id, members, index, sequence: AtomicU64::new(0) };
         Group { inner: Arc::clone(&self.inner), shared: Arc::new(shared) }
     }
 

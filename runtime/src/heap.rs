@@ -15,7 +15,7 @@ use crate::collective::Signature;
 use crate::element::Element;
 use crate::error::{CollectiveError, WindowError};
 use crate::group::Group;
-use crate::window::{Shared, Window};
+use crate::window::{Window, WindowInner};
 use crate::world::World;
 
 /// Every block starts at a multiple of this many bytes, a line of the cache.
@@ -23,7 +23,7 @@ pub const HEAP_ALIGNMENT: usize = 64;
 
 /// The heap of the world. See [`World::heap_collective`].
 pub struct Heap {
-    window: Arc<Shared>,
+    window: Arc<WindowInner>,
     memory: Arc<Memory>,
 }
 
@@ -136,7 +136,7 @@ impl KeptHeap {
             return heap;
         }
         let (inner, client) = (Arc::clone(&world.inner), Arc::clone(&self.memory.window));
-        let window = Arc::new(Shared { client, inner, group: world.clone() });
+        let window = Arc::new(WindowInner { client, inner, group: world.clone() });
         let heap = Arc::new(Heap { window, memory: Arc::clone(&self.memory) });
         self.handed = Arc::downgrade(&heap);
         heap

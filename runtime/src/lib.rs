@@ -40,7 +40,7 @@ mod element;
 pub mod error;
 mod exposed;
 #[doc(hidden)] // The interfaces in C are built on it.
-pub mod face;
+pub mod ffi;
 mod group;
 mod handle;
 mod heap;

@@ -7,7 +7,7 @@ use longarm_proto::Rank;
 
 use crate::error::WindowError;
 use crate::group::Group;
-use crate::window::Shared;
+use crate::window::WindowInner;
 
 /// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group, first come, first
 /// served over all nodes. Not recursive. Locks are not fences: call quiet before unlocking what others are to see.
@@ -24,7 +24,7 @@ use crate::window::Shared;
 /// ```
 #[derive(Clone)]
 pub struct Mutexes {
-    shared: Arc<Shared>,
+    shared: Arc<WindowInner>,
     home: Arc<MutexHome>,
 }
 

@@ -17,7 +17,7 @@ use crate::bootstrap::managers::{self, Managed};
 use crate::bootstrap::{
     Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, Rendezvous, costs, is_routed, network, own_end,
 };
-use crate::collective::Stage;
+use crate::collective::StagingBuffer;
 use crate::config::{Config, ConfigError};
 use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
@@ -29,7 +29,7 @@ use crate::window::WindowNumbers;
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 /// That world, for who comes to it second. It is kept by those who have a handle.
-static CURRENT: Mutex<Option<(Weak<Presence>, Weak<group::Shared>)>> = Mutex::new(None);
+static CURRENT: Mutex<Option<(Weak<Presence>, Weak<group::Members>)>> = Mutex::new(None);
 
 /// What the clones of a world have, and nobody else: windows, groups and what else belongs to a world hold [`Inner`] alone. The
 /// world holds some of these itself, in handlers of messages most of all, and would never go if they held this.
@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     pub(crate) group_count: AtomicU32,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) heap: Mutex<Option<KeptHeap>>,
-    pub(crate) stage: Stage,
+    pub(crate) staging: StagingBuffer,
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
@@ -232,9 +232,9 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         rendezvous: rendezvous.as_ref(),
         processors: &start.processors,
     })?;
-    let sealed = config.encrypt;
-    let stage = Stage::new(&secret);
-    let dialer = Dialer { netmod: Arc::clone(&netmod), rendezvous: rendezvous.clone(), secret, identity, sealed };
+    let encrypted = config.encrypt;
+    let staging = StagingBuffer::new(&secret);
+    let dialer = Dialer { netmod: Arc::clone(&netmod), rendezvous: rendezvous.clone(), secret, identity, encrypted };
     let client = Client::new(ClientOptions {
         layout,
         segment: Arc::clone(&node.segment),
@@ -271,7 +271,7 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         group_count: AtomicU32::new(0),
         handlers,
         heap: Mutex::new(None),
-        stage,
+        staging,
         lists: Mutex::default(),
         rendezvous,
         netmod,

@@ -20,7 +20,7 @@ use longarm_proto::{
 use longarm_shm::NodeSegment;
 
 use crate::mail::{Mail, Piece};
-use crate::serve::{self, Shared};
+use crate::serve::{self, ServeState};
 use crate::table::Place;
 
 /// Receives that one turn of one connection may take, so that no peer starves the others.
@@ -134,7 +134,7 @@ impl Replies {
         self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX && !self.outgoing.has_unsent_stream()
     }
 
-    /// The peer reports often enough, so that what is kept for it is bounded.
+    /// The peer acknowledges often enough, so that what is kept for it is bounded.
     fn check_unreported(&self) -> Result<(), Violation> {
         let (bytes, streams) = (self.outgoing.buffered_bytes(), self.outgoing.streams());
         if bytes + streams * LARGE_REPLY_BYTES > UNREPORTED_BYTES_MAX + REPLIES_BYTES_MAX {
@@ -226,7 +226,7 @@ impl Connection {
     }
 
     /// Receives, serves and replies, a bounded amount.
-    pub(crate) fn turn(&mut self, shared: &mut Shared, number: usize) -> Result<Turn, Ended> {
+    pub(crate) fn turn(&mut self, shared: &mut ServeState, number: usize) -> Result<Turn, Ended> {
         let mut progress = false;
         if self.link.is_none() {
             // What has arrived was acknowledged, perhaps: it is done whether the peer calls again or not.
@@ -269,7 +269,7 @@ impl Connection {
     }
 
     /// Uses what has arrived for one step. False: more has to arrive.
-    fn step(&mut self, shared: &mut Shared, number: usize) -> Result<bool, Ended> {
+    fn step(&mut self, shared: &mut ServeState, number: usize) -> Result<bool, Ended> {
         match &mut self.state {
             State::Header => {
                 let Some(bytes) = self.input.take_array::<HEADER_BYTES>() else { return Ok(false) };
@@ -292,14 +292,14 @@ impl Connection {
 
     fn begin(
         &mut self,
-        shared: &mut Shared,
+        shared: &mut ServeState,
         number: usize,
         header: RequestHeader,
         descriptor: &[u8],
     ) -> Result<bool, Ended> {
         let request = self.responder.finish(&header, descriptor)?;
         match request {
-            Request::Report { received_bytes } => {
+            Request::Acknowledge { received_bytes } => {
                 self.replies.outgoing.acknowledge(received_bytes, drop)?;
                 self.replies.send(header.id(), ReplyBody::Done);
                 self.state = State::Header;
@@ -338,7 +338,7 @@ impl Connection {
     /// A piece of a message: where its bytes go, if its target is here.
     fn begin_mail(
         &mut self,
-        shared: &Shared,
+        shared: &ServeState,
         target: Rank,
         bytes: u64,
         rest: u64,
@@ -352,7 +352,7 @@ impl Connection {
     }
 
     /// Moves payload that has arrived to where it belongs.
-    fn drain_payload(&mut self, shared: &mut Shared) -> Result<bool, Ended> {
+    fn drain_payload(&mut self, shared: &mut ServeState) -> Result<bool, Ended> {
         let State::Payload { sink, target } = &mut self.state else { unreachable!("called in this state") };
         let target = *target;
         let before = sink.remaining();
@@ -377,7 +377,7 @@ impl Connection {
         if let State::Payload { sink: Sink::Put { then, .. }, .. } = std::mem::replace(&mut self.state, State::Header) {
             then.run();
         }
-        shared.ring(target);
+        shared.notify(target);
         self.tell_of_mail();
         Ok(true)
     }
@@ -404,7 +404,7 @@ impl Connection {
 
 fn drain_accumulate(
     input: &mut Incoming,
-    shared: &Shared,
+    shared: &ServeState,
     place: &Place,
     cursor: &mut Cursor,
     (kernel, scale): (Kernel, Scale),

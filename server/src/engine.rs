@@ -23,7 +23,7 @@ use crate::connection::{Connection, Ended, Replies};
 use crate::door::DoorListener;
 use crate::lock::Locks;
 use crate::mail::Mail;
-use crate::serve::Shared;
+use crate::serve::ServeState;
 use crate::table::Windows;
 
 /// What the engine of a node is made of.
@@ -51,7 +51,7 @@ pub struct EngineOptions {
     /// How long a peer whose connection broke keeps its place in the queue of a mutex, in milliseconds.
     pub session_keep_ms: u64,
     /// What follows the handshake is encrypted.
-    pub sealed: bool,
+    pub encrypted: bool,
     /// What packing and sending cost, which says how much of an answer is packed at a time.
     pub costs: Costs,
     /// Where peers reach the windows of the node with no server involved, on networks that can do that.
@@ -138,7 +138,7 @@ struct Peer {
 
 /// See the module.
 pub struct Engine {
-    shared: Shared,
+    shared: ServeState,
     poller: Arc<Poller>,
     ready: Vec<Ready>,
     /// `None` for a world of one.
@@ -188,7 +188,7 @@ impl Engine {
         let host = options.ranks_here().next().expect("a node has a rank, which hosts its server");
         let local_of_rank = options.ranks_here().zip(0..).collect();
         let admission =
-            Admission { secret: options.secret, job: options.job, me: options.node, sealed: options.sealed };
+            Admission { secret: options.secret, job: options.job, me: options.node, encrypted: options.encrypted };
         // A rank calls once at a time: with a place for each one, honest callers do not take each other's.
         let places = options.half_open_max + options.node_of_rank.len();
         let handshake_timeout_ms = options.handshake_timeout_ms;
@@ -200,7 +200,7 @@ impl Engine {
         let mut windows = Windows::of_job(options.job);
         windows.publish_to(options.remote_memory);
         Ok(Engine {
-            shared: Shared {
+            shared: ServeState {
                 windows,
                 node: options.segment,
                 local_of_rank,

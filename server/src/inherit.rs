@@ -12,9 +12,9 @@
 use longarm_proto::{InheritStep, Rank};
 
 use crate::lock::MutexPlace;
-use crate::serve::Shared;
+use crate::serve::ServeState;
 
-impl Shared {
+impl ServeState {
     /// A rank of the job died.
     pub(crate) fn note_death(&mut self, rank: Rank) {
         if self.locks.deaths.note(rank) {

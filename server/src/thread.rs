@@ -59,7 +59,7 @@ struct Unwatched {
     /// An assistant has it.
     assisted: bool,
     /// A thread is about to be one.
-    hushed: bool,
+    suppressed: bool,
 }
 
 impl Unwatched {
@@ -173,7 +173,7 @@ impl Server {
     pub fn rest(&self, resting: bool) {
         if resting {
             // From here on perhaps no thread looks after the engine.
-            self.hush(false);
+            self.suppress_wakeups(false);
             self.resting_on.store(rustix::thread::sched_getcpu() as u32, Ordering::Relaxed);
             self.resting.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -183,9 +183,9 @@ impl Server {
 
     /// A thread of this process is about to send, and then to wait: until it takes the engine, nobody needs to be woken for
     /// what comes. Or that is over.
-    pub fn hush(&self, hushed: bool) {
-        let changed = self.set_watch(|unwatched| unwatched.hushed = hushed);
-        assert!(hushed || changed.is_ok(), "what was watched before can be watched again");
+    pub fn suppress_wakeups(&self, suppressed: bool) {
+        let changed = self.set_watch(|unwatched| unwatched.suppressed = suppressed);
+        assert!(suppressed || changed.is_ok(), "what was watched before can be watched again");
     }
 
     fn set_watch(&self, change: impl FnOnce(&mut Unwatched)) -> io::Result<()> {

@@ -61,7 +61,7 @@ impl Called {
             half_open_max: HALF_OPEN_MAX,
             handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
             session_keep_ms: 1 << 40,
-            sealed: false,
+            encrypted: false,
             costs: Costs::TYPICAL,
             remote_memory: None,
         });
@@ -77,7 +77,7 @@ impl Called {
             me: Identity { job: self.job, rank: Rank(call.rank), node: NodeId(1) },
             peer: NODE,
             session: Session { number: 1, attempt: call.attempt, is_known: false, received_bytes: 0 },
-            sealed: false,
+            encrypted: false,
             nonce,
         };
         call.caller = Some(Caller::new(self.netmod.connect(&self.address).unwrap(), &introduction));

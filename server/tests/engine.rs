@@ -55,7 +55,7 @@ struct Outside {
     memory: NodeWindow,
     segment: Arc<NodeSegment>,
     /// Connections are encrypted.
-    sealed: bool,
+    encrypted: bool,
     /// After some turn the engine had sent a large reply.
     sent_large: Arc<AtomicBool>,
 }
@@ -75,7 +75,7 @@ fn over_each_open_network(play: impl Fn(&Outside) + Sync) {
     }
 }
 
-fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)) {
+fn over(netmod: Box<dyn Netmod>, encrypted: bool, play: &(impl Fn(&Outside) + Sync)) {
     let job = JobId(u64::from(std::process::id()) << 32 | JOBS.fetch_add(1, Ordering::Relaxed));
     let segment = Arc::new(NodeSegment::create(job, 8, 2).unwrap());
     let listener = netmod.listen().unwrap();
@@ -91,7 +91,7 @@ fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)
         half_open_max: HALF_OPEN_MAX,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
         session_keep_ms: SESSION_KEEP_MS,
-        sealed,
+        encrypted,
         costs: Costs::TYPICAL,
         remote_memory: None,
     });
@@ -110,7 +110,7 @@ fn over(netmod: Box<dyn Netmod>, sealed: bool, play: &(impl Fn(&Outside) + Sync)
             door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts }).unwrap();
             door.call(&DoorRequest::Free { window: 8, generation: 1 }).unwrap();
             let sent_large = Arc::clone(&sent_large);
-            play(&Outside { netmod, address, job, memory, segment, sealed, sent_large });
+            play(&Outside { netmod, address, job, memory, segment, encrypted, sent_large });
         });
         let mut now_ms = 0;
         while !peers.is_finished() {
@@ -157,7 +157,7 @@ impl Outside {
         getrandom::fill(&mut nonce).unwrap();
         let (netmod, address) = (&*self.netmod, &self.address);
         let deadline = Duration::from_secs(3600);
-        let introduction = Introduction { secret: &SECRET, me, peer: NODE, session, sealed: self.sealed, nonce };
+        let introduction = Introduction { secret: &SECRET, me, peer: NODE, session, encrypted: self.encrypted, nonce };
         connect_authenticated(netmod, address, &introduction, deadline)
     }
 
@@ -794,10 +794,10 @@ impl Link for WatchedLink {
 
 #[test]
 fn nobody_waits_for_what_a_link_has_still_to_deliver_when_its_peer_has_called_again() {
-    for sealed in [false, true] {
+    for encrypted in [false, true] {
         let abandoned = Arc::new(AtomicU64::new(0));
         let netmod = Watched { tcp: Tcp::new(TcpOptions::default()), abandoned: Arc::clone(&abandoned) };
-        over(Box::new(netmod), sealed, &|outside: &Outside| {
+        over(Box::new(netmod), encrypted, &|outside: &Outside| {
             let mut peer = outside.peer(4);
             assert_eq!(peer.quiet(), Ok(()));
             assert_eq!(abandoned.load(Ordering::SeqCst), 0);
@@ -869,7 +869,7 @@ fn an_old_call_a_strangers_session_and_one_that_is_over_are_not_resumed() {
 }
 
 #[test]
-fn an_initiator_that_reports_nothing_is_stopped_before_it_fills_the_memory() {
+fn an_initiator_that_acknowledges_nothing_is_stopped_before_it_fills_the_memory() {
     over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
         let mut friend = outside.peer(5);
         let mut peer = outside.peer(4);

@@ -73,7 +73,7 @@ impl Node {
             half_open_max: 8,
             handshake_timeout_ms: 1 << 40,
             session_keep_ms: 1 << 40,
-            sealed: false,
+            encrypted: false,
             costs: Costs::TYPICAL,
             remote_memory: None,
         });
@@ -97,7 +97,7 @@ impl Node {
         // Every connection is a session of its own.
         let number = u64::from_le_bytes(*nonce.first_chunk().expect("it is longer"));
         let session = Session { number, attempt: 1, is_known: false, received_bytes: 0 };
-        let introduction = Introduction { secret: &SECRET, me: identity, peer: NODE, session, sealed: false, nonce };
+        let introduction = Introduction { secret: &SECRET, me: identity, peer: NODE, session, encrypted: false, nonce };
         let called =
             drive(&mut self.engine, self.now_ms, || connect_authenticated(netmod, address, &introduction, deadline));
         let (link, _) = called?;

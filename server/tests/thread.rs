@@ -27,7 +27,7 @@ fn server(job: JobId) -> Server {
         half_open_max: 4,
         handshake_timeout_ms: 1 << 40,
         session_keep_ms: 300,
-        sealed: false,
+        encrypted: false,
         costs: Costs::TYPICAL,
         remote_memory: None,
     });
@@ -47,14 +47,14 @@ fn what_comes_while_a_thread_has_the_engine_is_served_when_it_is_given_back() {
                 if over.load(Ordering::Acquire) {
                     break;
                 }
-                server.hush(turn.is_multiple_of(3));
+                server.suppress_wakeups(turn.is_multiple_of(3));
                 if let Some(mut assistant) = server.assist() {
                     std::thread::yield_now();
                     if turn.is_multiple_of(5) {
                         assistant.turn();
                     }
                 }
-                server.hush(false);
+                server.suppress_wakeups(false);
                 std::thread::yield_now();
             }
         });

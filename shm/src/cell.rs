@@ -9,7 +9,7 @@
 //! Each producer (a rank, or the node's server) owns a fixed set of cells, see `in_use`; how they travel is `inbox`'s.
 
 use crate::in_use::CELLS_PER_WORD;
-use crate::segment::Shared;
+use crate::segment::Shareable;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Bytes of payload in one cell.
@@ -65,7 +65,7 @@ pub(crate) struct Cell {
 const _: () = assert!(size_of::<Cell>() == 64 + CELL_PAYLOAD_BYTES);
 
 // SAFETY: `repr(C)`, atomics only, no padding (the sizes above add up to the whole).
-unsafe impl Shared for Cell {}
+unsafe impl Shareable for Cell {}
 
 /// Where the head lies in a cell.
 pub(crate) const HEAD_OFFSET: u64 = std::mem::offset_of!(Cell, head) as u64;

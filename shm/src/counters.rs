@@ -15,7 +15,7 @@ use std::sync::Arc;
 use longarm_proto::Rank;
 
 use crate::layout::NodeSegment;
-use crate::segment::Shared;
+use crate::segment::Shareable;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What is counted.
@@ -83,9 +83,9 @@ const _: () = assert!(size_of::<PeerCounters>() == 128);
 const _: () = assert!(size_of::<WaitCounters>() == 64);
 
 // SAFETY: `repr(C)`, atomics only, no padding.
-unsafe impl Shared for PeerCounters {}
+unsafe impl Shareable for PeerCounters {}
 // SAFETY: `repr(C)`, atomics only, no padding.
-unsafe impl Shared for WaitCounters {}
+unsafe impl Shareable for WaitCounters {}
 
 /// Sets of counters a rank has: the main thread's and that of all other threads.
 pub(crate) const SETS: usize = 2;

@@ -30,7 +30,7 @@
 //! in its boxes, which belong to nobody but it; senders are sent to the queue, see [`Boxes::close`].
 
 #[cfg(not(loom))]
-use crate::segment::Shared;
+use crate::segment::Shareable;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of the longest message.
@@ -148,13 +148,13 @@ const _: () = assert!(size_of::<SlotLine>() == 64 && size_of::<Boxes>() == 64 &&
 
 // SAFETY: `repr(C)`, atomics and padding that nobody reads.
 #[cfg(not(loom))]
-unsafe impl Shared for Fastbox {}
+unsafe impl Shareable for Fastbox {}
 // SAFETY: `repr(C)`, atomics only, without padding.
 #[cfg(not(loom))]
-unsafe impl Shared for Boxes {}
+unsafe impl Shareable for Boxes {}
 // SAFETY: `repr(C)`, an atomic and padding that nobody reads.
 #[cfg(not(loom))]
-unsafe impl Shared for Turn {}
+unsafe impl Shareable for Turn {}
 
 /// What a cell says whose sender has no box: it is not counted.
 pub(crate) const NO_BOX: u64 = 0;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::bell::{Bell, BellWord};
+use crate::eventcount::{Eventcount, EventcountWord};
+use crate::flag_barrier::{Board, Lines};
 use crate::layout::NodeSegment;
-use crate::meeting::{Board, Lines};
 
 /// `count` values of the segment, for as long as this is kept.
 #[derive(Debug)]
@@ -35,31 +35,31 @@ impl<T> Found<T> {
 
 /// The doorbells of the ranks of this node.
 #[derive(Debug)]
-pub struct Bells(Found<[BellWord; 2]>);
+pub struct Eventcounts(Found<[EventcountWord; 2]>);
 
-impl Bells {
-    pub(crate) fn new(words: &[BellWord], segment: Arc<NodeSegment>) -> Bells {
-        Bells(Found::new(words.as_chunks().0, segment))
+impl Eventcounts {
+    pub(crate) fn new(words: &[EventcountWord], segment: Arc<NodeSegment>) -> Eventcounts {
+        Eventcounts(Found::new(words.as_chunks().0, segment))
     }
 
-    /// As [`NodeSegment::bell`].
+    /// As [`NodeSegment::eventcount`].
     ///
     /// # Panics
     ///
     /// If there is no such rank here.
     #[inline]
-    pub fn mail(&self, local: u32) -> Bell<'_> {
-        Bell::new(&self.0.at(local as usize)[0])
+    pub fn mail(&self, local: u32) -> Eventcount<'_> {
+        Eventcount::new(&self.0.at(local as usize)[0])
     }
 
-    /// As [`NodeSegment::window_bell`].
+    /// As [`NodeSegment::window_eventcount`].
     ///
     /// # Panics
     ///
     /// If there is no such rank here.
     #[inline]
-    pub fn window(&self, local: u32) -> Bell<'_> {
-        Bell::new(&self.0.at(local as usize)[1])
+    pub fn window(&self, local: u32) -> Eventcount<'_> {
+        Eventcount::new(&self.0.at(local as usize)[1])
     }
 }
 

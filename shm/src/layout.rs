@@ -1,7 +1,7 @@
-//! The node's segment: where bells, queues, stripe locks, cells and counters of its ranks lie.
+//! The node's segment: where eventcounts, queues, stripe locks, cells and counters of its ranks lie.
 //!
 //! ```text
-//!   header │ bells │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines ║ counters of local rank 0 ║ …
+//!   header │ eventcounts │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines ║ counters of local rank 0 ║ …
 //!          by local rank                                   ║ = starts on a page
 //! ```
 //!
@@ -28,19 +28,19 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{JobId, Mutation, Rank, mutation};
 
-use crate::bell::{Bell, BellWord};
 use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
 use crate::counters::{Counters, OwnCounters, PeerCounters, SETS, WaitCounters};
+use crate::eventcount::{Eventcount, EventcountWord};
 use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, NO_BOX, ShortMessage, Turn};
-use crate::found::{Bells, NodeBoard};
+use crate::flag_barrier::Lines;
+use crate::found::{Eventcounts, NodeBoard};
 use crate::in_use::{CELLS_PER_WORD, CellsInUse};
 use crate::inbox::{Cells, Inbox};
-use crate::meeting::Lines;
 use crate::parts::{
-    BELLS_PER_RANK, BOXES_STRIDE, FIRST_BOX, HEADER_BYTES, IN_USE_BYTES, Layout, TURN, cell_count, peers_bytes,
+    BOXES_STRIDE, EVENTCOUNTS_PER_RANK, FIRST_BOX, HEADER_BYTES, IN_USE_BYTES, Layout, TURN, cell_count, peers_bytes,
 };
 use crate::queue::{Links, Queue, QueueEnds, Taken};
-use crate::segment::{PAGE_BYTES, Segment, SegmentError, Shared};
+use crate::segment::{PAGE_BYTES, Segment, SegmentError, Shareable};
 use crate::stripe::{STRIPE_COUNT, StripeWord, Stripes};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -63,18 +63,18 @@ struct Header {
 const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
 
 // SAFETY: `repr(C)`, atomics only, no padding: the fields add up to 64 bytes.
-unsafe impl Shared for Header {}
+unsafe impl Shareable for Header {}
 // SAFETY: `repr(C)`, one atomic and padding that nobody reads.
-unsafe impl Shared for BellWord {}
+unsafe impl Shareable for EventcountWord {}
 // SAFETY: `repr(C)`, atomics and padding that nobody reads.
-unsafe impl Shared for QueueEnds {}
+unsafe impl Shareable for QueueEnds {}
 // SAFETY: `repr(C)`, one atomic and padding that nobody reads.
-unsafe impl Shared for StripeWord {}
+unsafe impl Shareable for StripeWord {}
 
 // SAFETY: one atomic.
-unsafe impl Shared for CellsInUse {}
+unsafe impl Shareable for CellsInUse {}
 // SAFETY: `repr(C)`, atomics only, no padding.
-unsafe impl Shared for Lines {}
+unsafe impl Shareable for Lines {}
 
 /// Who pushes: each has its own cells, and one thread of its process at a time may push for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -230,31 +230,31 @@ impl NodeSegment {
         self.segment.shared::<Header>(0, 1)[0].is_job_ending.load(Ordering::Acquire) != 0
     }
 
-    /// The doorbell of a local rank that is rung when mail has come.
+    /// The eventcount of a local rank that is notified when mail has come.
     ///
     /// # Panics
     ///
     /// If there is no such rank here.
     #[inline]
-    pub fn bell(&self, local: u32) -> Bell<'_> {
-        self.bell_at(local, 0)
+    pub fn eventcount(&self, local: u32) -> Eventcount<'_> {
+        self.eventcount_at(local, 0)
     }
 
-    /// The doorbell of a local rank that is rung when its windows have changed. Another one than that for mail, so
+    /// The eventcount of a local rank that is notified when its windows have changed. Another one than that for mail, so
     /// that an update of a window wakes nobody who waits for a message.
     ///
     /// # Panics
     ///
     /// If there is no such rank here.
     #[inline]
-    pub fn window_bell(&self, local: u32) -> Bell<'_> {
-        self.bell_at(local, 1)
+    pub fn window_eventcount(&self, local: u32) -> Eventcount<'_> {
+        self.eventcount_at(local, 1)
     }
 
     /// All doorbells, found once.
-    pub fn bells(self: &Arc<Self>) -> Bells {
-        let count = BELLS_PER_RANK as u32 * self.layout.local_ranks;
-        Bells::new(self.part::<BellWord>(self.layout.bells, count), Arc::clone(self))
+    pub fn eventcounts(self: &Arc<Self>) -> Eventcounts {
+        let count = EVENTCOUNTS_PER_RANK as u32 * self.layout.local_ranks;
+        Eventcounts::new(self.part::<EventcountWord>(self.layout.eventcounts, count), Arc::clone(self))
     }
 
     /// Where the ranks of this node meet.
@@ -263,9 +263,12 @@ impl NodeSegment {
     }
 
     #[inline]
-    fn bell_at(&self, local: u32, which: u32) -> Bell<'_> {
-        let count = BELLS_PER_RANK as u32 * self.layout.local_ranks;
-        Bell::new(&self.part::<BellWord>(self.layout.bells, count)[(BELLS_PER_RANK as u32 * local + which) as usize])
+    fn eventcount_at(&self, local: u32, which: u32) -> Eventcount<'_> {
+        let count = EVENTCOUNTS_PER_RANK as u32 * self.layout.local_ranks;
+        Eventcount::new(
+            &self.part::<EventcountWord>(self.layout.eventcounts, count)
+                [(EVENTCOUNTS_PER_RANK as u32 * local + which) as usize],
+        )
     }
 
     /// The stripe locks of this node.
@@ -300,7 +303,7 @@ impl NodeSegment {
         Counters { peers: [set(0), set(1)], waits: self.part::<WaitCounters>(start, SETS as u32) }
     }
 
-    /// Pushes one cell to the inbox of a local rank and rings its bell. Cells of one producer arrive in order.
+    /// Pushes one cell to the inbox of a local rank and notifies its eventcount. Cells of one producer arrive in order.
     ///
     /// `head.bytes` is set to the length of the payload. One thread at a time may push for one producer: callers hold a
     /// lock of their process.
@@ -332,13 +335,13 @@ impl NodeSegment {
         };
         self.fill(index, CellHead { bytes: bytes as u32, behind, ..head }, payload);
         Inbox::new(ends, &self.node_cells(), to_local).post(index);
-        if !mutation(Mutation::MailBellNotRung) {
-            self.bell(to_local).ring();
+        if !mutation(Mutation::MailNotNotified) {
+            self.eventcount(to_local).notify();
         }
         Ok(())
     }
 
-    /// Sends a message through the sender's fastbox and rings the receiver's bell, if the sender has a box and there is
+    /// Sends a message through the sender's fastbox and notifies the receiver's eventcount, if the sender has a box and there is
     /// room in it. If not, it has to be pushed. What one sender pushes and sends arrives in order. `source` is the
     /// sender's rank in the world.
     ///
@@ -355,8 +358,8 @@ impl NodeSegment {
         if !fastbox.try_send(message) {
             return false;
         }
-        if !mutation(Mutation::MailBellNotRung) {
-            self.bell(to_local).ring();
+        if !mutation(Mutation::MailNotNotified) {
+            self.eventcount(to_local).notify();
         }
         true
     }
@@ -467,7 +470,7 @@ impl NodeSegment {
     }
 
     #[inline]
-    fn part<T: Shared>(&self, offset: u64, count: u32) -> &[T] {
+    fn part<T: Shareable>(&self, offset: u64, count: u32) -> &[T] {
         self.segment.shared(offset, count as usize)
     }
 

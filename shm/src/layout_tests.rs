@@ -30,13 +30,13 @@ fn what_one_mapping_pushes_another_one_pops() {
     let there = NodeSegment::attach(here.file().try_clone_to_owned().unwrap()).unwrap();
     assert_eq!((there.job(), there.world_ranks(), there.local_ranks()), (JobId(77), 100, 3));
     assert!(there.inbox_is_empty(2));
-    let rung = there.bell(2).sequence();
+    let notified = there.eventcount(2).sequence();
     let head = CellHead { source: 9, bytes: 0, message_bytes: 11, kind: 4, tag: 5, words: [1, 2, u64::MAX], behind: 0 };
     let pieces: [&[u8]; 3] = [b"hello", b"", b" world"];
     here.try_push(Producer::Local(0), 2, head, &pieces.map(Region::from_slice)).unwrap();
     assert!(!there.inbox_is_empty(2));
-    assert_eq!(there.bell(2).sequence(), rung + 1);
-    assert_eq!(there.bell(1).sequence(), 0, "only the receiver's bell rings");
+    assert_eq!(there.eventcount(2).sequence(), notified + 1);
+    assert_eq!(there.eventcount(1).sequence(), 0, "only the receiver's eventcount is notified");
     assert_eq!(pop(&there, 1), None);
     let (found, bytes) = pop(&there, 2).unwrap();
     assert_eq!((CellHead { behind: 0, ..found }, bytes), (CellHead { bytes: 11, ..head }, b"hello world".to_vec()));
@@ -108,7 +108,7 @@ fn the_parts_of_a_layout_never_overlap() {
         let locals = u64::from(local);
         let parts = [
             (0, 64),
-            (layout.bells, locals * 64),
+            (layout.eventcounts, locals * 64),
             (layout.inboxes, locals * 128),
             (layout.in_use, (locals + 1) * IN_USE_BYTES),
             (layout.stripes, STRIPE_COUNT as u64 * 64),
@@ -198,7 +198,7 @@ fn threads_that_push_to_each_other_lose_nothing_and_keep_their_order() {
                 let mut received = vec![0u64; ranks as usize];
                 let all = messages * u64::from(ranks);
                 while sent.iter().sum::<u64>() < all || received.iter().sum::<u64>() < all {
-                    let seen = node.bell(me).sequence();
+                    let seen = node.eventcount(me).sequence();
                     let mut moved = false;
                     for to in 0..ranks {
                         let count = &mut sent[to as usize];
@@ -221,7 +221,7 @@ fn threads_that_push_to_each_other_lose_nothing_and_keep_their_order() {
                     });
                     let all_sent = sent.iter().sum::<u64>() == all;
                     if !moved && all_sent && popped == Popped::Empty && received.iter().sum::<u64>() < all {
-                        node.bell(me).sleep(seen, None);
+                        node.eventcount(me).sleep(seen, None);
                     } else if !moved {
                         std::thread::yield_now();
                     }
@@ -253,7 +253,7 @@ fn what_a_sender_sends_short_and_long_arrives_in_order_with_its_name_and_a_ring_
             sent += 1;
         }
         assert!(!there.inbox_is_empty(2));
-        assert_eq!(there.bell(2).sequence(), sent);
+        assert_eq!(there.eventcount(2).sequence(), sent);
         let mut takes = 0;
         loop {
             let popped = there.try_pop(2, &mut |head, payload| {

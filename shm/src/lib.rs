@@ -3,28 +3,28 @@
 //! ```text
 //!   NodeSegment (one memfd a node)             NodeWindow (one memfd a window and node)
 //!   ┌────────┬───────┬─────────┬──────────┐    ┌─────────────┬─────────────┬─────────────┐
-//!   │ bells, │ stripe│ cells   │ counters │    │ part of     │ part of     │ part of     │
+//!   │ eventcounts, │ stripe│ cells   │ counters │    │ part of     │ part of     │ part of     │
 //!   │ inboxes│ locks │         │          │    │ local rank 0│ local rank 1│ local rank 2│
 //!   └────────┴───────┴─────────┴──────────┘    └─────────────┴─────────────┴─────────────┘
 //! ```
 //!
 //! - [`segment`]: a sealed memfd and its mapping. Nothing here has a name in a file system.
 //! - [`window`], [`amo`], [`accumulate`]: the bytes of ranks, and what may be done to them.
-//! - [`cell`], [`in_use`], [`inbox`], [`queue`], `fastbox`, [`bell`]: messages between the ranks of a node, and how a
+//! - [`cell`], [`in_use`], [`inbox`], [`queue`], `fastbox`, [`eventcount`]: messages between the ranks of a node, and how a
 //!   sleeper is woken.
-//! - [`meeting`]: how ranks meet without a message.
+//! - [`flag_barrier`]: how ranks meet without a message.
 //! - [`layout`]: the node's segment, and what may be done with it; `parts`: where all of this lies in it.
 //! - [`counters`]: what is counted, always; [`thread`]: by whom.
 //!
 //! It refuses to know other nodes, sockets and clocks. Any process may die between any two instructions; the head of
 //! each module says what the others then see.
 
-pub mod bell;
+pub mod eventcount;
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod fastbox;
+pub mod flag_barrier;
 pub mod in_use;
 pub mod inbox;
-pub mod meeting;
 pub mod queue;
 pub mod stripe;
 pub mod sync;
@@ -53,7 +53,7 @@ pub mod thread;
 #[cfg(not(loom))]
 pub mod window;
 
-pub use bell::Bell;
+pub use eventcount::Eventcount;
 pub use stripe::{STRIPE_COUNT, Stripes};
 
 #[cfg(not(loom))]
@@ -63,7 +63,7 @@ pub use self::{
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead, MESSAGE_BEGINS},
     counters::{CounterKind, Counters, OwnCounters},
     fastbox::{SHORT_BYTES_MAX, ShortMessage},
-    found::{Bells, NodeBoard},
+    found::{Eventcounts, NodeBoard},
     layout::{Full, NodeSegment, Popped, Producer},
     parts::LOCAL_RANKS_MAX,
     segment::{OutsideSegment, Segment, SegmentError},

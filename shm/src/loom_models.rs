@@ -5,7 +5,7 @@
 //! its last (`mortal`). The others know of it when its thread has ended, as ranks do from the launcher.
 //!
 //! Not here: what needs more than Acquire and Release of an access without a fence. Loom takes SeqCst accesses for AcqRel,
-//! so it cannot follow `Bell::ring_if_sleeping_after_rmw`. Counters promise nothing but their sums.
+//! so it cannot follow `Eventcount::notify_if_sleeping_after_rmw`. Counters promise nothing but their sums.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p longarm-shm --release --lib loom`.
 
@@ -13,8 +13,8 @@
 mod deaths;
 #[path = "loom_models/fastbox.rs"]
 mod fastbox;
-#[path = "loom_models/meeting.rs"]
-mod meeting;
+#[path = "loom_models/flag_barrier.rs"]
+mod flag_barrier;
 #[path = "loom_models/mortal.rs"]
 pub(crate) mod mortal;
 #[path = "loom_models/mutex_word.rs"]
@@ -27,7 +27,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use crate::bell::{Bell, BellWord, Futex};
+use crate::eventcount::{Eventcount, EventcountWord, Futex};
 use crate::queue::{Links, Queue, QueueEnds, Taken};
 use crate::stripe::{StripeWord, Stripes};
 use crate::sync::{AtomicU32, Ordering};
@@ -172,7 +172,7 @@ impl ModelFutex {
 }
 
 impl Futex for ModelFutex {
-    fn wait(&self, word: &BellWord, seen: u32, timeout: Option<Duration>) {
+    fn wait(&self, word: &EventcountWord, seen: u32, timeout: Option<Duration>) {
         assert_eq!(timeout, None, "the models have no clock, so a lost wake-up is a deadlock that loom reports");
         let guard = self.0.0.lock().unwrap();
         if mortal::in_kernel(|| word.sequence()) == seen {
@@ -180,26 +180,26 @@ impl Futex for ModelFutex {
         }
     }
 
-    fn wake_all(&self, _word: &BellWord) {
+    fn wake_all(&self, _word: &EventcountWord) {
         let _guard = self.0.0.lock().unwrap();
         self.0.1.notify_all();
     }
 }
 
-/// A bell and a word that is published by ringing it.
+/// An eventcount and a word that is published by notifying it.
 struct Door {
-    bell: BellWord,
+    eventcount: EventcountWord,
     futex: ModelFutex,
     word: AtomicU32,
 }
 
 impl Door {
     fn new() -> Arc<Door> {
-        Arc::new(Door { bell: BellWord::default(), futex: ModelFutex::new(), word: AtomicU32::new(0) })
+        Arc::new(Door { eventcount: EventcountWord::default(), futex: ModelFutex::new(), word: AtomicU32::new(0) })
     }
 
-    fn bell(&self) -> Bell<'_, ModelFutex> {
-        Bell::with_futex(&self.bell, self.futex.clone())
+    fn eventcount(&self) -> Eventcount<'_, ModelFutex> {
+        Eventcount::with_futex(&self.eventcount, self.futex.clone())
     }
 }
 
@@ -212,16 +212,16 @@ fn loom_no_ring_is_lost_and_what_was_published_before_it_is_seen() {
             thread::spawn(move || {
                 // Relaxed: the ring has to publish it.
                 door.word.store(1, Ordering::Relaxed);
-                door.bell().ring();
+                door.eventcount().notify();
             })
         };
-        let bell = door.bell();
+        let eventcount = door.eventcount();
         loop {
-            let seen = bell.sequence();
+            let seen = eventcount.sequence();
             if seen == 1 {
                 break;
             }
-            bell.sleep(seen, None);
+            eventcount.sleep(seen, None);
         }
         assert_eq!(door.word.load(Ordering::Relaxed), 1);
         ringer.join().unwrap();
@@ -237,17 +237,17 @@ fn loom_a_waiter_that_looks_between_sequence_and_sleep_sees_the_word_of_every_ri
                 let door = door.clone();
                 thread::spawn(move || {
                     door.word.fetch_add(1, Ordering::Relaxed);
-                    door.bell().ring();
+                    door.eventcount().notify();
                 })
             })
             .collect();
-        let bell = door.bell();
+        let eventcount = door.eventcount();
         loop {
-            let seen = bell.sequence();
+            let seen = eventcount.sequence();
             if door.word.load(Ordering::Relaxed) == 2 {
                 break;
             }
-            bell.sleep(seen, None);
+            eventcount.sleep(seen, None);
         }
         ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
     });
@@ -261,13 +261,13 @@ fn loom_a_ring_wakes_all_sleepers() {
             .map(|_| {
                 let door = door.clone();
                 thread::spawn(move || {
-                    while door.bell().sequence() == 0 {
-                        door.bell().sleep(0, None);
+                    while door.eventcount().sequence() == 0 {
+                        door.eventcount().sleep(0, None);
                     }
                 })
             })
             .collect();
-        door.bell().ring();
+        door.eventcount().notify();
         sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
     });
 }
@@ -280,17 +280,17 @@ fn loom_a_ring_for_sleepers_only_is_not_missed_by_a_waiter_that_looks_again() {
             let door = door.clone();
             thread::spawn(move || {
                 door.word.store(1, Ordering::Relaxed);
-                door.bell().ring_if_sleeping();
+                door.eventcount().notify_if_sleeping();
             })
         };
-        let bell = door.bell();
+        let eventcount = door.eventcount();
         loop {
-            let seen = bell.sequence();
+            let seen = eventcount.sequence();
             let ready = || door.word.load(Ordering::Relaxed) == 1;
             if ready() {
                 break;
             }
-            bell.sleep_unless(seen, None, ready);
+            eventcount.sleep_unless(seen, None, ready);
         }
         ringer.join().unwrap();
     });

@@ -1,11 +1,11 @@
 //! Where the parts of a node's segment lie.
 
-use crate::bell::BellWord;
 use crate::cell::{CELLS_OF_SERVER, CELLS_PER_RANK, Cell};
 use crate::counters::{PeerCounters, SETS};
+use crate::eventcount::EventcountWord;
 use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, Turn};
+use crate::flag_barrier::Lines;
 use crate::in_use::CELLS_PER_WORD;
-use crate::meeting::Lines;
 use crate::queue::QueueEnds;
 use crate::segment::{PAGE_BYTES, SegmentError, page_aligned};
 use crate::stripe::{STRIPE_COUNT, StripeWord};
@@ -16,14 +16,14 @@ pub(crate) const HEADER_BYTES: u64 = 64;
 pub const LOCAL_RANKS_MAX: u32 = 4096;
 
 /// One for mail, one for windows.
-pub(crate) const BELLS_PER_RANK: u64 = 2;
+pub(crate) const EVENTCOUNTS_PER_RANK: u64 = 2;
 
 /// Offsets of the parts, from the two numbers that they follow from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) world_ranks: u32,
     pub(crate) local_ranks: u32,
-    pub(crate) bells: u64,
+    pub(crate) eventcounts: u64,
     pub(crate) inboxes: u64,
     pub(crate) in_use: u64,
     pub(crate) stripes: u64,
@@ -44,8 +44,9 @@ impl Layout {
         }
         // With these bounds nothing overflows: the largest is 2^12 ranks x 2^32 peers x 2^8 bytes.
         let locals = u64::from(local_ranks);
-        let bells = HEADER_BYTES;
-        let inboxes = (bells + BELLS_PER_RANK * locals * size_of::<BellWord>() as u64).next_multiple_of(128);
+        let eventcounts = HEADER_BYTES;
+        let inboxes =
+            (eventcounts + EVENTCOUNTS_PER_RANK * locals * size_of::<EventcountWord>() as u64).next_multiple_of(128);
         let in_use = inboxes + locals * size_of::<QueueEnds>() as u64;
         let stripes = in_use + (locals + 1) * IN_USE_BYTES;
         let stripes = stripes.next_multiple_of(64);
@@ -59,7 +60,7 @@ impl Layout {
         Ok(Layout {
             world_ranks,
             local_ranks,
-            bells,
+            eventcounts,
             inboxes,
             in_use,
             stripes,

@@ -96,7 +96,7 @@ pub struct OutsideSegment {
 ///
 /// The type is `repr(C)`, made of atomics only, without padding that matters, without pointers; every bit pattern is a
 /// value of it.
-pub(crate) unsafe trait Shared: Sync {}
+pub(crate) unsafe trait Shareable: Sync {}
 
 /// A sealed memfd, mapped into this process.
 /// A process that attaches one keeps no descriptor of it.
@@ -250,7 +250,7 @@ impl Segment {
     ///
     /// If they are not inside or not aligned: the layout is our own.
     #[inline]
-    pub(crate) fn shared<T: Shared>(&self, offset: u64, count: usize) -> &[T] {
+    pub(crate) fn shared<T: Shareable>(&self, offset: u64, count: usize) -> &[T] {
         let bytes = count.checked_mul(size_of::<T>()).expect("the layout fits the address space");
         let region = self.region_mut(offset, bytes as u64).expect("the layout lies inside the segment");
         let start = region.as_mut_ptr().cast::<T>();

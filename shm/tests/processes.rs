@@ -200,10 +200,10 @@ fn the_other_process() {
         "echo" => {
             for number in 0..ECHOES {
                 let answer = loop {
-                    let seen = here.node.bell(1).sequence();
+                    let seen = here.node.eventcount(1).sequence();
                     match here.pop(1) {
                         Ok((_, number)) => break number,
-                        Err(_) => here.node.bell(1).sleep(seen, None),
+                        Err(_) => here.node.eventcount(1).sleep(seen, None),
                     }
                 };
                 assert_eq!(answer, number);
@@ -221,8 +221,8 @@ fn the_other_process() {
         "hold" => {
             std::mem::forget(here.node.stripes().lock(0, Rank(1)));
             here.flag(1);
-            here.node.bell(1).sleep(0, None);
-            unreachable!("nobody rings, so only a kill ends the sleep");
+            here.node.eventcount(1).sleep(0, None);
+            unreachable!("nobody notifies, so only a kill ends the sleep");
         }
         "add" => {
             let ones = ones();
@@ -268,10 +268,10 @@ fn two_processes_that_sleep_between_messages_always_wake_each_other() {
     for number in 0..ECHOES {
         assert!(here.push(0, 1, number));
         loop {
-            let seen = here.node.bell(0).sequence();
+            let seen = here.node.eventcount(0).sequence();
             match here.pop(0) {
                 Ok(answer) => break assert_eq!(answer, (1, number + 1)),
-                Err(_) => here.node.bell(0).sleep(seen, None),
+                Err(_) => here.node.eventcount(0).sleep(seen, None),
             }
         }
     }
@@ -403,12 +403,12 @@ fn a_stripe_of_a_killed_holder_is_free_for_who_waits_for_it() {
         waiter.join().unwrap();
     });
     assert!(here.elements().iter().all(|&element| element == 1.0));
-    // The sleeper that was killed is still counted; ringing and sleeping go on all the same.
-    let bell = here.node.bell(1);
-    let seen = bell.sequence();
-    bell.ring();
-    assert_eq!(bell.sequence(), seen + 1);
-    bell.sleep(seen + 1, Some(Duration::from_millis(1)));
+    // The sleeper that was killed is still counted; notifying and sleeping go on all the same.
+    let eventcount = here.node.eventcount(1);
+    let seen = eventcount.sequence();
+    eventcount.notify();
+    assert_eq!(eventcount.sequence(), seen + 1);
+    eventcount.sleep(seen + 1, Some(Duration::from_millis(1)));
 }
 
 #[test]

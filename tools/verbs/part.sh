@@ -137,9 +137,9 @@ differential)
 faults)
     # Before the launcher ends a job for a death, an emulated rank has to be able to say what it saw.
     export LONGARM_REPORT_MS=10000
-    for name in rank_2_of_4_on_2_nodes_killed_and_all_meetings rank_2_of_4_on_2_nodes_killed_and_all_transfers \
-        rank_3_of_4_on_2_nodes_killed_and_all_transfers rank_3_of_4_on_2_nodes_panics_and_all_meetings \
-        rank_1_of_4_on_2_nodes_exits_and_all_transfers rank_1_of_4_on_4_nodes_killed_and_all_meetings \
+    for name in rank_2_of_4_on_2_nodes_killed_and_all_collectives rank_2_of_4_on_2_nodes_killed_and_all_transfers \
+        rank_3_of_4_on_2_nodes_killed_and_all_transfers rank_3_of_4_on_2_nodes_panics_and_all_collectives \
+        rank_1_of_4_on_2_nodes_exits_and_all_transfers rank_1_of_4_on_4_nodes_killed_and_all_collectives \
         mutexes_that_rank_1_of_4_on_2_nodes_held mutexes_that_rank_1_of_4_on_4_nodes_held \
         rank_3_of_4_on_2_nodes_killed_and_the_others rank_0_of_4_on_2_nodes_killed_and_the_others \
         rank_5_and_2_of_6_on_3_nodes_killed_and_the_others without_our_launcher_all_of_a_node_notice \
@@ -217,7 +217,7 @@ iwarp)
         rmws_and_accumulates accumulates_of_all_ranks messages_of_every_size collectives_of_every_size words_of_devices
     random 7 4 2 1500
     random 8 4 4 1500
-    for name in rank_2_of_4_on_2_nodes_killed_and_all_meetings rank_3_of_4_on_2_nodes_killed_and_all_transfers \
+    for name in rank_2_of_4_on_2_nodes_killed_and_all_collectives rank_3_of_4_on_2_nodes_killed_and_all_transfers \
         rank_3_of_4_on_2_nodes_killed_and_the_others; do
         LONGARM_REPORT_MS=10000 tests faults "$name"
     done

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longarm::face::sync::{AtomicBool, Ordering};
+use longarm::ffi::sync::{AtomicBool, Ordering};
 
 use super::Job;
 use crate::Failure;

@@ -39,7 +39,7 @@ impl Endpoint {
 
     /// Begins a small put likewise if that can be done at once: nothing is driven for it. `None`: nothing was done.
     #[inline]
-    pub(crate) fn put_briefly(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
+    pub(crate) fn put_polling(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
         let mut driven = Driven::default();
         let mut state = self.lock();
         let whole = [Run { offset: 0, bytes: run.bytes }];
@@ -72,7 +72,7 @@ impl Endpoint {
         let mut state = self.lock();
         // What the server had still to do may be over. Who puts, and looks only at its own memory in between, would not hear
         // of it, and be served for ever.
-        if !state.may_go_direct() && !state.has_gathered() && !self.expects_much() {
+        if !state.may_go_direct() && !state.has_coalesced() && !self.expects_much() {
             driven = self.drive_locked(&mut state, true);
         }
         if self.broken.get().is_some() {

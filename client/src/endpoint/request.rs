@@ -12,11 +12,11 @@ pub(crate) enum Token {
     /// Its bytes go here.
     Data { target: Held, cursor: Cursor },
     /// Its bytes go here, one run after the other.
-    Gathered(Vec<(Held, Run)>),
+    Coalesced(Vec<(Held, Run)>),
     /// A part is done, perhaps with a value.
     Part(Part),
     /// Nobody waits: the reply says how far the server is.
-    Report,
+    Acknowledge,
 }
 
 impl Token {
@@ -24,17 +24,17 @@ impl Token {
     pub(super) fn data_bytes(&self) -> u64 {
         match self {
             Token::Data { cursor, .. } => cursor.remaining(),
-            Token::Gathered(places) => places.iter().map(|(_, run)| run.bytes).sum(),
-            Token::Part(_) | Token::Report => 0,
+            Token::Coalesced(places) => places.iter().map(|(_, run)| run.bytes).sum(),
+            Token::Part(_) | Token::Acknowledge => 0,
         }
     }
 
     pub(super) fn fail(self, outcome: Outcome) {
         match self {
             Token::Data { target, .. } => target.fail(outcome),
-            Token::Gathered(places) => places.into_iter().for_each(|(target, _)| target.fail(outcome.clone())),
+            Token::Coalesced(places) => places.into_iter().for_each(|(target, _)| target.fail(outcome.clone())),
             Token::Part(part) => part.failed(outcome),
-            Token::Report => {}
+            Token::Acknowledge => {}
         }
     }
 }

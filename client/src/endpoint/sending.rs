@@ -1,6 +1,6 @@
 //! When a request goes out.
 
-use super::gathered::GATHERED_BYTES_MAX;
+use super::coalesced::COALESCED_BYTES_MAX;
 use super::request::Sending;
 use super::state::State;
 
@@ -8,7 +8,7 @@ impl State {
     /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
     /// wake a thread that sends it later takes more time than to send it.
     pub(super) fn goes_alone(&self) -> bool {
-        let is_first = !self.several && !self.has_gathered() && self.outgoing.is_sent();
+        let is_first = !self.several && !self.has_coalesced() && self.outgoing.is_sent();
         is_first || self.is_idle()
     }
 
@@ -17,11 +17,11 @@ impl State {
     pub(super) fn goes_out(&mut self, sending: Sending, goes_alone: bool, has_reply: bool) -> bool {
         self.several = sending == Sending::Soon;
         if sending == Sending::Confirmed || (sending == Sending::Soon && goes_alone && !has_reply) {
-            self.report_if_none_is_due();
+            self.acknowledge_if_none_is_due();
         }
         match sending {
             Sending::Now | Sending::Confirmed => true,
-            Sending::Soon => goes_alone || self.unsent_bytes() >= GATHERED_BYTES_MAX,
+            Sending::Soon => goes_alone || self.unsent_bytes() >= COALESCED_BYTES_MAX,
             Sending::Later => false,
         }
     }

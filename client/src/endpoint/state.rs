@@ -8,14 +8,14 @@ use longarm_proto::{
     WindowRef, mutation,
 };
 
-use super::gathered::{Gathered, Writes};
+use super::acknowledgements::{Acknowledgements, is_large_get};
+use super::coalesced::{Coalesced, Writes};
+use super::connection::Connection;
+use super::keepalive::{Beat, Keepalive};
 use super::mail_credit::MailCredit;
 use super::peer::Peer;
-use super::pulse::{Beat, Pulse};
-use super::reports::{Reports, is_large_get};
 use super::request::{Driven, Payload, Token};
 use super::transfers::{PutSource, Transfers};
-use super::way::Way;
 use crate::completion::Outcome;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
@@ -27,7 +27,7 @@ const SESSION: u64 = 1;
 const LOOK_EVERY: u32 = 16;
 
 pub(super) struct State {
-    pub(super) way: Way,
+    pub(super) connection: Connection,
     /// There is another link than before.
     pub(super) renewed: bool,
     pub(super) initiator: Initiator<Token>,
@@ -40,25 +40,25 @@ pub(super) struct State {
     landing_bytes: u64,
     scratch: Vec<u8>,
     /// Small puts, or gets, that will be one request.
-    gathered: Gathered,
+    coalesced: Coalesced,
     /// Transfers with no server involved.
     pub(super) transfers: Transfers,
     /// Whether the link reaches the node's memory; `None` while that is not decided.
     pub(super) reaches: Option<bool>,
-    pub(super) reports: Reports,
+    pub(super) acknowledgements: Acknowledgements,
     pub(super) mail: MailCredit,
     /// Whose reply came with something that broke the protocol: nobody else knows of it any more.
     pub(super) unanswered: Option<Token>,
-    pub(super) pulse: Pulse,
-    /// The last report that was begun.
-    last_report: RequestId,
+    pub(super) keepalive: Keepalive,
+    /// The last acknowledgement that was begun.
+    last_acknowledgement: RequestId,
     /// Nothing is unconfirmed any more.
     pub(super) confirmed: bool,
     /// What waits to be sent waits for company.
     pub(super) gathering: bool,
     /// The last request was one that nobody waits for yet: there may be several.
     pub(super) several: bool,
-    /// Requests that were sent while a report was due and much is kept.
+    /// Requests that were sent while an acknowledgement was due and much is kept.
     looks: u32,
     /// When the server was last asked on behalf of those who wait for its node.
     asked_ms: u64,
@@ -87,7 +87,7 @@ impl From<Violation> for Broken {
 impl State {
     pub(super) fn new(costs: Costs) -> State {
         State {
-            way: Way::new(SESSION),
+            connection: Connection::new(SESSION),
             renewed: false,
             initiator: Initiator::new(),
             outgoing: Outgoing::new(costs),
@@ -96,14 +96,14 @@ impl State {
             landings: Vec::new().into_iter(),
             landing_bytes: 0,
             scratch: Vec::new(),
-            gathered: Gathered::default(),
+            coalesced: Coalesced::default(),
             transfers: Transfers::default(),
             reaches: None,
-            reports: Reports::default(),
+            acknowledgements: Acknowledgements::default(),
             mail: MailCredit::new(),
             unanswered: None,
-            pulse: Pulse::default(),
-            last_report: RequestId(0),
+            keepalive: Keepalive::default(),
+            last_acknowledgement: RequestId(0),
             confirmed: false,
             gathering: false,
             several: false,
@@ -115,28 +115,28 @@ impl State {
 
     /// Whether another request fits.
     pub(super) fn has_room(&self, request: &Request, buffered_bytes_max: usize) -> bool {
-        self.outgoing.buffered_bytes() < buffered_bytes_max && !(request.has_reply() && self.reports.is_full())
+        self.outgoing.buffered_bytes() < buffered_bytes_max && !(request.has_reply() && self.acknowledgements.is_full())
     }
 
     /// Whether nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged() && !self.gathered.is_some()
+        self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged() && !self.coalesced.is_some()
     }
 
     /// Whether small puts or gets wait that are no request yet.
-    pub(super) fn has_gathered(&self) -> bool {
-        self.gathered.is_some()
+    pub(super) fn has_coalesced(&self) -> bool {
+        self.coalesced.is_some()
     }
 
     /// The connection is over: what was taken in goes nowhere. The places of gets, which are to be let go of.
-    pub(super) fn abandon_gathered(&mut self) -> Vec<(Held, Run)> {
+    pub(super) fn abandon_coalesced(&mut self) -> Vec<(Held, Run)> {
         self.gathering = false;
-        self.gathered.abandon()
+        self.coalesced.abandon()
     }
 
     /// Bytes that wait to be sent, those of streams apart.
     pub(super) fn unsent_bytes(&self) -> usize {
-        self.outgoing.unsent_bytes() + self.gathered.wire_bytes()
+        self.outgoing.unsent_bytes() + self.coalesced.wire_bytes()
     }
 
     /// Whether more may be copied, as far as room is concerned.
@@ -146,57 +146,57 @@ impl State {
 
     /// Whether a write would have to wait for the data of a get.
     pub(super) fn holds_back_writes(&self) -> bool {
-        self.reports.holds_back_writes()
+        self.acknowledgements.holds_back_writes()
     }
 
     /// Takes a small put or accumulate in, which becomes a request together with those that follow.
     pub(super) fn gather_write(&mut self, target: &WindowRef, writes: &Writes, run: Run, bytes: Region<'_>) {
-        if !self.gathered.fits_write(target, writes, run) {
-            self.begin_gathered();
+        if !self.coalesced.fits_write(target, writes, run) {
+            self.begin_coalesced();
         }
-        self.gathered.add_write(target, writes, run, bytes);
+        self.coalesced.add_write(target, writes, run, bytes);
     }
 
     /// The same for a get.
     pub(super) fn gather_get(&mut self, target: &WindowRef, run: Run, place: (Held, Run)) {
-        if !self.gathered.fits_get(target, run) {
-            self.begin_gathered();
+        if !self.coalesced.fits_get(target, run) {
+            self.begin_coalesced();
         }
-        self.gathered.add_get(target, run, place);
+        self.coalesced.add_get(target, run, place);
     }
 
     /// Makes a request of what was taken in. Before anything else is begun, so that the order stays.
-    fn begin_gathered(&mut self) {
-        if !self.gathered.is_some() {
+    fn begin_coalesced(&mut self) {
+        if !self.coalesced.is_some() {
             return;
         }
-        let (request, token, payload) = self.gathered.take();
-        if request.has_reply() && self.reports.is_due(self.incoming.received_bytes()) {
-            self.report_next();
+        let (request, token, payload) = self.coalesced.take();
+        if request.has_reply() && self.acknowledgements.is_due(self.incoming.received_bytes()) {
+            self.acknowledge_next();
         }
         self.begin_next(&request, token, Payload::Headed(&payload, None));
-        self.gathered.take_back(request, payload);
+        self.coalesced.take_back(request, payload);
     }
 
     /// The number of the last request, if it asks how far the server is.
     pub(super) fn confirming(&self) -> Option<RequestId> {
-        let is_last = self.last_report == self.initiator.last() && !self.gathered.is_some();
-        (self.reports.due > 0 && is_last).then_some(self.last_report)
+        let is_last = self.last_acknowledgement == self.initiator.last() && !self.coalesced.is_some();
+        (self.acknowledgements.due > 0 && is_last).then_some(self.last_acknowledgement)
     }
 
     /// Puts a request behind all others.
     pub(super) fn begin(&mut self, request: &Request, token: Option<Token>, payload: Payload<'_>) {
-        if !mutation(Mutation::GatheredLate) {
-            self.begin_gathered();
+        if !mutation(Mutation::CoalescedLate) {
+            self.begin_coalesced();
         }
         self.begin_next(request, token, payload);
     }
 
     fn begin_next(&mut self, request: &Request, token: Option<Token>, payload: Payload<'_>) {
-        if let Some(until) = self.reports.gate(request) {
+        if let Some(until) = self.acknowledgements.gate(request) {
             self.outgoing.gate(until);
         }
-        self.reports.asked(request);
+        self.acknowledgements.asked(request);
         self.scratch.clear();
         self.initiator.begin(request, token, &mut self.scratch);
         if let Payload::Headed(head, _) = &payload {
@@ -212,7 +212,7 @@ impl State {
                     drop(held);
                 } else {
                     // Its memory is not given back before the server has it all: who waits for that asks.
-                    self.reports.streamed(cursor.remaining());
+                    self.acknowledgements.streamed(cursor.remaining());
                     self.outgoing.stream(held, cursor);
                 }
             }
@@ -221,7 +221,7 @@ impl State {
 
     /// Whether who only sends should look for what the server says of it now and then, so that what is kept stays small.
     pub(super) fn should_receive(&mut self, buffered_bytes_max: usize) -> bool {
-        if self.reports.due == 0 || self.outgoing.buffered_bytes() < buffered_bytes_max / 4 {
+        if self.acknowledgements.due == 0 || self.outgoing.buffered_bytes() < buffered_bytes_max / 4 {
             return false;
         }
         self.looks = self.looks.wrapping_add(1);
@@ -229,69 +229,69 @@ impl State {
     }
 
     /// Tells how far we are, and asks the same.
-    fn report(&mut self) {
-        self.begin_gathered();
-        self.report_next();
+    fn acknowledge(&mut self) {
+        self.begin_coalesced();
+        self.acknowledge_next();
     }
 
-    fn report_next(&mut self) {
+    fn acknowledge_next(&mut self) {
         let received_bytes = self.incoming.received_bytes();
-        self.reports.reported(received_bytes);
-        let request = Request::Report { received_bytes };
-        self.reports.asked(&request);
+        self.acknowledgements.reported(received_bytes);
+        let request = Request::Acknowledge { received_bytes };
+        self.acknowledgements.asked(&request);
         self.scratch.clear();
-        self.last_report = self.initiator.begin(&request, Some(Token::Report), &mut self.scratch);
-        let scratch = &self.scratch;
-        self.outgoing.write(|bytes| bytes.extend_from_slice(scratch));
+        self.last_acknowledgement = self.initiator.begin(&request, Some(Token::Acknowledge), &mut self.scratch);
+        self.outgoing.write(|bytes| bytes.extend_from_slice(&self.scratch));
     }
 
     /// What is waited for, room or a confirmation, has to be asked for.
-    pub(super) fn report_if_none_is_due(&mut self) {
-        if self.reports.due == 0 {
-            self.report();
+    pub(super) fn acknowledge_if_none_is_due(&mut self) {
+        if self.acknowledgements.due == 0 {
+            self.acknowledge();
         }
     }
 
     /// Before a request: either side may keep too much.
-    pub(super) fn report_if_due(&mut self, request: &Request, buffered_bytes_max: usize) {
+    pub(super) fn acknowledge_if_due(&mut self, request: &Request, buffered_bytes_max: usize) {
         let replies = request.has_reply() || is_large_get(request);
-        if self.keeps_much(buffered_bytes_max) || (replies && self.reports.is_due(self.incoming.received_bytes())) {
-            self.report();
+        let is_due = replies && self.acknowledgements.is_due(self.incoming.received_bytes());
+        if is_due || self.keeps_much(buffered_bytes_max) {
+            self.acknowledge();
         }
     }
 
-    /// The same before what was gathered becomes a request.
-    pub(super) fn report_if_much_is_kept(&mut self, buffered_bytes_max: usize) {
+    /// The same before what was coalesced becomes a request.
+    pub(super) fn acknowledge_if_much_is_kept(&mut self, buffered_bytes_max: usize) {
         if self.keeps_much(buffered_bytes_max) {
-            self.report();
+            self.acknowledge();
         }
     }
 
     fn keeps_much(&self, buffered_bytes_max: usize) -> bool {
-        let much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 || self.reports.streams_much();
-        much && self.reports.due == 0
+        let much = self.outgoing.buffered_bytes() >= buffered_bytes_max / 4 || self.acknowledgements.streams_much();
+        much && self.acknowledgements.due == 0
     }
 
     /// While nobody waits: what was sent some time ago should have arrived.
     pub(super) fn ask_how_far(&mut self) {
         if self.initiator.outstanding() == 0 && !self.outgoing.is_acknowledged() {
-            self.report();
+            self.acknowledge();
         }
     }
 
     /// While somebody waits for this node without having asked it for anything: now and then it is asked whether it lives.
     pub(super) fn ask_whether_alive(&mut self, now_ms: u64, silence_ms: u64) {
-        if self.initiator.outstanding() == 0 && self.way.is_known() && now_ms >= self.asked_ms + silence_ms / 4 {
+        if self.initiator.outstanding() == 0 && self.connection.is_known() && now_ms >= self.asked_ms + silence_ms / 4 {
             self.asked_ms = now_ms;
-            self.report();
+            self.acknowledge();
         }
     }
 
     /// Calls if there is no connection, else moves what can be moved.
     pub(super) fn turn(&mut self, peer: &Peer, receive: bool) -> Result<Driven, LostHow> {
         self.gathering = false;
-        self.begin_gathered();
-        if !self.way.is_up() && !self.call(peer)? {
+        self.begin_coalesced();
+        if !self.connection.is_up() && !self.call(peer)? {
             return Ok(Driven::default());
         }
         match self.exchange(receive) {
@@ -301,9 +301,9 @@ impl State {
                 let now_ms = peer.time.now_ms();
                 let asks = self.transfers.asks() || self.mail.is_waited_for();
                 let waiting = self.initiator.outstanding() > 0 || self.outgoing.can_send() || asks;
-                match self.pulse.look(now_ms, waiting, peer.options.silence_ms) {
+                match self.keepalive.look(now_ms, waiting, peer.options.silence_ms) {
                     Beat::Well => {}
-                    Beat::Ask => self.report(),
+                    Beat::Ask => self.acknowledge(),
                     Beat::Silent => {
                         let silence_ms = peer.options.silence_ms;
                         let (node, host) = (peer.node.0, peer.host.0);
@@ -335,7 +335,7 @@ impl State {
         if !self.may_go_direct() {
             return false;
         }
-        let Some(access) = self.way.link().and_then(|link| link.direct()) else { return false };
+        let Some(access) = self.connection.link().and_then(|link| link.direct()) else { return false };
         self.transfers.put(access, target, run, source)
     }
 
@@ -344,7 +344,7 @@ impl State {
         if !self.may_go_direct() {
             return false;
         }
-        let Some(access) = self.way.link().and_then(|link| link.direct()) else { return false };
+        let Some(access) = self.connection.link().and_then(|link| link.direct()) else { return false };
         self.transfers.get(access, target, run, place)
     }
 
@@ -360,11 +360,11 @@ impl State {
         if self.transfers.is_empty() {
             return;
         }
-        let Some(link) = self.way.link() else { return };
+        let Some(link) = self.connection.link() else { return };
         self.transfers.take_outcomes(link, driven);
         self.note_refused();
         if driven.progress {
-            self.pulse.moved();
+            self.keepalive.moved();
         }
     }
 
@@ -374,17 +374,17 @@ impl State {
         self.reaches = None;
         let reconnect_ms = peer.options.reconnect_ms;
         let again_ms = self.transfers.orphan(peer.time.now_ms(), reconnect_ms);
-        if let Some(link) = self.way.link() {
+        if let Some(link) = self.connection.link() {
             // What it has not delivered is said again over the next one.
             link.abandon();
         }
         let Some(again_ms) = again_ms.filter(|_| reconnect_ms > 0) else {
-            self.way.close();
+            self.connection.close();
             return Err(LostHow::Failed(reason));
         };
         let (node, host) = (peer.node.0, peer.host.0);
         tracing::info!(node, host, "connection broke: {reason}; calling again");
-        self.way.lose(reason, again_ms);
+        self.connection.lose(reason, again_ms);
         Ok(())
     }
 
@@ -393,7 +393,7 @@ impl State {
         let received_bytes = self.incoming.received_bytes();
         let whom = (&*peer.dial, peer.node);
         let now_ms = peer.time.now_ms();
-        let Some(reception) = self.way.call(whom, &peer.options, received_bytes, now_ms)? else {
+        let Some(reception) = self.connection.call(whom, &peer.options, received_bytes, now_ms)? else {
             return Ok(false);
         };
         let has_received = match reception {
@@ -404,7 +404,7 @@ impl State {
         let kept_from = self.initiator.acknowledged_bytes();
         let has_received = if mutation(Mutation::ResumeFromStart) { kept_from } else { has_received };
         self.renewed = true;
-        self.pulse = Pulse::default();
+        self.keepalive = Keepalive::default();
         self.incoming.forget_drained();
         let rewound = self.outgoing.rewind(has_received, drop);
         rewound.map_err(|violation| LostHow::Failed(format!("it broke the protocol: {violation}")))?;
@@ -413,7 +413,7 @@ impl State {
 
     fn exchange(&mut self, receive: bool) -> Result<Driven, Broken> {
         let mut driven = Driven::default();
-        let link = self.way.link().expect("a turn begins with a link");
+        let link = self.connection.link().expect("a turn begins with a link");
         let settled = self.transfers.settle(link, &mut driven);
         self.note_refused();
         // Until then nothing is sent. But what comes is taken in: behind it the server may say how memory is reached.
@@ -430,7 +430,7 @@ impl State {
             if driven.progress && self.incoming.is_drained() {
                 break;
             }
-            let link = self.way.link().expect("a turn begins with a link");
+            let link = self.connection.link().expect("a turn begins with a link");
             let got = match &mut self.landing {
                 Some((target, cursor)) => self.incoming.receive_into(link, target, cursor),
                 None => self.incoming.receive(link),
@@ -438,7 +438,7 @@ impl State {
             if !got? {
                 break;
             }
-            self.pulse.moved();
+            self.keepalive.moved();
             driven.progress = true;
         }
         self.incoming.forget_drained();
@@ -447,20 +447,20 @@ impl State {
     }
 
     fn send(&mut self, receive: bool, driven: &mut Driven) -> Result<(), Broken> {
-        let link = self.way.link().expect("a turn begins with a link");
+        let link = self.connection.link().expect("a turn begins with a link");
         if self.reaches.is_none() && link.is_settled() {
             self.reaches = Some(link.direct().is_some());
         }
         // Who waits asks. Who goes on asks along with what goes out, unless a question is on its way already.
-        if self.reports.owes_for_streams() && (receive || self.reports.due == 0) {
-            self.report();
+        if self.acknowledgements.owes_for_streams() && (receive || self.acknowledgements.due == 0) {
+            self.acknowledge();
         }
         if self.outgoing.can_send() {
-            let link = self.way.link().expect("a turn begins with a link");
+            let link = self.connection.link().expect("a turn begins with a link");
             if self.outgoing.flush(link)? {
                 driven.progress = true;
-                if !self.pulse.has_asked() {
-                    self.pulse.moved();
+                if !self.keepalive.has_asked() {
+                    self.keepalive.moved();
                 }
             }
         }
@@ -477,8 +477,8 @@ impl State {
 
     /// Its data will not have to be sent again: what could change it may follow.
     fn large_get_is_over(&mut self) {
-        self.reports.large_gets_over += 1;
-        self.outgoing.open_gates(self.reports.large_gets_over);
+        self.acknowledgements.large_gets_over += 1;
+        self.outgoing.open_gates(self.acknowledgements.large_gets_over);
     }
 
     /// Uses what has arrived for one step. False: more has to arrive.
@@ -491,7 +491,7 @@ impl State {
             }
             let (target, _) = self.landing.take().expect("there was one");
             drop(target);
-            self.reports.data_came(self.landing_bytes);
+            self.acknowledgements.data_came(self.landing_bytes);
             if self.landing_bytes > EAGER_BYTES_MAX {
                 self.large_get_is_over();
             }
@@ -510,31 +510,31 @@ impl State {
             }
         }
         match &reply {
-            Reply::Data { bytes, .. } => self.reports.received(*bytes),
+            Reply::Data { bytes, .. } => self.acknowledgements.received(*bytes),
             // The data that was asked for will not come.
-            Reply::Refused { token: Some(token @ (Token::Data { .. } | Token::Gathered(_))), .. } => {
-                self.reports.received(token.data_bytes());
-                self.reports.data_came(token.data_bytes());
+            Reply::Refused { token: Some(token @ (Token::Data { .. } | Token::Coalesced(_))), .. } => {
+                self.acknowledgements.received(token.data_bytes());
+                self.acknowledgements.data_came(token.data_bytes());
             }
             // Nobody has asked for these.
             Reply::Refused { token: None, .. } | Reply::MailTaken { .. } => {}
-            _ => self.reports.received(0),
+            _ => self.acknowledgements.received(0),
         }
         match reply {
             Reply::Data { token: Token::Data { target, cursor }, bytes } => {
                 self.landing_bytes = bytes;
                 self.landing = Some((target, cursor));
             }
-            Reply::Data { token: Token::Gathered(places), .. } => {
+            Reply::Data { token: Token::Coalesced(places), .. } => {
                 self.landings = places.into_iter();
                 self.land_next();
             }
             Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),
-            Reply::Done(Token::Report) => {
-                self.reports.due -= 1;
+            Reply::Done(Token::Acknowledge) => {
+                self.acknowledgements.due -= 1;
                 // It was answered behind all others, as a quiet is.
-                let is_last = self.reports.due == 0 && self.last_report == self.initiator.last();
-                let is_last = is_last && !self.gathered.is_some();
+                let is_last = self.acknowledgements.due == 0 && self.last_acknowledgement == self.initiator.last();
+                let is_last = is_last && !self.coalesced.is_some();
                 self.confirmed = is_last && self.refused.is_none();
                 // Somebody may wait for it in a quiet.
                 driven.completed |= is_last;
@@ -555,7 +555,7 @@ impl State {
                 if matches!(&token, Token::Data { cursor, .. } if cursor.remaining() > EAGER_BYTES_MAX) {
                     self.large_get_is_over();
                 }
-                self.reports.due -= usize::from(matches!(token, Token::Report));
+                self.acknowledgements.due -= usize::from(matches!(token, Token::Acknowledge));
                 token.fail(Outcome::Refused { refusal, detail });
                 driven.completed = true;
             }

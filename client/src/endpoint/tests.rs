@@ -211,7 +211,7 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
     assert!(!endpoint.is_gathering());
     assert_eq!(sends.load(Ordering::Relaxed), 2);
     // Much is sent although nobody waits.
-    for _ in 0..GATHERED_BYTES_MAX / 72 + 2 {
+    for _ in 0..COALESCED_BYTES_MAX / 72 + 2 {
         put(Sending::Soon);
     }
     assert_eq!(sends.load(Ordering::Relaxed), 3);
@@ -268,7 +268,7 @@ fn small_puts_become_one_request_before_anything_else_is_asked() {
     assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (6, 4));
     // Many are sent although nobody waits.
     let before = sends.load(Ordering::Relaxed);
-    for number in 0..GATHERED_BYTES_MAX as u64 / 24 + 1 {
+    for number in 0..COALESCED_BYTES_MAX as u64 / 24 + 1 {
         assert!(gather(16 * number).is_some());
     }
     assert_eq!(sends.load(Ordering::Relaxed), before + 1);
@@ -287,7 +287,7 @@ fn a_small_put_does_not_pass_a_large_get() {
             .gather_write(&target, &Writes::Put, Run { offset: 0, bytes: 8 }, Region::from_slice(&[7; 8]))
             .is_none()
     );
-    let large = Run { offset: 0, bytes: GATHERED_RUN_BYTES_MAX + 1 };
+    let large = Run { offset: 0, bytes: COALESCED_RUN_BYTES_MAX + 1 };
     let bytes = vec![7; large.bytes as usize];
     assert!(endpoint.gather_write(&target, &Writes::Put, large, Region::from_slice(&bytes)).is_none());
 }
@@ -337,7 +337,7 @@ fn what_has_to_wait_for_a_get_is_known_to_be_held_back() {
 }
 
 #[test]
-fn a_get_that_is_alone_goes_out_at_once_although_a_report_is_due() {
+fn a_get_that_is_alone_goes_out_at_once_although_an_acknowledgement_is_due() {
     const BYTES: u64 = 1 << 20;
     let sends = Arc::new(AtomicUsize::new(0));
     let endpoint = endpoint([Answer::Giving(Reception::Fresh, Arc::clone(&sends), BYTES)]);

@@ -218,7 +218,7 @@ impl Transfers {
     }
 
     /// A get that is under way already goes on as one of those that were begun.
-    pub(super) fn lend_brief(
+    pub(super) fn lend_polled(
         &mut self,
         access: &mut dyn DirectAccess,
         (target, run): (WindowRef, Run),
@@ -226,7 +226,7 @@ impl Transfers {
         here: Run,
     ) {
         let here = Here::One(here);
-        access.lend_brief(self.next_ticket, share(&held, &here));
+        access.lend_polled(self.next_ticket, share(&held, &here));
         self.push(target, run, What::Lent { held, here, is_get: true });
         self.posted += 1;
     }

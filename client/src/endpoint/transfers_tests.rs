@@ -8,7 +8,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longarm_memory::RegionMut;
-use longarm_netmod::{Brief, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, Link, LinkError, Loan, Reach, Wish};
+use longarm_netmod::{
+    DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Link, LinkError, Loan, Reach, Wish,
+};
 use longarm_proto::{
     AccessKey, Cursor, Generation, NodeId, REPLY_BYTES, Rank, Reception, Refusal, ReplyBody, ReplyHeader, Request,
     RequestId, Session, Shape, WindowId,
@@ -17,7 +19,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::completion::{Completion, Outcome};
-use crate::endpoint::brief::BriefGet;
+use crate::endpoint::inline_poll::PolledGet;
 use crate::endpoint::transfers::{MANY, STALLED_PAUSE_MS};
 use crate::endpoint::{EndpointOptions, Payload, Sending, Token};
 use crate::error::LostHow;
@@ -40,8 +42,8 @@ struct Card {
     /// What of it is lent and not given back.
     loans: Vec<Box<dyn Loan>>,
     outcomes: VecDeque<(u64, DirectOutcome)>,
-    /// What comes of a brief get, and whether all is over for who looks.
-    brief: Brief,
+    /// What comes of a get that is polled inline, and whether all is over for who looks.
+    polled: InlinePoll,
     all_over: bool,
     sent_bytes: usize,
     incoming: VecDeque<u8>,
@@ -59,7 +61,7 @@ fn card() -> Shared {
         posted: Vec::new(),
         loans: Vec::new(),
         outcomes: VecDeque::new(),
-        brief: Brief::NotBegun,
+        polled: InlinePoll::NotBegun,
         all_over: false,
         sent_bytes: 0,
         incoming: VecDeque::new(),
@@ -141,15 +143,15 @@ impl DirectAccess for CardLink {
         Ok(())
     }
 
-    fn get_briefly(&mut self, _: &WindowRef, _: Run, into: RegionMut<'_>, _: u32) -> Brief {
-        let brief = self.0.lock().brief;
-        if brief == Brief::Done {
+    fn get_polling(&mut self, _: &WindowRef, _: Run, into: RegionMut<'_>, _: u32) -> InlinePoll {
+        let polled = self.0.lock().polled;
+        if polled == InlinePoll::Done {
             into.copy_from_slice(&vec![9; into.len()]);
         }
-        brief
+        polled
     }
 
-    fn lend_brief(&mut self, ticket: u64, into: Box<dyn Loan>) {
+    fn lend_polled(&mut self, ticket: u64, into: Box<dyn Loan>) {
         let mut card = self.0.lock();
         card.posted.push((ticket, u64::MAX));
         card.loans.push(into);
@@ -358,24 +360,24 @@ fn a_put_of_which_nobody_knows_whether_it_was_done_is_not_begun_again() {
 }
 
 #[test]
-fn a_brief_get_leaves_nothing_behind_and_one_that_takes_longer_is_begun_anew_if_the_link_breaks() {
+fn a_get_polled_inline_leaves_nothing_behind_and_one_that_takes_longer_is_begun_anew_if_the_link_breaks() {
     let (first, second) = (card(), card());
     let endpoint = endpoint(&[&first, &second]);
     let run = Run { offset: 32, bytes: 8 };
     let mut bytes = [0; 8];
-    let mut get = || endpoint.get_briefly(&TARGET, run, RegionMut::from_slice(&mut bytes), 1);
-    assert!(matches!(get(), BriefGet::NotBegun));
-    first.lock().brief = Brief::Done;
-    assert!(matches!(get(), BriefGet::Done));
+    let mut get = || endpoint.get_polling(&TARGET, run, RegionMut::from_slice(&mut bytes), 1);
+    assert!(matches!(get(), PolledGet::NotBegun));
+    first.lock().polled = InlinePoll::Done;
+    assert!(matches!(get(), PolledGet::Done));
     assert!(!endpoint.has_transfers() && !endpoint.is_busy());
     assert_eq!(bytes, [9; 8]);
-    first.lock().brief = Brief::UnderWay;
+    first.lock().polled = InlinePoll::UnderWay;
     let mut bytes = [0; 8];
     lend(|lent| {
         let lender = lent.target(OriginBytesMut::from(&mut bytes[..]));
         let mut other = [0; 8];
-        let came = endpoint.get_briefly(&TARGET, run, RegionMut::from_slice(&mut other), 1);
-        let BriefGet::UnderWay(unlent) = came else { panic!("it is under way") };
+        let came = endpoint.get_polling(&TARGET, run, RegionMut::from_slice(&mut other), 1);
+        let PolledGet::UnderWay(unlent) = came else { panic!("it is under way") };
         unlent.lend(lender.hold(), Run { offset: 0, bytes: 8 });
         let completion = lent.issued();
         assert!(endpoint.has_transfers() && endpoint.needs_helper());
@@ -391,17 +393,17 @@ fn a_brief_get_leaves_nothing_behind_and_one_that_takes_longer_is_begun_anew_if_
 }
 
 #[test]
-fn nothing_brief_overtakes_what_the_server_has_yet_to_do() {
+fn nothing_polled_inline_overtakes_what_the_server_has_yet_to_do() {
     let card = card();
-    card.lock().brief = Brief::Done;
+    card.lock().polled = InlinePoll::Done;
     let endpoint = endpoint(&[&card]);
     let request = Request::Put { target: TARGET, shape: Shape::contiguous(0, 8), signal: None };
     let payload = Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
     assert!(endpoint.issue(&request, None, payload, Sending::Confirmed).is_ok());
     let (run, mut bytes) = (Run { offset: 0, bytes: 8 }, [0; 8]);
-    let came = endpoint.get_briefly(&TARGET, run, RegionMut::from_slice(&mut bytes), 1);
-    assert!(matches!(came, BriefGet::NotBegun));
-    assert!(endpoint.put_briefly(&TARGET, run, Region::from_slice(&[7; 8])).is_none());
+    let came = endpoint.get_polling(&TARGET, run, RegionMut::from_slice(&mut bytes), 1);
+    assert!(matches!(came, PolledGet::NotBegun));
+    assert!(endpoint.put_polling(&TARGET, run, Region::from_slice(&[7; 8])).is_none());
     assert_eq!(posted(&card), []);
 }
 

@@ -3,14 +3,14 @@
 use longarm_proto::{BadMail, Rank};
 use longarm_shm::sync::Ordering;
 
-use super::inbox::Inbox;
+use super::arrivals::Arrivals;
 use crate::client::Client;
 use crate::error::{Lost, LostHow, Operation};
 
 impl Client {
     /// What a rank has sent is no message: from now on none of its mail is taken, and who waits for it is told.
     #[cold]
-    pub(super) fn note_broken(&self, inbox: &mut Inbox, source: Rank, why: BadMail) {
+    pub(super) fn note_broken(&self, inbox: &mut Arrivals, source: Rank, why: BadMail) {
         // Of a rank that does not exist there is no mail to wait for.
         let node = self.local.layout.contains(source).then(|| self.local.layout.node_of(source).0);
         tracing::error!(
@@ -22,7 +22,7 @@ impl Client {
         inbox.note_broken(source, why);
         self.mail.any_broken.store(true, Ordering::Relaxed);
         // Others may sleep until it sends something. They look under the lock that is held here.
-        self.local.my_bell().ring();
+        self.local.my_eventcount().notify();
     }
 
     /// The error for who waits for mail of such a rank that has sent what is no message.

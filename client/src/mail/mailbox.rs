@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use longarm_shm::sync::{AtomicBool, AtomicUsize};
 use parking_lot::Mutex;
 
-use super::inbox::Inbox;
+use super::arrivals::Arrivals;
 use super::message::{ActiveMessage, Dispatch};
 
 /// The mailbox of a rank.
 pub struct Mail {
-    pub(super) inbox: Mutex<Inbox>,
+    pub(super) inbox: Mutex<Arrivals>,
     /// How many letters are in the table of `inbox`. Written under its lock; for threads that look without it.
     pub(super) kept: AtomicUsize,
     /// A rank is in the table of broken ones of `inbox`.
@@ -29,7 +29,7 @@ pub struct Mail {
 impl Mail {
     pub(crate) fn new() -> Mail {
         Mail {
-            inbox: Mutex::new(Inbox::default()),
+            inbox: Mutex::new(Arrivals::default()),
             kept: AtomicUsize::new(0),
             any_broken: AtomicBool::new(false),
             outbox: Mutex::new(()),

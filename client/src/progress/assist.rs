@@ -14,7 +14,7 @@ pub trait Assist: Send + Sync {
 
     /// Says that a thread is about to wait, and will take it then, or that this is over: no other thread needs to be woken
     /// for it. That a thread goes to sleep ends it too.
-    fn hush(&self, hushed: bool);
+    fn suppress_wakeups(&self, suppressed: bool);
 
     /// How often something moved in it so far.
     fn moves(&self) -> u32;
@@ -41,7 +41,7 @@ pub struct Expecting<'a>(pub(crate) &'a dyn Assist);
 
 impl Drop for Expecting<'_> {
     fn drop(&mut self) {
-        self.0.hush(false);
+        self.0.suppress_wakeups(false);
     }
 }
 

@@ -20,7 +20,7 @@ impl Progress {
             return None;
         }
         let assist = self.assist.as_deref()?;
-        assist.hush(true);
+        assist.suppress_wakeups(true);
         Some(Expecting(assist))
     }
 
@@ -42,7 +42,7 @@ impl Progress {
         if self.spin_us == 0 {
             return None;
         }
-        assist.hush(true);
+        assist.suppress_wakeups(true);
         Some(Expecting(assist))
     }
 
@@ -60,9 +60,9 @@ impl Progress {
     }
 
     /// From here on the server's thread is woken again, whoever expects something.
-    pub(crate) fn end_hush(&self) {
+    pub(crate) fn allow_wakeups(&self) {
         if let Some(assist) = &self.assist {
-            assist.hush(false);
+            assist.suppress_wakeups(false);
         }
     }
 

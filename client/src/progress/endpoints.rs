@@ -62,8 +62,8 @@ impl Progress {
     /// Everybody of this process who sleeps in a call looks again.
     pub(crate) fn wake_all(&self) {
         self.sleepers.wake_all();
-        self.local.my_bell().ring();
-        self.local.segment.window_bell(self.local.layout.local_of(self.local.layout.me())).ring();
+        self.local.my_eventcount().notify();
+        self.local.segment.window_eventcount(self.local.layout.local_of(self.local.layout.me())).notify();
     }
 
     /// The error for a connection that ended, with what is known of the rank at its other end.

@@ -31,12 +31,12 @@ pub(crate) enum Drive<'a> {
     Endpoints,
     /// The same, from ranks that ask for something here at the same time, and would wait for another thread to answer.
     Exchange,
-    /// Mail of this rank, or a word that others change by operations that ring the bell.
+    /// Mail of this rank, or a word that others change by operations that notify the eventcount.
     Memory,
-    /// A word that others may change by plain stores, which ring no bell.
+    /// A word that others may change by plain stores, which notify no eventcount.
     Stores,
-    /// A meeting, to which others come by plain stores that may wake nobody.
-    Meeting,
+    /// A barrier, to which others come by plain stores that may wake nobody.
+    FlagBarrier,
     /// What handlers of active messages bring about, which this thread runs.
     Handlers,
     /// A free cell to send with. Active messages are taken in but not run: one of them may be what sends.
@@ -49,7 +49,7 @@ impl Drive<'_> {
     pub(crate) fn runs_handlers(self, attended: bool) -> bool {
         match self {
             Drive::Handlers => true,
-            Drive::Memory | Drive::Stores | Drive::Meeting => !attended,
+            Drive::Memory | Drive::Stores | Drive::FlagBarrier => !attended,
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange | Drive::Cells => false,
         }
     }

@@ -147,7 +147,7 @@ fn run(progress: &Weak<Progress>) {
         if progress.helper.stopping.load(Ordering::SeqCst) {
             return;
         }
-        // A thread that waits drives what it waits for; what is gathered for another node is sent from here.
+        // A thread that waits drives what it waits for; what is coalesced for another node is sent from here.
         let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.gathers();
         let idle = steps_aside() || !progress.open_endpoints().any(Endpoint::needs_helper);
         // What waits for company gets some before it is sent.

@@ -10,9 +10,9 @@ use std::time::Duration;
 pub enum RestOn {
     /// That a link can move bytes.
     Links,
-    /// The bell that rings for mail.
+    /// The eventcount that is notified of mail.
     Mail,
-    /// The bell that rings for windows.
+    /// The eventcount that is notified of windows.
     Windows,
 }
 
@@ -24,7 +24,7 @@ pub trait Time: Send + Sync {
     /// Nothing is left to do for now; `timeout` is how long the thread would sleep at most, `None` for as long as it takes.
     /// A simulator lets others run and says true; false: the thread sleeps as the system has it.
     ///
-    /// Who rests on a bell is counted as its sleeper meanwhile.
+    /// Who rests on an eventcount is counted as its sleeper meanwhile.
     fn rest(&self, on: RestOn, timeout: Option<Duration>) -> bool {
         let _ = (on, timeout);
         false

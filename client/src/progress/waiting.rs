@@ -43,7 +43,7 @@ impl Client {
             if wakers::any() {
                 // A task that is woken now may itself wait for what comes through the server.
                 assistant = None;
-                self.progress.end_hush();
+                self.progress.allow_wakeups();
             }
             if let Some(result) = check() {
                 return result;
@@ -54,7 +54,7 @@ impl Client {
             if self.has_active() && drive.runs_handlers(self.is_attended()) {
                 // A handler may compute for long, or wait for another node: nobody else could drive the server then.
                 assistant = None;
-                self.progress.end_hush();
+                self.progress.allow_wakeups();
                 progress |= self.run_active();
             }
             if progress {
@@ -70,7 +70,7 @@ impl Client {
                     {
                         // Nobody else could drive the server while we have no processor.
                         assistant = None;
-                        self.progress.end_hush();
+                        self.progress.allow_wakeups();
                         std::thread::yield_now();
                     }
                     if assistant.is_none() {
@@ -110,7 +110,7 @@ impl Client {
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => {
                 self.progress.drive_busy() | self.drain_cells_only()
             }
-            Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Handlers | Drive::Cells => {
+            Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Cells => {
                 self.progress.drive_busy() | self.drain_cells()
             }
         }
@@ -119,23 +119,23 @@ impl Client {
     fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         match drive {
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(check, pace),
-            Drive::Memory | Drive::Stores | Drive::Meeting | Drive::Handlers | Drive::Cells => {
+            Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Cells => {
                 let me = self.local.layout.local_of(self.local.layout.me());
-                let bell = match drive {
-                    Drive::Stores => self.local.segment.window_bell(me),
-                    _ => self.local.segment.bell(me),
+                let eventcount = match drive {
+                    Drive::Stores => self.local.segment.window_eventcount(me),
+                    _ => self.local.segment.eventcount(me),
                 };
-                let seen = bell.sequence();
+                let seen = eventcount.sequence();
                 if self.drive(drive, pace) | (drive.runs_handlers(self.is_attended()) && self.run_active()) {
                     return check();
                 }
                 if matches!(drive, Drive::Cells) && self.has_active() {
-                    self.local.my_bell().ring(); // For the thread that runs active messages.
+                    self.local.my_eventcount().notify(); // For the thread that runs active messages.
                 }
                 let timeout = (!matches!(drive, Drive::Memory) || self.progress.lacks_helper()).then(|| pace.nap());
                 let rest_on = if matches!(drive, Drive::Stores) { RestOn::Windows } else { RestOn::Mail };
                 let mut result = None;
-                bell.sleep_unless(seen, timeout, || {
+                eventcount.sleep_unless(seen, timeout, || {
                     result = check();
                     result.is_some() || self.progress.time.rest(rest_on, timeout)
                 });
@@ -167,7 +167,7 @@ impl Client {
             if watched.iter().any(|watched| watched.ready) {
                 rung = false;
             } else if watched.iter().all(|watched| watched.descriptor.is_some() || !watched.is_up) {
-                // Mail rings a bell in memory, which wakes nobody here: who has none to expect sleeps for good. An
+                // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good. An
                 // interrupted sleep is a short one.
                 let nap = (self.local.layout.rank_count() > 1).then(|| pace.nap());
                 let calling = watched.iter().any(|watched| !watched.is_up);

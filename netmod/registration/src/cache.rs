@@ -9,7 +9,7 @@ use crate::error::{CacheError, RegisterError};
 use crate::extent::Extent;
 use crate::options::{Options, Watch};
 use crate::registrar::Registrar;
-use crate::shared::{Entry, Pending, Reservation, Shared};
+use crate::shared::{CacheState, Entry, Pending, Reservation};
 use crate::statistics::{Statistics, Watched};
 use crate::system::ForkMark;
 use crate::threads;
@@ -20,7 +20,7 @@ const ENTRIES_MAX: usize = 1 << 16;
 
 /// Registrations by address. See the head of this crate.
 pub struct Cache<R: Registrar> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<CacheState<R>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -31,7 +31,7 @@ pub struct Pinned<R: Registrar>(Arc<Entry<R>>);
 
 /// Memory of which the caller has said that it stays: see [`Cache::hold`].
 pub struct Hold<R: Registrar> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<CacheState<R>>,
     held: Option<Extent>,
 }
 
@@ -82,7 +82,7 @@ impl<R: Registrar> Cache<R> {
             },
         };
         let options = Options { entries_max: options.entries_max.min(ENTRIES_MAX), ..options };
-        let shared = Arc::new(Shared::new(registrar, options, watched, watcher, mark));
+        let shared = Arc::new(CacheState::new(registrar, options, watched, watcher, mark));
         Ok(Cache { shared, threads: Vec::new() })
     }
 

@@ -64,7 +64,7 @@
 //!
 //! # What it does not see
 //!
-//! - **Shared memory and files.** Others can take these away without an event, so they are registered for one use. So is
+//! - **CacheState memory and files.** Others can take these away without an event, so they are registered for one use. So is
 //!   what the kernel does not let us watch. Whoever has mapped such memory himself, and knows when it goes, says so
 //!   ([`Cache::hold`]): it is kept until then, is not watched, and a hit asks nothing.
 //! - **A discard at the same time.** `madvise(MADV_DONTNEED)` reports before it discards. A program that, on another

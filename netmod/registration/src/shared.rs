@@ -1,7 +1,7 @@
 //! What the callers and the two threads of a cache share: the lock, and everything that happens under it.
 //!
 //! RULE no-allocator: whoever holds the lock of [`State`] neither allocates nor frees nor drops an [`Entry`]; the crate's
-//! head says why. Entries that leave the map go to `State::dead`, and are dropped by [`Shared::reap`] without the lock.
+//! head says why. Entries that leave the map go to `State::dead`, and are dropped by [`CacheState::reap`] without the lock.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ const TRIES_MAX: u32 = 16;
 /// Pieces of memory that are held at a time.
 const HELD_MAX: usize = 1024;
 
-pub(crate) struct Shared<R: Registrar> {
+pub(crate) struct CacheState<R: Registrar> {
     pub(crate) mark: ForkMark,
     pub(crate) registrar: R,
     pub(crate) options: Options,
@@ -82,7 +82,7 @@ pub(crate) struct Entry<R: Registrar> {
 
 /// Room for one registration within the bounds, given back when dropped.
 pub(crate) struct Reservation<R: Registrar> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<CacheState<R>>,
     bytes: usize,
 }
 
@@ -105,7 +105,7 @@ impl<R: Registrar> State<R> {
     }
 }
 
-impl<R: Registrar> Shared<R> {
+impl<R: Registrar> CacheState<R> {
     pub(crate) fn new(
         registrar: R,
         options: Options,
@@ -131,7 +131,7 @@ impl<R: Registrar> Shared<R> {
             invalidations: 0,
             refused: 0,
         };
-        Shared {
+        CacheState {
             mark,
             registrar,
             options,

@@ -1,4 +1,4 @@
-//! The system calls that have no safe face: userfaultfd, and the page that the kernel wipes in a child.
+//! The system calls that have no safe wrapper: userfaultfd, and the page that the kernel wipes in a child.
 //!
 //! The only module of this crate with unsafe code. It refuses to know what is registered, and why.
 #![allow(unsafe_code)]

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use crate::error::CacheError;
 use crate::registrar::Registrar;
-use crate::shared::Shared;
+use crate::shared::CacheState;
 use crate::system;
 use crate::watcher::Watcher;
 
@@ -13,8 +13,8 @@ use crate::watcher::Watcher;
 ///
 /// # Errors
 /// Where the system has no thread for us.
-pub(crate) fn start<R: Registrar>(shared: &Arc<Shared<R>>) -> Result<Vec<JoinHandle<()>>, CacheError> {
-    let spawn = |name: &str, run: fn(&Shared<R>)| {
+pub(crate) fn start<R: Registrar>(shared: &Arc<CacheState<R>>) -> Result<Vec<JoinHandle<()>>, CacheError> {
+    let spawn = |name: &str, run: fn(&CacheState<R>)| {
         let shared = Arc::clone(shared);
         let body = move || {
             // A handler of the program must not run here: it might unmap watched memory, and wait for this thread.
@@ -56,7 +56,7 @@ pub(crate) fn start_draining(watcher: Arc<Watcher>) {
     }
 }
 
-fn watch<R: Registrar>(shared: &Shared<R>) {
+fn watch<R: Registrar>(shared: &CacheState<R>) {
     let Some(watcher) = &shared.watcher else { return };
     while watcher.wait() {
         // First the lock, then the read: the thread that caused the event goes on at the read.
@@ -65,7 +65,7 @@ fn watch<R: Registrar>(shared: &Shared<R>) {
     }
 }
 
-fn free<R: Registrar>(shared: &Shared<R>) {
+fn free<R: Registrar>(shared: &CacheState<R>) {
     loop {
         let mut state = shared.lock();
         while state.dead.is_empty() && !state.is_stopping {

@@ -123,7 +123,7 @@ impl Router {
             secret: options.secret.clone(),
             job: options.identity.job,
             me: options.identity.node,
-            sealed: false,
+            encrypted: false,
         };
         // A node calls once at a time.
         let places = options.half_open_max + options.node_count as usize;

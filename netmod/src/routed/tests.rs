@@ -259,7 +259,7 @@ impl Called {
             me,
             peer: NodeId(1),
             session: Session { number, attempt, is_known: false, received_bytes: 0 },
-            sealed: false,
+            encrypted: false,
             nonce: [9; 32],
         };
         let called = connect_authenticated(&*options.netmod, &self.address, &introduction, Duration::from_secs(60));

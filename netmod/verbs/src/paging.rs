@@ -49,12 +49,12 @@ pub enum PagingChoice {
     /// The device has it for some requests only.
     Partly,
     /// The device has it, and what it did on trial was wrong.
-    Wrong(Fault),
+    Wrong(TrialFault),
 }
 
 /// What was wrong about a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub enum Fault {
+pub enum TrialFault {
     /// The device cannot reach itself, or memory cannot be registered so: nothing was shown.
     NotTried,
     /// A request failed, or took too long.
@@ -70,7 +70,11 @@ pub enum Fault {
 }
 
 impl PagingChoice {
-    pub(crate) fn decide(wanted: OnDemand, paging: Paging, trial: impl FnOnce() -> Result<(), Fault>) -> PagingChoice {
+    pub(crate) fn decide(
+        wanted: OnDemand,
+        paging: Paging,
+        trial: impl FnOnce() -> Result<(), TrialFault>,
+    ) -> PagingChoice {
         let Paging { is_there, writes, reads } = paging;
         if wanted == OnDemand::No {
             PagingChoice::TurnedOff
@@ -97,12 +101,12 @@ impl fmt::Display for PagingChoice {
             PagingChoice::Absent => "the device has none",
             PagingChoice::Partly => "the device has it for some requests only",
             PagingChoice::Wrong(fault) => match fault {
-                Fault::NotTried => "the device does not reach itself so, and nothing is known of it",
-                Fault::Failed => "a request failed on trial",
-                Fault::Read => "on trial a read brought wrong bytes",
-                Fault::Written => "on trial a write brought wrong bytes",
-                Fault::NotOurs => "on trial a write changed what others have",
-                Fault::Stale => "on trial pages were read that had gone",
+                TrialFault::NotTried => "the device does not reach itself so, and nothing is known of it",
+                TrialFault::Failed => "a request failed on trial",
+                TrialFault::Read => "on trial a read brought wrong bytes",
+                TrialFault::Written => "on trial a write brought wrong bytes",
+                TrialFault::NotOurs => "on trial a write changed what others have",
+                TrialFault::Stale => "on trial pages were read that had gone",
             },
         };
         write!(formatter, "not used: {why}")
@@ -210,9 +214,9 @@ pub(crate) fn trial(
     domain: &Arc<Domain>,
     shared: &Arc<SharedReceive>,
     myself: Option<&Connection>,
-) -> Result<(), Fault> {
+) -> Result<(), TrialFault> {
     let page_bytes = rustix::param::page_size();
-    let not_tried = |_: Errno| Fault::NotTried;
+    let not_tried = |_: Errno| TrialFault::NotTried;
     let mut ground = Ground::new(page_bytes).map_err(not_tried)?;
     let range = TrialRange { at: page_bytes / 2 + 13, bytes: page_bytes + page_bytes / 2 };
     let mut near = vec![0_u8; range.bytes];
@@ -220,7 +224,7 @@ pub(crate) fn trial(
     let all = (ground.start(), PAGES * page_bytes);
     let paged = Registration::new(domain, all, Access::Remote, Pages::OnDemand).map_err(not_tried)?;
     let kept = Registration::new(domain, (near_start, range.bytes), Access::Remote, Pages::Kept).map_err(not_tried)?;
-    let mut itself = Itself::new(domain, shared, myself.ok_or(Fault::NotTried)?).map_err(not_tried)?;
+    let mut itself = Itself::new(domain, shared, myself.ok_or(TrialFault::NotTried)?).map_err(not_tried)?;
     let near = RegionMut::from_slice(&mut near);
 
     let there = (all.0 + range.at) as u64;
@@ -234,7 +238,7 @@ pub(crate) fn trial(
         // SAFETY: memory and registrations were made before the queues, and so go after them.
         #[allow(unsafe_code)]
         let done = unsafe { itself.request(posting, span, PATIENCE) };
-        done.map_err(|_| Fault::Failed)
+        done.map_err(|_| TrialFault::Failed)
     };
     let is_near = |expected: fn(usize) -> u8| {
         let mut bytes = vec![0; range.bytes];
@@ -245,7 +249,7 @@ pub(crate) fn trial(
         let bytes: Vec<u8> = (range.at..range.at + range.bytes).map(with).collect();
         near.copy_from_slice(&bytes);
     };
-    let or = |is_right: bool, fault: Fault| if is_right { Ok(()) } else { Err(fault) };
+    let or = |is_right: bool, fault: TrialFault| if is_right { Ok(()) } else { Err(fault) };
 
     // Each once where the memory is the peer's, and once where it is our own. First pages that are the file's are read, and
     // then written, which makes them this process's own; then they go.
@@ -254,19 +258,19 @@ pub(crate) fn trial(
         let store = if is_ours { (read(near_place), there_span) } else { (write(there_place), near_span) };
         fill_near(|_| 0);
         request(fetch.0, fetch.1)?;
-        or(is_near(of_the_file), Fault::Read)?;
+        or(is_near(of_the_file), TrialFault::Read)?;
         fill_near(of_a_write);
         request(store.0, store.1)?;
-        or(ground.is_file_as_it_was(), Fault::NotOurs)?;
+        or(ground.is_file_as_it_was(), TrialFault::NotOurs)?;
         let is_written = |at: usize| (range.at..range.at + range.bytes).contains(&at);
         let expected = |at: usize| if is_written(at) { of_a_write(at) } else { of_the_file(at) };
-        or(ground.bytes().iter().enumerate().all(|(at, byte)| *byte == expected(at)), Fault::Written)?;
+        or(ground.bytes().iter().enumerate().all(|(at, byte)| *byte == expected(at)), TrialFault::Written)?;
         fill_near(|_| 0);
         request(fetch.0, fetch.1)?;
-        or(is_near(of_a_write), Fault::Read)?;
+        or(is_near(of_a_write), TrialFault::Read)?;
         ground.discard().map_err(not_tried)?;
         request(fetch.0, fetch.1)?;
-        or(is_near(of_the_file), Fault::Stale)?;
+        or(is_near(of_the_file), TrialFault::Stale)?;
     }
     Ok(())
 }
@@ -282,12 +286,12 @@ mod tests {
         let decided = |wanted, paging, trial| PagingChoice::decide(wanted, paging, || trial);
         for wanted in [OnDemand::Auto, OnDemand::All] {
             assert_eq!(decided(wanted, ALL, Ok(())), PagingChoice::Used);
-            assert_eq!(decided(wanted, ALL, Err(Fault::Read)), PagingChoice::Wrong(Fault::Read));
+            assert_eq!(decided(wanted, ALL, Err(TrialFault::Read)), PagingChoice::Wrong(TrialFault::Read));
             assert_eq!(decided(wanted, Paging { reads: false, ..ALL }, Ok(())), PagingChoice::Partly);
             assert_eq!(decided(wanted, Paging { writes: false, ..ALL }, Ok(())), PagingChoice::Partly);
             assert_eq!(decided(wanted, Paging { is_there: false, ..ALL }, Ok(())), PagingChoice::Absent);
         }
-        let untried = || -> Result<(), Fault> { panic!("nobody wants it") };
+        let untried = || -> Result<(), TrialFault> { panic!("nobody wants it") };
         assert_eq!(PagingChoice::decide(OnDemand::No, ALL, untried), PagingChoice::TurnedOff);
     }
 

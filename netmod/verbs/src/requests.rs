@@ -35,7 +35,7 @@ pub(crate) enum Kept {
         bytes: usize,
     },
     /// What is read is looked for by who has asked for it.
-    Brief {
+    InlinePoll {
         slab: Slab,
         bytes: usize,
     },
@@ -53,7 +53,7 @@ impl Kept {
     /// Lets go of all but the buffer.
     pub(crate) fn into_slab(self) -> Option<Slab> {
         match self {
-            Kept::Slab { slab } | Kept::Landing { slab, .. } | Kept::Brief { slab, .. } | Kept::Word { slab } => {
+            Kept::Slab { slab } | Kept::Landing { slab, .. } | Kept::InlinePoll { slab, .. } | Kept::Word { slab } => {
                 Some(slab)
             }
             Kept::Nothing | Kept::Memory { .. } => None,

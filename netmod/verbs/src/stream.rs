@@ -79,8 +79,8 @@ pub(crate) struct Stream {
     pub(crate) batch: Batch,
     /// The part of a window that was used last: who uses one uses it again.
     pub(crate) recent: Option<(WindowRef, RemotePart)>,
-    /// A brief read that has ended, by the number of its request.
-    pub(crate) brief: Option<(u64, Slab)>,
+    /// A read that is polled inline that has ended, by the number of its request.
+    pub(crate) polled: Option<(u64, Slab)>,
     /// Direct transfers, and notes to the peer, that wait for room.
     pub(crate) direct: Direct,
     notes: VecDeque<Note>,
@@ -175,7 +175,7 @@ impl Stream {
             untold: 0,
             batch: Batch::default(),
             recent: None,
-            brief: None,
+            polled: None,
             direct: Direct::default(),
             notes: VecDeque::new(),
             late: None,
@@ -291,7 +291,9 @@ impl Stream {
             }
             // The memory first, then the word that it is free.
             let free = match request.kept {
-                Kept::Brief { slab, .. } => self.brief.replace((self.first_request - 1, slab)).map(|(_, slab)| slab),
+                Kept::InlinePoll { slab, .. } => {
+                    self.polled.replace((self.first_request - 1, slab)).map(|(_, slab)| slab)
+                }
                 kept => kept.into_slab(),
             };
             if let Some(slab) = free {

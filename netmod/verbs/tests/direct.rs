@@ -2,9 +2,9 @@
 //! Without two devices nothing is tested, which is said.
 
 mod direct {
-    mod brief;
     mod calls;
-    mod gathered;
+    mod coalesced;
+    mod inline_poll;
     mod memory;
     mod paging;
     mod updates;

@@ -112,7 +112,7 @@ impl RequestHeader {
             RequestKind::Message => {
                 Request::Message { target: target.rank, bytes: self.payload_bytes, rest: self.operand }
             }
-            RequestKind::Report => Request::Report { received_bytes: self.operand },
+            RequestKind::Acknowledge => Request::Acknowledge { received_bytes: self.operand },
             RequestKind::Leave => Request::Leave,
         })
     }
@@ -143,9 +143,9 @@ impl RequestHeader {
                 let (op, _) = self.rmw_parts()?;
                 self.check_descriptor(if op == RmwOp::CompareSwap { COMPARE_BYTES } else { 0 })
             }
-            RequestKind::Quiet | RequestKind::Leave | RequestKind::Report => {
+            RequestKind::Quiet | RequestKind::Leave | RequestKind::Acknowledge => {
                 self.check_unused(&[Shape, Element, Op, PayloadBytes, Rank, Generation, Window, Key, Offset])?;
-                if self.kind != RequestKind::Report {
+                if self.kind != RequestKind::Acknowledge {
                     self.check_unused(&[Operand])?;
                 }
                 self.check_descriptor(0)

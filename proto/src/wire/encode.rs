@@ -47,7 +47,7 @@ impl Request {
             Request::Accumulate { target, shape, kernel, scale } => frame.accumulate(target, shape, *kernel, scale),
             Request::Rmw { target, offset, rmw } => frame.rmw(target, *offset, rmw),
             Request::Quiet | Request::Leave => {}
-            Request::Report { received_bytes } => put_u64(frame.header, at::OPERAND, *received_bytes),
+            Request::Acknowledge { received_bytes } => put_u64(frame.header, at::OPERAND, *received_bytes),
             Request::Lock { target, offset }
             | Request::TryLock { target, offset }
             | Request::Unlock { target, offset } => {

@@ -56,7 +56,7 @@ wire_enum! {
         /// A message for a rank.
         Message = 9,
         /// How far the replies have been received, and how far are you?
-        Report = 10,
+        Acknowledge = 10,
         /// The initiator is about to go for good.
         Leave = 11,
     }
@@ -135,7 +135,7 @@ pub enum Request {
     },
     /// Says how far the replies have been received, so that the responder may forget them, and asks for `Done`, which
     /// says how far the requests have been.
-    Report {
+    Acknowledge {
         /// Bytes of replies and data received since the session began.
         received_bytes: u64,
     },
@@ -156,7 +156,7 @@ impl Request {
             | Request::Lock { .. }
             | Request::TryLock { .. }
             | Request::Unlock { .. }
-            | Request::Report { .. }
+            | Request::Acknowledge { .. }
             | Request::Leave => 0,
         }
     }
@@ -180,7 +180,7 @@ impl Request {
             Request::TryLock { .. } => RequestKind::TryLock,
             Request::Unlock { .. } => RequestKind::Unlock,
             Request::Message { .. } => RequestKind::Message,
-            Request::Report { .. } => RequestKind::Report,
+            Request::Acknowledge { .. } => RequestKind::Acknowledge,
             Request::Leave => RequestKind::Leave,
         }
     }
@@ -197,7 +197,7 @@ impl Request {
             | Request::TryLock { target, .. }
             | Request::Unlock { target, .. } => Some(target.rank),
             Request::Message { target, .. } => Some(*target),
-            Request::Quiet | Request::Report { .. } | Request::Leave => None,
+            Request::Quiet | Request::Acknowledge { .. } | Request::Leave => None,
         }
     }
 }

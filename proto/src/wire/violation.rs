@@ -267,7 +267,7 @@ pub enum Violation {
         /// What was said before.
         before: u64,
     },
-    /// An initiator asks for more and more and never reports what it has received.
+    /// An initiator asks for more and more and never acknowledges what it has received.
     #[error("replies of {bytes} bytes and {streams} payloads were not reported as received")]
     Unreported {
         /// Bytes kept for it.

@@ -150,8 +150,8 @@ pub fn request_over<S: Strategy<Value = Shape> + Clone + 'static>(shapes: S) -> 
     });
     let message = (any::<u32>(), 0..=MAIL_PIECE_BYTES_MAX, 0..=MESSAGE_BYTES_MAX - MAIL_PIECE_BYTES_MAX)
         .prop_map(|(rank, bytes, rest)| Request::Message { target: Rank(rank), bytes, rest });
-    let report = any::<u64>().prop_map(|received_bytes| Request::Report { received_bytes });
-    prop_oneof![put, get, accumulate, rmw, lock, Just(Request::Quiet), message, report, Just(Request::Leave)]
+    let acknowledge = any::<u64>().prop_map(|received_bytes| Request::Acknowledge { received_bytes });
+    prop_oneof![put, get, accumulate, rmw, lock, Just(Request::Quiet), message, acknowledge, Just(Request::Leave)]
 }
 
 pub fn request() -> impl Strategy<Value = Request> {

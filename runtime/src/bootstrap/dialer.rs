@@ -18,7 +18,7 @@ pub(crate) struct Dialer {
     pub(crate) secret: Secret,
     pub(crate) identity: Identity,
     /// What is sent over connections is encrypted.
-    pub(crate) sealed: bool,
+    pub(crate) encrypted: bool,
 }
 
 impl Dialer {
@@ -33,8 +33,8 @@ impl Dialer {
         if getrandom::fill(&mut nonce).is_err() {
             return Stage::NoRandomNumbers;
         }
-        let (secret, me, sealed) = (&self.secret, self.identity, self.sealed);
-        let introduction = Introduction { secret, me, peer: node, session, sealed, nonce };
+        let (secret, me, encrypted) = (&self.secret, self.identity, self.encrypted);
+        let introduction = Introduction { secret, me, peer: node, session, encrypted, nonce };
         let name = format!("{} at {}", self.netmod.name(), card.address);
         match self.netmod.connect(&card.address) {
             Ok(link) => Stage::Calling(Box::new(Caller::new(link, &introduction)), name),

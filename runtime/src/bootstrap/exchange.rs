@@ -213,12 +213,12 @@ impl Rendezvous for Exchanged {
     fn answer_inquiries(&self, _on_inquiry: OnInquiry) {}
 
     fn leave(&self, _traffic: Vec<PeerTraffic>, _network: Vec<(String, u64)>) {
-        // Before the meeting: nobody ends well before all have come to it.
+        // Before the barrier: nobody ends well before all have come to it.
         if let Some(watch) = self.watch.lock().take() {
             watch.end();
         }
         if let Err(reason) = self.exchange.allgather(&[]) {
-            tracing::warn!(reason, "the last meeting failed; a server may have stopped before all had left");
+            tracing::warn!(reason, "the last barrier failed; a server may have stopped before all had left");
         }
     }
 

@@ -139,7 +139,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         half_open_max: options.config.half_open_max as usize,
         handshake_timeout_ms: options.config.handshake_timeout_ms,
         session_keep_ms: options.config.reconnect_s * 1000 + SESSION_SPARE_MS,
-        sealed: options.config.encrypt,
+        encrypted: options.config.encrypt,
         costs: costs(),
         remote_memory: options.netmod.remote_memory(),
     })?;
@@ -182,8 +182,8 @@ impl Assist for ServerHere {
         self.0.rest(resting);
     }
 
-    fn hush(&self, hushed: bool) {
-        self.0.hush(hushed);
+    fn suppress_wakeups(&self, suppressed: bool) {
+        self.0.suppress_wakeups(suppressed);
     }
 
     fn moves(&self) -> u32 {

@@ -202,7 +202,7 @@ impl Call<'_> {
     /// Dissemination (Hensgen, Finkel, Manber): in round k every member tells the one 2^k places ahead whether all of
     /// whom it has heard call the same, and what it calls itself. After the last round all know it of the whole group,
     /// and have the whole load. Only if there are differences they find out which.
-    /// `offered`: this member's stage is laid out. Gives whether all members' are.
+    /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
     pub(super) fn agree(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
         let digest = mine.digest();
         let mut flags = SAME | if offered { OFFERED } else { 0 };

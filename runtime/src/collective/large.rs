@@ -1,4 +1,4 @@
-//! Collectives on much data: from stages where all members have one (`staged.rs`), else by messages (`data.rs`).
+//! Collectives on much data: from staging buffers where all members have one (`staged.rs`), else by messages (`data.rs`).
 
 use zerocopy::IntoBytes;
 

@@ -1,18 +1,18 @@
-//! Collectives over a group, from messages between its members. Those of the world, where it is one node, begin with a meeting in
-//! shared memory instead (`meeting.rs`), and much data is got from stages (`staged.rs`).
+//! Collectives over a group, from messages between its members. Those of the world, where it is one node, begin with a barrier in
+//! shared memory instead (`flag_barrier.rs`), and much data is got from staging buffers (`staged.rs`).
 //!
 //! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
 //! whether all have called the same thing with matching arguments. If not, all get the same error and no data has
-//! moved. The agreement is also the meeting of sync and barrier. Little data travels with it and needs no further
+//! moved. The agreement is also the barrier of sync and barrier. Little data travels with it and needs no further
 //! rounds.
 
 mod agree;
 mod data;
+mod flag_barrier;
 mod large;
 mod light;
-mod meeting;
-mod stage;
 mod staged;
+mod staging;
 
 use longarm_client::mail::Slot;
 use longarm_client::{Expecting, WaitingCall};
@@ -22,7 +22,7 @@ use zerocopy::IntoBytes;
 pub use agree::Signature;
 
 pub(crate) use agree::Load;
-pub(crate) use stage::Stage;
+pub(crate) use staging::StagingBuffer;
 
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
@@ -45,14 +45,14 @@ impl<'a> Call<'a> {
 
     /// What every collective begins with: all members learn that all call the same, and get the load. All members of a group take
     /// the same way, whatever they call: a call that goes another way than the others' would not be seen to differ.
-    /// `offered`: this member's stage is laid out. Gives whether all members' are.
+    /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
     pub(crate) fn begin(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
         if self.group.can_meet()
             && let Some(all_offered) = self.meet(mine, load, offered)?
         {
             return Ok(all_offered);
         }
-        // Or more than can be shown at a meeting.
+        // Or more than can be shown at a barrier.
         self.agree(mine, load, offered)
     }
 
@@ -178,7 +178,7 @@ impl Group {
     /// Completes everything that every member has issued, then all meet. `ARMCI_Barrier`, `shmem_barrier`.
     ///
     /// # Errors
-    /// What quiet said, after the meeting, so that no member waits for one with an error; else as
+    /// What quiet said, after the barrier, so that no member waits for one with an error; else as
     /// [`Group::sync_collective`].
     pub fn barrier_collective(&self) -> Result<(), CollectiveError> {
         let quiet = self.inner.client.quiet();

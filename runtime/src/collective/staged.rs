@@ -1,13 +1,13 @@
-//! Collectives on much data: each member lays out what it has in its stage (`stage.rs`), and gets
-//! what it needs from those of the others. What is more than a stage holds goes in rounds, in one half of it after the other;
+//! Collectives on much data: each member lays out what it has in its staging buffer (`staging.rs`), and gets
+//! what it needs from those of the others. What is more than a staging buffer holds goes in rounds, in one half of it after the other;
 //! before a half is used again all members have met, after getting what was there. At the end they meet as well: no message is
-//! left behind for a rank that goes on to compute, and a stage that is given back is read by nobody.
+//! left behind for a rank that goes on to compute, and a staging buffer that is given back is read by nobody.
 
 use longarm_client::TransferError;
 use zerocopy::IntoBytes;
 
 use super::light::combine;
-use super::stage::{HALF_BYTES, Stage, Staged, Want};
+use super::staging::{HALF_BYTES, Staged, StagingBuffer, Want};
 use super::{Call, Load, Signature};
 use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
@@ -16,7 +16,7 @@ use crate::group::Group;
 /// From how many bytes on, in a world of one node and of several: below, messages are quicker. The bytes are as many at all
 /// members, or all are told the largest.
 const BYTES_MIN: [usize; 2] = [8 << 10, 32 << 10];
-/// The same for reductions, which have another meeting.
+/// The same for reductions, which have another barrier.
 const REDUCED_BYTES_MIN: [usize; 2] = [8 << 10, 128 << 10];
 /// How many members may get all bytes from one: for more, a tree of messages is quicker.
 const TAKERS_MAX: u32 = 8;
@@ -24,7 +24,7 @@ const TAKERS_MAX: u32 = 8;
 const SHARE_BYTES_MIN: usize = 4 << 10;
 /// How small the block for each other member may become in an all-to-all.
 const BLOCK_BYTES_MIN: usize = 4 << 10;
-/// Blocks of a stage begin at such bounds.
+/// Blocks of a staging buffer begin at such bounds.
 const LINE_BYTES: usize = 64;
 
 impl Group {
@@ -49,7 +49,7 @@ impl Group {
         self.size() > 1 && bytes >= self.bound(REDUCED_BYTES_MIN) && bytes / self.size() as usize >= SHARE_BYTES_MIN
     }
 
-    /// The stage, unless so little is to be moved at most that messages are quicker.
+    /// The staging buffer, unless so little is to be moved at most that messages are quicker.
     pub(super) fn unless_little<'a>(&self, staged: Option<Staged<'a>>, most: usize) -> Option<Staged<'a>> {
         if self.suits_stages(most) {
             return staged;
@@ -98,7 +98,7 @@ pub(super) fn lay_out_all(staged: &Staged<'_>, bytes: &[u8], round: usize) -> Re
     staged.lay_out(half(round), &bytes[part(round, HALF_BYTES, bytes.len())])
 }
 
-/// Which block of a member's stage is for which other one.
+/// Which block of a member's staging buffer is for which other one.
 fn block_of(from: u32, to: u32, size: u32) -> usize {
     ((to + size - from - 1) % size) as usize
 }
@@ -110,9 +110,9 @@ pub(super) fn lay_out_elements<T: Number>(staged: &Staged<'_>, elements: &[T]) -
 }
 
 impl<'a> Call<'a> {
-    /// The stage of this rank, with the first round laid out, if it is to be had.
+    /// The staging buffer of this rank, with the first round laid out, if it is to be had.
     pub(super) fn stage(&self, lay_out: impl FnOnce(&Staged<'a>) -> Result<(), TransferError>) -> Option<Staged<'a>> {
-        Stage::take(self.group).filter(|staged| lay_out(staged).is_ok())
+        StagingBuffer::take(self.group).filter(|staged| lay_out(staged).is_ok())
     }
 
     /// As [`Call::begin`]. `Some`: all members have laid out their first round.

@@ -8,7 +8,7 @@ use longarm_server::door::{DoorRequest, Handed};
 use longarm_shm::{NodeWindow, SegmentError};
 use parking_lot::Mutex;
 
-use super::{Shared, Window};
+use super::{Window, WindowInner};
 use crate::collective::Signature;
 use crate::element::Element;
 use crate::error::{CollectiveError, WindowError};
@@ -66,7 +66,7 @@ impl Group {
         Ok(Window::from_shared(Arc::new(self.allocate(bytes)?)))
     }
 
-    pub(crate) fn allocate(&self, bytes: u64) -> Result<Shared, WindowError> {
+    pub(crate) fn allocate(&self, bytes: u64) -> Result<WindowInner, WindowError> {
         let fresh = self.inner.numbers.take();
         let key = random_key()?;
         let mine = [bytes, u64::from(fresh.0), u64::from(fresh.1), key];
@@ -152,7 +152,12 @@ impl Group {
         }
     }
 
-    pub(crate) fn known(&self, identity: WindowIdentity, members: &[(Rank, u64)], made: Option<NodeWindow>) -> Shared {
+    pub(crate) fn known(
+        &self,
+        identity: WindowIdentity,
+        members: &[(Rank, u64)],
+        made: Option<NodeWindow>,
+    ) -> WindowInner {
         let layout = self.inner.client.layout();
         let mut here: Vec<(Rank, u64)> =
             members.iter().copied().filter(|(rank, _)| layout.node_of(*rank) == layout.my_node()).collect();
@@ -176,7 +181,7 @@ impl Group {
         };
         let client = ClientWindow::new(layout, identity, members, attach);
         let client = Arc::new(client.held_by(self.inner.netmod.remote_memory()));
-        Shared { client, inner: Arc::clone(&self.inner), group: self.clone() }
+        WindowInner { client, inner: Arc::clone(&self.inner), group: self.clone() }
     }
 
     /// Frees a window that was allocated over this group.
@@ -186,7 +191,7 @@ impl Group {
             return Err(WindowError::FreedWindow { window: number });
         }
         let quiet = self.inner.client.quiet();
-        // Behind the meeting another rank may give the memory back.
+        // Behind the barrier another rank may give the memory back.
         window.let_go();
         self.run(Signature::plain("free").with_count(number.0), |_| Ok(()))?;
         window.mark_freed();

@@ -39,11 +39,11 @@ use crate::world::Inner;
 /// # Ok::<(), longarm::Error>(())
 /// ```
 pub struct Window<T> {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<WindowInner>,
     element: PhantomData<fn() -> T>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct WindowInner {
     pub(crate) client: Arc<ClientWindow>,
     pub(crate) inner: Arc<Inner>,
     pub(crate) group: Group,
@@ -56,7 +56,7 @@ impl<T> Clone for Window<T> {
 }
 
 impl<T: Element> Window<T> {
-    pub(crate) fn from_shared(shared: Arc<Shared>) -> Window<T> {
+    pub(crate) fn from_shared(shared: Arc<WindowInner>) -> Window<T> {
         const { assert!(size_of::<T>() > 0, "a window is made of elements that have a size") };
         Window { shared, element: PhantomData }
     }

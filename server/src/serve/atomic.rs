@@ -5,11 +5,11 @@ use longarm_proto::{
 };
 
 use super::transfer::check_word;
-use super::{Asker, Refused, Shared};
+use super::{Asker, Refused, ServeState};
 use crate::lock::MutexPlace;
 use crate::table::Place;
 
-pub(super) fn rmw(shared: &Shared, target: WindowRef, offset: u64, rmw: Rmw) -> Result<u64, Refused> {
+pub(super) fn rmw(shared: &ServeState, target: WindowRef, offset: u64, rmw: Rmw) -> Result<u64, Refused> {
     let place = shared.windows.resolve(&target).map_err(|refusal| (refusal, target.window.0))?;
     check_word(&place, offset, rmw.width.bytes() as u64)?;
     let mut rmw = rmw;
@@ -21,13 +21,13 @@ pub(super) fn rmw(shared: &Shared, target: WindowRef, offset: u64, rmw: Rmw) -> 
         rmw.op = RmwOp::Fetch;
     }
     let old = place.window().rmw(offset, rmw).expect("checked just now");
-    shared.ring(target.rank);
+    shared.notify(target.rank);
     Ok(old)
 }
 
 /// The mutex, if it is the asker's now; if not, it stands in the queue.
 pub(super) fn lock(
-    shared: &mut Shared,
+    shared: &mut ServeState,
     asker: Asker,
     target: WindowRef,
     offset: u64,
@@ -66,7 +66,7 @@ pub(super) fn lock(
 
 /// The mutex, if it was free or left by a dead holder.
 pub(super) fn try_lock(
-    shared: &mut Shared,
+    shared: &mut ServeState,
     asker: Asker,
     target: WindowRef,
     offset: u64,
@@ -90,7 +90,7 @@ pub(super) fn try_lock(
     })
 }
 
-pub(super) fn unlock(shared: &mut Shared, asker: Asker, target: WindowRef, offset: u64) -> Result<(), Refused> {
+pub(super) fn unlock(shared: &mut ServeState, asker: Asker, target: WindowRef, offset: u64) -> Result<(), Refused> {
     let (place, at) = mutex(shared, target, offset)?;
     let window = place.window();
     let next = shared.locks.with(at, |queue, _| {
@@ -116,14 +116,14 @@ pub(super) fn unlock(shared: &mut Shared, asker: Asker, target: WindowRef, offse
 }
 
 /// What a dead rank had asked for is not given to it: nobody would give it back.
-fn check_alive(shared: &Shared, asker: Asker) -> Result<(), Refused> {
+fn check_alive(shared: &ServeState, asker: Asker) -> Result<(), Refused> {
     match shared.locks.deaths.is_dead(asker.rank) {
         true => Err((Refusal::TargetLost, u64::from(asker.rank.0))),
         false => Ok(()),
     }
 }
 
-fn mutex(shared: &Shared, target: WindowRef, offset: u64) -> Result<(Place, MutexPlace), Refused> {
+fn mutex(shared: &ServeState, target: WindowRef, offset: u64) -> Result<(Place, MutexPlace), Refused> {
     let place = shared.windows.resolve(&target).map_err(|refusal| (refusal, target.window.0))?;
     check_word(&place, offset, 4)?;
     if shared.locks.deaths.is_dead(target.rank) {

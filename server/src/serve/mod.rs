@@ -18,7 +18,7 @@ use crate::table::Windows;
 pub(crate) use transfer::AfterPut;
 
 /// What every connection of the engine works on.
-pub(crate) struct Shared {
+pub(crate) struct ServeState {
     pub(crate) windows: Windows,
     pub(crate) node: Arc<NodeSegment>,
     pub(crate) local_of_rank: HashMap<Rank, u32>,
@@ -29,13 +29,13 @@ pub(crate) struct Shared {
     pub(crate) host: Rank,
 }
 
-impl Shared {
+impl ServeState {
     /// Wakes a rank of this node that sleeps until its memory changes.
-    pub(crate) fn ring(&self, rank: Rank) {
+    pub(crate) fn notify(&self, rank: Rank) {
         if let Some(local) = self.local_of_rank.get(&rank)
-            && !mutation(Mutation::WindowBellNotRung)
+            && !mutation(Mutation::WindowNotNotified)
         {
-            self.node.window_bell(*local).ring_if_sleeping();
+            self.node.window_eventcount(*local).notify_if_sleeping();
         }
     }
 }
@@ -53,7 +53,7 @@ pub(crate) type Refused = (Refusal, u64);
 
 /// Starts a request. `Some(sink)` takes its payload; `None` means that it is finished, its reply written.
 pub(crate) fn begin(
-    shared: &mut Shared,
+    shared: &mut ServeState,
     asker: Asker,
     request: Request,
     replies: &mut Replies,
@@ -76,7 +76,7 @@ pub(crate) fn begin(
             replies.send(asker.id, ReplyBody::Done);
             Ok(None)
         }
-        Request::Message { .. } | Request::Report { .. } | Request::Leave => {
+        Request::Message { .. } | Request::Acknowledge { .. } | Request::Leave => {
             unreachable!("the connection's own business")
         }
         Request::Lock { target, offset } => {

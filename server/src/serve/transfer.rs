@@ -5,7 +5,7 @@ use longarm_proto::{
     mutation,
 };
 
-use super::{Asker, Refused, Shared};
+use super::{Asker, Refused, ServeState};
 use crate::connection::{Replies, Sink};
 use crate::table::Place;
 
@@ -25,7 +25,12 @@ impl AfterPut {
     }
 }
 
-pub(super) fn put(shared: &Shared, target: WindowRef, shape: Shape, signal: Option<Signal>) -> Result<Sink, Refused> {
+pub(super) fn put(
+    shared: &ServeState,
+    target: WindowRef,
+    shape: Shape,
+    signal: Option<Signal>,
+) -> Result<Sink, Refused> {
     let place = find(shared, &target, &shape)?;
     let then = match signal {
         None => AfterPut(None),
@@ -36,7 +41,7 @@ pub(super) fn put(shared: &Shared, target: WindowRef, shape: Shape, signal: Opti
             check_word(&place, signal.offset, 8)?;
             if mutation(Mutation::SignalFirst) {
                 AfterPut(Some((place, signal))).run();
-                shared.ring(target.rank);
+                shared.notify(target.rank);
                 return Ok(Sink::Put {
                     place: find(shared, &target, &shape)?,
                     cursor: Cursor::new(shape),
@@ -50,7 +55,7 @@ pub(super) fn put(shared: &Shared, target: WindowRef, shape: Shape, signal: Opti
 }
 
 pub(super) fn accumulate(
-    shared: &Shared,
+    shared: &ServeState,
     target: WindowRef,
     shape: Shape,
     kernel: Kernel,
@@ -61,7 +66,7 @@ pub(super) fn accumulate(
 }
 
 pub(super) fn get(
-    shared: &Shared,
+    shared: &ServeState,
     asker: Asker,
     target: WindowRef,
     shape: Shape,
@@ -75,7 +80,7 @@ pub(super) fn get(
 }
 
 /// The target's memory, if every byte of the shape lies in it.
-fn find(shared: &Shared, target: &WindowRef, shape: &Shape) -> Result<Place, Refused> {
+fn find(shared: &ServeState, target: &WindowRef, shape: &Shape) -> Result<Place, Refused> {
     let place = shared.windows.resolve(target).map_err(|refusal| (refusal, target.window.0))?;
     let window_bytes = place.window().bytes();
     if shape.end() > window_bytes {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longarm_proto::{Generation, JobId, Mutation, Refusal, WindowId, mutation};
 use longarm_shm::{NodeSegment, NodeWindow};
 
-use super::Shared;
+use super::ServeState;
 use crate::door::{self, DoorError, DoorReply, DoorRequest};
 use crate::table::WindowParts;
 
@@ -32,7 +32,7 @@ impl Opened {
     }
 }
 
-impl Shared {
+impl ServeState {
     /// Does what a visitor at the door asks for.
     pub(crate) fn open(&mut self, job: JobId, request: &DoorRequest) -> Opened {
         match request {

@@ -17,7 +17,7 @@
 use std::cell::{Cell, RefCell};
 
 use longarm::Window;
-use longarm::face::sync::{AtomicU64, Ordering};
+use longarm::ffi::sync::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 
 /// Parts that each thread remembers.

@@ -1,4 +1,4 @@
-//! Segments that one process makes without asking anybody: `ARMCI_Memget` and its fellows.
+//! Allocations that one process makes without asking anybody: `ARMCI_Memget` and its fellows.
 //!
 //! Every process has a pool, made by all together at the start, so that everybody knows the addresses of everybody's
 //! pool for good. A segment is a piece of its owner's pool: nothing has to be told, attached or forgotten, from another
@@ -13,7 +13,7 @@ use range_alloc::RangeAllocator;
 
 use crate::addresses::Shown;
 use crate::arguments::not_null;
-use crate::boundary::{Done, Fault, call_or_end};
+use crate::boundary::{Done, Refusal, call_or_end};
 use crate::job::Job;
 use crate::memory;
 
@@ -75,9 +75,10 @@ impl Pools {
     /// A piece of this process's pool.
     fn take(&self, bytes: usize) -> Done<usize> {
         let mut pool = self.0.lock();
-        let pool = pool.as_mut().ok_or_else(|| Fault::fatal("the system gave no addresses for it at ARMCI_Init"))?;
+        let pool = pool.as_mut().ok_or_else(|| Refusal::fatal("the system gave no addresses for it at ARMCI_Init"))?;
         let pool_bytes = pool.pieces.initial_range().end;
-        let none = || Fault::fatal(format!("no room for {bytes} bytes: a process has {pool_bytes} for such segments"));
+        let none =
+            || Refusal::fatal(format!("no room for {bytes} bytes: a process has {pool_bytes} for such segments"));
         let whole = bytes.checked_next_multiple_of(ALIGNMENT).ok_or_else(none)?;
         let piece = pool.pieces.allocate_range(whole).map_err(|_| none())?;
         Ok(pool.start + piece.start)
@@ -93,7 +94,8 @@ impl Pools {
                 pool.pieces.allocated_ranges().any(|taken| taken.start <= piece.start && piece.end <= taken.end);
             is_taken.then_some((pool, piece))
         });
-        let (pool, piece) = known.ok_or_else(|| Fault::fatal(format!("{bytes} bytes at {start:#x} are no segment")))?;
+        let (pool, piece) =
+            known.ok_or_else(|| Refusal::fatal(format!("{bytes} bytes at {start:#x} are no segment")))?;
         // The pages that are all of this piece. The first and the last one may be others' too.
         let first = start.next_multiple_of(PAGE_BYTES);
         let end = (start + bytes) / PAGE_BYTES * PAGE_BYTES;
@@ -135,7 +137,7 @@ pub unsafe extern "C" fn PARMCI_Memget(bytes: usize, meminfo: *mut MemInfo, memf
     call_or_end("ARMCI_Memget", |job| {
         not_null(meminfo)?;
         if bytes == 0 || memflg != 0 {
-            return Err(Fault::fatal(format!("{bytes} bytes with flag {memflg}: bytes are positive, the flag is 0")));
+            return Err(Refusal::fatal(format!("{bytes} bytes with flag {memflg}: bytes are positive, the flag is 0")));
         }
         let start = job.pools.take(bytes)?;
         let mut description = [0; DESCRIPTION_MAX];

@@ -2,12 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 
-use longarm::face::{
+use longarm::ffi::{
     AccumulateOp, ElementType, Grid, Kernel, LEVELS_MAX, Level, OriginBytes, OriginBytesMut, Region, RegionMut, Run,
     Scale, Shape, Step, Strided,
 };
 
-use crate::boundary::{BAD_LEVELS, Done, Fault, NEGATIVE_COUNT, NULL_POINTER, NULL_STRIDES};
+use crate::boundary::{BAD_LEVELS, Done, NEGATIVE_COUNT, NULL_POINTER, NULL_STRIDES, Refusal};
 
 /// Stride levels of the classic interface.
 pub(crate) const STRIDE_LEVELS_MAX: c_int = 8;
@@ -16,12 +16,12 @@ const _: () = assert!(STRIDE_LEVELS_MAX as usize <= LEVELS_MAX);
 /// A count that C gives as a signed number.
 #[inline(always)]
 pub(crate) fn length(count: c_int) -> Done<u64> {
-    u64::try_from(count).map_err(|_| Fault::Code(NEGATIVE_COUNT))
+    u64::try_from(count).map_err(|_| Refusal::Code(NEGATIVE_COUNT))
 }
 
 #[inline(always)]
 pub(crate) fn not_null<T>(pointer: *const T) -> Done {
-    if pointer.is_null() { Err(Fault::Code(NULL_POINTER)) } else { Ok(()) }
+    if pointer.is_null() { Err(Refusal::Code(NULL_POINTER)) } else { Ok(()) }
 }
 
 /// One side of a strided transfer.
@@ -45,7 +45,7 @@ impl Counts {
     pub(crate) unsafe fn new(count: *const c_int, levels: c_int) -> Done<Counts> {
         not_null(count)?;
         if !(0..=STRIDE_LEVELS_MAX).contains(&levels) {
-            return Err(Fault::Code(BAD_LEVELS));
+            return Err(Refusal::Code(BAD_LEVELS));
         }
         let levels = levels as usize;
         let mut counts = Counts { counts: [0; LEVELS_MAX + 1], levels, total_bytes: 1 };
@@ -73,7 +73,7 @@ impl Counts {
             return Ok(Shape::Contiguous(Run { offset, bytes: self.counts[0] }));
         }
         if strides.is_null() {
-            return Err(Fault::Code(NULL_STRIDES));
+            return Err(Refusal::Code(NULL_STRIDES));
         }
         let mut levels = [Level { count: 0, stride: 0 }; LEVELS_MAX];
         for (place, level) in levels[..self.levels].iter_mut().enumerate() {
@@ -81,7 +81,7 @@ impl Counts {
             let stride = unsafe { strides.wrapping_add(place).read_unaligned() };
             *level = Level { count: self.counts[place + 1], stride: i64::from(stride) };
         }
-        let strided = Strided::new(offset, self.counts[0], &levels[..self.levels]).map_err(Fault::fatal)?;
+        let strided = Strided::new(offset, self.counts[0], &levels[..self.levels]).map_err(Refusal::fatal)?;
         Ok(Shape::Strided(strided).collapsed())
     }
 
@@ -153,7 +153,7 @@ impl Counts {
     /// As [`Counts::shape`].
     pub(crate) unsafe fn bytes_before(&self, strides: *const c_int) -> Done<u64> {
         if self.levels > 0 && strides.is_null() {
-            return Err(Fault::Code(NULL_STRIDES));
+            return Err(Refusal::Code(NULL_STRIDES));
         }
         let mut before = 0;
         for place in 0..self.levels {
@@ -267,7 +267,7 @@ pub(crate) fn kernel(code: c_int, scale: *const c_void) -> Done<Kernel> {
         ACC_DOUBLE => ElementType::F64,
         ACC_COMPLEX => ElementType::C32,
         ACC_DOUBLE_COMPLEX => ElementType::C64,
-        code => return Err(Fault::fatal(format!("there is no accumulate operation {code}"))),
+        code => return Err(Refusal::fatal(format!("there is no accumulate operation {code}"))),
     };
     Ok(Kernel::new(element, AccumulateOp::Sum).expect("every type has a sum"))
 }

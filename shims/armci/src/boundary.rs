@@ -6,12 +6,12 @@ use std::fmt::Display;
 use longarm::error::{
     CollectiveError, Lost, MessageError, MutexError, RmwError, TransferError, WaitError, WindowError,
 };
-use longarm::face::sync::{AtomicBool, Ordering};
+use longarm::ffi::sync::{AtomicBool, Ordering};
 
 use crate::job::{self, Job};
 
 /// Why a call did not do what it was asked for.
-pub(crate) enum Fault {
+pub(crate) enum Refusal {
     /// A code that ARMCI has for it. Nothing was done.
     Code(c_int),
     /// Nothing that a program can go on from: the job ends with this line.
@@ -26,18 +26,18 @@ pub(crate) const BAD_LEVELS: c_int = -4;
 pub(crate) const BAD_RANK: c_int = -5;
 pub(crate) const FAILED: c_int = -6;
 
-impl Fault {
-    pub(crate) fn fatal(text: impl Display) -> Fault {
-        Fault::Fatal(text.to_string())
+impl Refusal {
+    pub(crate) fn fatal(text: impl Display) -> Refusal {
+        Refusal::Fatal(text.to_string())
     }
 }
 
 macro_rules! fatal_from {
     ($($error:ty)+) => {$(
-        impl From<$error> for Fault {
+        impl From<$error> for Refusal {
             #[cold]
-            fn from(error: $error) -> Fault {
-                Fault::fatal(error)
+            fn from(error: $error) -> Refusal {
+                Refusal::fatal(error)
             }
         }
     )+};
@@ -45,7 +45,7 @@ macro_rules! fatal_from {
 fatal_from! { CollectiveError Lost MessageError MutexError RmwError TransferError WaitError WindowError }
 
 /// What every call gives.
-pub(crate) type Done<T = ()> = Result<T, Fault>;
+pub(crate) type Done<T = ()> = Result<T, Refusal>;
 
 /// Runs a call that returns a code: 0, or why not.
 #[inline(always)]
@@ -79,20 +79,20 @@ pub(crate) fn call_joined<T>(name: &'static str, body: impl FnOnce(&'static Job)
 }
 
 #[cold]
-fn failed(name: &'static str, fault: Fault) -> c_int {
+fn failed(name: &'static str, fault: Refusal) -> c_int {
     match fault {
-        Fault::Code(code) => code,
-        Fault::Fatal(text) => end(name, &text),
+        Refusal::Code(code) => code,
+        Refusal::Fatal(text) => end(name, &text),
     }
 }
 
 #[cold]
-pub(crate) fn end_with(name: &'static str, fault: Fault) -> ! {
+pub(crate) fn end_with(name: &'static str, fault: Refusal) -> ! {
     match fault {
-        Fault::Fatal(text) => end(name, &text),
-        Fault::Code(NULL_POINTER) => end(name, "a pointer is NULL"),
-        Fault::Code(BAD_RANK) => end(name, "there is no such process"),
-        Fault::Code(code) => end(name, &format!("wrong arguments (code {code})")),
+        Refusal::Fatal(text) => end(name, &text),
+        Refusal::Code(NULL_POINTER) => end(name, "a pointer is NULL"),
+        Refusal::Code(BAD_RANK) => end(name, "there is no such process"),
+        Refusal::Code(code) => end(name, &format!("wrong arguments (code {code})")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_ulong};
 
-use crate::boundary::{Done, Fault, call_or_end};
+use crate::boundary::{Done, Refusal, call_or_end};
 use crate::groups;
 use crate::job::Job;
 
@@ -24,7 +24,7 @@ pub extern "C" fn armci_domain_nprocs(_domain: c_int, id: c_int) -> c_int {
         // A negative number means the caller's own node.
         let id = if id < 0 { job.world.node() as c_int } else { id };
         match ranks_of(job, id).len() {
-            0 => Err(Fault::fatal(format!("there is no node {id}"))),
+            0 => Err(Refusal::fatal(format!("there is no node {id}"))),
             count => Ok(count as c_int),
         }
     })
@@ -43,7 +43,7 @@ pub extern "C" fn armci_domain_glob_proc_id(_domain: c_int, id: c_int, loc_proc_
         let ranks = ranks_of(job, id);
         let rank = usize::try_from(loc_proc_id).ok().and_then(|place| ranks.get(place));
         rank.map(|rank| *rank as c_int).ok_or_else(|| {
-            Fault::fatal(format!("node {id} has {} processes, none is number {loc_proc_id}", ranks.len()))
+            Refusal::fatal(format!("node {id} has {} processes, none is number {loc_proc_id}", ranks.len()))
         })
     })
 }

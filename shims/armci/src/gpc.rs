@@ -14,11 +14,11 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, mpsc};
 
 use longarm::Message;
-use longarm::face::sync::{AtomicU64, Ordering};
+use longarm::ffi::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::arguments::not_null;
-use crate::boundary::{Done, Fault, call, call_or_end, end};
+use crate::boundary::{Done, Refusal, call, call_or_end, end};
 use crate::job::Job;
 use crate::mutexes::Set;
 
@@ -114,7 +114,7 @@ static CALLS: Mutex<Option<Arc<Calls>>> = Mutex::new(None);
 /// The calls of this job, once a function was registered.
 fn calls(job: &Job) -> Done<Arc<Calls>> {
     let calls = CALLS.lock().clone().filter(|calls| std::ptr::eq(calls.job, job));
-    calls.ok_or_else(|| Fault::fatal("ARMCI_Gpc_register comes first"))
+    calls.ok_or_else(|| Refusal::fatal("ARMCI_Gpc_register comes first"))
 }
 
 /// The same, made if need be. Collective the first time.
@@ -133,7 +133,7 @@ fn prepare(job: &'static Job) -> Done<Arc<Calls>> {
     let serving = Arc::clone(&made);
     let thread = std::thread::Builder::new().name("longarm-gpc".into());
     let started = thread.spawn(move || receiver.iter().for_each(|call| serving.serve(&call)));
-    started.map_err(|error| Fault::fatal(format!("cannot start a thread: {error}")))?;
+    started.map_err(|error| Refusal::fatal(format!("cannot start a thread: {error}")))?;
     *CALLS.lock() = Some(Arc::clone(&made));
     job.world.register_handler(HANDLER, move |message| {
         let Some(call) = Call::decode(message) else {
@@ -266,7 +266,7 @@ impl Calls {
         let (_, body) = self.job.world.receive_tagged(Some(answer.proc), tag)?;
         let (header, data) = parts_of(&body, answer.header_bytes, answer.data_bytes).ok_or_else(|| {
             let (proc, bytes) = (answer.proc, body.len());
-            Fault::fatal(format!("process {proc} has answered with {bytes} bytes that are no answer to the call"))
+            Refusal::fatal(format!("process {proc} has answered with {bytes} bytes that are no answer to the call"))
         })?;
         // SAFETY: not longer than the memory, which is writable by this function's contract.
         unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), answer.header.cast(), header.len()) };
@@ -282,9 +282,9 @@ impl Calls {
 }
 
 /// Says why a call was not made.
-fn refuse(text: &str) -> Fault {
+fn refuse(text: &str) -> Refusal {
     eprintln!("longarm: ARMCI_Gpc_exec: {text}");
-    Fault::Code(REFUSED)
+    Refusal::Code(REFUSED)
 }
 
 /// A length below a limit, of bytes at `start`.
@@ -305,12 +305,12 @@ fn length(what: &str, start: *const c_void, bytes: c_int, limit: c_int) -> Done<
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_register(func: Option<CFunction>) -> c_int {
     call_or_end("ARMCI_Gpc_register", |job| {
-        let func = func.ok_or_else(|| Fault::fatal("the function is NULL"))?;
+        let func = func.ok_or_else(|| Refusal::fatal("the function is NULL"))?;
         let calls = prepare(job)?;
         let slot = {
             let mut functions = calls.functions.lock();
             let free = functions.iter().position(Option::is_none);
-            let slot = free.ok_or_else(|| Fault::fatal(format!("there are {FUNCTIONS_MAX} functions already")))?;
+            let slot = free.ok_or_else(|| Refusal::fatal(format!("there are {FUNCTIONS_MAX} functions already")))?;
             functions[slot] = Some(func);
             slot
         };
@@ -329,7 +329,7 @@ pub extern "C" fn ARMCI_Gpc_release(handle: c_int) {
         job.world.barrier_collective()?;
         let slot = Calls::slot(handle);
         let taken = slot.and_then(|slot| calls.functions.lock()[slot].take());
-        taken.map(drop).ok_or_else(|| Fault::fatal(format!("there is no function {handle}")))
+        taken.map(drop).ok_or_else(|| Refusal::fatal(format!("there is no function {handle}")))
     });
 }
 

@@ -2,13 +2,13 @@
 
 use std::ffi::c_int;
 
-use longarm::face::sync::{AtomicU32, AtomicU64, Ordering};
+use longarm::ffi::sync::{AtomicU32, AtomicU64, Ordering};
 use longarm::{Group, World};
 use longarm_mpi::Communicator;
 use parking_lot::RwLock;
 
 use crate::arguments::not_null;
-use crate::boundary::{Done, Fault, call, call_or_end, end_with};
+use crate::boundary::{Done, Refusal, call, call_or_end, end_with};
 use crate::job::{self, Job};
 
 /// The number of the group of all.
@@ -70,14 +70,14 @@ impl Groups {
     fn entry(&self, number: c_int) -> Done<Entry> {
         match self.kept(number)? {
             Kept::Member(entry) => Ok(entry),
-            Kept::Foreign(_) => Err(Fault::fatal(format!("this process is not in group {number}"))),
+            Kept::Foreign(_) => Err(Refusal::fatal(format!("this process is not in group {number}"))),
         }
     }
 
     fn kept(&self, number: c_int) -> Done<Kept> {
         let entries = self.entries.read();
         let kept = usize::try_from(number).ok().and_then(|index| entries.get(index)?.clone());
-        kept.ok_or_else(|| Fault::fatal(format!("there is no group {number} here; was it freed?")))
+        kept.ok_or_else(|| Refusal::fatal(format!("there is no group {number} here; was it freed?")))
     }
 
     fn insert(&self, kept: Kept) -> c_int {
@@ -148,7 +148,7 @@ fn enter(job: &Job, group: Group) -> Done<c_int> {
     // Collective calls are made by one thread of each process, so no two of these meet.
     let tag = 0x6c61;
     let communicator = match &job.mpi {
-        Some(side) => Some(side.mpi.create_group(side.everybody, &group.members(), tag).map_err(Fault::fatal)?),
+        Some(side) => Some(side.mpi.create_group(side.everybody, &group.members(), tag).map_err(Refusal::fatal)?),
         None => None,
     };
     let made = job.groups.made.fetch_add(1, Ordering::Relaxed);
@@ -159,16 +159,16 @@ fn enter(job: &Job, group: Group) -> Done<c_int> {
 /// `list` is readable for `count` numbers, `out` writable.
 unsafe fn create(job: &Job, parent: &Group, (count, list): (c_int, *const c_int), out: *mut c_int) -> Done {
     not_null(list)?;
-    let count = usize::try_from(count).map_err(|_| Fault::fatal(format!("a group of {count} processes")))?;
+    let count = usize::try_from(count).map_err(|_| Refusal::fatal(format!("a group of {count} processes")))?;
     // SAFETY: not null, and this function's own contract.
     let list = unsafe { std::slice::from_raw_parts(list, count) };
     let places: Option<Vec<u32>> = list.iter().map(|place| u32::try_from(*place).ok()).collect();
-    let places = places.ok_or_else(|| Fault::fatal("a process number of the list is negative"))?;
+    let places = places.ok_or_else(|| Refusal::fatal("a process number of the list is negative"))?;
     let number = if places.contains(&parent.rank()) {
         enter(job, parent.subgroup_collective(&places)?)?
     } else {
         let members: Option<Vec<u32>> = places.iter().map(|place| parent.world_rank(*place)).collect();
-        let members = members.ok_or_else(|| Fault::fatal("a process number of the list is too large"))?;
+        let members = members.ok_or_else(|| Refusal::fatal("a process number of the list is too large"))?;
         job.groups.insert(Kept::Foreign(members))
     };
     // SAFETY: this function's own contract.
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn ARMCI_Group_free(group: *mut c_int) {
         // SAFETY: this function's own contract.
         let number = unsafe { number(group) }?;
         if number == WORLD {
-            return Err(Fault::fatal("the group of all processes cannot be freed"));
+            return Err(Refusal::fatal("the group of all processes cannot be freed"));
         }
         job.groups.kept(number)?;
         if job.groups.default_number() == number {
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn ARMCI_Group_rank(group: *mut c_int, rank: *mut c_int) -
             Kept::Foreign(_) => {
                 // SAFETY: this function's own contract.
                 unsafe { give(rank, NOT_MEMBER) }?;
-                Err(Fault::Code(NOT_MEMBER))
+                Err(Refusal::Code(NOT_MEMBER))
             }
         }
     })
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn ARMCI_Absolute_id(group: *mut c_int, group_rank: c_int)
             Kept::Member(entry) => entry.group.world_rank(place),
             Kept::Foreign(members) => members.get(place as usize).copied(),
         });
-        let rank = rank.ok_or_else(|| Fault::fatal(format!("the group has no process {group_rank}")))?;
+        let rank = rank.ok_or_else(|| Refusal::fatal(format!("the group has no process {group_rank}")))?;
         Ok(rank as c_int)
     })
 }
@@ -374,7 +374,7 @@ pub unsafe extern "C" fn armci_group_comm(group: *mut c_int) -> usize {
         let number = unsafe { number(group) }?;
         let side = job.mpi.as_ref();
         let side =
-            side.ok_or_else(|| Fault::fatal("there is no MPI in this process that knows all processes of the job"))?;
+            side.ok_or_else(|| Refusal::fatal("there is no MPI in this process that knows all processes of the job"))?;
         match job.groups.kept(number)? {
             Kept::Member(entry) => Ok(entry.communicator.unwrap_or(side.for_program)),
             Kept::Foreign(_) => Ok(side.mpi.null()),

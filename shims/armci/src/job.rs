@@ -10,16 +10,16 @@
 use std::ffi::{c_int, c_void};
 
 use longarm::error::{RmwError, TransferError};
-use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use longarm::{Window, World};
 
 use crate::addresses::Addresses;
 use crate::alone::Pools;
-use crate::boundary::{BAD_RANK, Done, Fault};
+use crate::boundary::{BAD_RANK, Done, Refusal};
 use crate::data::handles::Handles;
 use crate::groups::Groups;
 use crate::join::MpiSide;
-use crate::memory::Segments;
+use crate::memory::Allocations;
 use crate::mutexes::MutexSet;
 use crate::notify::Notices;
 
@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub(crate) world: World,
     pub(crate) mpi: Option<MpiSide>,
     pub(crate) addresses: Addresses,
-    pub(crate) segments: Segments,
+    pub(crate) segments: Allocations,
     pub(crate) pools: Pools,
     pub(crate) groups: Groups,
     pub(crate) handles: Handles,
@@ -93,7 +93,7 @@ impl Job {
     pub(crate) fn new(world: World, mpi: Option<MpiSide>) -> Job {
         Job {
             addresses: Addresses::new(world.size()),
-            segments: Segments::new(),
+            segments: Allocations::new(),
             pools: Pools::new(),
             groups: Groups::new(&world),
             handles: Handles::new(),
@@ -126,7 +126,7 @@ impl Job {
     pub(crate) fn rank(&self, proc: c_int) -> Done<u32> {
         match u32::try_from(proc) {
             Ok(rank) if rank < self.world.size() => Ok(rank),
-            _ => Err(Fault::Code(BAD_RANK)),
+            _ => Err(Refusal::Code(BAD_RANK)),
         }
     }
 
@@ -145,9 +145,9 @@ impl Job {
     }
 
     #[cold]
-    fn explain(&self, rank: u32, address: *const c_void, error: TransferError) -> Fault {
+    fn explain(&self, rank: u32, address: *const c_void, error: TransferError) -> Refusal {
         match error {
-            TransferError::OutsideWindow { end, window_bytes, .. } => Fault::fatal(format!(
+            TransferError::OutsideWindow { end, window_bytes, .. } => Refusal::fatal(format!(
                 "address {address:p} of process {rank}: the bytes reach {} past the end of their segment of {window_bytes} bytes",
                 end.saturating_sub(window_bytes)
             )),
@@ -157,9 +157,9 @@ impl Job {
 
     /// What went wrong with one integer of a process, with its address.
     #[cold]
-    pub(crate) fn explain_rmw(&self, rank: u32, address: *const c_void, error: RmwError) -> Fault {
+    pub(crate) fn explain_rmw(&self, rank: u32, address: *const c_void, error: RmwError) -> Refusal {
         match error {
-            RmwError::Misaligned { word_bytes, .. } => Fault::fatal(format!(
+            RmwError::Misaligned { word_bytes, .. } => Refusal::fatal(format!(
                 "address {address:p} of process {rank} is not a multiple of the {word_bytes} bytes of its integer"
             )),
             RmwError::Transfer(error) => self.explain(rank, address, error),
@@ -189,12 +189,12 @@ impl Job {
     }
 
     #[cold]
-    pub(crate) fn nowhere(&self, rank: u32, address: *const c_void) -> Fault {
+    pub(crate) fn nowhere(&self, rank: u32, address: *const c_void) -> Refusal {
         let nearest = match self.addresses.nearest(rank, address.addr()) {
             Some((start, bytes)) => format!("the nearest has {bytes} bytes from {start:#x} on"),
             None => "it has none".to_owned(),
         };
-        Fault::fatal(format!("address {address:p} is in no segment of process {rank}; {nearest}"))
+        Refusal::fatal(format!("address {address:p} is in no segment of process {rank}; {nearest}"))
     }
 }
 

@@ -3,7 +3,7 @@
 use longarm_mpi::{Communicator, Joined, Mpi};
 use parking_lot::Mutex;
 
-use crate::boundary::{self, Done, Fault};
+use crate::boundary::{self, Done, Refusal};
 use crate::job::{self, Job, Phase};
 
 /// The MPI of this process and our own communicator of all ranks.
@@ -33,7 +33,7 @@ pub(crate) fn joined() -> Done<&'static Job> {
 /// The job for calls that work without `ARMCI_Init`. One that has ended is not begun again by a message.
 pub(crate) fn joined_for_messages() -> Done<&'static Job> {
     if job::any().is_some_and(|job| !job.is_present()) {
-        return Err(Fault::fatal(
+        return Err(Refusal::fatal(
             "called after the job has ended: by ARMCI_Finalize inside an MPI program, else by armci_msg_finalize",
         ));
     }
@@ -61,9 +61,9 @@ fn check_same(job: &Job, communicator: Option<usize>) -> Done {
     // Without MPI's processes a communicator says nothing.
     let (Some(side), Some(handle)) = (&job.mpi, communicator) else { return Ok(()) };
     let named = side.mpi.from_c(handle);
-    let (size, rank) = (side.mpi.size(named).map_err(Fault::fatal)?, side.mpi.rank(named).map_err(Fault::fatal)?);
+    let (size, rank) = (side.mpi.size(named).map_err(Refusal::fatal)?, side.mpi.rank(named).map_err(Refusal::fatal)?);
     if (size, rank) != (job.world.size(), job.world.rank()) {
-        return Err(Fault::fatal(format!(
+        return Err(Refusal::fatal(format!(
             "this process is {rank} of {size} in the communicator, but the job was joined before as {} of {}; call ARMCI_Init_mpi_comm before any other call of ARMCI",
             job.world.rank(),
             job.world.size()
@@ -78,12 +78,12 @@ fn present() -> Option<&'static Job> {
 }
 
 fn join(communicator: Option<usize>) -> Done<&'static Job> {
-    let Joined { world, inside } = longarm_mpi::join(communicator, boundary::note_ending).map_err(Fault::fatal)?;
+    let Joined { world, inside } = longarm_mpi::join(communicator, boundary::note_ending).map_err(Refusal::fatal)?;
     let side = match inside {
         None => None,
         Some((mpi, over)) => {
-            let everybody = mpi.duplicate(over).map_err(Fault::fatal)?;
-            let for_program = mpi.duplicate_for_program(over).map_err(Fault::fatal)?;
+            let everybody = mpi.duplicate(over).map_err(Refusal::fatal)?;
+            let for_program = mpi.duplicate_for_program(over).map_err(Refusal::fatal)?;
             Some(MpiSide { mpi, everybody, for_program })
         }
     };
@@ -123,7 +123,7 @@ pub(crate) fn leave_messages() -> Done {
         job.enter(Phase::Finished);
         end(job, &mut joining)?;
     }
-    longarm_mpi::finalize_own().map_err(Fault::fatal)
+    longarm_mpi::finalize_own().map_err(Refusal::fatal)
 }
 
 /// Leaves the job for good.
@@ -132,13 +132,13 @@ fn end(job: &'static Job, _one_at_a_time: &mut Joining) -> Done {
         return Ok(());
     }
     job.segments.forget(job);
-    longarm_mpi::leave(job.world.clone()).map_err(Fault::fatal)?;
+    longarm_mpi::leave(job.world.clone()).map_err(Refusal::fatal)?;
     job.groups.free_communicators(job);
     if let Some(side) = &job.mpi
         && !side.mpi.is_finalized()
     {
-        side.mpi.free(side.for_program).map_err(Fault::fatal)?;
-        side.mpi.free(side.everybody).map_err(Fault::fatal)?;
+        side.mpi.free(side.for_program).map_err(Refusal::fatal)?;
+        side.mpi.free(side.everybody).map_err(Refusal::fatal)?;
     }
     Ok(())
 }

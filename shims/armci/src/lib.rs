@@ -1,7 +1,7 @@
 //! ARMCI's C interface: `armci.h`, `message.h` and `parmci.h` on top of longarm.
 //!
 //! ```text
-//!   ARMCI_Put (weak) ─ PARMCI_Put ─ boundary ─ job: rank and address → window and offset ─ longarm::face
+//!   ARMCI_Put (weak) ─ PARMCI_Put ─ boundary ─ job: rank and address → window and offset ─ longarm::ffi
 //! ```
 //!
 //! The headers in `include/` are the contract. The functions here only translate: what C gives as pointers, counts and

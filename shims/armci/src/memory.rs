@@ -1,7 +1,7 @@
-//! Segments: memory of every process of a group that all of them may name by its owner's address.
+//! Allocations: memory of every process of a group that all of them may name by its owner's address.
 //!
 //! A segment is a window of longarm. Its parts have the same address in all processes of a node, so an address that the
-//! owner tells can be followed by its neighbours too. Segments that one process makes alone are in `alone`.
+//! owner tells can be followed by its neighbours too. Allocations that one process makes alone are in `alone`.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
@@ -10,22 +10,22 @@ use parking_lot::Mutex;
 
 use crate::addresses::Shown;
 use crate::arguments::not_null;
-use crate::boundary::{Done, FAILED, Fault, call};
+use crate::boundary::{Done, FAILED, Refusal, call};
 use crate::groups;
 use crate::job::Job;
 
 /// Where each process has its part of a segment; no entry for parts without bytes.
-struct Segment {
+struct Allocation {
     window: Window<u8>,
     parts: Vec<(u32, usize)>,
 }
 
 /// All segments that calls have made in this process.
-pub(crate) struct Segments(Mutex<Vec<Segment>>);
+pub(crate) struct Allocations(Mutex<Vec<Allocation>>);
 
-impl Segments {
-    pub(crate) fn new() -> Segments {
-        Segments(Mutex::new(Vec::new()))
+impl Allocations {
+    pub(crate) fn new() -> Allocations {
+        Allocations(Mutex::new(Vec::new()))
     }
 
     /// Forgets all that were not freed, when the job ends: their memory goes with the server.
@@ -43,7 +43,8 @@ impl Segments {
 pub(crate) fn place(job: &Job, group: &Group, window: &Window<u8>, shown: Shown) -> Done<Vec<(u32, usize)>> {
     let members = group.members();
     let is_here = |rank: u32| job.world.shares_memory_with(rank);
-    let address = |rank| Ok::<u64, Fault>(window.pointer_at(rank)?.map_or(0, |start| start.expose_provenance() as u64));
+    let address =
+        |rank| Ok::<u64, Refusal>(window.pointer_at(rank)?.map_or(0, |start| start.expose_provenance() as u64));
     // The parts of a node lie behind one another, so where the first one is tells of them all.
     let first_here = members.iter().copied().find(|rank| is_here(*rank)).unwrap_or(job.world.rank());
     let told = group.allgather_collective(&[address(job.world.rank())?, address(first_here)?])?;
@@ -70,14 +71,14 @@ pub(crate) fn place(job: &Job, group: &Group, window: &Window<u8>, shown: Shown)
 /// `table` is writable for as many pointers as the group has members.
 unsafe fn allocate(job: &Job, group: &Group, table: *mut *mut c_void, bytes: c_long) -> Done {
     not_null(table)?;
-    let bytes = usize::try_from(bytes).map_err(|_| Fault::fatal(format!("a segment of {bytes} bytes")))?;
+    let bytes = usize::try_from(bytes).map_err(|_| Refusal::fatal(format!("a segment of {bytes} bytes")))?;
     let window = match group.allocate_collective::<u8>(bytes) {
         Ok(window) => window,
         Err(longarm::error::WindowError::Collective(error)) => return Err(error.into()),
         Err(error) => {
             // Every member gets the same error, so all go on with the code.
             eprintln!("longarm: rank {}: no segment of {bytes} bytes: {error}", job.world.rank());
-            return Err(Fault::Code(FAILED));
+            return Err(Refusal::Code(FAILED));
         }
     };
     let parts = place(job, group, &window, Shown::InMessages)?;
@@ -90,7 +91,7 @@ unsafe fn allocate(job: &Job, group: &Group, table: *mut *mut c_void, bytes: c_l
         // Nobody can name it again.
         return Ok(window.free_collective()?);
     }
-    job.segments.0.lock().push(Segment { window, parts });
+    job.segments.0.lock().push(Allocation { window, parts });
     Ok(())
 }
 
@@ -103,7 +104,7 @@ fn free(job: &Job, group: &Group, start: *const c_void) -> Done {
     let mut segments = job.segments.0.lock();
     let found = segments.iter().position(|segment| segment.parts.contains(&(rank, start as usize)));
     let Some(found) = found else {
-        return Err(Fault::fatal(format!("address {start:#x} of process {rank} is not the start of a segment")));
+        return Err(Refusal::fatal(format!("address {start:#x} of process {rank} is not the start of a segment")));
     };
     let segment = segments.swap_remove(found);
     drop(segments);

@@ -8,12 +8,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use longarm::{Group, Mutexes};
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::boundary::{Done, Fault, call, call_or_end};
+use crate::boundary::{Done, Refusal, call, call_or_end};
 use crate::groups;
 use crate::job::Job;
 
@@ -165,7 +165,7 @@ impl MutexSet {
 
     #[inline]
     fn whole(&self) -> Done<&Set> {
-        self.whole_if_any().ok_or_else(|| Fault::fatal("there are no mutexes; ARMCI_Create_mutexes makes them"))
+        self.whole_if_any().ok_or_else(|| Refusal::fatal("there are no mutexes; ARMCI_Create_mutexes makes them"))
     }
 
     fn set_whole(&self, set: Option<Set>) {
@@ -182,13 +182,13 @@ impl MutexSet {
 
     fn of_handle(&self, handle: *const c_void) -> Done<Arc<Set>> {
         let set = self.by_handle.read().get(&(handle.addr() as u64)).cloned();
-        set.ok_or_else(|| Fault::fatal(format!("there is no set of mutexes with handle {handle:p}")))
+        set.ok_or_else(|| Refusal::fatal(format!("there is no set of mutexes with handle {handle:p}")))
     }
 }
 
 impl Set {
     pub(crate) fn make(group: &Group, count: c_int) -> Done<Set> {
-        let count = u64::try_from(count).map_err(|_| Fault::Code(BAD_COUNT))?;
+        let count = u64::try_from(count).map_err(|_| Refusal::Code(BAD_COUNT))?;
         let mutexes = group.mutexes_collective(count)?;
         let gates = Gates::of(group.members().into_iter().max().map_or(0, |last| last + 1));
         Ok(Set { mutexes, group: group.clone(), gates })
@@ -196,9 +196,9 @@ impl Set {
 
     fn place(&self, number: c_int, proc: c_int) -> Done<(u32, u64)> {
         let host = u32::try_from(proc).ok().and_then(|place| self.group.world_rank(place));
-        let host = host.ok_or_else(|| Fault::fatal(format!("there is no process {proc}")))?;
-        let number =
-            u64::try_from(number).map_err(|_| Fault::fatal(format!("there is no mutex {number} of process {proc}")))?;
+        let host = host.ok_or_else(|| Refusal::fatal(format!("there is no process {proc}")))?;
+        let number = u64::try_from(number)
+            .map_err(|_| Refusal::fatal(format!("there is no mutex {number} of process {proc}")))?;
         Ok((host, number))
     }
 
@@ -208,7 +208,7 @@ impl Set {
         if let Some(gate) = gate
             && !self.gates.pass(gate, this_thread())
         {
-            return Err(Fault::fatal(format!("this thread holds mutex {number} of process {proc} already")));
+            return Err(Refusal::fatal(format!("this thread holds mutex {number} of process {proc} already")));
         }
         match self.mutexes.lock_kept(place.0, place.1) {
             Ok(previous_holder_died) => {
@@ -287,10 +287,10 @@ fn say_that_the_holder_died(number: c_int, proc: c_int) {
 pub extern "C" fn PARMCI_Create_mutexes(num: c_int) -> c_int {
     call("ARMCI_Create_mutexes", |job| {
         if !(0..=COUNT_MAX).contains(&num) {
-            return Err(Fault::Code(BAD_COUNT));
+            return Err(Refusal::Code(BAD_COUNT));
         }
         if job.mutexes.whole_if_any().is_some() {
-            return Err(Fault::fatal("there are mutexes already; ARMCI_Destroy_mutexes frees them"));
+            return Err(Refusal::fatal("there are mutexes already; ARMCI_Destroy_mutexes frees them"));
         }
         let set = Set::make(job.world.group(), num)?;
         job.mutexes.set_whole(Some(set));

@@ -2,12 +2,12 @@
 
 use std::ffi::c_int;
 
-use longarm::face::sync::{AtomicU64, Ordering};
-use longarm::face::{Rmw, RmwOp, RmwWidth};
+use longarm::ffi::sync::{AtomicU64, Ordering};
+use longarm::ffi::{Rmw, RmwOp, RmwWidth};
 use longarm::{Compare, Window};
 use parking_lot::RwLock;
 
-use crate::boundary::{Done, Fault, call_or_end};
+use crate::boundary::{Done, Refusal, call_or_end};
 use crate::job::Job;
 
 /// See the module.
@@ -42,7 +42,7 @@ impl Notices {
     }
 
     fn window(&self) -> Done<Window<u64>> {
-        self.window.read().clone().ok_or_else(|| Fault::fatal("notices are ready between init and finalize"))
+        self.window.read().clone().ok_or_else(|| Refusal::fatal("notices are ready between init and finalize"))
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use parking_lot::Mutex;
 
-use crate::boundary::{Done, Fault, call_or_end, end_with, end_with_status};
+use crate::boundary::{Done, Refusal, call_or_end, end_with, end_with_status};
 use crate::groups;
 use crate::job::{self, Job, Phase};
 use crate::join;
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn dassertp_fail(
 /// The name of a group of processes in a message library of old, which programs may look at.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
-pub static mp_group_name: longarm::face::sync::AtomicPtr<c_char> =
-    longarm::face::sync::AtomicPtr::new(std::ptr::null_mut());
+pub static mp_group_name: longarm::ffi::sync::AtomicPtr<c_char> =
+    longarm::ffi::sync::AtomicPtr::new(std::ptr::null_mut());
 
 /// # Safety
 /// `text` is null or a C string.
@@ -170,18 +170,18 @@ pub extern "C" fn PARMCI_Barrier() {
     call_or_end("ARMCI_Barrier", |job| Ok(job.groups.default().barrier_collective()?));
 }
 
-/// Direct loads and stores of a segment follow. Segments of longarm may be read and written at any time between
+/// Direct loads and stores of a segment follow. Allocations of longarm may be read and written at any time between
 /// synchronisations, so this is a memory fence: in both directions, for stores before it and loads behind it too, which
 /// only a sequentially consistent one keeps in order.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_Access_begin(_ptr: *mut std::ffi::c_void) {
-    longarm::face::sync::fence(longarm::face::sync::Ordering::SeqCst);
+    longarm::ffi::sync::fence(longarm::ffi::sync::Ordering::SeqCst);
 }
 
 /// Direct loads and stores of a segment have ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_Access_end(_ptr: *mut std::ffi::c_void) {
-    longarm::face::sync::fence(longarm::face::sync::Ordering::SeqCst);
+    longarm::ffi::sync::fence(longarm::ffi::sync::Ordering::SeqCst);
 }
 
 /// Moves what can be moved. Progress does not need it.
@@ -200,7 +200,7 @@ pub extern "C" fn ARMCIX_Progress() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Copy(src: *mut std::ffi::c_void, dst: *mut std::ffi::c_void, n: c_int) {
     call_or_end("ARMCI_Copy", |_: &Job| -> Done {
-        let bytes = usize::try_from(n).map_err(|_| Fault::fatal(format!("{n} bytes")))?;
+        let bytes = usize::try_from(n).map_err(|_| Refusal::fatal(format!("{n} bytes")))?;
         if bytes > 0 {
             crate::arguments::not_null(src)?;
             crate::arguments::not_null(dst)?;

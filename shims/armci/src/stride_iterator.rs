@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::arguments::{STRIDE_LEVELS_MAX, not_null};
-use crate::boundary::{Done, Fault, end_with};
+use crate::boundary::{Done, Refusal, end_with};
 
 const LEVELS: usize = STRIDE_LEVELS_MAX as usize;
 
@@ -40,7 +40,7 @@ impl CStrideInfo {
 
     fn next(&mut self) -> Done {
         if !self.has_more() {
-            return Err(Fault::fatal(format!("there is no run behind the last of {}", self.size)));
+            return Err(Refusal::fatal(format!("there is no run behind the last of {}", self.size)));
         }
         self.pos += 1;
         let levels = self.levels();
@@ -64,7 +64,7 @@ unsafe fn with<R>(name: &'static str, info: *mut CStrideInfo, body: impl FnOnce(
     // SAFETY: this function's own contract. Every bit pattern is an iterator.
     let outcome = match unsafe { info.as_mut() } {
         Some(info) => body(info),
-        None => Err(Fault::fatal("the iterator is NULL")),
+        None => Err(Refusal::fatal("the iterator is NULL")),
     };
     outcome.unwrap_or_else(|fault| end_with(name, fault))
 }
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn armci_stride_info_init(
     let outcome = (|| {
         not_null(sinfo)?;
         if !(0..=STRIDE_LEVELS_MAX).contains(&stride_levels) {
-            return Err(Fault::fatal(format!("{stride_levels} stride levels; there are up to {STRIDE_LEVELS_MAX}")));
+            return Err(Refusal::fatal(format!("{stride_levels} stride levels; there are up to {STRIDE_LEVELS_MAX}")));
         }
         let levels = stride_levels as usize;
         // SAFETY: this function's own contract.
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn armci_stride_info_init(
         let runs = info.seg_count[1..=levels].iter().try_fold(1, |size: c_int, count| size.checked_mul(*count));
         let is_counted = info.seg_count[1..=levels].iter().all(|count| *count > 0);
         info.size = runs.filter(|_| is_counted).ok_or_else(|| {
-            Fault::fatal(format!("the counts {:?} make no number of segments", &info.seg_count[1..=levels]))
+            Refusal::fatal(format!("the counts {:?} make no number of segments", &info.seg_count[1..=levels]))
         })?;
         // SAFETY: not null, and this function's own contract.
         unsafe { sinfo.write_unaligned(info) };

@@ -24,7 +24,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use built::everything;
-use compiled::{Compiled, Way};
+use compiled::{Build, Compiled};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// The families. Every file of `c/` but those that are included is one of these, `fatal`, `heir` or `survivors`.
@@ -96,9 +96,9 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let mut trials = vec![Trial::test("every_file_is_a_program_that_is_run", every_file_is_run)];
     for program in PROGRAMS {
-        for way in Way::ALL {
+        for way in Build::ALL {
             let compiled = Arc::new(Compiled::new(program, way));
-            let layouts = if way == Way::ALL[0] { &LAYOUTS[..] } else { &FEW_LAYOUTS[..] };
+            let layouts = if way == Build::ALL[0] { &LAYOUTS[..] } else { &FEW_LAYOUTS[..] };
             for &layout in layouts {
                 let compiled = Arc::clone(&compiled);
                 let name = format!("{program}::{}::{}", way.name(), layout.name());

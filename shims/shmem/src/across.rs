@@ -1,5 +1,5 @@
 //! Collectives on much data, over PEs that do not have each other's memory mapped, most often because they are on several
-//! nodes. It is symmetric, so each gets what it needs straight from where it is, between meetings, and no message is copied
+//! nodes. It is symmetric, so each gets what it needs straight from where it is, between barriers, and no message is copied
 //! on its way.
 
 use longarm::Group;
@@ -13,7 +13,7 @@ use crate::reduce::share;
 use crate::rma;
 use crate::team::Team;
 
-/// From how many bytes on: below, the meetings take longer than what they save.
+/// From how many bytes on: below, the barriers take longer than what they save.
 pub(crate) const BYTES_MIN: usize = 64 << 10;
 /// How many members may get from one at the same time: of more, a tree of messages is quicker.
 const TAKERS_MAX: usize = 8;

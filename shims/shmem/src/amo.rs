@@ -6,8 +6,8 @@
 use std::ffi::c_int;
 
 use longarm::error::RmwError;
-use longarm::face::sync::{AtomicU32, AtomicU64, Ordering};
-use longarm::face::{CounterKind, Part, Rmw, RmwOp, RmwWidth};
+use longarm::ffi::sync::{AtomicU32, AtomicU64, Ordering};
+use longarm::ffi::{CounterKind, Part, Rmw, RmwOp, RmwWidth};
 
 use crate::boundary::{end, or_end};
 use crate::context::{self, DEFAULT};
@@ -147,7 +147,7 @@ unsafe fn update<T: Word>(name: &'static str, context: usize, (dest, pe): (*cons
 #[inline(always)]
 fn done(job: &Job, pe: c_int, op: RmwOp, bytes: usize) {
     if !matches!(op, RmwOp::Fetch) {
-        job.world.ring(pe as u32);
+        job.world.notify(pe as u32);
     }
     job.count(pe, CounterKind::Rmw, bytes);
 }

@@ -21,14 +21,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use longarm::error::{MessageError, TransferError};
-use longarm::face::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use longarm::face::{ExposedForGood, OriginBytes, OriginBytesMut, Region, RegionMut, Rmw, RmwOp, RmwWidth};
+use longarm::ffi::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use longarm::ffi::{ExposedForGood, OriginBytes, OriginBytesMut, Region, RegionMut, Rmw, RmwOp, RmwWidth};
 use longarm::{Message, World};
 use parking_lot::Mutex;
 
 use crate::amo;
 use crate::boundary::{end, or_end};
-use crate::segment::Segment;
+use crate::segment::ProgramData;
 
 /// The numbers of our active messages.
 const SERVE: u32 = 0x7368_6d01;
@@ -80,7 +80,7 @@ fn registered(name: &'static str, outcome: Result<(), MessageError>) {
 
 impl Away {
     /// Collective. `stays`: this PE's own variables do.
-    pub(crate) fn new(name: &'static str, world: &World, segment: &Segment, stays: bool) -> Away {
+    pub(crate) fn new(name: &'static str, world: &World, segment: &ProgramData, stays: bool) -> Away {
         let (start, bytes) = (segment.start, if stays { segment.bytes() } else { 0 });
         let memory: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
         // SAFETY: the writable segment of the main program, which stays as long as the process. Programs in C have no
@@ -92,7 +92,7 @@ impl Away {
         let served = world.register_handler(SERVE, move |message| match Request::decode(message, start) {
             Some(request) => {
                 let (value, content) = request.serve(name);
-                serving.ring(serving.rank());
+                serving.notify(serving.rank());
                 // If it cannot be told it is lost, and longarm says so to it.
                 let _ = message.reply(ANSWER, &[request.ticket, value], &content);
             }
@@ -112,7 +112,7 @@ impl Away {
             *answer.content.lock() = (value, message.payload().to_vec());
             // PAIR answered. The swap is the read-modify-write that `ring` asks for.
             answer.is_there.swap(true, Ordering::SeqCst);
-            ringing.ring(ringing.rank());
+            ringing.notify(ringing.rank());
         });
         registered(name, told);
         let exposed = or_end(name, world.expose_for_good_collective(memory));

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use longarm::face::sync::{AtomicBool, Ordering};
+use longarm::ffi::sync::{AtomicBool, Ordering};
 
 use crate::job;
 

@@ -1,13 +1,13 @@
 //! Collectives that move elements: broadcast, collect, fcollect, alltoall.
 //!
-//! Where all members are on one node, little is shown at one meeting. Of much, each takes what it needs out of the others'
-//! memory, between two meetings: all sources are ready after the first, and may be used again after the second. Else the
+//! Where all members are on one node, little is shown at one barrier. Of much, each takes what it needs out of the others'
+//! memory, between two barriers: all sources are ready after the first, and may be used again after the second. Else the
 //! elements go as messages of longarm's groups, or by gets where [`across`] is quicker.
 
 use std::ffi::{c_int, c_long};
 
 use longarm::Group;
-use longarm::face::{Grid, Region, RegionMut, Step};
+use longarm::ffi::{Grid, Region, RegionMut, Step};
 
 use crate::across::{self, Circle};
 use crate::boundary::{end, or_end};

@@ -7,8 +7,8 @@
 use std::ffi::{c_int, c_long, c_void};
 
 use longarm::error::Operation;
-use longarm::face::sync::{AtomicBool, AtomicPtr, Ordering};
-use longarm::face::{Completion, Part};
+use longarm::ffi::sync::{AtomicBool, AtomicPtr, Ordering};
+use longarm::ffi::{Completion, Part};
 use parking_lot::Mutex;
 
 use crate::boundary::{end, or_end};
@@ -69,7 +69,7 @@ impl Context {
     /// Everything that was issued in this context is complete on return.
     pub(crate) fn quiet(&self, name: &'static str, job: &Job) {
         // Stores to mapped memory are visible to all before anything behind this.
-        longarm::face::sync::fence(Ordering::SeqCst);
+        longarm::ffi::sync::fence(Ordering::SeqCst);
         self.quiet_before_handing_on(name, job);
     }
 
@@ -77,7 +77,7 @@ impl Context {
     /// before.
     pub(crate) fn quiet_before_handing_on(&self, name: &'static str, job: &Job) {
         // PAIR lock-word; see `lock.rs`.
-        longarm::face::sync::fence(Ordering::Release);
+        longarm::ffi::sync::fence(Ordering::Release);
         if job.is_one_node {
             return;
         }

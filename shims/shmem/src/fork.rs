@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::io::Error;
 
-use longarm::face::sync::{AtomicBool, AtomicUsize, Ordering};
+use longarm::ffi::sync::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::segment::{PAGE, copy_words, move_mapping};
 

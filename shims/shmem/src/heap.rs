@@ -5,8 +5,8 @@ use std::ffi::{c_long, c_void};
 use std::sync::{Arc, OnceLock};
 
 use longarm::error::{CollectiveError, HeapError};
-use longarm::face::RegionMut;
-use longarm::face::sync::{AtomicUsize, Ordering};
+use longarm::ffi::RegionMut;
+use longarm::ffi::sync::{AtomicUsize, Ordering};
 use longarm::{HEAP_ALIGNMENT, Heap, HeapBlock, Window, World};
 use parking_lot::Mutex;
 

@@ -22,7 +22,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// The memory, for the handler.
 static START: AtomicUsize = AtomicUsize::new(0);

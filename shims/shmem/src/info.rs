@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use longarm::face::CounterKind;
+use longarm::ffi::CounterKind;
 
 use crate::job::{self, Job};
 use crate::team::Team;
@@ -84,7 +84,7 @@ pub(crate) fn team_pointer(name: &'static str, team: usize, address: *const c_vo
 }
 
 pub(crate) fn wtime() -> f64 {
-    longarm::face::elapsed_s()
+    longarm::ffi::elapsed_s()
 }
 
 /// Nothing here needs to know threads apart. Programs call it before init.

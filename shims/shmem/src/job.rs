@@ -9,8 +9,8 @@ use std::ffi::c_int;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use longarm::face::CounterKind;
-use longarm::face::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use longarm::ffi::CounterKind;
+use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use longarm::{Window, World};
 use longarm_mpi::Mpi;
 
@@ -288,13 +288,13 @@ impl Job {
         self.wait_long(name, false, check)
     }
 
-    /// Waits for what others bring about in a meeting, after a [`Job::glance`] in vain.
+    /// Waits for what others bring about in a barrier, after a [`Job::glance`] in vain.
     #[inline(never)]
-    pub(crate) fn wait_in_meeting<R>(&self, name: &'static str, check: impl FnMut() -> Option<R>) -> R {
+    pub(crate) fn wait_at_barrier<R>(&self, name: &'static str, check: impl FnMut() -> Option<R>) -> R {
         self.wait_long(name, true, check)
     }
 
-    fn wait_long<R>(&self, name: &'static str, for_meeting: bool, mut check: impl FnMut() -> Option<R>) -> R {
+    fn wait_long<R>(&self, name: &'static str, at_barrier: bool, mut check: impl FnMut() -> Option<R>) -> R {
         /// Looks between two questions for the time.
         const LOOKS: u32 = 64;
         /// How long it gives the processor to others, before it sleeps. Who is woken from a sleep takes so long that
@@ -318,7 +318,7 @@ impl Job {
                 }
             }
         }
-        let waited = if for_meeting { self.world.wait_for_meeting(check) } else { self.world.wait_for_words(check) };
+        let waited = if at_barrier { self.world.wait_at_barrier(check) } else { self.world.wait_for_words(check) };
         match waited {
             Ok(result) => result,
             Err(error) => end(name, error),

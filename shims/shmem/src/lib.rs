@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   shmem_int_put (weak) ─ pshmem_int_put ─ rma ─ job: PE and address → mapped memory ─ a copy
-//!                                                              └ on another node → window and offset ─ longarm::face
+//!                                                              └ on another node → window and offset ─ longarm::ffi
 //! ```
 //!
 //! The functions that C sees are written by the build script from the table in `table/`; the headers come from the same

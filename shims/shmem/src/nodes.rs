@@ -9,7 +9,7 @@
 //! So every node is told once what it has to know. Little goes through the lines and slots of the room; much is read where it is,
 //! and the first of a node takes in its own target what the others of the node then copy.
 
-use longarm::face::Region;
+use longarm::ffi::Region;
 use longarm::{Group, World};
 
 use crate::across::{self, Circle};
@@ -79,7 +79,7 @@ impl Nodes {
         Nodes { room, here, firsts: layout.firsts.into(), first_pes, mine, node_of: layout.node_of.into(), group }
     }
 
-    /// How many meetings there were in the room.
+    /// How many barriers there were in the room.
     pub(crate) fn met(&self) -> u64 {
         self.room.met()
     }
@@ -159,7 +159,7 @@ impl Nodes {
             }
         };
         if takes {
-            // SAFETY: this function's own contract; as many bytes are shown until the next meeting.
+            // SAFETY: this function's own contract; as many bytes are shown until the next barrier.
             unsafe { rma::copy(dest, shown, bytes) };
         }
     }

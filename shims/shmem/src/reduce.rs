@@ -7,7 +7,7 @@
 
 use std::ffi::c_int;
 
-use longarm::face::Region;
+use longarm::ffi::Region;
 
 use crate::across::{self, Circle};
 use crate::boundary::end;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use longarm::error::TransferError;
-use longarm::face::{CounterKind, LenderMut, OriginBytes, OriginBytesMut, Region, RegionMut, Run, Shapes};
+use longarm::ffi::{CounterKind, LenderMut, OriginBytes, OriginBytesMut, Region, RegionMut, Run, Shapes};
 
 use crate::boundary::{end, or_end};
 use crate::context::{self, DEFAULT};

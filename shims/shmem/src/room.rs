@@ -2,26 +2,26 @@
 //!
 //! ```text
 //!   window at the node's first PE:  │ names of sets │ room 0 │ room 1 │ ...
-//!   room:                           │ lines of each PE │ slots of even meetings │ slots of odd ones │
+//!   room:                           │ lines of each PE │ slots of even barriers │ slots of odd ones │
 //! ```
 //!
-//! They meet as [`longarm::face::meeting`] says. What fits into a line is shown there; what does not, in a slot. A slot is
-//! filled again two meetings later; who does that has seen that all have come to the one in between, and so knows that
+//! They meet as [`longarm::ffi::flag_barrier`] says. What fits into a line is shown there; what does not, in a slot. A slot is
+//! filled again two barriers later; who does that has seen that all have come to the one in between, and so knows that
 //! everybody has read what was in it.
 //!
 //! PAIR come, of the lines: who sees a number sees the slot too, and all that its owner wrote before. Who finds all there soon
 //! wakes the sleepers. One whose announcement crosses that may be left asleep, and wakes by itself: to exclude it would take a
-//! fence, which costs as much as the meeting. In a job of several nodes, where who waits sleeps soon, there is one. Who
+//! fence, which costs as much as the barrier. In a job of several nodes, where who waits sleeps soon, there is one. Who
 //! waits for all, because its line or slot is to be used again, may still be left asleep by members who come and wake only the one
-//! that the meeting is about; it too wakes by itself.
+//! that the barrier is about; it too wakes by itself.
 //!
 //! PAIR named: a set's name is claimed by compare-exchange (Relaxed is enough: the name is all there is to see).
 //!
 //! If a PE dies the others wait until longarm says so, and the job ends.
 
-use longarm::face::meeting::{Board, Lines, Member, WORDS};
-use longarm::face::sync::{AtomicU64, Ordering, fence};
-use longarm::face::{Region, RegionMut};
+use longarm::ffi::flag_barrier::{Board, Lines, Member, WORDS};
+use longarm::ffi::sync::{AtomicU64, Ordering, fence};
+use longarm::ffi::{Region, RegionMut};
 use longarm::{Window, World};
 
 use crate::boundary::{end, or_end};
@@ -30,7 +30,7 @@ use crate::job::Job;
 /// Rooms of teams, and of active sets.
 pub(crate) const TEAM_ROOMS: usize = 512;
 const SET_ROOMS: usize = 512;
-/// What one member shows in one meeting.
+/// What one member shows in one barrier.
 pub(crate) const SLOT_BYTES: usize = 2048;
 /// What of it fits into its line.
 const LINE_BYTES: usize = WORDS * 8;
@@ -84,7 +84,7 @@ impl Rooms {
         Rooms { base, locals, _window: window }
     }
 
-    /// A room by its number, for these members, of whom each begins with meeting `met` + 1.
+    /// A room by its number, for these members, of whom each begins with barrier `met` + 1.
     pub(crate) fn room(&self, number: usize, members: Box<[(usize, u32)]>, me: usize, met: u64) -> Room {
         assert!(number < TEAM_ROOMS + SET_ROOMS && me < members.len());
         let base = self.base.wrapping_add(SET_ROOMS * 8 + number * room_bytes(self.locals));
@@ -115,12 +115,12 @@ fn room_bytes(locals: usize) -> usize {
 }
 
 impl Room {
-    fn slot(&self, local: usize, meeting: u64) -> *mut u8 {
-        let parity = (meeting % 2) as usize;
+    fn slot(&self, local: usize, barrier: u64) -> *mut u8 {
+        let parity = (barrier % 2) as usize;
         self.base.wrapping_add(self.locals * size_of::<Lines>() + (parity * self.locals + local) * SLOT_BYTES)
     }
 
-    /// How many meetings there were.
+    /// How many barriers there were.
     pub(crate) fn met(&self) -> u64 {
         self.member.met()
     }
@@ -133,27 +133,27 @@ impl Room {
     /// All members meet. What each wrote before is seen by all behind it.
     #[inline]
     pub(crate) fn meet(&self, name: &'static str, job: &Job) {
-        let meeting = self.come(name, job, &[]);
-        self.wait_for_all(name, job, meeting);
+        let barrier = self.come(name, job, &[]);
+        self.wait_for_all(name, job, barrier);
     }
 
     /// All members meet, and each shows some bytes, as many each; gives where each member's are. They stay until the next
-    /// meeting begins.
+    /// barrier begins.
     #[inline]
     pub(crate) fn show(&self, name: &'static str, job: &Job, bytes: Region<'_>) -> impl Fn(usize) -> *const u8 + '_ {
         let length = bytes.len();
-        let meeting = self.come_showing(name, job, bytes);
-        self.wait_for_all(name, job, meeting);
+        let barrier = self.come_showing(name, job, bytes);
+        self.wait_for_all(name, job, barrier);
         move |place| self.shown(place, length)
     }
 
-    /// All come to the next meeting, and `whom` waits for them. What each wrote before is seen by it behind that.
+    /// All come to the next barrier, and `whom` waits for them. What each wrote before is seen by it behind that.
     pub(crate) fn tell(&self, name: &'static str, job: &Job, whom: usize) {
         let _nothing = self.show_to(name, job, whom, Region::from_slice(&[]));
     }
 
     /// The same, and each shows some bytes, as many each; gives where each member's are, for `whom`. They stay until it comes
-    /// to the next meeting.
+    /// to the next barrier.
     pub(crate) fn show_to(
         &self,
         name: &'static str,
@@ -162,33 +162,33 @@ impl Room {
         bytes: Region<'_>,
     ) -> impl Fn(usize) -> *const u8 + '_ {
         let length = bytes.len();
-        let meeting = self.come_showing(name, job, bytes);
+        let barrier = self.come_showing(name, job, bytes);
         if self.member.me() == whom {
             let mut from = 0;
-            wait(name, job, || self.member.have_all_come(&mut from, meeting).then_some(()));
+            wait(name, job, || self.member.have_all_come(&mut from, barrier).then_some(()));
         } else {
-            job.world.ring_for_meeting(self.member.board().members[whom].1);
+            job.world.notify_barrier(self.member.board().members[whom].1);
         }
         move |place| self.shown(place, length)
     }
 
-    /// All come to the next meeting, where `root` shows as many bytes, and nobody waits but for these. They stay until the next
-    /// meeting begins.
+    /// All come to the next barrier, where `root` shows as many bytes, and nobody waits but for these. They stay until the next
+    /// barrier begins.
     #[inline]
     pub(crate) fn hear(&self, name: &'static str, job: &Job, root: usize, bytes: Region<'_>) -> *const u8 {
         if self.member.me() == root {
             self.come_showing(name, job, bytes);
             self.wake_others(job);
         } else {
-            let meeting = self.come(name, job, &[]);
+            let barrier = self.come(name, job, &[]);
             // It may wait until its line is free.
-            job.world.ring_for_meeting(self.member.board().members[root].1);
-            wait(name, job, || self.member.has_come(root, meeting).then_some(()));
+            job.world.notify_barrier(self.member.board().members[root].1);
+            wait(name, job, || self.member.has_come(root, barrier).then_some(()));
         }
         self.shown(root, bytes.len())
     }
 
-    /// Where the bytes are that a member shows in the last meeting.
+    /// Where the bytes are that a member shows in the last barrier.
     #[inline]
     fn shown(&self, place: usize, length: usize) -> *const u8 {
         if length <= LINE_BYTES {
@@ -210,7 +210,7 @@ impl Room {
         if !self.member.is_reached(met) {
             self.wait_for_all(name, job, met);
         }
-        // SAFETY: this PE's own slot of the next meeting, which nobody reads before it; see the module.
+        // SAFETY: this PE's own slot of the next barrier, which nobody reads before it; see the module.
         let slot = unsafe { RegionMut::from_raw(self.slot(self.local, met + 1), bytes.len()) };
         slot.copy_from(bytes);
         self.come(name, job, &[])
@@ -221,19 +221,19 @@ impl Room {
         if let Some(owed) = self.member.owed() {
             self.wait_for_all(name, job, owed);
         }
-        let meeting = self.member.come(words);
+        let barrier = self.member.come(words);
         if !job.is_one_node {
             // SeqCst: the number before it and the look for sleepers after it, against a sleeper's announcement and its look at
             // the number. Less lets both miss each other.
             fence(Ordering::SeqCst);
         }
-        meeting
+        barrier
     }
 
     #[inline]
-    fn wait_for_all(&self, name: &'static str, job: &Job, meeting: u64) {
+    fn wait_for_all(&self, name: &'static str, job: &Job, barrier: u64) {
         let mut from = 0;
-        if wait(name, job, || self.member.have_all_come(&mut from, meeting).then_some(())) {
+        if wait(name, job, || self.member.have_all_come(&mut from, barrier).then_some(())) {
             // One of the last, so that whoever sleeps can go on.
             self.wake_others(job);
         }
@@ -243,7 +243,7 @@ impl Room {
     fn wake_others(&self, job: &Job) {
         for (place, (_, rank)) in self.member.board().members.iter().enumerate() {
             if place != self.member.me() {
-                job.world.ring_for_meeting(*rank);
+                job.world.notify_barrier(*rank);
             }
         }
     }
@@ -255,7 +255,7 @@ impl Room {
 fn wait(name: &'static str, job: &Job, mut look: impl FnMut() -> Option<()>) -> bool {
     let is_soon = job.glance(&mut look).is_some();
     if !is_soon {
-        job.wait_in_meeting(name, look);
+        job.wait_at_barrier(name, look);
     }
     is_soon
 }

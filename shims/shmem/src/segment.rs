@@ -13,7 +13,7 @@ pub(crate) const PAGE: usize = 4096;
 
 /// The writable segment of the main program.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Segment {
+pub(crate) struct ProgramData {
     pub(crate) start: usize,
     end: usize,
     /// A number that other programs do not have: of their headers, which hold the sizes of all parts, and of their notes,
@@ -21,14 +21,14 @@ pub(crate) struct Segment {
     pub(crate) program: u64,
 }
 
-impl Segment {
+impl ProgramData {
     pub(crate) fn bytes(&self) -> usize {
         self.end - self.start
     }
 }
 
 /// Finds the segment by the program headers of the main program, which the loader lists first.
-pub(crate) fn find() -> Segment {
+pub(crate) fn find() -> ProgramData {
     unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _bytes: usize, found: *mut c_void) -> c_int {
         // SAFETY: the loader passes a description that lives through this call.
         let info = unsafe { &*info };
@@ -37,10 +37,10 @@ pub(crate) fn find() -> Segment {
         // SAFETY: the headers are those of a program that is loaded at this address.
         let segment = unsafe { among(headers, info.dlpi_addr as usize) };
         // SAFETY: `found` is the segment of `find`, which waits for this call.
-        unsafe { found.cast::<Segment>().write(segment) };
+        unsafe { found.cast::<ProgramData>().write(segment) };
         1 // Only the first is asked for.
     }
-    let mut segment = Segment::default();
+    let mut segment = ProgramData::default();
     // SAFETY: `look` does what the loader expects, and writes to `segment`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut segment).cast()) };
     segment
@@ -48,8 +48,8 @@ pub(crate) fn find() -> Segment {
 
 /// # Safety
 /// The headers are of a program that is loaded as they say, at `base`.
-unsafe fn among(headers: &[libc::Elf64_Phdr], base: usize) -> Segment {
-    let mut segment = Segment { program: FIRST_NUMBER, ..Segment::default() };
+unsafe fn among(headers: &[libc::Elf64_Phdr], base: usize) -> ProgramData {
+    let mut segment = ProgramData { program: FIRST_NUMBER, ..ProgramData::default() };
     let mut read_only_end = 0;
     for header in headers {
         let start = base + header.p_vaddr as usize;
@@ -142,7 +142,7 @@ pub(crate) fn threads() -> usize {
 /// Copies the segment into the part and maps the part in its place. After an error everything is as it was, unless the system
 /// takes the segment away and then does not map the part there: the end of the program. `is_shared`: threads of the program's
 /// own are running.
-pub(crate) fn replace(segment: &Segment, part: *mut u8, is_shared: bool) -> Result<(), Error> {
+pub(crate) fn replace(segment: &ProgramData, part: *mut u8, is_shared: bool) -> Result<(), Error> {
     let before = fork::handle(segment.start, segment.bytes())?;
     let replaced = copied_and_mapped(segment, part, is_shared);
     if replaced.is_err() {
@@ -151,7 +151,7 @@ pub(crate) fn replace(segment: &Segment, part: *mut u8, is_shared: bool) -> Resu
     replaced
 }
 
-fn copied_and_mapped(segment: &Segment, part: *mut u8, is_shared: bool) -> Result<(), Error> {
+fn copied_and_mapped(segment: &ProgramData, part: *mut u8, is_shared: bool) -> Result<(), Error> {
     let bytes = segment.bytes();
     let start: *mut u8 = std::ptr::with_exposed_provenance_mut(segment.start);
     // A mapping of length 0 that is "moved" stays where it is, and its pages are mapped at the new place as well. First to

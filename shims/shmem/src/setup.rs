@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
 use longarm::World;
-use longarm::face::sync::{AtomicBool, AtomicU32, Ordering};
+use longarm::ffi::sync::{AtomicBool, AtomicU32, Ordering};
 use longarm_mpi::{Joined, Mpi};
 use parking_lot::Mutex;
 

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use longarm::face::{CounterKind, OriginBytes, Region, SignalOp};
+use longarm::ffi::{CounterKind, OriginBytes, Region, SignalOp};
 
 use crate::boundary::{end, or_end};
 use crate::context::{self, DEFAULT};

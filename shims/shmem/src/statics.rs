@@ -19,7 +19,7 @@ use longarm::{Window, World};
 
 use crate::away::Away;
 use crate::boundary::or_end;
-use crate::segment::{self, Segment};
+use crate::segment::{self, ProgramData};
 
 /// See the module.
 pub(crate) struct Statics {
@@ -72,7 +72,7 @@ impl Statics {
     /// before init.
     pub(crate) fn new(name: &'static str, world: &World, is_threaded: bool) -> Option<Statics> {
         let wish = Wish::from_environment();
-        let segment = if wish == Wish::Off { Segment::default() } else { segment::find() };
+        let segment = if wish == Wish::Off { ProgramData::default() } else { segment::find() };
         let bytes = segment.bytes();
         let program = if bytes == 0 { 0 } else { segment.program };
         let programs = or_end(name, world.allgather_collective(&[program]));

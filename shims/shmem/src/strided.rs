@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use longarm::face::{
+use longarm::ffi::{
     CounterKind, Grid, Level, OriginBytes, OriginBytesMut, Region, RegionMut, Shape, Shapes, Step, Strided,
 };
 

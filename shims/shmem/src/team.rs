@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{c_int, c_long};
 
-use longarm::face::Region;
-use longarm::face::sync::{AtomicPtr, AtomicU64, Ordering, fence};
+use longarm::ffi::Region;
+use longarm::ffi::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 use longarm::{Group, World};
 use parking_lot::Mutex;
 
@@ -50,7 +50,7 @@ pub(crate) struct Teams {
     places: Box<[AtomicPtr<Team>]>,
     /// By start, logarithm of the stride, and size.
     sets: Mutex<HashMap<(c_int, c_int, c_int), &'static Team>>,
-    /// The last meeting of any team that is no more: later ones begin behind it.
+    /// The last barrier of any team that is no more: later ones begin behind it.
     met: AtomicU64,
     /// How many teams this PE has seen made.
     made: AtomicU64,
@@ -118,7 +118,7 @@ impl Team {
         self.nodes.as_ref().filter(|_| !job.statics.as_ref().is_some_and(|statics| statics.is_apart(address)))
     }
 
-    /// How many meetings there were in its room, or in that of this node.
+    /// How many barriers there were in its room, or in that of this node.
     fn met(&self) -> u64 {
         self.room.as_ref().map(Room::met).or(self.nodes.as_ref().map(Nodes::met)).unwrap_or(0)
     }
@@ -380,14 +380,14 @@ struct Agreed {
     all_had_turn: bool,
     /// What none of them uses, a bit for each room.
     rooms: [u64; WORDS],
-    /// The last meeting that may have left something in the new team's room.
+    /// The last barrier that may have left something in the new team's room.
     met: u64,
     /// How many teams there are with this one.
     made: u64,
 }
 
 fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed {
-    // PAIR team-gone. Before meetings are counted: so the count has all meetings of each room that is free here.
+    // PAIR team-gone. Before barriers are counted: so the count has all barriers of each room that is free here.
     let rooms = job.teams.free_rooms();
     let met = job.teams.places.iter().filter_map(|place| {
         // SAFETY: as in `find`.
@@ -412,7 +412,7 @@ fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed 
         }
     });
     let [rooms @ .., all_had_turn, met, made] = agreed;
-    // A second meeting later a slot is filled again, and the next split may come at once.
+    // A second barrier later a slot is filled again, and the next split may come at once.
     Agreed { all_had_turn: all_had_turn != 0, rooms, met: met + 2, made: made + 1 }
 }
 
@@ -501,6 +501,6 @@ pub(crate) fn destroy(name: &'static str, handle: usize) {
     team.meet(name, job);
     job.teams.met.fetch_max(team.met(), Ordering::Relaxed);
     // The team itself stays: another thread may still look at it.
-    // PAIR team-gone: who sees (Acquire) that the room is free sees the number of its meetings above too.
+    // PAIR team-gone: who sees (Acquire) that the room is free sees the number of its barriers above too.
     job.teams.places[handle].store(std::ptr::null_mut(), Ordering::Release);
 }

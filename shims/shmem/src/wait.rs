@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::ops::Range;
 
-use longarm::face::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use longarm::ffi::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::boundary::end;
 use crate::job;
@@ -206,7 +206,7 @@ fn next_start(count: u64) -> u64 {
     }
     let fraction = FRACTION.get();
     FRACTION.set(fraction.wrapping_add(STEP));
-    (u128::from(fraction) * u128::from(count) >> 64) as u64
+    ((u128::from(fraction) * u128::from(count)) >> 64) as u64
 }
 
 /// The first that holds from `start` on and around to it, or none, or that none is asked for.

@@ -22,18 +22,18 @@ use installed::{here, prefix};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// What the wrappers are asked for: a language, and how the library is linked.
-pub(crate) type Way = (&'static str, &'static str, &'static [&'static str]);
+pub(crate) type Build = (&'static str, &'static str, &'static [&'static str]);
 
-const C99: Way = ("c99", "oshcc", &["-std=c99"]);
-const C11: Way = ("c11", "oshcc", &["-std=c11"]);
-const CXX: Way = ("cxx17", "oshc++", &["-x", "c++", "-std=c++17"]);
+const C99: Build = ("c99", "oshcc", &["-std=c99"]);
+const C11: Build = ("c11", "oshcc", &["-std=c11"]);
+const CXX: Build = ("cxx17", "oshc++", &["-x", "c++", "-std=c++17"]);
 /// Programs that are at fixed addresses have their variables elsewhere.
-const NO_PIE: Way = ("no_pie", "oshcc", &["-std=c11", "-no-pie", "-fno-pie"]);
+const NO_PIE: Build = ("no_pie", "oshcc", &["-std=c11", "-no-pie", "-fno-pie"]);
 /// With the archive in place of the shared library.
-const ARCHIVE: Way = ("archive", "oshcc", &["-std=c11", "-DARCHIVE"]);
+const ARCHIVE: Build = ("archive", "oshcc", &["-std=c11", "-DARCHIVE"]);
 
 /// The programs, and how each is compiled. Every file of `c/` is one of these, `fatal`, or one of [`statics`].
-const PROGRAMS: [(&str, &[Way]); 14] = [
+const PROGRAMS: [(&str, &[Build]); 14] = [
     ("again", &[C11, ARCHIVE]),
     ("align", &[C11]),
     ("amo_types", &[C99, CXX]),
@@ -207,12 +207,12 @@ fn every_file_is_run() -> Result<(), Failed> {
 pub(crate) struct Program {
     source: PathBuf,
     name: &'static str,
-    way: Way,
+    way: Build,
     path: OnceLock<Result<PathBuf, String>>,
 }
 
 impl Program {
-    pub(crate) fn new(source: PathBuf, name: &'static str, way: Way) -> Program {
+    pub(crate) fn new(source: PathBuf, name: &'static str, way: Build) -> Program {
         Program { source, name, way, path: OnceLock::new() }
     }
 

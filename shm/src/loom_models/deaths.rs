@@ -280,7 +280,7 @@ fn loom_a_holder_of_a_stripe_dies_at_any_step_and_the_others_go_on() {
 
 #[test]
 fn loom_a_ringer_dies_at_any_step_and_the_sleeper_wakes_when_its_death_is_told() {
-    // Ring is one operation and a system call; `ring_if_sleeping` is two operations and a system call.
+    // `notify` is one operation and a system call; `notify_if_sleeping` is two operations and a system call.
     for steps in 0..=3 {
         check(Some(3), move || {
             let door = Door::new();
@@ -289,7 +289,7 @@ fn loom_a_ringer_dies_at_any_step_and_the_sleeper_wakes_when_its_death_is_told()
                 thread::spawn(move || {
                     die_after(steps, || {
                         door.word.store(1, Ordering::Relaxed);
-                        door.bell().ring_if_sleeping();
+                        door.eventcount().notify_if_sleeping();
                     })
                     .is_some()
                 })
@@ -299,12 +299,12 @@ fn loom_a_ringer_dies_at_any_step_and_the_sleeper_wakes_when_its_death_is_told()
                 let (door, told) = (door.clone(), told.clone());
                 thread::spawn(move || {
                     loop {
-                        let seen = door.bell().sequence();
+                        let seen = door.eventcount().sequence();
                         let ready = || door.word.load(Ordering::Relaxed) == 1 || told.load(Ordering::Relaxed) == 1;
                         if ready() {
                             return;
                         }
-                        door.bell().sleep_unless(seen, None, ready);
+                        door.eventcount().sleep_unless(seen, None, ready);
                     }
                 })
             };
@@ -312,7 +312,7 @@ fn loom_a_ringer_dies_at_any_step_and_the_sleeper_wakes_when_its_death_is_told()
             if !completed {
                 // As whoever hears of a death does.
                 told.store(1, Ordering::Relaxed);
-                door.bell().ring();
+                door.eventcount().notify();
             }
             sleeper.join().unwrap();
         });
@@ -329,23 +329,23 @@ fn loom_a_sleeper_dies_at_any_step_and_the_others_are_woken() {
                 let door = door.clone();
                 thread::spawn(move || {
                     die_after(steps, || {
-                        let seen = door.bell().sequence();
+                        let seen = door.eventcount().sequence();
                         let ready = || door.word.load(Ordering::Relaxed) == 1;
-                        door.bell().sleep_unless(seen, None, ready);
+                        door.eventcount().sleep_unless(seen, None, ready);
                     });
                 })
             };
             let sleeper = {
                 let door = door.clone();
                 thread::spawn(move || {
-                    while door.bell().sequence() == 0 {
-                        door.bell().sleep(0, None);
+                    while door.eventcount().sequence() == 0 {
+                        door.eventcount().sleep(0, None);
                     }
                     assert_eq!(door.word.load(Ordering::Relaxed), 1);
                 })
             };
             door.word.store(1, Ordering::Relaxed);
-            door.bell().ring();
+            door.eventcount().notify();
             mortal.join().unwrap();
             sleeper.join().unwrap();
         });

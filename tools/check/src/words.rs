@@ -17,6 +17,19 @@ const WORDS: [(&[&str], &str); 4] = [
     ),
 ];
 
+/// Words of ours that the field has better ones for, and those. Parts of names count too: `bell_of`, `BellWord`.
+const RETIRED: [(&[&str], &str); 9] = [
+    (&["bell", "bells"], "eventcount"),
+    (&["blow", "blows", "injury", "injuries", "injured", "injure"], "fault, fault injection"),
+    (&["brief", "briefly"], "inline poll, polled inline"),
+    (&["doorman", "doormen"], "acceptor"),
+    (&["face", "faces"], "interface, or the module ffi"),
+    (&["gathered"], "coalesced"),
+    (&["hush", "hushed"], "suppress_wakeups"),
+    (&["meeting", "meetings"], "flag barrier, barrier, collective call"),
+    (&["pulse", "pulses"], "keepalive"),
+];
+
 /// The one file that has to name them.
 const HERE: &str = "tools/check/src/words.rs";
 
@@ -36,13 +49,48 @@ pub fn check_words(path: &str, text: &str) -> Vec<Finding> {
                 what: format!("{word:?}: {advice}"),
             }));
         }
+        for part in parts_of_names(line) {
+            let retired = RETIRED.iter().find(|(words, _)| words.contains(&part.as_str()));
+            findings.extend(retired.map(|(_, better)| Finding {
+                rule: Rule::Words,
+                path: path.to_owned(),
+                line: number + 1,
+                what: format!("{part:?}: say {better} (docs/src/words.md)"),
+            }));
+        }
     }
     findings
+}
+
+/// The words of a line in lower case, with names cut at underscores and at capitals: `BellWord` is `bell` and `word`.
+fn parts_of_names(line: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut last_is_lower = false;
+    for letter in line.chars() {
+        let begins = !letter.is_ascii_alphabetic() || (letter.is_ascii_uppercase() && last_is_lower);
+        if begins && parts.last().is_some_and(|part| !part.is_empty()) {
+            parts.push(String::new());
+        }
+        if letter.is_ascii_alphabetic() {
+            parts.last_mut().expect("there is one from the start").push(letter.to_ascii_lowercase());
+        }
+        last_is_lower = letter.is_ascii_lowercase();
+    }
+    parts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn retired_words_are_found_in_names_too() {
+        for line in ["rings the bell", "let bell_word = 1;", "struct BellWord;", "BELLS_PER_RANK", "fn my_bell()"] {
+            let found = check_words("a.rs", line);
+            assert!(found.len() == 1 && found[0].what.contains("eventcount"), "{line}: {found:?}");
+        }
+        assert_eq!(check_words("a.rs", "an interface, a surface, a doorbell, a DoorBellows"), []);
+    }
 
     #[test]
     fn each_word_is_found_in_comments_and_pages() {

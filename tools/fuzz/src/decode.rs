@@ -75,7 +75,7 @@ pub fn reply_decode(data: &[u8]) {
         Request::TryLock { target, offset: 0 },
         Request::Unlock { target, offset: 0 },
         Request::Quiet,
-        Request::Report { received_bytes: 0 },
+        Request::Acknowledge { received_bytes: 0 },
     ];
     let mut initiator = Initiator::new();
     let mut out = Vec::new();

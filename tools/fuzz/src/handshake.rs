@@ -1,6 +1,6 @@
 //! Peers who do not know the secret, over both roles of the handshake: nobody gets in.
 
-use longarm_netmod::{Admission, DialError, Doorman, DoormanStep, Introduction, connect_authenticated};
+use longarm_netmod::{Acceptor, AcceptorStep, Admission, DialError, Introduction, connect_authenticated};
 use longarm_proto::*;
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ pub fn handshake_edits(data: &[u8]) {
     let [now, _] = &exchanges;
     if at_responder {
         let true_bytes = [&now.hello[..], &now.proof].concat();
-        ask_doorman(&said, &true_bytes, piece_bytes);
+        ask_acceptor(&said, &true_bytes, piece_bytes);
     } else {
         let true_bytes = [&now.challenge[..], &now.welcome].concat();
         ask_dialer(&said, &true_bytes, piece_bytes);
@@ -125,22 +125,22 @@ pub fn handshake_edits(data: &[u8]) {
 }
 
 /// The server's side of a connection hears what was said.
-fn ask_doorman(said: &[u8], true_bytes: &[u8], piece_bytes: usize) {
+fn ask_acceptor(said: &[u8], true_bytes: &[u8], piece_bytes: usize) {
     let (mut caller, called) = wire::link(piece_bytes, wire::UNBOUNDED_BYTES);
     caller.say(said);
     caller.hang_up_behind();
-    let admission = Admission { secret: SECRET, job: ME.job, me: PEER, sealed: false };
-    let mut doorman = Doorman::new(Box::new(called), &admission, NONCES[0].1, 1);
+    let admission = Admission { secret: SECRET, job: ME.job, me: PEER, encrypted: false };
+    let mut acceptor = Acceptor::new(Box::new(called), &admission, NONCES[0].1, 1);
     let mut proven = None;
     let admitted = loop {
-        match doorman.poll(0) {
-            DoormanStep::Pending => assert!(caller.has_unheard(), "a doorman waits for nobody who has gone"),
-            DoormanStep::Refused(_) => break None,
-            DoormanStep::Proven { identity, session } => {
+        match acceptor.poll(0) {
+            AcceptorStep::Pending => assert!(caller.has_unheard(), "an acceptor waits for nobody who has gone"),
+            AcceptorStep::Refused(_) => break None,
+            AcceptorStep::Proven { identity, session } => {
                 assert_eq!(proven.replace((identity, session)), None, "a peer is proven once");
-                doorman.welcome(RECEPTIONS[0]);
+                acceptor.welcome(RECEPTIONS[0]);
             }
-            DoormanStep::Admitted { identity, session, .. } => break Some((identity, session)),
+            AcceptorStep::Admitted { identity, session, .. } => break Some((identity, session)),
         }
     };
     assert_eq!(admitted.is_some(), said.starts_with(true_bytes), "who is let in knows the secret, and who does is");
@@ -152,7 +152,7 @@ fn ask_doorman(said: &[u8], true_bytes: &[u8], piece_bytes: usize) {
 fn ask_dialer(said: &[u8], true_bytes: &[u8], piece_bytes: usize) {
     let network = Scripted::new(said, piece_bytes);
     let (session, nonce) = (SESSIONS[0], NONCES[0].0);
-    let introduction = Introduction { secret: &SECRET, me: ME, peer: PEER, session, sealed: false, nonce };
+    let introduction = Introduction { secret: &SECRET, me: ME, peer: PEER, session, encrypted: false, nonce };
     let dialed = connect_authenticated(&network, "", &introduction, Duration::from_secs(1 << 20));
     let dialed = dialed.map(|(_, reception)| assert_eq!(reception, RECEPTIONS[0]));
     assert_eq!(dialed.is_ok(), said.starts_with(true_bytes), "who is believed knows the secret, and who does is");

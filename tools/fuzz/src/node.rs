@@ -87,7 +87,7 @@ impl Node {
             half_open_max: HALF_OPEN_MAX,
             handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
             session_keep_ms: SESSION_KEEP_MS,
-            sealed: false,
+            encrypted: false,
             costs: Costs::TYPICAL,
             remote_memory: None,
         });

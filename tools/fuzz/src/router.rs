@@ -286,7 +286,7 @@ impl Play {
             me: Identity { job: JOB, rank: Rank(node), node: NodeId(node) },
             peer: NodeId(0),
             session: Session { number: TRUNK_SESSION, attempt: self.attempts, is_known: false, received_bytes: 0 },
-            sealed: false,
+            encrypted: false,
             nonce: [node as u8; 32],
         };
         let end: End = self.porch.call(UNBOUNDED_BYTES, UNBOUNDED_BYTES);

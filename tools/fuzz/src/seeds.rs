@@ -63,7 +63,7 @@ fn request_seeds() -> Seeds {
         ("lock", Request::Lock { target, offset: 4 }),
         ("unlock", Request::Unlock { target, offset: 4 }),
         ("message", Request::Message { target: Rank(1), bytes: 40, rest: 7 }),
-        ("report", Request::Report { received_bytes: 96 }),
+        ("acknowledge", Request::Acknowledge { received_bytes: 96 }),
         ("leave", Request::Leave),
     ];
     let mut seeds = Seeds::new();

@@ -242,7 +242,8 @@ impl Faults {
         let bytes = 1 << self.dice.below(8);
         let after = self.dice.below(3000) as usize;
         let luck = self.dice.roll();
-        if fault == Fault::BitFlip && !(self.shape.sealed && network::with(|network| network.flip(link, end, luck))) {
+        if fault == Fault::BitFlip && !(self.shape.encrypted && network::with(|network| network.flip(link, end, luck)))
+        {
             return None;
         }
         network::with(|network| match fault {
@@ -328,7 +329,7 @@ impl Faults {
         let session = Session { number: number_of_session, attempt: 1, is_known: false, received_bytes: 0 };
         let nonce = nonce_of(&mut self.dice);
         let (handshake, hello) =
-            InitiatorHandshake::start(&secret, identity, NodeId(node), session, self.shape.sealed, nonce);
+            InitiatorHandshake::start(&secret, identity, NodeId(node), session, self.shape.encrypted, nonce);
         let mut link = SimLink::new(network::current(), called, 0);
         if kind != Fault::SilentPeer {
             let _ = link.send(&[Region::from_slice(&hello)]);

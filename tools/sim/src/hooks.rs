@@ -241,7 +241,7 @@ pub struct SimDial {
     /// Who calls.
     pub identity: Identity,
     /// What is sent is encrypted.
-    pub sealed: bool,
+    pub encrypted: bool,
     /// For nonces: no two calls have the same.
     pub dice: AtomicU64,
 }
@@ -252,7 +252,7 @@ impl Dial for SimDial {
         let number = self.dice.fetch_add(1, Ordering::Relaxed);
         let nonce = nonce_of(&mut Dice::of(number, 3, self.identity.rank.0.into()));
         let (secret, me) = (&self.secret, self.identity);
-        let introduction = Introduction { secret, me, peer: node, session, sealed: self.sealed, nonce };
+        let introduction = Introduction { secret, me, peer: node, session, encrypted: self.encrypted, nonce };
         let caller = called.map(|number| {
             let link = Box::new(SimLink::new(self.run, number, 0));
             Caller::new(link, &introduction)

@@ -129,7 +129,7 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
         half_open_max: HALF_OPEN_MAX,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
         session_keep_ms: SESSION_KEEP_MS,
-        sealed: shape.sealed,
+        encrypted: shape.encrypted,
         costs: Costs::TYPICAL,
         remote_memory: shape.direct.then(|| Arc::new(SimMemory::new(run, node)) as _),
     });

@@ -58,7 +58,7 @@ pub struct Shape {
     /// Operations of a rank in a round.
     pub round_ops: u32,
     /// What is sent is encrypted, so that a bit that changes on its way is noticed.
-    pub sealed: bool,
+    pub encrypted: bool,
     /// Ranks reach memory of other nodes with no server involved.
     pub direct: bool,
 }
@@ -106,7 +106,7 @@ impl Shape {
         });
         let first_pair = first_pair.collect();
         let rounds = plan.ops.div_ceil(400).max(2);
-        let sealed = dice.one_in(4);
+        let encrypted = dice.one_in(4);
         Shape {
             plan,
             node_of_rank,
@@ -117,9 +117,9 @@ impl Shape {
             block_bytes: if plan.ranks <= 64 { 16 << 10 } else { 1 << 10 },
             rounds,
             round_ops: plan.ops.div_ceil(rounds).max(1),
-            sealed,
+            encrypted,
             // What is encrypted goes as bytes only.
-            direct: !sealed && Dice::of(plan.seed, 12, 0).one_in(2),
+            direct: !encrypted && Dice::of(plan.seed, 12, 0).one_in(2),
         }
     }
 

@@ -45,14 +45,14 @@ pub struct RankState {
     fiber: Option<Fiber>,
     /// The real client.
     pub client: Arc<Client>,
-    /// On what it rests, and how often its bell had been rung when it lay down.
+    /// On what it rests, and how often its eventcount had been notified when it lay down.
     resting: Option<(RestOn, u32)>,
     /// The number of its present rest.
     ticket: u32,
     /// It does nothing before.
     pub paused_until_ns: u64,
     help_due: bool,
-    /// How often its bell for mail had been rung when its mail was last taken in.
+    /// How often its eventcount for mail had been notified when its mail was last taken in.
     mail_seen: u32,
     /// It was killed, or has left before its time.
     pub dead: bool,
@@ -232,7 +232,7 @@ impl Scheduler {
             return;
         }
         self.resume(rank);
-        self.hear_bells(self.shape.node_of(rank));
+        self.hear_eventcounts(self.shape.node_of(rank));
     }
 
     /// What a rank has in progress goes on while it computes, or rests on something else.
@@ -253,7 +253,7 @@ impl Scheduler {
             state.help_due = true;
             network::with(|network| network.after(CALL_NS, Event::Help(rank)));
         }
-        self.hear_bells(self.shape.node_of(rank));
+        self.hear_eventcounts(self.shape.node_of(rank));
     }
 
     /// What the thread does that takes in mail and runs active messages while the program does something else.
@@ -268,7 +268,7 @@ impl Scheduler {
             return;
         }
         state.client.attend_mail(|| false);
-        self.hear_bells(self.shape.node_of(rank));
+        self.hear_eventcounts(self.shape.node_of(rank));
     }
 
     /// What a rank has sent and nobody has acknowledged is looked after now and then.
@@ -315,11 +315,11 @@ impl Scheduler {
     fn rest(&mut self, rank: u32, on: RestOn, timeout: Option<std::time::Duration>) {
         let local = rank - self.shape.ranks_of(self.shape.node_of(rank)).start;
         let state = &mut self.ranks[rank as usize];
-        let rung = match on {
-            RestOn::Windows => state.client.segment().window_bell(local).sequence(),
-            RestOn::Links | RestOn::Mail => state.client.segment().bell(local).sequence(),
+        let notified = match on {
+            RestOn::Windows => state.client.segment().window_eventcount(local).sequence(),
+            RestOn::Links | RestOn::Mail => state.client.segment().eventcount(local).sequence(),
         };
-        state.resting = Some((on, rung));
+        state.resting = Some((on, notified));
         let ticket = state.ticket;
         network::with(|network| {
             network.note(What::Rest, Who::Rank(rank), on as u64);
@@ -330,32 +330,32 @@ impl Scheduler {
         });
     }
 
-    /// Wakes the ranks of a node whose bells were rung.
-    pub fn hear_bells(&mut self, node: u32) {
+    /// Wakes the ranks of a node whose eventcounts were notified.
+    pub fn hear_eventcounts(&mut self, node: u32) {
         let ranks = self.shape.ranks_of(node);
         for rank in ranks.clone() {
             let Some(state) = self.ranks.get_mut(rank as usize) else { return };
             let (segment, local) = (state.client.segment(), rank - ranks.start);
-            let mail = segment.bell(local).sequence();
+            let mail = segment.eventcount(local).sequence();
             let rests_on_mail = matches!(state.resting, Some((RestOn::Mail, _)));
             if std::mem::replace(&mut state.mail_seen, mail) != mail && !rests_on_mail && !state.dead {
                 let after_ns = 1_000 + self.dice.below(30_000);
                 network::with(|network| network.after(after_ns, Event::Attend(rank)));
             }
             let Some((on, seen)) = state.resting else { continue };
-            let rung = match on {
+            let notified = match on {
                 RestOn::Links => continue,
-                RestOn::Mail => segment.bell(local).sequence(),
-                RestOn::Windows => segment.window_bell(local).sequence(),
+                RestOn::Mail => segment.eventcount(local).sequence(),
+                RestOn::Windows => segment.window_eventcount(local).sequence(),
             };
-            if rung == seen || state.dead {
+            if notified == seen || state.dead {
                 continue;
             }
             state.resting = None;
             let after_ns = 50 + self.dice.below(400);
             self.useful_ns = network::now_ns();
             network::with(|network| {
-                network.note(What::Bell, Who::Rank(rank), 0);
+                network.note(What::Wakeup, Who::Rank(rank), 0);
                 network.after(after_ns, Event::Wake(rank, state.ticket));
             });
         }
@@ -390,7 +390,7 @@ impl Scheduler {
                     self.reply_bytes_max =
                         self.reply_bytes_max.max(census.map_or(0, |census| census.reply_bytes_kept_max));
                 }
-                self.hear_bells(node);
+                self.hear_eventcounts(node);
             }
         }
         if let Some(again_ns) = again_ns {
@@ -458,7 +458,7 @@ impl Scheduler {
                 }
             });
             job::schedule_turn(node, 1);
-            self.hear_bells(node);
+            self.hear_eventcounts(node);
         }
     }
 
@@ -540,7 +540,7 @@ pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String
     let dial = SimDial {
         run: job.run,
         secret: SECRET.clone(),
-        sealed: job.shape.sealed,
+        encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank, node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
     };

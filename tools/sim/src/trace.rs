@@ -40,8 +40,8 @@ pub enum What {
     Fault = 13,
     /// A rank was heard to be dead.
     Death = 14,
-    /// A bell woke a rank.
-    Bell = 15,
+    /// An eventcount woke a rank.
+    Wakeup = 15,
     /// Somebody who does not belong here did something.
     Stranger = 16,
     /// A rank's program ended. Detail: whether well.

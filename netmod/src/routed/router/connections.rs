@@ -65,7 +65,7 @@ impl Router {
         let session = Session { number: TRUNK_SESSION, attempt: self.attempts, is_known: false, received_bytes: 0 };
         let (secret, me) = (&options.secret, options.identity);
         // What a rank says is encrypted on its whole way where that is asked for.
-        let introduction = Introduction { secret, me, peer: node, session, sealed: false, nonce };
+        let introduction = Introduction { secret, me, peer: node, session, encrypted: false, nonce };
         let caller = Box::new(Caller::new(options.netmod.connect(network_address)?, &introduction));
         let going = Going::Calling { caller, since_ms: self.clock.now_ms() };
         let trunk_key = self.trunks.insert(Trunk::new(going, Some(address.to_owned()), node));

@@ -1,7 +1,7 @@
 //! Direct transfers over a connection: the stream does them while there is one.
 
 use longarm_memory::RegionMut;
-use longarm_netmod::{Brief, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
+use longarm_netmod::{DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, LinkError, Loan, Reach, Wish};
 use longarm_proto::{Run, WindowRef};
 
 use super::{Phase, VerbsLink};
@@ -43,21 +43,21 @@ impl DirectAccess for VerbsLink {
         self.end_with(result)
     }
 
-    fn get_briefly(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> Brief {
-        let Phase::Verbs(stream) = &mut self.phase else { return Brief::NotBegun };
+    fn get_polling(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> InlinePoll {
+        let Phase::Verbs(stream) = &mut self.phase else { return InlinePoll::NotBegun };
         if self.ended.is_some() {
-            return Brief::NotBegun;
+            return InlinePoll::NotBegun;
         }
-        let came = stream.get_briefly(target, run, into, looks);
-        if came == Brief::Done {
+        let came = stream.get_polling(target, run, into, looks);
+        if came == InlinePoll::Done {
             self.note_heard();
         }
         came
     }
 
-    fn lend_brief(&mut self, ticket: u64, into: Box<dyn Loan>) {
+    fn lend_polled(&mut self, ticket: u64, into: Box<dyn Loan>) {
         if let Phase::Verbs(stream) = &mut self.phase {
-            stream.lend_brief(ticket, into);
+            stream.lend_polled(ticket, into);
         }
     }
 

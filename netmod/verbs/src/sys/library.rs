@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use libloading::Library as Shared;
+use libloading::Library as NetmodState;
 use rdma_sys::{
     _compat_ibv_port_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_gid, ibv_mr, ibv_pd,
     ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param,
@@ -29,11 +29,11 @@ macro_rules! functions {
         pub(crate) struct $library {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
             /// Keeps them valid.
-            _shared: Shared,
+            _shared: NetmodState,
         }
 
         impl $library {
-            fn of(shared: Shared) -> Result<$library, libloading::Error> {
+            fn of(shared: NetmodState) -> Result<$library, libloading::Error> {
                 $(
                     // SAFETY: the symbol has this type in the header that `rdma-sys` was generated from, and the library keeps
                     // its interface for as long as its name has this number.
@@ -89,7 +89,7 @@ impl Library {
         let packages = "libibverbs1 and ibverbs-providers";
         let missing = |error: libloading::Error| NoLibrary { name: NAME, packages, reason: error.to_string() };
         // SAFETY: what the library runs when it is loaded is fit for any program; it is the system's own.
-        let shared = unsafe { Shared::new(NAME) }.map_err(missing)?;
+        let shared = unsafe { NetmodState::new(NAME) }.map_err(missing)?;
         let library = Library::of(shared).map_err(missing)?;
         // SAFETY: takes nothing. It has to come before the first registration. Newer kernels give children copies of
         // registered pages by themselves, and then it does nothing.
@@ -140,7 +140,7 @@ impl ManagerLibrary {
             reason: error.to_string(),
         };
         // SAFETY: as for the other library.
-        let shared = unsafe { Shared::new(MANAGER_NAME) }.map_err(missing)?;
+        let shared = unsafe { NetmodState::new(MANAGER_NAME) }.map_err(missing)?;
         ManagerLibrary::of(shared).map_err(missing)
     }
 }

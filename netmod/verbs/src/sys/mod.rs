@@ -1,4 +1,4 @@
-//! The verbs library behind safe faces, but for posting work: the memory that a work request names has to live until
+//! The verbs library behind safe wrappers, but for posting work: the memory that a work request names has to live until
 //! its completion, and only the caller can see to that.
 //!
 //! Types and constants are `rdma-sys`'s, functions are looked up in the library when the process first asks for a

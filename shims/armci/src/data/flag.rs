@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use longarm::Window;
-use longarm::face::{Rmw, RmwOp, RmwWidth};
+use longarm::ffi::{Rmw, RmwOp, RmwWidth};
 
 use super::transfer::{Doing, Ending, Strided, strided};
 use crate::arguments::{Side, not_null};

@@ -8,8 +8,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use longarm::error::Operation;
-use longarm::face::Completion;
-use longarm::face::sync::{AtomicU64, Ordering};
+use longarm::ffi::Completion;
+use longarm::ffi::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::boundary::Done;

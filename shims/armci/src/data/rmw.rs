@@ -2,10 +2,10 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-use longarm::face::{Rmw, RmwOp, RmwWidth};
+use longarm::ffi::{Rmw, RmwOp, RmwWidth};
 
 use crate::arguments::not_null;
-use crate::boundary::{Done, Fault, call};
+use crate::boundary::{Done, Refusal, call};
 use crate::job::Job;
 
 const SWAP: c_int = 10;
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn PARMCI_Rmw(
                 // SAFETY: as above.
                 unsafe { local.write_unaligned(old.cast_signed()) };
             }
-            op => return Err(Fault::fatal(format!("there is no read-modify-write operation {op}"))),
+            op => return Err(Refusal::fatal(format!("there is no read-modify-write operation {op}"))),
         }
         Ok(())
     })

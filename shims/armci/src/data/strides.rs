@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use longarm::face::{Cursor, Region, RegionMut};
+use longarm::ffi::{Cursor, Region, RegionMut};
 
 use crate::arguments::{Counts, Origin, Side, not_null};
 use crate::boundary::{Done, end_with};

@@ -4,14 +4,12 @@ use std::ffi::{c_int, c_void};
 
 use longarm::Window;
 use longarm::error::{Operation, TransferError};
-use longarm::face::{
-    Completion, CounterKind, Kernel, LenderMut, OriginBytes, OriginBytesMut, RegionMut, Scale, Shapes,
-};
+use longarm::ffi::{Completion, CounterKind, Kernel, LenderMut, OriginBytes, OriginBytesMut, RegionMut, Scale, Shapes};
 
 use super::handles::{CHandle, Pending};
 use crate::addresses::Direct;
 use crate::arguments::{Counts, Origin, Side, not_null, readable, writable};
-use crate::boundary::{Done, Fault};
+use crate::boundary::{Done, Refusal};
 use crate::job::Job;
 
 /// What a transfer does.
@@ -73,9 +71,9 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
         // SAFETY: this function's own contract.
         let target = match unsafe { counts.shape(offset, arguments.remote.strides) } {
             Ok(target) => target,
-            Err(Fault::Fatal(text)) => {
+            Err(Refusal::Fatal(text)) => {
                 let address = arguments.remote.start;
-                return Ok(Err(Fault::fatal(format!("address {address:p} of process {rank}: {text}"))));
+                return Ok(Err(Refusal::fatal(format!("address {address:p} of process {rank}: {text}"))));
             }
             Err(code) => return Ok(Err(code)),
         };

@@ -6,11 +6,11 @@
 use std::ffi::{c_int, c_void};
 
 use longarm::Window;
-use longarm::face::{Run, Shape, Shapes};
+use longarm::ffi::{Run, Shape, Shapes};
 
 use super::transfer::{Doing, Ending, contiguous, run};
 use crate::arguments::Origin;
-use crate::boundary::{BAD_RANK, Done, Fault};
+use crate::boundary::{BAD_RANK, Done, Refusal};
 use crate::job::Job;
 
 /// `armci_giov_t`.
@@ -41,12 +41,12 @@ pub(crate) unsafe fn vector(
     (length, proc): (c_int, c_int),
 ) -> Done {
     if length < 1 {
-        return Err(Fault::Code(NO_DESCRIPTORS));
+        return Err(Refusal::Code(NO_DESCRIPTORS));
     }
     if descriptors.is_null() {
-        return Err(Fault::Code(NULL_ARRAY));
+        return Err(Refusal::Code(NULL_ARRAY));
     }
-    let rank = job.rank(proc).map_err(|_| Fault::Code(BAD_RANK))?;
+    let rank = job.rank(proc).map_err(|_| Refusal::Code(BAD_RANK))?;
     // SAFETY: not null, and this function's own contract.
     let descriptors = unsafe { std::slice::from_raw_parts(descriptors, length as usize) };
     descriptors.iter().try_for_each(check)?;
@@ -54,7 +54,7 @@ pub(crate) unsafe fn vector(
         // SAFETY: this function's own contract.
         let mut pairs = unsafe { pairs(descriptor, doing) };
         if pairs.any(|(local, remote)| local.is_null() || remote.is_null()) {
-            return Err(Fault::Code(NULL_ARRAY));
+            return Err(Refusal::Code(NULL_ARRAY));
         }
         // SAFETY: not null, checked above, and this function's own contract.
         unsafe { refuse_swapped(descriptor) }?;
@@ -77,13 +77,13 @@ pub(crate) unsafe fn vector(
 
 fn check(descriptor: &Giov) -> Done {
     if descriptor.sources.is_null() || descriptor.targets.is_null() {
-        return Err(Fault::Code(NULL_ARRAY));
+        return Err(Refusal::Code(NULL_ARRAY));
     }
     if descriptor.bytes < 1 {
-        return Err(Fault::Code(BAD_BYTES));
+        return Err(Refusal::Code(BAD_BYTES));
     }
     if descriptor.count < 1 {
-        return Err(Fault::Code(NO_SEGMENTS));
+        return Err(Refusal::Code(NO_SEGMENTS));
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ unsafe fn refuse_swapped(descriptor: &Giov) -> Done {
         let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
         let is_apart = |pair: &[*mut c_void]| pair[1].addr().wrapping_sub(pair[0].addr()) == count as usize;
         if list.windows(2).take(2).all(is_apart) {
-            return Err(Fault::fatal(format_args!(
+            return Err(Refusal::fatal(format_args!(
                 "a list has {count} pieces (ptr_array_len) of {bytes} bytes each that are only {count} bytes apart: are the two \
                  numbers swapped? ARMCI-MPI's armci_giov_t has bytes first; give its fields by name, or compile with \
                  -DARMCI_GIOV_BYTES_FIRST"
@@ -193,7 +193,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Giov, refuse_swapped};
+    use super::{Giov, Refusal, refuse_swapped};
 
     /// What is said of a list of pieces that are so far apart at the one side, and 1000 bytes at the other.
     fn verdict(apart: usize, count: usize, bytes: i32) -> Result<(), String> {
@@ -205,8 +205,8 @@ mod tests {
         // SAFETY: the lists are as long as the descriptor says; the addresses in them are not followed.
         match unsafe { refuse_swapped(&giov) } {
             Ok(()) => Ok(()),
-            Err(Fault::Fatal(text)) => Err(text),
-            Err(Fault::Code(code)) => Err(format!("code {code}")),
+            Err(Refusal::Fatal(text)) => Err(text),
+            Err(Refusal::Code(code)) => Err(format!("code {code}")),
         }
     }
 

@@ -81,7 +81,7 @@ pub extern "C" fn ARMCI_SET_AGGREGATE_HANDLE(handle: *mut CHandle) {
     call_or_end("ARMCI_SET_AGGREGATE_HANDLE", |_| crate::arguments::not_null(handle));
 }
 
-/// Ends gathering; what was gathered is waited for as before.
+/// Ends gathering; what was put together is waited for as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_UNSET_AGGREGATE_HANDLE(handle: *mut CHandle) {
     call_or_end("ARMCI_UNSET_AGGREGATE_HANDLE", |_| crate::arguments::not_null(handle));

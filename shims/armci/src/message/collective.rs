@@ -6,7 +6,7 @@ use longarm::Group;
 
 use super::numbers::{self, DOUBLE, FLOAT, INT, LONG, LONG_LONG, Numbers, PART_BYTES_MAX, To, count_at};
 use super::scope::Scope;
-use crate::boundary::{Done, Fault, call_joined};
+use crate::boundary::{Done, Refusal, call_joined};
 use crate::job::Job;
 
 /// Bytes of C at one process that all get.
@@ -38,7 +38,7 @@ impl Root {
         };
         let place = rank.and_then(|rank| part.place_of(rank));
         let on_node = given.filter(|place| scope == Scope::Node && *place < part.size());
-        place.or(on_node).ok_or_else(|| Fault::fatal(format!("root {number} does not take part")))
+        place.or(on_node).ok_or_else(|| Refusal::fatal(format!("root {number} does not take part")))
     }
 }
 

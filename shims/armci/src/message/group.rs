@@ -7,7 +7,7 @@ use longarm::Group;
 use super::collective::{Bytes, Root, broadcast, broadcast_over, exchange_addresses, reduce_scope};
 use super::numbers::{self, DOUBLE, FLOAT, INT, LONG, LONG_LONG, Numbers, To};
 use super::scope::{self, Scope};
-use crate::boundary::{Done, Fault, call_joined};
+use crate::boundary::{Done, Refusal, call_joined};
 use crate::groups;
 use crate::job::Job;
 
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn armci_grp_clus_brdcst(
         let (Some((first, _)), Some(end)) = (range, end) else {
             let size = group.size();
             let text = format!("the group has {size} members, not {grp_clus_nproc} from number {grp_master} on");
-            return Err(Fault::fatal(text));
+            return Err(Refusal::fatal(text));
         };
         let places: Vec<u32> = (first..end).collect();
         match scope::part(job, group.clone(), &places)? {

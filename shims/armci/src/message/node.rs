@@ -7,13 +7,13 @@ use longarm::Group;
 use super::collective::{Bytes, broadcast_over};
 use super::numbers::{self, DOUBLE, FLOAT, INT, LONG, LONG_LONG, Numbers, To};
 use super::scope::Scope;
-use crate::boundary::{Done, Fault, call_joined};
+use crate::boundary::{Done, Refusal, call_joined};
 use crate::job::Job;
 
 /// The processes of this node, in the order of their numbers.
 fn this_node(job: &Job) -> Done<Group> {
     let part = Scope::Node.of(job, job.world.group().clone())?;
-    part.ok_or_else(|| Fault::fatal("this process is on no node"))
+    part.ok_or_else(|| Refusal::fatal("this process is on no node"))
 }
 
 /// The bytes of the first process of the node get to all others of it.

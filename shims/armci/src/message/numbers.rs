@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_void};
 use longarm::{Group, Number, Reduction};
 
 use crate::arguments::not_null;
-use crate::boundary::{Done, Fault};
+use crate::boundary::{Done, Refusal};
 
 pub(crate) const INT: c_int = -99;
 pub(crate) const LONG: c_int = -101;
@@ -83,8 +83,8 @@ pub(crate) unsafe fn text_of<'a>(text: *const c_char) -> Done<&'a [u8]> {
 impl Operator {
     fn named(name: &[u8]) -> Done<Operator> {
         let found = OPERATORS.iter().find(|(known, ..)| name.starts_with(known));
-        let (_, before, reduction) =
-            found.ok_or_else(|| Fault::fatal(format!("there is no operation {:?}", String::from_utf8_lossy(name))))?;
+        let (_, before, reduction) = found
+            .ok_or_else(|| Refusal::fatal(format!("there is no operation {:?}", String::from_utf8_lossy(name))))?;
         Ok(Operator { before: *before, reduction: *reduction })
     }
 }
@@ -168,13 +168,13 @@ pub(crate) unsafe fn reduce(group: &Group, to: To, numbers: Numbers, name: *cons
     }
 }
 
-pub(crate) fn no_type(code: c_int) -> Fault {
-    Fault::fatal(format!("there is no type {code}"))
+pub(crate) fn no_type(code: c_int) -> Refusal {
+    Refusal::fatal(format!("there is no type {code}"))
 }
 
 /// A count that C gives, of things at `start`.
 pub(crate) fn count_at(start: *const c_void, count: c_int) -> Done<usize> {
-    let found = usize::try_from(count).map_err(|_| Fault::fatal(format!("the count is {count}")))?;
+    let found = usize::try_from(count).map_err(|_| Refusal::fatal(format!("the count is {count}")))?;
     if found > 0 {
         not_null(start)?;
     }
@@ -188,7 +188,7 @@ unsafe fn reduce_typed<T: CNumber>(group: &Group, to: To, numbers: Numbers, oper
     let Operator { before, reduction } = operator;
     let is_bitwise = matches!(reduction, Reduction::And | Reduction::Or | Reduction::Xor);
     if is_bitwise && !T::IS_INTEGER {
-        return Err(Fault::fatal("bitwise and logical operations are for integers only"));
+        return Err(Refusal::fatal("bitwise and logical operations are for integers only"));
     }
     let part_max = PART_BYTES_MAX / size_of::<T>();
     let mut start = numbers.start.cast::<T>();

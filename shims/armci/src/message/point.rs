@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_double, c_int, c_void};
 
 use super::numbers::count_at;
-use crate::boundary::{Done, Fault, call_joined, end_with, end_with_status};
+use crate::boundary::{Done, Refusal, call_joined, end_with, end_with_status};
 use crate::groups::give;
 use crate::job::Job;
 use crate::join;
@@ -23,7 +23,7 @@ fn wide(tag: c_int) -> u64 {
 }
 
 fn process(job: &Job, number: c_int) -> Done<u32> {
-    job.rank(number).map_err(|_| Fault::fatal(format!("there is no process {number}")))
+    job.rank(number).map_err(|_| Refusal::fatal(format!("there is no process {number}")))
 }
 
 /// Sends a message. On return the buffer may be reused.
@@ -80,7 +80,7 @@ unsafe fn receive(job: &Job, from: Option<u32>, tag: c_int, place: Place) -> Don
     let room_bytes = count_at(place.buffer, place.buffer_bytes)?;
     let (source, body) = job.world.receive_tagged(from, wide(tag))?;
     if body.len() > room_bytes {
-        return Err(Fault::fatal(format!(
+        return Err(Refusal::fatal(format!(
             "a message of {} bytes with tag {tag} from process {source} does not fit into {room_bytes}",
             body.len()
         )));
@@ -131,5 +131,5 @@ pub extern "C" fn armci_msg_abort(code: c_int) {
 /// Seconds since some moment in the past.
 #[unsafe(no_mangle)]
 pub extern "C" fn armci_timer() -> c_double {
-    longarm::face::elapsed_s()
+    longarm::ffi::elapsed_s()
 }

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use longarm::Group;
 use parking_lot::Mutex;
 
-use crate::boundary::{Done, Fault};
+use crate::boundary::{Done, Refusal};
 use crate::job::Job;
 
 /// See the module.
@@ -34,7 +34,7 @@ impl Scope {
             ALL => Ok(Scope::All),
             NODE => Ok(Scope::Node),
             MASTERS => Ok(Scope::Masters),
-            code => Err(Fault::fatal(format!("there is no scope {code}"))),
+            code => Err(Refusal::fatal(format!("there is no scope {code}"))),
         }
     }
 

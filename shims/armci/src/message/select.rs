@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use super::collective::{Bytes, broadcast_over};
 use super::numbers::{CNumber, DOUBLE, FLOAT, INT, LONG, LONG_LONG, count_at, no_type, text_of};
 use super::scope::Scope;
-use crate::boundary::{Done, Fault, call_joined};
+use crate::boundary::{Done, Refusal, call_joined};
 
 /// Which number is looked for.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn armci_msg_sel_scope(
         let wanted = wanted(unsafe { text_of(op) }?)?;
         let number_bytes = number_bytes(r#type)?;
         if count_at(x, n)? < number_bytes {
-            return Err(Fault::fatal(format!("{n} bytes do not hold a number of type {}", r#type)));
+            return Err(Refusal::fatal(format!("{n} bytes do not hold a number of type {}", r#type)));
         }
         let Some(part) = Scope::from_c(scope)?.of(job, job.groups.default())? else { return Ok(()) };
         let mut word = [0; 8];
@@ -58,7 +58,7 @@ fn wanted(name: &[u8]) -> Done<Wanted> {
     } else if name.starts_with(b"max") {
         Ok(Wanted::Largest)
     } else {
-        Err(Fault::fatal(format!("there is no selection {:?}", String::from_utf8_lossy(name))))
+        Err(Refusal::fatal(format!("there is no selection {:?}", String::from_utf8_lossy(name))))
     }
 }
 

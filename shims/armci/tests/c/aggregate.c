@@ -34,7 +34,7 @@ static void puts_and_gets(int target)
     CHECK(memcmp(in, out, sizeof in) == 0);
 }
 
-/* Patches, lists and single values under one handle; what was gathered is still there after the end of gathering. */
+/* Patches, lists and single values under one handle; what was put together is still there after the end of gathering. */
 static void all_shapes(int target)
 {
     armci_hdl_t handle;

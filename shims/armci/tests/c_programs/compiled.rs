@@ -9,7 +9,7 @@ use crate::library::{here, library};
 
 /// A language, and which of the libraries is linked.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Way {
+pub(crate) enum Build {
     /// The oldest C that has what programs need, with the archive.
     C99Static,
     /// A new C, with the shared library.
@@ -21,22 +21,22 @@ pub(crate) enum Way {
 /// Nothing may even be warned about.
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
-impl Way {
-    pub(crate) const ALL: [Way; 3] = [Way::C99Static, Way::C17Shared, Way::Cxx17Shared];
+impl Build {
+    pub(crate) const ALL: [Build; 3] = [Build::C99Static, Build::C17Shared, Build::Cxx17Shared];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Way::C99Static => "c99_static",
-            Way::C17Shared => "c17_shared",
-            Way::Cxx17Shared => "cxx17_shared",
+            Build::C99Static => "c99_static",
+            Build::C17Shared => "c17_shared",
+            Build::Cxx17Shared => "cxx17_shared",
         }
     }
 
     fn compiler(self) -> Command {
         let (program, arguments): (&str, &[&str]) = match self {
-            Way::C99Static => ("cc", &["-std=c99"]),
-            Way::C17Shared => ("cc", &["-std=c17"]),
-            Way::Cxx17Shared => ("c++", &["-x", "c++", "-std=c++17"]),
+            Build::C99Static => ("cc", &["-std=c99"]),
+            Build::C17Shared => ("cc", &["-std=c17"]),
+            Build::Cxx17Shared => ("c++", &["-x", "c++", "-std=c++17"]),
         };
         let mut command = Command::new(program);
         command.args(arguments).args(WARNINGS).args(["-O1", "-g"]);
@@ -47,7 +47,7 @@ impl Way {
 /// See the module.
 pub(crate) struct Compiled {
     name: &'static str,
-    way: Way,
+    way: Build,
     path: OnceLock<Result<PathBuf, String>>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn sources() -> PathBuf {
 }
 
 impl Compiled {
-    pub(crate) fn new(name: &'static str, way: Way) -> Compiled {
+    pub(crate) fn new(name: &'static str, way: Build) -> Compiled {
         Compiled { name, way, path: OnceLock::new() }
     }
 
@@ -75,10 +75,10 @@ impl Compiled {
         // What is linked is no C++ source.
         command.args(["-x", "none", "-o"]).arg(&program);
         match self.way {
-            Way::C99Static => {
+            Build::C99Static => {
                 command.arg(library.join("libarmci.a")).args(["-lgcc_s", "-lpthread", "-lm", "-ldl"]);
             }
-            Way::C17Shared | Way::Cxx17Shared => {
+            Build::C17Shared | Build::Cxx17Shared => {
                 command.arg(library.join("libarmci.so")).arg(format!("-Wl,-rpath,{}", library.display()));
                 command.arg("-lpthread");
             }

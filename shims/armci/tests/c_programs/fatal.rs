@@ -6,7 +6,7 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 
 use crate::built::everything;
-use crate::compiled::{Compiled, Way};
+use crate::compiled::{Build, Compiled};
 use crate::{Layout, run};
 
 /// Something that `c/fatal.c` does.
@@ -84,7 +84,7 @@ const LAST: &str = "longarm: rank 1 (";
 const GOES_ON: &str = "goes on";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let compiled = Arc::new(Compiled::new("fatal", Way::C17Shared));
+    let compiled = Arc::new(Compiled::new("fatal", Build::C17Shared));
     let program = Arc::clone(&compiled);
     let mut trials = vec![Trial::test("fatal::every_deed_is_tried", move || every_deed_is_tried(&program))];
     for deed in DEEDS {

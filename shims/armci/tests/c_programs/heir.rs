@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 
 use crate::built::everything;
-use crate::compiled::{Compiled, Way};
+use crate::compiled::{Build, Compiled};
 use crate::{Layout, run_with};
 
 /// The last process is on the first one's node, or on another whose server outlives it.
@@ -14,7 +14,7 @@ const LAYOUTS: [Layout; 2] = [Layout::Ranks { ranks: 2, nodes: 1 }, Layout::Rank
 const STATUS: i32 = 3;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let compiled = Arc::new(Compiled::new("heir", Way::C17Shared));
+    let compiled = Arc::new(Compiled::new("heir", Build::C17Shared));
     let trial = |layout: Layout| {
         let program = Arc::clone(&compiled);
         Trial::test(format!("heir::{}", layout.name()), move || inherits(&program, layout))

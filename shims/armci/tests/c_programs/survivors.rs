@@ -6,14 +6,14 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 
 use crate::built::everything;
-use crate::compiled::{Compiled, Way};
+use crate::compiled::{Build, Compiled};
 use crate::launcher;
 
 /// Ranks and nodes. The last rank is no host of a server.
 const LAYOUTS: [(u32, u32); 2] = [(3, 1), (4, 2)];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let compiled = Arc::new(Compiled::new("survivors", Way::C17Shared));
+    let compiled = Arc::new(Compiled::new("survivors", Build::C17Shared));
     let trials = LAYOUTS.map(|(ranks, nodes)| {
         let program = Arc::clone(&compiled);
         let name = format!("survivors::the_last_of_{ranks}_on_{nodes}_nodes_dies_and_the_others_finalize");

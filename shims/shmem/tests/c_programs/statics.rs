@@ -14,11 +14,11 @@ use crate::{C11, Layout, NO_PIE, Program, layout_name, run_with, verdict};
 pub(crate) const PROGRAMS: [&str; 3] = ["programs", "signals", "statics"];
 
 /// Everything in one file, which is loaded anywhere, or at a fixed address. Such a program does not fork.
-const STATIC: [crate::Way; 2] = [
+const STATIC: [crate::Build; 2] = [
     ("static_pie", "oshcc", &["-std=gnu11", "-static-pie", "-DIN_ONE_FILE"]),
     ("static", "oshcc", &["-std=gnu11", "-static", "-DIN_ONE_FILE"]),
 ];
-const GNU: crate::Way = ("gnu", "oshcc", &["-std=gnu11"]);
+const GNU: crate::Build = ("gnu", "oshcc", &["-std=gnu11"]);
 /// The second has neighbours, others, and a PE without neighbours.
 const LAYOUTS: [Layout; 2] = [Some((4, 1)), Some((5, 3))];
 const SWITCH: (&str, &str) = ("SHMEM_STATICS", "stay");
@@ -85,7 +85,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// What comes while variables move, and after it.
 fn signals() -> Vec<Trial> {
     let mut trials = Vec::new();
-    let archive: crate::Way = ("gnu_archive", "oshcc", &["-std=gnu11", "-DARCHIVE"]);
+    let archive: crate::Build = ("gnu_archive", "oshcc", &["-std=gnu11", "-DARCHIVE"]);
     for (way, layouts) in [(GNU, &[None, Some((4, 2))][..]), (archive, &[Some((4, 1))])] {
         let program = Arc::new(Program::new(here().join("tests/c/signals.c"), "signals", way));
         for &layout in layouts {

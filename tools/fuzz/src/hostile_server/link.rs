@@ -140,7 +140,7 @@ impl Answers {
     fn note(&mut self, header: &RequestHeader, request: &Request) {
         let (id, kind) = (header.id(), request.kind());
         let data_bytes = if let Request::Get { shape, .. } = request { shape.bytes() } else { 0 };
-        if let Request::Report { received_bytes } = request {
+        if let Request::Acknowledge { received_bytes } = request {
             assert!(*received_bytes <= self.delivered_bytes, "a rank reports what it has received");
         }
         if request.has_reply() {
@@ -238,7 +238,7 @@ impl Answers {
             }
             RequestKind::Rmw | RequestKind::TryLock => self.say(id, ReplyBody::Value(1)),
             RequestKind::Lock => self.say(id, ReplyBody::Granted { inherited: false }),
-            RequestKind::Quiet | RequestKind::Unlock | RequestKind::Report => self.say(id, ReplyBody::Done),
+            RequestKind::Quiet | RequestKind::Unlock | RequestKind::Acknowledge => self.say(id, ReplyBody::Done),
             RequestKind::Put | RequestKind::Accumulate | RequestKind::Message | RequestKind::Leave => {}
         }
     }

@@ -124,7 +124,7 @@ impl Peer {
             more => self.heard_bytes + u64::from(more),
         };
         let mut said = Vec::new();
-        Request::Report { received_bytes }.encode(self.due(), &mut said);
+        Request::Acknowledge { received_bytes }.encode(self.due(), &mut said);
         self.say(windows, &said);
     }
 

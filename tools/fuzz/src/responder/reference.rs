@@ -57,7 +57,7 @@ pub(crate) fn judge(request: &Request) -> Result<Vec<Touched>, Refusal> {
             if target.rank == RANKS[1] { Err(Refusal::TargetLost) } else { Ok(vec![touched]) }
         }
         Request::Message { target, .. } if !RANKS.contains(target) => Err(Refusal::NotThisNode),
-        Request::Message { .. } | Request::Quiet | Request::Report { .. } | Request::Leave => Ok(Vec::new()),
+        Request::Message { .. } | Request::Quiet | Request::Acknowledge { .. } | Request::Leave => Ok(Vec::new()),
     }
 }
 
@@ -255,11 +255,11 @@ impl Stream {
                 self.stage = Stage::Payload { remaining: header.payload_bytes(), fate };
                 match request {
                     Request::Leave => self.ending = Some(Ending::Left),
-                    Request::Report { received_bytes } if received_bytes >= NEVER_SENT_BYTES => {
+                    Request::Acknowledge { received_bytes } if received_bytes >= NEVER_SENT_BYTES => {
                         self.ending = Some(Ending::Violation);
                     }
-                    Request::Report { received_bytes } if received_bytes > heard_bytes => self.is_doubtful = true,
-                    Request::Report { received_bytes } => {
+                    Request::Acknowledge { received_bytes } if received_bytes > heard_bytes => self.is_doubtful = true,
+                    Request::Acknowledge { received_bytes } => {
                         self.reported_bytes = self.reported_bytes.max(received_bytes);
                     }
                     _ => {}

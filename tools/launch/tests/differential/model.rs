@@ -75,7 +75,7 @@ impl Model {
                 self.part_mut(mail.place)[mail.first..mail.first + mail.bytes].copy_from_slice(&bytes);
             }
             Body::Get { .. } | Body::Look { .. } | Body::Batch(_) | Body::AwaitMail(_) => {}
-            Body::Quiet | Body::QuietRank(_) | Body::Fence | Body::Meeting(_) => {}
+            Body::Quiet | Body::QuietRank(_) | Body::Fence | Body::Together(_) => {}
         }
     }
 

@@ -28,7 +28,7 @@ pub enum Form {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
+pub enum Together {
     Broadcast,
     Reduce,
     Allreduce,
@@ -79,7 +79,7 @@ pub enum Body {
     Quiet,
     QuietRank(u32),
     Fence,
-    Meeting(Meeting),
+    Together(Together),
     SendMail(usize),
     AwaitMail(usize),
 }
@@ -141,7 +141,7 @@ pub struct Phase {
     pub lists: Vec<Vec<Op>>,
     pub words: Vec<Word>,
     pub mails: Vec<Mail>,
-    pub ending: Meeting,
+    pub ending: Together,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -212,9 +212,9 @@ impl Author {
             preparations: nothing,
         };
         draft.cut_all();
-        let meetings: Vec<Meeting> = (0..draft.dice.below(3)).map(|_| draft.meeting()).collect();
-        let lists = (0..draft.author.ranks).map(|rank| draft.list(rank, ops, &meetings)).collect();
-        let ending = draft.meeting();
+        let collectives: Vec<Together> = (0..draft.dice.below(3)).map(|_| draft.collective()).collect();
+        let lists = (0..draft.author.ranks).map(|rank| draft.list(rank, ops, &collectives)).collect();
+        let ending = draft.collective();
         let Draft { words, mut mails, preparations, .. } = draft;
         for mail in &mut mails {
             let added = &mut self.added[(mail.place.rank * self.ranks + mail.from) as usize];
@@ -244,8 +244,8 @@ impl Author {
 }
 
 impl Draft<'_> {
-    fn meeting(&mut self) -> Meeting {
-        use Meeting::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Reduce, Sync};
+    fn collective(&mut self) -> Together {
+        use Together::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Reduce, Sync};
         *self.dice.pick(&[Broadcast, Reduce, Allreduce, Allgather, Alltoall, Sync, Barrier])
     }
 
@@ -338,7 +338,7 @@ impl Draft<'_> {
         self.mails.push(Mail { from, place, first, bytes, ahead, key, adds, value: 0 });
     }
 
-    fn list(&mut self, rank: u32, ops: usize, meetings: &[Meeting]) -> Vec<Op> {
+    fn list(&mut self, rank: u32, ops: usize, collectives: &[Together]) -> Vec<Op> {
         let usable: Vec<Region> = self.regions_of(rank);
         let mut list = Vec::new();
         let third = ops / 3;
@@ -355,10 +355,10 @@ impl Draft<'_> {
                 due.push((2 * third + self.dice.below(third + 1), Body::AwaitMail(mail)));
             }
         }
-        let mut at: Vec<usize> = meetings.iter().map(|_| third + self.dice.below(third + 1)).collect();
+        let mut at: Vec<usize> = collectives.iter().map(|_| third + self.dice.below(third + 1)).collect();
         at.sort_unstable();
-        due.extend(at.into_iter().zip(meetings.iter().map(|meeting| Body::Meeting(*meeting))));
-        due.sort_by_key(|(when, body)| (*when, matches!(body, Body::AwaitMail(_)), matches!(body, Body::Meeting(_))));
+        due.extend(at.into_iter().zip(collectives.iter().map(|collective| Body::Together(*collective))));
+        due.sort_by_key(|(when, body)| (*when, matches!(body, Body::AwaitMail(_)), matches!(body, Body::Together(_))));
         let mut due = due.into_iter().peekable();
         for step in 0..=ops {
             while let Some((_, body)) = due.next_if(|(when, _)| *when <= step) {

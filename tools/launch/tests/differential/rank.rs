@@ -50,7 +50,7 @@ pub struct Runner {
     pub pending: Vec<Pending>,
     pub findings: Vec<Finding>,
     /// Collectives so far, the same on all ranks.
-    pub meetings: u64,
+    pub collectives: u64,
 }
 
 /// Runs the program of the seed; gives how many operations all ranks did.
@@ -125,7 +125,7 @@ impl Runner {
             dice: Dice::new(&[seed, 0xd1ce, u64::from(me)]),
             pending: Vec::new(),
             findings: Vec::new(),
-            meetings: 0,
+            collectives: 0,
             world,
             me,
         })
@@ -263,7 +263,7 @@ impl Runner {
                 self.world.fence();
                 Ok(())
             }
-            Body::Meeting(meeting) => self.meet(*meeting),
+            Body::Together(collective) => self.meet(*collective),
             Body::SendMail(mail) => self.send_mail(phase, *mail),
             Body::AwaitMail(mail) => self.await_mail(phase, *mail),
         }

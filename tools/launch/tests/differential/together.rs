@@ -5,7 +5,7 @@ use longarm::{Compare, Reduction, Update, Window, Word as WindowWord};
 use super::dice::filled;
 use super::model::Look;
 use super::number::{Deed, Kind};
-use super::program::{Form, Meeting, Op, Phase, Place};
+use super::program::{Form, Op, Phase, Place, Together};
 use super::rank::{Finding, Outcome, Runner, compare, differ, said, wait};
 use super::words::{Sight, Use, What, Word, WordDeed, check_counter, check_token};
 
@@ -222,9 +222,9 @@ impl Runner {
     }
 
     /// One collective whose result is known beforehand.
-    pub fn meet(&mut self, meeting: Meeting) -> Outcome {
-        self.meetings += 1;
-        let salt = self.meetings;
+    pub fn meet(&mut self, collective: Together) -> Outcome {
+        self.collectives += 1;
+        let salt = self.collectives;
         let group = if salt.is_multiple_of(3) { &self.parity } else { self.world.group() };
         let (me, size) = (u64::from(group.rank()), u64::from(group.size()));
         let root = (salt % size) as u32;
@@ -233,35 +233,35 @@ impl Runner {
         let of = |rank: u64| (0..count as u64).map(move |at| at + salt + rank);
         let sums = || (0..count as u64).map(|at| (at + salt) * size + size * (size - 1) / 2);
         let mut moved = mine.clone();
-        let due: Vec<u64> = match meeting {
-            Meeting::Barrier => return group.barrier_collective().map_err(said),
-            Meeting::Sync => return group.sync_collective().map_err(said),
-            Meeting::Broadcast => {
+        let due: Vec<u64> = match collective {
+            Together::Barrier => return group.barrier_collective().map_err(said),
+            Together::Sync => return group.sync_collective().map_err(said),
+            Together::Broadcast => {
                 group.broadcast_collective(root, &mut moved).map_err(said)?;
                 of(u64::from(root)).collect()
             }
-            Meeting::Reduce => {
+            Together::Reduce => {
                 group.reduce_collective(root, Reduction::Sum, &mut moved).map_err(said)?;
                 if group.rank() != root {
                     return Ok(());
                 }
                 sums().collect()
             }
-            Meeting::Allreduce => {
+            Together::Allreduce => {
                 group.allreduce_collective(Reduction::Sum, &mut moved).map_err(said)?;
                 sums().collect()
             }
-            Meeting::Allgather => {
+            Together::Allgather => {
                 moved = group.allgather_collective(&mine).map_err(said)?;
                 (0..size).flat_map(of).collect()
             }
-            Meeting::Alltoall => {
+            Together::Alltoall => {
                 let shares: Vec<u64> = (0..size).flat_map(|to| [me * size + to, salt]).collect();
                 moved = group.alltoall_collective(&shares).map_err(said)?;
                 (0..size).flat_map(|from| [from * size + me, salt]).collect()
             }
         };
-        if moved == due { Ok(()) } else { Err(format!("{meeting:?} brought {moved:?}, not {due:?}")) }
+        if moved == due { Ok(()) } else { Err(format!("{collective:?} brought {moved:?}, not {due:?}")) }
     }
 
     /// Judges what was found out about words, together with all others.

@@ -40,7 +40,7 @@ type NextCall = fn(&Setting) -> Result<(), String>;
 type Call = fn(&Setting, &Group) -> Never;
 
 /// Calls that wait for others, or come back to the victim again and again.
-const MEETINGS: [(&str, Call); 15] = [
+const COLLECTIVES: [(&str, Call); 15] = [
     ("barrier", |_, group| once(group.barrier_collective())),
     ("sync", |_, group| once(group.sync_collective())),
     ("broadcast", |setting, group| once(group.broadcast_collective(setting.victim, &mut [0_u64; 3000]))),
@@ -136,7 +136,7 @@ pub fn body(world: World, parameters: &str) {
     let mut words = parameters.split(' ');
     let victim = words.next().and_then(|word| word.parse().ok()).expect("the victim's number");
     let (way, calls) = (words.next().expect("a way to die"), words.next().expect("calls"));
-    let calls: &[(&str, Call)] = if calls == "meetings" { &MEETINGS } else { &TRANSFERS };
+    let calls: &[(&str, Call)] = if calls == "collectives" { &COLLECTIVES } else { &TRANSFERS };
     let groups: Vec<Group> =
         calls.iter().map(|_| world.split_collective(Some(0), 0).expect("all live").expect("a member")).collect();
     let window = world.allocate_collective(WORDS).expect("memory is enough");
@@ -250,20 +250,20 @@ struct Case {
 
 /// Leaders host the servers of their nodes; with 4 ranks on 2 nodes these are 0 and 2.
 const CASES: [Case; 14] = [
-    Case { layout: (4, 2), victim: 2, way: "killed", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "collectives", routed: false },
     Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers", routed: false },
-    Case { layout: (4, 2), victim: 3, way: "killed", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "collectives", routed: false },
     Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers", routed: false },
-    Case { layout: (4, 2), victim: 2, way: "exits", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 2, way: "exits", calls: "collectives", routed: false },
     Case { layout: (4, 2), victim: 1, way: "exits", calls: "transfers", routed: false },
-    Case { layout: (4, 2), victim: 3, way: "panics", calls: "meetings", routed: false },
+    Case { layout: (4, 2), victim: 3, way: "panics", calls: "collectives", routed: false },
     Case { layout: (4, 2), victim: 2, way: "panics", calls: "transfers", routed: false },
-    Case { layout: (4, 1), victim: 0, way: "killed", calls: "meetings", routed: false },
+    Case { layout: (4, 1), victim: 0, way: "killed", calls: "collectives", routed: false },
     Case { layout: (4, 1), victim: 1, way: "returns", calls: "transfers", routed: false },
-    Case { layout: (4, 4), victim: 1, way: "killed", calls: "meetings", routed: false },
+    Case { layout: (4, 4), victim: 1, way: "killed", calls: "collectives", routed: false },
     Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers", routed: true },
     Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers", routed: true },
-    Case { layout: (4, 4), victim: 1, way: "killed", calls: "meetings", routed: true },
+    Case { layout: (4, 4), victim: 1, way: "killed", calls: "collectives", routed: true },
 ];
 
 /// The trials of this module.
@@ -303,7 +303,7 @@ fn run(case: &Case) -> Result<(), Failed> {
     if !said {
         return Err(format!("the launcher does not say that rank {victim} {how}: {}", ended.stderr).into());
     }
-    let calls: &[(&str, Call)] = if *calls == "meetings" { &MEETINGS } else { &TRANSFERS };
+    let calls: &[(&str, Call)] = if *calls == "collectives" { &COLLECTIVES } else { &TRANSFERS };
     for survivor in (0..layout.0).filter(|rank| rank != victim) {
         for (name, _) in calls.iter().filter(|(name, _)| !is_inherited(case, name)) {
             ended.expect_line(&format!("rank {survivor}, {name}: "), &format!("rank {victim} (node {node})"))?;

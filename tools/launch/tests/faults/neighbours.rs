@@ -200,7 +200,7 @@ fn end_when_deserted(reads_errors: bool) -> Result<(), Failed> {
 
 fn end_well() -> Result<(), Failed> {
     let ranks = start("none")?;
-    for _meeting in ["who is where", "where the servers are", "the end"] {
+    for _exchange in ["who is where", "where the servers are", "the end"] {
         gather(&ranks)?;
     }
     for (process, _socket) in ranks {

@@ -274,7 +274,7 @@ fn inexact(world: &World) {
     }
 }
 
-/// One after the other without meeting in between, large and small ones mixed, from changing roots.
+/// One after the other without a barrier in between, large and small ones mixed, from changing roots.
 pub fn back_to_back(world: &World) {
     let size = world.size();
     let rounds = if size > 4 { 30 } else { 120 };

@@ -213,7 +213,7 @@ pub fn late_handler(world: &World) {
         for number in 0..early {
             world.send_message(ahead(world, 1), handler, &[number], &[1, 2, 3]).expect("a message");
         }
-        // All early messages have been sent; many have been taken in by the meeting.
+        // All early messages have been sent; many have been taken in by the barrier.
         barrier(world);
         let seen = Arc::new(AtomicU64::new(0));
         let counting = Arc::clone(&seen);

@@ -104,7 +104,7 @@ pub fn quiet(world: &World) {
             }
         }
         // Sync completes nothing by itself: it is quiet that did.
-        world.sync_collective().expect("the meeting");
+        world.sync_collective().expect("the barrier");
         for target in [world.rank(), ahead(world, 1)] {
             let expected = contents(target);
             let found = window.get_vec(target, 1..1 + expected.len()).expect("a look");
@@ -145,7 +145,7 @@ pub fn barrier(world: &World) {
     }
     // A barrier of one is allowed too, and so are many in a row.
     for _ in 0..50 {
-        world.sync_collective().expect("a meeting");
+        world.sync_collective().expect("a barrier");
         support::barrier(world);
     }
 }

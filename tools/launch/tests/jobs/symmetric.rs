@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use longarm::error::{Operation, TransferError};
-use longarm::face::sync::{AtomicBool, Ordering};
-use longarm::face::{Completion, OriginBytes, OriginBytesMut, RegionMut, Rmw, RmwOp, RmwWidth, SignalOp};
+use longarm::ffi::sync::{AtomicBool, Ordering};
+use longarm::ffi::{Completion, OriginBytes, OriginBytesMut, RegionMut, Rmw, RmwOp, RmwWidth, SignalOp};
 use longarm::{Compare, World};
 
 use super::support::{ahead, barrier, ranks};
@@ -87,7 +87,7 @@ pub fn waits(world: &World) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             is_said.swap(true, Ordering::SeqCst);
-            world.ring(me);
+            world.notify(me);
         });
         world.wait_for_words(|| is_said.load(Ordering::Acquire).then_some(())).expect("nobody has died");
     });

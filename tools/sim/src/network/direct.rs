@@ -543,7 +543,7 @@ impl Network {
     }
 
     /// The link breaks for the caller's end: what was to be told is not.
-    pub(super) fn hush_direct(&mut self, link: u32) {
+    pub(super) fn silence_direct(&mut self, link: u32) {
         self.links[link as usize].direct.coming.clear();
     }
 }

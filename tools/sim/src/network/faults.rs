@@ -40,7 +40,7 @@ impl Network {
         if end == 1 {
             self.break_direct(link);
         } else {
-            self.hush_direct(link);
+            self.silence_direct(link);
         }
         self.note(What::Break, Who::Link(link, end as u8), lost as u64);
         self.after(1, Event::End(link << 1 | (1 - end as u32)));
