@@ -11,6 +11,7 @@ use longarm_proto::{AM_ARGUMENTS_MAX, Rank};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
+use crate::bootstrap::own_end::{self, LAUNCHER_GRACE};
 use crate::error::{MessageError, WaitError};
 use crate::world::{Inner, World};
 
@@ -244,7 +245,9 @@ impl Handlers {
         if let Some(world) = self.world.get().and_then(Weak::upgrade) {
             world.abort(reason, PANICKED);
         }
-        // A launcher would end this process too, in its time. Nothing more is to be done by it meanwhile.
+        // A launcher would end this process too, in its time. Nothing more is to be done by it meanwhile. What the program does at its
+        // exit may wait, for this thread too.
+        own_end::end_after(LAUNCHER_GRACE, || ());
         std::process::exit(PANICKED);
     }
 
