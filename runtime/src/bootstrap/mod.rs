@@ -1,6 +1,5 @@
 //! How a process becomes a rank: who it is, where the others are, and the node it shares memory with.
 
-pub mod control;
 mod dialer;
 mod exchange;
 mod launcher;
@@ -11,6 +10,9 @@ mod node;
 pub(crate) mod own_end;
 
 use std::sync::Arc;
+
+#[doc(hidden)]
+pub use longarm_control::messages as control;
 
 use self::control::{NodeCard, PeerTraffic, Wait};
 use crate::error::InitError;

@@ -25,6 +25,7 @@ pub const ALLOWANCES: &[Allowance] = &[
     allow(Rule::Clock, "memory/examples/", "it measures time"),
     allow(Rule::Clock, "shm/examples/", "it measures time"),
     allow(Rule::Clock, "runtime/", "assembly: configuration is read here and handed down as values"),
+    allow(Rule::Clock, "control/", "moments of time as arguments: it never asks what time it is"),
     allow(Rule::Clock, "tools/", "programs of their own"),
     allow(Rule::Clock, "benches/", "they measure time"),
     allow(

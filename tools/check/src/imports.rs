@@ -3,9 +3,10 @@
 use crate::rules::{Finding, Rule};
 
 /// Which crates of this tree each one may import. Those of one row never meet: who is above joins them.
-const MAY_IMPORT: [(&str, &[&str]); 19] = [
+const MAY_IMPORT: [(&str, &[&str]); 20] = [
     ("longarm-memory", &[]),
     ("longarm-proto", &[]),
+    ("longarm-control", &[]),
     ("longarm-shm", &["longarm-memory", "longarm-proto"]),
     ("longarm-netmod", &["longarm-memory", "longarm-proto"]),
     // It knows addresses and nothing of networks.
@@ -18,6 +19,7 @@ const MAY_IMPORT: [(&str, &[&str]); 19] = [
         &[
             "longarm-memory",
             "longarm-proto",
+            "longarm-control",
             "longarm-shm",
             "longarm-netmod",
             "longarm-verbs",
@@ -26,7 +28,7 @@ const MAY_IMPORT: [(&str, &[&str]); 19] = [
         ],
     ),
     // Above the runtime nobody looks below it.
-    ("longarm-launch", &["longarm"]),
+    ("longarm-launch", &["longarm", "longarm-control"]),
     // The instructions of the codec alone are counted, which nothing above shows.
     ("longarm-benches", &["longarm", "longarm-proto"]),
     ("longarm-mpi", &["longarm"]),
@@ -46,6 +48,7 @@ const MAY_IMPORT: [(&str, &[&str]); 19] = [
         &[
             "longarm-memory",
             "longarm-proto",
+            "longarm-control",
             "longarm-shm",
             "longarm-netmod",
             "longarm-server",

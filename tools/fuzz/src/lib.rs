@@ -16,8 +16,7 @@ mod door;
 mod handshake;
 mod hostile_server;
 #[doc(hidden)]
-pub mod launcher;
-mod mail;
+pub mod mail;
 mod node;
 mod rdma;
 mod rendezvous;

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, KindTraffic, NodeCard, PeerTraffic, ToRank, Wait, Whom};
+use longarm_control::messages::{CONTROL_VERSION, FromRank, KindTraffic, NodeCard, PeerTraffic, ToRank, Wait, Whom};
 
 use crate::choices::{Choices, Script};
-use crate::launcher::plan::Plan;
-use crate::launcher::rendezvous::{Failure, HowEnded, Job, Place, Rendezvous};
+use longarm_control::plan::Plan;
+use longarm_control::rendezvous::{Failure, HowEnded, Job, Place, Rendezvous};
 
 const RANKS_MAX: u8 = 6;
 

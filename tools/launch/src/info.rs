@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use comfy_table::{Cell, ContentArrangement, Table, presets};
+use comfy_table::Cell;
 use longarm::config::{Config, Entry};
 use longarm::network::Rdma;
 use longarm::topology::{Cache, Machine};
+use longarm_control::spelling::{plain_table, trimmed};
 use serde::Serialize;
 
 use crate::cli::InfoArguments;
@@ -187,18 +188,6 @@ fn variables(entries: &[Entry]) -> String {
         table.add_row([entry.name, entry.value.as_str(), entry.unit, origin.as_str(), entry.meaning]);
     }
     trimmed(&table)
-}
-
-/// A table without lines.
-pub fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table
-}
-
-/// Its text, with nothing at the ends of lines.
-pub fn trimmed(table: &Table) -> String {
-    table.lines().map(|line| format!(" {}", line.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
 fn optional_bytes(bytes: Option<u64>, otherwise: &str) -> String {

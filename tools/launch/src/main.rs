@@ -18,7 +18,6 @@ mod info;
 mod perf;
 mod ps;
 mod run;
-mod standing;
 mod stats;
 mod units;
 

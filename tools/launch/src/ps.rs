@@ -10,9 +10,9 @@ use comfy_table::Cell;
 use serde::de::DeserializeOwned;
 
 use crate::cli::PsArguments;
-use crate::info;
 use crate::run::questions::{self, NAME_PREFIX};
-use crate::standing::{Report, Summary};
+use longarm_control::spelling;
+use longarm_control::standing::{Report, Summary};
 
 /// How long a launcher may take to answer. It gives its ranks a second.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -121,7 +121,7 @@ fn show_jobs(jobs: &[Summary], as_json: bool) -> String {
     if jobs.is_empty() {
         return "no job of this user is running here\n".to_owned();
     }
-    let mut table = info::plain_table();
+    let mut table = spelling::plain_table();
     table.set_header(["pid", "ranks", "nodes", "time", "program"]);
     for job in jobs {
         let cells = [
@@ -133,7 +133,7 @@ fn show_jobs(jobs: &[Summary], as_json: bool) -> String {
         ];
         table.add_row(cells.map(Cell::new));
     }
-    format!("{}\n", info::trimmed(&table))
+    format!("{}\n", spelling::trimmed(&table))
 }
 
 fn show_report(report: &Report, as_json: bool) -> String {

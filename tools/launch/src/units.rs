@@ -31,23 +31,7 @@ pub fn count(count: f64) -> String {
     format!("{}{}", three_digits(value), UNITS[unit])
 }
 
-/// Ascending numbers with neighbours drawn together: "0-3, 8".
-pub fn ranges(numbers: &[u32]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *number => *last = *number,
-            _ => ranges.push((*number, *number)),
-        }
-    }
-    let show = |(first, last): &(u32, u32)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
-    ranges.iter().map(show).collect::<Vec<_>>().join(", ")
-}
-
-/// Ascending ranks with the word: "rank 3", "ranks 0-2, 5".
-pub fn ranks(ranks: &[u32]) -> String {
-    format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, ranges(ranks))
-}
+pub use longarm_control::spelling::{ranges, ranks};
 
 fn three_digits(value: f64) -> String {
     if value < 9.995 {
@@ -71,13 +55,6 @@ mod tests {
         assert_eq!(bytes((1 << 20) - 1), "1.00 MiB");
         assert_eq!(bytes(123 << 30), "123 GiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
-    }
-
-    #[test]
-    fn neighbouring_numbers_are_drawn_together() {
-        assert_eq!(ranges(&[3]), "3");
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
-        assert_eq!((ranks(&[4]), ranks(&[4, 5])), ("rank 4".to_owned(), "ranks 4-5".to_owned()));
     }
 
     #[test]

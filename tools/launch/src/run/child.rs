@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use longarm::bootstrap::control::CONTROL_FD_VARIABLE;
+use longarm_control::messages::CONTROL_FD_VARIABLE;
 use rustix::io::FdFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;

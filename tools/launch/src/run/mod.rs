@@ -19,15 +19,14 @@ use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
 
-use longarm::bootstrap::control::CONTROL_FD_VARIABLE;
 use longarm::config::{Config, ConfigError};
+use longarm_control::messages::CONTROL_FD_VARIABLE;
 use rustix::process::{Resource, Rlimit};
 
-pub use self::rendezvous::Failure;
-
 use self::guardian::Guardian;
-use self::plan::{Plan, PlanError, ProgramError};
+use self::program::ProgramError;
 use crate::cli::RunArguments;
+use longarm_control::plan::{Plan, PlanError};
 
 mod alike;
 mod child;
@@ -35,14 +34,11 @@ mod ending;
 pub mod guardian;
 mod input;
 mod output;
-mod plan;
+mod program;
 pub mod questions;
 mod reasons;
-mod rendezvous;
-mod said;
 mod supervise;
 mod watch;
-mod watchdog;
 
 /// Descriptors that the launcher needs for each rank: the control socket, two outputs, the process.
 const DESCRIPTORS_PER_RANK: u64 = 4;
@@ -147,7 +143,7 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
     let cut = (arguments.ppn.is_none() && config.is_set("LONGARM_NODES"))
         .then(|| config.nodes.min(arguments.ranks.into()) as u32);
     let plan = Plan::new(arguments.ranks, arguments.nodes.or(cut), arguments.ppn)?;
-    let path = plan::find_program(program(arguments), std::env::var_os("PATH"))?;
+    let path = program::find_program(program_of(arguments), std::env::var_os("PATH"))?;
     let descriptors = raise_descriptors(plan.ranks())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.while_doing("starting the launcher's event loop")?;
@@ -168,7 +164,7 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
     ended
 }
 
-fn program(arguments: &RunArguments) -> &OsStr {
+fn program_of(arguments: &RunArguments) -> &OsStr {
     arguments.command.first().expect("the command line demands a program")
 }
 

@@ -15,9 +15,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// What the names of all these sockets begin with; the number of the launcher's process follows.
 pub const NAME_PREFIX: &str = "longarm-run-";
-/// A line that asks for a [`crate::standing::Summary`].
+/// A line that asks for a [`longarm_control::standing::Summary`].
 pub const SUMMARY: &[u8] = b"summary\n";
-/// A line that asks for a [`crate::standing::Report`].
+/// A line that asks for a [`longarm_control::standing::Report`].
 pub const REPORT: &[u8] = b"report\n";
 
 /// How many may ask at the same time.

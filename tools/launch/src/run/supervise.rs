@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStderr, ChildStdout};
 use std::time::{Duration, Instant};
 
-use longarm::bootstrap::control::ToRank;
 use longarm::config::{Config, OnFailure};
 use longarm::topology;
+use longarm_control::messages::ToRank;
 use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -20,16 +20,16 @@ use super::alike::Alike;
 use super::child::{self, Place, Started, Template};
 use super::ending::{Action, Cause, Ending};
 use super::output::{self, Console, Sink};
-use super::plan::Plan;
 use super::questions::{self, Question};
 use super::reasons::Reasons;
-use super::rendezvous::{Failure, Job, Rendezvous, Violation, signal_name};
 use super::watch::{Event, RankEvent, send_messages, watch_rank};
-use super::watchdog::Watchdog;
 use super::{RunError, While};
 use crate::cli::{Bind, RunArguments};
 use crate::stats::{self, Outcome};
 use crate::units;
+use longarm_control::plan::Plan;
+use longarm_control::rendezvous::{Failure, Job, Rendezvous, Violation, signal_name};
+use longarm_control::watchdog::Watchdog;
 
 mod inquiry;
 

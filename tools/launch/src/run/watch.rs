@@ -6,14 +6,14 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use longarm::bootstrap::control::ToRank;
+use longarm_control::messages::ToRank;
 use rustix::process::{WaitId, WaitIdOptions};
 use tokio::io::AsyncWriteExt;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use super::rendezvous::{HowEnded, LINE_BYTES_MAX, Violation};
+use longarm_control::rendezvous::{HowEnded, LINE_BYTES_MAX, Violation};
 
 /// Something a rank did.
 #[derive(Debug)]

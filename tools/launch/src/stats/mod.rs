@@ -7,10 +7,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longarm::bootstrap::control::{KindTraffic, PeerTraffic};
+use longarm_control::messages::{KindTraffic, PeerTraffic};
 use serde::Serialize;
 
-use crate::run::Failure;
+use longarm_control::rendezvous::Failure;
 
 pub mod heatmap;
 pub mod table;

@@ -6,9 +6,9 @@ use tokio::sync::oneshot;
 
 use super::Supervisor;
 use crate::run::questions::Question;
-use crate::run::rendezvous::Place;
-use crate::run::watchdog::Answers;
-use crate::standing::{RankStanding, Report, State, Summary};
+use longarm_control::rendezvous::Place;
+use longarm_control::standing::{RankStanding, Report, State, Summary};
+use longarm_control::watchdog::Answers;
 
 /// Letters of the program's command line that are told.
 const COMMAND_LETTERS_MAX: usize = 200;

@@ -1,4 +1,4 @@
-//! How the ranks of a job find each other: the launcher's half of `longarm::bootstrap::control`.
+//! How the ranks of a job find each other: the launcher's half of [`crate::messages`].
 //!
 //! Pure: it holds no socket, process or clock. Feed it with [`Rendezvous::handle_line`] and
 //! [`Rendezvous::handle_end`], then drain [`Rendezvous::poll_message`] until it is `None`.
@@ -14,10 +14,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use longarm::bootstrap::control::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
+use crate::messages::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
 
-use super::plan::Plan;
-use super::said::{self, Counted};
+use crate::plan::Plan;
+use crate::said::{self, Counted};
 
 /// What a rank says to the launcher must not be longer than this.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
@@ -498,7 +498,7 @@ pub fn signal_name(signal: i32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use longarm::bootstrap::control::KindTraffic;
+    use crate::messages::KindTraffic;
 
     use super::*;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::messages::{Wait, Whom};
 use comfy_table::Cell;
-use longarm::bootstrap::control::{Wait, Whom};
 use serde::{Deserialize, Serialize};
 
-use crate::{info, units};
+use crate::spelling;
 
 /// A running job in one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl Report {
     pub fn render(&self) -> String {
         let mut lines = Vec::new();
         if self.longest_wait().is_some() {
-            let mut table = info::plain_table();
+            let mut table = spelling::plain_table();
             table.set_header(["rank", "node", "waits in", "for", "since"]);
             for rank in &self.ranks {
                 for wait in &rank.waits {
@@ -112,7 +112,7 @@ impl Report {
                     table.add_row(cells.map(Cell::new));
                 }
             }
-            lines.push(info::trimmed(&table));
+            lines.push(spelling::trimmed(&table));
         }
         let states = [
             (State::Computing, "computing, in no call of longarm that waits"),
@@ -125,7 +125,7 @@ impl Report {
         for (state, meaning) in states {
             let ranks: Vec<u32> = self.ranks.iter().filter(|rank| rank.state == state).map(|rank| rank.rank).collect();
             if !ranks.is_empty() {
-                lines.push(format!(" {meaning}: {}", units::ranks(&ranks)));
+                lines.push(format!(" {meaning}: {}", spelling::ranks(&ranks)));
             }
         }
         lines.join("\n")

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use longarm::bootstrap::control::Wait;
+use crate::messages::Wait;
 
 use crate::standing::{Gist, Report};
 
@@ -115,7 +115,7 @@ impl Watchdog {
 
 #[cfg(test)]
 mod tests {
-    use longarm::bootstrap::control::Whom;
+    use crate::messages::Whom;
 
     use super::*;
     use crate::standing::{RankStanding, State, Summary};

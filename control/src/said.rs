@@ -2,7 +2,7 @@
 //!
 //! Counters saturate, text is cut and made plain, and what is kept of a rank is no more than a sound one could have to say.
 
-use longarm::bootstrap::control::{KindTraffic, NodeCard, PeerTraffic, Wait};
+use crate::messages::{KindTraffic, NodeCard, PeerTraffic, Wait};
 
 /// Letters of a reason that are passed on.
 const REASON_LETTERS_MAX: usize = 4096;
@@ -95,7 +95,7 @@ impl Counted {
 
 #[cfg(test)]
 mod tests {
-    use longarm::bootstrap::control::Whom;
+    use crate::messages::Whom;
 
     use super::*;
 

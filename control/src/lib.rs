@@ -1,0 +1,19 @@
+//! What the ranks of a job and whoever starts them say to each other, and what is decided by whoever starts them.
+//!
+//! ```text
+//!   rank ── messages ──▶ rendezvous ──▶ who is where, who died, who may go
+//!                            │
+//!                        watchdog ──▶ standing: who waits for whom, as people read it
+//! ```
+//!
+//! Pure: nothing here holds a socket, a process, a thread or a clock. The same half serves `longarm run` and the ranks of jobs
+//! that something else has started.
+#![forbid(unsafe_code)]
+
+pub mod messages;
+pub mod plan;
+pub mod rendezvous;
+mod said;
+pub mod spelling;
+pub mod standing;
+pub mod watchdog;
