@@ -1,4 +1,4 @@
-//! Which rank runs on which node.
+//! Which rank runs on which node, and which node on which machine.
 //!
 //! Ranks are mapped in blocks: the first ranks on node 0, the next ones on node 1, and so on.
 
@@ -9,6 +9,8 @@ pub struct Plan {
     pub node_of_rank: Vec<u32>,
     /// How many nodes there are.
     pub nodes: u32,
+    /// Machine of each node, indexed by node. Emulated nodes share one.
+    pub machine_of_node: Vec<u32>,
 }
 
 /// The numbers on the command line contradict each other.
@@ -51,7 +53,7 @@ impl Plan {
             let made = ranks.div_ceil(ppn);
             return match nodes {
                 Some(nodes) if nodes != made => Err(PlanError::Contradiction { nodes, ppn, ranks, made }),
-                _ => Ok(Plan { node_of_rank: (0..ranks).map(|rank| rank / ppn).collect(), nodes: made }),
+                _ => Ok(Plan::on_one_machine((0..ranks).map(|rank| rank / ppn).collect(), made)),
             };
         }
         let nodes = nodes.unwrap_or(1);
@@ -61,7 +63,24 @@ impl Plan {
         let (each, larger) = (ranks / nodes, ranks % nodes);
         let blocks = (0..nodes).map(|node| (node, each + u32::from(node < larger)));
         let node_of_rank = blocks.flat_map(|(node, size)| std::iter::repeat_n(node, size as usize)).collect();
-        Ok(Plan { node_of_rank, nodes })
+        Ok(Plan::on_one_machine(node_of_rank, nodes))
+    }
+
+    fn on_one_machine(node_of_rank: Vec<u32>, nodes: u32) -> Plan {
+        Plan { node_of_rank, nodes, machine_of_node: vec![0; nodes as usize] }
+    }
+
+    /// The machine that a rank runs on.
+    pub fn machine_of(&self, rank: u32) -> u32 {
+        self.machine_of_node[self.node_of_rank[rank as usize] as usize]
+    }
+
+    /// How many ranks run on each machine.
+    pub fn ranks_on_machines(&self) -> Vec<u32> {
+        let machines = self.machine_of_node.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut ranks = vec![0; machines];
+        (0..self.ranks()).for_each(|rank| ranks[self.machine_of(rank) as usize] += 1);
+        ranks
     }
 
     /// How many ranks there are.

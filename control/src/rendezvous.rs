@@ -126,8 +126,8 @@ pub struct Job {
     pub number: u64,
     /// The job's secret, in hexadecimal.
     pub secret: String,
-    /// The processors that the job may use.
-    pub processors: Vec<u32>,
+    /// The processors that the job may use on each machine, by the machines of the plan.
+    pub processors: Vec<Vec<u32>>,
     /// Whether statistics are wanted.
     pub stats: bool,
     /// Whether a death leaves the others alive.
@@ -178,6 +178,8 @@ struct RankState {
 pub struct Rendezvous {
     plan: Plan,
     job: Job,
+    /// How many ranks each machine has.
+    ranks_on: Vec<u32>,
     ranks: Vec<RankState>,
     cards: Vec<Option<NodeCard>>,
     /// Who waits for the card of each node.
@@ -211,6 +213,7 @@ impl Rendezvous {
             failures: Vec::new(),
             started: None,
             left: None,
+            ranks_on: plan.ranks_on_machines(),
             plan,
             job,
         }
@@ -358,14 +361,16 @@ impl Rendezvous {
         self.ranks[rank as usize].stage = Stage::Joined;
         let again = std::mem::take(&mut self.ranks[rank as usize].said_goodbye);
         self.started.get_or_insert(now);
+        let machine = self.plan.machine_of(rank);
         let start = Start {
             version: CONTROL_VERSION,
             job: self.job.number,
             secret: self.job.secret.clone(),
             rank,
             node_of_rank: self.plan.node_of_rank.clone(),
-            ranks_on_machine: self.plan.ranks(),
-            processors: self.job.processors.clone(),
+            machines: self.job.processors.len() as u32,
+            ranks_on_machine: self.ranks_on[machine as usize],
+            processors: self.job.processors[machine as usize].clone(),
             stats: self.job.stats,
             survivors_go_on: self.job.survivors_go_on,
         };
@@ -520,7 +525,8 @@ mod tests {
 
         fn with_policy(ranks: u32, nodes: u32, survivors_go_on: bool) -> Pair {
             let plan = Plan::new(ranks, Some(nodes), None).unwrap();
-            let job = Job { number: 5, secret: "ab".to_owned(), processors: vec![0, 1], stats: true, survivors_go_on };
+            let job =
+                Job { number: 5, secret: "ab".to_owned(), processors: vec![vec![0, 1]], stats: true, survivors_go_on };
             Pair { rendezvous: Rendezvous::new(plan, job), now: Instant::now() }
         }
 

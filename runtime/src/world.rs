@@ -298,6 +298,7 @@ fn alone() -> Result<Start, InitError> {
         secret,
         rank: 0,
         node_of_rank: vec![0],
+        machines: 1,
         ranks_on_machine: 1,
         processors: crate::topology::processors_allowed(),
         stats: false,

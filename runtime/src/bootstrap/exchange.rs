@@ -93,7 +93,7 @@ impl Exchanged {
         };
         let records = all_say(&*exchange, &hello)?;
         let start = start_from_records(exchange.rank(), &records)?;
-        if (start.ranks_on_machine as usize) < start.node_of_rank.len() && !config.is_set("LONGARM_INTERFACE") {
+        if start.machines > 1 && !config.is_set("LONGARM_INTERFACE") {
             let address = address_towards_others().ok_or(InitError::NoInterface)?;
             config.settle_interface(address);
         }
@@ -124,6 +124,7 @@ pub fn start_from_records(rank: u32, records: &[Vec<u8>]) -> Result<Start, InitE
     let (job, secret) = random.split_first_chunk().ok_or(InitError::ExchangeGarbled)?;
     let secret = secret.try_into().map_err(|_| InitError::ExchangeGarbled)?;
     let machines: Vec<&str> = hellos.iter().map(|hello| hello.machine.as_str()).collect();
+    let machine_count = machines.iter().collect::<std::collections::HashSet<_>>().len() as u32;
     let here = || hellos.iter().filter(|other| other.machine == mine.machine);
     let mut processors: Vec<u32> = here().flat_map(|hello| hello.processors.iter().copied()).collect();
     processors.sort_unstable();
@@ -134,6 +135,7 @@ pub fn start_from_records(rank: u32, records: &[Vec<u8>]) -> Result<Start, InitE
         secret: Start::spell_secret(secret),
         rank,
         node_of_rank: cut(&machines, first.nodes.max(1) as usize),
+        machines: machine_count,
         ranks_on_machine: here().count() as u32,
         processors,
         stats: false,

@@ -60,6 +60,7 @@ fn start(choices: &mut Choices<'_>) -> Start {
         secret,
         rank,
         node_of_rank,
+        machines: 1,
         ranks_on_machine: choices.short().into(),
         processors: choices.bytes().iter().map(|processor| u32::from(*processor) << 4).collect(),
         stats: false,

@@ -105,7 +105,8 @@ struct Watched {
 impl Watched {
     fn new(ranks: u32, nodes: u32, survivors_go_on: bool) -> Watched {
         let plan = Plan::new(ranks, Some(nodes), None).expect("no more nodes than ranks");
-        let job = Job { number: 5, secret: "ab".to_owned(), processors: vec![0, 1], stats: true, survivors_go_on };
+        let job =
+            Job { number: 5, secret: "ab".to_owned(), processors: vec![vec![0, 1]], stats: true, survivors_go_on };
         Watched {
             rendezvous: Rendezvous::new(plan, job),
             ranks,

@@ -92,7 +92,7 @@ pub async fn supervise(
     let job = Job {
         number: random().map(u64::from_le_bytes).while_doing("choosing the job's number")?,
         secret: secret().while_doing("choosing the job's secret")?,
-        processors: processors.clone(),
+        processors: vec![processors.clone()],
         stats: arguments.wants_stats(),
         survivors_go_on,
     };
