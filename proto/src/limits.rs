@@ -1,7 +1,7 @@
 //! Everything that can grow, and how far. The compiler checks that the bounds fit together.
 
 /// The protocol's version. Both ends of a connection must have the same one, and prove it in the handshake.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Bytes of a request's fixed header: one cache line.
 pub const HEADER_BYTES: usize = 64;

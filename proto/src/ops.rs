@@ -229,6 +229,14 @@ wire_enum! {
         Fetch = 6,
         /// Stores the operand. The old value given back means nothing.
         Set = 7,
+        /// Stores the operand if it is smaller, both as signed numbers.
+        FetchMinSigned = 8,
+        /// Stores the operand if it is larger, both as signed numbers.
+        FetchMaxSigned = 9,
+        /// Stores the operand if it is smaller, both as unsigned numbers.
+        FetchMinUnsigned = 10,
+        /// Stores the operand if it is larger, both as unsigned numbers.
+        FetchMaxUnsigned = 11,
     }
 }
 
@@ -290,7 +298,7 @@ mod tests {
         }
         assert_eq!(ElementType::from_wire(8), None);
         assert_eq!(AccumulateOp::from_wire(7), None);
-        assert_eq!(RmwOp::from_wire(8), None);
+        assert_eq!(RmwOp::from_wire(12), None);
         assert_eq!(RmwWidth::from_wire(2), None);
         assert_eq!(SignalOp::from_wire(2), None);
     }

@@ -121,7 +121,7 @@ fn numbers_that_mean_nothing_are_refused_by_name() {
     assert_eq!(changed(&sum, |header, _| header[3] = 5), Err(Violation::SenselessKernel { element, op }));
     let rmw = Rmw { op: RmwOp::Swap, width: RmwWidth::W64, operand: 1, compare: 0 };
     let rmw = Request::Rmw { target: TARGET, offset: 0, rmw };
-    assert_eq!(changed(&rmw, |header, _| header[3] = 8), Err(Violation::UnknownRmwOp { found: 8 }));
+    assert_eq!(changed(&rmw, |header, _| header[3] = 12), Err(Violation::UnknownRmwOp { found: 12 }));
     assert_eq!(changed(&rmw, |header, _| header[2] = 2), Err(Violation::UnknownRmwWidth { found: 2 }));
 }
 

@@ -18,6 +18,9 @@ use crate::window::WindowInner;
 /// part, and neither does its server. Each word is updated by the device of the node where it lies, also on behalf of the ranks of that
 /// node, by `IBV_WR_ATOMIC_FETCH_AND_ADD` and `IBV_WR_ATOMIC_CMP_AND_SWP` of the verbs interface.
 ///
+/// Devices add, and compare and swap. Other updates, the minimum and maximum of a [`Window`](crate::Window) among them, are not
+/// supported here and have no method; a loop around [`DeviceWords::compare_swap`] does them.
+///
 /// An update is atomic with respect to all others of the word, from everywhere. It comes behind all that this rank has issued
 /// towards that node before, and is complete when its call returns: who reads the word from then on sees it.
 ///

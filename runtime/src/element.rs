@@ -1,6 +1,6 @@
 //! What a window may be made of.
 
-use longarm_proto::{ElementType, RmwWidth, Scale};
+use longarm_proto::{ElementType, RmwOp, RmwWidth, Scale};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Plain old data: every bit pattern is a value, and there is no padding. A torn or stale one is garbage, never
@@ -28,6 +28,10 @@ pub trait Number: Element + PartialEq + std::fmt::Debug + Default {
 pub trait Word: Number + PartialOrd + Eq {
     /// Its size, as the wire names it.
     const WIDTH: RmwWidth;
+
+    /// What keeps the smaller and the larger one of two, as the wire names them: signed numbers have an order of their own.
+    #[doc(hidden)]
+    const MIN_MAX: (RmwOp, RmwOp);
 
     /// Its bits, zero-extended.
     fn to_bits(self) -> u64;
@@ -77,7 +81,7 @@ pub struct Complex64 {
 }
 
 macro_rules! integer {
-    ($type:ty, $element:ident, $width:ident, $unsigned:ty) => {
+    ($type:ty, $element:ident, $width:ident, $unsigned:ty, $min:ident, $max:ident) => {
         impl Number for $type {
             const TYPE: ElementType = ElementType::$element;
 
@@ -100,6 +104,7 @@ macro_rules! integer {
 
         impl Word for $type {
             const WIDTH: RmwWidth = RmwWidth::$width;
+            const MIN_MAX: (RmwOp, RmwOp) = (RmwOp::$min, RmwOp::$max);
 
             fn to_bits(self) -> u64 {
                 u64::from(self as $unsigned)
@@ -112,10 +117,10 @@ macro_rules! integer {
     };
 }
 
-integer!(i32, I32, W32, u32);
-integer!(u32, U32, W32, u32);
-integer!(i64, I64, W64, u64);
-integer!(u64, U64, W64, u64);
+integer!(i32, I32, W32, u32, FetchMinSigned, FetchMaxSigned);
+integer!(u32, U32, W32, u32, FetchMinUnsigned, FetchMaxUnsigned);
+integer!(i64, I64, W64, u64, FetchMinSigned, FetchMaxSigned);
+integer!(u64, U64, W64, u64, FetchMinUnsigned, FetchMaxUnsigned);
 
 macro_rules! float {
     ($type:ty, $element:ident) => {

@@ -63,7 +63,7 @@ pub(crate) unsafe fn rmw(word: *mut u8, rmw: Rmw) -> u64 {
 }
 
 macro_rules! rmw_of_width {
-    ($name:ident, $atomic:ty, $value:ty) => {
+    ($name:ident, $atomic:ty, $value:ty, $signed:ty) => {
         #[inline]
         fn $name(word: &$atomic, op: RmwOp, operand: $value, compare: $value) -> $value {
             match op {
@@ -77,12 +77,32 @@ macro_rules! rmw_of_width {
                 RmwOp::FetchOr => word.fetch_or(operand, Ordering::SeqCst),
                 RmwOp::FetchXor => word.fetch_xor(operand, Ordering::SeqCst),
                 RmwOp::Fetch => word.load(Ordering::SeqCst),
+                RmwOp::FetchMinSigned => store_if!(word, operand, |old| (operand as $signed) < old as $signed),
+                RmwOp::FetchMaxSigned => store_if!(word, operand, |old| operand as $signed > old as $signed),
+                RmwOp::FetchMinUnsigned => store_if!(word, operand, |old| operand < old),
+                RmwOp::FetchMaxUnsigned => store_if!(word, operand, |old| operand > old),
             }
         }
     };
 }
-rmw_of_width!(rmw_u32, AtomicU32, u32);
-rmw_of_width!(rmw_u64, AtomicU64, u64);
+
+/// The processor has no instruction for it. Another round is made only where somebody else has changed the word meanwhile; what changes
+/// nothing stores nothing.
+macro_rules! store_if {
+    ($word:ident, $operand:ident, $wins:expr) => {{
+        let wins = $wins;
+        let mut old = $word.load(Ordering::SeqCst);
+        while wins(old) {
+            match $word.compare_exchange(old, $operand, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => break,
+                Err(found) => old = found,
+            }
+        }
+        old
+    }};
+}
+rmw_of_width!(rmw_u32, AtomicU32, u32, i32);
+rmw_of_width!(rmw_u64, AtomicU64, u64, i64);
 
 /// Reads a word with Acquire.
 ///
@@ -121,7 +141,7 @@ pub(crate) unsafe fn compare_exchange_u32(word: *mut u32, from: u32, to: u32) ->
 mod tests {
     use super::*;
 
-    /// What each operation leaves behind.
+    /// What each operation leaves behind in a word of 8 bytes.
     fn expected(op: RmwOp, old: u64, operand: u64, compare: u64) -> u64 {
         match op {
             RmwOp::FetchAdd => old.wrapping_add(operand),
@@ -137,6 +157,10 @@ mod tests {
             RmwOp::FetchOr => old | operand,
             RmwOp::FetchXor => old ^ operand,
             RmwOp::Fetch => old,
+            RmwOp::FetchMinSigned => (old as i64).min(operand as i64) as u64,
+            RmwOp::FetchMaxSigned => (old as i64).max(operand as i64) as u64,
+            RmwOp::FetchMinUnsigned => old.min(operand),
+            RmwOp::FetchMaxUnsigned => old.max(operand),
         }
     }
 
@@ -158,10 +182,39 @@ mod tests {
                 // SAFETY: a word of our own.
                 let found = unsafe { rmw((&raw mut word).cast(), request) };
                 let low = u64::from(u32::MAX);
-                let left = expected(op, old & low, operand & low, compare & low) & low;
+                // Signed numbers keep their sign when they become wider.
+                let signed = matches!(op, RmwOp::FetchMinSigned | RmwOp::FetchMaxSigned);
+                let widen = |value: u64| if signed { value as i32 as u64 } else { value & low };
+                let left = expected(op, widen(old), widen(operand), widen(compare)) & low;
                 assert_eq!((found, u64::from(word)), (old & low, left), "{op:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_largest_and_the_smallest_of_what_many_threads_bring_stay() {
+        let (largest, smallest) = (AtomicU64::new(0), AtomicU32::new(0));
+        let rounds = if cfg!(miri) { 50 } else { 50_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let (largest, smallest) = (&largest, &smallest);
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        let operand = 2 * round + thread;
+                        let raise = Rmw { op: RmwOp::FetchMaxUnsigned, width: RmwWidth::W64, operand, compare: 0 };
+                        // SAFETY: an atomic word that lives on.
+                        let old = unsafe { rmw(largest.as_ptr().cast(), raise) };
+                        assert!(round == 0 || old >= operand - 2, "{old} came after {}", operand - 2);
+                        let operand = (operand as i64).wrapping_neg() as u64;
+                        let lower = Rmw { op: RmwOp::FetchMinSigned, width: RmwWidth::W32, operand, compare: 0 };
+                        // SAFETY: likewise.
+                        unsafe { rmw(smallest.as_ptr().cast(), lower) };
+                    }
+                });
+            }
+        });
+        assert_eq!(largest.load(Ordering::Relaxed), 2 * rounds - 1);
+        assert_eq!(smallest.load(Ordering::Relaxed) as i32, -(2 * rounds as i32 - 1));
     }
 
     #[test]

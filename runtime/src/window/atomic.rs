@@ -10,7 +10,7 @@ use crate::handle::Handle;
 
 /// Methods that differ in the operation only: one blocking, one with a handle.
 macro_rules! rmw_methods {
-    ($($(#[$doc:meta])* $name:ident $start:ident $op:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident $start:ident $op:expr;)*) => {
         $(
             $(#[$doc])*
             ///
@@ -18,7 +18,7 @@ macro_rules! rmw_methods {
             /// [`RmwError`]: everything that can be wrong with a put; words of a window are always aligned.
             #[inline]
             pub fn $name(&self, rank: u32, index: usize, value: T) -> Result<T, RmwError> {
-                self.rmw(rank, index, RmwOp::$op, value, T::default())
+                self.rmw(rank, index, $op, value, T::default())
             }
 
             #[doc = concat!("Starts [`Window::", stringify!($name), "`].")]
@@ -26,7 +26,7 @@ macro_rules! rmw_methods {
             /// # Errors
             /// What can be known now; the rest comes from the handle.
             pub fn $start(&self, rank: u32, index: usize, value: T) -> Result<Handle<T>, RmwError> {
-                self.start_rmw(rank, index, RmwOp::$op, value, T::default())
+                self.start_rmw(rank, index, $op, value, T::default())
             }
         )*
     };
@@ -37,15 +37,38 @@ macro_rules! rmw_methods {
 impl<T: Word> Window<T> {
     rmw_methods! {
         /// Adds, wrapping around, and gives the old value.
-        fetch_add start_fetch_add FetchAdd;
+        fetch_add start_fetch_add RmwOp::FetchAdd;
         /// Replaces and gives the old value.
-        swap start_swap Swap;
+        swap start_swap RmwOp::Swap;
         /// Bitwise and; gives the old value.
-        fetch_and start_fetch_and FetchAnd;
+        fetch_and start_fetch_and RmwOp::FetchAnd;
         /// Bitwise or; gives the old value.
-        fetch_or start_fetch_or FetchOr;
+        fetch_or start_fetch_or RmwOp::FetchOr;
         /// Bitwise exclusive or; gives the old value.
-        fetch_xor start_fetch_xor FetchXor;
+        fetch_xor start_fetch_xor RmwOp::FetchXor;
+        /// Keeps the smaller one of the word and the value, and gives the old word. Signed words compare as signed numbers.
+        ///
+        /// ```
+        /// let world = longarm::init()?;
+        /// let best = world.allocate_collective::<i64>(1)?; // 0 at first
+        /// assert_eq!(best.fetch_min(0, 0, -5)?, 0);
+        /// assert_eq!(best.fetch_min(0, 0, 3)?, -5);
+        /// assert_eq!(best.fetch(0, 0)?, -5);
+        /// # world.finalize()?;
+        /// # Ok::<(), longarm::Error>(())
+        /// ```
+        fetch_min start_fetch_min T::MIN_MAX.0;
+        /// Keeps the larger one of the word and the value, and gives the old word. Signed words compare as signed numbers.
+        ///
+        /// ```
+        /// let world = longarm::init()?;
+        /// let latest = world.allocate_collective::<u32>(1)?;
+        /// assert_eq!(latest.fetch_max(0, 0, 7)?, 0);
+        /// assert_eq!(latest.fetch_max(0, 0, 5)?, 7);
+        /// # world.finalize()?;
+        /// # Ok::<(), longarm::Error>(())
+        /// ```
+        fetch_max start_fetch_max T::MIN_MAX.1;
     }
 
     /// Replaces by `value` if the word is `expected`; gives the old value in any case.

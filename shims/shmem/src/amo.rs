@@ -84,6 +84,10 @@ pub(crate) unsafe fn here(there: *mut u8, width: usize, op: RmwOp, operand: u64,
                     word.compare_exchange(compare, operand, order, order).unwrap_or_else(|found| found)
                 }
                 RmwOp::Fetch => word.load(order),
+                // OpenSHMEM has none of them: only a broken PE asks for one.
+                RmwOp::FetchMinSigned | RmwOp::FetchMaxSigned | RmwOp::FetchMinUnsigned | RmwOp::FetchMaxUnsigned => {
+                    end("shmem_atomic", format_args!("minimum and maximum are not supported"))
+                }
             };
             u64::from(old)
         }};

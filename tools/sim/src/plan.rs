@@ -23,6 +23,8 @@ pub struct Plan {
 pub const COUNTERS: u64 = 3;
 /// Words for swap and compare-and-swap, likewise.
 pub const CHAINS: u64 = 2;
+/// Words that ranks raise or lower to the largest or smallest of their values, likewise: one for each [`Peak`](crate::book::Peak).
+pub const PEAKS: u64 = 3;
 /// Elements for accumulates of each of two types, likewise.
 pub const SUMS: u64 = 16;
 /// Mutexes at each rank, each with a word that it guards.
@@ -34,7 +36,7 @@ pub const SLOTS: u64 = 4;
 /// Bytes of such a place.
 pub const SLOT_BYTES: u64 = 256;
 
-const FIXED_WORDS: u64 = 2 * (COUNTERS + CHAINS + 2 * SUMS) + MUTEXES;
+const FIXED_WORDS: u64 = 2 * (COUNTERS + CHAINS + 2 * SUMS + PEAKS) + MUTEXES;
 
 /// Who stands where and talks to whom.
 #[derive(Debug)]
@@ -186,9 +188,14 @@ impl Shape {
         8 * (2 * (COUNTERS + CHAINS) + (2 * half + u64::from(float)) * SUMS + number)
     }
 
+    /// Where a word for minima and maxima is.
+    pub fn peak_at(half: u64, number: u64) -> u64 {
+        8 * (2 * (COUNTERS + CHAINS + 2 * SUMS) + half * PEAKS + number)
+    }
+
     /// Where the word is that a mutex guards.
     pub fn guarded_at(number: u64) -> u64 {
-        8 * (2 * (COUNTERS + CHAINS + 2 * SUMS) + number)
+        8 * (2 * (COUNTERS + CHAINS + 2 * SUMS + PEAKS) + number)
     }
 
     /// Where the words of a caller are.

@@ -90,6 +90,8 @@ impl Model {
             WordDeed::Bits(deed, bits) | WordDeed::AccumulateBits(deed, bits) => match deed {
                 Deed::And => old & bits,
                 Deed::Or => old | bits,
+                Deed::Min => old.min(word.cut(bits)),
+                Deed::Max => old.max(word.cut(bits)),
                 _ => old ^ bits,
             },
             _ => return,

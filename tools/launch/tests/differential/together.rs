@@ -22,6 +22,8 @@ fn write_word<T: WindowWord>(window: &Window<T>, word: &Word, (deed, form): (Wor
         WordDeed::AccumulateSum(amount) => (Update::Sum, amount),
         WordDeed::AccumulateBits(Deed::And, bits) => (Update::And, bits),
         WordDeed::AccumulateBits(Deed::Or, bits) => (Update::Or, bits),
+        WordDeed::AccumulateBits(Deed::Min, bits) => (Update::Min, bits),
+        WordDeed::AccumulateBits(Deed::Max, bits) => (Update::Max, bits),
         WordDeed::AccumulateBits(_, bits) => (Update::Xor, bits),
         WordDeed::Set(new) if form == Form::Blocking => return window.set(rank, index, value(new)).map_err(said),
         WordDeed::Set(new) => return window.start_set(rank, index, value(new)).map(drop).map_err(said),
@@ -103,6 +105,8 @@ impl Runner {
                 WordDeed::Swap(_) => window.swap(rank, index, value),
                 WordDeed::Bits(Deed::And, _) => window.fetch_and(rank, index, value),
                 WordDeed::Bits(Deed::Or, _) => window.fetch_or(rank, index, value),
+                WordDeed::Bits(Deed::Min, _) => window.fetch_min(rank, index, value),
+                WordDeed::Bits(Deed::Max, _) => window.fetch_max(rank, index, value),
                 WordDeed::Bits(..) => window.fetch_xor(rank, index, value),
                 _ => window.fetch(rank, index),
             };
@@ -114,6 +118,8 @@ impl Runner {
             WordDeed::Swap(_) => window.start_swap(rank, index, value),
             WordDeed::Bits(Deed::And, _) => window.start_fetch_and(rank, index, value),
             WordDeed::Bits(Deed::Or, _) => window.start_fetch_or(rank, index, value),
+            WordDeed::Bits(Deed::Min, _) => window.start_fetch_min(rank, index, value),
+            WordDeed::Bits(Deed::Max, _) => window.start_fetch_max(rank, index, value),
             WordDeed::Bits(..) => window.start_fetch_xor(rank, index, value),
             _ => window.start_fetch(rank, index),
         };

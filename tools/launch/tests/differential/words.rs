@@ -53,7 +53,7 @@ pub fn draw_use(dice: &mut Dice, ranks: u32) -> Use {
         0..=1 => Use::Counter { told: true },
         2..=3 => Use::Counter { told: false },
         4..=6 => Use::Token,
-        7..=8 => Use::Bits(*dice.pick(&[Deed::And, Deed::Or, Deed::Xor])),
+        7..=8 => Use::Bits(*dice.pick(&[Deed::And, Deed::Or, Deed::Xor, Deed::Min, Deed::Max])),
         _ => Use::Locked { host: dice.below(ranks as usize) as u32, number: dice.below(MUTEXES as usize) as u64 },
     }
 }
@@ -65,7 +65,7 @@ impl Word {
             Use::Counter { .. } | Use::Locked { .. } => number as u64 % 5,
             // No rank has number 0 in the values that are drawn.
             Use::Token => number as u64,
-            Use::Bits(Deed::And) => u64::MAX,
+            Use::Bits(Deed::And | Deed::Min) => u64::MAX,
             Use::Bits(_) => 0x0100 << (number % 8),
         }
     }
@@ -111,7 +111,11 @@ pub fn draw_word_deed(dice: &mut Dice, word: &Word, unique: u64, form: Form) -> 
         },
         Use::Bits(deed) => {
             let one = 1_u64 << dice.below(64);
-            let bits = if deed == Deed::And { !one } else { one };
+            let bits = match deed {
+                Deed::And => !one,
+                Deed::Min | Deed::Max => dice.word(),
+                _ => one,
+            };
             match dice.below(10) {
                 0..=2 => (WordDeed::AccumulateBits(deed, bits), form),
                 3 => (WordDeed::Fetch, kept),

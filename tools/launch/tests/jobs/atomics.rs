@@ -22,18 +22,22 @@ enum Op {
     FetchAnd,
     FetchOr,
     FetchXor,
+    FetchMin,
+    FetchMax,
     CompareSwapHit,
     CompareSwapMiss,
     Fetch,
     Set,
 }
 
-const OPS: [Op; 9] = [
+const OPS: [Op; 11] = [
     Op::FetchAdd,
     Op::Swap,
     Op::FetchAnd,
     Op::FetchOr,
     Op::FetchXor,
+    Op::FetchMin,
+    Op::FetchMax,
     Op::CompareSwapHit,
     Op::CompareSwapMiss,
     Op::Fetch,
@@ -41,8 +45,12 @@ const OPS: [Op; 9] = [
 ];
 
 impl Op {
-    fn outcome(self, old: u64, value: u64) -> u64 {
+    fn outcome<T: Word>(self, old: T, value: T) -> u64 {
+        let smaller_first = if old < value { [old, value] } else { [value, old] };
+        let (old, value) = (old.to_bits(), value.to_bits());
         match self {
+            Op::FetchMin => smaller_first[0].to_bits(),
+            Op::FetchMax => smaller_first[1].to_bits(),
             Op::FetchAdd => old.wrapping_add(value),
             Op::Swap | Op::Set | Op::CompareSwapHit => value,
             Op::FetchAnd => old & value,
@@ -60,6 +68,8 @@ impl Op {
             Op::FetchAnd => window.fetch_and(rank, index, value),
             Op::FetchOr => window.fetch_or(rank, index, value),
             Op::FetchXor => window.fetch_xor(rank, index, value),
+            Op::FetchMin => window.fetch_min(rank, index, value),
+            Op::FetchMax => window.fetch_max(rank, index, value),
             Op::CompareSwapHit => window.compare_swap(rank, index, old, value),
             Op::CompareSwapMiss => window.compare_swap(rank, index, T::from_bits(!old.to_bits()), value),
             Op::Fetch => window.fetch(rank, index),
@@ -81,6 +91,8 @@ impl Op {
             Op::FetchAnd => window.start_fetch_and(rank, index, value),
             Op::FetchOr => window.start_fetch_or(rank, index, value),
             Op::FetchXor => window.start_fetch_xor(rank, index, value),
+            Op::FetchMin => window.start_fetch_min(rank, index, value),
+            Op::FetchMax => window.start_fetch_max(rank, index, value),
             Op::CompareSwapHit => window.start_compare_swap(rank, index, old, value),
             Op::CompareSwapMiss => window.start_compare_swap(rank, index, T::from_bits(!old.to_bits()), value),
             Op::Fetch => window.start_fetch(rank, index),
@@ -112,7 +124,7 @@ fn meaning<T: Word>(world: &World) {
                 if let Some(old) = old.filter(|_| !matches!(op, Op::Set)) {
                     assert_eq!(old, before[1], "the old value of {what}");
                 }
-                let expected = op.outcome(before[1].to_bits(), value.to_bits());
+                let expected = op.outcome(before[1], value);
                 let after = window.get_vec(target, first..first + 3).expect("three words");
                 assert_same(&after, &[before[0], T::from_bits(expected), before[2]], what);
             }
@@ -129,6 +141,8 @@ pub fn concurrent(world: &World) {
     tickets::<u64>(world);
     swaps(world);
     compare_swaps(world);
+    extremes::<i32>(world);
+    extremes::<u64>(world);
     bits::<u32>(world);
     bits::<u64>(world);
 }
@@ -204,6 +218,39 @@ fn compare_swaps(world: &World) {
     }
     barrier(world);
     assert_eq!(window.fetch(host, 0).expect("the counter"), count * world.size() as i32);
+    barrier(world);
+}
+
+/// All ranks raise one word and lower another one, by values that nobody else brings: an old value that was replaced was so once, and
+/// nobody sees its own value as an old one, which who did an operation twice would.
+fn extremes<T: Word>(world: &World) {
+    let window = world.allocate_collective::<T>(2).expect("a window");
+    let host = world.size() - 1;
+    let (count, size, me) = (draws(world) as u64, u64::from(world.size()), u64::from(world.rank()));
+    if world.rank() == host {
+        window.put_one(host, 1, T::from_bits(1 << 30)).expect("the word that is lowered");
+    }
+    barrier(world);
+    let mut replaced = Vec::new();
+    for round in 0..count {
+        let distance = 1 + round * size + me;
+        let (high, low) = (T::from_bits(distance), T::from_bits((1 << 30) - distance));
+        let old = window.fetch_max(host, 0, high).expect("a max");
+        assert!(old != high, "it was done twice");
+        if old < high {
+            replaced.push(old.to_bits());
+        }
+        let handle = window.start_fetch_min(host, 1, low).expect("a min");
+        let old = handle.wait().expect("a min");
+        assert!(old != low, "it was done twice");
+    }
+    barrier(world);
+    let end = window.get_vec(host, 0..2).expect("both words");
+    assert_same(&end, &[T::from_bits(count * size), T::from_bits((1 << 30) - count * size)], "the extremes");
+    let mut all = world.allgatherv_collective(&replaced).expect("all old values").concat();
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "a value was replaced twice: {all:?}");
+    assert_eq!(all.first(), Some(&0), "the first one was replaced");
     barrier(world);
 }
 

@@ -10,6 +10,7 @@
 mod chain;
 mod counter;
 mod mutex;
+mod peak;
 mod register;
 mod sum;
 
@@ -20,11 +21,12 @@ use longarm_proto::Rank;
 pub use chain::Chain;
 pub use counter::Counter;
 pub use mutex::MutexBook;
+pub use peak::{Extreme, Peak};
 pub use register::Register;
 pub use sum::Sum;
 
 use crate::network;
-use crate::plan::{CHAINS, COUNTERS, MUTEXES, REGISTERS, SUMS, Shape};
+use crate::plan::{CHAINS, COUNTERS, MUTEXES, PEAKS, REGISTERS, SUMS, Shape};
 use crate::trace::{What, Who};
 
 macro_rules! kinds {
@@ -58,6 +60,7 @@ kinds! {
     PutVector = "put, vector", GetVector = "get, vector",
     AccumulateInteger = "accumulate, i64", AccumulateFloat = "accumulate, f64", AccumulateStrided = "accumulate, strided",
     FetchAdd = "fetch and add", Fetch = "fetch", Swap = "swap", CompareSwap = "compare and swap",
+    Extreme = "fetch and min or max",
     DeviceRmw = "rmw by the device",
     Signal = "put with signal", Wait = "wait for a signal",
     Lock = "lock", TryLock = "try lock", Unlock = "unlock",
@@ -91,6 +94,7 @@ pub struct Book {
     closed: bool,
     counters: Vec<Counter>,
     chains: Vec<Chain>,
+    peaks: Vec<Peak>,
     sums: Vec<Sum>,
     registers: Vec<Register>,
     mutexes: Vec<MutexBook>,
@@ -126,6 +130,7 @@ pub fn begin(shape: &Shape) {
             counts: vec![0; Kind::ALL.len()],
             counters: vec![Counter::default(); each(COUNTERS)],
             chains: vec![Chain::default(); each(CHAINS)],
+            peaks: vec![Peak::default(); each(PEAKS)],
             sums: vec![Sum::default(); each(2 * SUMS)],
             registers: vec![Register::default(); shape.pairs() as usize * REGISTERS as usize],
             mutexes: vec![MutexBook::default(); ranks * MUTEXES as usize],
@@ -238,6 +243,11 @@ impl Book {
     /// A word for swaps of a rank.
     pub fn chain(&mut self, rank: Rank, half: u64, number: u64) -> &mut Chain {
         &mut self.chains[((u64::from(rank.0) * 2 + half) * CHAINS + number) as usize]
+    }
+
+    /// A word for minima and maxima of a rank.
+    pub fn peak(&mut self, rank: Rank, half: u64, number: u64) -> &mut Peak {
+        &mut self.peaks[((u64::from(rank.0) * 2 + half) * PEAKS + number) as usize]
     }
 
     /// An element for accumulates of a rank.

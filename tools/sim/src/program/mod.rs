@@ -16,11 +16,11 @@ use longarm_client::{
 };
 use longarm_proto::Rank;
 
-use crate::book::{self, Kind};
+use crate::book::{self, Extreme, Kind};
 use crate::dice::Dice;
 use crate::fiber::{self, Step};
 use crate::job::{self, Job};
-use crate::plan::{CHAINS, COUNTERS, MUTEXES, SUMS, Shape};
+use crate::plan::{CHAINS, COUNTERS, MUTEXES, PEAKS, SUMS, Shape};
 
 /// Ranks of a job in which all may want one mutex.
 const QUEUE_RANKS_MAX: u32 = 64;
@@ -261,6 +261,11 @@ impl Program {
             for number in 0..CHAINS {
                 let value = word(Shape::chain_at(half, number));
                 book.chain(me, half, number).settle(value).map_err(|what| format!("swapped word {number}: {what}"))?;
+            }
+            for number in 0..PEAKS {
+                let height = Extreme::of(number).height(word(Shape::peak_at(half, number)));
+                let settled = height.and_then(|height| book.peak(me, half, number).settle(height));
+                settled.map_err(|what| format!("the word of {:?}: {what}", Extreme::of(number)))?;
             }
             for (float, number) in [false, true].into_iter().flat_map(|float| (0..SUMS).map(move |at| (float, at))) {
                 let bits = word(Shape::sum_at(half, float, number));

@@ -5,9 +5,9 @@ use longarm_netmod::DeviceRmw;
 use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth};
 
 use super::{Program, Stop};
-use crate::book::{self, Kind};
+use crate::book::{self, Extreme, Kind};
 use crate::network;
-use crate::plan::{CHAINS, COUNTERS, Shape};
+use crate::plan::{CHAINS, COUNTERS, PEAKS, Shape};
 
 /// Read-modify-writes that are on their way at once, at most.
 const AT_ONCE_MAX: u64 = 8;
@@ -148,6 +148,36 @@ impl Program {
             if old == compare { chain.swapped(old, value, began, ended) } else { chain.saw(old, began, ended) }
         });
         book::finish(self.rank.0, Kind::CompareSwap, old);
+        Ok(1)
+    }
+
+    /// A minimum or maximum, of a value that may win or of one that never does.
+    pub(super) fn extreme(&mut self, target: Rank) -> Result<u32, Stop> {
+        let (half, number) = (self.half(), self.dice.below(PEAKS));
+        let (offset, extreme) = (Shape::peak_at(half, number), Extreme::of(number));
+        // Later ones are higher, whoever brings them; some come from a while ago.
+        self.stored += 1;
+        let age = if self.dice.one_in(3) { 20 } else { 0 };
+        let height = (self.stored + 100 - age) << 32 | u64::from(self.rank.0 + 1) << 12 | (self.stored % 4096);
+        let loses = self.dice.one_in(6);
+        let operand = if loses { extreme.loser() } else { extreme.value(height) };
+        let least = book::with(|book| {
+            let peak = book.peak(target, half, number);
+            if loses { peak.least() } else { peak.begin(height) }
+        });
+        book::start(self.rank.0, Kind::Extreme, target, offset);
+        let old = self.client.rmw(&self.window, target, offset, rmw(extreme.op(), operand, 0));
+        let old = old.map_err(|error| self.failed(Kind::Extreme, target, &error))?;
+        let fine = extreme.height(old).and_then(|old| {
+            book::with(|book| {
+                let peak = book.peak(target, half, number);
+                if loses { peak.saw(least, old) } else { peak.end(least, height, old) }
+            })
+        });
+        fine.map_err(|what| {
+            self.violated(Kind::Extreme, target, &format!("{extreme:?}, operand {operand:#x}: {what}"))
+        })?;
+        book::finish(self.rank.0, Kind::Extreme, old);
         Ok(1)
     }
 }
