@@ -19,6 +19,8 @@
 //! - [`World`] and [`Group`]: the ranks that take part; collectives, quiet and fence.
 //! - [`Window`]: memory of all ranks; put, get, accumulate, read-modify-write, signals.
 //! - [`Selection`]: which elements a transfer means: an index, a range, a [`Patch`], a list of [`Segment`]s.
+//! - [`Window::put_many`], [`Window::update_many`], [`Window::get_many`]: single elements of many ranks in one call.
+//! - [`OwnPart`]: a rank's own part, worked on in place.
 //! - [`Handle`], [`World::scope`]: the same without waiting.
 //! - [`Mutexes`], [`Heap`], [`Message`]: locks, symmetric memory, code that runs elsewhere.
 //! - [`DeviceWords`]: words that RDMA devices update, and nobody else touches.
@@ -73,7 +75,7 @@ pub use mutex::{MutexGuard, Mutexes};
 pub use patch::{DIMENSIONS_MAX, Patch, PatchPair, Segment};
 pub use scope::Scope;
 pub use selection::{Extent, Selection};
-pub use window::{Compare, Update, Window};
+pub use window::{Compare, OwnPart, Update, Window};
 pub use world::{
     Death, World, init, init_inside, init_inside_shared, init_shared, init_with, is_initialized, is_launched,
 };

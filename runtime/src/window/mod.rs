@@ -3,6 +3,8 @@
 mod accumulate;
 mod allocate;
 mod atomic;
+mod many;
+mod own_part;
 mod transfer;
 mod wait;
 
@@ -14,6 +16,7 @@ use longarm_proto::{Rank, Run};
 
 pub use accumulate::Update;
 pub(crate) use allocate::{WindowNumbers, map};
+pub use own_part::OwnPart;
 pub use wait::Compare;
 
 use crate::element::Element;

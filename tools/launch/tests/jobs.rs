@@ -18,9 +18,11 @@ mod jobs {
     pub mod heap;
     pub mod large;
     pub mod large_collectives;
+    pub mod many;
     pub mod messages;
     pub mod mutexes;
     pub mod order;
+    pub mod own_part;
     pub mod progress;
     pub mod selections;
     pub mod shape;
@@ -118,6 +120,11 @@ fn all_jobs() -> Vec<Job> {
         job("shapes_of_megabytes_arrive_whole", transfers::large_shapes, USUAL),
         job("many_handles_are_open_at_once", transfers::many_handles, USUAL),
         job("each_selection_means_its_elements_in_every_form", selections::every, EVERY),
+        job("many_elements_go_in_one_call_as_they_do_in_many", many::every, EVERY),
+        job("a_list_with_a_wrong_place_does_nothing", many::refused, EVERY),
+        job("updates_of_all_ranks_by_lists_lose_nothing", many::concurrent, USUAL),
+        job("the_own_part_is_worked_on_in_place", own_part::in_place, EVERY),
+        job("words_of_the_own_part_are_updated_together_with_all_ranks", own_part::together, USUAL),
         job("integers_are_accumulated_in_every_form_and_shape", accumulate::integers, EVERY),
         job("floats_are_accumulated_in_every_form_and_shape", accumulate::floats, USUAL),
         job("complex_numbers_are_accumulated_in_every_form_and_shape", accumulate::complex, USUAL),

@@ -1,0 +1,229 @@
+//! Many single elements of many ranks in one call.
+//!
+//! ```text
+//!   (rank 3, index 7, a) (rank 1, index 2, b) (rank 3, index 9, c)
+//!        │ on this node: done at once, one after the other
+//!        └ on other nodes: ordered by rank ──► rank 1: one request for b      rank 3: one request for a and c
+//! ```
+//!
+//! A request's head is eight times as long as a word, and the server spends more on a request than on the word.
+
+use longarm_client::{OriginBytes, OriginBytesMut, TransferError};
+use longarm_proto::{Kernel, Rank, Scale};
+use zerocopy::IntoBytes;
+
+use super::{Update, Window};
+use crate::element::{Element, Number};
+use crate::error::Operation;
+use crate::handle::Handle;
+use crate::patch::Segment;
+
+/// What a batch does with its elements, one of another node's rank at a time or as many as there are for one.
+trait Batch<T: Element> {
+    const OPERATION: Operation;
+
+    /// On this node. False: another way has to be taken, or finds out what is wrong.
+    fn at_once(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool;
+
+    /// A single one, together with others of other calls. False: as above.
+    fn together(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool;
+
+    /// Several.
+    fn start(
+        &self,
+        window: &Window<T>,
+        rank: u32,
+        pieces: &[Segment],
+        elements: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError>;
+}
+
+struct Puts;
+
+impl<T: Element> Batch<T> for Puts {
+    const OPERATION: Operation = Operation::Put;
+
+    #[inline]
+    fn at_once(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
+        let client = &window.shared.inner.client;
+        client.put_at_once(&window.shared.client, Rank(rank), Window::<T>::offset(index), bytes_of(&[element]))
+    }
+
+    fn together(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
+        let client = &window.shared.inner.client;
+        client.put_together(&window.shared.client, Rank(rank), Window::<T>::offset(index), bytes_of(&[element]))
+    }
+
+    fn start(
+        &self,
+        window: &Window<T>,
+        rank: u32,
+        pieces: &[Segment],
+        elements: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
+        window.start_put(rank, pieces, elements)
+    }
+}
+
+struct Updates<T> {
+    update: Update<T>,
+    operator: (Kernel, Scale),
+}
+
+impl<T: Number> Batch<T> for Updates<T> {
+    const OPERATION: Operation = Operation::Accumulate;
+
+    #[inline]
+    fn at_once(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
+        let (client, part) = (&window.shared.inner.client, &window.shared.client);
+        let (offset, (kernel, scale)) = (Window::<T>::offset(index), &self.operator);
+        part.part_here(Self::OPERATION, Rank(rank)).is_ok_and(|part| part.is_some())
+            && client.accumulate_run(part, Rank(rank), offset, (*kernel, scale), bytes_of(&[element])).is_ok()
+    }
+
+    fn together(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
+        let (client, part) = (&window.shared.inner.client, &window.shared.client);
+        let (offset, (kernel, scale)) = (Window::<T>::offset(index), &self.operator);
+        client.accumulate_together(part, Rank(rank), offset, (*kernel, scale), bytes_of(&[element]))
+    }
+
+    fn start(
+        &self,
+        window: &Window<T>,
+        rank: u32,
+        pieces: &[Segment],
+        elements: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
+        window.start_accumulate(rank, pieces, self.update, elements)
+    }
+}
+
+/// Many elements in one call, each somewhere else. As if the calls for single elements were made in the order of the list, only in
+/// fewer requests: those to another node go in one for each rank, 253 elements at most in each.
+impl<T: Element> Window<T> {
+    /// Writes each element to an index of a rank: a list of (rank, index, element). Completion as [`Window::put`].
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u64>(100)?;
+    /// let right = (world.rank() + 1) % world.size();
+    /// window.put_many(&[(right, 7, 70), (right, 3, 30), (right, 99, 990)])?;
+    /// world.barrier_collective()?;
+    /// assert_eq!(window.get_many(&[(world.rank(), 99), (world.rank(), 7)])?, [990, 70]);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Window::put`], of the first that cannot be done. What can be known at once is looked at for all of them first, and then
+    /// nothing was written; when a target is lost meanwhile, those for other ranks were or were not.
+    pub fn put_many(&self, elements: &[(u32, usize, T)]) -> Result<(), TransferError> {
+        self.issue_many(&Puts, elements)
+    }
+
+    /// Reads the element at each index of a rank: a list of (rank, index). They come in the order of the list, and show what
+    /// those of [`Window::get`] would.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<i32>(10)?;
+    /// window.put(0, 0..3, &[5, 6, 7])?;
+    /// assert_eq!(window.get_many(&[(0, 2), (0, 0), (0, 2)])?, [7, 5, 7]);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Window::get`], of the first that cannot be done.
+    pub fn get_many(&self, places: &[(u32, usize)]) -> Result<Vec<T>, TransferError> {
+        places.iter().try_for_each(|(rank, index)| self.check_one(Operation::Get, *rank, *index))?;
+        let (client, window) = (&self.shared.inner.client, &self.shared.client);
+        let mut elements = vec![T::new_zeroed(); places.len()];
+        let mut away = Vec::new();
+        for (place, (rank, index)) in places.iter().enumerate() {
+            let target = OriginBytesMut::from(elements[place..=place].as_mut_bytes());
+            if !client.get_at_once(window, Rank(*rank), Self::offset(*index), &target) {
+                away.push((*rank, place));
+            }
+        }
+        // The order among those of one rank stays.
+        away.sort_by_key(|(rank, _)| *rank);
+        let mut asked = Vec::new();
+        for of_rank in away.chunk_by(|(one, _), (other, _)| one == other) {
+            let pieces = pieces(of_rank.iter().map(|(_, place)| places[*place].1));
+            let room = vec![T::new_zeroed(); of_rank.len()];
+            asked.push((of_rank, self.start_get(of_rank[0].0, &pieces, room)?));
+        }
+        for (of_rank, handle) in asked {
+            for ((_, place), element) in of_rank.iter().zip(handle.wait()?) {
+                elements[*place] = element;
+            }
+        }
+        Ok(elements)
+    }
+
+    /// An element that can be neither there nor anywhere.
+    #[inline]
+    fn check_one(&self, operation: Operation, rank: u32, index: usize) -> Result<(), TransferError> {
+        let offset = Self::offset(index);
+        self.shared.client.check(operation, Rank(rank), offset, offset.saturating_add(size_of::<T>() as u64))
+    }
+
+    fn issue_many<B: Batch<T>>(&self, batch: &B, elements: &[(u32, usize, T)]) -> Result<(), TransferError> {
+        elements.iter().try_for_each(|(rank, index, _)| self.check_one(B::OPERATION, *rank, *index))?;
+        let mut away = Vec::new();
+        for (rank, index, element) in elements {
+            if !batch.at_once(self, *rank, *index, *element) {
+                away.push((*rank, *index, *element));
+            }
+        }
+        // The order among those of one rank stays.
+        away.sort_by_key(|(rank, _, _)| *rank);
+        for of_rank in away.chunk_by(|one, other| one.0 == other.0) {
+            let (rank, index, element) = of_rank[0];
+            if of_rank.len() == 1 && batch.together(self, rank, index, element) {
+                continue;
+            }
+            let pieces = pieces(of_rank.iter().map(|(_, index, _)| *index));
+            let elements = of_rank.iter().map(|(_, _, element)| *element).collect();
+            // Nobody waits for it: the elements are a copy, which is kept until they are on their way.
+            drop(batch.start(self, rank, &pieces, elements)?);
+        }
+        Ok(())
+    }
+}
+
+impl<T: Number> Window<T> {
+    /// Updates the element at each index of a rank: a list of (rank, index, operand). Each is updated atomically, as by
+    /// [`Window::accumulate`]; an index that is in the list twice is updated twice.
+    ///
+    /// ```
+    /// use longarm::Update;
+    /// let world = longarm::init()?;
+    /// let histogram = world.allocate_collective::<u64>(16)?;
+    /// let samples = [3_u64, 14, 3, 8];
+    /// let size = u64::from(world.size());
+    /// let bins: Vec<_> = samples.iter().map(|at| ((at % size) as u32, (at / size) as usize, 1)).collect();
+    /// histogram.update_many(&bins, Update::Sum)?;
+    /// world.barrier_collective()?;
+    /// assert_eq!(histogram.get_one((3 % size) as u32, (3 / size) as usize)?, 2 * size);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Window::put_many`], and [`TransferError::NoSuchKernel`] for an update that the type does not have.
+    pub fn update_many(&self, operands: &[(u32, usize, T)], update: Update<T>) -> Result<(), TransferError> {
+        let operator = update.kernel(operands.first().map_or(0, |(rank, _, _)| *rank))?;
+        self.issue_many(&Updates { update, operator }, operands)
+    }
+}
+
+fn bytes_of<T: Element>(element: &[T]) -> OriginBytes<'_> {
+    OriginBytes::from(element.as_bytes())
+}
+
+/// One element at each index, from a buffer in which they follow each other.
+fn pieces(indices: impl Iterator<Item = usize>) -> Vec<Segment> {
+    indices.enumerate().map(|(origin, target)| Segment { target, origin, count: 1 }).collect()
+}
