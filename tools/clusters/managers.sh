@@ -1,0 +1,63 @@
+# How each process manager starts a program on the hosts of hosts.sh; sourced after folders.sh.
+#
+#   command_of MANAGER LAYOUT     puts the words that come before the program into the array `command`
+#   agents_of MANAGER             prints an expression for the arguments of the processes that it has on each host
+#
+# LAYOUT says how many ranks n1, n2 and so on have: 3,1,2. All is started from n0.
+
+at_n0=(tools/clusters/hosts.sh at n0)
+
+# n1:3,n2:1,n3:2
+hosts_of() {
+    awk -v RS=, '{ printf("%sn%d:%d", NR > 1 ? "," : "", NR, $1) }' <<<"$1"
+}
+
+ranks_of() {
+    awk -v RS=, '{ sum += $1 } END { print sum }' <<<"$1"
+}
+
+host_count_of() {
+    awk -v RS=, 'END { print NR }' <<<"$1"
+}
+
+# Which host has which rank, a line each.
+file_of() {
+    awk -v RS=, '{ for (i = 0; i < $1; i++) printf "n%d\n", NR }' <<<"$1"
+}
+
+command_of() {
+    local manager=$1 layout=$2 hosts ranks venv=$cache/$1
+    hosts=$(hosts_of "$layout")
+    ranks=$(ranks_of "$layout")
+    # These refuse to run as root without, and root is who makes hosts.
+    command=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+    case $manager in
+    hydra4) command+=(mpiexec.hydra -hosts "$hosts" -n "$ranks" -launcher ssh -launcher-exec "$rig/at") ;;
+    hydra4-port) command+=(mpiexec.hydra -pmi-port -hosts "$hosts" -n "$ranks" -launcher ssh -launcher-exec "$rig/at") ;;
+    hydra5) command+=("$venv/bin/mpiexec.hydra" -hosts "$hosts" -n "$ranks" -launcher ssh -launcher-exec "$rig/at") ;;
+    impi) command+=("$venv/bin/mpiexec.hydra" -hosts "$hosts" -n "$ranks" -bootstrap ssh -bootstrap-exec "$rig/at") ;;
+    openmpi4)
+        command+=(mpirun.openmpi --host "$hosts" -np "$ranks" --mca plm_rsh_agent "$rig/at"
+            --mca oob_tcp_if_include 198.51.100.0/24 --bind-to none)
+        ;;
+    prrte5)
+        command+=("PATH=$venv/bin:$PATH" "$venv/bin/prterun" --prefix "$venv" --host "$hosts" -n "$ranks" --prtemca plm_ssh_agent "$rig/at"
+            --prtemca prte_if_include 198.51.100.0/24 --bind-to none)
+        ;;
+    slurm-*)
+        file_of "$layout" >"$rig/slurm-$layout"
+        command+=("SLURM_HOSTFILE=$rig/slurm-$layout" srun "--mpi=${manager#slurm-}" -N "$(host_count_of "$layout")" -n "$ranks" -m arbitrary)
+        ;;
+    esac
+}
+
+agents_of() {
+    case $1 in
+    hydra*) echo '[h]ydra_pmi_proxy' ;;
+    impi) echo '[h]ydra_(bstrap|pmi)_proxy' ;;
+    openmpi4) echo '[o]rted' ;;
+    prrte5) echo '[p]rted' ;;
+    slurm-*) echo '[s]lurmstepd' ;;
+    ssh | agents) echo '[l]ongarm.* agent' ;;
+    esac
+}
