@@ -91,12 +91,7 @@ pub use world::{
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The programs of the README, compiled and run.
+/// The program of this crate's README, compiled and run. Those of the other pages are tests of `docs/programs`.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct ReadmePage;
-
-/// The programs of the docs, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/src/api.md")]
-struct ApiPage;

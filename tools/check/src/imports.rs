@@ -3,7 +3,7 @@
 use crate::rules::{Finding, Rule};
 
 /// Which crates of this tree each one may import. Those of one row never meet: who is above joins them.
-const MAY_IMPORT: [(&str, &[&str]); 20] = [
+const MAY_IMPORT: [(&str, &[&str]); 21] = [
     ("longarm-memory", &[]),
     ("longarm-proto", &[]),
     ("longarm-control", &[]),
@@ -35,6 +35,8 @@ const MAY_IMPORT: [(&str, &[&str]); 20] = [
     ("longarm-armci", &["longarm", "longarm-mpi"]),
     ("longarm-shmem", &["longarm", "longarm-mpi"]),
     ("longarm-both", &["longarm", "longarm-armci", "longarm-shmem"]),
+    // Its programs are those of readers.
+    ("longarm-pages", &["longarm"]),
     ("longarm-check", &[]),
     ("longarm-suite", &[]),
     // Whole jobs on a network of its own, with everything below the runtime as it is.

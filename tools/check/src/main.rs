@@ -11,6 +11,7 @@ mod allow;
 mod circles;
 mod commands;
 mod imports;
+mod packages;
 mod pages;
 mod rules;
 mod source;
@@ -81,11 +82,13 @@ fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
     let tree = OnDisk(root);
     let mut findings = Vec::new();
     let mut sources = Vec::new();
+    let packages = packages::packages(files);
     for (path, text) in files {
         findings.extend(words::check_words(path, text));
         if path.ends_with(".rs") {
             let source = Source::new(path, text);
             findings.extend(rules::check_source(&source));
+            findings.extend(packages::check_files_named(&source, &packages));
             if is_root(path) {
                 findings.extend(rules::check_root(&source));
             }
@@ -101,6 +104,7 @@ fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
         }
     }
     findings.extend(commands::check_commands(&tree, &commands_shown(files), list_of(files), files));
+    findings.extend(packages::check_packages(&tree, &packages));
     findings.extend(circles::check_circles(&sources));
     without_allowed(findings)
 }

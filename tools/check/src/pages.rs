@@ -70,7 +70,7 @@ fn named_files(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A relative path seen from the page it stands in.
-fn resolve(page: &str, link: &str) -> String {
+pub fn resolve(page: &str, link: &str) -> String {
     let mut folders: Vec<&str> = page.split('/').collect();
     folders.pop();
     for step in link.split('/') {

@@ -22,6 +22,8 @@ pub enum Rule {
     Length,
     /// A crate that imports one above it, or beside it.
     Imports,
+    /// A crate that is published and misses something for it.
+    Packages,
     /// Files of a crate that import each other in a circle.
     Circles,
     /// Something left unfinished.
@@ -45,6 +47,7 @@ impl fmt::Display for Rule {
             Rule::Forbid => "forbid",
             Rule::Length => "length",
             Rule::Imports => "imports",
+            Rule::Packages => "packages",
             Rule::Circles => "circles",
             Rule::Unfinished => "unfinished",
             Rule::Tests => "tests",
