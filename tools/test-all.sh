@@ -23,6 +23,8 @@ else
     skip counts "valgrind is not installed"
 fi
 step docs make docs
+# Each crate builds out of what is published of it.
+step packages cargo package --workspace --locked --allow-dirty
 step install make install PREFIX="$(realpath -m "$target/installed")" DESTDIR=
 step pages tools/pages.sh
 # Without doing it: it would take away what all the steps have built.

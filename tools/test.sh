@@ -24,6 +24,8 @@ else
 fi
 step rustdoc env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 step rules cargo run --locked --quiet -p longarm-check -- .
+# Which files each crate is published with; `make test-all` also builds them out of their packages.
+step packages sh -c 'cargo package --workspace --locked --allow-dirty --list >/dev/null'
 if command -v cargo-deny >/dev/null; then
     step dependencies cargo deny --locked check bans licenses sources
     if cargo deny fetch db >/dev/null 2>&1; then
