@@ -264,3 +264,7 @@ fn read_direct(part: &Window<'_>, shapes: &Shapes, target: RegionMut<'_>) {
         Walk::Runs => shapes.pairs(copy),
     }
 }
+
+#[cfg(test)]
+#[path = "get_tests.rs"]
+mod tests;

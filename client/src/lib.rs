@@ -33,6 +33,8 @@ mod get;
 mod local;
 mod lock;
 pub mod mail;
+#[cfg(test)]
+mod mock;
 mod order;
 mod origin_bytes;
 mod progress;

@@ -248,3 +248,7 @@ impl Client {
         Ok(completion.value())
     }
 }
+
+#[cfg(test)]
+#[path = "lock_tests.rs"]
+mod tests;

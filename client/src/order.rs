@@ -147,3 +147,7 @@ impl Client {
         endpoint.take_refused().map(|outcome| self.local.explain(&outcome, Operation::Quiet, endpoint.host()))
     }
 }
+
+#[cfg(test)]
+#[path = "order_tests.rs"]
+mod tests;

@@ -442,3 +442,7 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "put_tests.rs"]
+mod tests;

@@ -87,3 +87,7 @@ impl Client {
         Ok(served)
     }
 }
+
+#[cfg(test)]
+#[path = "rmw_tests.rs"]
+mod tests;

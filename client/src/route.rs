@@ -81,3 +81,7 @@ impl Client {
         Ok(endpoint)
     }
 }
+
+#[cfg(test)]
+#[path = "route_tests.rs"]
+mod tests;

@@ -166,3 +166,7 @@ impl Client {
         Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
     }
 }
+
+#[cfg(test)]
+#[path = "signal_tests.rs"]
+mod tests;

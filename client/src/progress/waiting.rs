@@ -198,3 +198,7 @@ impl Client {
         self.wait_for(Drive::Endpoints, Awaited::anyone(Operation::Wait), check)
     }
 }
+
+#[cfg(test)]
+#[path = "waiting_tests.rs"]
+mod tests;

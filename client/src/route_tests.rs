@@ -1,0 +1,96 @@
+use longarm_proto::Run;
+
+use super::*;
+use crate::mock::{MockRank, MockWorld};
+use crate::shapes::Shapes;
+
+const NOBODY: [NodeId; 0] = [];
+
+fn put(rank: &MockRank, to: Rank) -> Result<(), TransferError> {
+    rank.client.put(&rank.window, to, 0, [1; 8][..].into())
+}
+
+#[test]
+fn ranks_of_this_node_are_reached_directly_and_those_of_another_by_one_connection() {
+    let rank = MockWorld::new().rank(Rank(0));
+    for to in [Rank(0), Rank(1)] {
+        let route = rank.client.route(&rank.window, Operation::Put, to).unwrap();
+        assert!(matches!(route, Route::Direct(_)));
+    }
+    assert_eq!(rank.calls(), NOBODY);
+    for to in [Rank(2), Rank(3), Rank(2)] {
+        let route = rank.client.route(&rank.window, Operation::Put, to).unwrap();
+        assert!(matches!(route, Route::Served(endpoint) if endpoint.node() == NodeId(1) && endpoint.is_up()));
+    }
+    assert_eq!(rank.calls(), [NodeId(1)]);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_called_once_and_every_operation_says_so() {
+    let rank = MockWorld::new().rank(Rank(0));
+    rank.server(1).lock().is_away = true;
+    for _ in 0..2 {
+        let lost = put(&rank, Rank(3)).unwrap_err();
+        let is_right = |lost: &Lost| lost.rank == Rank(2) && matches!(lost.how, LostHow::Unreachable(_));
+        assert!(matches!(&lost, TransferError::Lost(lost) if is_right(lost)), "{lost}");
+    }
+    assert_eq!(rank.calls(), [NodeId(1)]);
+    put(&rank, Rank(1)).unwrap();
+}
+
+#[test]
+fn nobody_is_called_for_a_rank_that_is_dead_or_whose_host_is() {
+    let rank = MockWorld::new().rank(Rank(0));
+    rank.note_death(Rank(3));
+    let dead = rank.client.route(&rank.window, Operation::Get, Rank(3)).map(drop);
+    assert!(matches!(dead, Err(TransferError::Lost(Lost { rank: Rank(3), operation: Operation::Get, .. }))));
+    rank.note_death(Rank(2));
+    rank.server(1).lock().is_away = true;
+    let rank_1 = rank.client.route(&rank.window, Operation::Put, Rank(1)).unwrap();
+    assert!(matches!(rank_1, Route::Direct(_)));
+    assert_eq!(rank.calls(), NOBODY);
+}
+
+#[test]
+fn a_living_rank_whose_server_went_with_its_host_is_lost_without_a_call() {
+    let rank = MockWorld::new().rank(Rank(0));
+    rank.note_death(Rank(2));
+    let lost = put(&rank, Rank(3)).unwrap_err();
+    assert!(matches!(&lost, TransferError::Lost(lost) if lost.rank == Rank(2)), "{lost}");
+    assert_eq!(rank.calls(), NOBODY);
+}
+
+#[test]
+fn after_the_end_and_once_this_node_is_cut_off_nobody_is_called() {
+    let world = MockWorld::new();
+    let rank = world.rank(Rank(0));
+    rank.client.close();
+    let finalized = put(&rank, Rank(3)).unwrap_err();
+    assert!(matches!(&finalized, TransferError::Lost(lost) if lost.how == LostHow::Finalized), "{finalized}");
+    let other = world.rank(Rank(1));
+    put(&other, Rank(3)).unwrap();
+    other.client.cut_off(Rank(0), "was killed by a test");
+    let lost = put(&other, Rank(2)).unwrap_err();
+    assert!(
+        matches!(&lost, TransferError::Lost(lost) if lost.how.to_string().contains("server of this node")),
+        "{lost}"
+    );
+    let third = world.rank(Rank(1));
+    third.client.cut_off(Rank(0), "was killed by a test");
+    assert!(put(&third, Rank(2)).is_err());
+    assert_eq!((rank.calls(), other.calls(), third.calls()), (vec![], vec![NodeId(1)], vec![]));
+}
+
+#[test]
+fn a_part_that_cannot_be_mapped_is_an_error_and_not_a_request() {
+    let rank = MockWorld::new().rank(Rank(0));
+    let refuses = || Err(crate::window::AttachError::Refused("no descriptor is left".into()));
+    let members = [(Rank(0), 64), (Rank(1), 64)];
+    let window = ClientWindow::new(rank.client.layout(), rank.window.identity(), &members, refuses);
+    let shapes = Shapes::contiguous(Run { offset: 0, bytes: 8 });
+    let refused = rank.client.put_shaped(&window, Rank(1), shapes, [1; 8][..].into());
+    assert!(matches!(refused, Err(TransferError::Unmappable { rank: Rank(1), .. })));
+    let none = rank.client.put(&window, Rank(2), 0, [1; 8][..].into());
+    assert!(matches!(none, Err(TransferError::NotMember { rank: Rank(2), .. })));
+    assert_eq!(rank.calls(), NOBODY);
+}
