@@ -1,12 +1,11 @@
 //! Accumulate of any shape: target = target op source, each element atomic.
 
 use longarm_memory::Grid;
-use longarm_proto::{Kernel, Rank, Run, Scale, Shape};
+use longarm_proto::{Kernel, Rank, Run, Scale};
 use longarm_shm::CounterKind;
 
 use crate::client::Client;
-use crate::endpoint::Writes;
-use crate::error::{Operation, TransferError};
+use crate::error::TransferError;
 use crate::origin_bytes::{Lender, OriginBytes};
 use crate::put::Writing;
 use crate::shapes::Shapes;
@@ -24,7 +23,7 @@ impl Client {
         (kernel, scale): (Kernel, Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        self.write(Writing::Accumulate(kernel, scale), window, rank, shapes, source)
+        self.write(Writing::Accumulate(kernel, scale), (window, rank), shapes, source)
     }
 
     /// Starts an accumulate; the source is let go of when the lender's completion is complete. `ARMCI_NbAcc`.
@@ -36,36 +35,7 @@ impl Client {
         (kernel, scale): (Kernel, Scale),
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
-        let region = source.source();
-        if let (Shape::Contiguous(to), Shape::Contiguous(from)) = (&shapes.target, &shapes.origin)
-            && from.offset == 0
-            && from.bytes == to.bytes
-            && region.len() as u64 == to.bytes
-            && self.accumulate_together(window, rank, to.offset, (kernel, &scale), OriginBytes::from_region(region))
-        {
-            return Ok(());
-        }
-        self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, region, Some(source), false)?;
-        self.progress.leave_to_helper(rank);
-        Ok(())
-    }
-
-    /// Starts a small accumulate to another node together with others of the same operation, type and scale that nobody
-    /// waits for either; its bytes are copied. False: nothing was done, and another way has to be taken, or finds out what
-    /// is wrong.
-    pub fn accumulate_together(
-        &self,
-        window: &ClientWindow,
-        rank: Rank,
-        offset: u64,
-        (kernel, scale): (Kernel, &Scale),
-        source: OriginBytes<'_>,
-    ) -> bool {
-        // A part of an element would have the whole request refused.
-        source.len().is_multiple_of(kernel.element().bytes()) && {
-            let writes = Writes::Accumulate(kernel, *scale);
-            self.write_together(&writes, Operation::Accumulate, (window, rank, offset), source)
-        }
+        self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, source)
     }
 
     /// [`Client::accumulate`] of a grid of `bytes` bytes, which is inside the part of a rank of this node. False: it has to
@@ -78,7 +48,7 @@ impl Client {
         operator: (Kernel, Scale),
         source: OriginBytes<'_>,
     ) -> bool {
-        let Some(part) = window.mapped_part(rank).filter(|_| !self.local.failures.is_dead(rank)) else { return false };
+        let Some(part) = window.at_once(&self.local.failures, rank) else { return false };
         let mut accumulator = part.accumulator(operator, self.local.segment.stripes(), self.local.layout.me());
         if accumulator.grid(grid, source.region()).is_err() {
             return false;
@@ -98,9 +68,7 @@ impl Client {
         (kernel, scale): (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        if !self.local.failures.is_dead(rank)
-            && let Some(part) = window.mapped_part(rank)
-        {
+        if let Some(part) = window.at_once(&self.local.failures, rank) {
             let me = self.local.layout.me();
             if part.accumulate(offset, kernel, scale, source.region(), &self.local.segment.stripes(), me).is_ok() {
                 self.local.count(rank, CounterKind::Accumulate, source.len() as u64);

@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::completion::{Completion, Outcome, RmwFate};
 use crate::endpoint::{Endpoint, Payload, Sending, Token};
 use crate::error::{DeviceRmwError, Lost, Operation, TransferError};
+use crate::path::Aim;
 use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
 use crate::window::ClientWindow;
@@ -34,7 +35,7 @@ impl Client {
     ) -> Result<u64, DeviceRmwError> {
         let offset = index.saturating_mul(DEVICE_WORD_BYTES);
         let run = Run { offset, bytes: DEVICE_WORD_BYTES };
-        window.check(OPERATION, rank, offset, window.end_of(OPERATION, rank, run)?)?;
+        Aim { operation: OPERATION, window, rank }.check(run)?;
         self.local.alive(OPERATION, rank)?;
         let endpoint = self.endpoint(OPERATION, self.local.layout.node_of(rank))?;
         self.await_served(endpoint, rank)?;

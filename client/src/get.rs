@@ -1,20 +1,22 @@
 //! Get of any shape, blocking and not.
 
 use longarm_memory::RegionMut;
-use longarm_proto::{Cursor, Rank, Request, Run, Shape};
+use longarm_proto::{Cursor, Rank, Request, Run};
 use longarm_shm::{CounterKind, Window};
 
 use crate::client::Client;
 use crate::endpoint::inline_poll::PolledGet;
 use crate::endpoint::{Endpoint, Payload, Sending, Token};
-use crate::error::{Operation, TransferError};
+use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{LenderMut, OriginBytesMut, lend};
+use crate::path::{Aim, Moves, Moving, Path, Then};
 use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
-use crate::put::INLINE_POLL_BYTES_MAX;
-use crate::route::Route;
-use crate::shapes::{Shapes, Walk};
+use crate::shapes::{RunRequest, Shapes, Walk};
 use crate::window::ClientWindow;
+
+/// A transfer of more than this takes long enough to look after other things meanwhile.
+const INLINE_POLL_BYTES_MAX: u64 = 4 << 10;
 
 impl Client {
     /// Reads bytes at an offset of a rank's part. On return they are here; they show all earlier puts and
@@ -43,44 +45,15 @@ impl Client {
         target: OriginBytesMut<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: target.len() as u64 };
-        let unlent = match self.get_polling(window, rank, run, target.region()) {
-            PolledGet::NotBegun => return self.get_shaped(window, rank, Shapes::contiguous(run), target),
-            PolledGet::Done => {
-                self.local.count(rank, CounterKind::Get, run.bytes);
-                return Ok(());
-            }
-            PolledGet::UnderWay(unlent) => unlent,
-        };
-        let completion = lend(|lent| {
-            unlent.lend(lent.target(target).hold(), Run { offset: 0, bytes: run.bytes });
-            let completion = lent.issued();
-            self.wait_toward((Operation::Get, rank), &completion, None);
-            completion
-        });
-        self.local.count(rank, CounterKind::Get, run.bytes);
-        self.local.failure(&completion, Operation::Get, rank)
-    }
-
-    /// A few bytes of another node's memory, which the network may bring before it is worth to do anything else meanwhile.
-    fn get_polling(&self, window: &ClientWindow, rank: Rank, run: Run, target: RegionMut<'_>) -> PolledGet<'_> {
-        let few = (1..=INLINE_POLL_BYTES_MAX).contains(&run.bytes);
-        if !few || !self.reaches_unseen(Operation::Get, window, rank, run) {
-            return PolledGet::NotBegun;
-        }
-        let Some(endpoint) = self.progress.endpoint_if_open(self.local.layout.node_of(rank)) else {
-            return PolledGet::NotBegun;
-        };
-        if !endpoint.reaches_memory() {
-            return PolledGet::NotBegun;
-        }
-        endpoint.get_polling(&window.target(rank), run, target, self.inline_poll_looks())
+        self.get_shaped(window, rank, Shapes::contiguous(run), target)
     }
 
     /// Reads bytes of a part that is mapped here, as [`Client::put_at_once`] writes them.
     #[inline]
     pub fn get_at_once(&self, window: &ClientWindow, rank: Rank, offset: u64, target: &OriginBytesMut<'_>) -> bool {
         let bytes = target.len() as u64;
-        let Some(source) = window.direct(&self.local.failures, rank, offset, bytes) else { return false };
+        let run = Run { offset, bytes };
+        let Some(source) = window.bytes_at_once(&self.local.failures, rank, run) else { return false };
         target.region().copy_from(source.as_region());
         self.local.count(rank, CounterKind::Get, bytes);
         true
@@ -95,18 +68,52 @@ impl Client {
         shapes: Shapes,
         target: OriginBytesMut<'_>,
     ) -> Result<(), TransferError> {
-        if window.is_here(rank) {
-            return self.read_here((window, rank), &shapes, target.region());
+        let aim = Aim { operation: Operation::Get, window, rank };
+        let (origin_bytes, then) = (target.len() as u64, Then::Waits);
+        let (path, bytes) = self.path(aim, &Moving { moves: Moves::Get, shapes: &shapes, origin_bytes, then })?;
+        if let Path::Mapped(part) = path {
+            // It needs no completion.
+            read_mapped(&part, &shapes, target.region());
+            self.local.count(rank, CounterKind::Get, bytes);
+            return Ok(());
         }
-        let expecting = self.progress.expect_answer();
+        let unlent = match self.get_polling(&path, aim, target.region()) {
+            PolledGet::NotBegun => None,
+            PolledGet::Done => {
+                self.local.count(rank, CounterKind::Get, bytes);
+                return Ok(());
+            }
+            PolledGet::UnderWay(unlent) => Some(unlent),
+        };
+        let expecting = if unlent.is_none() { self.progress.expect_answer() } else { None };
         let (started, completion) = lend(|lent| {
-            let started = self.start_read((window, rank), shapes, &lent.target(target), true);
+            let lender = lent.target(target);
+            let started = match (unlent, shapes.run()) {
+                (Some(unlent), Some((here, _))) => {
+                    unlent.lend(lender.hold(), here);
+                    self.local.count(rank, CounterKind::Get, bytes);
+                    Ok(())
+                }
+                _ => self.begin_read((path, bytes), aim, shapes, &lender, then),
+            };
             let completion = lent.issued();
             self.wait_toward((Operation::Get, rank), &completion, expecting);
             (started, completion)
         });
         started?;
         self.local.failure(&completion, Operation::Get, rank)
+    }
+
+    /// A few bytes of another node's memory, which the device may bring before it is worth to do anything else meanwhile.
+    fn get_polling<'a>(&self, path: &Path<'a>, aim: Aim<'_>, target: RegionMut<'_>) -> PolledGet<'a> {
+        let Path::Device(endpoint, requests) = path else { return PolledGet::NotBegun };
+        let [RunRequest { there, here }] = &requests[..] else { return PolledGet::NotBegun };
+        let [here] = here[..] else { return PolledGet::NotBegun };
+        if there.bytes > INLINE_POLL_BYTES_MAX {
+            return PolledGet::NotBegun;
+        }
+        let into = target.slice(here.offset as usize, here.bytes as usize);
+        endpoint.get_polling(&aim.window.target(aim.rank), *there, into, self.inline_poll_looks())
     }
 
     /// Starts a get; the bytes are there when the lender's completion is complete. `ARMCI_NbGet`, `shmem_getmem_nbi`.
@@ -117,7 +124,7 @@ impl Client {
         shapes: Shapes,
         target: &LenderMut<'_>,
     ) -> Result<(), TransferError> {
-        self.start_read((window, rank), shapes, target, false)
+        self.start_read((window, rank), shapes, target, Then::GoesOn)
     }
 
     /// Reads runs of the parts of several ranks, who do the same here at the same time: this thread answers them while it
@@ -135,7 +142,7 @@ impl Client {
         let (started, completion) = lend(|lent| {
             let started = runs.into_iter().try_for_each(|(rank, offset, target)| {
                 let run = Run { offset, bytes: target.len() as u64 };
-                self.start_read((window, rank), Shapes::contiguous(run), &lent.target(target), true)
+                self.start_read((window, rank), Shapes::contiguous(run), &lent.target(target), Then::Waits)
             });
             let completion = lent.issued();
             let awaited = Awaited::rank(Operation::Get, first);
@@ -153,76 +160,86 @@ impl Client {
         (window, rank): (&ClientWindow, Rank),
         shapes: Shapes,
         target: &LenderMut<'_>,
-        blocking: bool,
+        then: Then,
     ) -> Result<(), TransferError> {
-        if window.is_here(rank) {
-            return self.read_here((window, rank), &shapes, target.region());
-        }
-        let bytes = shapes.check(Operation::Get, window, rank, target.region().len() as u64)?;
-        if bytes == 0 {
-            return Ok(self.local.alive(Operation::Get, rank)?);
-        }
-        match self.route(window, Operation::Get, rank)? {
-            Route::Direct(part) => read_direct(&part, &shapes, target.region()),
-            Route::Served(endpoint) if self.get_direct(endpoint, (window, rank), &shapes, target, blocking) => {}
-            Route::Served(endpoint) => {
-                if !blocking && self.get_together(endpoint, (window, rank), &shapes, target) {
-                    self.local.count(rank, CounterKind::Get, bytes);
-                    return Ok(());
-                }
-                for shapes in shapes.frames() {
-                    let request = Request::Get { target: window.target(rank), shape: shapes.target };
-                    let token = Token::Data { target: target.hold(), cursor: Cursor::new(shapes.origin) };
-                    let sending = if blocking { Sending::Now } else { Sending::Soon };
-                    self.issue(Operation::Get, endpoint, &request, Some(token), Payload::None, sending)?;
-                }
-                // A little data waits in the kernel for who wants it: who computes is not to be disturbed.
-                if !blocking && endpoint.expects_much() {
-                    self.progress.hand_to_helper();
-                } else if !blocking {
-                    self.progress.leave_unacknowledged();
-                }
+        let aim = Aim { operation: Operation::Get, window, rank };
+        let origin_bytes = target.region().len() as u64;
+        let path = self.path(aim, &Moving { moves: Moves::Get, shapes: &shapes, origin_bytes, then })?;
+        self.begin_read(path, aim, shapes, target, then)
+    }
+
+    fn begin_read(
+        &self,
+        (path, bytes): (Path<'_>, u64),
+        aim: Aim<'_>,
+        shapes: Shapes,
+        target: &LenderMut<'_>,
+        then: Then,
+    ) -> Result<(), TransferError> {
+        match path {
+            Path::Nothing => return Ok(()),
+            Path::Mapped(part) => read_mapped(&part, &shapes, target.region()),
+            Path::Device(endpoint, requests) if self.get_by_device(endpoint, aim, &requests, (target, then)) => {}
+            Path::Coalesced(endpoint)
+                if let Some((here, there)) = shapes.run()
+                    && self.coalesce_read(endpoint, aim, there, (target, here)) => {}
+            Path::Device(endpoint, _) | Path::Coalesced(endpoint) | Path::Framed(endpoint) => {
+                self.read_framed(endpoint, aim, shapes, (target, then))?;
             }
         }
-        self.local.count(rank, CounterKind::Get, bytes);
+        self.local.count(aim.rank, CounterKind::Get, bytes);
         Ok(())
     }
 
-    /// Gets with no server involved, where the network can do that. False: the server has to.
-    fn get_direct(
+    /// By requests of its own.
+    fn read_framed(
         &self,
         endpoint: &Endpoint,
-        (window, rank): (&ClientWindow, Rank),
-        shapes: &Shapes,
-        target: &LenderMut<'_>,
-        blocking: bool,
-    ) -> bool {
-        let reaches = endpoint.reaches_memory() && window.may_be_pinned();
-        let Some(requests) = reaches.then(|| shapes.run_requests()).flatten() else { return false };
-        let (begun, driven) = endpoint.get_direct(&window.target(rank), &requests, &|| target.hold());
-        self.progress.note_driven(endpoint, Some(driven));
-        if !begun {
-            return false;
+        aim: Aim<'_>,
+        shapes: Shapes,
+        (target, then): (&LenderMut<'_>, Then),
+    ) -> Result<(), Lost> {
+        let sending = if then == Then::Waits { Sending::Now } else { Sending::Soon };
+        for shapes in shapes.frames() {
+            let request = Request::Get { target: aim.window.target(aim.rank), shape: shapes.target };
+            let token = Token::Data { target: target.hold(), cursor: Cursor::new(shapes.origin) };
+            self.issue(aim.operation, endpoint, &request, Some(token), Payload::None, sending)?;
         }
-        if !blocking {
+        // A little data waits in the kernel for who wants it: who computes is not to be disturbed.
+        if then == Then::GoesOn && endpoint.expects_much() {
             self.progress.hand_to_helper();
+        } else if then == Then::GoesOn {
+            self.progress.leave_unacknowledged();
         }
-        true
+        Ok(())
     }
 
-    /// Starts a small get together with others that nobody waits for either. False: nothing was done.
-    fn get_together(
+    /// By the device, with no server involved. False: it has no room, or would overtake what the server has still to do.
+    fn get_by_device(
         &self,
         endpoint: &Endpoint,
-        (window, rank): (&ClientWindow, Rank),
-        shapes: &Shapes,
-        target: &LenderMut<'_>,
+        aim: Aim<'_>,
+        requests: &[RunRequest],
+        (target, then): (&LenderMut<'_>, Then),
     ) -> bool {
-        let (Shape::Contiguous(there), Shape::Contiguous(here)) = (&shapes.target, &shapes.origin) else {
-            return false;
-        };
-        let place = (|| target.hold(), *here);
-        let Some(driven) = endpoint.gather_get(&window.target(rank), *there, place) else { return false };
+        let (begun, driven) = endpoint.get_direct(&aim.window.target(aim.rank), requests, &|| target.hold());
+        self.progress.note_driven(endpoint, Some(driven));
+        if begun && then == Then::GoesOn {
+            self.progress.hand_to_helper();
+        }
+        begun
+    }
+
+    /// As a part of one request. False: nothing else is under way any more with which it could go, or there is no room.
+    fn coalesce_read(
+        &self,
+        endpoint: &Endpoint,
+        aim: Aim<'_>,
+        there: Run,
+        (target, here): (&LenderMut<'_>, Run),
+    ) -> bool {
+        let place = (|| target.hold(), here);
+        let Some(driven) = endpoint.gather_get(&aim.window.target(aim.rank), there, place) else { return false };
         self.progress.note_driven(endpoint, Some(driven));
         if driven.gathers || (driven.progress && endpoint.expects_much()) {
             self.progress.hand_to_helper();
@@ -231,28 +248,9 @@ impl Client {
         }
         true
     }
-
-    /// A read of a part that this node has: it needs no completion.
-    fn read_here(
-        &self,
-        (window, rank): (&ClientWindow, Rank),
-        shapes: &Shapes,
-        target: RegionMut<'_>,
-    ) -> Result<(), TransferError> {
-        let bytes = shapes.check(Operation::Get, window, rank, target.len() as u64)?;
-        if bytes == 0 {
-            return Ok(self.local.alive(Operation::Get, rank)?);
-        }
-        let Route::Direct(part) = self.route(window, Operation::Get, rank)? else {
-            unreachable!("a part of this node is mapped, or that is an error")
-        };
-        read_direct(&part, shapes, target);
-        self.local.count(rank, CounterKind::Get, bytes);
-        Ok(())
-    }
 }
 
-fn read_direct(part: &Window<'_>, shapes: &Shapes, target: RegionMut<'_>) {
+fn read_mapped(part: &Window<'_>, shapes: &Shapes, target: RegionMut<'_>) {
     let copy = |here: Run, there: Run| {
         let source = part.region(there.offset, there.bytes).expect("checked before");
         target.slice(here.offset as usize, here.bytes as usize).copy_from(source);

@@ -1,4 +1,4 @@
-use longarm_proto::{Level, Refusal, SEGMENTS_PER_FRAME_MAX, Strided};
+use longarm_proto::{Level, Refusal, SEGMENTS_PER_FRAME_MAX, Shape, Strided};
 
 use super::*;
 use crate::mock::{MockRank, MockWorld, PART_BYTES, note_death};

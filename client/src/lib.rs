@@ -1,9 +1,9 @@
 //! The calls a rank makes.
 //!
 //! ```text
-//!                       ┌─ direct: loads, stores, CPU atomics on the mapped window (same node)
-//!   put/get/... ─ route ┤
-//!                       └─ served: endpoint ─ initiator ─ link ⇢ the target node's server
+//!                      ┌─ mapped: loads, stores, CPU atomics on the window (same node)
+//!   put/get/... ─ path ┼─ by the network's device
+//!                      └─ served: endpoint ─ initiator ─ link ⇢ the target node's server
 //! ```
 //!
 //! [`Client`] is one rank's side of everything. It has three parts, each of which knows only those before it:
@@ -37,10 +37,10 @@ pub mod mail;
 mod mock;
 mod order;
 mod origin_bytes;
+mod path;
 mod progress;
 mod put;
 mod rmw;
-mod route;
 mod shapes;
 mod signal;
 mod wakers;

@@ -8,16 +8,16 @@
 
 use std::sync::Arc;
 
-use longarm_proto::{CONTENDED, Rank, Refusal, Request, mutex_holder, mutex_word};
+use longarm_proto::{CONTENDED, Rank, Refusal, Request, Run, mutex_holder, mutex_word};
 use longarm_shm::{CounterKind, Word};
 
 use crate::client::Client;
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
+use crate::path::{Aim, Place};
 use crate::progress::pace::drive_for;
 use crate::progress::waits::Awaited;
-use crate::route::Route;
 use crate::window::ClientWindow;
 
 /// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.
@@ -67,12 +67,16 @@ impl MutexHome {
         self.window.bytes_of(host).unwrap_or(0) / MUTEX_BYTES
     }
 
-    fn place(&self, host: Rank, number: u64) -> Result<u64, MutexError> {
+    /// Where the word of a mutex is that there is.
+    fn word(&self, operation: Operation, host: Rank, number: u64) -> Result<(Aim<'_>, u64), MutexError> {
         let count = self.count(host);
         if number >= count {
             return Err(MutexError::UnknownMutex { host, number, count });
         }
-        Ok(number * MUTEX_BYTES)
+        let aim = Aim { operation, window: &self.window, rank: host };
+        let offset = number * MUTEX_BYTES;
+        aim.check(Run { offset, bytes: 4 })?;
+        Ok((aim, offset))
     }
 }
 
@@ -93,18 +97,14 @@ impl Client {
     /// nobody waits for given back; else the long way finds out what there is to do.
     #[inline]
     fn word_here<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Word<'a>> {
-        if self.local.failures.is_dead(host) {
-            return None;
-        }
-        home.window.mapped_part(host)?.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()
+        home.window.at_once(&self.local.failures, host)?.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()
     }
 
     #[inline(never)]
     fn lock_long<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
-        let offset = home.place(host, number)?;
-        home.window.check(Operation::Lock, host, offset, offset + 4)?;
+        let (aim, offset) = home.word(Operation::Lock, host, number)?;
         let me = self.local.layout.me();
-        if let Route::Direct(part) = self.route(&home.window, Operation::Lock, host)? {
+        if let Place::Here(part) = self.place(aim)? {
             match part.compare_exchange_u32(offset, 0, mutex_word(me)).expect("checked before") {
                 Ok(_) => {
                     self.local.count(host, CounterKind::Lock, 0);
@@ -122,11 +122,10 @@ impl Client {
 
     /// Takes a mutex if nobody waits for it and it is free, or its holder is dead. `ARMCIX_Trylock_hdl`.
     pub fn try_lock<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<Option<Taken<'a>>, MutexError> {
-        let offset = home.place(host, number)?;
-        home.window.check(Operation::Lock, host, offset, offset + 4)?;
+        let (aim, offset) = home.word(Operation::Lock, host, number)?;
         let mut taken = None;
         let mut asks = true;
-        if let Route::Direct(part) = self.route(&home.window, Operation::Lock, host)? {
+        if let Place::Here(part) = self.place(aim)? {
             let word = mutex_word(self.local.layout.me());
             match part.compare_exchange_u32(offset, 0, word).expect("checked before") {
                 Ok(_) => (taken, asks) = (Some(Taken::somehow(false)), false),
@@ -177,30 +176,24 @@ impl Client {
 
     #[inline(never)]
     fn unlock_taken_long(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+        let (aim, offset) = home.word(Operation::Unlock, host, number)?;
         // On this node the word is looked at before anybody is asked: it has to be right when the next call looks.
-        if home.window.is_here(host) {
-            return self.unlock_long(home, host, number);
-        }
-        let offset = home.place(host, number)?;
-        home.window.check(Operation::Unlock, host, offset, offset + 4)?;
-        self.local.alive(Operation::Unlock, host)?;
-        let endpoint = self.endpoint(Operation::Unlock, self.local.layout.node_of(host))?;
+        let Place::There(endpoint) = self.place(aim)? else { return self.unlock_long(home, host, number) };
         let request = Request::Unlock { target: home.window.target(host), offset };
         // The server serves in order, so whoever asks for the mutex over this connection finds it free. The answer says
         // nothing new to who holds it: nobody waits for it.
         let token = Token::Part(Completion::begin().1);
         self.issue(Operation::Unlock, endpoint, &request, Some(token), Payload::None, Sending::Now)?;
         self.progress.leave_unacknowledged();
-        self.progress.leave_to_helper(host);
+        self.progress.leave_to_helper(endpoint);
         Ok(())
     }
 
     #[inline(never)]
     fn unlock_long(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
-        let offset = home.place(host, number)?;
-        home.window.check(Operation::Unlock, host, offset, offset + 4)?;
+        let (aim, offset) = home.word(Operation::Unlock, host, number)?;
         let me = self.local.layout.me();
-        if let Route::Direct(part) = self.route(&home.window, Operation::Unlock, host)? {
+        if let Place::Here(part) = self.place(aim)? {
             match part.compare_exchange_u32(offset, mutex_word(me), 0).expect("checked before") {
                 Ok(_) => return Ok(()),
                 Err(word) if word == mutex_word(me) | CONTENDED => {}

@@ -296,7 +296,7 @@ impl Client {
             let outbox = endpoint.outbox.lock();
             self.issue(operation, endpoint, &request, None, Payload::Headed(&whole, None), Sending::Now)?;
             drop((outbox, kept));
-            self.progress.leave_to_helper(to);
+            self.progress.leave_to_helper(endpoint);
             return Ok(meanwhile());
         }
         let (done, completion) = lend(|lent| {

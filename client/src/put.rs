@@ -1,23 +1,21 @@
 //! Put of any shape, blocking and not. Accumulate shares the path: only what the target does with the bytes differs.
 
 use longarm_memory::Region;
-use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Shape, ShapeError, Signal};
+use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Signal};
 use longarm_shm::{CounterKind, Window};
 
 use crate::client::Client;
 use crate::completion::Completion;
-use crate::endpoint::{Endpoint, Payload, PutSource, Sending, Writes};
-use crate::error::{Operation, TransferError};
+use crate::endpoint::{Endpoint, Payload, PutSource, Sending, Token, Writes};
+use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
+use crate::path::{Aim, Moves, Moving, Path, Then};
 use crate::progress::assist::Expecting;
-use crate::progress::pace::drive_for;
+use crate::progress::pace::{Drive, drive_for};
 use crate::progress::waits::Awaited;
-use crate::route::Route;
-use crate::shapes::{Shapes, Walk};
+use crate::shapes::{RunRequest, Shapes, Walk};
 use crate::window::ClientWindow;
 
-/// A transfer of more than this takes long enough to look after other things meanwhile.
-pub(crate) const INLINE_POLL_BYTES_MAX: u64 = 4 << 10;
 /// See [`Client::inline_poll_looks`]: these take some microseconds.
 const INLINE_POLL_LOOKS: u32 = 256;
 /// Fewer where threads outnumber processors.
@@ -32,7 +30,7 @@ pub(crate) enum Writing {
 }
 
 impl Writing {
-    pub(crate) fn operation(self) -> Operation {
+    fn operation(self) -> Operation {
         match self {
             Writing::Put | Writing::Signal(_) => Operation::Put,
             Writing::Accumulate(..) => Operation::Accumulate,
@@ -46,6 +44,32 @@ impl Writing {
             Writing::Accumulate(..) => CounterKind::Accumulate,
         }
     }
+
+    fn moves(self) -> Moves {
+        match self {
+            Writing::Put => Moves::Put,
+            Writing::Signal(_) => Moves::Signal,
+            Writing::Accumulate(kernel, _) => Moves::Accumulate(kernel.element().bytes()),
+        }
+    }
+
+    /// As a request that may go with others of its kind.
+    fn writes(self) -> Option<Writes> {
+        match self {
+            Writing::Put => Some(Writes::Put),
+            Writing::Accumulate(kernel, scale) => Some(Writes::Accumulate(kernel, scale)),
+            Writing::Signal(_) => None,
+        }
+    }
+}
+
+/// Where the bytes of a write are, and for how long.
+#[derive(Clone, Copy)]
+struct From<'a, 'l> {
+    region: Region<'a>,
+    /// What is not copied is lent by this. `None`: all is copied.
+    lender: Option<&'a Lender<'l>>,
+    then: Then,
 }
 
 impl Client {
@@ -75,43 +99,7 @@ impl Client {
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
         let run = Run { offset, bytes: source.len() as u64 };
-        if self.put_polling(window, rank, run, source.region()) {
-            return Ok(());
-        }
         self.put_shaped(window, rank, Shapes::contiguous(run), source)
-    }
-
-    /// A few bytes to another node's memory, with no server involved. False: nothing was done, and the long way has to be taken,
-    /// or finds out what is wrong.
-    fn put_polling(&self, window: &ClientWindow, rank: Rank, run: Run, source: Region<'_>) -> bool {
-        let few = (1..=INLINE_POLL_BYTES_MAX.min(self.eager_bytes as u64)).contains(&run.bytes);
-        if !few || !self.reaches_unseen(Operation::Put, window, rank, run) {
-            return false;
-        }
-        let Some(endpoint) = self.progress.endpoint_if_open(self.local.layout.node_of(rank)) else { return false };
-        if !endpoint.reaches_memory() {
-            return false;
-        }
-        let needed_helper = endpoint.needs_helper();
-        let Some(driven) = endpoint.put_polling(&window.target(rank), run, source) else { return false };
-        self.progress.note_driven(endpoint, Some(driven));
-        if endpoint.needs_helper() && !needed_helper {
-            self.progress.hand_to_helper();
-        } else {
-            self.progress.leave_unacknowledged();
-        }
-        self.local.count(rank, CounterKind::Put, run.bytes);
-        true
-    }
-
-    /// Whether nothing is known that speaks against reaching a run of another node's part without its server.
-    #[inline]
-    pub(crate) fn reaches_unseen(&self, operation: Operation, window: &ClientWindow, rank: Rank, run: Run) -> bool {
-        let Some(end) = run.offset.checked_add(run.bytes) else { return false };
-        !self.local.failures.is_dead(rank)
-            && !window.is_here(rank)
-            && window.may_be_pinned()
-            && window.check(operation, rank, run.offset, end).is_ok()
     }
 
     /// How often who has asked a device for something looks for that alone, before it does anything else. Where threads
@@ -126,7 +114,8 @@ impl Client {
     #[inline]
     pub fn put_at_once(&self, window: &ClientWindow, rank: Rank, offset: u64, source: OriginBytes<'_>) -> bool {
         let bytes = source.len() as u64;
-        let Some(target) = window.direct(&self.local.failures, rank, offset, bytes) else { return false };
+        let run = Run { offset, bytes };
+        let Some(target) = window.bytes_at_once(&self.local.failures, rank, run) else { return false };
         target.copy_from(source.region());
         self.local.count(rank, CounterKind::Put, bytes);
         true
@@ -141,7 +130,7 @@ impl Client {
         shapes: Shapes,
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        self.write(Writing::Put, window, rank, shapes, source)
+        self.write(Writing::Put, (window, rank), shapes, source)
     }
 
     /// Starts a put; the source is let go of when the lender's completion is complete. Local completion only:
@@ -153,53 +142,26 @@ impl Client {
         shapes: Shapes,
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
-        let region = source.source();
-        if let (Shape::Contiguous(to), Shape::Contiguous(from)) = (&shapes.target, &shapes.origin)
-            && from.offset == 0
-            && from.bytes == to.bytes
-            && region.len() as u64 == to.bytes
-            && self.put_together(window, rank, to.offset, OriginBytes::from_region(region))
-        {
-            return Ok(());
-        }
-        self.start_write(Writing::Put, (window, rank), shapes, region, Some(source), false)?;
-        self.progress.leave_to_helper(rank);
-        Ok(())
+        self.start_write(Writing::Put, (window, rank), shapes, source)
     }
 
     /// Starts a small put to another node together with others that nobody waits for either; its bytes are copied. False:
     /// nothing was done, and another way has to be taken, or finds out what is wrong.
     pub fn put_together(&self, window: &ClientWindow, rank: Rank, offset: u64, source: OriginBytes<'_>) -> bool {
-        let placed = (window, rank, offset);
-        self.write_together(&Writes::Put, Operation::Put, placed, source)
+        let aim = Aim { operation: Operation::Put, window, rank };
+        self.write_together(&Writes::Put, aim, offset, source)
     }
 
     /// [`Client::put_together`] for any small write.
     #[inline]
-    pub(crate) fn write_together(
-        &self,
-        writes: &Writes,
-        operation: Operation,
-        (window, rank, offset): (&ClientWindow, Rank, u64),
-        source: OriginBytes<'_>,
-    ) -> bool {
-        let bytes = source.len() as u64;
-        let Some(end) = offset.checked_add(bytes) else { return false };
-        let unusual = bytes == 0 || self.local.failures.is_dead(rank) || window.is_here(rank);
-        if unusual || window.check(operation, rank, offset, end).is_err() {
+    pub(crate) fn write_together(&self, writes: &Writes, aim: Aim<'_>, offset: u64, source: OriginBytes<'_>) -> bool {
+        let run = Run { offset, bytes: source.len() as u64 };
+        let Some(endpoint) = self.open_path(aim, run) else { return false };
+        if !self.coalesce_write(endpoint, aim, writes, (run, source.region())) {
             return false;
         }
-        let Some(endpoint) = self.progress.endpoint_if_open(self.local.layout.node_of(rank)) else { return false };
-        let (target, run) = (window.target(rank), Run { offset, bytes });
-        let Some(driven) = endpoint.gather_write(&target, writes, run, source.region()) else { return false };
-        self.progress.note_driven(endpoint, Some(driven));
-        if driven.gathers {
-            self.progress.hand_to_helper();
-        } else if driven.progress {
-            self.progress.leave_unacknowledged();
-        }
         let kind = if matches!(writes, Writes::Put) { CounterKind::Put } else { CounterKind::Accumulate };
-        self.local.count(rank, kind, bytes);
+        self.local.count(aim.rank, kind, run.bytes);
         true
     }
 
@@ -207,29 +169,51 @@ impl Client {
     pub(crate) fn write(
         &self,
         writing: Writing,
-        window: &ClientWindow,
-        rank: Rank,
+        (window, rank): (&ClientWindow, Rank),
         shapes: Shapes,
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        if window.is_here(rank) {
-            return self.write_here(writing, (window, rank), &shapes, source.region());
-        }
-        if shapes.origin.bytes() <= self.eager_bytes as u64 {
-            self.start_write(writing, (window, rank), shapes, source.region(), None, true)?;
-            self.progress.leave_to_helper(rank);
+        let aim = Aim { operation: writing.operation(), window, rank };
+        let (origin_bytes, then) = (source.len() as u64, Then::Waits);
+        let (path, bytes) = self.path(aim, &Moving { moves: writing.moves(), shapes: &shapes, origin_bytes, then })?;
+        if let Path::Mapped(part) = path {
+            // The shapes are lent: they are large, and nothing keeps them.
+            self.write_mapped(writing, &part, &shapes, source.region());
+            self.local.count(rank, writing.kind(), bytes);
             return Ok(());
+        }
+        if bytes <= self.eager_bytes as u64 {
+            let from = From { region: source.region(), lender: None, then };
+            return self.begin_write((path, bytes), writing, aim, shapes, from);
         }
         let expecting = self.progress.expect_answer();
         let (started, completion) = lend(|lent| {
             let lender = lent.source(source);
-            let started = self.start_write(writing, (window, rank), shapes, source.region(), Some(&lender), true);
+            let from = From { region: source.region(), lender: Some(&lender), then };
+            let started = self.begin_write((path, bytes), writing, aim, shapes, from);
             let completion = lent.issued();
-            self.wait_toward((writing.operation(), rank), &completion, expecting);
+            self.wait_toward((aim.operation, rank), &completion, expecting);
             (started, completion)
         });
         started?;
-        self.local.failure(&completion, writing.operation(), rank)
+        self.local.failure(&completion, aim.operation, rank)
+    }
+
+    /// Starts a write of any kind. A mapped one is finished on return. Of one to another node the bytes are copied, if they are few,
+    /// or else queued under the lender's completion.
+    pub(crate) fn start_write(
+        &self,
+        writing: Writing,
+        (window, rank): (&ClientWindow, Rank),
+        shapes: Shapes,
+        source: &Lender<'_>,
+    ) -> Result<(), TransferError> {
+        let aim = Aim { operation: writing.operation(), window, rank };
+        let from = From { region: source.source(), lender: Some(source), then: Then::GoesOn };
+        let origin_bytes = from.region.len() as u64;
+        let moving = Moving { moves: writing.moves(), shapes: &shapes, origin_bytes, then: from.then };
+        let (path, bytes) = self.path(aim, &moving)?;
+        self.begin_write((path, bytes), writing, aim, shapes, from)
     }
 
     /// Waits for an operation towards a rank, with what [`Progress::expect_answer`](crate::progress::Progress::expect_answer) gave before it was begun.
@@ -251,99 +235,111 @@ impl Client {
         }
     }
 
-    /// An accumulate is about whole elements on both sides.
-    fn check_elements(writing: Writing, rank: Rank, shapes: &Shapes) -> Result<(), TransferError> {
-        let Writing::Accumulate(kernel, _) = writing else { return Ok(()) };
-        let element_bytes = kernel.element().bytes();
-        let broken =
-            [&shapes.target, &shapes.origin].into_iter().find_map(|shape| shape.broken_run_bytes(element_bytes));
-        broken.map_or(Ok(()), |run_bytes| {
-            let reason = ShapeError::PartOfAnElement { run_bytes, element_bytes: element_bytes as u64 };
-            Err(TransferError::BadShape { operation: writing.operation(), rank, reason })
-        })
-    }
-
-    /// Starts a write of any kind. A direct one is finished on return. Of a served one the bytes are copied, if
-    /// they are few or there is no lender, or else queued under the lender's completion.
-    pub(crate) fn start_write(
+    fn begin_write(
         &self,
+        (path, bytes): (Path<'_>, u64),
         writing: Writing,
-        (window, rank): (&ClientWindow, Rank),
+        aim: Aim<'_>,
         shapes: Shapes,
-        source: Region<'_>,
-        lender: Option<&Lender<'_>>,
-        blocking: bool,
+        from: From<'_, '_>,
     ) -> Result<(), TransferError> {
-        if window.is_here(rank) {
-            return self.write_here(writing, (window, rank), &shapes, source);
-        }
-        Self::check_elements(writing, rank, &shapes)?;
-        let operation = writing.operation();
-        let bytes = shapes.check(operation, window, rank, source.len() as u64)?;
-        if bytes == 0 && !matches!(writing, Writing::Signal(_)) {
-            return Ok(self.local.alive(operation, rank)?);
-        }
-        match self.route(window, operation, rank)? {
-            Route::Direct(part) => self.write_direct(writing, &part, &shapes, source),
-            Route::Served(endpoint)
-                if matches!(writing, Writing::Put)
-                    && self.put_direct(endpoint, (window, rank), &shapes, source, lender, blocking) => {}
-            Route::Served(endpoint) => {
-                let mut frames = shapes.frames().peekable();
-                while let Some(shapes) = frames.next() {
-                    let target = window.target(rank);
-                    let shape = shapes.target;
-                    let request = match writing {
-                        Writing::Put => Request::Put { target, shape, signal: None },
-                        Writing::Signal(signal) => Request::Put { target, shape, signal: Some(signal) },
-                        Writing::Accumulate(kernel, scale) => Request::Accumulate { target, shape, kernel, scale },
-                    };
-                    let origin = Cursor::new(shapes.origin);
-                    let small = origin.remaining() <= self.eager_bytes as u64;
-                    let payload = match lender.filter(|_| !small) {
-                        Some(lender) => Payload::Streamed(lender.hold(), origin),
-                        None => Payload::Copied(source, origin),
-                    };
-                    let sending = match payload {
-                        // It goes out together with what asks for its arrival, by who waits or leaves it to others.
-                        Payload::Streamed(..) => Sending::Later,
-                        _ if !blocking => Sending::Soon,
-                        _ if frames.peek().is_some() => Sending::Later,
-                        _ => Sending::Confirmed,
-                    };
-                    self.issue(operation, endpoint, &request, None, payload, sending)?;
-                }
+        match path {
+            Path::Nothing => return Ok(()),
+            Path::Mapped(part) => self.write_mapped(writing, &part, &shapes, from.region),
+            Path::Device(endpoint, requests) if self.put_by_device(endpoint, aim, (&requests, bytes), from) => {}
+            Path::Coalesced(endpoint)
+                if let (Some((here, there)), Some(writes)) = (shapes.run(), writing.writes())
+                    && self.coalesce_write(endpoint, aim, &writes, (there, taken(from.region, here))) => {}
+            Path::Device(endpoint, _) | Path::Coalesced(endpoint) | Path::Framed(endpoint) => {
+                self.write_framed(endpoint, writing, aim, shapes, from)?;
             }
         }
-        self.local.count(rank, writing.kind(), bytes);
+        self.local.count(aim.rank, writing.kind(), bytes);
         Ok(())
     }
 
-    /// Puts with no server involved, where the network can do that. False: the server has to.
-    fn put_direct(
+    /// By requests of its own. The bytes are copied if they are few or nobody lends them.
+    fn write_framed(
         &self,
         endpoint: &Endpoint,
-        (window, rank): (&ClientWindow, Rank),
-        shapes: &Shapes,
-        source: Region<'_>,
-        lender: Option<&Lender<'_>>,
-        blocking: bool,
+        writing: Writing,
+        aim: Aim<'_>,
+        shapes: Shapes,
+        from: From<'_, '_>,
+    ) -> Result<(), Lost> {
+        let target = aim.window.target(aim.rank);
+        let mut frames = shapes.frames().peekable();
+        while let Some(Shapes { target: shape, origin }) = frames.next() {
+            let request = match writing {
+                Writing::Put => Request::Put { target, shape, signal: None },
+                Writing::Signal(signal) => Request::Put { target, shape, signal: Some(signal) },
+                Writing::Accumulate(kernel, scale) => Request::Accumulate { target, shape, kernel, scale },
+            };
+            let origin = Cursor::new(origin);
+            let small = origin.remaining() <= self.eager_bytes as u64;
+            let payload = match from.lender.filter(|_| !small) {
+                Some(lender) => Payload::Streamed(lender.hold(), origin),
+                None => Payload::Copied(from.region, origin),
+            };
+            let sending = match payload {
+                // It goes out together with what asks for its arrival, by who waits or leaves it to others.
+                Payload::Streamed(..) => Sending::Later,
+                _ if from.then == Then::GoesOn => Sending::Soon,
+                _ if frames.peek().is_some() => Sending::Later,
+                _ => Sending::Confirmed,
+            };
+            self.issue(aim.operation, endpoint, &request, None, payload, sending)?;
+        }
+        // Who lends and waits sends the rest itself.
+        if from.then == Then::GoesOn || from.lender.is_none() {
+            self.progress.leave_to_helper(endpoint);
+        }
+        Ok(())
+    }
+
+    /// As a part of one request. False: nothing else is under way any more with which it could go, or there is no room.
+    #[inline]
+    fn coalesce_write(
+        &self,
+        endpoint: &Endpoint,
+        aim: Aim<'_>,
+        writes: &Writes,
+        (there, source): (Run, Region<'_>),
     ) -> bool {
-        let reaches = endpoint.reaches_memory() && window.may_be_pinned();
-        let Some(requests) = reaches.then(|| shapes.run_requests()).flatten() else { return false };
+        let Some(driven) = endpoint.gather_write(&aim.window.target(aim.rank), writes, there, source) else {
+            return false;
+        };
+        self.progress.note_driven(endpoint, Some(driven));
+        if driven.gathers {
+            self.progress.hand_to_helper();
+        } else if driven.progress {
+            self.progress.leave_unacknowledged();
+        }
+        true
+    }
+
+    /// By the device, with no server involved. False: it has no room, or would overtake what the server has still to do.
+    fn put_by_device(
+        &self,
+        endpoint: &Endpoint,
+        aim: Aim<'_>,
+        (requests, bytes): (&[RunRequest], u64),
+        from: From<'_, '_>,
+    ) -> bool {
+        let lender = from.lender.filter(|_| bytes > self.eager_bytes as u64);
         let hold = || lender.expect("only with one").hold();
-        let copied = lender.is_none() || shapes.origin.bytes() <= self.eager_bytes as u64;
         let needed_helper = endpoint.needs_helper();
-        let (begun, driven) = endpoint.put_direct(&window.target(rank), &requests, |pieces| match copied {
-            true => PutSource::Copied(source, pieces),
-            false => PutSource::Lent(&hold, pieces),
+        let (begun, driven) = endpoint.put_direct(&aim.window.target(aim.rank), requests, |pieces| match lender {
+            None => PutSource::Copied(from.region, pieces),
+            Some(_) => PutSource::Lent(&hold, pieces),
         });
         self.progress.note_driven(endpoint, Some(driven));
         if !begun {
             return false;
         }
-        let leaves_rest = copied && endpoint.needs_helper() && !needed_helper;
-        if (copied || blocking) && !leaves_rest {
+        let is_copied = lender.is_none();
+        let leaves_rest = is_copied && endpoint.needs_helper() && !needed_helper;
+        if (is_copied || from.then == Then::Waits) && !leaves_rest {
             self.progress.leave_unacknowledged();
         } else {
             // The rest is posted when there is room.
@@ -352,43 +348,21 @@ impl Client {
         true
     }
 
-    /// A write to a part that this node has. The shapes are lent: they are large, and nothing keeps them.
-    fn write_here(
-        &self,
-        writing: Writing,
-        (window, rank): (&ClientWindow, Rank),
-        shapes: &Shapes,
-        source: Region<'_>,
-    ) -> Result<(), TransferError> {
-        Self::check_elements(writing, rank, shapes)?;
-        let operation = writing.operation();
-        let bytes = shapes.check(operation, window, rank, source.len() as u64)?;
-        if bytes == 0 && !matches!(writing, Writing::Signal(_)) {
-            return Ok(self.local.alive(operation, rank)?);
-        }
-        let Route::Direct(part) = self.route(window, operation, rank)? else {
-            unreachable!("a part of this node is mapped, or that is an error")
-        };
-        self.write_direct(writing, &part, shapes, source);
-        self.local.count(rank, writing.kind(), bytes);
-        Ok(())
-    }
-
-    fn write_direct(&self, writing: Writing, part: &Window<'_>, shapes: &Shapes, source: Region<'_>) {
-        let taken = |here: Run| source.slice(here.offset as usize, here.bytes as usize);
+    fn write_mapped(&self, writing: Writing, part: &Window<'_>, shapes: &Shapes, source: Region<'_>) {
         match writing {
             Writing::Put | Writing::Signal(_) => {
                 let there = |run: Run| part.region_mut(run.offset, run.bytes).expect("checked before");
                 match shapes.way() {
-                    Walk::Run { here, there: run } => there(run).copy_from(taken(here)),
+                    Walk::Run { here, there: run } => there(run).copy_from(taken(source, here)),
                     Walk::Grid(grid) => grid.copy(part.whole(), source),
-                    Walk::Runs => shapes.pairs(|here, run| there(run).copy_from(taken(here))),
+                    Walk::Runs => shapes.pairs(|here, run| there(run).copy_from(taken(source, here))),
                 }
             }
             Writing::Accumulate(kernel, scale) => {
                 let (stripes, me) = (self.local.segment.stripes(), self.local.layout.me());
                 let mut accumulator = part.accumulator((kernel, scale), stripes, me);
-                let mut run = |here, there: Run| accumulator.run(there.offset, taken(here)).expect("checked before");
+                let mut run =
+                    |here, there: Run| accumulator.run(there.offset, taken(source, here)).expect("checked before");
                 match shapes.way() {
                     Walk::Run { here, there } => run(here, there),
                     Walk::Grid(grid) => accumulator.grid(&grid, source).expect("checked before"),
@@ -404,10 +378,10 @@ impl Client {
         operation: Operation,
         endpoint: &Endpoint,
         request: &Request,
-        token: Option<crate::endpoint::Token>,
+        token: Option<Token>,
         payload: Payload<'_>,
         sending: Sending,
-    ) -> Result<(), crate::error::Lost> {
+    ) -> Result<(), Lost> {
         let (mut token, mut payload) = (token, payload);
         loop {
             let issued = match sending {
@@ -434,13 +408,16 @@ impl Client {
                     None => {
                         (token, payload) = (rejected.token, rejected.payload);
                         let awaited = Awaited::rank(operation, endpoint.host());
-                        let drive = crate::progress::pace::Drive::Endpoint(endpoint);
-                        self.wait_for(drive, awaited, || endpoint.has_room(request).then_some(()));
+                        self.wait_for(Drive::Endpoint(endpoint), awaited, || endpoint.has_room(request).then_some(()));
                     }
                 },
             }
         }
     }
+}
+
+fn taken(source: Region<'_>, here: Run) -> Region<'_> {
+    source.slice(here.offset as usize, here.bytes as usize)
 }
 
 #[cfg(test)]

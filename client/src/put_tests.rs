@@ -1,4 +1,4 @@
-use longarm_proto::{AccumulateOp, ElementType, Level, Refusal, SEGMENTS_PER_FRAME_MAX, Strided};
+use longarm_proto::{AccumulateOp, ElementType, Level, Refusal, SEGMENTS_PER_FRAME_MAX, Shape, Strided};
 
 use super::*;
 use crate::mock::{EAGER_BYTES, MockRank, MockWorld, PART_BYTES};
@@ -177,9 +177,16 @@ fn what_is_wrong_is_said_before_a_byte_moves_however_the_rank_is_reached() {
             let dead = client.put(window, to, 8, source[..bytes].into());
             assert!(matches!(dead, Err(TransferError::Lost(ref lost)) if lost.rank == to), "{bytes} bytes to {to}");
         }
-        assert!(!client.put_together(window, to, 8, source[..].into()));
         assert_eq!(rank.memory(to, 1, 64), [0; 64]);
     }
+    let still = MockWorld::new().rank(Rank(0));
+    still.server(1).lock().stand_still();
+    for _ in 0..2 {
+        start(&still, Rank(2), 0, &[1; 8]);
+    }
+    still.note_death(THERE);
+    assert!(!still.client.put_together(&still.window, THERE, 8, source[..].into()), "although there is company");
+    assert!(still.client.put_together(&still.window, Rank(2), 8, source[..].into()));
     assert!(window.mark_freed());
     for to in [Rank(0), Rank(2)] {
         let freed = client.put(window, to, 0, source[..].into());

@@ -1,13 +1,13 @@
 //! Read-modify-write of one integer.
 
-use longarm_proto::{Rank, Request, Rmw, Run};
+use longarm_proto::{Rank, Request, Rmw};
 use longarm_shm::{AmoError, CounterKind};
 
 use crate::client::Client;
 use crate::completion::{Completion, Part};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Operation, RmwError};
-use crate::route::Route;
+use crate::path::{Aim, Place};
 use crate::window::ClientWindow;
 
 impl Client {
@@ -16,8 +16,7 @@ impl Client {
     /// `shmem_atomic_*`.
     #[inline]
     pub fn rmw(&self, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
-        if !self.local.failures.is_dead(rank)
-            && let Some(part) = window.mapped_part(rank)
+        if let Some(part) = window.at_once(&self.local.failures, rank)
             && let Ok(old) = part.rmw(offset, rmw)
         {
             self.local.ring_window(rank);
@@ -64,19 +63,16 @@ impl Client {
         part: &Part,
     ) -> Result<bool, RmwError> {
         let word_bytes = rmw.width.bytes() as u64;
-        let run = Run { offset, bytes: word_bytes };
-        window.check(Operation::Rmw, rank, offset, window.end_of(Operation::Rmw, rank, run)?)?;
-        if !offset.is_multiple_of(word_bytes) {
-            return Err(RmwError::Misaligned { rank, window: window.identity().window, offset, word_bytes });
-        }
-        let served = match self.route(window, Operation::Rmw, rank)? {
-            Route::Direct(memory) => {
+        let aim = Aim { operation: Operation::Rmw, window, rank };
+        aim.check_word(offset, word_bytes)?;
+        let served = match self.place(aim)? {
+            Place::Here(memory) => {
                 let old = memory.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
                 self.local.ring_window(rank);
                 part.another().done_with(old);
                 false
             }
-            Route::Served(endpoint) => {
+            Place::There(endpoint) => {
                 let request = Request::Rmw { target: window.target(rank), offset, rmw };
                 let token = Token::Part(part.another());
                 self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, Sending::Now)?;

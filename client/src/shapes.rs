@@ -1,10 +1,9 @@
 //! The two sides of a transfer: which bytes of the origin go to, or come from, which bytes of the target.
 
-use longarm_memory::{Grid, Step};
-use longarm_proto::{Cursor, Level, Rank, Run, SEGMENTS_PER_FRAME_MAX, Shape};
+use std::ops::Deref;
 
-use crate::error::{Operation, TransferError};
-use crate::window::ClientWindow;
+use longarm_memory::{Grid, Step};
+use longarm_proto::{Cursor, Level, Run, SEGMENTS_PER_FRAME_MAX, Shape};
 
 /// A run of this length is worth a request of its own, where a network moves each without the server,
 const LONG_RUN_BYTES: u64 = 4 << 10;
@@ -38,7 +37,59 @@ pub(crate) enum Walk {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RunRequest {
     pub(crate) there: Run,
-    pub(crate) here: Vec<Run>,
+    pub(crate) here: Pieces,
+}
+
+/// Runs of the origin, at least one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Pieces {
+    One(Run),
+    Several(Vec<Run>),
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Run) {
+        match self {
+            Pieces::One(first) => *self = Pieces::Several(vec![*first, piece]),
+            Pieces::Several(pieces) => pieces.push(piece),
+        }
+    }
+
+    fn last_mut(&mut self) -> &mut Run {
+        match self {
+            Pieces::One(piece) => piece,
+            Pieces::Several(pieces) => pieces.last_mut().expect("there is one at least"),
+        }
+    }
+}
+
+impl Deref for Pieces {
+    type Target = [Run];
+
+    fn deref(&self) -> &[Run] {
+        match self {
+            Pieces::One(piece) => std::slice::from_ref(piece),
+            Pieces::Several(pieces) => pieces,
+        }
+    }
+}
+
+/// All requests of a transfer that needs no server. One run to one run, as most are, allocates nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RunRequests {
+    One(RunRequest),
+    Several(Vec<RunRequest>),
+}
+
+impl Deref for RunRequests {
+    type Target = [RunRequest];
+
+    fn deref(&self) -> &[RunRequest] {
+        match self {
+            RunRequests::One(request) => std::slice::from_ref(request),
+            RunRequests::Several(requests) => requests,
+        }
+    }
 }
 
 impl Shapes {
@@ -47,28 +98,13 @@ impl Shapes {
         Shapes { target: Shape::Contiguous(run), origin: Shape::Contiguous(Run { offset: 0, bytes: run.bytes }) }
     }
 
-    /// Everything that can be wrong with both sides; gives the bytes.
-    pub(crate) fn check(
-        &self,
-        operation: Operation,
-        window: &ClientWindow,
-        rank: Rank,
-        origin_bytes: u64,
-    ) -> Result<u64, TransferError> {
-        let remote_bytes = self.target.bytes();
-        if self.origin.bytes() != remote_bytes {
-            return Err(TransferError::LengthMismatch {
-                operation,
-                rank,
-                local_bytes: self.origin.bytes(),
-                remote_bytes,
-            });
+    /// The lowest byte of the target that is touched, for messages.
+    pub(crate) fn first_byte(&self) -> u64 {
+        match &self.target {
+            Shape::Contiguous(run) => run.offset,
+            Shape::Strided(strided) => strided.start(),
+            Shape::Vector(runs) => runs.iter().map(|run| run.offset).min().unwrap_or(0),
         }
-        if self.origin.end() > origin_bytes {
-            return Err(TransferError::LengthMismatch { operation, rank, local_bytes: origin_bytes, remote_bytes });
-        }
-        window.check(operation, rank, first_byte(&self.target), self.target.end())?;
-        Ok(remote_bytes)
     }
 
     /// The same transfer as pieces of which each fits one frame.
@@ -91,10 +127,18 @@ impl Shapes {
         whole.into_iter().chain(pieces)
     }
 
+    /// The run of the origin and that of the target, if there is no more.
+    pub(crate) fn run(&self) -> Option<(Run, Run)> {
+        match (&self.origin, &self.target) {
+            (Shape::Contiguous(here), Shape::Contiguous(there)) => Some((*here, *there)),
+            _ => None,
+        }
+    }
+
     /// How to go through both sides at once.
     pub(crate) fn way(&self) -> Walk {
-        if let (Shape::Contiguous(here), Shape::Contiguous(there)) = (&self.origin, &self.target) {
-            return Walk::Run { here: *here, there: *there };
+        if let Some((here, there)) = self.run() {
+            return Walk::Run { here, there };
         }
         self.grid().map_or(Walk::Runs, Walk::Grid)
     }
@@ -124,7 +168,10 @@ impl Shapes {
 
     /// The transfer as requests that need no server: runs of the target, each with the runs of the origin that make it up. Only
     /// where they are few and long, so that each is worth a request of its own.
-    pub(crate) fn run_requests(&self) -> Option<Vec<RunRequest>> {
+    pub(crate) fn run_requests(&self) -> Option<RunRequests> {
+        if let Some((here, there)) = self.run() {
+            return Some(RunRequests::One(RunRequest { there, here: Pieces::One(here) }));
+        }
         let are_few = [&self.target, &self.origin].into_iter().all(|shape| match shape {
             Shape::Contiguous(_) => true,
             Shape::Strided(strided) => shape.bytes() / strided.run_bytes().max(1) <= TRANSFER_PIECES_MAX as u64,
@@ -137,19 +184,22 @@ impl Shapes {
         self.pairs(|here, there| match all.last_mut() {
             Some(last) if last.there.offset + last.there.bytes == there.offset => {
                 last.there.bytes += there.bytes;
-                match last.here.last_mut() {
-                    Some(before) if before.offset + before.bytes == here.offset => before.bytes += here.bytes,
-                    _ => last.here.push(here),
+                let before = last.here.last_mut();
+                if before.offset + before.bytes == here.offset {
+                    before.bytes += here.bytes;
+                } else {
+                    last.here.push(here);
                 }
             }
-            _ => all.push(RunRequest { there, here: vec![here] }),
+            _ => all.push(RunRequest { there, here: Pieces::One(here) }),
         });
         let is_one = all.len() == 1 && all[0].here.len() == 1;
         let are_long = all.iter().all(|request| {
             request.there.bytes >= LONG_RUN_BYTES && request.here.iter().all(|piece| piece.bytes >= PIECE_BYTES_MIN)
         });
         let pieces = all.iter().map(|request| request.here.len()).sum::<usize>();
-        (is_one || (are_long && all.len() <= LONG_RUNS_MAX && pieces <= TRANSFER_PIECES_MAX)).then_some(all)
+        (is_one || (are_long && all.len() <= LONG_RUNS_MAX && pieces <= TRANSFER_PIECES_MAX))
+            .then_some(RunRequests::Several(all))
     }
 
     /// Calls `each` with equally long runs of the origin and the target, in order.
@@ -231,15 +281,6 @@ impl<'a> Side<'a> {
             return None;
         }
         isize::try_from(stride.checked_mul(i64::try_from(done / unit_bytes).ok()?)?).ok()
-    }
-}
-
-/// The lowest byte that a shape touches, for messages.
-fn first_byte(shape: &Shape) -> u64 {
-    match shape {
-        Shape::Contiguous(run) => run.offset,
-        Shape::Strided(strided) => strided.start(),
-        Shape::Vector(runs) => runs.iter().map(|run| run.offset).min().unwrap_or(0),
     }
 }
 

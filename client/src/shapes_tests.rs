@@ -126,21 +126,28 @@ fn lists_of_runs_and_nothing_at_all_are_no_grid() {
 #[test]
 fn what_one_request_takes_is_long_and_made_of_few_pieces() {
     let run = |offset, bytes| Run { offset, bytes };
-    let request = |there, here: &[Run]| RunRequest { there, here: here.to_vec() };
+    let request = |there, here: &[Run]| {
+        let here = if let [piece] = here { Pieces::One(*piece) } else { Pieces::Several(here.to_vec()) };
+        RunRequest { there, here }
+    };
     let whole = Shapes::contiguous(run(7, 1 << 40));
-    assert_eq!(whole.run_requests(), Some(vec![request(run(7, 1 << 40), &[run(0, 1 << 40)])]));
+    assert_eq!(whole.run_requests().as_deref(), Some(&[request(run(7, 1 << 40), &[run(0, 1 << 40)])][..]));
     let one = Shapes::contiguous(run(7, 8));
-    assert_eq!(one.run_requests(), Some(vec![request(run(7, 8), &[run(0, 8)])]), "one run may be short");
+    assert_eq!(one.run_requests().as_deref(), Some(&[request(run(7, 8), &[run(0, 8)])][..]), "one run may be short");
     let two = Shape::Vector(vec![run(0, 8192), run(100_000, 4096)]);
     let spread = Shapes { target: two.clone(), origin: Shape::Contiguous(run(5, 12_288)) };
-    let expected = vec![request(run(0, 8192), &[run(5, 8192)]), request(run(100_000, 4096), &[run(8197, 4096)])];
-    assert_eq!(spread.run_requests(), Some(expected), "one request for each run of the target");
+    let expected = [request(run(0, 8192), &[run(5, 8192)]), request(run(100_000, 4096), &[run(8197, 4096)])];
+    assert_eq!(spread.run_requests().as_deref(), Some(&expected[..]), "one request for each run of the target");
     let coalesced = Shapes { target: Shape::Contiguous(run(5, 12_288)), origin: two };
-    let expected = vec![request(run(5, 12_288), &[run(0, 8192), run(100_000, 4096)])];
-    assert_eq!(coalesced.run_requests(), Some(expected), "one for all pieces of the origin");
+    let expected = [request(run(5, 12_288), &[run(0, 8192), run(100_000, 4096)])];
+    assert_eq!(coalesced.run_requests().as_deref(), Some(&expected[..]), "one for all pieces of the origin");
     let touching = Shape::Vector(vec![run(0, 100), run(100, 5000)]);
     let touching = Shapes { target: touching, origin: Shape::Contiguous(run(0, 5100)) };
-    assert_eq!(touching.run_requests(), Some(vec![request(run(0, 5100), &[run(0, 5100)])]), "runs that touch are one");
+    assert_eq!(
+        touching.run_requests().as_deref(),
+        Some(&[request(run(0, 5100), &[run(0, 5100)])][..]),
+        "runs that touch are one"
+    );
     let short = Shape::Vector(vec![run(0, 8192), run(100_000, 4095)]);
     let origin = Shape::Contiguous(run(0, 8192 + 4095));
     assert_eq!(Shapes { target: short, origin }.run_requests(), None, "one is too short");

@@ -5,10 +5,10 @@ use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth, Run, Signal, SignalOp};
 use crate::client::Client;
 use crate::error::{Lost, LostHow, Operation, RmwError, WaitError};
 use crate::origin_bytes::OriginBytes;
+use crate::path::{Aim, Place};
 use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
 use crate::put::Writing;
-use crate::route::Route;
 use crate::shapes::Shapes;
 use crate::window::ClientWindow;
 
@@ -75,15 +75,9 @@ impl Client {
         source: OriginBytes<'_>,
     ) -> Result<(), RmwError> {
         let run = Run { offset, bytes: source.len() as u64 };
-        let word = Run { offset: signal_offset, bytes: 8 };
-        window.check(Operation::Put, rank, offset, window.end_of(Operation::Put, rank, run)?)?;
-        let signal_end = signal_window.end_of(Operation::Put, rank, word)?;
-        signal_window.check(Operation::Put, rank, signal_offset, signal_end)?;
+        let aim = Aim { operation: Operation::Put, window: signal_window, rank };
+        aim.check_word(signal_offset, 8)?;
         let identity = signal_window.identity();
-        if !signal_offset.is_multiple_of(8) {
-            let window = identity.window;
-            return Err(RmwError::Misaligned { rank, window, offset: signal_offset, word_bytes: 8 });
-        }
         let signal = Signal {
             window: identity.window,
             generation: identity.generation,
@@ -92,8 +86,8 @@ impl Client {
             op,
             value,
         };
-        self.write(Writing::Signal(signal), window, rank, Shapes::contiguous(run), source)?;
-        if let Route::Direct(part) = self.route(signal_window, Operation::Put, rank)? {
+        self.write(Writing::Signal(signal), (window, rank), Shapes::contiguous(run), source)?;
+        if let Place::Here(part) = self.place(aim)? {
             let op = match op {
                 SignalOp::Set => RmwOp::Set,
                 SignalOp::Add => RmwOp::FetchAdd,

@@ -222,13 +222,20 @@ impl ClientWindow {
         self.memory.get().map(|memory| memory.part(index as usize))
     }
 
-    /// Bytes of a rank's part, if it is mapped here and nothing is wrong. `None`: the long way finds out what is.
+    /// [`ClientWindow::mapped_part`] of a living rank: the shortest way. `None`: the long way, `Client::path`, maps it, or finds
+    /// out what is wrong.
     #[inline]
-    pub(crate) fn direct(&self, failures: &Failures, rank: Rank, offset: u64, bytes: u64) -> Option<RegionMut<'_>> {
+    pub(crate) fn at_once(&self, failures: &Failures, rank: Rank) -> Option<Window<'_>> {
         if failures.is_dead(rank) {
             return None;
         }
-        self.mapped_part(rank)?.region_mut(offset, bytes).ok()
+        self.mapped_part(rank)
+    }
+
+    /// Bytes of it, if they are all inside.
+    #[inline]
+    pub(crate) fn bytes_at_once(&self, failures: &Failures, rank: Rank, run: Run) -> Option<RegionMut<'_>> {
+        self.at_once(failures, rank)?.region_mut(run.offset, run.bytes).ok()
     }
 
     /// Whether a rank's part is in this node's memory.

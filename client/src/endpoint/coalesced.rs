@@ -23,7 +23,7 @@ use crate::origin_bytes::Held;
 /// Requests that nobody waits for are sent once so many bytes have come together.
 pub(super) const COALESCED_BYTES_MAX: usize = 16 << 10;
 /// Larger ones are requests of their own.
-pub(super) const COALESCED_RUN_BYTES_MAX: u64 = 1 << 10;
+pub(crate) const COALESCED_RUN_BYTES_MAX: u64 = 1 << 10;
 /// About what a run takes in a request besides its bytes.
 const RUN_WIRE_BYTES: usize = 16;
 

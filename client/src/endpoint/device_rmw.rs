@@ -28,7 +28,7 @@ impl Endpoint {
         part: Part,
     ) -> Result<Driven, LostHow> {
         let mut state = self.lock();
-        if let Some(how) = self.broken.get() {
+        if let Some(how) = self.published.broken.get() {
             return Err(how.clone());
         }
         state.transfers.rmw(*target, offset, BegunRmw { rmw, part });
@@ -39,6 +39,6 @@ impl Endpoint {
     pub(crate) fn has_served(&self) -> bool {
         let state = self.lock();
         // A get was answered when its header came: the server reads the bytes while it sends them.
-        self.is_unconfirmed() || !state.is_idle() || state.landing.is_some()
+        state.is_unconfirmed() || !state.is_idle() || state.landing.is_some()
     }
 }

@@ -1,10 +1,9 @@
 //! Transfers with no server involved, as the callers see them: begun, or left to the server.
 
-use longarm_memory::Region;
 use longarm_proto::{Run, WindowRef};
-use longarm_shm::sync::Ordering;
 
 use super::Endpoint;
+use super::published::Fact;
 use super::request::Driven;
 use super::state::State;
 use super::transfers::PutSource;
@@ -37,27 +36,11 @@ impl Endpoint {
         self.begin_direct(requests, each)
     }
 
-    /// Begins a small put likewise if that can be done at once: nothing is driven for it. `None`: nothing was done.
-    #[inline]
-    pub(crate) fn put_polling(&self, target: &WindowRef, run: Run, source: Region<'_>) -> Option<Driven> {
-        let mut driven = Driven::default();
-        let mut state = self.lock();
-        let whole = [Run { offset: 0, bytes: run.bytes }];
-        if self.broken.get().is_some() || !state.put_direct(target, run, PutSource::Copied(source, &whole)) {
-            return None;
-        }
-        if state.transfers.are_many() {
-            state.take_outcomes(&mut driven);
-        }
-        self.note(&mut state);
-        Some(driven)
-    }
-
     /// Whether the network reaches memory of the node with no server involved.
     #[inline]
     pub(crate) fn reaches_memory(&self) -> bool {
-        // Relaxed: an old value has the server do it.
-        self.reaches.load(Ordering::Relaxed)
+        // An old value has the server do it.
+        self.published.has(Fact::REACHES)
     }
 
     fn begin_direct<'a>(
@@ -75,7 +58,7 @@ impl Endpoint {
         if !state.may_go_direct() && !state.has_coalesced() && !self.expects_much() {
             driven = self.drive_locked(&mut state, true);
         }
-        if self.broken.get().is_some() {
+        if self.published.is_broken() {
             return (false, driven);
         }
         // The device is told of several at a time. Where the link has no more room the server does all of it: the same bytes, to
@@ -90,26 +73,24 @@ impl Endpoint {
             let _ = access.post_batch();
         }
         if !begun {
-            self.note(&mut state);
             return (false, driven);
         }
         // Who puts and never waits would keep them all.
         if state.transfers.are_many() {
             state.take_outcomes(&mut driven);
         }
-        self.note(&mut state);
         (true, driven)
     }
 
     /// Whether it has to be driven although nobody waits. Transfers that end by themselves are left alone: who looks for
     /// their ends keeps a processor from those who compute, or wait.
     pub(crate) fn needs_helper(&self) -> bool {
-        self.needs_helper.load(Ordering::Acquire)
+        self.published.has(Fact::NEEDS_HELPER)
     }
 
     /// Whether transfers are under way that no server is involved in.
     pub(crate) fn has_transfers(&self) -> bool {
-        self.transfers.load(Ordering::Acquire)
+        self.published.has(Fact::TRANSFERS)
     }
 }
 

@@ -24,7 +24,6 @@ pub(crate) enum PolledGet<'a> {
 
 /// A get under way that nobody has lent memory for.
 pub(crate) struct Unlent<'a> {
-    endpoint: &'a Endpoint,
     state: Locked<'a>,
     target: WindowRef,
     run: Run,
@@ -34,7 +33,6 @@ impl Unlent<'_> {
     /// Its bytes go to this part of lent memory.
     pub(crate) fn lend(mut self, held: Held, here: Run) {
         self.state.lend_polled((self.target, self.run), held, here);
-        self.endpoint.note(&mut self.state);
     }
 }
 
@@ -77,12 +75,12 @@ impl Endpoint {
     #[inline]
     pub(crate) fn get_polling(&self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> PolledGet<'_> {
         let Some(mut state) = self.try_lock() else { return PolledGet::NotBegun };
-        if self.broken.get().is_some() {
+        if self.published.is_broken() {
             return PolledGet::NotBegun;
         }
         match state.get_polling(target, run, into, looks) {
             InlinePoll::Done => PolledGet::Done,
-            InlinePoll::UnderWay => PolledGet::UnderWay(Unlent { endpoint: self, state, target: *target, run }),
+            InlinePoll::UnderWay => PolledGet::UnderWay(Unlent { state, target: *target, run }),
             InlinePoll::NotBegun => PolledGet::NotBegun,
         }
     }
@@ -92,8 +90,7 @@ impl Endpoint {
     pub(crate) fn look_for_ends(&self, looks: u32) -> (bool, Driven) {
         let mut driven = Driven::default();
         let Some(mut state) = self.try_lock() else { return (false, driven) };
-        let is_over = self.broken.get().is_none() && state.look_for_ends(looks, &mut driven);
-        self.note(&mut state);
+        let is_over = !self.published.is_broken() && state.look_for_ends(looks, &mut driven);
         (is_over, driven)
     }
 }

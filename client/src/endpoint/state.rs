@@ -3,10 +3,7 @@
 use longarm_memory::Region;
 use longarm_netmod::LinkError;
 use longarm_netmod::flow::{Costs, Incoming, Outgoing, RunSource};
-use longarm_proto::{
-    Cursor, EAGER_BYTES_MAX, Initiator, Mutation, REPLY_BYTES, Reception, Reply, Request, RequestId, Run, Violation,
-    WindowRef, mutation,
-};
+use longarm_proto::{Cursor, Initiator, Mutation, Reception, Request, RequestId, Run, Violation, WindowRef, mutation};
 
 use super::acknowledgements::{Acknowledgements, is_large_get};
 use super::coalesced::{Coalesced, Writes};
@@ -32,15 +29,15 @@ pub(super) struct State {
     pub(super) renewed: bool,
     pub(super) initiator: Initiator<Token>,
     pub(super) outgoing: Outgoing<Held>,
-    incoming: Incoming,
+    pub(super) incoming: Incoming,
     /// Data that is coming in: where it goes.
     pub(super) landing: Option<(Held, Cursor)>,
     /// Where the data behind it goes, of gets that went together.
     pub(super) landings: std::vec::IntoIter<(Held, Run)>,
-    landing_bytes: u64,
+    pub(super) landing_bytes: u64,
     scratch: Vec<u8>,
     /// Small puts, or gets, that will be one request.
-    coalesced: Coalesced,
+    pub(super) coalesced: Coalesced,
     /// Transfers with no server involved.
     pub(super) transfers: Transfers,
     /// Whether the link reaches the node's memory; `None` while that is not decided.
@@ -51,9 +48,9 @@ pub(super) struct State {
     pub(super) unanswered: Option<Token>,
     pub(super) keepalive: Keepalive,
     /// The last acknowledgement that was begun.
-    last_acknowledgement: RequestId,
-    /// Nothing is unconfirmed any more.
-    pub(super) confirmed: bool,
+    pub(super) last_acknowledgement: RequestId,
+    /// Something was issued that no reply has confirmed.
+    pub(super) unconfirmed: bool,
     /// What waits to be sent waits for company.
     pub(super) gathering: bool,
     /// The last request was one that nobody waits for yet: there may be several.
@@ -67,7 +64,7 @@ pub(super) struct State {
 }
 
 /// Why a turn ended early.
-enum Broken {
+pub(super) enum Broken {
     Link(LinkError),
     Protocol(Violation),
 }
@@ -104,7 +101,7 @@ impl State {
             unanswered: None,
             keepalive: Keepalive::default(),
             last_acknowledgement: RequestId(0),
-            confirmed: false,
+            unconfirmed: false,
             gathering: false,
             several: false,
             looks: 0,
@@ -144,25 +141,47 @@ impl State {
         self.outgoing.buffered_bytes() < buffered_bytes_max
     }
 
+    /// Whether quiet has something to ask, or to say.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        // Whoever took a refusal up: the next quiet says so.
+        self.unconfirmed || self.refused.is_some()
+    }
+
+    /// Nobody will ask any more: what was not confirmed is lost. Whether there was anything.
+    pub(super) fn take_unconfirmed(&mut self) -> bool {
+        let unconfirmed = std::mem::take(&mut self.unconfirmed);
+        self.refused.take().is_some() || unconfirmed
+    }
+
+    /// Whether small requests that nobody waits for may wait for others: something of their kind is under way, and there is room.
+    #[inline]
+    pub(super) fn coalesces_more(&self, buffered_bytes_max: usize) -> bool {
+        self.has_room_for_bytes(buffered_bytes_max) && (self.has_coalesced() || !self.goes_alone())
+    }
+
     /// Whether a write would have to wait for the data of a get.
     pub(super) fn holds_back_writes(&self) -> bool {
         self.acknowledgements.holds_back_writes()
     }
 
-    /// Takes a small put or accumulate in, which becomes a request together with those that follow.
-    pub(super) fn gather_write(&mut self, target: &WindowRef, writes: &Writes, run: Run, bytes: Region<'_>) {
-        if !self.coalesced.fits_write(target, writes, run) {
+    /// Takes a small put or accumulate in, which becomes a request together with those that follow. Whether it is the first.
+    pub(super) fn gather_write(&mut self, target: &WindowRef, writes: &Writes, run: Run, bytes: Region<'_>) -> bool {
+        let is_new = !self.coalesced.fits_write(target, writes, run);
+        if is_new {
             self.begin_coalesced();
         }
         self.coalesced.add_write(target, writes, run, bytes);
+        is_new
     }
 
     /// The same for a get.
-    pub(super) fn gather_get(&mut self, target: &WindowRef, run: Run, place: (Held, Run)) {
-        if !self.coalesced.fits_get(target, run) {
+    pub(super) fn gather_get(&mut self, target: &WindowRef, run: Run, place: (Held, Run)) -> bool {
+        let is_new = !self.coalesced.fits_get(target, run);
+        if is_new {
             self.begin_coalesced();
         }
         self.coalesced.add_get(target, run, place);
+        is_new
     }
 
     /// Makes a request of what was taken in. Before anything else is begun, so that the order stays.
@@ -465,128 +484,6 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    /// The data of the next of several gets is coming in, if there is one.
-    fn land_next(&mut self) {
-        if let Some((target, run)) = self.landings.next() {
-            self.landing_bytes = run.bytes;
-            self.landing = Some((target, Cursor::new(run.into())));
-        }
-    }
-
-    /// Its data will not have to be sent again: what could change it may follow.
-    fn large_get_is_over(&mut self) {
-        self.acknowledgements.large_gets_over += 1;
-        self.outgoing.open_gates(self.acknowledgements.large_gets_over);
-    }
-
-    /// Uses what has arrived for one step. False: more has to arrive.
-    fn step(&mut self, driven: &mut Driven) -> Result<bool, Broken> {
-        if let Some((target, cursor)) = &mut self.landing {
-            let before = cursor.remaining();
-            self.incoming.drain_into(target, cursor);
-            if cursor.remaining() > 0 {
-                return Ok(cursor.remaining() < before);
-            }
-            let (target, _) = self.landing.take().expect("there was one");
-            drop(target);
-            self.acknowledgements.data_came(self.landing_bytes);
-            if self.landing_bytes > EAGER_BYTES_MAX {
-                self.large_get_is_over();
-            }
-            self.land_next();
-            driven.completed = true;
-            return Ok(true);
-        }
-        let Some(bytes) = self.incoming.take_array::<REPLY_BYTES>() else { return Ok(false) };
-        let reply = self.initiator.handle_reply(bytes)?;
-        let acknowledged = self.initiator.acknowledged_bytes();
-        match self.outgoing.acknowledge(acknowledged, drop) {
-            Ok(completed) => driven.completed |= completed,
-            Err(violation) => {
-                self.unanswered = token_of(reply);
-                return Err(violation.into());
-            }
-        }
-        match &reply {
-            Reply::Data { bytes, .. } => self.acknowledgements.received(*bytes),
-            // The data that was asked for will not come.
-            Reply::Refused { token: Some(token @ (Token::Data { .. } | Token::Coalesced(_))), .. } => {
-                self.acknowledgements.received(token.data_bytes());
-                self.acknowledgements.data_came(token.data_bytes());
-            }
-            // Nobody has asked for these.
-            Reply::Refused { token: None, .. } | Reply::MailTaken { .. } => {}
-            _ => self.acknowledgements.received(0),
-        }
-        match reply {
-            Reply::Data { token: Token::Data { target, cursor }, bytes } => {
-                self.landing_bytes = bytes;
-                self.landing = Some((target, cursor));
-            }
-            Reply::Data { token: Token::Coalesced(places), .. } => {
-                self.landings = places.into_iter();
-                self.land_next();
-            }
-            Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),
-            Reply::Done(Token::Acknowledge) => {
-                self.acknowledgements.due -= 1;
-                // It was answered behind all others, as a quiet is.
-                let is_last = self.acknowledgements.due == 0 && self.last_acknowledgement == self.initiator.last();
-                let is_last = is_last && !self.coalesced.is_some();
-                self.confirmed = is_last && self.refused.is_none();
-                // Somebody may wait for it in a quiet.
-                driven.completed |= is_last;
-            }
-            Reply::Done(token) => {
-                drop(token);
-                driven.completed = true;
-            }
-            Reply::Granted { token, inherited } => {
-                end_with(token, inherited.into());
-                driven.completed = true;
-            }
-            Reply::Value { token, value } => {
-                end_with(token, value);
-                driven.completed = true;
-            }
-            Reply::Refused { token: Some(token), refusal, detail, .. } => {
-                if matches!(&token, Token::Data { cursor, .. } if cursor.remaining() > EAGER_BYTES_MAX) {
-                    self.large_get_is_over();
-                }
-                self.acknowledgements.due -= usize::from(matches!(token, Token::Acknowledge));
-                token.fail(Outcome::Refused { refusal, detail });
-                driven.completed = true;
-            }
-            Reply::Refused { token: None, refusal, detail, .. } => {
-                self.refused.get_or_insert(Outcome::Refused { refusal, detail });
-            }
-            Reply::MailTaken { bytes } => {
-                self.mail.taken(bytes)?;
-                // Somebody may wait for it.
-                driven.completed = true;
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// Who waits for a reply, if anybody does.
-fn token_of(reply: Reply<Token>) -> Option<Token> {
-    match reply {
-        Reply::Done(token) | Reply::Data { token, .. } | Reply::Granted { token, .. } | Reply::Value { token, .. } => {
-            Some(token)
-        }
-        Reply::Refused { token, .. } => token,
-        Reply::MailTaken { .. } => None,
-    }
-}
-
-/// Ends the part that a token stands for with a value.
-fn end_with(token: Token, value: u64) {
-    if let Token::Part(part) = token {
-        part.done_with(value);
     }
 }
 

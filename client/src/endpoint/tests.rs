@@ -8,6 +8,8 @@ use longarm_proto::{
     WindowRef,
 };
 
+use longarm_shm::sync::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::completion::Completion;
 use crate::origin_bytes::{OriginBuffer, OriginBytesMut, lend};

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use longarm_memory::RegionMut;
+use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
     DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Link, LinkError, Loan, Reach, Wish,
 };
@@ -26,6 +26,7 @@ use crate::error::LostHow;
 use crate::origin_bytes::{OriginBytesMut, lend};
 use crate::progress::dialing::{Dial, DialStep, Dialing};
 use crate::progress::time::Time;
+use crate::shapes::Pieces;
 
 const TARGET: WindowRef =
     WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
@@ -172,7 +173,7 @@ impl DirectAccess for CardLink {
 
 /// A run of the window, and as many bytes from an offset of the near end.
 fn one(there: Run, offset: u64) -> RunRequest {
-    RunRequest { there, here: vec![Run { offset, bytes: there.bytes }] }
+    RunRequest { there, here: Pieces::One(Run { offset, bytes: there.bytes }) }
 }
 
 /// Answers each call with the next card.
@@ -403,7 +404,7 @@ fn nothing_polled_inline_overtakes_what_the_server_has_yet_to_do() {
     let (run, mut bytes) = (Run { offset: 0, bytes: 8 }, [0; 8]);
     let came = endpoint.get_polling(&TARGET, run, RegionMut::from_slice(&mut bytes), 1);
     assert!(matches!(came, PolledGet::NotBegun));
-    assert!(endpoint.put_polling(&TARGET, run, Region::from_slice(&[7; 8])).is_none());
+    assert!(!put(&endpoint, 0));
     assert_eq!(posted(&card), []);
 }
 

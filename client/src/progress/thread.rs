@@ -3,7 +3,6 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use longarm_proto::Rank;
 use longarm_shm::sync::{Ordering, fence};
 use rustix::event::{PollFd, PollFlags};
 
@@ -22,8 +21,7 @@ const IDLE_LOOKS: u32 = 25;
 
 impl Progress {
     /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
-    pub(crate) fn leave_to_helper(self: &Arc<Self>, rank: Rank) {
-        let Some(endpoint) = self.endpoint_if_open(self.local.layout.node_of(rank)) else { return };
+    pub(crate) fn leave_to_helper(self: &Arc<Self>, endpoint: &Endpoint) {
         // Of what waits for company the helper knows.
         if endpoint.is_held_back() {
             // It waits for data that comes to us, and we may take in none for long.

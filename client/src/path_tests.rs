@@ -10,17 +10,21 @@ fn put(rank: &MockRank, to: Rank) -> Result<(), TransferError> {
     rank.client.put(&rank.window, to, 0, [1; 8][..].into())
 }
 
+fn place(rank: &MockRank, to: Rank) -> Result<Place<'_>, TransferError> {
+    rank.client.place(Aim { operation: Operation::Put, window: &rank.window, rank: to })
+}
+
 #[test]
 fn ranks_of_this_node_are_reached_directly_and_those_of_another_by_one_connection() {
     let rank = MockWorld::new().rank(Rank(0));
     for to in [Rank(0), Rank(1)] {
-        let route = rank.client.route(&rank.window, Operation::Put, to).unwrap();
-        assert!(matches!(route, Route::Direct(_)));
+        assert!(matches!(place(&rank, to).unwrap(), Place::Here(_)));
     }
     assert_eq!(rank.calls(), NOBODY);
     for to in [Rank(2), Rank(3), Rank(2)] {
-        let route = rank.client.route(&rank.window, Operation::Put, to).unwrap();
-        assert!(matches!(route, Route::Served(endpoint) if endpoint.node() == NodeId(1) && endpoint.is_up()));
+        assert!(
+            matches!(place(&rank, to).unwrap(), Place::There(endpoint) if endpoint.node() == NodeId(1) && endpoint.is_up())
+        );
     }
     assert_eq!(rank.calls(), [NodeId(1)]);
 }
@@ -42,12 +46,11 @@ fn a_server_that_cannot_be_reached_is_called_once_and_every_operation_says_so() 
 fn nobody_is_called_for_a_rank_that_is_dead_or_whose_host_is() {
     let rank = MockWorld::new().rank(Rank(0));
     rank.note_death(Rank(3));
-    let dead = rank.client.route(&rank.window, Operation::Get, Rank(3)).map(drop);
-    assert!(matches!(dead, Err(TransferError::Lost(Lost { rank: Rank(3), operation: Operation::Get, .. }))));
+    let dead = place(&rank, Rank(3)).map(drop);
+    assert!(matches!(dead, Err(TransferError::Lost(Lost { rank: Rank(3), operation: Operation::Put, .. }))));
     rank.note_death(Rank(2));
     rank.server(1).lock().is_away = true;
-    let rank_1 = rank.client.route(&rank.window, Operation::Put, Rank(1)).unwrap();
-    assert!(matches!(rank_1, Route::Direct(_)));
+    assert!(matches!(place(&rank, Rank(1)).unwrap(), Place::Here(_)));
     assert_eq!(rank.calls(), NOBODY);
 }
 
