@@ -5,8 +5,10 @@ use longarm_proto::{Kernel, Rank, Run, Scale};
 use longarm_shm::CounterKind;
 
 use crate::client::Client;
-use crate::error::TransferError;
+use crate::endpoint::Writes;
+use crate::error::{Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes};
+use crate::path::Aim;
 use crate::put::Writing;
 use crate::shapes::Shapes;
 use crate::window::ClientWindow;
@@ -36,6 +38,24 @@ impl Client {
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
         self.start_write(Writing::Accumulate(kernel, scale), (window, rank), shapes, source)
+    }
+
+    /// Starts a small accumulate to another node together with others of the same operation, type and scale that nobody
+    /// waits for either; its bytes are copied. False: nothing was done, and another way has to be taken, or finds out what
+    /// is wrong.
+    pub fn accumulate_together(
+        &self,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        (kernel, scale): (Kernel, &Scale),
+        source: OriginBytes<'_>,
+    ) -> bool {
+        // A part of an element would have the whole request refused.
+        source.len().is_multiple_of(kernel.element().bytes()) && {
+            let aim = Aim { operation: Operation::Accumulate, window, rank };
+            self.write_together(&Writes::Accumulate(kernel, *scale), aim, offset, source)
+        }
     }
 
     /// [`Client::accumulate`] of a grid of `bytes` bytes, which is inside the part of a rank of this node. False: it has to
