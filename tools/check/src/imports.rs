@@ -7,6 +7,8 @@ const MAY_IMPORT: [(&str, &[&str]); 21] = [
     ("longarm-memory", &[]),
     ("longarm-proto", &[]),
     ("longarm-control", &[]),
+    // Of memory it takes nothing but how an inherited descriptor is taken over.
+    ("longarm-managers", &["longarm-memory"]),
     ("longarm-shm", &["longarm-memory", "longarm-proto"]),
     ("longarm-netmod", &["longarm-memory", "longarm-proto"]),
     // It knows addresses and nothing of networks.
@@ -20,6 +22,7 @@ const MAY_IMPORT: [(&str, &[&str]); 21] = [
             "longarm-memory",
             "longarm-proto",
             "longarm-control",
+            "longarm-managers",
             "longarm-shm",
             "longarm-netmod",
             "longarm-verbs",
@@ -28,7 +31,7 @@ const MAY_IMPORT: [(&str, &[&str]); 21] = [
         ],
     ),
     // Above the runtime nobody looks below it.
-    ("longarm-launch", &["longarm", "longarm-control"]),
+    ("longarm-launch", &["longarm", "longarm-control", "longarm-managers"]),
     // The instructions of the codec alone are counted, which nothing above shows.
     ("longarm-benches", &["longarm", "longarm-proto"]),
     ("longarm-mpi", &["longarm"]),
@@ -51,6 +54,7 @@ const MAY_IMPORT: [(&str, &[&str]); 21] = [
             "longarm-memory",
             "longarm-proto",
             "longarm-control",
+            "longarm-managers",
             "longarm-shm",
             "longarm-netmod",
             "longarm-server",
