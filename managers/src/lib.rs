@@ -22,8 +22,10 @@ pub mod hostfile;
 pub mod hostlist;
 pub mod kubernetes;
 pub mod lsf;
+pub mod munge;
 pub mod pbs;
 pub mod pmi1;
+pub mod pmix;
 pub mod slurm;
 
 pub use environment::{Environment, EnvironmentError};
