@@ -20,7 +20,7 @@ use crate::progress::dialing::Dial;
 use crate::progress::helper::Helper;
 use crate::progress::sleepers::Sleepers;
 use crate::progress::time::Time;
-use crate::progress::waits::{Wait, Waits};
+use crate::progress::waits::{Awaited, Wait, Waits};
 
 /// What a client is made of.
 pub struct ClientOptions {
@@ -138,6 +138,13 @@ impl Client {
     /// Who sleeps in a call of this process, those that have waited longest first.
     pub fn waits(&self) -> Vec<Wait> {
         self.progress.waits.list()
+    }
+
+    /// The calling thread is about to sleep for what another one of this process has, until the result is dropped: it stands in the
+    /// list of those who wait.
+    #[must_use]
+    pub fn enter_wait(&self, awaited: Awaited) -> impl Sized + '_ {
+        self.progress.waits.enter(awaited)
     }
 
     /// Moves what can be moved without waiting: for tests of completion.

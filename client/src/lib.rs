@@ -53,7 +53,7 @@ pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, 
 pub use exposed::{ExposedMemory, ExposedParts, Notice, Where};
 pub use local::failures::{Death, Failures};
 pub use local::layout::Layout;
-pub use lock::{MutexHome, Taken};
+pub use lock::{LockBegun, MutexHome, Taken};
 pub use origin_bytes::{IssuedBuffer, Lender, LenderMut, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
 pub use progress::assist::{Assist, AssistTurn, Expecting};
 pub use progress::dialing::{Dial, DialStep, Dialing};

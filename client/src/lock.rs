@@ -39,6 +39,14 @@ pub struct Taken<'a> {
     word: Option<Word<'a>>,
 }
 
+/// What came of the beginning of a lock.
+pub enum LockBegun<'a> {
+    /// It is taken.
+    Taken(Taken<'a>),
+    /// The server says when.
+    Asked(Arc<Completion>),
+}
+
 impl Taken<'_> {
     /// One of which nothing else is known.
     pub const fn somehow(previous_holder_died: bool) -> Self {
@@ -103,21 +111,53 @@ impl Client {
     #[inline(never)]
     fn lock_long<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
         let (aim, offset) = home.word(Operation::Lock, host, number)?;
-        let me = self.local.layout.me();
-        if let Place::Here(part) = self.place(aim)? {
-            match part.compare_exchange_u32(offset, 0, mutex_word(me)).expect("checked before") {
-                Ok(_) => {
-                    self.local.count(host, CounterKind::Lock, 0);
-                    return Ok(Taken::somehow(false));
-                }
-                Err(word) if mutex_holder(word) == Some(me) => return Err(MutexError::HeldAlready { host, number }),
-                Err(_) => {}
-            }
+        if self.take_here(aim, (host, number), offset)? {
+            return Ok(Taken::somehow(false));
         }
         let request = Request::Lock { target: home.window.target(host), offset };
         let inherited = self.ask(Operation::Lock, (host, number), &request)?;
         self.local.count(host, CounterKind::Lock, 0);
         Ok(Taken::somehow(inherited != 0))
+    }
+
+    /// Takes a mutex of this node that is free. False: its server has to be asked.
+    fn take_here(&self, aim: Aim<'_>, (host, number): (Rank, u64), offset: u64) -> Result<bool, MutexError> {
+        let Place::Here(part) = self.place(aim)? else { return Ok(false) };
+        let me = self.local.layout.me();
+        match part.compare_exchange_u32(offset, 0, mutex_word(me)).expect("checked before") {
+            Ok(_) => {
+                self.local.count(host, CounterKind::Lock, 0);
+                Ok(true)
+            }
+            Err(word) if mutex_holder(word) == Some(me) => Err(MutexError::HeldAlready { host, number }),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Begins to take a mutex: it has it at once, or will once the completion is complete, which [`Client::end_lock`] takes
+    /// apart. Nobody is told when the host dies: who waits looks at [`Client::alive`].
+    pub fn begin_lock<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<LockBegun<'a>, MutexError> {
+        let (aim, offset) = home.word(Operation::Lock, host, number)?;
+        if self.take_here(aim, (host, number), offset)? {
+            return Ok(LockBegun::Taken(Taken::somehow(false)));
+        }
+        let endpoint = self.endpoint(Operation::Lock, self.local.layout.node_of(host))?;
+        let (completion, part) = Completion::begin();
+        let request = Request::Lock { target: home.window.target(host), offset };
+        self.issue(Operation::Lock, endpoint, &request, Some(Token::Part(part)), Payload::None, Sending::Now)?;
+        self.local.count(host, CounterKind::Lock, 0);
+        Ok(LockBegun::Asked(completion))
+    }
+
+    /// What came of a lock that was begun, once its completion is complete.
+    pub fn end_lock(&self, completion: &Completion, host: Rank, number: u64) -> Result<Taken<'static>, MutexError> {
+        let inherited = self.answered(completion, Operation::Lock, (host, number))?;
+        Ok(Taken::somehow(inherited != 0))
+    }
+
+    /// An error if a rank is dead.
+    pub fn alive(&self, operation: Operation, rank: Rank) -> Result<(), Lost> {
+        self.local.alive(operation, rank)
     }
 
     /// Takes a mutex if nobody waits for it and it is free, or its holder is dead. `ARMCIX_Trylock_hdl`.
@@ -221,9 +261,19 @@ impl Client {
         let dead = self.wait_for(drive_for(endpoint, expecting.as_ref()), awaited, || {
             if completion.is_complete() { Some(None) } else { self.local.alive(operation, host).err().map(Some) }
         });
-        if let Some(lost) = dead {
-            return Err(lost.into());
+        match dead {
+            Some(lost) => Err(lost.into()),
+            None => self.answered(&completion, operation, (host, number)),
         }
+    }
+
+    /// What the server has said of a mutex.
+    fn answered(
+        &self,
+        completion: &Completion,
+        operation: Operation,
+        (host, number): (Rank, u64),
+    ) -> Result<u64, MutexError> {
         match completion.failure() {
             Some(Outcome::Refused { refusal: Refusal::TargetLost, .. }) => {
                 let lost = Lost { rank: host, node: self.local.layout.node_of(host), operation, how: LostHow::Gone };
@@ -237,7 +287,7 @@ impl Client {
             }
             _ => {}
         }
-        self.local.failure(&completion, operation, host)?;
+        self.local.failure(completion, operation, host)?;
         Ok(completion.value())
     }
 }

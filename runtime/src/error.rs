@@ -309,3 +309,39 @@ pub enum MessageError {
     #[error(transparent)]
     Transfer(#[from] TransferError),
 }
+/// Why [`World::ask`](crate::World::ask) brought no answer. `E` is the error of the question.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError<E> {
+    /// The target has answered with an error.
+    #[error("the question was answered with an error")]
+    Answered(E),
+    /// The question cannot be written as bytes.
+    #[error("the question cannot be written as bytes: {reason}")]
+    Unwritable {
+        /// Why.
+        reason: String,
+    },
+    /// The target could not read the question, or not write its answer: the two ranks do not mean the same by it.
+    #[error("rank {rank} could not read the question, or not write the answer: {reason}")]
+    UnreadableQuestion {
+        /// The target.
+        rank: Rank,
+        /// What it said.
+        reason: String,
+    },
+    /// The target has sent bytes that are no answer.
+    #[error("the answer of rank {rank} cannot be read: {reason}")]
+    UnreadableAnswer {
+        /// The target.
+        rank: Rank,
+        /// Why.
+        reason: String,
+    },
+    /// The target has died, or the world has ended, before the answer came. The question may have been answered.
+    #[error(transparent)]
+    Lost(Lost),
+    /// The question was not sent.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+}

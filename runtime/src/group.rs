@@ -9,6 +9,8 @@ use longarm_shm::sync::{AtomicU64, Ordering};
 
 use crate::collective::{Call, Load, Signature};
 use crate::error::{CollectiveError, TransferError};
+use crate::started::lane::Lane;
+use crate::started::{Started, promise};
 use crate::world::{Inner, World};
 
 /// Some ranks of the world, in a fixed order. Cheap to clone; every clone is the same group.
@@ -27,6 +29,8 @@ pub(crate) struct Members {
     /// This rank's place among the members.
     pub(crate) index: u32,
     sequence: AtomicU64,
+    /// Collectives that were started, and run behind each other.
+    lane: Arc<Lane>,
 }
 
 /// Id of the group of all ranks.
@@ -38,7 +42,7 @@ impl Group {
     pub(crate) fn world(inner: &Arc<Inner>) -> Group {
         let members = (0..inner.client.layout().rank_count()).map(Rank).collect();
         let index = inner.me().0;
-        let shared = Members { id: WORLD, members, index, sequence: AtomicU64::new(0) };
+        let shared = Members { id: WORLD, members, index, sequence: AtomicU64::new(0), lane: Lane::new() };
         Group { inner: Arc::clone(inner), shared: Arc::new(shared) }
     }
 
@@ -128,7 +132,13 @@ impl Group {
         // Lists hash to other numbers: the tag comes first.
         let mut tagged = vec![Rank((tag >> 32) as u32 ^ u32::MAX), Rank(tag as u32)];
         tagged.extend_from_slice(&members);
-        let shared = Members { id: FROM_LIST | hash_of(&tagged), members, index, sequence: AtomicU64::new(0) };
+        let shared = Members {
+            id: FROM_LIST | hash_of(&tagged),
+            members,
+            index,
+            sequence: AtomicU64::new(0),
+            lane: Lane::new(),
+        };
         Some(Group { inner: Arc::clone(inner), shared: Arc::new(shared) })
     }
 
@@ -145,7 +155,7 @@ impl Group {
     fn with_members(&self, id: u64, members: Box<[Rank]>) -> Group {
         let me = self.inner.me();
         let index = members.iter().position(|rank| *rank == me).expect("this rank is a member") as u32;
-        let shared = Members { id, members, index, sequence: AtomicU64::new(0) };
+        let shared = Members { id, members, index, sequence: AtomicU64::new(0), lane: Lane::new() };
         Group { inner: Arc::clone(&self.inner), shared: Arc::new(shared) }
     }
 
@@ -175,8 +185,21 @@ impl Group {
         self.shared.id == WORLD && self.inner.client.can_meet()
     }
 
+    /// Runs a collective behind those that were started before, while the caller goes on.
+    pub(crate) fn start<R: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Group) -> Result<R, CollectiveError> + Send + 'static,
+    ) -> Started<R, CollectiveError> {
+        let (started, promised) = promise();
+        let group = self.clone();
+        self.inner.workers.start(&self.shared.lane, move || promised.keep(run(&group)));
+        started
+    }
+
     /// The next call of this group.
     pub(crate) fn call(&self, signature: &Signature) -> Call<'_> {
+        // Those that were started before come first.
+        self.shared.lane.finish_before();
         let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
         Call::new(self, Slot { group: self.shared.id, sequence, step: 0 }, signature)
     }

@@ -22,7 +22,8 @@
 //! - [`Window::put_many`], [`Window::update_many`], [`Window::get_many`]: single elements of many ranks in one call.
 //! - [`OwnPart`]: a rank's own part, worked on in place.
 //! - [`Handle`], [`World::scope`]: the same without waiting.
-//! - [`Mutexes`], [`Heap`], [`Message`]: locks, symmetric memory, code that runs elsewhere.
+//! - [`Started`]: collectives, quiet, waits and locks that are awaited.
+//! - [`Mutexes`], [`Heap`], [`Message`], [`Question`]: locks, symmetric memory, code that runs elsewhere.
 //! - [`DeviceWords`]: words that RDMA devices update, and nobody else touches.
 //! - [`Exposed`]: vectors that are no windows, for the ranks of the node.
 //! - [`init_inside`], [`init_shared`]: inside an MPI program, or beside an interface in C.
@@ -53,8 +54,10 @@ mod mutex;
 pub mod network;
 mod patch;
 pub mod prelude;
+mod question;
 mod scope;
 mod selection;
+mod started;
 #[doc(hidden)] // `longarm info` shows it.
 pub mod topology;
 mod window;
@@ -73,8 +76,10 @@ pub use logging::log_to_stderr;
 pub use message::Message;
 pub use mutex::{MutexGuard, Mutexes};
 pub use patch::{DIMENSIONS_MAX, Patch, PatchPair, Segment};
+pub use question::Question;
 pub use scope::Scope;
 pub use selection::{Extent, Selection};
+pub use started::{Started, lock::Locking};
 pub use window::{Compare, OwnPart, Update, Window};
 pub use world::{
     Death, World, init, init_inside, init_inside_shared, init_shared, init_with, is_initialized, is_launched,

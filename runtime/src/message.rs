@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::bootstrap::own_end::{self, LAUNCHER_GRACE};
 use crate::error::{MessageError, WaitError};
+use crate::question::ANSWERS;
 use crate::world::{Inner, World};
 
 /// The exit status of a process of which a handler panicked, as of one whose main function did.
@@ -71,12 +72,16 @@ impl World {
     /// ever. Where survivors go on (`LONGARM_ON_FAILURE=continue`) their calls that need this rank fail as after any death.
     ///
     /// # Errors
-    /// [`MessageError::HandlerExists`], [`MessageError::Finalized`].
+    /// [`MessageError::HandlerExists`], also for `u32::MAX`, which longarm has for answers to [`World::ask`];
+    /// [`MessageError::Finalized`].
     pub fn register_handler(
         &self,
         handler: u32,
         run: impl Fn(&Message<'_>) + Send + Sync + 'static,
     ) -> Result<(), MessageError> {
+        if handler == ANSWERS {
+            return Err(MessageError::HandlerExists { handler });
+        }
         self.inner.handlers.register(&self.inner.client, handler, Arc::new(run))
     }
 
@@ -185,6 +190,19 @@ impl Handlers {
             client.call_dispatch();
         }
         Ok(())
+    }
+
+    /// A handler of longarm's own, unless it is there.
+    pub(crate) fn register_once(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        number: u32,
+        handler: impl Fn(&Message<'_>) + Send + Sync + 'static,
+    ) -> Result<(), MessageError> {
+        match self.register(client, number, Arc::new(handler)) {
+            Ok(()) | Err(MessageError::HandlerExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn start(self: &Arc<Self>, client: &Arc<Client>) {

@@ -1,9 +1,13 @@
 //! Numbered mutexes, hosted at any rank of a group.
 
+pub(crate) mod gate;
+
 use std::sync::Arc;
 
-use longarm_client::{MutexError, MutexHome, Taken};
+use longarm_client::{Awaited, MutexError, MutexHome, Operation, Taken};
 use longarm_proto::Rank;
+
+use gate::{Entry, Gates};
 
 use crate::error::WindowError;
 use crate::group::Group;
@@ -11,6 +15,9 @@ use crate::window::WindowInner;
 
 /// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group, first come, first
 /// served over all nodes. Not recursive. Locks are not fences: call quiet before unlocking what others are to see.
+///
+/// Threads of a rank share them: of one rank, one thread at a time has a mutex or asks for it, the others wait behind it in the order in
+/// which they came.
 ///
 /// ```
 /// let world = longarm::init()?;
@@ -24,8 +31,9 @@ use crate::window::WindowInner;
 /// ```
 #[derive(Clone)]
 pub struct Mutexes {
-    shared: Arc<WindowInner>,
-    home: Arc<MutexHome>,
+    pub(crate) shared: Arc<WindowInner>,
+    pub(crate) home: Arc<MutexHome>,
+    pub(crate) gates: Arc<Gates>,
 }
 
 /// A held mutex. Dropping unlocks it.
@@ -35,6 +43,8 @@ pub struct MutexGuard<'a> {
     host: u32,
     number: u64,
     held: bool,
+    /// It was taken through the gate, and is given back through it.
+    gated: bool,
     taken: Taken<'a>,
 }
 
@@ -47,7 +57,8 @@ impl Group {
     pub fn mutexes_collective(&self, count: u64) -> Result<Mutexes, WindowError> {
         let shared = Arc::new(self.allocate(MutexHome::bytes(count).unwrap_or(u64::MAX))?);
         let home = Arc::new(MutexHome::new(Arc::clone(&shared.client)));
-        Ok(Mutexes { shared, home })
+        let gates = Arc::new(Gates::new(self.inner.client.layout().rank_count()));
+        Ok(Mutexes { shared, home, gates })
     }
 }
 
@@ -64,18 +75,58 @@ impl Mutexes {
         self.home.count(Rank(host))
     }
 
-    /// Takes a mutex, waiting until it is this rank's turn. If its holder dies meanwhile the mutex goes to whoever has
-    /// waited for longest; see [`MutexGuard::previous_holder_died`]. `ARMCI_Lock`.
+    /// Takes a mutex, waiting until it is this rank's turn, and among threads of this rank this one's. If its holder dies
+    /// meanwhile the mutex goes to whoever has waited for longest; see [`MutexGuard::previous_holder_died`]. `ARMCI_Lock`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mutexes = world.mutexes_collective(1)?;
+    /// let count = std::sync::Mutex::new(0);
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..3 {
+    ///         scope.spawn(|| {
+    ///             let guard = mutexes.lock(0, 0).expect("one thread after the other gets it");
+    ///             *count.lock().unwrap() += 1;
+    ///             guard.unlock().expect("it is held");
+    ///         });
+    ///     }
+    /// });
+    /// assert_eq!(count.into_inner().unwrap(), 3);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`MutexError`]: there is no such mutex, this rank holds it already, the host or the server of its node is lost.
+    /// [`MutexError`]: there is no such mutex, the host or the server of its node is lost; [`MutexError::HeldAlready`] for a mutex that
+    /// this thread has taken, or that this rank has without a guard ([`MutexGuard::keep`], [`Mutexes::lock_kept`]).
     #[inline]
     pub fn lock(&self, host: u32, number: u64) -> Result<MutexGuard<'_>, MutexError> {
-        let taken = self.shared.inner.client.lock(&self.home, Rank(host), number)?;
-        Ok(self.guard((host, number), taken))
+        if !self.gates.try_enter((host, number), self.count(host)) {
+            self.enter(host, number)?;
+        }
+        match self.shared.inner.client.lock(&self.home, Rank(host), number) {
+            Ok(taken) => Ok(self.gated_guard((host, number), taken)),
+            Err(error) => {
+                self.gates.leave((host, number));
+                Err(error)
+            }
+        }
     }
 
-    /// Takes a mutex as [`Mutexes::lock`] does and keeps it without a guard, for callers such as C. Returns whether the previous holder
+    /// Behind the other threads of this rank.
+    #[cold]
+    fn enter(&self, host: u32, number: u64) -> Result<(), MutexError> {
+        let count = self.count(host);
+        let _listed = self.shared.inner.client.enter_wait(Awaited::holder(Operation::Lock, Rank(host)));
+        match self.gates.enter((host, number), count) {
+            Entry::Entered | Entry::Queued(_) => Ok(()),
+            Entry::Inside => Err(MutexError::HeldAlready { host: Rank(host), number }),
+            Entry::Unknown => Err(MutexError::UnknownMutex { host: Rank(host), number, count }),
+        }
+    }
+
+    /// Takes a mutex for the rank as a whole and keeps it without a guard, for callers such as C. Other threads of the rank do not wait
+    /// for it: they get [`MutexError::HeldAlready`]. Returns whether the previous holder
     /// died with it ([`MutexGuard::previous_holder_died`]). [`Mutexes::guard_of_kept`] or [`Mutexes::unlock`] unlocks it.
     ///
     /// ```
@@ -96,17 +147,27 @@ impl Mutexes {
     }
 
     #[inline]
-    fn guard<'a>(&'a self, (host, number): (u32, u64), taken: Taken<'a>) -> MutexGuard<'a> {
-        MutexGuard { mutexes: self, host, number, held: true, taken }
+    pub(crate) fn gated_guard<'a>(&'a self, (host, number): (u32, u64), taken: Taken<'a>) -> MutexGuard<'a> {
+        MutexGuard { mutexes: self, host, number, held: true, gated: true, taken }
     }
 
-    /// Takes a mutex if nobody waits for it and it is free, or its holder is known to be dead.
+    /// Takes a mutex if nobody waits for it and it is free, or its holder is known to be dead. `None` also while another thread of
+    /// this rank has it or asks for it.
     ///
     /// # Errors
     /// As [`Mutexes::lock`].
     pub fn try_lock(&self, host: u32, number: u64) -> Result<Option<MutexGuard<'_>>, MutexError> {
-        let taken = self.shared.inner.client.try_lock(&self.home, Rank(host), number)?;
-        Ok(taken.map(|taken| self.guard((host, number), taken)))
+        let client = &self.shared.inner.client;
+        let count = self.count(host);
+        if !self.gates.try_enter((host, number), count) {
+            let unknown = MutexError::UnknownMutex { host: Rank(host), number, count };
+            return if number < count { Ok(None) } else { Err(unknown) };
+        }
+        let taken = client.try_lock(&self.home, Rank(host), number);
+        if !matches!(taken, Ok(Some(_))) {
+            self.gates.leave((host, number));
+        }
+        Ok(taken?.map(|taken| self.gated_guard((host, number), taken)))
     }
 
     /// Unlocks a mutex without its guard, for callers that could not keep one, and waits until that is done.
@@ -130,7 +191,7 @@ impl Mutexes {
     /// # Ok::<(), longarm::Error>(())
     /// ```
     pub fn guard_of_kept(&self, host: u32, number: u64) -> MutexGuard<'_> {
-        self.guard((host, number), Taken::somehow(false))
+        MutexGuard { mutexes: self, host, number, held: true, gated: false, taken: Taken::somehow(false) }
     }
 
     /// Frees all mutexes of the set. Collective over its group. `ARMCI_Destroy_mutexes`.
@@ -183,12 +244,33 @@ impl MutexGuard<'_> {
     fn give_back(&mut self) -> Result<(), MutexError> {
         self.held = false;
         let (client, home) = (&self.mutexes.shared.inner.client, &*self.mutexes.home);
-        client.unlock_taken(home, self.taken, Rank(self.host), self.number)
+        let unlocked = client.unlock_taken(home, self.taken, Rank(self.host), self.number);
+        self.leave_gate();
+        unlocked
     }
 
-    /// Keeps the mutex locked without a guard; [`Mutexes::unlock`] or [`Mutexes::guard_of_kept`] unlocks it.
+    #[inline]
+    fn leave_gate(&self) {
+        if self.gated {
+            self.mutexes.gates.leave((self.host, self.number));
+        }
+    }
+
+    /// Keeps the mutex locked without a guard; [`Mutexes::unlock`] or [`Mutexes::guard_of_kept`] unlocks it. Until then it belongs to
+    /// the rank as a whole: other threads do not wait for it, but get [`MutexError::HeldAlready`].
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mutexes = world.mutexes_collective(1)?;
+    /// mutexes.lock(0, 0)?.keep();
+    /// assert!(mutexes.lock(0, 0).is_err());
+    /// mutexes.unlock(0, 0)?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     pub fn keep(mut self) {
         self.held = false;
+        self.leave_gate();
     }
 }
 

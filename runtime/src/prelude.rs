@@ -23,6 +23,6 @@
 
 pub use crate::{
     Compare, Complex32, Complex64, Element, Extent, Group, Handle, Heap, HeapBlock, Message, MutexGuard, Mutexes,
-    Number, OwnPart, Patch, Reduction, Scope, Segment, Selection, Update, Window, Word, World, wait_all, wait_any,
-    wait_some,
+    Number, OwnPart, Patch, Question, Reduction, Scope, Segment, Selection, Started, Update, Window, Word, World,
+    wait_all, wait_any, wait_some,
 };

@@ -23,6 +23,10 @@ use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
 use crate::heap::KeptHeap;
 use crate::message::Handlers;
+use crate::question::Questions;
+use crate::started::deaths::DeathWakers;
+use crate::started::lane::{Lane, Workers};
+use crate::started::watch::Watch;
 use crate::window::WindowNumbers;
 
 /// A process has one world at a time.
@@ -44,6 +48,15 @@ pub(crate) struct Inner {
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) heap: Mutex<Option<KeptHeap>>,
     pub(crate) staging: StagingBuffer,
+    /// What runs calls that were started.
+    pub(crate) workers: Workers,
+    /// Quiets that were started.
+    pub(crate) quiets: Arc<Lane>,
+    /// What is left to do for calls that were given up.
+    pub(crate) errands: Arc<Lane>,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) deaths: Arc<DeathWakers>,
+    pub(crate) questions: Arc<Questions>,
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
@@ -255,8 +268,10 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         processors: start.processors.clone(),
     });
     let client = client.map_err(InitError::Launcher)?;
+    let (deaths, questions) = (Arc::<DeathWakers>::default(), Arc::<Questions>::default());
     if let Some(rendezvous) = &rendezvous {
-        rendezvous.watch_deaths(heard::death_listener(&client, &node, rendezvous.explains_deaths(), routed));
+        let heard = heard::death_listener((&client, &deaths, &questions), &node, rendezvous.explains_deaths(), routed);
+        rendezvous.watch_deaths(heard);
         let waiting = Arc::downgrade(&client);
         rendezvous.answer_inquiries(Arc::new(move || {
             waiting.upgrade().map(|client| heard::waits_of(&client)).unwrap_or_default()
@@ -272,6 +287,12 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         handlers,
         heap: Mutex::new(None),
         staging,
+        workers: Workers::default(),
+        quiets: Lane::new(),
+        errands: Lane::new(),
+        watch: Watch::new(),
+        deaths,
+        questions,
         lists: Mutex::default(),
         rendezvous,
         netmod,
@@ -430,6 +451,8 @@ impl World {
             return self.barrier_before_finalize();
         }
         let failures = self.inner.client.failures();
+        // What was started and left to itself, others wait for.
+        self.inner.workers.finish_all();
         let mut outcome = self.group.barrier_collective();
         if failures.survivors_go_on() && outcome.as_ref().is_err_and(|error| error.lost().is_some()) {
             // Those who live meet at the launcher, who lets them go together.
@@ -521,6 +544,9 @@ impl Inner {
             farewell(&**rendezvous);
         }
         self.handlers.stop(&self.client);
+        self.end_questions();
+        self.watch.stop(&self.client);
+        self.workers.stop();
         self.client.close();
         *self.heap.lock() = None;
         self.node.stop();

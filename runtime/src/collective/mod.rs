@@ -13,6 +13,7 @@ mod large;
 mod light;
 mod staged;
 mod staging;
+mod started;
 
 use longarm_client::mail::Slot;
 use longarm_client::{Expecting, WaitingCall};

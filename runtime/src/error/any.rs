@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    CollectiveError, ConfigError, DeviceRmwError, HeapError, InitError, Lost, MessageError, MutexError, RmwError,
-    TransferError, WaitError, WindowError,
+    AskError, CollectiveError, ConfigError, DeviceRmwError, HeapError, InitError, Lost, MessageError, MutexError,
+    RmwError, TransferError, WaitError, WindowError,
 };
 
 /// Any error of longarm. Each of them becomes one by `?`, so a function that makes calls of several kinds returns
@@ -57,8 +57,16 @@ pub enum Error {
     Heap(#[from] HeapError),
     /// Of an active message.
     Message(#[from] MessageError),
+    /// Of a question to another rank: an [`AskError`], as [`Error::downcast_ref`](std::error::Error) gives it.
+    Ask(Box<dyn std::error::Error + Send + Sync>),
     /// A rank or the server of a node is gone.
     Lost(#[from] Lost),
+}
+
+impl<E: fmt::Debug + Send + Sync + 'static> From<AskError<E>> for Error {
+    fn from(error: AskError<E>) -> Error {
+        Error::Ask(Box::new(error))
+    }
 }
 
 impl fmt::Debug for Error {

@@ -8,6 +8,7 @@ pub use longarm_client::Compare;
 
 use super::Window;
 use crate::element::{Element, Word};
+use crate::started::Started;
 
 impl<T: Element> Window<T> {
     /// Writes elements, then sets the word `signal_index` of `signals` at the same rank to `value`: who sees the
@@ -97,20 +98,7 @@ impl<T: Word> Window<T> {
     /// As [`Window::wait_until`].
     pub fn wait_until_all(&self, indices: &[usize], compare: Compare, value: T) -> Result<(), WaitError> {
         let mut left = indices.to_vec();
-        self.wait_words(|| {
-            let mut failed = None;
-            left.retain(|index| match self.look(*index) {
-                Ok(word) => word.filter_by(compare, value).is_none(),
-                Err(error) => {
-                    failed = Some(error);
-                    true
-                }
-            });
-            match failed {
-                Some(error) => Err(error),
-                None => Ok(left.is_empty().then_some(())),
-            }
-        })
+        self.wait_words(|| self.look_for_all(&mut left, compare, value))
     }
 
     /// Whether the word stands in this relation now. `shmem_test`.
@@ -119,6 +107,98 @@ impl<T: Word> Window<T> {
     /// As [`Window::wait_until`].
     pub fn test_until(&self, index: usize, compare: Compare, value: T) -> Result<bool, WaitError> {
         Ok(self.look(index)?.filter_by(compare, value).is_some())
+    }
+
+    /// Starts [`Window::wait_until`]: awaited, it blocks no thread. While any such wait is under way, one thread of longarm looks at
+    /// the words of all of them, and sleeps as a blocking wait does.
+    ///
+    /// ```
+    /// use longarm::Compare;
+    /// let world = longarm::init()?;
+    /// let flags = world.allocate_collective::<u32>(2)?;
+    /// let first = flags.start_wait_until(0, Compare::Greater, 2);
+    /// let both = flags.start_wait_until_all(vec![0, 1], Compare::NotEqual, 0);
+    /// flags.set(world.rank(), 1, 1)?;
+    /// assert!(!both.test());
+    /// flags.set(world.rank(), 0, 3)?;
+    /// # futures_lite::future::block_on(async {
+    /// assert_eq!(first.await?, 3);
+    /// both.await?;
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields what [`Window::wait_until`] returns.
+    pub fn start_wait_until(&self, index: usize, compare: Compare, value: T) -> Started<T, WaitError> {
+        self.start_wait_words(move |window| Ok(window.look(index)?.filter_by(compare, value)))
+    }
+
+    /// Starts [`Window::wait_until_any`] of at least one word.
+    ///
+    /// # Errors
+    /// The future yields what [`Window::wait_until_any`] returns.
+    pub fn start_wait_until_any(
+        &self,
+        indices: Vec<usize>,
+        compare: Compare,
+        value: T,
+    ) -> Started<Option<usize>, WaitError> {
+        self.start_wait_words(move |window| match indices[..] {
+            [] => Ok(Some(None)),
+            _ => Ok(window.test_some(&indices, compare, value)?.first().copied().map(Some)),
+        })
+    }
+
+    /// Starts [`Window::wait_until_some`].
+    ///
+    /// # Errors
+    /// The future yields what [`Window::wait_until_some`] returns.
+    pub fn start_wait_until_some(
+        &self,
+        indices: Vec<usize>,
+        compare: Compare,
+        value: T,
+    ) -> Started<Vec<usize>, WaitError> {
+        self.start_wait_words(move |window| {
+            let places = window.test_some(&indices, compare, value)?;
+            Ok((indices.is_empty() || !places.is_empty()).then_some(places))
+        })
+    }
+
+    /// Starts [`Window::wait_until_all`].
+    ///
+    /// # Errors
+    /// The future yields what [`Window::wait_until_all`] returns.
+    pub fn start_wait_until_all(&self, indices: Vec<usize>, compare: Compare, value: T) -> Started<(), WaitError> {
+        let mut left = indices;
+        self.start_wait_words(move |window| window.look_for_all(&mut left, compare, value))
+    }
+
+    fn start_wait_words<R: Send + 'static>(
+        &self,
+        mut check: impl FnMut(&Window<T>) -> Result<Option<R>, WaitError> + Send + 'static,
+    ) -> Started<R, WaitError> {
+        let (inner, window) = (&self.shared.inner, self.clone());
+        inner.watch.start(&inner.client, move || check(&window))
+    }
+
+    /// Leaves those words that have not stood in this relation yet; something once there are none.
+    fn look_for_all(&self, left: &mut Vec<usize>, compare: Compare, value: T) -> Result<Option<()>, WaitError> {
+        let mut failed = None;
+        left.retain(|index| match self.look(*index) {
+            Ok(word) => word.filter_by(compare, value).is_none(),
+            Err(error) => {
+                failed = Some(error);
+                true
+            }
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(left.is_empty().then_some(())),
+        }
     }
 
     fn test_some(&self, indices: &[usize], compare: Compare, value: T) -> Result<Vec<usize>, WaitError> {

@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
-use longarm_client::Client;
+use longarm_client::{Client, Operation};
 use longarm_proto::Rank;
 
 use crate::bootstrap::control::{Wait, Whom};
 use crate::bootstrap::{Node, OnDeath, own_end};
+use crate::question::Questions;
+use crate::started::deaths::DeathWakers;
 
 /// What is done when a rank has died.
-pub(super) fn death_listener(client: &Arc<Client>, node: &Node, explains_deaths: bool, routed: bool) -> OnDeath {
-    let hearing = Arc::downgrade(client);
+pub(super) fn death_listener(
+    (client, deaths, questions): (&Arc<Client>, &Arc<DeathWakers>, &Arc<Questions>),
+    node: &Node,
+    explains_deaths: bool,
+    routed: bool,
+) -> OnDeath {
+    let (hearing, tasks, questions) = (Arc::downgrade(client), Arc::clone(deaths), Arc::clone(questions));
     let failures = Arc::clone(client.failures());
     let tell_server = node.death_listener();
     let segment = Arc::clone(&node.segment);
@@ -34,6 +41,10 @@ pub(super) fn death_listener(client: &Arc<Client>, node: &Node, explains_deaths:
         failures.note(longarm_client::Death { rank: Rank(rank), how: how.to_owned() });
         if let Some(client) = hearing.upgrade() {
             client.on_death(Rank(rank), how);
+        }
+        tasks.wake_all();
+        if let Some(lost) = hearing.upgrade().and_then(|client| client.alive(Operation::Message, Rank(rank)).err()) {
+            questions.lose(Rank(rank), &lost);
         }
         tell_server(Rank(rank));
         let their_node = layout.node_of(Rank(rank));

@@ -24,9 +24,11 @@ mod jobs {
     pub mod order;
     pub mod own_part;
     pub mod progress;
+    pub mod questions;
     pub mod selections;
     pub mod shape;
     pub mod signals;
+    pub mod started;
     pub mod support;
     pub mod symmetric;
     pub mod threads;
@@ -138,12 +140,17 @@ fn all_jobs() -> Vec<Job> {
         job("every_comparison_is_waited_for", signals::comparisons, EVERY),
         job("any_some_and_all_words_are_waited_for", signals::several_words, USUAL),
         job("one_rank_at_a_time_holds_a_mutex", mutexes::exclusion, USUAL),
+        job("threads_of_ranks_share_mutexes_and_take_turns", mutexes::threads, EVERY),
         job("mutexes_say_what_is_wrong", mutexes::errors, EVERY),
         job("a_mutex_is_free_after_its_holders_quiet", mutexes::free_after_quiet, EVERY),
         job("waiters_of_a_mutex_take_turns", mutexes::fairness, USUAL),
         job("operations_of_a_rank_take_effect_in_program_order", order::program_order, EVERY),
         job("what_is_quiet_is_visible_to_others", order::quiet, USUAL),
         job("a_barrier_completes_everything_of_everybody", order::barrier, USUAL),
+        job("collectives_that_are_started_do_what_blocking_ones_do", started::collectives, EVERY),
+        job("collectives_that_are_started_in_crossed_orders_do_not_wait_for_each_other", started::crossed, EVERY),
+        job("words_are_waited_for_and_quiets_awaited_on_one_thread", started::words, EVERY),
+        job("tasks_of_one_thread_take_mutexes_in_turns_and_give_them_up", started::locks, EVERY),
         job("groups_are_made_from_lists", groups::lists, USUAL),
         job("groups_are_split_and_split_again", groups::splits, EVERY),
         job("windows_belong_to_the_members_of_a_group", groups::windows, USUAL),
@@ -179,6 +186,8 @@ fn all_jobs() -> Vec<Job> {
             variables: &[("LONGARM_SPIN_US", "1000000")],
             ..job("a_handler_that_waits_holds_up_no_server", messages::handler_waits, USUAL)
         },
+        job("questions_are_answered_by_every_rank_with_what_its_handler_says", questions::answers, EVERY),
+        job("questions_that_go_wrong_say_who_is_at_fault", questions::errors, EVERY),
         job("a_rank_that_computes_serves_its_memory", progress::computing, USUAL),
         job("a_rank_that_looks_at_its_own_word_serves_its_memory", progress::looking, USUAL),
         job(

@@ -1,4 +1,4 @@
-//! Mutexes: exclusion, turns, and what is said of wrong calls.
+//! Mutexes: exclusion, turns, threads, and what is said of wrong calls.
 
 use longarm::World;
 use longarm::error::{MutexError, Rank};
@@ -206,4 +206,65 @@ pub fn fairness(world: &World) {
     let some = if size > 5 { 2 } else { 4 };
     assert!(unfair * some < waits, "{unfair} of {waits} waits were not for the others: {turns:?}");
     barrier(world);
+}
+
+/// Several threads of several ranks want the same mutexes: one thread of the job has each at a time, and none is passed over.
+pub fn threads(world: &World) {
+    const THREADS: u64 = 3;
+    let mutexes = world.mutexes_collective(1).expect("mutexes");
+    // At each rank a word that is read and written apart, and one that says who is inside.
+    let words = world.allocate_collective::<u64>(2).expect("words");
+    let rounds = if world.size() > 4 { 5 } else { 40 };
+    let me = world.rank();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (mutexes, words) = (&mutexes, &words);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    for host in ranks(world) {
+                        let guard = match mutexes.try_lock(host, 0).expect("a try") {
+                            Some(guard) if round % 3 == 0 => guard,
+                            tried => {
+                                drop(tried);
+                                mutexes.lock(host, 0).expect("a lock")
+                            }
+                        };
+                        let name = 1 + u64::from(me) * THREADS + thread;
+                        assert_eq!(words.swap(host, 1, name).expect("a word"), 0, "another thread is inside");
+                        add(world, words, host, 0);
+                        assert_eq!(words.swap(host, 1, 0).expect("a word"), name, "another thread came in");
+                        guard.unlock().expect("an unlock");
+                    }
+                }
+            });
+        }
+    });
+    barrier(world);
+    let found = words.get_one(me, 0).expect("the counter");
+    assert_eq!(found, THREADS * rounds as u64 * u64::from(world.size()));
+    thread_errors(world, &mutexes);
+    barrier(world);
+    mutexes.free_collective().expect("the mutexes are freed");
+}
+
+/// A thread does not wait for itself, and nobody waits for what the rank keeps without a guard.
+fn thread_errors(world: &World, mutexes: &longarm::Mutexes) {
+    let me = world.rank();
+    let held = MutexError::HeldAlready { host: Rank(me), number: 0 };
+    let guard = mutexes.lock(me, 0).expect("a lock");
+    assert_eq!(mutexes.lock(me, 0).err(), Some(held.clone()), "the same thread");
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| mutexes.try_lock(me, 0).expect("a try").is_none());
+        assert!(other.join().expect("it ends"), "another thread does not get it");
+        guard.keep();
+        let other = scope.spawn(|| mutexes.lock(me, 0).err());
+        assert_eq!(other.join().expect("it ends"), Some(held.clone()), "it is the rank's");
+        // Any thread gives it back.
+        let other = scope.spawn(|| mutexes.unlock(me, 0));
+        assert_eq!(other.join().expect("it ends"), Ok(()));
+    });
+    // A guard that goes to another thread is given back there.
+    let guard = mutexes.lock(me, 0).expect("a lock");
+    std::thread::scope(|scope| drop(scope.spawn(move || guard.unlock().expect("an unlock"))));
+    mutexes.lock(me, 0).expect("it is free").unlock().expect("an unlock");
 }
