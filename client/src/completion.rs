@@ -54,6 +54,55 @@ pub struct Completion {
 /// A part of an operation that is not done. Dropping it ends it.
 ///
 /// Whoever has one can add others ([`Part::another`]): an operation that is complete gets no more.
+///
+/// ```
+/// use longarm_client::Completion;
+///
+/// let (completion, first) = Completion::begin();
+/// let second = first.another();
+/// drop(first);
+/// assert!(!completion.is_complete());
+/// second.done_with(7);
+/// assert_eq!((completion.is_complete(), completion.value()), (true, 7));
+/// ```
+///
+/// Each is done once,
+///
+/// ```compile_fail,E0382
+/// use longarm_client::Completion;
+///
+/// let (completion, part) = Completion::begin();
+/// part.done();
+/// part.done_with(7);
+/// ```
+///
+/// and what is done adds no other:
+///
+/// ```compile_fail,E0382
+/// use longarm_client::Completion;
+///
+/// let (completion, part) = Completion::begin();
+/// part.done();
+/// let late = part.another();
+/// ```
+///
+/// Who only waits for an operation cannot end it, nor add to it:
+///
+/// ```compile_fail,E0599
+/// use longarm_client::Completion;
+///
+/// fn end(completion: &Completion) {
+///     completion.done();
+/// }
+/// ```
+///
+/// ```compile_fail,E0423
+/// use longarm_client::{Completion, Part};
+///
+/// let (completion, part) = Completion::begin();
+/// drop(part);
+/// let another = Part(completion);
+/// ```
 #[derive(Debug)]
 #[must_use = "a part that is dropped is done"]
 pub struct Part(Arc<Completion>);

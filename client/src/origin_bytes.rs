@@ -147,6 +147,41 @@ impl RunTarget for Held {
 }
 
 /// The right to queue borrowed memory of lifetime `'a`, and the issuer's part of the operation. Made by [`lend`] alone.
+///
+/// Once all is issued nothing more is lent under it:
+///
+/// ```compile_fail,E0505
+/// use longarm_client::{OriginBytes, lend};
+///
+/// let bytes = [1, 2, 3];
+/// lend(|lent| {
+///     let lender = lent.source(OriginBytes::from(&bytes[..]));
+///     let completion = lent.issued();
+///     drop(lender); // it could still have been queued
+///     completion
+/// });
+/// ```
+///
+/// A lender does not leave the call that waits for its operation:
+///
+/// ```compile_fail,E0515
+/// use longarm_client::{OriginBytes, lend};
+///
+/// let bytes = [1, 2, 3];
+/// let kept = lend(|lent| lent.source(OriginBytes::from(&bytes[..])));
+/// ```
+///
+/// and what it lends lives longer than that call:
+///
+/// ```compile_fail,E0597
+/// use longarm_client::{OriginBytes, lend};
+///
+/// lend(|lent| {
+///     let bytes = [1, 2, 3];
+///     lent.source(OriginBytes::from(&bytes[..]));
+///     lent.issued()
+/// });
+/// ```
 pub struct Lent<'a> {
     part: Part,
     /// Invariant: a longer or shorter lifetime would be another promise.
@@ -177,6 +212,18 @@ impl<'a> Lent<'a> {
 /// Memory of the origin that operations may read, and the right to queue it under an operation that is not complete: whoever
 /// issues that holds its part as long as this is there. Made by [`Lent`] or [`OriginBuffer`], or by whoever vouches for it
 /// ([`LenderMut::vouched`]).
+///
+/// Nothing is received into memory that may only be read:
+///
+/// ```compile_fail,E0308
+/// use longarm_client::{Client, ClientWindow, Lender, Shapes};
+/// use longarm_proto::{Rank, Run};
+///
+/// fn get(client: &Client, window: &ClientWindow, lender: &Lender<'_>) {
+///     let shapes = Shapes::contiguous(Run { offset: 0, bytes: 8 });
+///     client.start_get(window, Rank(0), shapes, lender).unwrap();
+/// }
+/// ```
 pub struct Lender<'l> {
     region: RegionMut<'l>,
     part: &'l Part,
@@ -243,12 +290,76 @@ pub fn lend<'a, R>(body: impl FnOnce(Lent<'a>) -> R) -> R {
 }
 
 /// Elements that an operation owns until it is complete, and then gives back as the vector they came in. While it is issued.
+///
+/// ```
+/// use longarm_client::OriginBuffer;
+///
+/// let buffer = OriginBuffer::new(vec![1, 2, 3]);
+/// let issued = buffer.issued(); // of an operation without any request
+/// assert_eq!(issued.take(), Some(vec![1, 2, 3]));
+/// ```
+///
+/// Its vector comes back once all is issued, and not before:
+///
+/// ```compile_fail,E0599
+/// use longarm_client::OriginBuffer;
+///
+/// let buffer = OriginBuffer::new(vec![1, 2, 3]);
+/// buffer.take(); // more of its operation might be issued behind this
+/// ```
+///
+/// by its own operation, whichever others are complete:
+///
+/// ```compile_fail,E0061
+/// use longarm_client::{Completion, OriginBuffer};
+///
+/// let (other, part) = Completion::begin();
+/// drop(part);
+/// OriginBuffer::new(vec![1, 2, 3]).issued().take(&other);
+/// ```
+///
+/// Behind that nothing is issued with its memory any more, neither by the buffer
+///
+/// ```compile_fail,E0382
+/// use longarm_client::OriginBuffer;
+///
+/// let buffer = OriginBuffer::new(vec![1, 2, 3]);
+/// let issued = buffer.issued();
+/// buffer.lender();
+/// ```
+///
+/// nor by a lender that it gave before:
+///
+/// ```compile_fail,E0505
+/// use longarm_client::OriginBuffer;
+///
+/// let buffer = OriginBuffer::new(vec![1, 2, 3]);
+/// let lender = buffer.lender();
+/// let issued = buffer.issued();
+/// drop(lender); // it could still have been queued
+/// ```
 pub struct OriginBuffer<T> {
     inner: Arc<Inner<T>>,
     part: Part,
 }
 
-/// An [`OriginBuffer`] whose operation is issued.
+/// An [`OriginBuffer`] whose operation is issued. It gives its vector back once:
+///
+/// ```compile_fail,E0382
+/// use longarm_client::OriginBuffer;
+///
+/// let issued = OriginBuffer::new(vec![1, 2, 3]).issued();
+/// let first = issued.take();
+/// let second = issued.take();
+/// ```
+///
+/// and has no memory to lend:
+///
+/// ```compile_fail,E0599
+/// use longarm_client::OriginBuffer;
+///
+/// OriginBuffer::new(vec![1, 2, 3]).issued().lender();
+/// ```
 pub struct IssuedBuffer<T> {
     inner: Arc<Inner<T>>,
     completion: Arc<Completion>,
