@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// Begins to take a mutex: it has it at once, or will once the completion is complete, which [`Client::end_lock`] takes
-    /// apart. Nobody is told when the host dies: who waits looks at [`Client::alive`].
+    /// apart. The server that was asked says so when the host dies.
     pub fn begin_lock<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<LockBegun<'a>, MutexError> {
         let (aim, offset) = home.word(Operation::Lock, host, number)?;
         if self.take_here(aim, (host, number), offset)? {

@@ -24,7 +24,6 @@ use crate::group::{self, Group};
 use crate::heap::KeptHeap;
 use crate::message::Handlers;
 use crate::question::Questions;
-use crate::started::deaths::DeathWakers;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
 use crate::window::WindowNumbers;
@@ -55,7 +54,6 @@ pub(crate) struct Inner {
     /// What is left to do for calls that were given up.
     pub(crate) errands: Arc<Lane>,
     pub(crate) watch: Arc<Watch>,
-    pub(crate) deaths: Arc<DeathWakers>,
     pub(crate) questions: Arc<Questions>,
     /// How often a group was made from each list of ranks: tells their messages apart.
     pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
@@ -268,9 +266,9 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         processors: start.processors.clone(),
     });
     let client = client.map_err(InitError::Launcher)?;
-    let (deaths, questions) = (Arc::<DeathWakers>::default(), Arc::<Questions>::default());
+    let questions = Arc::<Questions>::default();
     if let Some(rendezvous) = &rendezvous {
-        let heard = heard::death_listener((&client, &deaths, &questions), &node, rendezvous.explains_deaths(), routed);
+        let heard = heard::death_listener((&client, &questions), &node, rendezvous.explains_deaths(), routed);
         rendezvous.watch_deaths(heard);
         let waiting = Arc::downgrade(&client);
         rendezvous.answer_inquiries(Arc::new(move || {
@@ -291,7 +289,6 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         quiets: Lane::new(),
         errands: Lane::new(),
         watch: Watch::new(),
-        deaths,
         questions,
         lists: Mutex::default(),
         rendezvous,

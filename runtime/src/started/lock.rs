@@ -5,8 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use atomic_waker::AtomicWaker;
-use longarm_client::{Completion, LockBegun, MutexError, Operation, Taken};
+use longarm_client::{Completion, LockBegun, MutexError, Taken};
 use longarm_proto::Rank;
 
 use super::park;
@@ -21,8 +20,6 @@ pub struct Locking<'a> {
     mutexes: &'a Mutexes,
     place: (u32, u64),
     state: State<'a>,
-    /// Woken when somebody has died.
-    deaths: Arc<AtomicWaker>,
 }
 
 enum State<'a> {
@@ -62,7 +59,7 @@ impl Mutexes {
                 State::Over(Some(Err(MutexError::UnknownMutex { host: Rank(host), number, count })))
             }
         };
-        Locking { mutexes: self, place, state, deaths: self.shared.inner.deaths.enter() }
+        Locking { mutexes: self, place, state }
     }
 
     /// For who is the one of this rank that asks.
@@ -99,20 +96,16 @@ impl<'a> Locking<'a> {
                     self.state = self.mutexes.ask(self.place);
                 }
                 State::Asked(completion) => {
-                    let (client, host) = (&self.mutexes.shared.inner.client, Rank(self.place.0));
-                    // Before the look: who dies behind it wakes this task.
-                    self.deaths.register(context.waker());
-                    if completion.poll_complete(context).is_ready() {
-                        self.state = match client.end_lock(completion, host, self.place.1) {
-                            Ok(taken) => State::Over(Some(Ok(taken))),
-                            Err(error) => self.mutexes.give_up(self.place, error),
-                        };
-                    } else if let Err(lost) = client.alive(Operation::Lock, host) {
-                        self.state = self.mutexes.give_up(self.place, lost.into());
-                    } else {
+                    let client = &self.mutexes.shared.inner.client;
+                    // The server that was asked says so when the host dies, and its own death ends what it was asked.
+                    if completion.poll_complete(context).is_pending() {
                         client.keep_moving();
                         return Poll::Pending;
                     }
+                    self.state = match client.end_lock(completion, Rank(self.place.0), self.place.1) {
+                        Ok(taken) => State::Over(Some(Ok(taken))),
+                        Err(error) => self.mutexes.give_up(self.place, error),
+                    };
                 }
                 State::Over(result) => {
                     let result = result.take().expect("a future that is over is not polled");

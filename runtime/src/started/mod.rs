@@ -8,7 +8,6 @@
 //!
 //! Workers are threads that are kept for the next call, so that a call starts none where one is free.
 
-pub(crate) mod deaths;
 pub(crate) mod lane;
 pub(crate) mod lock;
 pub(crate) mod park;

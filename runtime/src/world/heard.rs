@@ -8,16 +8,15 @@ use longarm_proto::Rank;
 use crate::bootstrap::control::{Wait, Whom};
 use crate::bootstrap::{Node, OnDeath, own_end};
 use crate::question::Questions;
-use crate::started::deaths::DeathWakers;
 
 /// What is done when a rank has died.
 pub(super) fn death_listener(
-    (client, deaths, questions): (&Arc<Client>, &Arc<DeathWakers>, &Arc<Questions>),
+    (client, questions): (&Arc<Client>, &Arc<Questions>),
     node: &Node,
     explains_deaths: bool,
     routed: bool,
 ) -> OnDeath {
-    let (hearing, tasks, questions) = (Arc::downgrade(client), Arc::clone(deaths), Arc::clone(questions));
+    let (hearing, questions) = (Arc::downgrade(client), Arc::clone(questions));
     let failures = Arc::clone(client.failures());
     let tell_server = node.death_listener();
     let segment = Arc::clone(&node.segment);
@@ -42,7 +41,6 @@ pub(super) fn death_listener(
         if let Some(client) = hearing.upgrade() {
             client.on_death(Rank(rank), how);
         }
-        tasks.wake_all();
         if let Some(lost) = hearing.upgrade().and_then(|client| client.alive(Operation::Message, Rank(rank)).err()) {
             questions.lose(Rank(rank), &lost);
         }

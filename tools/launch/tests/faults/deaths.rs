@@ -5,7 +5,8 @@ use std::convert::Infallible;
 
 use libtest_mimic::{Failed, Trial};
 use longarm::error::MutexError;
-use longarm::{Compare, Group, MutexGuard, Mutexes, Update, Window, World};
+use longarm::{Compare, Group, MutexGuard, Mutexes, Question, Update, Window, World};
+use serde::{Deserialize, Serialize};
 
 use super::outside::{Job, NO_HURRY};
 
@@ -19,6 +20,19 @@ const SILENT: usize = 1;
 const BUSY: usize = 64;
 /// Nobody registers it: messages to it are kept.
 const HANDLER: u32 = 9;
+/// The mutex that the victim holds and hosts, for those who await it.
+const STARTED: u64 = 4;
+
+/// A question that nobody answers: it is kept, as its handler is never registered.
+#[derive(Serialize, Deserialize)]
+pub struct Unheard;
+
+impl Question for Unheard {
+    const NUMBER: u32 = 8;
+    type Answer = ();
+    type Error = ();
+}
+
 /// Calls that wait for the victim as the holder of a mutex that another rank hosts, perhaps.
 const LOCK_AT_FIRST: &str = "lock at rank 0";
 const LOCK_AT_LAST: &str = "lock at the last rank";
@@ -40,7 +54,7 @@ type NextCall = fn(&Setting) -> Result<(), String>;
 type Call = fn(&Setting, &Group) -> Never;
 
 /// Calls that wait for others, or come back to the victim again and again.
-const COLLECTIVES: [(&str, Call); 15] = [
+const COLLECTIVES: [(&str, Call); 20] = [
     ("barrier", |_, group| once(group.barrier_collective())),
     ("sync", |_, group| once(group.sync_collective())),
     ("broadcast", |setting, group| once(group.broadcast_collective(setting.victim, &mut [0_u64; 3000]))),
@@ -56,9 +70,16 @@ const COLLECTIVES: [(&str, Call); 15] = [
     (LOCK_AT_FIRST, |setting, _| taken(setting.mutexes.lock(0, 1))),
     (LOCK_AT_LAST, |setting, _| taken(setting.mutexes.lock(setting.world.size() - 1, 2))),
     ("message", |setting, _| again(|| setting.world.send_message(setting.victim, HANDLER, &[1], &[7; 100]))),
+    ("started barrier", |_, group| once(group.start_barrier_collective().wait())),
+    ("started broadcast", |setting, group| {
+        once(group.start_broadcast_collective(setting.victim, vec![0_u64; 3000]).wait())
+    }),
+    ("started wait", |setting, _| once(setting.window.start_wait_until(SILENT, Compare::NotEqual, 0).wait())),
+    ("started lock", |setting, _| once(setting.mutexes.start_lock(setting.victim, STARTED).wait().map(drop))),
+    ("question", |setting, _| once(setting.world.ask(setting.victim, &Unheard).wait())),
 ];
 
-const TRANSFERS: [(&str, Call); 10] = [
+const TRANSFERS: [(&str, Call); 11] = [
     ("get", |setting, _| again(|| setting.window.get_one(setting.victim, BUSY))),
     ("large get", |setting, _| again(|| setting.window.get_vec(setting.victim, BUSY..BUSY + WORDS - BUSY))),
     ("put", |setting, _| {
@@ -77,6 +98,12 @@ const TRANSFERS: [(&str, Call); 10] = [
             setting.world.quiet()
         })
     }),
+    ("started quiet", |setting, _| {
+        again(|| {
+            setting.window.put_one(setting.victim, BUSY, 1)?;
+            setting.world.start_quiet().wait()
+        })
+    }),
     ("rmw", |setting, _| again(|| setting.window.fetch_add(setting.victim, BUSY, 1))),
     ("accumulate", |setting, _| {
         let large = vec![1; 50_000];
@@ -93,13 +120,16 @@ const TRANSFERS: [(&str, Call); 10] = [
 ];
 
 /// What a rank that knows of the death calls next.
-const NEXT: [(&str, NextCall); 10] = [
+const NEXT: [(&str, NextCall); 13] = [
     ("put", |setting| said(setting.window.put_one(setting.victim, BUSY, 1))),
     ("get", |setting| said(setting.window.get_one(setting.victim, BUSY))),
     ("accumulate", |setting| said(setting.window.accumulate(setting.victim, BUSY, Update::Sum, &[1]))),
     ("rmw", |setting| said(setting.window.fetch_add(setting.victim, BUSY, 1))),
     ("started get", |setting| said(setting.window.start_get(setting.victim, BUSY, vec![0]).and_then(|get| get.wait()))),
     ("lock", |setting| said(setting.mutexes.lock(setting.victim, 3).map(drop))),
+    ("started lock", |setting| said(setting.mutexes.start_lock(setting.victim, STARTED).wait().map(drop))),
+    ("started barrier", |setting| said(setting.world.start_barrier_collective().wait())),
+    ("question", |setting| said(setting.world.ask(setting.victim, &Unheard).wait())),
     ("message", |setting| said(setting.world.send_message(setting.victim, HANDLER, &[], &[]))),
     ("quiet_rank", |setting| said(setting.world.quiet_rank(setting.victim))),
     ("barrier", |setting| said(setting.world.barrier_collective())),
@@ -140,11 +170,11 @@ pub fn body(world: World, parameters: &str) {
     let groups: Vec<Group> =
         calls.iter().map(|_| world.split_collective(Some(0), 0).expect("all live").expect("a member")).collect();
     let window = world.allocate_collective(WORDS).expect("memory is enough");
-    let mutexes = world.mutexes_collective(4).expect("memory is enough");
+    let mutexes = world.mutexes_collective(STARTED + 1).expect("memory is enough");
     let setting = Setting { window, mutexes, victim, world: world.clone() };
     let others = world.size() - 1;
     if world.rank() == victim {
-        for (host, number) in [(victim, 0), (0, 1), (others, 2)] {
+        for (host, number) in [(victim, 0), (0, 1), (others, 2), (victim, STARTED)] {
             // A guard would unlock when the victim panics.
             setting.mutexes.lock(host, number).expect("it is free").keep();
         }

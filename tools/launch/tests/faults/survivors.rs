@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use libtest_mimic::{Failed, Trial};
-use longarm::{Compare, Group, Reduction, Update, Window, World};
+use longarm::{Compare, Group, Mutexes, Reduction, Update, Window, World};
 use nix::sys::socket::{Shutdown, SockaddrIn, getsockname, shutdown};
 
-use super::deaths::{die, traces_of};
+use super::deaths::{Unheard, die, traces_of};
 use super::outside::Job;
 
 /// Where those who are ready are counted, at the victim.
@@ -64,6 +64,10 @@ pub fn body(world: World, parameters: &str) {
     let (victims, way) = parameters.split_once(' ').expect("victims and a way to die");
     let victims: Vec<u32> = victims.split(',').map(|victim| victim.parse().expect("a rank")).collect();
     let window = world.allocate_collective::<u64>(WORK + WORDS_A_ROUND * victims.len()).expect("memory is enough");
+    let mutexes = world.mutexes_collective(1).expect("memory is enough");
+    if victims.contains(&world.rank()) {
+        mutexes.lock(world.rank(), 0).expect("it is free").keep();
+    }
     let node_of = |rank| world.node_of(rank).expect("a rank of the world");
     let mut dead = 0;
     let mut alive = world.group().clone();
@@ -84,7 +88,7 @@ pub fn body(world: World, parameters: &str) {
                 std::thread::park();
             }
         }
-        alive = survive(&world, &window, &round, dead);
+        alive = survive(&world, (&window, &mutexes), &round, dead);
     }
     let me = world.rank();
     world.finalize().expect("the survivors meet");
@@ -153,7 +157,7 @@ fn descriptors() -> BTreeMap<i32, PathBuf> {
 }
 
 /// From before a death to after it, at a rank that goes on. Gives the group of those who live.
-fn survive(world: &World, window: &Window<u64>, round: &Round, dead: usize) -> Group {
+fn survive(world: &World, (window, mutexes): (&Window<u64>, &Mutexes), round: &Round, dead: usize) -> Group {
     let (me, number) = (world.rank(), round.number);
     let early = world.subgroup_collective(&round.survivors).expect("all of them live");
     std::thread::scope(|scope| {
@@ -165,6 +169,9 @@ fn survive(world: &World, window: &Window<u64>, round: &Round, dead: usize) -> G
                 early.allreduce_collective(Reduction::Min, &mut seen).expect("no member dies");
             }
         });
+        // What others bring to its end, over the same moment: it has to be told of the death.
+        let lock = scope.spawn(|| mutexes.start_lock(round.victim, 0).wait().map(drop));
+        let question = world.ask(round.victim, &Unheard);
         window.fetch_add(round.victim, READY, 1).expect("the victim waits for more");
         let now = number as u64 + 1;
         window.put_one(me, STEP, 2 * now - 1).expect("one's own");
@@ -174,6 +181,10 @@ fn survive(world: &World, window: &Window<u64>, round: &Round, dead: usize) -> G
         let error = window.wait_until(SILENT, Compare::NotEqual, 0).expect_err("nobody changes this word");
         println!("rank {me}, round {number}, wait: {error}");
         busy.join().expect("collectives do not panic");
+        let error = lock.join().expect("locks do not panic").expect_err("its host has died");
+        println!("rank {me}, round {number}, lock: {error}");
+        let error = question.wait().expect_err("nobody answers");
+        println!("rank {me}, round {number}, question: {error}");
     });
     let known = world.acknowledge_deaths();
     let told: Vec<String> =
@@ -296,6 +307,9 @@ fn run(case: &Case) -> Result<(), Failed> {
             let start = format!("rank {rank}, round {number}");
             ended.expect_line(&format!("{start}, wait: "), &format!("rank {victim} (node {node}) {how}"))?;
             ended.expect_line(&format!("{start}, get: "), &format!("rank {victim} (node {node}) {how}"))?;
+            // The server may have known of it first, and not how.
+            ended.expect_line(&format!("{start}, lock: "), &format!("rank {victim} (node {node}) "))?;
+            ended.expect_line(&format!("{start}, question: "), &format!("rank {victim} (node {node}) {how}"))?;
             // What was put between nodes is lost with the server that could not confirm it.
             let part = format!("rank {victim} (node {node}) {how}");
             ended.expect_line(&format!("{start}, quiet: "), if *is_host { &part } else { "nothing is lost" })?;
