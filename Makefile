@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-verbs demo test test-all test-ga test-verbs test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install clean
+.PHONY: help setup setup-verbs demo test test-all test-ga test-verbs test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install deb clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -100,8 +100,8 @@ INSTALL_SETUP := setup-verbs
 INSTALL_FEATURES := --features longarm-launch/verbs,longarm-benches/verbs,longarm-armci/verbs,longarm-shmem/verbs,longarm-both/verbs
 endif
 
-install: setup $(INSTALL_SETUP) ## Install the longarm command with what longarm perf runs, libarmci, OpenSHMEM and liblongarm (ARMCI and OpenSHMEM in one) with headers, under PREFIX
-	$(CARGO) build --locked --release $(INSTALL_FEATURES) -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem -p longarm-both --lib --bin longarm --bin longarm-bench --bin longarm-footprint
+install: setup $(INSTALL_SETUP) ## Install the longarm command with what longarm perf runs, libarmci, OpenSHMEM and liblongarm (ARMCI and OpenSHMEM in one) with headers, under PREFIX, with manual pages, completions and environment modules
+	$(CARGO) build --locked --release $(INSTALL_FEATURES) -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem -p longarm-both --lib --bin longarm --bin longarm-bench --bin longarm-footprint --example manual
 	shims/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
@@ -116,6 +116,15 @@ install: setup $(INSTALL_SETUP) ## Install the longarm command with what longarm
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/both/longarm.pc.in \
 		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/longarm.pc"
 	shims/shmem/install.sh "$(TARGET_DIR)/release/liblongarm_shmem.a" "$(DESTDIR)$(PREFIX)" "$(abspath $(PREFIX))"
+	"$(TARGET_DIR)/release/examples/manual" "$(DESTDIR)$(PREFIX)/share"
+	install -d "$(DESTDIR)$(PREFIX)/share/modulefiles/longarm"
+	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' packaging/modules/longarm.tcl.in \
+		>"$(DESTDIR)$(PREFIX)/share/modulefiles/longarm/$(VERSION)"
+	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' packaging/modules/longarm.lua.in \
+		>"$(DESTDIR)$(PREFIX)/share/modulefiles/longarm/$(VERSION).lua"
+
+deb: setup $(INSTALL_SETUP) ## Make a Debian package of what install installs, in the folder debian of where everything is built
+	packaging/debian/build.sh "$(TARGET_DIR)/debian"
 
 clean: ## Remove what was built and what the demo wrote
 	$(CARGO) clean
