@@ -28,6 +28,14 @@ step packages cargo package --workspace --locked --allow-dirty
 step install make install PREFIX="$(realpath -m "$target/installed")" DESTDIR=
 step deb make deb
 step pages tools/pages.sh
+# What the public interface has lost since the last version. The tool has rustdoc describe both versions.
+if ! command -v cargo-semver-checks >/dev/null; then
+    skip semver "cargo-semver-checks is not installed"
+elif version=$(git describe --tags --abbrev=0 2>/dev/null); then
+    step semver cargo semver-checks -p longarm --default-features --baseline-rev "$version"
+else
+    skip semver "no version is tagged yet"
+fi
 # Without doing it: it would take away what all the steps have built.
 step clean make clean --dry-run
 finish

@@ -8,11 +8,40 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 ///
 /// Implemented for everything that has zerocopy's traits, so a struct becomes one by
 /// `#[derive(FromBytes, IntoBytes, Immutable)]`.
+///
+/// ```
+/// let world = longarm::init()?;
+/// use zerocopy::{FromBytes, Immutable, IntoBytes};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+/// #[repr(C)]
+/// struct Point {
+///     x: f64,
+///     id: u64,
+/// }
+///
+/// let points = world.allocate_collective::<Point>(10)?;
+/// points.put_one(0, 3, Point { x: 0.5, id: 8 })?;
+/// assert_eq!(points.get_one(0, 3)?.id, 8);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub trait Element: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Element for T {}
 
 /// An element that can be accumulated and reduced.
+///
+/// ```
+/// let world = longarm::init()?;
+/// fn add<T: longarm::Number>(window: &longarm::Window<T>, source: &[T]) -> longarm::Result<()> {
+///     Ok(window.accumulate(0, 0, longarm::Update::Sum, source)?)
+/// }
+/// let sums = world.allocate_collective::<f32>(2)?;
+/// add(&sums, &[1.0, 2.0])?;
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub trait Number: Element + PartialEq + std::fmt::Debug + Default {
     /// How the wire names it.
     const TYPE: ElementType;
@@ -25,6 +54,16 @@ pub trait Number: Element + PartialEq + std::fmt::Debug + Default {
 }
 
 /// An integer that can be read, modified and written atomically.
+///
+/// ```
+/// let world = longarm::init()?;
+/// fn draw<T: longarm::Word>(counter: &longarm::Window<T>) -> longarm::Result<u64> {
+///     Ok(counter.fetch_add(0, 0, T::from_bits(1))?.to_bits())
+/// }
+/// assert!(draw(&world.allocate_collective::<i32>(1)?)? < u64::from(world.size()));
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub trait Word: Number + PartialOrd + Eq {
     /// Its size, as the wire names it.
     const WIDTH: RmwWidth;
@@ -41,6 +80,15 @@ pub trait Word: Number + PartialOrd + Eq {
 }
 
 /// What a reduction does with two elements. Sums wrap around for integers.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let mut lowest = [world.rank()];
+/// world.allreduce_collective(longarm::Reduction::Min, &mut lowest)?;
+/// assert_eq!(lowest, [0]);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reduction {

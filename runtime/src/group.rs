@@ -17,6 +17,15 @@ use crate::world::{Inner, World};
 ///
 /// Methods whose name ends in `_collective`, and the collectives themselves, are called by all members, in the same
 /// order. A SHMEM team, an ARMCI group.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let half = world.split_collective(Some(world.rank() % 2), 0)?.expect("a color gives a group");
+/// half.barrier_collective()?; // of its members only
+/// assert_eq!(half.world_rank(half.rank()), Some(world.rank()));
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Group {
     pub(crate) inner: Arc<Inner>,
@@ -74,6 +83,14 @@ impl Group {
     /// A group of some members, by color: those who give the same one are together, ordered by `key` and then by
     /// place. `None` gives no group. Collective over this group. `shmem_team_split_strided`, `MPI_Comm_split`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let evens = world.split_collective((world.rank() % 2 == 0).then_some(0), 0)?;
+    /// assert_eq!(evens.is_some(), world.rank() % 2 == 0);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`CollectiveError`].
     pub fn split_collective(&self, color: Option<u32>, key: i64) -> Result<Option<Group>, CollectiveError> {
@@ -96,6 +113,15 @@ impl Group {
 
     /// The group of these members of this one, by place, in this order. Collective over the listed members only;
     /// all give the same list. `ARMCI_Group_create`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let backwards: Vec<u32> = (0..world.size()).rev().collect();
+    /// let group = world.subgroup_collective(&backwards)?;
+    /// assert_eq!(group.rank(), world.size() - 1 - world.rank());
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`CollectiveError::BadMember`] for a place that is listed twice or does not exist,

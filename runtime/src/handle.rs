@@ -21,6 +21,20 @@ type Output<R> = Box<dyn FnOnce(&Completion) -> R + Send>;
 /// done, and which [`World::quiet`](crate::World::quiet) completes.
 ///
 /// `ARMCI_NbPut` with `ARMCI_Wait` and `ARMCI_Test`.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<u64>(4)?;
+/// let put = window.start_put(0, 0, vec![1, 2])?;
+/// while !put.test() {
+///     // ... compute ...
+/// }
+/// let buffer = put.wait()?; // or put.await
+/// let counter = window.start_fetch_add(0, 0, 5)?;
+/// assert_eq!(counter.wait()?, buffer[0]);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[must_use = "an operation without a handle is completed by quiet; say so with `drop`"]
 pub struct Handle<R> {
     client: Arc<Client>,
@@ -91,12 +105,30 @@ impl<R> std::fmt::Debug for Handle<R> {
 }
 
 /// Waits until one of the operations is complete and gives its place in the list. `None` for an empty list.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<u8>(9)?;
+/// let gets = [window.start_get(0, 0, vec![0; 3])?, window.start_get(0, 3, vec![0; 6])?];
+/// assert!(longarm::wait_any(&gets).is_some_and(|place| gets[place].test()));
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub fn wait_any<R>(handles: &[Handle<R>]) -> Option<usize> {
     let client = &handles.first()?.client;
     Some(client.wait_any(|| handles.iter().position(|handle| handle.completion.is_complete())))
 }
 
 /// Waits until at least one of the operations is complete and gives the places of all that are.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<u8>(9)?;
+/// let gets = [window.start_get(0, 0, vec![0; 3])?, window.start_get(0, 3, vec![0; 6])?];
+/// assert!(longarm::wait_some(&gets).iter().all(|place| gets[*place].test()));
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub fn wait_some<R>(handles: &[Handle<R>]) -> Vec<usize> {
     if wait_any(handles).is_none() {
         return Vec::new();
@@ -106,6 +138,15 @@ pub fn wait_some<R>(handles: &[Handle<R>]) -> Vec<usize> {
 }
 
 /// Waits until all operations are complete and gives what they bring. `ARMCI_WaitAll`.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<u8>(9)?;
+/// let gets = (0..3).map(|at| window.start_get(0, 3 * at, vec![0; 3])).collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(longarm::wait_all(gets)?.concat(), [0; 9]);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 ///
 /// # Errors
 /// The first in the order of the handles; the others are waited for all the same.

@@ -22,6 +22,17 @@ use crate::world::World;
 pub const HEAP_ALIGNMENT: usize = 64;
 
 /// The heap of the world. See [`World::heap_collective`].
+///
+/// ```
+/// let world = longarm::init()?;
+/// let heap = world.heap_collective()?;
+/// let block = heap.allocate_collective(4096)?; // at the same offset of every rank
+/// let (words, start) = (heap.window::<u64>(), heap.index_of::<u64>(&block));
+/// words.put_one(0, start, 7)?;
+/// heap.free_collective(block)?;
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub struct Heap {
     window: Arc<WindowInner>,
     memory: Arc<Memory>,

@@ -23,6 +23,19 @@ const PANICKED: i32 = 101;
 type Handler = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
 
 /// An active message at its target.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let (tell, told) = std::sync::mpsc::channel();
+/// world.register_handler(1, move |message| {
+///     let said = (message.source(), message.arguments()[0], message.payload().len());
+///     tell.send(said).expect("somebody listens");
+/// })?;
+/// world.send_message(world.rank(), 1, &[42], b"hello")?;
+/// assert_eq!(told.recv().expect("it comes"), (world.rank(), 42, 5));
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub struct Message<'a> {
     client: &'a Arc<Client>,
     message: &'a ActiveMessage,

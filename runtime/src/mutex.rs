@@ -154,6 +154,16 @@ impl Mutexes {
     /// Takes a mutex if nobody waits for it and it is free, or its holder is known to be dead. `None` also while another thread of
     /// this rank has it or asks for it.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mutexes = world.mutexes_collective(1)?;
+    /// if let Some(guard) = mutexes.try_lock(world.rank(), 0)? {
+    ///     guard.unlock()?;
+    /// }
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Mutexes::lock`].
     pub fn try_lock(&self, host: u32, number: u64) -> Result<Option<MutexGuard<'_>>, MutexError> {

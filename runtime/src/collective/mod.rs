@@ -170,6 +170,13 @@ impl<'a> Call<'a> {
 impl Group {
     /// All members meet. Nothing is completed; see [`Group::barrier_collective`]. `shmem_team_sync`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// world.sync_collective()?; // all ranks have come here
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`CollectiveError`], as for all collectives: a mismatch, or a member that died.
     pub fn sync_collective(&self) -> Result<(), CollectiveError> {
@@ -177,6 +184,16 @@ impl Group {
     }
 
     /// Completes everything that every member has issued, then all meet. `ARMCI_Barrier`, `shmem_barrier`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u32>(1)?;
+    /// window.put((world.rank() + 1) % world.size(), 0, &[7])?;
+    /// world.barrier_collective()?; // the puts of all ranks are visible
+    /// assert_eq!(window.get_one(world.rank(), 0)?, 7);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// What quiet said, after the barrier, so that no member waits for one with an error; else as
@@ -188,6 +205,15 @@ impl Group {
     }
 
     /// The elements of member `root` get to all. `shmem_broadcast`, `armci_msg_bcast`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mut seed = [if world.rank() == 0 { 42_u32 } else { 0 }];
+    /// world.broadcast_collective(0, &mut seed)?;
+    /// assert_eq!(seed, [42]);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`CollectiveError::BadArgument`] for a root that does not exist; else as [`Group::sync_collective`].
@@ -205,6 +231,15 @@ impl Group {
 
     /// Member `root` gets the element-wise reduction over all members; the others' elements are used up.
     /// The order of the reduction depends on the number of members only.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mut highest = [f64::from(world.rank())];
+    /// world.reduce_collective(0, longarm::Reduction::Max, &mut highest)?;
+    /// assert!(world.rank() != 0 || highest == [f64::from(world.size() - 1)]);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Group::broadcast_collective`], and for a reduction that the element type does not have.
@@ -233,6 +268,15 @@ impl Group {
     /// All members get the element-wise reduction over all. The same bits for all, and for the same number of members
     /// whatever the layout. `shmem_sum_reduce` and its like, `armci_msg_gop`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mut sum = [1_u32, world.rank()];
+    /// world.allreduce_collective(longarm::Reduction::Sum, &mut sum)?;
+    /// assert_eq!(sum[0], world.size());
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Group::reduce_collective`].
     pub fn allreduce_collective<T: Number>(
@@ -255,6 +299,14 @@ impl Group {
 
     /// All members get the elements of all, in the order of their places. `shmem_fcollect`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let ranks = world.allgather_collective(&[world.rank()])?;
+    /// assert_eq!(ranks, (0..world.size()).collect::<Vec<_>>());
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Group::sync_collective`].
     pub fn allgather_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<T>, CollectiveError> {
@@ -271,6 +323,14 @@ impl Group {
 
     /// As [`Group::allgather_collective`] with any number of elements from each. `shmem_collect`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let lists = world.allgatherv_collective(&vec![7_u8; world.rank() as usize])?;
+    /// assert_eq!(lists.last().map(Vec::len), Some(world.size() as usize - 1));
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Group::sync_collective`].
     pub fn allgatherv_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<Vec<T>>, CollectiveError> {
@@ -284,6 +344,15 @@ impl Group {
 
     /// Every member gives each other member equally many elements, packed by place, and gets theirs.
     /// `shmem_alltoall`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let to_each: Vec<u32> = (0..world.size()).map(|to| 100 * world.rank() + to).collect();
+    /// let from_each = world.alltoall_collective(&to_each)?;
+    /// assert_eq!(from_each[0], world.rank());
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`CollectiveError::BadArgument`] if the elements cannot be shared out evenly; else as
@@ -306,6 +375,15 @@ impl Group {
     }
 
     /// As [`Group::alltoall_collective`] with any number of elements for each member.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let to_each: Vec<Vec<u32>> = (0..world.size()).map(|to| vec![world.rank(); to as usize]).collect();
+    /// let from_each = world.alltoallv_collective(&to_each)?;
+    /// assert_eq!(from_each[0], vec![0; world.rank() as usize]);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`CollectiveError::BadArgument`] if there is not one list a member; else as [`Group::sync_collective`].

@@ -15,6 +15,17 @@ use crate::mutex::{MutexGuard, Mutexes};
 /// A mutex that was asked for: [`Mutexes::start_lock`]. A [`Future`](std::future::Future) that yields the guard.
 ///
 /// Dropping it gives up the place among those who wait; if the mutex comes all the same, it is given back at once.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let mutexes = world.mutexes_collective(1)?;
+/// let asked = mutexes.start_lock(0, 0);
+/// // ... compute, and then, or by asked.await:
+/// let guard = asked.wait()?;
+/// guard.unlock()?;
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[must_use = "the mutex is given up when this is dropped"]
 pub struct Locking<'a> {
     mutexes: &'a Mutexes,

@@ -11,6 +11,18 @@ use crate::handle::Handle;
 use crate::selection::Selection;
 
 /// What an accumulate does with each element of the target and its partner of the source.
+///
+/// ```
+/// let world = longarm::init()?;
+/// use longarm::Update;
+/// let window = world.allocate_collective::<i64>(2)?;
+/// window.accumulate(world.rank(), 0, Update::Replace, &[6, 6])?;
+/// window.accumulate(world.rank(), 0, Update::Scaled(-2), &[1, 2])?;
+/// window.accumulate(world.rank(), 0, Update::Max, &[3, 3])?;
+/// assert_eq!(window.get_vec(world.rank(), 0..2)?, [4, 3]);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Update<T> {
     /// target += source

@@ -59,6 +59,15 @@ impl Group {
     ///
     /// `ARMCI_Malloc_group`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<f64>(1000)?; // at every rank, all zero
+    /// assert_eq!(window.len_at(world.rank()), Some(1000));
+    /// window.free_collective()?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The same on all members: [`WindowError::TooLarge`], [`WindowError::OutOfMemory`], or that of the collective.
     pub fn allocate_collective<T: Element>(&self, count: usize) -> Result<Window<T>, WindowError> {

@@ -73,6 +73,15 @@ impl<T: Word> Window<T> {
 
     /// Replaces by `value` if the word is `expected`; gives the old value in any case.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let words = world.allocate_collective::<u32>(1)?;
+    /// assert_eq!(words.compare_swap(world.rank(), 0, 0, 5)?, 0);
+    /// assert_eq!(words.compare_swap(world.rank(), 0, 0, 9)?, 5); // nothing was changed
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Window::fetch_add`].
     #[inline]
@@ -106,6 +115,15 @@ impl<T: Word> Window<T> {
     }
 
     /// Writes the word atomically; on return it is visible at the target.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let words = world.allocate_collective::<i64>(1)?;
+    /// words.set(world.rank(), 0, -3)?;
+    /// assert_eq!(words.fetch(world.rank(), 0)?, -3);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Window::fetch_add`].

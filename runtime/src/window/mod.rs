@@ -65,6 +65,14 @@ impl<T: Element> Window<T> {
     }
 
     /// How many elements the part of a rank has; `None` if it has no part.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u16>(world.rank() as usize)?;
+    /// assert_eq!((window.len_at(0), window.len_at(world.size())), (Some(0), None));
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     pub fn len_at(&self, rank: u32) -> Option<usize> {
         Some(self.shared.client.bytes_of(Rank(rank))? as usize / size_of::<T>())
     }
@@ -75,6 +83,15 @@ impl<T: Element> Window<T> {
     }
 
     /// The same memory as elements of another type; a rest that is smaller than one element is out of reach.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let points = world.allocate_collective::<[f32; 3]>(10)?;
+    /// points.put_one(world.rank(), 7, [1.0, 2.0, 3.0])?;
+    /// assert_eq!(points.cast::<f32>().get_one(world.rank(), 22)?, 2.0);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     pub fn cast<U: Element>(&self) -> Window<U> {
         Window::from_shared(Arc::clone(&self.shared))
     }

@@ -116,6 +116,15 @@ impl<T: Element> Window<T> {
 
     /// [`Window::put`] of one element. `shmem_p`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u8>(3)?;
+    /// window.put_one(world.rank(), 2, 9)?;
+    /// assert_eq!(window.get_one(world.rank(), 2)?, 9);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Window::put`].
     #[inline]

@@ -29,6 +29,19 @@ impl<T: Element> Window<T> {
 
     /// As [`Window::put_signal_set`], but adds to the word. `SHMEM_SIGNAL_ADD`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// use longarm::Compare;
+    /// let row = world.allocate_collective::<f64>(64)?;
+    /// let arrived = world.allocate_collective::<u64>(1)?;
+    /// let right = (world.rank() + 1) % world.size();
+    /// row.put_signal_add(right, 0, &[0.5; 64], (&arrived, 0), 1)?;
+    /// arrived.wait_until(0, Compare::GreaterOrEqual, 1)?; // the left neighbour's row is here
+    /// assert_eq!(row.get_one(world.rank(), 63)?, 0.5);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Window::put_signal_set`].
     pub fn put_signal_add(
@@ -63,6 +76,15 @@ impl<T: Word> Window<T> {
     /// read-modify-writes wake the rank at once; a plain put does within a few milliseconds if it sleeps.
     /// `shmem_wait_until`, `shmem_signal_wait_until`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let flags = world.allocate_collective::<u32>(1)?;
+    /// flags.set((world.rank() + 1) % world.size(), 0, 7)?;
+    /// assert_eq!(flags.wait_until(0, longarm::Compare::NotEqual, 0)?, 7);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`WaitError`]: the word is outside this rank's part, the window is freed, a rank died.
     pub fn wait_until(&self, index: usize, compare: Compare, value: T) -> Result<T, WaitError> {
@@ -71,6 +93,15 @@ impl<T: Word> Window<T> {
 
     /// Waits until one of the words does; gives its place in `indices`. `None` for an empty list.
     /// `shmem_wait_until_any`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let flags = world.allocate_collective::<u32>(3)?;
+    /// flags.set((world.rank() + 1) % world.size(), 2, 1)?;
+    /// assert_eq!(flags.wait_until_any(&[0, 2], longarm::Compare::Equal, 1)?, Some(1)); // the place in the list
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Window::wait_until`].
