@@ -184,8 +184,12 @@ pub struct NodeCard {
     pub node: u32,
     /// Process that hosts the server.
     pub server_pid: u32,
-    /// Network address of the server, as its netmod prints it ("127.0.0.1:40123"); empty when there is only one node.
+    /// Network addresses of the server, as its netmod prints them ("127.0.0.1:40123"); empty when there is only one node. Nobody
+    /// but the netmod reads them.
     pub address: String,
+    /// What its host calls itself, for people.
+    #[serde(default)]
+    pub host: String,
     /// Abstract unix socket of the node's door, without the leading zero byte.
     pub door: String,
 }

@@ -559,7 +559,13 @@ mod tests {
     }
 
     fn card(node: u32) -> NodeCard {
-        NodeCard { node, server_pid: 1, address: "127.0.0.1:1".to_owned(), door: "door".to_owned() }
+        NodeCard {
+            node,
+            server_pid: 1,
+            address: "127.0.0.1:1".to_owned(),
+            host: String::new(),
+            door: "door".to_owned(),
+        }
     }
 
     #[test]

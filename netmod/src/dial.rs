@@ -40,6 +40,9 @@ pub enum DialError {
     /// The deadline passed.
     #[error("the connection was not ready within the deadline")]
     TimedOut,
+    /// The system gives no random numbers, and without them nothing can be proven.
+    #[error("the system gives no random numbers")]
+    NoRandomNumbers,
 }
 
 impl DialError {
@@ -48,7 +51,7 @@ impl DialError {
     pub fn may_pass(&self, is_known: bool) -> bool {
         match self {
             DialError::Handshake(_) => is_known,
-            DialError::Connect(LinkError::BadAddress) => false,
+            DialError::Connect(LinkError::BadAddress) | DialError::NoRandomNumbers => false,
             _ => true,
         }
     }
@@ -151,6 +154,11 @@ impl Caller {
             Err(DialError::Link(error)) if !self.connected => CallerStep::Failed(DialError::Connect(error)),
             Err(error) => CallerStep::Failed(error),
         }
+    }
+
+    /// Whether there has been a connection: the peer has a word in what comes next.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected
     }
 
     /// What to sleep on between polls, if the link has it.

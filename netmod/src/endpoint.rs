@@ -140,7 +140,25 @@ pub trait Netmod: Send + Sync {
     /// [`LinkError::System`].
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError>;
 
-    /// Begins to connect to a [`Listener::address`] of the same network, and returns at once. The link may still be on
+    /// By which ways an address leads there, in the order in which to try them: a host may be in several networks, of which
+    /// some may lead nowhere from here. At least one, each with a name for people.
+    ///
+    /// # Errors
+    /// [`LinkError::BadAddress`] if the text is no address.
+    fn ways(&self, address: &str) -> Result<Vec<String>, LinkError> {
+        Ok(vec![address.to_owned()])
+    }
+
+    /// As [`Netmod::connect`], by one of the [`Netmod::ways`] of the address.
+    ///
+    /// # Errors
+    /// As [`Netmod::connect`].
+    fn connect_by(&self, address: &str, way: &str) -> Result<Box<dyn Link>, LinkError> {
+        let _ = way;
+        self.connect(address)
+    }
+
+    /// Begins to connect to a [`Listener::address`] of the same network by the first of its [`Netmod::ways`], and returns at once. The link may still be on
     /// its way: it takes and gives no bytes until it is there, its descriptor becomes writable then or when it failed,
     /// and the first send says why it failed.
     ///

@@ -17,6 +17,7 @@
 
 mod accept;
 mod alarm;
+mod calls;
 mod clock;
 mod conformance;
 mod dial;
@@ -35,6 +36,7 @@ mod suite;
 mod tcp;
 
 pub use accept::{Acceptor, AcceptorStep, Admission, AdmissionError};
+pub use calls::{Call, Calls, Guest, WAY_PATIENCE_MS};
 pub use clock::CoarseClock;
 pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
 pub use direct::{
@@ -49,4 +51,4 @@ pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};
 pub use sim::Sim;
 pub use suite::conformance;
-pub use tcp::{Congestion, SocketBuffers, Tcp, TcpOptions};
+pub use tcp::{Congestion, Interface, SocketBuffers, Tcp, TcpOptions};

@@ -9,7 +9,7 @@ use longarm_netmod::{
 };
 
 fn tcp(interface: IpAddr, socket_buffers: SocketBuffers) -> Tcp {
-    Tcp::new(TcpOptions { interface: Some(interface), socket_buffers, congestion: Congestion::ByRoundTrip })
+    Tcp::new(TcpOptions { interfaces: vec![interface.into()], socket_buffers, congestion: Congestion::ByRoundTrip })
 }
 
 #[test]
@@ -32,6 +32,14 @@ fn tcp_over_ipv6_conforms() {
     let tcp = tcp(IpAddr::V6(Ipv6Addr::LOCALHOST), SocketBuffers::Kernel);
     let listener = tcp.listen().unwrap();
     assert!(listener.address().starts_with("[::1]:"), "{}", listener.address());
+    conformance(&tcp);
+}
+
+#[test]
+fn tcp_over_several_addresses_conforms() {
+    let interfaces = [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 3]].map(|address| IpAddr::from(address).into());
+    let tcp = Tcp::new(TcpOptions { interfaces: interfaces.to_vec(), ..TcpOptions::default() });
+    assert_eq!(tcp.listen().unwrap().address().split(',').count(), 3);
     conformance(&tcp);
 }
 

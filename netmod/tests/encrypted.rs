@@ -96,8 +96,8 @@ impl Listener for SealedListener {
 #[test]
 fn an_encrypted_tcp_conforms_with_large_and_small_buffers() {
     for socket_buffers in [SocketBuffers::Kernel, SocketBuffers::Fixed(16 << 10)] {
-        let interface = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        conformance(&Sealed(Tcp::new(TcpOptions { interface, socket_buffers, ..TcpOptions::default() })));
+        let interfaces = vec![IpAddr::V4(Ipv4Addr::LOCALHOST).into()];
+        conformance(&Sealed(Tcp::new(TcpOptions { interfaces, socket_buffers, ..TcpOptions::default() })));
     }
 }
 

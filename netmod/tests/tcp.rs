@@ -1,6 +1,6 @@
 //! What `tcp` promises beyond the suite.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::thread;
 
@@ -85,13 +85,88 @@ fn an_interface_that_peers_cannot_connect_to_is_refused() {
     let nowhere =
         [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1))];
     for interface in nowhere {
-        let tcp = Tcp::new(TcpOptions { interface: Some(interface), ..TcpOptions::default() });
+        let tcp = Tcp::new(TcpOptions { interfaces: vec![interface.into()], ..TcpOptions::default() });
         assert_eq!(tcp.listen().err(), Some(LinkError::BadAddress));
     }
     // An address of documentation, which no machine has.
-    let elsewhere = Some(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77)));
-    let tcp = Tcp::new(TcpOptions { interface: elsewhere, ..TcpOptions::default() });
+    let elsewhere = vec![IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77)).into()];
+    let tcp = Tcp::new(TcpOptions { interfaces: elsewhere, ..TcpOptions::default() });
     assert!(matches!(tcp.listen().err(), Some(LinkError::System { .. })));
+}
+
+/// A netmod that listens at these addresses.
+fn at(addresses: &[&str]) -> Tcp {
+    let interfaces = addresses.iter().map(|address| address.parse::<IpAddr>().unwrap().into()).collect();
+    Tcp::new(TcpOptions { interfaces, ..TcpOptions::default() })
+}
+
+#[test]
+fn a_listener_is_reached_at_each_of_its_addresses_and_at_no_other() {
+    let tcp = at(&["127.0.0.1", "127.0.0.2"]);
+    let mut listener = tcp.listen().unwrap();
+    let address = listener.address().to_owned();
+    let ways = tcp.ways(&address).unwrap();
+    assert_eq!(ways.join(","), address, "both, in the order in which they were asked for");
+    assert!(ways[0].starts_with("127.0.0.1:") && ways[1].starts_with("127.0.0.2:"), "{address}");
+    let mut callers = Vec::new();
+    for way in ways.iter().rev() {
+        let mut caller = tcp.connect_by(&address, way).unwrap();
+        assert_eq!(caller.peer_name(), way);
+        // Nothing else becomes readable there, so this returns only because the listener's descriptor tells of both.
+        wait_readable(listener.descriptor().unwrap());
+        let mut called = accept(&mut *listener);
+        assert_eq!(caller.send(&[Region::from_slice(b"x")]), Ok(1));
+        wait_readable(called.descriptor().unwrap());
+        assert_eq!(called.receive(&[RegionMut::from_slice(&mut [0; 8])]), Ok(1));
+        callers.push((caller, called));
+    }
+    assert!(listener.accept().unwrap().is_none());
+    for (way, elsewhere) in ways.iter().zip(["127.0.0.3", "127.0.0.1"]) {
+        let port = way.rsplit_once(':').unwrap().1;
+        let outcome = TcpStream::connect(format!("{elsewhere}:{port}"));
+        // Another test may have that port there; this listener has not.
+        drop(outcome);
+        assert!(listener.accept().unwrap().is_none(), "{way} is reached at {elsewhere}");
+    }
+}
+
+#[test]
+fn those_who_come_to_one_address_do_not_keep_out_those_who_come_to_another() {
+    let tcp = at(&["127.0.0.1", "127.0.0.2"]);
+    let mut listener = tcp.listen().unwrap();
+    let address = listener.address().to_owned();
+    let ways = tcp.ways(&address).unwrap();
+    let _crowd: Vec<_> = (0..20).map(|_| tcp.connect_by(&address, &ways[0]).unwrap()).collect();
+    let single = tcp.connect_by(&address, &ways[1]).unwrap();
+    let name = rustix::net::getsockname(single.descriptor().unwrap()).unwrap();
+    let name = std::net::SocketAddr::try_from(name).unwrap().to_string();
+    let place = (0..21).position(|_| accept(&mut *listener).peer_name() == name);
+    assert!(place.unwrap() < 2, "it stands behind {place:?} others");
+}
+
+#[test]
+fn an_address_that_cannot_be_had_is_left_out_where_there_are_others() {
+    let listener = at(&["203.0.113.77", "127.0.0.2"]).listen().unwrap();
+    assert!(listener.address().starts_with("127.0.0.2:"), "{}", listener.address());
+    assert!(!listener.address().contains(','), "{}", listener.address());
+}
+
+#[test]
+fn ipv6_and_ipv4_stand_side_by_side() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        eprintln!("SKIPPED: no IPv6 on this machine");
+        return;
+    }
+    let tcp = at(&["::1", "127.0.0.1"]);
+    let mut listener = tcp.listen().unwrap();
+    let address = listener.address().to_owned();
+    let ways = tcp.ways(&address).unwrap();
+    assert!(ways[0].starts_with("[::1]:") && ways[1].starts_with("127.0.0.1:"), "{address}");
+    for way in ways {
+        let _caller = tcp.connect_by(&address, &way).unwrap();
+        let called = accept(&mut *listener);
+        assert_eq!(called.peer_name().starts_with("[::1]:"), way.starts_with("[::1]:"));
+    }
 }
 
 #[test]

@@ -10,16 +10,17 @@
 //! This module holds no state and prints nothing.
 
 mod debugger;
+mod interface;
 mod program;
 mod variables;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Serialize;
 
 use crate::topology;
+pub use interface::{InterfaceChoice, InterfaceName, NoInterfaceName};
 use variables::{INTERFACE, NONTEMPORAL, SPIN, Slot, VARIABLES};
 
 /// What all variables of longarm begin with.
@@ -58,8 +59,8 @@ const NONTEMPORAL_BYTES_MIN: u64 = 4 * KIB;
 /// mean nothing for the ranks that it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Address that the servers listen on.
-    pub interface: IpAddr,
+    /// At which addresses the servers listen. What was chosen, in the configuration of a [`World`](crate::World).
+    pub interface: InterfaceChoice,
     /// Size of the kernel's socket buffers. 0: the kernel chooses, if it was set; if not, it follows from the round trip of
     /// each connection. [`Config::is_set`] tells them apart.
     pub socket_buffer_bytes: u64,
@@ -229,7 +230,7 @@ pub enum ConfigError {
 
 longarm_client::debug_as_display!(ConfigError);
 
-const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Address));
+const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Interface));
 
 #[doc(hidden)]
 /// Variables that the launcher sets for the ranks it starts. They are no configuration.
@@ -244,7 +245,7 @@ impl Default for Config {
     /// The built-in values, with nothing read from anywhere.
     fn default() -> Config {
         Config {
-            interface: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            interface: InterfaceChoice::Auto,
             socket_buffer_bytes: 0,
             tcp_congestion: String::new(),
             network: NetworkChoice::Auto,
@@ -337,10 +338,12 @@ impl Config {
     }
 
     #[doc(hidden)]
-    /// Decides on which address to listen, once it is known where the others are.
-    pub fn settle_interface(&mut self, address: IpAddr) {
-        self.interface = address;
-        self.origins[INTERFACE] = Origin::Measured;
+    /// Says at which addresses the servers listen, once it is known where the others are. A choice made by hand stays.
+    pub fn settle_interface(&mut self, addresses: impl Iterator<Item = std::net::IpAddr>) {
+        if self.interface == InterfaceChoice::Auto {
+            self.interface = InterfaceChoice::Listed(addresses.map(InterfaceName::Address).collect());
+            self.origins[INTERFACE] = Origin::Measured;
+        }
     }
 
     /// Every variable with its value, in a fixed order.
@@ -505,7 +508,7 @@ mod tests {
     fn a_value_from_the_environment_is_used_and_marked() {
         let config = read(&[("LONGARM_SEND_RING_BYTES", "3m"), ("LONGARM_INTERFACE", "::1")]).unwrap();
         assert_eq!(config.send_ring_bytes, 3 << 20);
-        assert!(config.interface.is_ipv6());
+        assert_eq!(config.interface, std::net::IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]).into());
         let entry = entry(&config, "LONGARM_SEND_RING_BYTES");
         assert_eq!((entry.value.as_str(), entry.origin), ("3m", Origin::Environment));
     }
@@ -547,7 +550,7 @@ mod tests {
             ("LONGARM_EAGER_BYTES", "-1"),
             ("LONGARM_EAGER_BYTES", "k"),
             ("LONGARM_SPIN_US", "fast"),
-            ("LONGARM_INTERFACE", "localhost"),
+            ("LONGARM_INTERFACE", "10.0.0.0/33"),
             ("LONGARM_HALF_OPEN_MAX", "0"),
             ("LONGARM_ON_FAILURE", "ignore"),
             ("LONGARM_ENCRYPT", "maybe"),

@@ -107,9 +107,23 @@ pub enum InitError {
     },
     /// The ranks are on several machines, and no address of this one leads to others.
     #[error(
-        "this machine has no address that others reach by the default way; set LONGARM_INTERFACE to the one to use"
+        "this machine has no address that other machines reach; set LONGARM_INTERFACE to one of what it has: {there}"
     )]
-    NoInterface,
+    NoInterface {
+        /// Its interfaces and their addresses.
+        there: String,
+    },
+    /// LONGARM_INTERFACE asks for what this machine does not have, or what leads to no other machine.
+    #[error(
+        "LONGARM_INTERFACE asks for {asked}, and this machine has no such interface that is up and that the others of the job \
+         could reach; it has {there}"
+    )]
+    NoSuchInterface {
+        /// What is asked for.
+        asked: String,
+        /// The interfaces that there are, and their addresses.
+        there: String,
+    },
     /// The server cannot listen.
     #[error("the server of this node cannot listen (LONGARM_INTERFACE says where): {0}")]
     Listen(longarm_netmod::LinkError),

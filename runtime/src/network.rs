@@ -37,6 +37,18 @@ pub fn rdma(config: &Config) -> Rdma {
     look(config)
 }
 
+/// At which addresses the servers of this machine would listen in a job on several machines, or why they could not; for people.
+///
+/// # Example
+/// ```
+/// let mut config = longarm::config::Config::default();
+/// config.interface = std::net::IpAddr::from([127, 0, 0, 5]).into();
+/// assert_eq!(longarm::network::listens_at(&config), "127.0.0.5");
+/// ```
+pub fn listens_at(config: &Config) -> String {
+    crate::bootstrap::addresses::shown(&config.interface)
+}
+
 #[cfg(not(feature = "verbs"))]
 fn look(_: &Config) -> Rdma {
     Rdma { fault: Some("not built in; build with `--features verbs`".to_owned()), ..Rdma::default() }

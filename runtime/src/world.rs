@@ -5,7 +5,7 @@ mod heard;
 use std::sync::{Arc, Weak};
 
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, LostHow, TransferError};
-use longarm_netmod::{Netmod, NoDeviceRmw};
+use longarm_netmod::{Calls, Interface, Netmod, NoDeviceRmw};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_server::door::DoorError;
 use longarm_shm::CounterKind;
@@ -15,10 +15,11 @@ use parking_lot::Mutex;
 use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start};
 use crate::bootstrap::managers::{self, Managed};
 use crate::bootstrap::{
-    Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, Rendezvous, costs, is_routed, network, own_end,
+    Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, Rendezvous, addresses, costs, is_routed, network,
+    own_end,
 };
 use crate::collective::StagingBuffer;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, InterfaceChoice};
 use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
 use crate::heap::KeptHeap;
@@ -232,7 +233,14 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
     let secret = Secret(start.read_secret().ok_or(InitError::LauncherGarbled)?);
     let job = JobId(start.job);
     let identity = Identity { job, rank: layout.me(), node: layout.my_node() };
-    let netmod = network(&config, &layout, identity, &secret)?;
+    let several_machines = start.machines > 1;
+    let interfaces = match layout.rank_count() {
+        // Nobody calls.
+        1 => addresses::addresses_to_listen_on(&InterfaceChoice::Auto, false)?,
+        _ => addresses::addresses_to_listen_on(&config.interface, several_machines)?,
+    };
+    config.settle_interface(interfaces.iter().map(Interface::address));
+    let netmod = network(&config, &layout, identity, &secret, &interfaces)?;
     let routed = is_routed(&config, &layout);
     let node = Node::join(&NodeOptions {
         job,
@@ -245,12 +253,22 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
     })?;
     let encrypted = config.encrypt;
     let staging = StagingBuffer::new(&secret);
-    let dialer = Dialer { netmod: Arc::clone(&netmod), rendezvous: rendezvous.clone(), secret, identity, encrypted };
+    let clock = Arc::new(Clock::start());
+    let calls = Calls::new(Arc::clone(&netmod));
+    let dialer = Dialer {
+        calls,
+        rendezvous: rendezvous.clone(),
+        secret,
+        identity,
+        encrypted,
+        several_machines,
+        clock: Arc::clone(&clock),
+    };
     let client = Client::new(ClientOptions {
         layout,
         segment: Arc::clone(&node.segment),
         dial: Arc::new(dialer),
-        time: Arc::new(Clock::start()),
+        time: clock,
         assist: node.assist(),
         failures: Arc::new(Failures::new(start.node_of_rank.len() as u32, start.survivors_go_on)),
         spin_us: config.spin_us,

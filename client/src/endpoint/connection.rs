@@ -102,6 +102,9 @@ impl Connection {
             match dialing.poll() {
                 DialStep::Pending if now_ms < *began_ms + *call_ms => {}
                 DialStep::Pending => {
+                    if let Some(reason) = dialing.so_far().filter(|_| !self.is_known) {
+                        self.reason = reason;
+                    }
                     *call = None;
                     *next_ms = now_ms + shortened(*pause_ms, (options.caller, node, self.attempt));
                     *call_ms = (2 * *call_ms).min(CALL_MS_MAX);

@@ -19,6 +19,11 @@ pub trait Dial: Send + Sync {
 pub trait Dialing: Send {
     /// Goes as far as is possible now.
     fn poll(&mut self) -> DialStep;
+
+    /// What it has met so far, for who gives it up while it is pending.
+    fn so_far(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What became of a call.

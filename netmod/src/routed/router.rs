@@ -21,6 +21,7 @@ use super::table::{Key, Table};
 use super::trunk::{Going, Trunk, TrunkKey};
 use crate::accept::Admission;
 use crate::alarm::Alarm;
+use crate::calls::Calls;
 use crate::clock::CoarseClock;
 use crate::endpoint::{Link, LinkError};
 use crate::entrance::{Entrance, EntranceOptions, EntranceTokens};
@@ -96,6 +97,7 @@ pub(super) struct Router {
     called: HashMap<String, TrunkKey>,
     channels: Table<Channel>,
     arrived: VecDeque<Arrived>,
+    calls: Arc<Calls>,
     /// How often we have called.
     attempts: u32,
     /// The last call of each node.
@@ -136,6 +138,7 @@ impl Router {
             poller.add(neighbours.as_fd(), NEIGHBOURS, Interest::READABLE)?;
         }
         let router = Router {
+            calls: Calls::new(Arc::clone(&options.netmod)),
             options,
             address,
             poller: Arc::clone(&poller),
@@ -373,6 +376,6 @@ impl Drop for Router {
 fn descriptor(trunk: &Trunk) -> Option<std::os::fd::BorrowedFd<'_>> {
     match &trunk.going {
         Going::Up(link) => link.descriptor(),
-        Going::Calling { caller, .. } => caller.descriptor(),
+        Going::Calling { call, .. } => call.descriptor(),
     }
 }

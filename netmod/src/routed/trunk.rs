@@ -11,7 +11,7 @@ use longarm_proto::{
 
 use super::channel::ChannelKey;
 use super::table::Key;
-use crate::dial::Caller;
+use crate::calls::Call;
 use crate::endpoint::{Link, LinkError};
 use crate::poller::Interest;
 
@@ -26,7 +26,7 @@ pub(super) type TrunkKey = Key<Trunk>;
 /// How far the connection is.
 pub(super) enum Going {
     /// It is being made, and both sides prove themselves. Nobody makes it but who opens channels.
-    Calling { caller: Box<Caller>, since_ms: u64 },
+    Calling { call: Box<Call>, since_ms: u64 },
     /// It carries records.
     Up(Box<dyn Link>),
 }

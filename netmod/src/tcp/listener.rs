@@ -1,39 +1,86 @@
-//! A listening socket on a port that the kernel picks.
+//! Listening sockets on ports that the kernel picks: one for each address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{acceptfrom_with, bind, listen};
 
+use super::interface::Interface;
 use super::link::{TcpLink, Unproven};
-use super::{TcpOptions, socket};
+use super::{TcpOptions, socket, ways};
 use crate::endpoint::{Link, LinkError, Listener};
+use crate::poller::{Interest, Poller};
 
 /// Connections that may wait to be accepted: a whole large node that calls at once. The kernel caps it.
 const BACKLOG: i32 = 4096;
 
 /// A [`Listener`] over TCP.
 pub(super) struct TcpListener {
-    socket: OwnedFd,
+    doors: Vec<Socket>,
+    /// What to sleep on where there are several.
+    poller: Option<Poller>,
+    /// Whose turn it is: those who come to one address do not keep out those who come to another.
+    next: usize,
     address: String,
+}
+
+/// One listening socket.
+struct Socket {
+    socket: OwnedFd,
+    address: SocketAddr,
     /// Of each connection that is accepted.
     unproven: Unproven,
 }
 
 impl TcpListener {
-    pub(super) fn open(interface: IpAddr, options: &TcpOptions) -> Result<Self, LinkError> {
-        let socket = socket::open(interface, options.socket_buffers)?;
-        let unproven = Unproven::choose(&socket, options)?;
-        bind(&socket, &SocketAddr::new(interface, 0))?;
-        listen(&socket, BACKLOG)?;
-        let address = socket::local_address(&socket)?.to_string();
-        Ok(Self { socket, address, unproven })
+    /// At all of these addresses that can be had. One that cannot is left out: an IPv6 address that the system has not checked
+    /// yet, for instance.
+    pub(super) fn open(interfaces: &[Interface], options: &TcpOptions) -> Result<Self, LinkError> {
+        let mut doors = Vec::new();
+        let mut fault = LinkError::BadAddress;
+        for interface in interfaces {
+            match Socket::open(interface, options) {
+                Ok(socket) => doors.push(socket),
+                Err(error) => {
+                    if interfaces.len() > 1 {
+                        tracing::warn!(address = %interface.address(), "cannot listen there, others are used: {error}");
+                    }
+                    fault = error;
+                }
+            }
+        }
+        let poller = match doors.len() {
+            0 => return Err(fault),
+            1 => None,
+            _ => Some(Poller::new()?),
+        };
+        if let Some(poller) = &poller {
+            for (token, door) in (0..).zip(&doors) {
+                poller.add(&door.socket, token, Interest::READABLE)?;
+            }
+        }
+        let addresses: Vec<SocketAddr> = doors.iter().map(|door| door.address).collect();
+        Ok(Self { doors, poller, next: 0, address: ways::spell(&addresses) })
     }
 }
 
-impl Listener for TcpListener {
-    fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
+impl Socket {
+    fn open(interface: &Interface, options: &TcpOptions) -> Result<Self, LinkError> {
+        let ip = interface.address();
+        if ip.is_unspecified() || ip.is_multicast() {
+            // Peers connect to what we tell them, and this says nothing about where we are.
+            return Err(LinkError::BadAddress);
+        }
+        let socket = socket::open(ip, options.socket_buffers)?;
+        let unproven = Unproven::choose(&socket, options)?;
+        bind(&socket, &interface.with_port(0))?;
+        listen(&socket, BACKLOG)?;
+        let address = socket::local_address(&socket)?;
+        Ok(Self { socket, address, unproven })
+    }
+
+    fn accept(&self) -> Result<Option<Box<dyn Link>>, LinkError> {
         loop {
             let (socket, remote) = match acceptfrom_with(&self.socket, socket::FLAGS) {
                 Ok((socket, Some(remote))) => (socket, remote),
@@ -49,9 +96,22 @@ impl Listener for TcpListener {
             return Ok(Some(Box::new(TcpLink::new(socket, remote, self.unproven.clone()))));
         }
     }
+}
+
+impl Listener for TcpListener {
+    fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
+        for _ in 0..self.doors.len() {
+            let turn = self.next;
+            self.next = (turn + 1) % self.doors.len();
+            if let Some(link) = self.doors[turn].accept()? {
+                return Ok(Some(link));
+            }
+        }
+        Ok(None)
+    }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+        Some(self.poller.as_ref().map_or_else(|| self.doors[0].socket.as_fd(), |poller| poller.as_fd()))
     }
 
     fn address(&self) -> &str {

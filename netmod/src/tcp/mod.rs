@@ -5,22 +5,25 @@
 //! a peer that is stopped in a debugger is slow, not dead, and who has a deadline keeps it one layer up.
 
 mod congestion;
+mod interface;
 mod link;
 mod listener;
 mod socket;
+mod ways;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
 pub use congestion::Congestion;
+pub use interface::Interface;
 use link::{TcpLink, Unproven};
 use listener::TcpListener;
 
 /// How the netmod uses the network.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TcpOptions {
-    /// The address of the interface that peers reach this process at. `None` is 127.0.0.1: this machine only.
-    pub interface: Option<IpAddr>,
+    /// The addresses that peers reach this process at, best first. None is 127.0.0.1: this machine only.
+    pub interfaces: Vec<Interface>,
     /// The kernel's send and receive buffer of each connection.
     pub socket_buffers: SocketBuffers,
     /// By which rule each connection finds out how much it may send at once.
@@ -41,7 +44,8 @@ pub enum SocketBuffers {
     ByRoundTrip,
 }
 
-/// The `tcp` netmod, over IPv4 or IPv6. Addresses are `192.0.2.1:4000` and `[2001:db8::1]:4000`.
+/// The `tcp` netmod, over IPv4 and IPv6. Addresses are `192.0.2.1:4000`, `[2001:db8::1]:4000`, and several with commas between: a
+/// listener has a socket for each of its addresses, and each leads to it.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     options: TcpOptions,
@@ -64,18 +68,24 @@ impl Netmod for Tcp {
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
-        let interface = self.options.interface.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        if interface.is_unspecified() || interface.is_multicast() {
-            // Peers connect to what we tell them, and this says nothing about where we are.
-            return Err(LinkError::BadAddress);
-        }
-        Ok(Box::new(TcpListener::open(interface, &self.options)?))
+        let loopback = [Interface::from(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+        let interfaces = if self.options.interfaces.is_empty() { &loopback[..] } else { &self.options.interfaces };
+        Ok(Box::new(TcpListener::open(interfaces, &self.options)?))
     }
 
-    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
-        let remote: SocketAddr = address.parse().map_err(|_| LinkError::BadAddress)?;
+    fn ways(&self, address: &str) -> Result<Vec<String>, LinkError> {
+        ways::ways(address, &self.options.interfaces)
+    }
+
+    fn connect_by(&self, _: &str, way: &str) -> Result<Box<dyn Link>, LinkError> {
+        let remote = ways::parse(way)?;
         let socket = socket::open(remote.ip(), self.options.socket_buffers)?;
         let unproven = Unproven::choose(&socket, &self.options)?;
         Ok(Box::new(TcpLink::connect(socket, remote, unproven)?))
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        let ways = self.ways(address)?;
+        self.connect_by(address, &ways[0])
     }
 }

@@ -146,9 +146,19 @@ impl Netmod for Verbs {
         Ok(Box::new(VerbsListener { tcp, shared: Arc::clone(&self.shared) }))
     }
 
-    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
-        let tcp = self.tcp.connect(address)?;
+    fn ways(&self, address: &str) -> Result<Vec<String>, LinkError> {
+        self.tcp.ways(address)
+    }
+
+    fn connect_by(&self, address: &str, way: &str) -> Result<Box<dyn Link>, LinkError> {
+        let tcp = self.tcp.connect_by(address, way)?;
+        // What is known of a peer is kept by all of its addresses: it is the same by whichever way.
         Ok(Box::new(VerbsLink::new(tcp, Arc::clone(&self.shared), Side::Caller, address.to_owned())?))
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        let ways = self.tcp.ways(address)?;
+        self.connect_by(address, &ways[0])
     }
 }
 

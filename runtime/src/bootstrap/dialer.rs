@@ -3,22 +3,26 @@
 
 use std::sync::Arc;
 
-use longarm_client::{Dial, DialStep, Dialing, LostHow};
-use longarm_netmod::{Caller, CallerStep, DialError, Introduction, LinkError, Netmod};
+use longarm_client::{Dial, DialStep, Dialing, LostHow, Time};
+use longarm_netmod::{Call, CallerStep, Calls, DialError, Guest, LinkError};
 use longarm_proto::{Identity, NodeId, Secret, Session};
 
-use super::Rendezvous;
 use super::control::NodeCard;
+use super::{Clock, Rendezvous, addresses};
+use crate::topology;
 
 /// Calls the servers of nodes.
 #[derive(Clone)]
 pub(crate) struct Dialer {
-    pub(crate) netmod: Arc<dyn Netmod>,
+    pub(crate) calls: Arc<Calls>,
     pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
     pub(crate) secret: Secret,
     pub(crate) identity: Identity,
     /// What is sent over connections is encrypted.
     pub(crate) encrypted: bool,
+    /// Between machines a server that cannot be reached is most likely there, and the way is not.
+    pub(crate) several_machines: bool,
+    pub(crate) clock: Arc<Clock>,
 }
 
 impl Dialer {
@@ -28,31 +32,52 @@ impl Dialer {
         rendezvous.ask_card(node.0).map_err(|error| error.to_string())
     }
 
-    fn connect(&self, card: &NodeCard, node: NodeId, session: Session) -> Stage {
-        let mut nonce = [0; 32];
-        if getrandom::fill(&mut nonce).is_err() {
-            return Stage::NoRandomNumbers;
+    fn connect(&self, card: NodeCard, node: NodeId, session: Session) -> Stage {
+        let (secret, me, encrypted) = (self.secret.clone(), self.identity, self.encrypted);
+        let guest = Guest { secret, me, peer: node, session, encrypted };
+        match self.calls.start(&card.address, guest, self.clock.now_ms()) {
+            Ok(call) => Stage::Calling(Box::new(call), card),
+            Err(error) => Stage::Unconnected(error, card),
         }
-        let (secret, me, encrypted) = (&self.secret, self.identity, self.encrypted);
-        let introduction = Introduction { secret, me, peer: node, session, encrypted, nonce };
-        let name = format!("{} at {}", self.netmod.name(), card.address);
-        match self.netmod.connect(&card.address) {
-            Ok(link) => Stage::Calling(Box::new(Caller::new(link, &introduction)), name),
-            Err(error) => Stage::Unconnected(error, name),
+    }
+
+    /// What each way to a server has said; for people.
+    fn said<'a>(&self, met: impl Iterator<Item = (&'a str, Option<DialError>)>) -> String {
+        let name = self.calls.netmod().name();
+        let said = |(way, error): (&str, Option<DialError>)| match error {
+            Some(error) => format!("{name} at {way}: {error}"),
+            None => format!("{name} at {way}: nothing answers"),
+        };
+        met.map(said).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Where both are, and what helps, if no way leads from one machine to another.
+    fn advice(&self, card: &NodeCard) -> String {
+        if !self.several_machines {
+            return String::new();
         }
+        let Identity { rank, node, .. } = self.identity;
+        format!(
+            "; this is rank {rank} (node {node}) on host {}, which has {}, and node {} is on host {}: set LONGARM_INTERFACE on both to \
+             a network that they share, and let its firewalls pass TCP",
+            topology::host_name(),
+            addresses::described(),
+            card.node,
+            if card.host.is_empty() { "(unknown)" } else { &card.host },
+        )
     }
 }
 
 impl Dial for Dialer {
     fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
         let card = self.card(node).map_err(LostHow::Unreachable)?;
-        let stage = card.map_or(Stage::Asking, |card| self.connect(&card, node, session));
-        Ok(Box::new(Call { dialer: self.clone(), node, session, stage }))
+        let stage = card.map_or(Stage::Asking, |card| self.connect(card, node, session));
+        Ok(Box::new(Calling { dialer: self.clone(), node, session, stage }))
     }
 }
 
 /// A call on its way.
-struct Call {
+struct Calling {
     dialer: Dialer,
     node: NodeId,
     session: Session,
@@ -62,23 +87,31 @@ struct Call {
 enum Stage {
     /// Nobody has said yet how the node is reached.
     Asking,
-    Calling(Box<Caller>, String),
+    Calling(Box<Call>, NodeCard),
     /// No connection could even be begun.
-    Unconnected(LinkError, String),
-    NoRandomNumbers,
+    Unconnected(LinkError, NodeCard),
     /// It was told what became of it.
     Decided,
 }
 
-impl Call {
-    fn failed(&self, error: &DialError, name: &str) -> DialStep {
+impl Calling {
+    fn failed(&self, error: DialError, call: &Call, card: &NodeCard) -> DialStep {
+        let is_known = self.session.is_known;
         let refused = matches!(error, DialError::Connect(LinkError::Refused));
         // Who has been there and is not any more comes back only if it is the way that was interrupted, and somebody
-        // else says so if it is not.
+        // else says so if it is not. It is called by the way first by which it was there.
         let tells_deaths = self.dialer.rendezvous.as_ref().is_some_and(|rendezvous| rendezvous.tells_deaths());
-        let refusals_pass = !self.session.is_known || tells_deaths;
-        let may_pass = error.may_pass(self.session.is_known) && (refusals_pass || !refused);
-        DialStep::Failed { reason: format!("{name}: {error}"), may_pass }
+        let refusals_pass = !is_known || tells_deaths;
+        let any_may_pass = call.met().any(|(_, error)| error.is_none_or(|error| error.may_pass(is_known)));
+        let may_pass = any_may_pass && (refusals_pass || !refused);
+        DialStep::Failed { reason: self.tell(call, card), may_pass }
+    }
+
+    fn tell(&self, call: &Call, card: &NodeCard) -> String {
+        let is_connection = |error| matches!(error, None | Some(DialError::Connect(_) | DialError::TimedOut));
+        let none_leads_there = call.met().all(|(_, error)| is_connection(error));
+        let advice = if none_leads_there { self.dialer.advice(card) } else { String::new() };
+        self.dialer.said(call.met()) + &advice
     }
 
     /// Asks again how the node is reached.
@@ -86,7 +119,7 @@ impl Call {
         match self.dialer.card(self.node) {
             Ok(None) => Some(DialStep::Pending),
             Ok(Some(card)) => {
-                self.stage = self.dialer.connect(&card, self.node, self.session);
+                self.stage = self.dialer.connect(card, self.node, self.session);
                 None
             }
             Err(reason) => Some(DialStep::Failed { reason, may_pass: false }),
@@ -94,7 +127,7 @@ impl Call {
     }
 }
 
-impl Dialing for Call {
+impl Dialing for Calling {
     fn poll(&mut self) -> DialStep {
         if matches!(self.stage, Stage::Asking)
             && let Some(step) = self.ask()
@@ -102,19 +135,26 @@ impl Dialing for Call {
             return step;
         }
         match std::mem::replace(&mut self.stage, Stage::Decided) {
-            Stage::Calling(mut caller, name) => match caller.poll() {
+            Stage::Calling(mut call, card) => match call.poll(self.dialer.clock.now_ms()) {
                 CallerStep::Pending => {
-                    self.stage = Stage::Calling(caller, name);
+                    self.stage = Stage::Calling(call, card);
                     DialStep::Pending
                 }
-                CallerStep::Failed(error) => self.failed(&error, &name),
+                CallerStep::Failed(error) => self.failed(error, &call, &card),
                 CallerStep::Proven { link, reception } => DialStep::Up { link, reception },
             },
-            Stage::Unconnected(error, name) => self.failed(&DialError::Connect(error), &name),
-            Stage::NoRandomNumbers => {
-                DialStep::Failed { reason: "the system gives no random numbers".into(), may_pass: false }
+            Stage::Unconnected(error, card) => {
+                let met = [(card.address.as_str(), Some(DialError::Connect(error)))];
+                DialStep::Failed { reason: self.dialer.said(met.into_iter()), may_pass: error != LinkError::BadAddress }
             }
             Stage::Asking | Stage::Decided => unreachable!("a call that was decided is not asked again"),
+        }
+    }
+
+    fn so_far(&self) -> Option<String> {
+        match &self.stage {
+            Stage::Calling(call, card) => Some(self.tell(call, card)),
+            _ => None,
         }
     }
 }

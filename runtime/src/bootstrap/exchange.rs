@@ -11,7 +11,6 @@
 //! end by themselves (`neighbours`), so that none of them waits for a dead one.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -79,7 +78,7 @@ pub(crate) struct Exchanged {
 
 impl Exchanged {
     /// The first round: who is where.
-    pub(crate) fn meet(exchange: Arc<dyn Exchange>, config: &mut Config) -> Result<(Arc<Exchanged>, Start), InitError> {
+    pub(crate) fn meet(exchange: Arc<dyn Exchange>, config: &Config) -> Result<(Arc<Exchanged>, Start), InitError> {
         let mut random = vec![0; RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
         let hello = Hello {
@@ -93,10 +92,6 @@ impl Exchanged {
         };
         let records = all_say(&*exchange, &hello)?;
         let start = start_from_records(exchange.rank(), &records)?;
-        if start.machines > 1 && !config.is_set("LONGARM_INTERFACE") {
-            let address = address_towards_others().ok_or(InitError::NoInterface)?;
-            config.settle_interface(address);
-        }
         let mut neighbours = Neighbours::new(pids_of_neighbours(&start, &records)?.into_iter());
         if start.node_of_rank.len() > 1 {
             // A job of one may be a program that a shell has started, which goes on when the shell ends.
@@ -298,14 +293,6 @@ fn cut(machines: &[&str], nodes: usize) -> Vec<u32> {
         *numbers.entry(block).or_insert(next)
     };
     block_of_rank.into_iter().map(number).collect()
-}
-
-/// The address from which this machine reaches others. Nothing is sent: the kernel only looks up the way.
-fn address_towards_others() -> Option<IpAddr> {
-    // An address of the block for documentation: the default way leads there.
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("203.0.113.1:9").ok()?;
-    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_loopback() && !address.is_unspecified())
 }
 
 #[cfg(test)]

@@ -288,7 +288,8 @@ mod tests {
             heard_of.1.notify_all();
         }));
         // Who asks holds what the telling of deaths needs, and the news come in this order.
-        let card = NodeCard { node: 1, server_pid: 5, address: "here".into(), door: "door".into() };
+        let card =
+            NodeCard { node: 1, server_pid: 5, address: "here".into(), host: String::new(), door: "door".into() };
         let mut others_end = theirs.try_clone().expect("a copy");
         let mut held = told.0.lock();
         let listener = std::thread::spawn({

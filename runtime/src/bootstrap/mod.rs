@@ -1,5 +1,6 @@
 //! How a process becomes a rank: who it is, where the others are, and the node it shares memory with.
 
+pub(crate) mod addresses;
 mod dialer;
 mod exchange;
 mod launcher;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_client::Layout;
-use longarm_netmod::{Congestion, Netmod, Routed, RoutedOptions, SocketBuffers, Tcp, TcpOptions};
+use longarm_netmod::{Congestion, Interface, Netmod, Routed, RoutedOptions, SocketBuffers, Tcp, TcpOptions};
 use longarm_proto::{Identity, Secret};
 use longarm_server::door::door_name;
 
@@ -19,8 +19,9 @@ pub(crate) fn network(
     layout: &Layout,
     identity: Identity,
     secret: &Secret,
+    interfaces: &[Interface],
 ) -> Result<Arc<dyn Netmod>, InitError> {
-    let netmod = network_below(config, layout)?;
+    let netmod = network_below(config, layout, interfaces)?;
     if !is_routed(config, layout) {
         return Ok(netmod);
     }
@@ -40,19 +41,21 @@ pub(crate) fn is_routed(config: &Config, layout: &Layout) -> bool {
     config.routed_ranks > 0 && u64::from(layout.rank_count()) >= config.routed_ranks && layout.node_count() > 1
 }
 
-fn network_below(config: &Config, layout: &Layout) -> Result<Arc<dyn Netmod>, InitError> {
+fn network_below(config: &Config, layout: &Layout, interfaces: &[Interface]) -> Result<Arc<dyn Netmod>, InitError> {
+    let tcp = tcp_options(config, interfaces);
+    let stays_here = interfaces.iter().all(|interface| interface.address().is_loopback());
     match config.network {
-        NetworkChoice::Tcp => Ok(Arc::new(Tcp::new(tcp_options(config)))),
+        NetworkChoice::Tcp => Ok(Arc::new(Tcp::new(tcp))),
         // Nodes of one machine gain nothing by a device, and all of them see the same address.
-        NetworkChoice::Auto if config.interface.is_loopback() => Ok(Arc::new(Tcp::new(tcp_options(config)))),
-        NetworkChoice::Auto => Ok(verbs_or_tcp(config, layout)),
-        NetworkChoice::Verbs => verbs_demanded(config, layout),
+        NetworkChoice::Auto if stays_here => Ok(Arc::new(Tcp::new(tcp))),
+        NetworkChoice::Auto => Ok(verbs_or_tcp(config, layout, tcp)),
+        NetworkChoice::Verbs => verbs_demanded(config, layout, tcp),
     }
 }
 
-fn tcp_options(config: &Config) -> TcpOptions {
+fn tcp_options(config: &Config, interfaces: &[Interface]) -> TcpOptions {
     TcpOptions {
-        interface: Some(config.interface),
+        interfaces: interfaces.to_vec(),
         socket_buffers: match config.socket_buffer_bytes {
             0 if config.is_set("LONGARM_SOCKET_BUFFER_BYTES") => SocketBuffers::Kernel,
             0 => SocketBuffers::ByRoundTrip,
@@ -91,25 +94,25 @@ pub(crate) fn verbs_options(config: &Config, node: u32) -> longarm_verbs::VerbsO
 }
 
 #[cfg(feature = "verbs")]
-fn verbs(config: &Config, layout: &Layout) -> longarm_verbs::Verbs {
+fn verbs(config: &Config, layout: &Layout, tcp: TcpOptions) -> longarm_verbs::Verbs {
     let is_elsewhere = |rank: &u32| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node();
     let peers = match is_routed(config, layout) {
         true => layout.node_count() as usize - 1,
         false => (0..layout.rank_count()).filter(is_elsewhere).count(),
     };
     let options = longarm_verbs::VerbsOptions { peers, ..verbs_options(config, layout.my_node().0) };
-    longarm_verbs::Verbs::new(tcp_options(config), options)
+    longarm_verbs::Verbs::new(tcp, options)
 }
 
 #[cfg(feature = "verbs")]
-fn verbs_or_tcp(config: &Config, layout: &Layout) -> Arc<dyn Netmod> {
+fn verbs_or_tcp(config: &Config, layout: &Layout, tcp: TcpOptions) -> Arc<dyn Netmod> {
     // Also where this machine has no device: another may have one, and both have to speak alike.
-    Arc::new(verbs(config, layout))
+    Arc::new(verbs(config, layout, tcp))
 }
 
 #[cfg(feature = "verbs")]
-fn verbs_demanded(config: &Config, layout: &Layout) -> Result<Arc<dyn Netmod>, InitError> {
-    let verbs = verbs(config, layout);
+fn verbs_demanded(config: &Config, layout: &Layout, tcp: TcpOptions) -> Result<Arc<dyn Netmod>, InitError> {
+    let verbs = verbs(config, layout, tcp);
     if layout.rank_count() > 1 {
         verbs.open().map_err(|error| InitError::Network { reason: error.to_string() })?;
     }
@@ -117,12 +120,12 @@ fn verbs_demanded(config: &Config, layout: &Layout) -> Result<Arc<dyn Netmod>, I
 }
 
 #[cfg(not(feature = "verbs"))]
-fn verbs_or_tcp(config: &Config, _: &Layout) -> Arc<dyn Netmod> {
-    Arc::new(Tcp::new(tcp_options(config)))
+fn verbs_or_tcp(_: &Config, _: &Layout, tcp: TcpOptions) -> Arc<dyn Netmod> {
+    Arc::new(Tcp::new(tcp))
 }
 
 #[cfg(not(feature = "verbs"))]
-fn verbs_demanded(_: &Config, _: &Layout) -> Result<Arc<dyn Netmod>, InitError> {
+fn verbs_demanded(_: &Config, _: &Layout, _: TcpOptions) -> Result<Arc<dyn Netmod>, InitError> {
     let reason = "this build has no verbs; build it with `--features verbs`, or set LONGARM_NETMOD=tcp".to_owned();
     Err(InitError::Network { reason })
 }

@@ -145,7 +145,13 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
     })?;
     let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
     let thread = start_thread(&server, options.processors)?;
-    let card = NodeCard { node: node.0, server_pid: std::process::id(), address, door: door.clone() };
+    let card = NodeCard {
+        node: node.0,
+        server_pid: std::process::id(),
+        address,
+        host: crate::topology::host_name(),
+        door: door.clone(),
+    };
     let hosted = Some(Hosted { server, thread: Mutex::new(Some(thread)) });
     Ok((Node { segment, door_name: door, door: Mutex::new(None), hosted }, card))
 }

@@ -18,8 +18,8 @@ pub(super) enum Slot {
     Number { field: fn(&mut Config) -> &mut u64, min: u64, max: u64 },
     /// Yes or no.
     Switch { field: fn(&mut Config) -> &mut bool },
-    /// An address of this machine.
-    Address,
+    /// Addresses of this machine.
+    Interface,
     /// What a death leads to.
     Policy,
     /// A network.
@@ -46,8 +46,8 @@ pub(super) const VARIABLES: [Variable; 33] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
-        meaning: "address that the servers of the nodes listen on",
-        slot: Slot::Address,
+        meaning: "addresses that the servers of the nodes listen on",
+        slot: Slot::Interface,
     },
     Variable {
         name: "LONGARM_SOCKET_BUFFER_BYTES",
@@ -300,7 +300,7 @@ impl Slot {
                     _ => return None,
                 };
             }
-            Slot::Address => config.interface = value.parse().ok()?,
+            Slot::Interface => config.interface = value.parse().ok()?,
             Slot::Policy => {
                 config.on_failure = match value {
                     "abort" => OnFailure::Abort,
@@ -338,7 +338,7 @@ impl Slot {
             Slot::Bytes { field, .. } => show_bytes(*field(config)),
             Slot::Number { field, .. } => field(config).to_string(),
             Slot::Switch { field } => if *field(config) { "yes" } else { "no" }.to_owned(),
-            Slot::Address => config.interface.to_string(),
+            Slot::Interface => config.interface.to_string(),
             Slot::Policy => config.on_failure.to_string(),
             Slot::Network => config.network.to_string(),
             Slot::OnDemand => config.verbs_on_demand.to_string(),
@@ -359,7 +359,9 @@ impl Slot {
             }
             Slot::Number { min, max, .. } => format!("a number from {min} to {max}"),
             Slot::Switch { .. } => "yes (or 1) or no (or 0)".to_owned(),
-            Slot::Address => "an IPv4 or IPv6 address".to_owned(),
+            Slot::Interface => "auto (the loopback in a job on one machine, else what other machines reach), an address, a network \
+                                such as 10.0.0.0/8, the name of an interface, or several of these with commas"
+                .to_owned(),
             Slot::Policy => "abort (they are ended) or continue (they go on)".to_owned(),
             Slot::Network => {
                 "auto (verbs between machines that have a device, else tcp), tcp or verbs (or nothing starts)"

@@ -70,7 +70,13 @@ fn start(choices: &mut Choices<'_>) -> Start {
 
 fn card(choices: &mut Choices<'_>) -> NodeCard {
     let node = choices.word() as u32;
-    NodeCard { node, server_pid: choices.short().into(), address: text(choices), door: text(choices) }
+    NodeCard {
+        node,
+        server_pid: choices.short().into(),
+        address: text(choices),
+        host: text(choices),
+        door: text(choices),
+    }
 }
 
 fn text(choices: &mut Choices<'_>) -> String {
@@ -154,7 +160,13 @@ pub(crate) fn control_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let plain = |message: &ToRank| Script::default().byte(0).plain(&line(message)).written();
     let nodes =
         |nodes: &[u8]| Script::default().byte(1).byte(0).byte(0).byte(0).bytes(nodes).word(5).short(2).bytes(&[0, 1]);
-    let card = NodeCard { node: 1, server_pid: 2, address: "127.0.0.1:1".to_owned(), door: "door".to_owned() };
+    let card = NodeCard {
+        node: 1,
+        server_pid: 2,
+        address: "127.0.0.1:1".to_owned(),
+        host: "here".to_owned(),
+        door: "door".to_owned(),
+    };
     vec![
         ("start", nodes(&[0, 0, 1]).written()),
         ("start_with_a_gap", nodes(&[0, 2]).written()),

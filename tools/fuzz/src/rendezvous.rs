@@ -76,7 +76,13 @@ fn node(choices: &mut Choices<'_>) -> u32 {
 }
 
 fn card(choices: &mut Choices<'_>) -> NodeCard {
-    NodeCard { node: node(choices), server_pid: 1, address: "127.0.0.1:1".to_owned(), door: "door".to_owned() }
+    NodeCard {
+        node: node(choices),
+        server_pid: 1,
+        address: "127.0.0.1:1".to_owned(),
+        host: String::new(),
+        door: "door".to_owned(),
+    }
 }
 
 fn text(choices: &mut Choices<'_>) -> String {

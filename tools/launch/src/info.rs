@@ -20,11 +20,18 @@ struct Network {
     remark: String,
 }
 
-fn networks(rdma: &Rdma) -> [Network; 2] {
+fn networks(rdma: &Rdma, config: &Config) -> [Network; 2] {
     let usable = rdma.fault.is_none();
     let remark = rdma.fault.clone().unwrap_or_else(|| "RDMA devices, see below; LONGARM_NETMOD chooses".to_owned());
     [
-        Network { name: "tcp", is_available: true, remark: "any network; the address is LONGARM_INTERFACE".to_owned() },
+        Network {
+            name: "tcp",
+            is_available: true,
+            remark: format!(
+                "any network; LONGARM_INTERFACE says where servers listen, between machines at {}",
+                longarm::network::listens_at(config)
+            ),
+        },
         Network { name: "verbs", is_available: usable, remark },
     ]
 }
@@ -44,15 +51,17 @@ pub fn info(arguments: &InfoArguments) -> ExitCode {
     let machine = Machine::probe();
     let config = Config::from_environment();
     let entries = config.as_ref().map(Config::entries).unwrap_or_default();
-    let rdma = longarm::network::rdma(config.as_ref().unwrap_or(&Config::default()));
+    let built_in = Config::default();
+    let known = config.as_ref().unwrap_or(&built_in);
+    let rdma = longarm::network::rdma(known);
+    let networks = networks(&rdma, known);
     if arguments.json {
-        let networks = networks(&rdma);
         let info =
             Info { version: env!("CARGO_PKG_VERSION"), machine: &machine, networks, rdma: &rdma, variables: &entries };
         let text = serde_json::to_string_pretty(&info).expect("the description has only names as keys");
         print(&format!("{text}\n"));
     } else {
-        print(&render(&machine, &rdma, &entries));
+        print(&render(&machine, &rdma, &networks, &entries));
     }
     match config {
         Ok(config) => {
@@ -74,11 +83,13 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn render(machine: &Machine, rdma: &Rdma, entries: &[Entry]) -> String {
+fn render(machine: &Machine, rdma: &Rdma, networks: &[Network], entries: &[Entry]) -> String {
     let mut text = format!("longarm {}\n", env!("CARGO_PKG_VERSION"));
-    for (title, rows) in
-        [("machine", processors(machine)), ("memory", memory(machine)), ("between ranks", between_ranks(machine, rdma))]
-    {
+    for (title, rows) in [
+        ("machine", processors(machine)),
+        ("memory", memory(machine)),
+        ("between ranks", between_ranks(machine, networks)),
+    ] {
         text += &format!("\n{title}\n{}\n", two_columns(rows));
     }
     for device in &rdma.devices {
@@ -155,7 +166,7 @@ fn memory(machine: &Machine) -> Vec<Row> {
     ]
 }
 
-fn between_ranks(machine: &Machine, rdma: &Rdma) -> Vec<Row> {
+fn between_ranks(machine: &Machine, networks: &[Network]) -> Vec<Row> {
     let limit = |limit: Option<u64>| limit.map_or("none".to_owned(), |limit| limit.to_string());
     let mut rows = vec![
         row("memory files (memfd)", if machine.memfd { "yes" } else { "no: longarm cannot share windows here" }),
@@ -165,8 +176,8 @@ fn between_ranks(machine: &Machine, rdma: &Rdma) -> Vec<Row> {
             format!("{} (can be raised to {})", limit(machine.descriptors), limit(machine.descriptors_max)),
         ),
     ];
-    rows.extend(networks(rdma).into_iter().map(|network| {
-        let value = if network.is_available { format!("yes: {}", network.remark) } else { network.remark };
+    rows.extend(networks.iter().map(|network| {
+        let value = if network.is_available { format!("yes: {}", network.remark) } else { network.remark.clone() };
         (format!("network {}", network.name), value)
     }));
     rows

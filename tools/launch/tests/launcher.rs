@@ -585,7 +585,13 @@ impl PlayedRank {
         assert!(!String::from_utf8_lossy(&environment).contains(&secret), "the secret must not be in the environment");
         let node = node_of_rank[rank as usize];
         if node_of_rank.iter().position(|own| *own == node) == Some(rank as usize) {
-            let card = NodeCard { node, server_pid: 1, address: String::new(), door: format!("door-{node}") };
+            let card = NodeCard {
+                node,
+                server_pid: 1,
+                address: String::new(),
+                host: String::new(),
+                door: format!("door-{node}"),
+            };
             self.say(&FromRank::Publish { card });
         }
         let mut doors = Vec::new();

@@ -8,7 +8,8 @@ use super::{
     ACCEPTS_PER_TURN, Arrived, End, Ended, GREETING, Going, Greeting, NEIGHBOURS, Router, TICK_AFTER, TRUNK, Trunk,
     descriptor,
 };
-use crate::dial::{Caller, CallerStep, DialError, Introduction};
+use crate::calls::Guest;
+use crate::dial::{CallerStep, DialError};
 use crate::endpoint::{Link, LinkError};
 use crate::entrance::EntranceStep;
 use crate::poller::Interest;
@@ -59,28 +60,27 @@ impl Router {
     fn call(&mut self, address: &str) -> Result<TrunkKey, LinkError> {
         let (node, network_address) = parse_address(address).ok_or(LinkError::BadAddress)?;
         let options = &self.options;
-        let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).map_err(|_| LinkError::Reset)?;
         self.attempts += 1;
         let session = Session { number: TRUNK_SESSION, attempt: self.attempts, is_known: false, received_bytes: 0 };
-        let (secret, me) = (&options.secret, options.identity);
+        let (secret, me, since_ms) = (options.secret.clone(), options.identity, self.clock.now_ms());
         // What a rank says is encrypted on its whole way where that is asked for.
-        let introduction = Introduction { secret, me, peer: node, session, encrypted: false, nonce };
-        let caller = Box::new(Caller::new(options.netmod.connect(network_address)?, &introduction));
-        let going = Going::Calling { caller, since_ms: self.clock.now_ms() };
+        let guest = Guest { secret, me, peer: node, session, encrypted: false };
+        let going = Going::Calling { call: Box::new(self.calls.start(network_address, guest, since_ms)?), since_ms };
         let trunk_key = self.trunks.insert(Trunk::new(going, Some(address.to_owned()), node));
         self.called.insert(address.to_owned(), trunk_key);
         self.watch_trunk(trunk_key);
-        self.step_call(trunk_key);
-        // If it has failed already nobody is told: whoever opens a channel finds none, and calls again.
-        self.called.get(address).copied().ok_or(LinkError::Refused)
+        // If it has failed already nobody else is told: whoever opens a channel finds none, and calls again.
+        match self.step_call(trunk_key) {
+            Some(error) => Err(error),
+            None => self.called.get(address).copied().ok_or(LinkError::Refused),
+        }
     }
 
     /// Watches the descriptor of a trunk that is new, or has another one than before.
     fn watch_trunk(&mut self, trunk_key: TrunkKey) {
         let trunk = &mut self.trunks[trunk_key];
         trunk.interest = match &trunk.going {
-            Going::Calling { caller, .. } => caller.interest(),
+            Going::Calling { call, .. } => call.interest(),
             Going::Up(link) => link.awaits(Interest::READABLE),
         };
         if let Some(descriptor) = descriptor(trunk)
@@ -90,24 +90,30 @@ impl Router {
         }
     }
 
-    /// Goes on with a trunk that is being made.
-    pub(super) fn step_call(&mut self, trunk_key: TrunkKey) {
+    /// Goes on with a trunk that is being made. Why it has ended, if it has.
+    pub(super) fn step_call(&mut self, trunk_key: TrunkKey) -> Option<LinkError> {
+        let now_ms = self.clock.now_ms();
         let trunk = &mut self.trunks[trunk_key];
         if let Some(descriptor) = descriptor(trunk) {
             let _ = self.poller.remove(descriptor);
         }
-        let Going::Calling { caller, since_ms } = &mut trunk.going else { return };
+        let Going::Calling { call, since_ms } = &mut trunk.going else { return None };
         let since_ms = *since_ms;
-        match caller.poll() {
+        match call.poll(now_ms) {
             CallerStep::Pending => self.watch_trunk(trunk_key),
-            CallerStep::Failed(error) => self.end_trunk(trunk_key, &Ended::Call(error)),
+            CallerStep::Failed(error) => {
+                let why = Ended::Call(error);
+                self.end_trunk(trunk_key, &why);
+                return Some(why.for_callers());
+            }
             CallerStep::Proven { link, .. } => {
                 trunk.going = Going::Up(link);
-                trunk.silent_since_ms = Some(since_ms.max(self.clock.now_ms()));
+                trunk.silent_since_ms = Some(since_ms.max(now_ms));
                 self.watch_trunk(trunk_key);
                 self.turn_trunk(trunk_key);
             }
         }
+        None
     }
 
     /// Takes in what calls over the network. It proves itself before anything else is read.

@@ -147,7 +147,8 @@ impl Router {
     pub(crate) fn turn_trunk(&mut self, trunk_key: TrunkKey) {
         let Some(trunk) = self.trunks.get(trunk_key) else { return };
         if matches!(trunk.going, Going::Calling { .. }) {
-            return self.step_call(trunk_key);
+            self.step_call(trunk_key);
+            return;
         }
         if let Err(why) = self.receive_trunk(trunk_key) {
             return self.end_trunk(trunk_key, &why);

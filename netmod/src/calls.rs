@@ -1,0 +1,274 @@
+//! Calls to servers that several ways lead to: a host may be in several networks, and nobody knows which of them join two hosts.
+//!
+//! ```text
+//!   way 1   connecting ─────────── silent ───────────────► dropped
+//!   way 2       └─ 250 ms ─► connecting ── connected ──► handshake ──► proven, and called first the next time
+//!   way 3                        (refused, no route: the next begins at once)
+//! ```
+//!
+//! The ways are begun one after the other, the next as soon as the last has failed or has been silent for a while. All that are
+//! begun stay in the race until one connects; only that one then goes through the handshake, as a session is called once at a time. If it
+//! fails there, somebody else listens at that address, and the others go on.
+//!
+//! Nothing here waits or reads a clock.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use longarm_proto::{Identity, NodeId, Secret, Session};
+use parking_lot::Mutex;
+
+use crate::dial::{Caller, CallerStep, DialError, Introduction};
+use crate::endpoint::{LinkError, Netmod};
+use crate::poller::{Interest, Poller};
+
+/// How long a way may be silent before the next one is tried beside it. Longer than a way between two rooms takes, and than a
+/// lost packet of one would be worth.
+pub const WAY_PATIENCE_MS: u64 = 250;
+
+/// Calls servers over one network, and remembers by which way each was reached last.
+pub struct Calls {
+    netmod: Arc<dyn Netmod>,
+    /// By address, for those that several ways lead to: the way to begin with.
+    first: Mutex<HashMap<String, String>>,
+}
+
+impl Calls {
+    /// Over this network. Nobody is called yet.
+    pub fn new(netmod: Arc<dyn Netmod>) -> Arc<Calls> {
+        Arc::new(Calls { netmod, first: Mutex::default() })
+    }
+
+    /// The network.
+    pub fn netmod(&self) -> &Arc<dyn Netmod> {
+        &self.netmod
+    }
+
+    /// Begins a call to the server that listens at `address`.
+    ///
+    /// # Errors
+    /// [`LinkError::BadAddress`] if the text is no address. All else is said by [`Call::poll`].
+    pub fn start(self: &Arc<Self>, address: &str, guest: Guest, now_ms: u64) -> Result<Call, LinkError> {
+        let mut names = self.netmod.ways(address)?;
+        if names.len() > 1
+            && let Some(first) = self.first.lock().get(address)
+            && let Some(place) = names.iter().position(|name| name == first)
+        {
+            names[..=place].rotate_right(1);
+        }
+        // Where there is none it is looked at by time alone.
+        let poller = if names.len() > 1 { Poller::new().ok() } else { None };
+        let ways = names.into_iter().map(|name| Way { name, stage: Stage::Waiting, watched: None }).collect();
+        Ok(Call {
+            calls: Arc::clone(self),
+            address: address.to_owned(),
+            guest,
+            ways,
+            poller,
+            begun_ms: now_ms,
+            talks: None,
+        })
+    }
+
+    /// The next call to this address begins with this way.
+    fn prefer(&self, address: &str, way: &str) {
+        self.first.lock().insert(address.to_owned(), way.to_owned());
+    }
+}
+
+/// What a caller says of itself and knows of the peer, for any number of connections.
+#[derive(Clone)]
+pub struct Guest {
+    /// What both know.
+    pub secret: Secret,
+    /// Who calls.
+    pub me: Identity,
+    /// The node whose server is called.
+    pub peer: NodeId,
+    /// The session that the connection will carry.
+    pub session: Session,
+    /// What follows the handshake is encrypted.
+    pub encrypted: bool,
+}
+
+/// One call on its way. Dropping it gives it up.
+pub struct Call {
+    calls: Arc<Calls>,
+    address: String,
+    guest: Guest,
+    ways: Vec<Way>,
+    /// What to sleep on where there are several ways.
+    poller: Option<Poller>,
+    /// When the last way was begun.
+    begun_ms: u64,
+    /// The way that is connected, and in its handshake.
+    talks: Option<usize>,
+}
+
+struct Way {
+    name: String,
+    stage: Stage,
+    /// What the poller looks for.
+    watched: Option<Interest>,
+}
+
+enum Stage {
+    Waiting,
+    Calling(Box<Caller>),
+    Failed(DialError),
+}
+
+impl Call {
+    /// Goes as far as is possible now. Must not be called again after it has failed or is proven. Where it has failed, the error is
+    /// that of the way that came first; [`Call::met`] tells of the others.
+    pub fn poll(&mut self, now_ms: u64) -> CallerStep {
+        loop {
+            let before = self.talks;
+            for index in 0..self.ways.len() {
+                if self.talks.is_none_or(|talking| talking == index)
+                    && let Some(proven) = self.poll_way(index)
+                {
+                    return proven;
+                }
+            }
+            // Whom one that has failed since had kept waiting is looked at now.
+            if before.is_some() && self.talks.is_none() {
+                continue;
+            }
+            if !self.begin_next(now_ms) {
+                break;
+            }
+        }
+        self.watch();
+        let failed = |way: &Way| if let Stage::Failed(error) = way.stage { Some(error) } else { None };
+        match self.ways.iter().all(|way| failed(way).is_some()) {
+            true => CallerStep::Failed(failed(&self.ways[0]).expect("all have failed, and there is one")),
+            false => CallerStep::Pending,
+        }
+    }
+
+    /// What to sleep on between polls, if the network has it; a call that several ways are left to is also to be polled now and
+    /// then.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match (&self.poller, self.calling().next()) {
+            (Some(poller), _) => Some(poller.as_fd()),
+            (None, Some(caller)) => caller.descriptor(),
+            (None, None) => None,
+        }
+    }
+
+    /// What [`Call::poll`] waits for.
+    pub fn interest(&self) -> Interest {
+        match (&self.poller, self.calling().next()) {
+            (Some(_), _) => Interest::READABLE,
+            (None, Some(caller)) => caller.interest(),
+            (None, None) => Interest::default(),
+        }
+    }
+
+    /// Each way that was tried, and what has become of it: `None` where nothing has come back yet.
+    pub fn met(&self) -> impl Iterator<Item = (&str, Option<DialError>)> {
+        self.ways.iter().filter_map(|way| match &way.stage {
+            Stage::Waiting => None,
+            Stage::Calling(_) => Some((way.name.as_str(), None)),
+            Stage::Failed(error) => Some((way.name.as_str(), Some(*error))),
+        })
+    }
+
+    /// Whether a way is connected, so that the peer has a word in what comes next.
+    pub fn is_connected(&self) -> bool {
+        self.talks.is_some()
+    }
+
+    fn calling(&self) -> impl Iterator<Item = &Caller> {
+        self.ways.iter().filter_map(|way| if let Stage::Calling(caller) = &way.stage { Some(&**caller) } else { None })
+    }
+
+    /// Goes on with one way, if it was begun.
+    fn poll_way(&mut self, index: usize) -> Option<CallerStep> {
+        let way = &mut self.ways[index];
+        let Stage::Calling(caller) = &mut way.stage else { return None };
+        match caller.poll() {
+            CallerStep::Pending => {
+                if caller.is_connected() {
+                    self.talks = Some(index);
+                }
+                None
+            }
+            CallerStep::Failed(error) => {
+                way.stage = Stage::Failed(error);
+                way.watched = None;
+                self.talks = None;
+                None
+            }
+            proven @ CallerStep::Proven { .. } => {
+                if self.ways.len() > 1 {
+                    self.calls.prefer(&self.address, &self.ways[index].name);
+                }
+                self.talks = None;
+                Some(proven)
+            }
+        }
+    }
+
+    /// Begins the next way if its time has come. False: not yet, or there is none.
+    fn begin_next(&mut self, now_ms: u64) -> bool {
+        let Some(next) = self.ways.iter().position(|way| matches!(way.stage, Stage::Waiting)) else { return false };
+        let is_patient = self.calling().next().is_some() && now_ms < self.begun_ms + WAY_PATIENCE_MS;
+        if self.talks.is_some() || is_patient {
+            return false;
+        }
+        self.begun_ms = now_ms;
+        let begun = self.begin(next);
+        self.ways[next].stage = begun.map_or_else(Stage::Failed, |caller| Stage::Calling(Box::new(caller)));
+        true
+    }
+
+    fn begin(&self, index: usize) -> Result<Caller, DialError> {
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).map_err(|_| DialError::NoRandomNumbers)?;
+        let Guest { secret, me, peer, session, encrypted } = &self.guest;
+        let introduction =
+            Introduction { secret, me: *me, peer: *peer, session: *session, encrypted: *encrypted, nonce };
+        let link = self.calls.netmod.connect_by(&self.address, &self.ways[index].name).map_err(DialError::Connect)?;
+        Ok(Caller::new(link, &introduction))
+    }
+
+    /// Watches those ways that may be polled now, for what they wait for.
+    fn watch(&mut self) {
+        let Some(poller) = &self.poller else { return };
+        for (index, way) in self.ways.iter_mut().enumerate() {
+            let Stage::Calling(caller) = &way.stage else { continue };
+            let Some(descriptor) = caller.descriptor() else { continue };
+            let wanted = self.talks.is_none_or(|talking| talking == index).then(|| caller.interest());
+            if wanted == way.watched {
+                continue;
+            }
+            let done = match (way.watched, wanted) {
+                (None, Some(wanted)) => poller.add(descriptor, index as u64, wanted),
+                (Some(_), Some(wanted)) => poller.modify(descriptor, index as u64, wanted),
+                (_, None) => poller.remove(descriptor),
+            };
+            if let Err(error) = done {
+                tracing::error!(%error, "cannot watch a connection that is being made");
+            }
+            way.watched = wanted;
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        // Whoever answers there says nothing: the next call begins with another way.
+        if let Some(silent) = self.talks
+            && self.ways.len() > 1
+        {
+            let next = &self.ways[(silent + 1) % self.ways.len()].name;
+            self.calls.prefer(&self.address, next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
