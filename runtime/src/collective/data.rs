@@ -120,8 +120,8 @@ impl Call<'_> {
     }
 }
 
-/// So many bodies, each behind its length. `None`: they are not that.
-fn unpack(packed: &[u8], count: usize) -> Option<Vec<Vec<u8>>> {
+/// So many bodies, each behind its length, as members of a collective send them together. `None`: they are not that.
+pub fn unpack(packed: &[u8], count: usize) -> Option<Vec<Vec<u8>>> {
     let (mut bodies, mut rest) = (Vec::new(), packed);
     for _ in 0..count {
         let (length, behind) = rest.split_first_chunk()?;

@@ -23,6 +23,7 @@ use zerocopy::IntoBytes;
 pub use agree::Signature;
 
 pub(crate) use agree::Load;
+pub use data::unpack;
 pub(crate) use staging::StagingBuffer;
 
 use crate::element::{Element, Number, Reduction};

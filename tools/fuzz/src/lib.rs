@@ -8,6 +8,7 @@
 //! The crate refuses to look inside of what it feeds: it stands where the bytes come in.
 #![forbid(unsafe_code)]
 
+mod bodies;
 mod bootstrap;
 mod choices;
 mod config;
@@ -26,6 +27,7 @@ mod seeds;
 mod trunk;
 mod wire;
 
+pub use bodies::collective_bodies;
 pub use bootstrap::{control, exchange};
 pub use config::config;
 pub use decode::{reply_decode, request_decode};

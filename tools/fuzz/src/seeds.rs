@@ -3,7 +3,8 @@
 use longarm_proto::*;
 
 use crate::{
-    bootstrap, config, decode, door, handshake, hostile_server, mail, rdma, rendezvous, responder, router, trunk,
+    bodies, bootstrap, config, decode, door, handshake, hostile_server, mail, rdma, rendezvous, responder, router,
+    trunk,
 };
 
 /// Inputs by name.
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "door", run: door::door, seeds: door::seeds },
     Target { name: "rdma_record", run: rdma::rdma_record, seeds: rdma::record_seeds },
     Target { name: "mail_head", run: mail::mail_head, seeds: mail::seeds },
+    Target { name: "collective_bodies", run: bodies::collective_bodies, seeds: bodies::seeds },
     Target { name: "trunk_record", run: trunk::trunk_record, seeds: trunk::seeds },
     Target { name: "router", run: router::router, seeds: router::seeds },
     Target { name: "rdma_note", run: rdma::rdma_note, seeds: rdma::note_seeds },
