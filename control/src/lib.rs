@@ -10,8 +10,13 @@
 //! that something else has started.
 #![forbid(unsafe_code)]
 
+pub mod arrival;
+pub mod coordinator;
+pub mod invitation;
 pub mod messages;
 pub mod plan;
+pub mod proof;
+pub mod questions;
 pub mod rendezvous;
 mod said;
 pub mod spelling;

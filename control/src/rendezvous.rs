@@ -29,6 +29,8 @@ pub enum HowEnded {
     Exited(i32),
     /// This signal killed it.
     Killed(i32),
+    /// Its connection is gone: nobody here is its parent, who alone is told more.
+    Gone,
 }
 
 impl HowEnded {
@@ -37,6 +39,7 @@ impl HowEnded {
         match self {
             HowEnded::Exited(status) => status,
             HowEnded::Killed(signal) => 128 + signal,
+            HowEnded::Gone => 1,
         }
     }
 }
@@ -49,6 +52,7 @@ impl fmt::Display for HowEnded {
                 Some(name) => write!(formatter, "was killed by signal {signal} ({name})"),
                 None => write!(formatter, "was killed by signal {signal}"),
             },
+            HowEnded::Gone => write!(formatter, "has ended"),
         }
     }
 }
@@ -251,17 +255,16 @@ impl Rendezvous {
             self.say_goodbye();
             return None;
         }
-        let failure = match (how, before) {
-            (HowEnded::Exited(0), Stage::Left) if others_began_again => {
+        let is_quiet = matches!(how, HowEnded::Exited(0) | HowEnded::Gone);
+        let failure = match before {
+            _ if !is_quiet => Some(self.fail(rank, how.status(), how.to_string())),
+            Stage::Left if others_began_again => {
                 Some(self.fail(rank, 1, format!("{how} without joining the others again")))
             }
-            (HowEnded::Exited(0), Stage::Left) => None,
-            (HowEnded::Exited(0), Stage::Silent) if !others_joined => None,
-            (HowEnded::Exited(0), Stage::Silent) => {
-                Some(self.fail(rank, 1, format!("{how} without joining the others")))
-            }
-            (HowEnded::Exited(0), _) => Some(self.fail(rank, 1, format!("{how} without finalizing"))),
-            _ => Some(self.fail(rank, how.status(), how.to_string())),
+            Stage::Left => None,
+            Stage::Silent if !others_joined => None,
+            Stage::Silent => Some(self.fail(rank, 1, format!("{how} without joining the others"))),
+            _ => Some(self.fail(rank, 1, format!("{how} without finalizing"))),
         };
         self.say_goodbye();
         failure

@@ -120,6 +120,12 @@ pub struct Config {
     pub report_ms: u64,
     /// After how long in one call a rank is reported as waiting. 0: never.
     pub watchdog_s: u64,
+    /// Where rank 0 of processes listens that were told their rank and size. Empty: nowhere.
+    pub root: String,
+    /// The file with the secret by which such processes know each other. Empty: none.
+    pub secret_file: String,
+    /// How long the ranks of a job that something else than `longarm run` has started may take to come together.
+    pub meet_timeout_s: u64,
     /// Whether each of several processes that something else than `longarm run` has started is to be a world of its own.
     pub alone: bool,
     /// Whether ranks may stand still for as long as a debugger holds them. See [`Config::settle_debugger`].
@@ -236,8 +242,8 @@ const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Interface));
 /// Variables that the launcher sets for the ranks it starts. They are no configuration.
 pub const LAUNCHER_VARIABLES: [(&str, &str); 4] = [
     (crate::bootstrap::control::CONTROL_FD_VARIABLE, "descriptor of the socket to the launcher"),
-    ("LONGARM_RANK", "number of this rank, for scripts"),
-    ("LONGARM_SIZE", "how many ranks the job has, for scripts"),
+    ("LONGARM_RANK", "number of this rank: for scripts, and where LONGARM_ROOT is set"),
+    ("LONGARM_SIZE", "how many ranks the job has: for scripts, and where LONGARM_ROOT is set"),
     ("LONGARM_NODE", "number of this rank's node, for scripts"),
 ];
 
@@ -276,6 +282,9 @@ impl Default for Config {
             report_ms: 700,
             watchdog_s: 10,
             debugger: false,
+            root: String::new(),
+            secret_file: String::new(),
+            meet_timeout_s: 60,
             alone: false,
             log: None,
             origins: [Origin::Default; VARIABLES.len()],

@@ -44,21 +44,72 @@ pub enum InitError {
     /// A configuration variable cannot be used.
     #[error(transparent)]
     Config(#[from] crate::config::ConfigError),
-    /// A process manager has started this process as one of several, and longarm does not ask it for the others:
-    /// each of them would be a world of its own.
+    /// The environment says that this process is one of several, and no way leads to the others: each of them would be a world of
+    /// its own.
     #[error(
-        "{starter} has started this process as one of several ({variable}={value}), and longarm does not join them: start the \
-         program with `longarm run`, or have their MPI join them (longarm::init_inside; what is linked with ARMCI's or \
-         OpenSHMEM's interface does that by itself). LONGARM_ALONE=yes makes each of them a job of its own"
+        "this process is one of several, and no way leads to the others. Start the program with `longarm run`, or have an MPI join \
+         them (longarm::init_inside; what is linked with ARMCI's or OpenSHMEM's interface does that by itself). \
+         LONGARM_ALONE=yes makes each of them a job of its own.\n{launch}"
     )]
-    Managed {
-        /// What has started it.
-        starter: &'static str,
-        /// The variable that says so.
-        variable: &'static str,
-        /// Its value.
-        value: String,
+    NoWay {
+        /// What was seen and tried.
+        launch: Box<crate::bootstrap::Launch>,
     },
+    /// Rank 0 cannot listen where the others look for it.
+    #[error("rank 0 cannot listen at LONGARM_ROOT={root}: {source}")]
+    RootListen {
+        /// Where.
+        root: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file with the job's secret cannot be read.
+    #[error("LONGARM_SECRET_FILE={path} cannot be read: {source}")]
+    SecretFile {
+        /// The file.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file with the job's secret holds none.
+    #[error("LONGARM_SECRET_FILE={path} has {found} bytes, and a secret has {min} to {max} random ones")]
+    SecretLength {
+        /// The file.
+        path: String,
+        /// What it has.
+        found: usize,
+        /// The least.
+        min: usize,
+        /// The most.
+        max: usize,
+    },
+    /// Rank 0, at which the ranks meet, did not answer in time.
+    #[error("rank 0 cannot be reached at {root} within {seconds} s (LONGARM_MEET_TIMEOUT_S): {reason}")]
+    Unreached {
+        /// Where.
+        root: String,
+        /// For how long it was tried.
+        seconds: u64,
+        /// What happened the last time.
+        reason: String,
+    },
+    /// Whoever listens where rank 0 should be does not let this rank in, or is not rank 0.
+    #[error("rank 0 at {root} and this rank do not get together: {reason}")]
+    NotLetIn {
+        /// Where.
+        root: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Some ranks did not come, or two came as one.
+    #[error("the ranks did not come together: {reason}")]
+    NotTogether {
+        /// Who is missing, or what else is wrong.
+        reason: String,
+    },
+    /// The connection over which the ranks meet cannot be used.
+    #[error("the ranks meet at rank 0, and the connection to it fails: {0}")]
+    Coordinator(io::Error),
     /// The launcher's variable names no descriptor.
     #[error("LONGARM_CONTROL_FD names no open descriptor; start the program with `longarm run`, or unset it")]
     BadControlVariable,
@@ -81,10 +132,6 @@ pub enum InitError {
     /// The launcher said something that is no message.
     #[error("the launcher said something that is not a message")]
     LauncherGarbled,
-    /// What the ranks of a job told each other at the start cannot be read: they run different releases, or the exchange
-    /// mixed something up.
-    #[error("what the other ranks said at the start cannot be read; do all of them run the same release of longarm?")]
-    ExchangeGarbled,
     /// A rank died before the world was complete.
     #[error("rank {rank} {how} before the world was complete")]
     Died {
@@ -98,12 +145,6 @@ pub enum InitError {
     Exchange {
         /// What it said.
         reason: String,
-    },
-    /// The ranks do not all use the same release.
-    #[error("rank {rank} uses another release of longarm; use the same library everywhere")]
-    MixedReleases {
-        /// One that differs from rank 0.
-        rank: u32,
     },
     /// The ranks are on several machines, and no address of this one leads to others.
     #[error(

@@ -239,13 +239,17 @@ pub fn processors_allowed() -> Vec<u32> {
     (0..count).collect()
 }
 
-/// What two processes have in common exactly when they can share memory and a loopback: the running system, the
-/// network it shows them, and the user.
+/// What two processes have in common exactly when they can share memory and a loopback: the running system, the network that it
+/// shows them, in which a descriptor can be handed over, and the user, who alone may take it. In containers the processes must
+/// be numbered alike, too, for neighbours name each other's. The name of the host says nothing of all this.
 pub fn machine_name() -> String {
     let boot = read("/proc/sys/kernel/random/boot_id").unwrap_or_else(host_name);
-    let network = fs::read_link("/proc/self/ns/net").map(|link| link.display().to_string()).unwrap_or_default();
+    let space = |kind: &str| {
+        let link = fs::read_link(format!("/proc/self/ns/{kind}"));
+        link.map(|link| link.display().to_string()).unwrap_or_default()
+    };
     let user = rustix::process::geteuid().as_raw();
-    format!("{boot} {network} {user}")
+    format!("{boot} {} {} {} {user}", space("net"), space("pid"), space("user"))
 }
 
 /// What the machine calls itself.

@@ -12,11 +12,10 @@ use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
-use crate::bootstrap::control::{KindTraffic, PeerTraffic, Start};
-use crate::bootstrap::managers::{self, Managed};
+use crate::bootstrap::control::{KindTraffic, PeerTraffic};
 use crate::bootstrap::{
-    Clock, Dialer, Exchange, Exchanged, Launcher, Node, NodeOptions, Rendezvous, addresses, costs, is_routed, network,
-    own_end,
+    self, Clock, Dialer, Exchange, Found, Launcher, Node, NodeOptions, Rendezvous, addresses, costs, is_routed,
+    network, own_end,
 };
 use crate::collective::StagingBuffer;
 use crate::config::{Config, ConfigError, InterfaceChoice};
@@ -95,11 +94,13 @@ pub struct World {
     presence: Arc<Presence>,
 }
 
-/// Joins the job that started this process, or makes a world of one. Collective over all processes of the job, who may do it
+/// Joins the job that this process was started for, or makes a world of one. Collective over all processes of the job, who may do it
 /// again when all of them have finalized.
 ///
-/// A process that `srun`, an `mpiexec` or the like has started among others gets an error, for none of them knows of the
-/// others: they join by [`init_inside`]. `LONGARM_ALONE=yes` makes each of them a world of one all the same.
+/// It does not matter who has started the processes: `longarm run`, or somebody who has told each of them its rank and where rank 0
+/// is (`LONGARM_RANK`, `LONGARM_SIZE`, `LONGARM_ROOT`, `LONGARM_SECRET_FILE`). Where the environment says that there are
+/// others, and no way leads to them, it is an error that says what was seen; an MPI may be that way ([`init_inside`]).
+/// `LONGARM_ALONE=yes` makes each process a world of one all the same.
 ///
 /// `ARMCI_Init`, `shmem_init`.
 ///
@@ -129,16 +130,11 @@ pub fn init_with(config: Config) -> Result<World, InitError> {
     once(|| settled(config), find)
 }
 
-/// The launcher, or a world of one.
+/// The way that this process went before, or the first one that leads to others.
 fn find(config: &mut Config) -> Result<Found, InitError> {
-    if let Some((launcher, start)) = Launcher::find()? {
-        return Ok((Some(launcher as Arc<dyn Rendezvous>), start));
-    }
-    match managers::find(|name| std::env::var(name).ok()) {
-        Some(Managed { starter, variable, value }) if !config.alone => {
-            Err(InitError::Managed { starter, variable, value })
-        }
-        _ => Ok((None, alone()?)),
+    match Launcher::joined_before()? {
+        Some((launcher, start)) => Ok((Some(launcher), start)),
+        None => bootstrap::find(config),
     }
 }
 
@@ -149,10 +145,7 @@ fn find(config: &mut Config) -> Result<Found, InitError> {
 /// # Errors
 /// As [`init`], and [`InitError::Exchange`]. Others may be waiting for this rank then, so end the job.
 pub fn init_inside(job: Arc<dyn Exchange>) -> Result<World, InitError> {
-    once(Config::from_environment, |config| {
-        let (exchanged, start) = Exchanged::meet(job, config)?;
-        Ok((Some(exchanged as Arc<dyn Rendezvous>), start))
-    })
+    once(Config::from_environment, |config| bootstrap::join_inside(job, config))
 }
 
 /// The world that somebody else in this process has made, an interface in C for instance, or else [`init`]. Whoever got a world
@@ -198,9 +191,6 @@ pub fn is_initialized() -> bool {
 pub fn is_launched() -> bool {
     std::env::var_os(crate::bootstrap::control::CONTROL_FD_VARIABLE).is_some()
 }
-
-/// Where the ranks meet, and what the job looks like.
-type Found = (Option<Arc<dyn Rendezvous>>, Start);
 
 fn once(
     configure: impl FnOnce() -> Result<Config, ConfigError>,
@@ -321,25 +311,6 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
     world.group.sync_collective()?;
     *CURRENT.lock() = Some((Arc::downgrade(&world.presence), Arc::downgrade(&world.group.shared)));
     Ok(world)
-}
-
-fn alone() -> Result<Start, InitError> {
-    let mut random = [0; 40];
-    getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
-    let (job, secret) = random.split_first_chunk().expect("there are 40 bytes");
-    let secret = Start::spell_secret(secret.try_into().expect("there are 32 behind the job's 8"));
-    Ok(Start {
-        version: crate::bootstrap::control::CONTROL_VERSION,
-        job: u64::from_le_bytes(*job),
-        secret,
-        rank: 0,
-        node_of_rank: vec![0],
-        machines: 1,
-        ranks_on_machine: 1,
-        processors: crate::topology::processors_allowed(),
-        stats: false,
-        survivors_go_on: false,
-    })
 }
 
 impl World {

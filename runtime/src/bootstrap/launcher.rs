@@ -1,9 +1,8 @@
-//! A rank's side of the conversation with its launcher.
+//! A rank's side of the conversation with its launcher, which may be a coordinator in the process of rank 0.
 //!
-//! One thread reads: it notes deaths, hands cards to those who asked, tells the launcher who waits in a call, and ends the
-//! process when the launcher is gone. The conversation lasts as long as the process, and a process that has left its world
-//! may join again over it.
-//! A process that nobody launched has no launcher and is a world of one.
+//! One thread reads: it notes deaths, hands cards to those who asked, tells the launcher who waits in a call, and sees to the end
+//! of the process when the launcher is gone. The conversation lasts as long as the process, and a process that has left its world
+//! may join again over it. What differs between launchers is a [`Patron`]'s.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +12,7 @@ use std::sync::Arc;
 
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
 use super::{OnDeath, OnInquiry, Rendezvous, own_end};
@@ -22,7 +21,7 @@ use crate::error::InitError;
 /// How long the launcher may take to tell of a death that shows already.
 const NEWS: Duration = Duration::from_secs(2);
 
-/// The launcher of this process, once found.
+/// The launcher of this process, once found: in this process it stays the same.
 static FOUND: Mutex<Option<Arc<Launcher>>> = Mutex::new(None);
 
 /// What was heard since this rank has joined, the last time.
@@ -33,26 +32,65 @@ struct Heard {
     /// The nodes whose cards were asked for.
     asked: HashSet<u32>,
     goodbye: bool,
+    /// The other end has hung up: nothing is heard any more.
+    is_over: bool,
     died: Vec<(u32, String)>,
     on_death: Option<OnDeath>,
     on_inquiry: Option<OnInquiry>,
 }
 
+/// Who stands behind the conversation: what is done at its end, and at that of the job.
+pub(crate) trait Patron: Send + Sync {
+    /// What a rank is told may lack what must not travel over this connection.
+    fn complete(&self, _start: &mut Start) {}
+
+    /// The other end has hung up while the job went on. Gives the death that is told for it, if it comes back.
+    fn on_hang_up(&self) -> Option<(u32, String)>;
+
+    /// A rank has died, and the others are not to go on: sees to the end of this process, if nobody else does.
+    fn on_death(&self, _rank: u32, _how: &str) {}
+
+    /// All have left.
+    fn after_goodbye(&self) {}
+
+    /// This process's world has gone, with a farewell or without.
+    fn forget_world(&self) {}
+
+    /// This rank has said why the job ends. Ends it.
+    fn abort(&self, _reason: &str, _status: i32) {}
+}
+
+/// `longarm run`: it ends the ranks itself.
+struct Run;
+
+impl Patron for Run {
+    fn on_hang_up(&self) -> Option<(u32, String)> {
+        // Without a launcher nobody would end this process: it ends itself.
+        own_end::say_last("the launcher is gone, this rank ends");
+        // What the program does at its exit may wait for others, and nobody tells of their end now.
+        own_end::end_now();
+    }
+}
+
 /// See the module.
 pub(crate) struct Launcher {
-    writer: Mutex<UnixStream>,
+    writer: Mutex<Box<dyn Write + Send>>,
     heard: Mutex<Heard>,
     changed: Condvar,
+    patron: Box<dyn Patron>,
 }
 
 impl Launcher {
-    /// The launcher that started this process, if one did, and what it says of the job.
+    /// The launcher that this process has joined before, and what it says of the job that all join now.
+    pub(crate) fn joined_before() -> Result<Option<(Arc<Launcher>, Start)>, InitError> {
+        let found = FOUND.lock();
+        let Some(launcher) = &*found else { return Ok(None) };
+        let start = launcher.join_again()?;
+        Ok(Some((Arc::clone(launcher), start)))
+    }
+
+    /// The `longarm run` that started this process, if it did, and what it says of the job.
     pub(crate) fn find() -> Result<Option<(Arc<Launcher>, Start)>, InitError> {
-        let mut found = FOUND.lock();
-        if let Some(launcher) = &*found {
-            let start = launcher.join_again()?;
-            return Ok(Some((Arc::clone(launcher), start)));
-        }
         let Some(number) = std::env::var_os(CONTROL_FD_VARIABLE) else { return Ok(None) };
         let number = number.to_str().and_then(|number| number.parse().ok());
         let number = number.ok_or(InitError::BadControlVariable)?;
@@ -61,15 +99,23 @@ impl Launcher {
             _ => InitError::BadControlVariable,
         })?;
         let stream = UnixStream::from(socket);
-        let mut reader = BufReader::new(stream.try_clone().map_err(InitError::Launcher)?);
-        let launcher = Arc::new(Launcher {
-            writer: Mutex::new(stream),
-            heard: Mutex::new(Heard::default()),
-            changed: Condvar::new(),
-        });
+        let reader = BufReader::new(stream.try_clone().map_err(InitError::Launcher)?);
+        let (launcher, start) = Launcher::join(reader, Box::new(stream), Box::new(Run))?;
+        launcher.keep();
+        Ok(Some((launcher, start)))
+    }
+
+    /// Joins the job at the other end of a connection.
+    pub(crate) fn join(
+        mut reader: impl BufRead + Send + 'static,
+        writer: Box<dyn Write + Send>,
+        patron: Box<dyn Patron>,
+    ) -> Result<(Arc<Launcher>, Start), InitError> {
+        let heard = Mutex::new(Heard::default());
+        let launcher = Arc::new(Launcher { writer: Mutex::new(writer), heard, changed: Condvar::new(), patron });
         launcher.say_join()?;
         let start = match read(&mut reader)? {
-            ToRank::Start(start) => accepted(*start)?,
+            ToRank::Start(start) => launcher.accepted(*start)?,
             _ => return Err(InitError::LauncherGarbled),
         };
         launcher.heard.lock().start = Some(start.clone());
@@ -78,19 +124,27 @@ impl Launcher {
             .name("longarm-control".into())
             .spawn(move || listener.listen(reader))
             .map_err(InitError::Launcher)?;
-        *found = Some(Arc::clone(&launcher));
-        Ok(Some((launcher, start)))
+        Ok((launcher, start))
+    }
+
+    /// From now on this process joins over this conversation.
+    pub(crate) fn keep(self: &Arc<Launcher>) {
+        *FOUND.lock() = Some(Arc::clone(self));
     }
 
     /// Joins the others once more, when all have left.
     fn join_again(&self) -> Result<Start, InitError> {
         let mut heard = self.heard.lock();
         // Deaths since goodbye are told again.
-        *heard = Heard::default();
+        let is_over = heard.is_over;
+        *heard = Heard { is_over, ..Heard::default() };
         self.say_join()?;
         loop {
             if let Some(start) = &heard.start {
-                return accepted(start.clone());
+                return self.accepted(start.clone());
+            }
+            if heard.is_over {
+                return Err(InitError::Launcher(std::io::ErrorKind::UnexpectedEof.into()));
             }
             self.changed.wait(&mut heard);
         }
@@ -132,36 +186,31 @@ impl Launcher {
         Ok(None)
     }
 
-    fn listen(&self, mut reader: BufReader<UnixStream>) {
+    /// What the launcher says of the job, if it speaks the same messages.
+    fn accepted(&self, mut start: Start) -> Result<Start, InitError> {
+        self.patron.complete(&mut start);
+        match start.version {
+            CONTROL_VERSION => Ok(start),
+            found => Err(InitError::LauncherVersion { found }),
+        }
+    }
+
+    fn listen(&self, mut reader: impl BufRead) {
         loop {
-            let message = match read(&mut reader) {
-                Ok(message) => message,
-                // Without a launcher nobody would end this process: it ends itself. After goodbye that is normal.
-                Err(_) if self.heard.lock().goodbye => return,
-                Err(_) => {
-                    own_end::say_last("the launcher is gone, this rank ends");
-                    // What the program does at its exit may wait for others, and nobody tells of their end now.
-                    own_end::end_now();
-                }
+            let Ok(message) = read(&mut reader) else {
+                self.handle_hang_up();
+                return;
             };
             let mut heard = self.heard.lock();
             match message {
                 ToRank::Card { card } => {
                     heard.cards.insert(card.node, card);
                 }
-                ToRank::Died { rank, how } => {
-                    heard.died.push((rank, how.clone()));
-                    // Before anybody is told: who waits for this card need not wait for that.
-                    self.changed.notify_all();
-                    if let Some(on_death) = heard.on_death.clone() {
-                        // Not under the lock: whoever is told may ask for a card.
-                        parking_lot::MutexGuard::unlocked(&mut heard, || on_death(rank, &how));
-                    }
-                }
+                ToRank::Died { rank, how } => self.handle_death(&mut heard, rank, &how),
                 ToRank::Inquire { inquiry } => {
                     // Without a world yet this rank waits in no call of it.
                     let on_inquiry = heard.on_inquiry.clone();
-                    parking_lot::MutexGuard::unlocked(&mut heard, || {
+                    MutexGuard::unlocked(&mut heard, || {
                         let waits = on_inquiry.map(|on_inquiry| on_inquiry()).unwrap_or_default();
                         // A launcher that is gone is noticed by the next read.
                         let _ = self.say(&FromRank::Waits { inquiry, waits });
@@ -172,6 +221,37 @@ impl Launcher {
                 ToRank::Start(_) => tracing::warn!("the launcher started this rank twice"),
             }
             self.changed.notify_all();
+        }
+    }
+
+    fn handle_death(&self, heard: &mut MutexGuard<'_, Heard>, rank: u32, how: &str) {
+        heard.died.push((rank, how.to_owned()));
+        // Before anybody is told: who waits for this card need not wait for that.
+        self.changed.notify_all();
+        let survivors_go_on = heard.start.as_ref().is_some_and(|start| start.survivors_go_on);
+        let on_death = heard.on_death.clone();
+        // Not under the lock: whoever is told may ask for a card.
+        MutexGuard::unlocked(heard, || {
+            if !survivors_go_on {
+                self.patron.on_death(rank, how);
+            }
+            if let Some(on_death) = on_death {
+                on_death(rank, how);
+            }
+        });
+    }
+
+    /// After goodbye it is normal that nothing more comes.
+    fn handle_hang_up(&self) {
+        let mut heard = self.heard.lock();
+        heard.is_over = true;
+        self.changed.notify_all();
+        if heard.goodbye {
+            return;
+        }
+        let death = MutexGuard::unlocked(&mut heard, || self.patron.on_hang_up());
+        if let Some((rank, how)) = death.filter(|(rank, _)| !heard.died.iter().any(|(dead, _)| dead == rank)) {
+            self.handle_death(&mut heard, rank, &how);
         }
     }
 }
@@ -232,8 +312,13 @@ impl Rendezvous for Launcher {
         }
         let mut heard = self.heard.lock();
         let survivors_go_on = heard.start.as_ref().is_some_and(|start| start.survivors_go_on);
-        while !heard.goodbye && (survivors_go_on || heard.died.is_empty()) {
+        while !heard.goodbye && !heard.is_over && (survivors_go_on || heard.died.is_empty()) {
             self.changed.wait(&mut heard);
+        }
+        let goodbye = heard.goodbye;
+        drop(heard);
+        if goodbye {
+            self.patron.after_goodbye();
         }
     }
 
@@ -243,22 +328,16 @@ impl Rendezvous for Launcher {
         let forgotten = (heard.on_death.take(), heard.on_inquiry.take());
         drop(heard);
         drop(forgotten);
+        self.patron.forget_world();
     }
 
     fn abort(&self, reason: &str, status: i32) {
         let _ = self.say(&FromRank::Abort { reason: reason.to_owned(), status });
+        self.patron.abort(reason, status);
     }
 }
 
-/// What the launcher says of the job, if it speaks the same messages.
-fn accepted(start: Start) -> Result<Start, InitError> {
-    match start.version {
-        CONTROL_VERSION => Ok(start),
-        found => Err(InitError::LauncherVersion { found }),
-    }
-}
-
-fn read(reader: &mut BufReader<UnixStream>) -> Result<ToRank, InitError> {
+fn read(reader: &mut impl BufRead) -> Result<ToRank, InitError> {
     let mut line = String::new();
     let bytes = reader.read_line(&mut line).map_err(InitError::Launcher)?;
     if bytes == 0 {
@@ -274,8 +353,9 @@ mod tests {
     #[test]
     fn a_card_that_is_not_known_is_asked_for_once_and_keeps_nobody_waiting() {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
-        let (writer, reader) = (Mutex::new(ours.try_clone().expect("a copy")), BufReader::new(ours));
-        let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new() };
+        let reader = BufReader::new(ours.try_clone().expect("a copy"));
+        let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(ours));
+        let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron: Box::new(Run) };
         let launcher = Arc::new(launcher);
         launcher.heard.lock().goodbye = true; // Its end does not end this process.
         for _ in 0..3 {

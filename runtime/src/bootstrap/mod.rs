@@ -1,33 +1,63 @@
 //! How a process becomes a rank: who it is, where the others are, and the node it shares memory with.
 
 pub(crate) mod addresses;
+mod assembly;
+mod coordinator;
 mod dialer;
 mod exchange;
+mod explicit;
 mod launcher;
-pub(crate) mod managers;
-mod neighbours;
+mod member;
 mod network;
 mod node;
 pub(crate) mod own_end;
+mod signs;
+mod starter;
+mod ways;
 
 use std::sync::Arc;
 
 #[doc(hidden)]
 pub use longarm_control::messages as control;
 
-use self::control::{NodeCard, PeerTraffic, Wait};
+use self::control::{CONTROL_VERSION, NodeCard, PeerTraffic, Start, Wait};
 use crate::error::InitError;
 
 pub(crate) use dialer::Dialer;
 pub use exchange::Exchange;
-pub(crate) use exchange::Exchanged;
-#[doc(hidden)]
-pub use exchange::{cards_from_records, pids_of_neighbours, start_from_records};
+pub(crate) use exchange::join_inside;
 pub(crate) use launcher::Launcher;
 #[cfg(feature = "verbs")]
 pub(crate) use network::verbs_options;
 pub(crate) use network::{is_routed, network};
 pub(crate) use node::{Clock, Node, NodeOptions, costs};
+pub(crate) use ways::find;
+#[doc(hidden)]
+pub use ways::launch;
+pub use ways::{Launch, Outcome};
+
+/// Where the ranks meet, and what the job looks like.
+pub(crate) type Found = (Option<Arc<dyn Rendezvous>>, Start);
+
+/// A job of one rank.
+pub(crate) fn alone() -> Result<Start, InitError> {
+    let mut random = [0; 40];
+    getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
+    let (job, secret) = random.split_first_chunk().expect("there are 40 bytes");
+    let secret = Start::spell_secret(secret.try_into().expect("there are 32 behind the job's 8"));
+    Ok(Start {
+        version: CONTROL_VERSION,
+        job: u64::from_le_bytes(*job),
+        secret,
+        rank: 0,
+        node_of_rank: vec![0],
+        machines: 1,
+        ranks_on_machine: 1,
+        processors: crate::topology::processors_allowed(),
+        stats: false,
+        survivors_go_on: false,
+    })
+}
 
 /// What is called with a rank that died and how.
 pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;

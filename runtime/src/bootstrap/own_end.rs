@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FileType;
 use rustix::process::Signal;
 
 /// How long a launcher has to end this process before it sees to that itself, and once more between its last words and its end.
@@ -65,6 +66,24 @@ pub(crate) fn end_after(grace: Duration, wake: impl FnOnce() + Send + 'static) {
 pub(crate) fn end_now() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
     std::process::abort()
+}
+
+/// How long a launcher may take to read what this process has said, before it is told to end the job.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+
+/// Waits until nothing is left unread in the pipes behind this process's output. Launchers of MPI end a job without reading
+/// the rest, which is where the reason for the end stands.
+pub(crate) fn let_output_be_read() {
+    let until = Instant::now() + OUTPUT_GRACE;
+    let (out, error) = (io::stdout(), io::stderr());
+    for output in [out.as_fd(), error.as_fd()] {
+        // Of anything else the number of bytes means something else.
+        let is_pipe =
+            rustix::fs::fstat(output).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        while is_pipe && Instant::now() < until && rustix::io::ioctl_fionread(output).is_ok_and(|bytes| bytes > 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 #[cfg(test)]

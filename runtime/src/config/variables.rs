@@ -42,7 +42,7 @@ pub(super) const SPIN: usize = 15;
 pub(super) const NONTEMPORAL: usize = 16;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 33] = [
+pub(super) const VARIABLES: [Variable; 36] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -260,6 +260,28 @@ pub(super) const VARIABLES: [Variable; 33] = [
         unit: "seconds",
         meaning: "after how long in one call a rank is reported as waiting; 0 for never",
         slot: Slot::Number { field: |config| &mut config.watchdog_s, min: 0, max: 86400 },
+    },
+    Variable {
+        name: "LONGARM_ROOT",
+        unit: "",
+        meaning: "where rank 0 of processes that were told their LONGARM_RANK and LONGARM_SIZE listens",
+        slot: Slot::Text {
+            field: |config| &mut config.root,
+            accepted: "HOST:PORT, or an address in brackets with a port",
+            empty: "none",
+        },
+    },
+    Variable {
+        name: "LONGARM_SECRET_FILE",
+        unit: "",
+        meaning: "file with the secret by which such processes know each other",
+        slot: Slot::Text { field: |config| &mut config.secret_file, accepted: "a path", empty: "none" },
+    },
+    Variable {
+        name: "LONGARM_MEET_TIMEOUT_S",
+        unit: "seconds",
+        meaning: "how long the ranks of a job that something else has started may take to come to init",
+        slot: Slot::Number { field: |config| &mut config.meet_timeout_s, min: 1, max: 86_400 },
     },
     Variable {
         name: "LONGARM_ALONE",

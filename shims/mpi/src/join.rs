@@ -1,4 +1,7 @@
-//! Joining a job the way this process was started: by `longarm run`, inside an MPI program, or alone.
+//! Joining a job the way this process was started: by `longarm run`, inside an MPI program, or by what the environment says.
+//!
+//! An MPI that is in the process goes first, initialised or not: the connection to the process manager is that MPI's. Where there is
+//! none, longarm finds the others by itself, and only if it finds no way a library of MPI is loaded that may know one.
 //!
 //! Several interfaces in one process join one world. Who comes first makes it, and initialises MPI if a process manager has
 //! started a program that has not done so itself. Who leaves last ends it, and finalizes that MPI.
@@ -8,6 +11,7 @@ use std::sync::Arc;
 use longarm::World;
 use longarm::bootstrap::Exchange;
 use longarm::config::Config;
+use longarm::error::InitError;
 use parking_lot::Mutex;
 
 use crate::{Communicator, Mpi, started_by_process_manager, told_by_manager};
@@ -43,21 +47,19 @@ pub fn join(communicator: Option<usize>, on_abort: fn()) -> Result<Joined, Strin
     let mut state = STATE.lock();
     state.on_abort.push(on_abort);
     let said = |error: &dyn std::fmt::Display| error.to_string();
-    let by_launcher = || {
-        let world = longarm::init_shared().map_err(|error| said(&error))?;
-        Ok(Joined { world, inside: None })
-    };
     if longarm::is_launched() {
-        return by_launcher();
+        return by_environment().map_err(|error| said(&error));
     }
-    let Some(mpi) = Mpi::find_or_load().filter(|mpi| mpi.is_initialized() || started_by_process_manager()) else {
-        if started_by_process_manager() {
-            return Err(
-                "a process manager of MPI started this process, but there is no MPI in it; link the program with that MPI, or start it with longarm run"
-                    .into(),
-            );
-        }
-        return by_launcher();
+    let is_meant = |mpi: &&Mpi| mpi.is_initialized() || started_by_process_manager();
+    let mpi = match Mpi::find().filter(is_meant) {
+        Some(mpi) => mpi,
+        None => match by_environment() {
+            // A program that calls no function of MPI is often not linked with the library that it was compiled for.
+            Err(InitError::NoWay { launch }) => Mpi::find_or_load()
+                .filter(is_meant)
+                .ok_or_else(|| format!("{}\n  an MPI: there is none in this process", InitError::NoWay { launch }))?,
+            joined => return joined.map_err(|error| said(&error)),
+        },
     };
     if mpi.is_finalized() {
         return Err("MPI is finalized already; leave the job before MPI_Finalize".into());
@@ -87,6 +89,11 @@ pub fn join(communicator: Option<usize>, on_abort: fn()) -> Result<Joined, Strin
         ));
     }
     Ok(Joined { world, inside: Some((mpi, over)) })
+}
+
+/// As the environment says.
+fn by_environment() -> Result<Joined, InitError> {
+    Ok(Joined { world: longarm::init_shared()?, inside: None })
 }
 
 /// Leaves the job. Collective. The last one to do so ends it.

@@ -12,6 +12,7 @@ mod bodies;
 mod bootstrap;
 mod choices;
 mod config;
+mod coordinator;
 mod decode;
 mod door;
 mod handshake;
@@ -28,8 +29,9 @@ mod trunk;
 mod wire;
 
 pub use bodies::collective_bodies;
-pub use bootstrap::{control, exchange};
+pub use bootstrap::control;
 pub use config::config;
+pub use coordinator::{coordinator, invitation};
 pub use decode::{reply_decode, request_decode};
 pub use door::door;
 pub use handshake::{handshake_bytes, handshake_edits};

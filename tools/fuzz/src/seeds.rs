@@ -3,8 +3,8 @@
 use longarm_proto::*;
 
 use crate::{
-    bodies, bootstrap, config, decode, door, handshake, hostile_server, mail, rdma, rendezvous, responder, router,
-    trunk,
+    bodies, bootstrap, config, coordinator, decode, door, handshake, hostile_server, mail, rdma, rendezvous, responder,
+    router, trunk,
 };
 
 /// Inputs by name.
@@ -30,7 +30,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hostile_server", run: hostile_server::hostile_server, seeds: hostile_server::seeds },
     Target { name: "rendezvous", run: rendezvous::rendezvous, seeds: rendezvous::seeds },
     Target { name: "control", run: bootstrap::control, seeds: bootstrap::control_seeds },
-    Target { name: "exchange", run: bootstrap::exchange, seeds: bootstrap::exchange_seeds },
+    Target { name: "coordinator", run: coordinator::coordinator, seeds: coordinator::seeds },
+    Target { name: "invitation", run: coordinator::invitation, seeds: coordinator::invitation_seeds },
     Target { name: "door", run: door::door, seeds: door::seeds },
     Target { name: "rdma_record", run: rdma::rdma_record, seeds: rdma::record_seeds },
     Target { name: "mail_head", run: mail::mail_head, seeds: mail::seeds },

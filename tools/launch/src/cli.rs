@@ -138,6 +138,9 @@ pub struct InfoArguments {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Say only how a program that is started here, in this way, would find the other ranks of its job
+    #[arg(long)]
+    pub launch: bool,
 }
 
 /// Whether ranks are bound to processors.

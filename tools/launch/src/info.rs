@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use comfy_table::Cell;
-use longarm::config::{Config, Entry};
+use longarm::config::{Config, ConfigError, Entry};
 use longarm::network::Rdma;
 use longarm::topology::{Cache, Machine};
 use longarm_control::spelling::{plain_table, trimmed};
@@ -48,8 +48,11 @@ struct Info<'a> {
 
 /// Prints it. A wrong variable is an error, but what is known of the machine is printed all the same.
 pub fn info(arguments: &InfoArguments) -> ExitCode {
-    let machine = Machine::probe();
     let config = Config::from_environment();
+    if arguments.launch {
+        return launch(config, arguments.json);
+    }
+    let machine = Machine::probe();
     let entries = config.as_ref().map(Config::entries).unwrap_or_default();
     let built_in = Config::default();
     let known = config.as_ref().unwrap_or(&built_in);
@@ -75,6 +78,24 @@ pub fn info(arguments: &InfoArguments) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// How a program that is started here would find its others. That it would not is an error.
+fn launch(config: Result<Config, ConfigError>, as_json: bool) -> ExitCode {
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("longarm: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let launch = longarm::bootstrap::launch(&config);
+    let text = match as_json {
+        true => serde_json::to_string_pretty(&launch).expect("the description has only names as keys"),
+        false => launch.to_string(),
+    };
+    print(&format!("{text}\n"));
+    if launch.taken.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// A reader that has seen enough is no reason to panic.

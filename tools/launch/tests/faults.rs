@@ -14,13 +14,16 @@ mod faults {
     pub mod neighbours;
     pub mod outside;
     pub mod standstill;
+    pub mod started_by_others;
     pub mod strangers;
     pub mod survivors;
 }
 
 use std::process::ExitCode;
 
-use faults::{arguments, crowd, deaths, endings, heirs, neighbours, standstill, strangers, survivors};
+use faults::{
+    arguments, crowd, deaths, endings, heirs, neighbours, standstill, started_by_others, strangers, survivors,
+};
 use libtest_mimic::Arguments;
 
 /// What the ranks of a job play.
@@ -33,6 +36,10 @@ fn main() -> ExitCode {
         let parameters = std::env::var(PARAMETERS).unwrap_or_default();
         if body == "neighbours" {
             neighbours::body(&parameters);
+            return ExitCode::SUCCESS;
+        }
+        if body == "started by others" {
+            started_by_others::body(&parameters);
             return ExitCode::SUCCESS;
         }
         if body == "ending" {
@@ -63,6 +70,7 @@ fn main() -> ExitCode {
     trials.extend(survivors::trials());
     trials.extend(neighbours::trials());
     trials.extend(standstill::trials());
+    trials.extend(started_by_others::trials());
     trials.extend(strangers::trials());
     trials.extend(crowd::trials());
     trials.extend(arguments::trials());

@@ -13,12 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-/// What the names of all these sockets begin with; the number of the launcher's process follows.
-pub const NAME_PREFIX: &str = "longarm-run-";
-/// A line that asks for a [`longarm_control::standing::Summary`].
-pub const SUMMARY: &[u8] = b"summary\n";
-/// A line that asks for a [`longarm_control::standing::Report`].
-pub const REPORT: &[u8] = b"report\n";
+pub use longarm_control::questions::{NAME_PREFIX, REPORT, SUMMARY, may_ask};
 
 /// How many may ask at the same time.
 const ASKERS_MAX: usize = 16;
@@ -67,11 +62,6 @@ async fn accept(listener: UnixListener, questions: mpsc::Sender<Question>) {
             });
         }
     }
-}
-
-/// Whether a user may ask a job of another one.
-pub fn may_ask(asker: u32, owner: u32) -> bool {
-    asker == owner || asker == 0
 }
 
 async fn serve(mut stream: UnixStream, questions: mpsc::Sender<Question>) -> io::Result<()> {

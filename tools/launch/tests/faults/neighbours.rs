@@ -14,6 +14,7 @@ use longarm::bootstrap::Exchange;
 use longarm::{Compare, World};
 
 use super::deaths::die;
+use super::outside::NO_HURRY;
 use crate::{BODY, PARAMETERS};
 
 const RANKS: u32 = 4;
@@ -131,7 +132,11 @@ fn start(victim: &str) -> Result<Vec<(Child, UnixStream)>, Failed> {
     let ranks = (0..RANKS).map(|rank| {
         let (hub, inherited) = UnixStream::pair()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.env(BODY, "neighbours").env(PARAMETERS, format!("{rank} {victim}")).env_remove("LONGARM_NODES");
+        command
+            .env(BODY, "neighbours")
+            .env(PARAMETERS, format!("{rank} {victim}"))
+            .env_remove("LONGARM_NODES")
+            .env(NO_HURRY.0, NO_HURRY.1);
         command.stdin(Stdio::from(OwnedFd::from(inherited))).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok((command.spawn()?, hub))
     });

@@ -145,7 +145,7 @@ fn named_memory() -> Vec<String> {
 }
 
 /// Processes that have this variable. Zombies have none.
-fn processes_with(variable: &str) -> Vec<String> {
+pub fn processes_with(variable: &str) -> Vec<String> {
     let has = |pid: &String| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())

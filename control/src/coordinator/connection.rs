@@ -1,0 +1,64 @@
+//! One connection to the coordinator: how far it is, and what has come over it.
+
+use std::time::Instant;
+
+use crate::proof::{CoordinatorProof, NONCE_BYTES};
+use crate::rendezvous::Violation;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stage: Stage,
+    /// What has come and was not taken yet.
+    pub(super) received: Vec<u8>,
+    /// Bytes of it in which there is no end of a line.
+    searched: usize,
+}
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Nothing whole has come. Our nonce is for this connection alone.
+    Hello { nonce: [u8; NONCE_BYTES], until: Instant },
+    /// It was challenged.
+    Proof { proof: CoordinatorProof, until: Instant },
+    /// It has proven itself, and is to say where it runs.
+    Arriving { rank: u32, until: Instant },
+    /// It is a rank.
+    Rank(u32),
+}
+
+impl Connection {
+    pub(super) fn new(nonce: [u8; NONCE_BYTES], until: Instant) -> Connection {
+        Connection { stage: Stage::Hello { nonce, until }, received: Vec::new(), searched: 0 }
+    }
+
+    /// When it is cut off, if it does not become a rank before.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Hello { until, .. } | Stage::Proof { until, .. } | Stage::Arriving { until, .. } => Some(until),
+            Stage::Rank(_) => None,
+        }
+    }
+
+    /// The first bytes, if they have come.
+    pub(super) fn take<const BYTES: usize>(&mut self) -> Option<[u8; BYTES]> {
+        let taken = *self.received.first_chunk()?;
+        self.received.drain(..BYTES);
+        Some(taken)
+    }
+
+    /// The first line without its end, if it has come.
+    pub(super) fn take_line(&mut self, bytes_max: usize) -> Result<Option<Vec<u8>>, Violation> {
+        let unknown = &self.received[self.searched..];
+        let Some(end) = unknown.iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.received.len();
+            return if self.received.len() > bytes_max { Err(Violation::Endless) } else { Ok(None) };
+        };
+        let rest = self.received.split_off(self.searched + end + 1);
+        let mut line = std::mem::replace(&mut self.received, rest);
+        line.pop();
+        self.searched = 0;
+        Ok(Some(line))
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the ranks stand, for the watchdog and for whoever asks.
+
+use super::*;
+
+impl Coordinator {
+    /// Asks all ranks what they wait for, unless that is under way.
+    pub(super) fn ask_ranks(&mut self, now: Instant) {
+        let Course::Met { rendezvous, .. } = &mut self.course else {
+            // The time that they may take to come is another one.
+            self.watchdog = Watchdog::new(self.settings.watchdog_s, now);
+            return;
+        };
+        let ranks = rendezvous.present();
+        if let Some(inquiry) = self.watchdog.ask(ranks.iter().copied(), now) {
+            rendezvous.inquire(&ranks, inquiry);
+        }
+    }
+
+    /// Collects the answers, and uses them once they are complete.
+    pub(super) fn look_at_answers(&mut self, now: Instant) {
+        let Course::Met { rendezvous, .. } = &mut self.course else { return };
+        while let Some((rank, inquiry, waits)) = rendezvous.poll_waits() {
+            self.watchdog.handle_answer(rank, inquiry, waits);
+        }
+        let Some(answers) = self.watchdog.poll_answers(now) else { return };
+        let Some(report) = self.report(&answers, now) else { return };
+        // A job that is being ended stands still, and everybody knows why.
+        if answers.is_routine
+            && (!self.failed || self.settings.survivors_go_on)
+            && let Some(headline) = self.watchdog.headline(&report)
+        {
+            self.effects.push_back(Effect::Say(format!("{headline}\n{}", report.render())));
+        }
+        let text = serde_json::to_string(&report).expect("reports have only names as keys");
+        for asker in std::mem::take(&mut self.askers) {
+            self.effects.push_back(Effect::Answer { asker, text: text.clone() });
+        }
+    }
+
+    pub(super) fn summary(&self, now: Instant) -> Summary {
+        let nodes = if let Course::Met { layout, .. } = &self.course { layout.plan.nodes } else { 0 };
+        Summary {
+            pid: self.settings.pid,
+            ranks: self.settings.ticket.size,
+            nodes,
+            seconds: now.saturating_duration_since(self.since).as_secs_f64(),
+            command: self.settings.command.clone(),
+        }
+    }
+
+    /// Who has come and waits for whom, as long as not all have.
+    pub(super) fn report_before_start(&self, now: Instant) -> Option<Report> {
+        let Course::Gathering { arrivals, .. } = &self.course else { return None };
+        let first_missing = arrivals.iter().position(Option::is_none).unwrap_or_default() as u32;
+        let waited_ms = now.saturating_duration_since(self.since).as_millis() as u64;
+        let ranks = (0..).zip(arrivals).map(|(rank, arrival)| {
+            let wait = Wait { call: "init".to_owned(), whom: Whom::Rank(first_missing), waited_ms };
+            let pid = arrival.as_ref().map_or(0, |(_, arrival)| arrival.pid);
+            let (state, waits) = match arrival {
+                Some(_) => (State::Waiting, vec![wait]),
+                None => (State::Outside, Vec::new()),
+            };
+            RankStanding { rank, node: 0, pid, state, waits }
+        });
+        Some(Report { job: self.summary(now), ranks: ranks.collect() })
+    }
+
+    fn report(&self, answers: &Answers, now: Instant) -> Option<Report> {
+        let Course::Met { rendezvous, arrivals, layout, .. } = &self.course else { return None };
+        let home = layout.plan.machine_of_node.first();
+        let ranks = (0..).zip(&layout.plan.node_of_rank).map(|(rank, node)| {
+            let pid = arrivals[rank as usize].pid;
+            let waits = answers.waits.get(&rank).cloned().unwrap_or_default();
+            let is_here = layout.plan.machine_of_node.get(*node as usize) == home;
+            let state = match rendezvous.place(rank) {
+                Place::Ended => State::Ended,
+                Place::Outside => State::Outside,
+                Place::Inside | Place::Finished if answers.silent.contains(&rank) => {
+                    if is_here && (self.settings.is_stopped)(pid) { State::Stopped } else { State::Silent }
+                }
+                Place::Finished => State::Finished,
+                Place::Inside if waits.is_empty() => State::Computing,
+                Place::Inside => State::Waiting,
+            };
+            RankStanding { rank, node: *node, pid, state, waits }
+        });
+        Some(Report { job: self.summary(now), ranks: ranks.collect() })
+    }
+}

@@ -1,0 +1,361 @@
+//! The thread of rank 0's process to which all ranks of a job connect that something else has started. What it says and decides
+//! stands in `longarm_control::coordinator`; here are its sockets.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use longarm_control::coordinator::{Coordinator, Effect, Settings};
+use longarm_control::questions;
+use longarm_netmod::{Interest, Poller, Ready, Waker};
+use longarm_shm::sync::{AtomicBool, Ordering};
+use parking_lot::{Condvar, Mutex};
+
+use super::assembly::keep_alive;
+use super::own_end;
+
+/// What is read of a connection at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// What may wait for a connection that does not read. A job of very many ranks has long lines.
+const UNSENT_BYTES_MAX: usize = 64 << 20;
+/// Who may ask at a time, how long they may take, and how much they may say.
+const ASKERS_MAX: usize = 16;
+const ASKER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a process that ends waits for what it has still to say.
+const FLUSH: Duration = Duration::from_secs(1);
+
+const WAKER: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX - 1;
+const QUESTIONS: u64 = u64::MAX - 2;
+/// Numbers of those who ask begin here, and those of connections far below.
+const ASKERS: u64 = 1 << 62;
+
+/// What is done when the job is to be ended, with the status.
+pub(crate) type OnEnd = Box<dyn Fn(i32) + Send>;
+
+/// The thread, from outside.
+pub(crate) struct CoordinatorThread {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    waker: Waker,
+    stops: AtomicBool,
+    /// How often it has done all that there was to do, and whether something could not be sent.
+    turns: Mutex<(u64, bool)>,
+    turned: Condvar,
+}
+
+impl CoordinatorThread {
+    /// Starts to serve whoever connects.
+    pub(crate) fn start(
+        listeners: Vec<TcpListener>,
+        settings: Settings,
+        on_end: OnEnd,
+    ) -> io::Result<CoordinatorThread> {
+        let shared = Arc::new(Shared {
+            waker: Waker::new()?,
+            stops: AtomicBool::new(false),
+            turns: Mutex::new((0, false)),
+            turned: Condvar::new(),
+        });
+        let desk = Desk::new(listeners, settings, Arc::clone(&shared), on_end)?;
+        let thread = std::thread::Builder::new().name("longarm-coordinator".into()).spawn(move || desk.run())?;
+        Ok(CoordinatorThread { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Waits until what was said to the coordinator before is done, and what it has to say is on its way.
+    pub(crate) fn flush(&self) {
+        let until = Instant::now() + FLUSH;
+        let mut turns = self.shared.turns.lock();
+        let (first, _) = *turns;
+        // The first turn may have begun before.
+        while turns.0 < first + 2 || turns.1 {
+            self.shared.waker.wake();
+            if self.shared.turned.wait_until(&mut turns, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the thread, and all connections with it.
+    pub(crate) fn stop(&self) {
+        self.shared.stops.store(true, Ordering::Release);
+        self.shared.waker.wake();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the coordinator's thread has panicked");
+        }
+    }
+}
+
+/// A connection, and what could not be sent yet.
+struct Line {
+    stream: TcpStream,
+    unsent: Vec<u8>,
+    watches_room: bool,
+}
+
+/// Who asks, and what was heard.
+struct Asker {
+    stream: UnixStream,
+    heard: Vec<u8>,
+    until: Instant,
+}
+
+/// The thread's own.
+struct Desk {
+    poller: Poller,
+    /// One for each address.
+    listeners: Vec<TcpListener>,
+    questions: Option<UnixListener>,
+    coordinator: Coordinator,
+    lines: HashMap<u64, Line>,
+    askers: HashMap<u64, Asker>,
+    next_asker: u64,
+    shared: Arc<Shared>,
+    on_end: OnEnd,
+}
+
+impl Desk {
+    fn new(listeners: Vec<TcpListener>, settings: Settings, shared: Arc<Shared>, on_end: OnEnd) -> io::Result<Desk> {
+        let poller = Poller::new()?;
+        for listener in &listeners {
+            listener.set_nonblocking(true)?;
+            poller.add(listener, LISTENER, Interest::READABLE)?;
+        }
+        poller.add(shared.waker.descriptor(), WAKER, Interest::READABLE)?;
+        let questions = listen_to_questions(settings.pid);
+        let questions = questions.inspect_err(|error| tracing::warn!(%error, "longarm ps will not find this job")).ok();
+        if let Some(questions) = &questions {
+            poller.add(questions, QUESTIONS, Interest::READABLE)?;
+        }
+        Ok(Desk {
+            poller,
+            listeners,
+            questions,
+            coordinator: Coordinator::new(settings, Instant::now()),
+            lines: HashMap::new(),
+            askers: HashMap::new(),
+            next_asker: ASKERS,
+            shared,
+            on_end,
+        })
+    }
+
+    fn run(mut self) {
+        let mut ready = Vec::new();
+        while !self.shared.stops.load(Ordering::Acquire) {
+            let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            if let Err(error) = self.poller.wait(&mut ready, rest) {
+                own_end::say_last(&format!("the coordinator of this job can hear nothing any more: {error}"));
+                return;
+            }
+            for one in std::mem::take(&mut ready) {
+                self.handle_ready(one);
+            }
+            let now = Instant::now();
+            self.askers.retain(|_, asker| asker.until > now);
+            if self.coordinator.deadline().is_some_and(|at| at <= now) {
+                self.coordinator.handle_time(now);
+            }
+            self.do_effects();
+            // Nobody is let in any more: whoever tries hears so at once.
+            if !self.coordinator.is_open() {
+                self.listeners.clear();
+            }
+            let has_unsent = self.lines.values().any(|line| !line.unsent.is_empty());
+            let mut turns = self.shared.turns.lock();
+            *turns = (turns.0 + 1, has_unsent);
+            self.shared.turned.notify_all();
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let askers = self.askers.values().map(|asker| asker.until).min();
+        [self.coordinator.deadline(), askers].into_iter().flatten().min()
+    }
+
+    fn handle_ready(&mut self, ready: Ready) {
+        match ready.token {
+            WAKER => self.shared.waker.clear(),
+            LISTENER => self.accept(),
+            QUESTIONS => self.accept_asker(),
+            asker if asker >= ASKERS => self.hear_asker(asker),
+            connection => {
+                if ready.writable {
+                    self.send_unsent(connection);
+                }
+                if ready.readable {
+                    self.read(connection);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let accepted: Vec<TcpStream> = self.listeners.iter().filter_map(|one| Some(one.accept().ok()?.0)).collect();
+        accepted.into_iter().for_each(|stream| self.take_in(stream));
+    }
+
+    fn take_in(&mut self, stream: TcpStream) {
+        let mut nonce = [0; 32];
+        let prepared = getrandom::fill(&mut nonce).is_ok() && stream.set_nonblocking(true).is_ok();
+        let now = Instant::now();
+        let Some(number) = prepared.then(|| self.coordinator.handle_connection(nonce, now)).flatten() else { return };
+        keep_alive(&stream);
+        if self.poller.add(&stream, number, Interest::READABLE).is_err() {
+            self.coordinator.handle_hang_up(number, now);
+            return;
+        }
+        self.lines.insert(number, Line { stream, unsent: Vec::new(), watches_room: false });
+    }
+
+    /// Reads once: what is left is told again.
+    fn read(&mut self, number: u64) {
+        let Some(line) = self.lines.get_mut(&number) else { return };
+        let mut chunk = [0; CHUNK_BYTES];
+        match line.stream.read(&mut chunk) {
+            Ok(bytes @ 1..) => self.coordinator.handle_bytes(number, &chunk[..bytes], Instant::now()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Ok(0) | Err(_) => {
+                self.lines.remove(&number);
+                self.coordinator.handle_hang_up(number, Instant::now());
+            }
+        }
+        self.do_effects();
+    }
+
+    fn do_effects(&mut self) {
+        while let Some(effect) = self.coordinator.poll_effect() {
+            match effect {
+                Effect::Send { connection, bytes } => {
+                    if let Some(line) = self.lines.get_mut(&connection) {
+                        line.unsent.extend_from_slice(&bytes);
+                    }
+                    self.send_unsent(connection);
+                }
+                Effect::Close { connection } => drop(self.lines.remove(&connection)),
+                Effect::Say(line) => own_end::say_last(&line),
+                Effect::Refused { connection, error } => {
+                    let from = self.lines.get(&connection).and_then(|line| line.stream.peer_addr().ok());
+                    tracing::warn!(?from, %error, "a connection to the coordinator was refused");
+                }
+                Effect::Answer { asker, text } => {
+                    if let Some(mut asker) = self.askers.remove(&asker) {
+                        // Who does not take it in gets no answer.
+                        let _ = asker.stream.write_all(text.as_bytes());
+                    }
+                }
+                Effect::End { status } => (self.on_end)(status),
+            }
+        }
+    }
+
+    fn send_unsent(&mut self, number: u64) {
+        let Some(line) = self.lines.get_mut(&number) else { return };
+        let mut sent = 0;
+        while sent < line.unsent.len() {
+            match line.stream.write(&line.unsent[sent..]) {
+                Ok(bytes) => sent += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // That it is gone shows when it is read.
+                Err(_) => break,
+            }
+        }
+        line.unsent.drain(..sent);
+        let waiting = line.unsent.len();
+        if (waiting > 0) != line.watches_room {
+            line.watches_room = waiting > 0;
+            let interest = if waiting > 0 { Interest::BOTH } else { Interest::READABLE };
+            // A connection that cannot be watched any more is one that has ended.
+            let _ = self.poller.modify(&line.stream, number, interest);
+        }
+        if waiting > UNSENT_BYTES_MAX {
+            self.coordinator.handle_deaf(number, waiting, Instant::now());
+        }
+    }
+
+    fn accept_asker(&mut self) {
+        let Some(Ok((stream, _))) = self.questions.as_ref().map(UnixListener::accept) else { return };
+        let own = rustix::process::geteuid().as_raw();
+        let asker = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
+        let may_ask = asker.is_ok_and(|asker| questions::may_ask(asker, own));
+        let number = self.next_asker;
+        if !may_ask || self.askers.len() >= ASKERS_MAX || stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        if self.poller.add(&stream, number, Interest::READABLE).is_ok() {
+            self.next_asker += 1;
+            let until = Instant::now() + ASKER_PATIENCE;
+            self.askers.insert(number, Asker { stream, heard: Vec::new(), until });
+        }
+    }
+
+    fn hear_asker(&mut self, number: u64) {
+        let Some(asker) = self.askers.get_mut(&number) else { return };
+        let mut chunk = [0; 16];
+        match asker.stream.read(&mut chunk) {
+            Ok(bytes @ 1..) => asker.heard.extend_from_slice(&chunk[..bytes]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Ok(0) | Err(_) => {
+                self.askers.remove(&number);
+                return;
+            }
+        }
+        let is_report = asker.heard == questions::REPORT;
+        if is_report || asker.heard == questions::SUMMARY {
+            // It hears nothing more of it: a long answer is written at once.
+            let _ = self.poller.remove(&asker.stream);
+            let _ = asker.stream.set_nonblocking(false);
+            let _ = asker.stream.set_write_timeout(Some(FLUSH));
+            self.coordinator.handle_question(number, is_report, Instant::now());
+        } else if asker.heard.len() >= questions::SUMMARY.len() {
+            self.askers.remove(&number);
+        }
+    }
+}
+
+fn listen_to_questions(pid: u32) -> io::Result<UnixListener> {
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(format!("{}{pid}", questions::NAME_PREFIX))?;
+    let listener = UnixListener::bind_addr(&address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Whether a process of this machine is stopped by a signal.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name of the program stands in brackets and may contain anything.
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    matches!(state, Some('T' | 't'))
+}
+
+/// The program of this process with its arguments, as far as they are worth telling.
+pub(crate) fn own_command() -> String {
+    const LETTERS_MAX: usize = 200;
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.join(" ").chars().take(LETTERS_MAX).collect()
+}
+
+/// Listens at the first of these addresses that is one of this machine.
+///
+/// # Errors
+/// What the system says of the last one.
+pub(crate) fn listen_at(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
+    for address in addresses {
+        outcome = TcpListener::bind(address);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}

@@ -1,0 +1,270 @@
+//! A rank of a job that something else has started: how it comes in, and what it does when the job ends.
+//!
+//! ```text
+//!   manager: rank, size ──▶ rank 0 listens ──▶ invitation, by the manager ──▶ all meet at the coordinator
+//! ```
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_control::coordinator::Settings;
+use longarm_control::invitation::Invitation;
+use longarm_control::messages::Start;
+use longarm_control::proof::Ticket;
+use parking_lot::Mutex;
+
+use super::assembly::{self, Assembly, Root};
+use super::coordinator::{CoordinatorThread, OnEnd, is_stopped, own_command};
+use super::launcher::{Launcher, Patron};
+use super::own_end::{self, LAUNCHER_GRACE};
+use super::starter::StarterWatch;
+use super::{Found, addresses};
+use crate::config::{Config, OnFailure};
+use crate::error::InitError;
+
+/// Whoever has started the processes of a job, seen from one of them. All that is asked of it is this.
+pub(crate) trait Manager: Send + Sync {
+    /// This process's rank, from 0.
+    fn rank(&self) -> u32;
+
+    /// How many ranks the job has.
+    fn size(&self) -> u32;
+
+    /// Whether all of them run on one machine, if it says so. Collective.
+    fn is_on_one_machine(&self) -> Result<Option<bool>, String>;
+
+    /// Rank 0 brings a text, and all get it. Collective.
+    fn share(&self, text: Option<String>) -> Result<String, String>;
+
+    /// Ends the whole job. `false`: it cannot.
+    fn abort(&self, status: i32) -> bool;
+
+    /// All have left the world.
+    fn leave(&self) {}
+
+    /// Whether this process asks for a new assembly each time that it joins a world.
+    fn is_for_one_world(&self) -> bool {
+        false
+    }
+
+    /// Whether the process that has started this one belongs to it, so that its end is that of the job.
+    fn is_starter(&self) -> bool {
+        true
+    }
+}
+
+/// Joins the job of a manager. Collective over all its ranks.
+///
+/// # Errors
+/// What the manager or the coordinator says, and who is missing.
+pub(crate) fn join(manager: Arc<dyn Manager>, config: &mut Config) -> Result<Found, InitError> {
+    let exchanged = |reason| InitError::Exchange { reason };
+    let on_one_machine = manager.is_on_one_machine().map_err(exchanged)?;
+    let mut coordinator = None;
+    let mut text = None;
+    if manager.rank() == 0 {
+        text = Some(match begin(&*manager, on_one_machine, config) {
+            Ok((invitation, listeners)) => {
+                coordinator = Some(start_coordinator(listeners, &invitation.ticket, Some(&manager), config)?);
+                invitation.write()
+            }
+            // The others wait for a word.
+            Err(error) => Invitation::write_refusal(&error.to_string()),
+        });
+    }
+    let text = manager.share(text).map_err(exchanged)?;
+    let invitation = Invitation::read(&text, manager.size()).map_err(|error| exchanged(error.to_string()))?;
+    let (rank, root) = (manager.rank(), Root::At(invitation.at));
+    enter(Entry { root, ticket: invitation.ticket, rank, coordinator, manager: Some(manager) }, config)
+}
+
+fn begin(
+    manager: &dyn Manager,
+    on_one_machine: Option<bool>,
+    config: &Config,
+) -> Result<(Invitation, Vec<TcpListener>), InitError> {
+    let several = on_one_machine != Some(true);
+    let interfaces = addresses::addresses_to_listen_on(&config.interface, several)?;
+    let (mut listeners, mut at, mut refused) = (Vec::new(), Vec::new(), None);
+    for interface in interfaces {
+        match TcpListener::bind(interface.with_port(0)).and_then(|one| Ok((one.local_addr()?, one))) {
+            Ok((address, listener)) => {
+                at.push(address);
+                listeners.push(listener);
+            }
+            Err(error) => refused = Some(error),
+        }
+    }
+    if let Some(error) = refused.filter(|_| at.is_empty()) {
+        return Err(InitError::Coordinator(error));
+    }
+    let mut random = [0; 40];
+    getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
+    let (assembly, secret) = random.split_first_chunk().expect("there are 40 bytes");
+    let secret = secret.try_into().expect("there are 32 behind the assembly's 8");
+    let ticket = Ticket { assembly: u64::from_le_bytes(*assembly), size: manager.size(), secret };
+    Ok((Invitation { ticket, at }, listeners))
+}
+
+/// Starts the coordinator of a job, in the process of its rank 0.
+pub(crate) fn start_coordinator(
+    listeners: Vec<TcpListener>,
+    ticket: &Ticket,
+    manager: Option<&Arc<dyn Manager>>,
+    config: &Config,
+) -> Result<CoordinatorThread, InitError> {
+    let mut job = [0; 8];
+    getrandom::fill(&mut job).map_err(|_| InitError::Random)?;
+    let settings = Settings {
+        ticket: ticket.clone(),
+        job: u64::from_le_bytes(job),
+        survivors_go_on: config.on_failure == OnFailure::Continue,
+        arrival: Duration::from_secs(config.meet_timeout_s),
+        proof: Duration::from_millis(config.handshake_timeout_ms),
+        // Each rank may be about to prove itself.
+        half_open_max: config.half_open_max as usize + ticket.size as usize,
+        report: Duration::from_millis(config.report_ms),
+        watchdog_s: if config.debugger { 0 } else { config.watchdog_s },
+        pid: std::process::id(),
+        command: own_command(),
+        is_stopped,
+    };
+    let manager = manager.cloned();
+    let on_end: OnEnd = Box::new(move |status| end_job(manager.as_deref(), status));
+    CoordinatorThread::start(listeners, settings, on_end).map_err(InitError::Coordinator)
+}
+
+/// The job is over: the others have had the time to say why.
+fn end_job(manager: Option<&dyn Manager>, status: i32) {
+    own_end::end_after(LAUNCHER_GRACE, || ());
+    own_end::let_output_be_read();
+    if !manager.is_some_and(|manager| manager.abort(status)) {
+        // Nobody else does: each rank ends itself.
+        own_end::end_now();
+    }
+}
+
+/// What a rank needs to come in.
+pub(crate) struct Entry {
+    pub(crate) root: Root,
+    pub(crate) ticket: Ticket,
+    pub(crate) rank: u32,
+    pub(crate) coordinator: Option<CoordinatorThread>,
+    pub(crate) manager: Option<Arc<dyn Manager>>,
+}
+
+/// Meets the others and joins their job. Collective.
+pub(crate) fn enter(entry: Entry, config: &mut Config) -> Result<Found, InitError> {
+    let Entry { root, ticket, rank, coordinator, manager } = entry;
+    let Assembly { reader, writer, host, on_several } = assembly::meet(&root, &ticket, rank, config)?;
+    let is_for_one_world = manager.as_ref().is_some_and(|manager| manager.is_for_one_world());
+    let member = Member {
+        rank,
+        ticket,
+        root_host: on_several.then_some(host),
+        report: Duration::from_millis(config.report_ms),
+        coordinator,
+        manager,
+        watch: Mutex::new(None),
+    };
+    let (launcher, start) = Launcher::join(reader, Box::new(writer), Box::new(member))?;
+    if !is_for_one_world {
+        launcher.keep();
+    }
+    Ok((Some(launcher), start))
+}
+
+/// The patron of such a rank.
+struct Member {
+    rank: u32,
+    ticket: Ticket,
+    /// Where rank 0 runs, if that is worth telling.
+    root_host: Option<String>,
+    report: Duration,
+    /// At rank 0.
+    coordinator: Option<CoordinatorThread>,
+    manager: Option<Arc<dyn Manager>>,
+    watch: Mutex<Option<StarterWatch>>,
+}
+
+impl Member {
+    /// Whoever has started this process is watched as long as it has a world.
+    fn watch_starter(&self) {
+        // A job of one may be a program that a shell has started, which goes on when the shell ends.
+        let is_watched = self.ticket.size > 1 && self.manager.as_ref().is_some_and(|manager| manager.is_starter());
+        if !is_watched {
+            return;
+        }
+        let rank = self.rank;
+        let on_orphaned = move || {
+            own_end::end_after(LAUNCHER_GRACE, || ());
+            own_end::say_last(&format!("rank {rank}: the launcher's process that started this rank is gone; it ends"));
+        };
+        match StarterWatch::begin(on_orphaned) {
+            Ok(watch) => *self.watch.lock() = watch,
+            Err(error) => tracing::warn!(%error, "the end of whoever started this rank will not be noticed"),
+        }
+    }
+
+    fn watch_no_more(&self) {
+        if let Some(watch) = self.watch.lock().take() {
+            watch.end();
+        }
+    }
+}
+
+impl Patron for Member {
+    fn complete(&self, start: &mut Start) {
+        start.secret = Start::spell_secret(&self.ticket.job_secret(start.job));
+        self.watch_starter();
+    }
+
+    fn on_hang_up(&self) -> Option<(u32, String)> {
+        let on_host = self.root_host.as_ref().map(|host| format!(" (on host {host})")).unwrap_or_default();
+        let how = format!("has ended without finalizing{on_host}");
+        own_end::say_last(&format!(
+            "rank {}: rank 0 {how}, or has cut this rank off; without it the job cannot go on",
+            self.rank
+        ));
+        own_end::end_after(self.report, || ());
+        Some((0, how))
+    }
+
+    fn on_death(&self, _rank: u32, _how: &str) {
+        // Rank 0's process has the manager end the job. Should it not, or should there be none:
+        own_end::end_after(if self.manager.is_some() { LAUNCHER_GRACE } else { self.report }, || ());
+    }
+
+    fn after_goodbye(&self) {
+        self.watch_no_more();
+        if let Some(coordinator) = &self.coordinator {
+            coordinator.flush();
+        }
+        if let Some(manager) = &self.manager {
+            manager.leave();
+        }
+    }
+
+    fn forget_world(&self) {
+        self.watch_no_more();
+        if let (Some(coordinator), Some(manager)) = (&self.coordinator, &self.manager)
+            && manager.is_for_one_world()
+        {
+            coordinator.stop();
+        }
+    }
+
+    fn abort(&self, reason: &str, status: i32) {
+        if let Some(coordinator) = &self.coordinator {
+            coordinator.flush();
+        }
+        // A launcher that is gone, or ends others only, leaves this process to itself.
+        own_end::end_after(LAUNCHER_GRACE, || ());
+        own_end::say_last(&format!("rank {} ends the job: {reason}", self.rank));
+        own_end::let_output_be_read();
+        if let Some(manager) = &self.manager {
+            manager.abort(status);
+        }
+    }
+}
