@@ -4,7 +4,7 @@
 //!   manager: rank, size ──▶ rank 0 listens ──▶ invitation, by the manager ──▶ all meet at the coordinator
 //! ```
 
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::launcher::{Launcher, Patron};
 use super::own_end::{self, LAUNCHER_GRACE};
 use super::starter::StarterWatch;
 use super::{Found, addresses};
-use crate::config::{Config, OnFailure};
+use crate::config::{Config, InterfaceChoice, OnFailure};
 use crate::error::InitError;
 
 /// Whoever has started the processes of a job, seen from one of them. All that is asked of it is this.
@@ -84,8 +84,14 @@ fn begin(
     on_one_machine: Option<bool>,
     config: &Config,
 ) -> Result<(Invitation, Vec<TcpListener>), InitError> {
-    let several = on_one_machine != Some(true);
-    let interfaces = addresses::addresses_to_listen_on(&config.interface, several)?;
+    let mut interfaces = match on_one_machine {
+        Some(known) => addresses::addresses_to_listen_on(&config.interface, !known)?,
+        // A machine may have no other address than its own.
+        None => addresses::addresses_to_listen_on(&config.interface, true).unwrap_or_default(),
+    };
+    if on_one_machine.is_none() && config.interface == InterfaceChoice::Auto {
+        interfaces.push(IpAddr::from([127, 0, 0, 1]).into());
+    }
     let (mut listeners, mut at, mut refused) = (Vec::new(), Vec::new(), None);
     for interface in interfaces {
         match TcpListener::bind(interface.with_port(0)).and_then(|one| Ok((one.local_addr()?, one))) {

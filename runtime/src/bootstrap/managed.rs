@@ -1,0 +1,166 @@
+//! Ranks that a process manager has started which keeps a store for them: PMI-1 (`mpiexec` of MPICH and of Intel MPI, Slurm's pmi2, Flux)
+//! and PMIx (Open MPI, PRRTE, Slurm's pmix). Rank 0 puts one text there, and all others get it.
+//!
+//! A process meets its manager once. What the ranks say to each other from then on goes over the coordinator's connections, also in
+//! the worlds that come after the first.
+
+use std::sync::Arc;
+
+use longarm_managers::{pmi1, pmix};
+use parking_lot::Mutex;
+
+use super::Found;
+use super::alone;
+use super::member::{self, Manager};
+use super::ways::{Bootstrap, NotJoined, Sight, Variables};
+use crate::config::Config;
+
+/// Under which name rank 0's text stands in the store.
+const KEY: &str = "longarm-invitation";
+
+/// The conversation with a process manager, as far as a job needs it.
+trait Store: Send {
+    /// Rank 0's text is put there by rank 0, and got by all. Collective.
+    fn share(&mut self, rank: u32, text: Option<&str>) -> Result<Vec<u8>, String>;
+
+    /// This process needs it no more.
+    fn finalize(self: Box<Self>) -> Result<(), String>;
+}
+
+impl Store for pmi1::Client {
+    fn share(&mut self, _rank: u32, text: Option<&str>) -> Result<Vec<u8>, String> {
+        text.map_or(Ok(()), |text| self.put(KEY, text.as_bytes())).map_err(|error| error.to_string())?;
+        self.barrier().and_then(|()| self.get(KEY)).map_err(|error| error.to_string())
+    }
+
+    fn finalize(self: Box<Self>) -> Result<(), String> {
+        pmi1::Client::finalize(*self).map_err(|error| error.to_string())
+    }
+}
+
+impl Store for pmix::Client {
+    fn share(&mut self, _rank: u32, text: Option<&str>) -> Result<Vec<u8>, String> {
+        text.map_or(Ok(()), |text| self.put(KEY, text.as_bytes())).map_err(|error| error.to_string())?;
+        self.barrier().and_then(|()| self.get(0, KEY)).map_err(|error| error.to_string())
+    }
+
+    fn finalize(self: Box<Self>) -> Result<(), String> {
+        pmix::Client::finalize(*self).map_err(|error| error.to_string())
+    }
+}
+
+/// What ends the job, whatever another thread says to the manager.
+type Abort = Box<dyn Fn(i32) -> bool + Send + Sync>;
+
+/// A process manager.
+struct Managed {
+    rank: u32,
+    size: u32,
+    on_one_machine: Option<bool>,
+    store: Mutex<Option<Box<dyn Store>>>,
+    abort: Abort,
+}
+
+impl Manager for Managed {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn is_on_one_machine(&self) -> Result<Option<bool>, String> {
+        Ok(self.on_one_machine)
+    }
+
+    fn share(&self, text: Option<String>) -> Result<String, String> {
+        let mut store = self.store.lock();
+        let store = store.as_mut().ok_or("this process has left its process manager")?;
+        let bytes = store.share(self.rank, text.as_deref())?;
+        String::from_utf8(bytes)
+            .map_err(|_| "the process manager gave something that rank 0 has not put there".to_owned())
+    }
+
+    fn abort(&self, status: i32) -> bool {
+        (self.abort)(status)
+    }
+
+    fn leave(&self) {
+        let Some(store) = self.store.lock().take() else { return };
+        if let Err(reason) = store.finalize() {
+            tracing::warn!(reason, "the process manager did not take leave of this process");
+        }
+    }
+}
+
+/// Joins a job by such a manager. Collective over its processes.
+fn join(managed: Managed, config: &mut Config) -> Result<Found, NotJoined> {
+    if managed.size == 1 {
+        managed.leave();
+        return Ok((None, alone()?));
+    }
+    Ok(member::join(Arc::new(managed), config)?)
+}
+
+/// PMI-1.
+pub(crate) struct ByPmi1;
+
+impl Bootstrap for ByPmi1 {
+    fn name(&self) -> &'static str {
+        "PMI-1"
+    }
+
+    fn look(&self, variables: Variables<'_>, _config: &Config) -> Sight {
+        let is_there = variables("PMI_FD").is_some() || variables("PMI_PORT").is_some();
+        if is_there { Sight::Usable } else { Sight::Nothing }
+    }
+
+    fn join(&self, variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
+        let unusable = |error: pmi1::Pmi1Error| NotJoined::Unusable(error.to_string());
+        let client = pmi1::Client::connect(&|name| variables(name)).map_err(unusable)?;
+        let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
+        let aborter = client.aborter().map_err(|error| NotJoined::Unusable(error.to_string()))?;
+        let (rank, size) = (client.rank(), client.size());
+        // Hydra says how many of its processes are here.
+        let here = variables("MPI_LOCALNRANKS").and_then(|here| here.trim().parse::<u32>().ok());
+        let managed = Managed {
+            rank,
+            size,
+            on_one_machine: here.filter(|here| *here == size).map(|_| true),
+            store: Mutex::new(Some(Box::new(client))),
+            abort: Box::new(move |status| aborter.as_ref().is_some_and(|aborter| aborter.abort(status).is_ok())),
+        };
+        join(managed, config)
+    }
+}
+
+/// PMIx, by the library that the machine has.
+pub(crate) struct ByPmix;
+
+impl Bootstrap for ByPmix {
+    fn name(&self) -> &'static str {
+        "PMIx"
+    }
+
+    fn look(&self, variables: Variables<'_>, _config: &Config) -> Sight {
+        if pmix::is_there(&|name| variables(name)) { Sight::Usable } else { Sight::Nothing }
+    }
+
+    fn join(&self, variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
+        let unusable = |error: pmix::PmixError| NotJoined::Unusable(error.to_string());
+        let client = pmix::Client::connect(&|name| variables(name)).map_err(unusable)?;
+        let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
+        let aborter = client.aborter();
+        let (rank, size) = (client.rank(), client.size());
+        let here = client.local_size().map_err(unusable)?;
+        let managed = Managed {
+            rank,
+            size,
+            on_one_machine: here.filter(|here| *here == size).map(|_| true),
+            store: Mutex::new(Some(Box::new(client))),
+            abort: Box::new(move |status| aborter.abort(status, "the job cannot go on").is_ok()),
+        };
+        join(managed, config)
+    }
+}
