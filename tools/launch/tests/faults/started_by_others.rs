@@ -73,7 +73,8 @@ fn see_a_death(world: &World, victim: u32) {
         window.wait_until(READY, Compare::Equal, others).expect("all live");
         die("killed");
     }
-    window.fetch_add(victim, READY, 1).expect("the victim waits for it");
+    // The victim may host the server that answers, and be gone before the answer is.
+    let _ = window.fetch_add(victim, READY, 1);
     let error = window.wait_until(SILENT, Compare::NotEqual, 0).expect_err("nobody changes this word");
     println!("wait: {error}");
     let error = world.barrier_collective().expect_err("a member is dead");
