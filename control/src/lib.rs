@@ -10,8 +10,10 @@
 //! that something else has started.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod arrival;
 pub mod coordinator;
+pub mod frames;
 pub mod invitation;
 pub mod messages;
 pub mod plan;

@@ -66,6 +66,23 @@ impl Plan {
         Ok(Plan::on_one_machine(node_of_rank, nodes))
     }
 
+    /// Spreads ranks over machines in blocks, each of which has this many, and those of a machine over nodes as
+    /// [`Plan::new`] does: `nodes` is how many a machine has, where it has the ranks for them.
+    ///
+    /// # Errors
+    /// When the numbers contradict each other.
+    pub fn on_machines(ranks_on: &[u32], nodes: Option<u32>, ppn: Option<u32>) -> Result<Plan, PlanError> {
+        let mut plan = Plan { node_of_rank: Vec::new(), nodes: 0, machine_of_node: Vec::new() };
+        for (ranks, machine) in ranks_on.iter().zip(0..) {
+            let nodes = nodes.map(|nodes| nodes.min(ppn.map_or(*ranks, |ppn| ranks.div_ceil(ppn))));
+            let own = Plan::new(*ranks, nodes, ppn)?;
+            plan.node_of_rank.extend(own.node_of_rank.iter().map(|node| plan.nodes + node));
+            plan.machine_of_node.extend(std::iter::repeat_n(machine, own.nodes as usize));
+            plan.nodes += own.nodes;
+        }
+        Ok(plan)
+    }
+
     fn on_one_machine(node_of_rank: Vec<u32>, nodes: u32) -> Plan {
         Plan { node_of_rank, nodes, machine_of_node: vec![0; nodes as usize] }
     }
@@ -123,6 +140,17 @@ mod tests {
         assert_eq!(sizes(5, None, Some(2)), [2, 2, 1]);
         assert_eq!(sizes(2, None, Some(8)), [2]);
         assert_eq!(sizes(5, Some(3), Some(2)), [2, 2, 1]);
+    }
+
+    #[test]
+    fn machines_have_nodes_of_their_own_and_blocks_of_ranks() {
+        let plan = Plan::on_machines(&[3, 1], None, None).unwrap();
+        assert_eq!((&plan.node_of_rank[..], &plan.machine_of_node[..]), (&[0, 0, 0, 1][..], &[0, 1][..]));
+        let plan = Plan::on_machines(&[3, 1], Some(2), None).unwrap();
+        assert_eq!((&plan.node_of_rank[..], &plan.machine_of_node[..]), (&[0, 0, 1, 2][..], &[0, 0, 1][..]));
+        assert_eq!(plan.ranks_on_machines(), [3, 1]);
+        let plan = Plan::on_machines(&[4, 2], Some(2), Some(2)).unwrap();
+        assert_eq!((&plan.node_of_rank[..], plan.nodes), (&[0, 0, 1, 1, 2, 2][..], 3));
     }
 
     #[test]

@@ -270,6 +270,22 @@ impl Rendezvous {
         failure
     }
 
+    /// A rank is out of reach for ever, with its host. Returns the failure if it had not failed before.
+    pub fn handle_loss(&mut self, rank: u32, how: &str) -> Option<Failure> {
+        let state = &mut self.ranks[rank as usize];
+        let before = std::mem::replace(&mut state.stage, Stage::Ended);
+        state.missed |= before == Stage::Silent;
+        let is_news = before != Stage::Ended && !state.failed;
+        let failure = is_news.then(|| self.fail(rank, 1, how.to_owned()));
+        self.say_goodbye();
+        failure
+    }
+
+    /// A machine has said which processors the job may use there. It says so before its ranks say anything.
+    pub fn know_processors(&mut self, machine: u32, processors: Vec<u32>) {
+        self.job.processors[machine as usize] = processors;
+    }
+
     /// The next message to send, and to whom. `None` when there is none left.
     pub fn poll_message(&mut self) -> Option<(u32, ToRank)> {
         self.messages.pop_front()
@@ -873,6 +889,37 @@ mod tests {
         pair.join(0);
         assert!(pair.join(0).is_some());
         assert!(pair.say(0, &FromRank::Fetch { node: 1 }).is_some());
+    }
+
+    #[test]
+    fn ranks_that_are_lost_with_their_host_have_died_of_it_and_are_not_lost_twice() {
+        let mut pair = Pair::new(3, 1);
+        pair.join_all();
+        let failure = pair.rendezvous.handle_loss(1, "was lost with host b").unwrap();
+        assert_eq!((failure.rank, failure.status, failure.how.as_str()), (1, 1, "was lost with host b"));
+        assert_eq!(pair.rendezvous.handle_loss(1, "was lost with host b"), None);
+        assert_eq!(pair.rendezvous.place(1), Place::Ended);
+        let heard: Vec<_> = pair.drain();
+        assert!(
+            matches!(&heard[..], [(0, ToRank::Died { rank: 1, .. }), (2, ToRank::Died { rank: 1, .. })]),
+            "{heard:?}"
+        );
+        pair.leave(0);
+        pair.leave(2);
+        assert!(pair.drain().iter().all(|(_, message)| *message == ToRank::Goodbye), "nobody waits for the lost");
+    }
+
+    #[test]
+    fn a_rank_is_told_the_processors_that_its_machine_has_said() {
+        let plan = Plan::on_machines(&[1, 1], None, None).unwrap();
+        let processors = vec![vec![0], Vec::new()];
+        let job = Job { number: 5, secret: "ab".to_owned(), processors, stats: false, survivors_go_on: false };
+        let mut rendezvous = Rendezvous::new(plan, job);
+        rendezvous.know_processors(1, vec![4, 5]);
+        let join = serde_json::to_vec(&FromRank::Join { version: CONTROL_VERSION, pid: 1 }).unwrap();
+        assert_eq!(rendezvous.handle_line(1, &join, Instant::now()), None);
+        let Some((1, ToRank::Start(start))) = rendezvous.poll_message() else { panic!("it joined") };
+        assert_eq!((start.processors, start.machines, start.ranks_on_machine), (vec![4, 5], 2, 1));
     }
 
     #[test]

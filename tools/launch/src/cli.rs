@@ -65,6 +65,9 @@ pub enum Command {
     Ps(PsArguments),
     /// Show the machine as longarm sees it, and every configuration variable
     Info(InfoArguments),
+    /// Runs the ranks of one host for a launcher on another; started by `run` itself
+    #[command(hide = true)]
+    Agent,
     /// Ends what a killed launcher left behind; started by `run` itself
     #[command(hide = true, name = "__guardian")]
     Guardian,
@@ -75,8 +78,35 @@ pub enum Command {
 #[command(after_help = RUN_EXAMPLES, override_usage = "longarm run -n <P> [OPTIONS] [--] PROGRAM [ARGS]...")]
 pub struct RunArguments {
     /// How many ranks to start
-    #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
-    pub ranks: u32,
+    #[arg(
+        short = 'n',
+        long = "ranks",
+        value_name = "P",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)),
+        help = "How many ranks to start; may be left out where hosts say how many they take"
+    )]
+    pub ranks: Option<u32>,
+    /// On which hosts the ranks run.
+    #[arg(
+        long,
+        value_name = "HOST[:K],...",
+        conflicts_with = "hostfile",
+        help = "Start ranks on these hosts, K on each at first; each host needs longarm"
+    )]
+    pub hosts: Option<String>,
+    /// The same in a file.
+    #[arg(long, value_name = "FILE", help = "The same from a file: a host a line, as HOST, HOST:K or HOST slots=K")]
+    pub hostfile: Option<OsString>,
+    /// What leads to a host.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        help = "What runs a program on a host, instead of ssh; {} stands for the host, which otherwise comes last"
+    )]
+    pub agent_command: Option<String>,
+    /// Where longarm is on the hosts.
+    #[arg(long, value_name = "PATH", help = "Where longarm is on the hosts [default: as here, else along PATH there]")]
+    pub agent_path: Option<String>,
     /// Over how many nodes to spread them, in blocks as even as possible; else LONGARM_NODES says it, else it is one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes: Option<u32>,
@@ -188,7 +218,7 @@ mod tests {
     fn options_behind_the_program_belong_to_the_program() {
         let arguments = parse("longarm run -n 2 program -n 5 --stats").unwrap();
         assert_eq!(arguments.command, ["program", "-n", "5", "--stats"]);
-        assert_eq!((arguments.ranks, arguments.stats), (2, false));
+        assert_eq!((arguments.ranks, arguments.stats), (Some(2), false));
         let arguments = parse("longarm run -n 2 -- program --json -- x").unwrap();
         assert_eq!(arguments.command, ["program", "--json", "--", "x"]);
     }

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Ps(arguments) => ps::ps(&arguments),
         Command::Info(arguments) => info::info(&arguments),
+        Command::Agent => run::agent::agent(),
         Command::Guardian => run::guardian::watch(),
     }
 }

@@ -40,6 +40,8 @@ pub struct Template<'a> {
     pub descriptors: Option<Rlimit>,
     /// Whether a debugger may hold ranks.
     pub debugger: bool,
+    /// All of the environment, where it is not that of this process.
+    pub environment: Option<&'a [(OsString, OsString)]>,
 }
 
 /// What is particular to one rank.
@@ -74,6 +76,9 @@ pub fn start_rank(template: &Template<'_>, place: Place) -> io::Result<Started> 
     let (control, inherited) = UnixStream::pair()?;
     control.set_nonblocking(true)?;
     let mut command = Command::new(template.path);
+    if let Some(environment) = template.environment {
+        command.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
+    }
     command
         .arg0(&template.command[0])
         .args(&template.command[1..])
@@ -93,12 +98,7 @@ pub fn start_rank(template: &Template<'_>, place: Place) -> io::Result<Started> 
     let descriptors = template.descriptors;
     let processors = place.processor.map(only);
     let prepare = move || {
-        rustix::io::write(&*guardian, &rustix::process::getpid().as_raw_pid().to_le_bytes())?;
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The launcher may have died before the line above, and then no signal comes.
-        if rustix::process::getppid() != Some(launcher) {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
+        die_with(launcher, &guardian)?;
         if let Some(processors) = &processors {
             rustix::thread::sched_setaffinity(None, processors)?;
         }
@@ -120,6 +120,33 @@ pub fn start_rank(template: &Template<'_>, place: Place) -> io::Result<Started> 
             Err(error)
         }
     }
+}
+
+/// Starts what leads to an agent on another host, with pipes for all that it reads and writes. It dies with this process, and
+/// Ctrl-C does not reach it.
+///
+/// # Errors
+/// What the system says when it has no process or descriptor left, or cannot execute the file.
+pub fn start_transport(command: &[String], guardian: &Arc<OwnedFd>) -> io::Result<Child> {
+    let parent = rustix::process::getpid();
+    let guardian = Arc::clone(guardian);
+    let mut transport = Command::new(&command[0]);
+    transport.args(&command[1..]);
+    transport.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    // SAFETY: as in `start_rank`: `die_with` makes system calls on values that the closure owns, and nothing else.
+    unsafe { transport.pre_exec(move || die_with(parent, &guardian)) };
+    transport.spawn()
+}
+
+/// Between fork and exec: tells the guardian who this is, and has the system end it with its parent.
+fn die_with(parent: Pid, guardian: &OwnedFd) -> io::Result<()> {
+    rustix::io::write(guardian, &rustix::process::getpid().as_raw_pid().to_le_bytes())?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The parent may have died before the line above, and then no signal comes.
+    if rustix::process::getppid() != Some(parent) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    Ok(())
 }
 
 /// A descriptor that becomes readable when a child ends.

@@ -33,6 +33,11 @@ pub enum Cause {
     },
     /// The time of `--timeout` is over.
     Timeout,
+    /// Some ranks cannot be started; the launcher exits with this status.
+    NotStarted {
+        /// What is wrong says it.
+        status: i32,
+    },
 }
 
 /// What the caller has to do now.
@@ -86,6 +91,9 @@ impl Ending {
             }
             // The user is in a hurry.
             (Cause::Interrupted { .. }, Stage::Terminated) => self.enter(Stage::Killed, now, KILL, Action::Kill),
+            (Cause::NotStarted { .. }, Stage::Running | Stage::Reporting) => {
+                self.enter(Stage::Terminated, now, TERMINATE_FAILED, Action::Terminate)
+            }
             (Cause::Timeout, Stage::Running) => self.enter(Stage::Terminated, now, TERMINATE, Action::Terminate),
             _ => Action::Wait,
         };
@@ -138,7 +146,7 @@ impl Ending {
     pub fn status(&self) -> i32 {
         match self.cause {
             None => 0,
-            Some(Cause::Failure { status }) => status,
+            Some(Cause::Failure { status } | Cause::NotStarted { status }) => status,
             Some(Cause::Interrupted { signal }) => 128 + signal,
             Some(Cause::Timeout) => STATUS_TIMEOUT,
         }
@@ -223,6 +231,18 @@ mod tests {
         assert_eq!(ending.handle_cause(Cause::Timeout, now), (true, Action::Terminate));
         assert_eq!(actions_after(&mut ending), [Action::Kill, Action::GiveUp]);
         assert_eq!(ending.status(), 124);
+    }
+
+    #[test]
+    fn where_ranks_cannot_be_started_the_others_are_terminated_at_once_whoever_would_go_on() {
+        for survivors_go_on in [false, true] {
+            let (mut ending, now) = (Ending::new(survivors_go_on, REPORT), Instant::now());
+            let cause = Cause::NotStarted { status: 127 };
+            assert_eq!(ending.handle_cause(cause, now), (true, Action::Terminate));
+            assert_eq!(ending.handle_cause(cause, now), (false, Action::Wait));
+            assert_eq!(actions_after(&mut ending), [Action::Kill, Action::GiveUp]);
+            assert_eq!(ending.status(), 127);
+        }
     }
 
     #[test]

@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
-use std::process::ChildStdin;
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -15,7 +14,7 @@ const READ_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// When no thread can be had.
-pub fn feed(rank: ChildStdin) -> io::Result<()> {
+pub fn feed(rank: impl Write + Send + 'static) -> io::Result<()> {
     if !may_read() {
         return Ok(());
     }
@@ -34,7 +33,7 @@ fn may_read() -> bool {
     rustix::termios::tcgetpgrp(stdin.as_fd()).is_ok_and(|foreground| foreground == rustix::process::getpgrp())
 }
 
-fn copy(mut input: File, mut rank: ChildStdin) {
+fn copy(mut input: File, mut rank: impl Write) {
     let mut chunk = vec![0; READ_BYTES];
     loop {
         let count = match input.read(&mut chunk) {

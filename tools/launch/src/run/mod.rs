@@ -24,24 +24,33 @@ use longarm_control::messages::CONTROL_FD_VARIABLE;
 use rustix::process::{Resource, Rlimit};
 
 use self::guardian::Guardian;
+use self::hosts::HostsError;
 use self::program::ProgramError;
 use crate::cli::RunArguments;
-use longarm_control::plan::{Plan, PlanError};
+use longarm_control::plan::PlanError;
 
+pub mod agent;
 mod alike;
 mod child;
 mod ending;
+mod far;
 pub mod guardian;
+mod here;
+mod hosts;
 mod input;
+mod link;
 mod output;
 mod program;
 pub mod questions;
 mod reasons;
+mod site;
 mod supervise;
 mod watch;
 
-/// Descriptors that the launcher needs for each rank: the control socket, two outputs, the process.
+/// Descriptors that whoever starts a rank needs for it: the control socket, two outputs, the process.
 const DESCRIPTORS_PER_RANK: u64 = 4;
+/// And for each agent: what leads to it has three pipes, and two are open twice for a moment.
+const DESCRIPTORS_PER_LINK: u64 = 5;
 /// And for itself, with some to spare.
 const DESCRIPTORS_OWN: u64 = 64;
 
@@ -57,6 +66,17 @@ pub enum RunError {
     /// The program is wrong.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// The hosts are wrong.
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    /// The ranks' folder is missing on a host.
+    #[error("the working folder {} cannot be entered: {source}", .folder.display())]
+    Folder {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// Too few descriptors.
     #[error("{ranks} ranks take {needed} open files in the launcher, but the limit is {limit}; raise it (ulimit -Hn)")]
     Descriptors {
@@ -91,7 +111,7 @@ impl RunError {
     /// What the launcher exits with.
     fn status(&self) -> u8 {
         match self {
-            RunError::Config(_) | RunError::Plan(_) => 2,
+            RunError::Config(_) | RunError::Plan(_) | RunError::Hosts(_) => 2,
             RunError::Program(ProgramError::NotFound { .. }) => 127,
             RunError::Program(ProgramError::NotExecutable { .. }) => 126,
             // The file is there, but its interpreter is not, or it is no program.
@@ -102,7 +122,10 @@ impl RunError {
             {
                 126
             }
-            RunError::Rank { .. } | RunError::Descriptors { .. } | RunError::System { .. } => 1,
+            RunError::Folder { .. }
+            | RunError::Rank { .. }
+            | RunError::Descriptors { .. }
+            | RunError::System { .. } => 1,
         }
     }
 }
@@ -140,11 +163,19 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
     let filter = tracing_subscriber::EnvFilter::new(config.log.as_deref().unwrap_or("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
     // The variable is for jobs of any launcher; what stands on the command line wins.
-    let cut = (arguments.ppn.is_none() && config.is_set("LONGARM_NODES"))
-        .then(|| config.nodes.min(arguments.ranks.into()) as u32);
-    let plan = Plan::new(arguments.ranks, arguments.nodes.or(cut), arguments.ppn)?;
-    let path = program::find_program(program_of(arguments), std::env::var_os("PATH"))?;
-    let descriptors = raise_descriptors(plan.ranks())?;
+    let cut = (arguments.ppn.is_none() && config.is_set("LONGARM_NODES")).then_some(config.nodes);
+    let (plan, machines) = hosts::plan(arguments, cut)?;
+    if let Some(told) = machines.oversubscribed(&plan) {
+        eprintln!("longarm: {told}");
+    }
+    let ranks_here = (0..plan.ranks()).filter(|rank| machines.is_here(plan.machine_of(*rank))).count() as u32;
+    // Where no rank is on this machine, the program need not be.
+    let path = if ranks_here > 0 {
+        program::find_program(program_of(arguments), std::env::var_os("PATH"))?
+    } else {
+        "".into()
+    };
+    let descriptors = raise_descriptors(ranks_here, machines.far())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.while_doing("starting the launcher's event loop")?;
     let guardian = Guardian::start().while_doing("starting the guardian process")?;
@@ -155,8 +186,9 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
         guardian: guardian.pipe(),
         descriptors,
         debugger: config.debugger,
+        environment: None,
     };
-    let ended = runtime.block_on(supervise::supervise(arguments, &config, plan, &template));
+    let ended = runtime.block_on(supervise::supervise(arguments, &config, (plan, machines), &template));
     drop(template);
     guardian.dismiss();
     // Nothing that is left needs to be waited for.
@@ -169,9 +201,9 @@ fn program_of(arguments: &RunArguments) -> &OsStr {
 }
 
 /// Makes sure that there are enough descriptors. Returns the limit that the ranks have to get back if it was changed.
-fn raise_descriptors(ranks: u32) -> Result<Option<Rlimit>, RunError> {
+fn raise_descriptors(ranks: u32, links: u32) -> Result<Option<Rlimit>, RunError> {
     let before = rustix::process::getrlimit(Resource::Nofile);
-    let needed = DESCRIPTORS_OWN + DESCRIPTORS_PER_RANK * u64::from(ranks);
+    let needed = DESCRIPTORS_OWN + DESCRIPTORS_PER_RANK * u64::from(ranks) + DESCRIPTORS_PER_LINK * u64::from(links);
     if before.current.is_none_or(|limit| limit >= needed) {
         return Ok(None);
     }

@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::alike::{self, Alike};
+use super::far::FarOutput;
 
 /// Longer lines are passed on in pieces.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -105,6 +106,31 @@ impl Sink {
     }
 }
 
+/// Where the output of a rank comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// From a child of this process.
+    Pipe(pipe::Receiver),
+    /// From another host.
+    Far(FarOutput),
+}
+
+impl Source {
+    /// Adds what comes next. 0: it was the end.
+    async fn read(&mut self, buffer: &mut Vec<u8>) -> usize {
+        match self {
+            // An error of a pipe is as final as its end.
+            Source::Pipe(pipe) => pipe.read_buf(buffer).await.unwrap_or(0),
+            Source::Far(far) => far.read(buffer).await,
+        }
+    }
+
+    /// Something else than the rank may hold a pipe open. What comes from another host has an end in any case.
+    fn is_pipe(&self) -> bool {
+        matches!(self, Source::Pipe(_))
+    }
+}
+
 /// Nobody reads what the launcher writes. The rank finds out in the same way: its pipe breaks.
 #[derive(Debug)]
 struct ReaderGone;
@@ -147,7 +173,7 @@ fn is_same_file(left: impl AsFd, right: impl AsFd) -> bool {
 /// rank is passed on in its time. Once `ended` says so, all writers are gone or none of our business, and only what is in the pipe
 /// already is passed on.
 pub async fn pass_lines(
-    mut rank: pipe::Receiver,
+    mut rank: Source,
     sink: Sink,
     (tag, alike): (Option<String>, Option<(u32, Alike)>),
     mut ended: watch::Receiver<bool>,
@@ -156,9 +182,8 @@ pub async fn pass_lines(
     loop {
         let held_until = passing.held_until;
         let count = tokio::select! {
-            // An error of a pipe is as final as its end.
-            count = rank.read_buf(passing.lines.room()) => Some(count.unwrap_or(0)),
-            () = until_true(&mut ended) => None,
+            count = rank.read(passing.lines.room()) => Some(count),
+            () = until_true(&mut ended), if rank.is_pipe() => None,
             () = until(held_until) => {
                 if passing.pass_held().await.is_err() {
                     return;
@@ -168,7 +193,9 @@ pub async fn pass_lines(
         };
         match count {
             None => {
-                pass_what_is_there(rank, &mut passing).await;
+                if let Source::Pipe(rank) = rank {
+                    pass_what_is_there(rank, &mut passing).await;
+                }
                 break;
             }
             Some(0) => break,

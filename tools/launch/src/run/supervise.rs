@@ -1,28 +1,31 @@
 //! The launcher's loop: starts the ranks and looks after them until the last one is gone.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::{Child, ChildStderr, ChildStdout};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longarm::config::{Config, OnFailure};
 use longarm::topology;
+use longarm_control::agent::{Branch, Stream};
 use longarm_control::messages::ToRank;
-use rustix::process::{Pid, Signal};
-use tokio::net::UnixStream;
+use rustix::process::Signal;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::SignalKind;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::alike::Alike;
-use super::child::{self, Place, Started, Template};
+use super::child::{Place, Template};
 use super::ending::{Action, Cause, Ending};
-use super::output::{self, Console, Sink};
+use super::here::{Begun, Here};
+use super::hosts::Machines;
+use super::output::{self, Console, Sink, Source};
 use super::questions::{self, Question};
 use super::reasons::Reasons;
-use super::watch::{Event, RankEvent, send_messages, watch_rank};
+use super::site::Site;
+use super::watch::{Event, Happening};
 use super::{RunError, While};
 use crate::cli::{Bind, RunArguments};
 use crate::stats::{self, Outcome};
@@ -31,6 +34,7 @@ use longarm_control::plan::Plan;
 use longarm_control::rendezvous::{Failure, Job, Rendezvous, Violation, signal_name};
 use longarm_control::watchdog::Watchdog;
 
+mod far;
 mod inquiry;
 
 /// How many events may wait for the loop. Each may be a line of the longest.
@@ -42,13 +46,20 @@ const FLUSH: Duration = Duration::from_secs(2);
 struct Supervisor<'a> {
     arguments: &'a RunArguments,
     plan: Plan,
+    machines: Machines,
     console: Console,
     rendezvous: Rendezvous,
     ending: Ending,
+    /// Where the ranks of each machine run.
+    sites: Vec<Site>,
     ranks: Vec<Running>,
+    /// Where outputs of other hosts go.
+    outputs_far: BTreeMap<(u32, Stream), mpsc::Sender<Vec<u8>>>,
+    /// Leave to send more of the input to another host.
+    input_room: Option<Arc<Semaphore>>,
     /// The first failure.
     failure: Option<Failure>,
-    events: mpsc::Receiver<RankEvent>,
+    happenings: mpsc::Receiver<Happening>,
     signals: mpsc::Receiver<i32>,
     /// What `longarm ps` wants to know; `None` where it cannot reach us.
     questions: Option<mpsc::Receiver<Question>>,
@@ -66,12 +77,23 @@ struct Supervisor<'a> {
     /// Ranks that have given up while the others go on, and when they are killed.
     condemned: Vec<(u32, Instant)>,
     reasons: Reasons,
+    /// Whether a debugger may hold ranks.
+    is_debugged: bool,
+    /// The agents that the launcher has started, with those that these start.
+    branches: Vec<Branch>,
+    /// Hosts whose agents start ranks.
+    ready: BTreeSet<u32>,
+    /// Hosts that have not said that nothing follows.
+    unfinished: BTreeSet<u32>,
+    /// Ranks that were stopped when their host looked last.
+    stopped: BTreeSet<u32>,
 }
 
 /// A rank, as long as the job lasts.
+#[derive(Clone, Copy, Debug, Default)]
 struct Running {
-    process: Child,
-    messages: mpsc::Sender<ToRank>,
+    /// Its process, once it is known.
+    pid: u32,
     has_ended: bool,
 }
 
@@ -82,7 +104,7 @@ struct Running {
 pub async fn supervise(
     arguments: &RunArguments,
     config: &Config,
-    plan: Plan,
+    (plan, machines): (Plan, Machines),
     template: &Template<'_>,
 ) -> Result<i32, RunError> {
     let console = Console::open().while_doing("opening the outputs")?;
@@ -92,11 +114,12 @@ pub async fn supervise(
     let job = Job {
         number: random().map(u64::from_le_bytes).while_doing("choosing the job's number")?,
         secret: secret().while_doing("choosing the job's secret")?,
-        processors: vec![processors.clone()],
+        // Agents say those of their machines.
+        processors: vec![processors.clone(); machines.len()],
         stats: arguments.wants_stats(),
         survivors_go_on,
     };
-    let (events_sender, events) = mpsc::channel(EVENTS_MAX);
+    let (sender, happenings) = mpsc::channel(EVENTS_MAX);
     let questions = questions::listen();
     let questions = questions.inspect_err(|error| tracing::warn!(%error, "longarm ps will not find this job")).ok();
     let since = Instant::now();
@@ -104,11 +127,15 @@ pub async fn supervise(
         arguments,
         console,
         rendezvous: Rendezvous::new(plan.clone(), job),
+        ranks: vec![Running::default(); plan.ranks() as usize],
         plan,
+        machines,
         ending: Ending::new(survivors_go_on, Duration::from_millis(config.report_ms)),
-        ranks: Vec::new(),
+        sites: Vec::new(),
+        outputs_far: BTreeMap::new(),
+        input_room: None,
         failure: None,
-        events,
+        happenings,
         signals,
         questions,
         askers: Vec::new(),
@@ -120,13 +147,18 @@ pub async fn supervise(
         timeout: arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
         condemned: Vec::new(),
         reasons: Reasons::default(),
+        is_debugged: config.debugger,
+        branches: Vec::new(),
+        ready: BTreeSet::new(),
+        unfinished: BTreeSet::new(),
+        stopped: BTreeSet::new(),
     };
-    let started = supervisor.start_all(template, &processors, &events_sender);
+    supervisor.open_sites(config, template, &sender);
+    let started = supervisor.start_here(template, &processors, &sender);
+    drop(sender);
     if let Err(error) = started {
-        supervisor.signal_all(Signal::KILL);
-        for rank in &mut supervisor.ranks {
-            let _ = rank.process.wait();
-        }
+        supervisor.sites.iter_mut().for_each(Site::end);
+        supervisor.close_sites().await;
         return Err(error);
     }
     supervisor.listen().await;
@@ -135,58 +167,66 @@ pub async fn supervise(
 }
 
 impl Supervisor<'_> {
-    fn start_all(
+    /// Starts the ranks of this machine.
+    fn start_here(
         &mut self,
         template: &Template<'_>,
         processors: &[u32],
-        events: &mpsc::Sender<RankEvent>,
+        happenings: &mpsc::Sender<Happening>,
     ) -> Result<(), RunError> {
         let refused = |rank, source| RunError::Rank { rank, program: template.path.into(), source };
-        for (rank, node) in (0..).zip(self.plan.node_of_rank.clone()) {
+        let ranks_here = (0..self.plan.ranks()).filter(|rank| self.machines.is_here(self.plan.machine_of(*rank)));
+        for (index, rank) in ranks_here.collect::<Vec<_>>().into_iter().enumerate() {
+            let node = self.plan.node_of_rank[rank as usize];
             let processor = match self.arguments.bind {
-                Bind::Core => Some(processors[rank as usize % processors.len()]),
+                Bind::Core => Some(processors[index % processors.len()]),
                 Bind::None => None,
             };
             let place = Place { rank, node, processor, reads_stdin: rank == 0 };
-            let started = child::start_rank(template, place).map_err(|source| refused(rank, source))?;
-            let pid = started.process.id();
-            tracing::debug!(rank, node, pid, "started");
-            if template.debugger {
-                self.console.say(&format!("rank {rank} (node {node}) is process {pid}: gdb -p {pid}"));
-            }
-            self.connect(rank, started, events.clone()).map_err(|source| refused(rank, source))?;
-        }
-        if let Some(stdin) = self.ranks[0].process.stdin.take() {
-            super::input::feed(stdin).map_err(|source| refused(0, source))?;
+            let messages_max = messages_max(&self.plan);
+            let Site::Here(here) = &mut self.sites[self.plan.machine_of(rank) as usize] else {
+                unreachable!("these ranks are on this machine")
+            };
+            let begun =
+                here.start(template, place, messages_max, happenings).map_err(|source| refused(rank, source))?;
+            self.know_process(rank, begun.pid);
+            self.connect(rank, begun).map_err(|source| refused(rank, source))?;
         }
         Ok(())
     }
 
-    /// Starts the tasks that serve a rank.
-    fn connect(&mut self, rank: u32, started: Started, events: mpsc::Sender<RankEvent>) -> io::Result<()> {
-        let Started { mut process, pidfd, control } = started;
-        let outputs = (process.stdout.take(), process.stderr.take());
-        let (Some(stdout), Some(stderr)) = outputs else { unreachable!("every rank has pipes for its outputs") };
-        let (messages, messages_receiver) = mpsc::channel(messages_max(&self.plan));
-        // First of all, so that whatever fails from here on, the process is known and ended.
-        self.ranks.push(Running { process, messages, has_ended: false });
-        let (lines, replies) = UnixStream::from_std(control)?.into_split();
-        tokio::spawn(watch_rank(rank, pidfd, lines, events));
-        tokio::spawn(send_messages(replies, messages_receiver));
-        self.pass_outputs(rank, stdout, stderr)
+    /// A rank has become this process.
+    fn know_process(&mut self, rank: u32, pid: u32) {
+        self.ranks[rank as usize].pid = pid;
+        if self.is_debugged {
+            let node = self.plan.node_of_rank[rank as usize];
+            let host = self.on_host(rank, " on host ");
+            self.console.say(&format!("rank {rank} (node {node}) is process {pid}{host}: gdb -p {pid}"));
+        }
     }
 
-    fn pass_outputs(&mut self, rank: u32, stdout: ChildStdout, stderr: ChildStderr) -> io::Result<()> {
+    /// Where a rank runs, behind `before`, if there are several machines.
+    fn on_host(&self, rank: u32, before: &str) -> String {
+        let machine = self.plan.machine_of(rank);
+        if self.machines.len() > 1 { format!("{before}{}", self.machines.name(machine)) } else { String::new() }
+    }
+
+    /// Starts the tasks that serve a rank's pipes.
+    fn connect(&mut self, rank: u32, begun: Begun) -> io::Result<()> {
+        let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(begun.stdout))?;
+        let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(begun.stderr))?;
+        self.pass_outputs(rank, Source::Pipe(stdout), Source::Pipe(stderr));
+        begun.stdin.map_or(Ok(()), super::input::feed)
+    }
+
+    fn pass_outputs(&mut self, rank: u32, stdout: Source, stderr: Source) {
         let tag = self.arguments.tag_output.then(|| format!("[{rank}] "));
-        let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
-        let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
         let ended = self.outputs_end.subscribe();
         // Who wants to know who said what is told so of each line.
         let alike = tag.is_none().then(|| (rank, self.alike.clone()));
         let (to_stdout, to_stderr) = (self.console.stdout.clone(), self.console.stderr.clone());
         self.outputs.spawn(output::pass_lines(stdout, to_stdout, (tag.clone(), None), ended.clone()));
         self.outputs.spawn(output::pass_lines(stderr, to_stderr, (tag, alike), ended));
-        Ok(())
     }
 
     /// Until the last rank has ended, or cannot be ended.
@@ -196,7 +236,7 @@ impl Supervisor<'_> {
             let deadlines = [self.ending.deadline(), self.timeout, condemned, self.watchdog.deadline()];
             let deadline = deadlines.into_iter().flatten().min();
             let action = tokio::select! {
-                Some((rank, event)) = self.events.recv() => self.handle_event(rank, event),
+                Some(happening) = self.happenings.recv() => self.handle_happening(happening),
                 Some(signal) = self.signals.recv() => self.handle_signal(signal),
                 Some(question) = next_question(&mut self.questions) => {
                     self.handle_question(question, Instant::now());
@@ -208,8 +248,14 @@ impl Supervisor<'_> {
             let action = self.pass_messages(action);
             match action {
                 Action::Wait => {}
-                Action::Terminate => self.signal_all(Signal::TERM),
-                Action::Kill => self.signal_all(Signal::KILL),
+                Action::Terminate => {
+                    self.forget_unready();
+                    self.signal_all(Signal::TERM);
+                }
+                Action::Kill => {
+                    self.forget_unready();
+                    self.signal_all(Signal::KILL);
+                }
                 Action::GiveUp => {
                     self.console.say(&format!("{} cannot be killed; leaving", self.unfinished()));
                     return;
@@ -221,21 +267,30 @@ impl Supervisor<'_> {
     /// Gives the ranks what there is to tell them. Who does not read it has failed.
     fn pass_messages(&mut self, mut action: Action) -> Action {
         while let Some((rank, message)) = self.rendezvous.poll_message() {
-            let messages = &self.ranks[rank as usize].messages;
+            let site = &self.sites[self.plan.machine_of(rank) as usize];
             // A stopped rank is asked a few times, and goes on as if it had been asked as often as the others.
-            let is_question = matches!(message, ToRank::Inquire { .. });
-            if is_question && messages.capacity() <= messages.max_capacity() / 2 {
+            if matches!(message, ToRank::Inquire { .. }) && !site.ask(rank) {
                 continue;
             }
-            // A rank that has ended needs no message.
-            if let Err(TrySendError::Full(_)) = messages.try_send(message) {
-                let deaf = Violation::Deaf { waiting: messages.max_capacity() };
-                let failure = self.rendezvous.handle_violation(rank, &deaf);
-                let next = self.handle_failure(failure, Instant::now());
+            let mut line = serde_json::to_vec(&message).expect("these messages have only names as keys");
+            line.push(b'\n');
+            if let Err(deaf) = site.tell(rank, line) {
+                let next = self.handle_event(rank, Event::Violation(Violation::Deaf { waiting: deaf.waiting }));
                 action = if next == Action::Wait { action } else { next };
             }
         }
         action
+    }
+
+    fn handle_happening(&mut self, happening: Happening) -> Action {
+        match happening {
+            Happening::Rank(rank, event) => self.handle_event(rank, event),
+            Happening::Far(frame) => self.handle_frame(frame, Instant::now()),
+            Happening::Said(line) => {
+                self.console.say(&line);
+                Action::Wait
+            }
+        }
     }
 
     fn handle_event(&mut self, rank: u32, event: Event) -> Action {
@@ -264,13 +319,14 @@ impl Supervisor<'_> {
         let is_told = is_news || (!is_forced && failure.has_reason);
         if is_told && (survivors_go_on || self.reasons.take(failure.rank, &failure.how)) {
             let node = self.plan.node_of_rank[failure.rank as usize];
-            let pid = self.ranks[failure.rank as usize].process.id();
+            let pid = self.ranks[failure.rank as usize].pid;
+            let host = self.on_host(failure.rank, ", host ");
             let then = match (is_news, survivors_go_on) {
                 (true, true) => self.consequence(&failure, node),
                 (true, false) => "; ending the job".to_owned(),
                 (false, _) => String::new(),
             };
-            self.console.say(&format!("rank {} (node {node}, pid {pid}) {}{then}", failure.rank, failure.how));
+            self.console.say(&format!("rank {} (node {node}{host}, pid {pid}) {}{then}", failure.rank, failure.how));
         }
         self.failure.get_or_insert(failure);
         action
@@ -336,35 +392,26 @@ impl Supervisor<'_> {
 
     /// Sends a signal to the process group of a rank.
     fn signal(&self, rank: u32, signal: Signal) {
-        // Fails when the group is empty, which is what we want.
-        let _ = rustix::process::kill_process_group(Pid::from_child(&self.ranks[rank as usize].process), signal);
+        self.sites[self.plan.machine_of(rank) as usize].signal(rank, signal);
     }
 
     /// Sends a signal to the process groups of all ranks, also of those that ended: something of theirs may be left.
     fn signal_all(&self, signal: Signal) {
-        for rank in 0..self.ranks.len() as u32 {
-            self.signal(rank, signal);
-        }
-    }
-
-    /// Collects the processes that have ended. Only now their numbers may be used again.
-    fn bury(&mut self) {
-        for rank in &mut self.ranks {
-            let _ = rank.process.try_wait();
-        }
+        (0..self.plan.ranks()).for_each(|rank| self.signal(rank, signal));
     }
 
     /// Passes on the last output, prints the statistics, and closes.
     async fn finish(mut self) -> i32 {
-        self.bury();
+        self.sites.iter_mut().for_each(Site::bury);
         for line in self.reasons.said_by_several() {
             self.console.say(&line);
         }
         self.outputs_end.send_replace(true);
         let status = self.ending.status();
         let is_patient = matches!(self.ending.cause(), None | Some(Cause::Failure { .. }));
-        let mut signals = self.signals;
+        let mut signals = std::mem::replace(&mut self.signals, mpsc::channel(1).1);
         let last_words = async {
+            self.close_sites().await;
             while self.outputs.join_next().await.is_some() {}
             if self.arguments.wants_stats() {
                 let outcome = Outcome { status, failure: self.failure.as_ref().map(Into::into) };

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use longarm_control::messages::ToRank;
+use longarm_control::agent::FromAgent;
 use rustix::process::{WaitId, WaitIdOptions};
 use tokio::io::AsyncWriteExt;
 use tokio::io::unix::AsyncFd;
@@ -26,11 +26,19 @@ pub enum Event {
     Ended(HowEnded),
 }
 
-/// An event, and the rank it comes from.
-pub type RankEvent = (u32, Event);
+/// What whoever looks after ranks hears.
+#[derive(Debug)]
+pub enum Happening {
+    /// Something that a rank did which is a child of this process.
+    Rank(u32, Event),
+    /// What an agent on another host says. It is about ranks or hosts that were given to it.
+    Far(FromAgent),
+    /// A line for people about another host.
+    Said(String),
+}
 
 /// Reports all that a rank does, until its process ends.
-pub async fn watch_rank(rank: u32, pidfd: AsyncFd<OwnedFd>, control: OwnedReadHalf, events: mpsc::Sender<RankEvent>) {
+pub async fn watch_rank(rank: u32, pidfd: AsyncFd<OwnedFd>, control: OwnedReadHalf, events: mpsc::Sender<Happening>) {
     let mut lines = ControlLines { control, buffer: Vec::new(), searched: 0, is_open: true };
     loop {
         tokio::select! {
@@ -38,7 +46,7 @@ pub async fn watch_rank(rank: u32, pidfd: AsyncFd<OwnedFd>, control: OwnedReadHa
             event = lines.next_event(), if lines.is_open => {
                 if let Some(event) = event {
                     // The launcher's loop listens as long as a rank runs.
-                    let _ = events.send((rank, event)).await;
+                    let _ = events.send(Happening::Rank(rank, event)).await;
                 }
             }
             ready = pidfd.readable() => {
@@ -48,17 +56,15 @@ pub async fn watch_rank(rank: u32, pidfd: AsyncFd<OwnedFd>, control: OwnedReadHa
         }
     }
     while let Some(event) = lines.next_event_now() {
-        let _ = events.send((rank, event)).await;
+        let _ = events.send(Happening::Rank(rank, event)).await;
     }
     let how = how_ended(pidfd.get_ref());
-    let _ = events.send((rank, Event::Ended(how))).await;
+    let _ = events.send(Happening::Rank(rank, Event::Ended(how))).await;
 }
 
-/// Writes the launcher's messages to a rank. A rank that does not read stops only this task.
-pub async fn send_messages(mut control: OwnedWriteHalf, mut messages: mpsc::Receiver<ToRank>) {
-    while let Some(message) = messages.recv().await {
-        let mut line = serde_json::to_vec(&message).expect("these messages have only names as keys");
-        line.push(b'\n');
+/// Writes the launcher's messages, each a line, to a rank. A rank that does not read stops only this task.
+pub async fn send_messages(mut control: OwnedWriteHalf, mut messages: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = messages.recv().await {
         if control.write_all(&line).await.is_err() {
             // The rank is gone, and its end is noticed elsewhere.
             return;

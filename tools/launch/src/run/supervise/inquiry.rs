@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::Supervisor;
+use super::{Site, Supervisor};
 use crate::run::questions::Question;
 use longarm_control::rendezvous::Place;
 use longarm_control::standing::{RankStanding, Report, State, Summary};
@@ -65,12 +65,12 @@ impl Supervisor<'_> {
 
     fn report(&self, answers: &Answers, now: Instant) -> Report {
         let ranks = (0..).zip(&self.plan.node_of_rank).map(|(rank, node)| {
-            let pid = self.ranks[rank as usize].process.id();
+            let pid = self.ranks[rank as usize].pid;
             let waits = answers.waits.get(&rank).cloned().unwrap_or_default();
             let state = match self.rendezvous.place(rank) {
                 Place::Ended => State::Ended,
                 Place::Outside => State::Outside,
-                Place::Inside | Place::Finished if answers.silent.contains(&rank) => silence(pid),
+                Place::Inside | Place::Finished if answers.silent.contains(&rank) => self.silence(rank),
                 Place::Finished => State::Finished,
                 Place::Inside if waits.is_empty() => State::Computing,
                 Place::Inside => State::Waiting,
@@ -79,15 +79,15 @@ impl Supervisor<'_> {
         });
         Report { job: self.summary(now), ranks: ranks.collect() }
     }
-}
 
-/// Why a rank does not answer.
-fn silence(pid: u32) -> State {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name of the program stands in brackets and may contain anything.
-    match stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()) {
-        Some('T' | 't') => State::Stopped,
-        _ => State::Silent,
+    /// Why a rank does not answer.
+    fn silence(&self, rank: u32) -> State {
+        let is_stopped = match &self.sites[self.plan.machine_of(rank) as usize] {
+            Site::Here(here) => here.is_stopped(rank),
+            // Its agent was asked when the rank was.
+            Site::There(_) => self.stopped.contains(&rank),
+        };
+        if is_stopped { State::Stopped } else { State::Silent }
     }
 }
 

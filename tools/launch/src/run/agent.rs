@@ -1,0 +1,497 @@
+//! `longarm agent`: runs the ranks of one host for a launcher on another, to which it speaks over its stdin and stdout only.
+//!
+//! ```text
+//!   stdin ──► thread ──► frames ──► loop ──► ranks (here), agents further on (link)
+//!   stdout ◄── thread ◄── frames ◄── loop ◄── what they do
+//! ```
+//!
+//! The end of stdin, or a launcher that is silent for too long, ends all ranks. If the agent itself is killed its guardian does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::process::{ChildStdin, ExitCode};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use longarm::topology;
+use longarm_control::agent::{
+    AGENT_VERSION, Branch, CHUNK_BYTES_MAX, CHUNKS_MAX, FromAgent, Setup, Stream, ToAgent, marker,
+};
+use longarm_control::frames::{Decoder, Frame};
+use longarm_control::rendezvous::Violation;
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::child::{Place, Template};
+use super::guardian::Guardian;
+use super::here::{Begun, Here};
+use super::link::{self, Link, Opening};
+use super::watch::{Event, Happening};
+use super::{RunError, While, program};
+
+/// Frames that may wait on their way in or out.
+const FRAMES_MAX: usize = 64;
+/// How long the launcher has to say what is to be done.
+const SETUP: Duration = Duration::from_secs(60);
+
+/// Runs an agent until its launcher needs it no more.
+pub fn agent() -> ExitCode {
+    let mut stdout = io::stdout().lock();
+    let said = stdout.write_all(marker(env!("CARGO_PKG_VERSION")).as_bytes()).and_then(|()| stdout.flush());
+    drop(stdout);
+    if said.is_err() {
+        return ExitCode::FAILURE;
+    }
+    tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(tracing::Level::WARN).init();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("longarm agent: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let served = runtime.block_on(serve());
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("longarm agent: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Speaks to the launcher: what comes from it, and where what is for it goes.
+struct Launcher {
+    frames: mpsc::Receiver<io::Result<ToAgent>>,
+    out: mpsc::Sender<FromAgent>,
+    /// Ends when the last frame was written.
+    writer: std::thread::JoinHandle<()>,
+    /// The number of this host, of which the last frame speaks.
+    host: Arc<OnceLock<u32>>,
+}
+
+impl Launcher {
+    fn open() -> io::Result<Launcher> {
+        let (sender, frames) = mpsc::channel(FRAMES_MAX);
+        std::thread::Builder::new().name("longarm-frames-in".to_owned()).spawn(move || read_frames(&sender))?;
+        let (out, receiver) = mpsc::channel(FRAMES_MAX);
+        let host = Arc::<OnceLock<u32>>::default();
+        let own = Arc::clone(&host);
+        let writer = std::thread::Builder::new().name("longarm-frames-out".to_owned());
+        let writer = writer.spawn(move || write_frames(receiver, &own))?;
+        Ok(Launcher { frames, out, writer, host })
+    }
+
+    async fn say(&self, frame: FromAgent) {
+        // Who is gone hears nothing.
+        let _ = self.out.send(frame).await;
+    }
+}
+
+/// Until this host has finished, or the launcher is gone, which stdin says too.
+fn write_frames(mut frames: mpsc::Receiver<FromAgent>, host: &OnceLock<u32>) {
+    let mut bytes = Vec::new();
+    let mut stdout = io::stdout().lock();
+    let mut is_last = false;
+    while !is_last && let Some(frame) = frames.blocking_recv() {
+        bytes.clear();
+        let mut next = Some(frame);
+        while let Some(frame) = next {
+            frame.encode(&mut bytes);
+            is_last |= matches!(frame, FromAgent::Finished { host: finished } if host.get() == Some(&finished));
+            next = if is_last || bytes.len() >= 64 << 10 { None } else { frames.try_recv().ok() };
+        }
+        if stdout.write_all(&bytes).and_then(|()| stdout.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_frames(frames: &mpsc::Sender<io::Result<ToAgent>>) {
+    let mut decoder = Decoder::default();
+    let mut input = io::stdin().lock();
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        loop {
+            match decoder.next_frame() {
+                Ok(Some(frame)) => {
+                    if frames.blocking_send(Ok(frame)).is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    let _ = frames.blocking_send(Err(io::Error::other(error)));
+                    return;
+                }
+            }
+        }
+        match input.read(&mut chunk) {
+            Ok(0) => return,
+            Ok(count) => decoder.feed(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                let _ = frames.blocking_send(Err(error));
+                return;
+            }
+        }
+    }
+}
+
+async fn serve() -> io::Result<()> {
+    let mut launcher = Launcher::open()?;
+    let first = tokio::time::timeout(SETUP, launcher.frames.recv()).await;
+    let setup = match first {
+        Ok(Some(frame)) => match frame? {
+            ToAgent::Setup(setup) => *setup,
+            _ => return Err(io::Error::other("the launcher does not begin with what is to be done")),
+        },
+        Ok(None) => return Ok(()),
+        Err(_) => return Err(io::Error::other("nobody said what is to be done")),
+    };
+    let host = setup.branch.host;
+    let _ = launcher.host.set(host);
+    if setup.version != AGENT_VERSION || !setup.is_sound() {
+        let reason = format!("its longarm {} does not understand what it is told", env!("CARGO_PKG_VERSION"));
+        launcher.say(FromAgent::Refused { host, status: 1, reason }).await;
+        return finish_refused(launcher, host).await;
+    }
+    match Agent::start(&setup, &launcher).await {
+        Ok((mut agent, guardian)) => {
+            agent.run(&mut launcher).await;
+            guardian.dismiss();
+            if agent.has_finished {
+                let _ = launcher.writer.join();
+            }
+            Ok(())
+        }
+        Err(error) => {
+            let (status, reason) = (i32::from(error.status()), error.to_string());
+            launcher.say(FromAgent::Refused { host, status, reason }).await;
+            finish_refused(launcher, host).await
+        }
+    }
+}
+
+/// Nothing runs here. The launcher still says when all is over.
+async fn finish_refused(mut launcher: Launcher, host: u32) -> io::Result<()> {
+    while let Some(Ok(frame)) = launcher.frames.recv().await {
+        if frame == ToAgent::Finish {
+            launcher.say(FromAgent::Finished { host }).await;
+            let _ = launcher.writer.join();
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What an agent looks after.
+struct Agent {
+    host: u32,
+    silence: Option<Duration>,
+    here: Here,
+    links: Vec<Link>,
+    /// Which link leads to a rank.
+    link_of_rank: BTreeMap<u32, usize>,
+    /// Agents that were started from here and have not finished.
+    unfinished: BTreeSet<u32>,
+    happenings: mpsc::Receiver<Happening>,
+    out: mpsc::Sender<FromAgent>,
+    inputs: BTreeMap<u32, mpsc::Sender<Vec<u8>>>,
+    /// Leave to send a piece of an output.
+    rooms: BTreeMap<(u32, Stream), Arc<Semaphore>>,
+    outputs: JoinSet<()>,
+    outputs_end: watch::Sender<bool>,
+    is_finishing: bool,
+    /// Whether the launcher was told that nothing follows.
+    has_finished: bool,
+}
+
+impl Agent {
+    async fn start(setup: &Setup, launcher: &Launcher) -> Result<(Agent, Guardian), RunError> {
+        let folder = OsStr::from_bytes(&setup.folder);
+        std::env::set_current_dir(folder).map_err(|source| RunError::Folder { folder: folder.into(), source })?;
+        let environment = environment(setup);
+        let command: Vec<OsString> = setup.command.iter().cloned().map(OsString::from_vec).collect();
+        let search = environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+        let path = program::find_program(&command[0], search)?;
+        let descriptors = super::raise_descriptors(setup.branch.ranks.len() as u32, setup.branch.below.len() as u32)?;
+        let guardian = Guardian::start().while_doing("starting the guardian process")?;
+        let processors = topology::processors_allowed();
+        launcher.say(FromAgent::Ready { host: setup.branch.host, processors: processors.clone() }).await;
+        let (sender, happenings) = mpsc::channel(FRAMES_MAX);
+        let mut agent = Agent {
+            host: setup.branch.host,
+            silence: setup.silence_ms.map(Duration::from_millis),
+            here: Here::default(),
+            links: Vec::new(),
+            link_of_rank: BTreeMap::new(),
+            unfinished: setup.branch.below.iter().map(|branch| branch.host).collect(),
+            happenings,
+            out: launcher.out.clone(),
+            inputs: BTreeMap::new(),
+            rooms: BTreeMap::new(),
+            outputs: JoinSet::new(),
+            outputs_end: watch::Sender::new(false),
+            is_finishing: false,
+            has_finished: false,
+        };
+        agent.open_links(setup, guardian.pipe(), &sender);
+        let template = Template {
+            path: &path,
+            command: &command,
+            ranks: setup.size,
+            guardian: guardian.pipe(),
+            descriptors,
+            debugger: setup.debugger,
+            environment: Some(&environment),
+        };
+        for ((rank, node), index) in setup.branch.ranks.iter().zip(0..) {
+            let processor = setup.is_bound.then(|| processors[index % processors.len()]);
+            let place = Place { rank: *rank, node: *node, processor, reads_stdin: *rank == 0 };
+            let begun = agent.here.start(&template, place, messages_max(setup.size), &sender);
+            let begun = begun.and_then(|begun| {
+                let pid = begun.pid;
+                agent.connect(*rank, begun).map(|()| pid)
+            });
+            match begun {
+                Ok(pid) => agent.say(FromAgent::Started { rank: *rank, pid }).await,
+                Err(source) => {
+                    agent.here.end();
+                    return Err(RunError::Rank { rank: *rank, program: path.clone(), source });
+                }
+            }
+        }
+        Ok((agent, guardian))
+    }
+
+    fn open_links(&mut self, setup: &Setup, guardian: Arc<OwnedFd>, happenings: &mpsc::Sender<Happening>) {
+        let starts = Arc::new(Semaphore::new(link::STARTS_MAX));
+        for branch in &setup.branch.below {
+            let index = self.links.len();
+            branch.for_each(&mut |branch: &Branch| {
+                self.link_of_rank.extend(branch.ranks.iter().map(|(rank, _)| (*rank, index)));
+            });
+            self.links.push(Link::open(Opening {
+                setup: Setup { branch: branch.clone(), ..setup.clone() },
+                frames_max: link::frames_max(branch, messages_max(setup.size)),
+                guardian: Arc::clone(&guardian),
+                starts: Arc::clone(&starts),
+                happenings: happenings.clone(),
+            }));
+        }
+    }
+
+    /// Starts the tasks that serve a rank's pipes.
+    fn connect(&mut self, rank: u32, begun: Begun) -> io::Result<()> {
+        let outputs = [(Stream::Stdout, OwnedFd::from(begun.stdout)), (Stream::Stderr, OwnedFd::from(begun.stderr))];
+        for (stream, output) in outputs {
+            let output = pipe::Receiver::from_owned_fd(output)?;
+            let room = Arc::new(Semaphore::new(CHUNKS_MAX));
+            self.rooms.insert((rank, stream), Arc::clone(&room));
+            let passing = Passing { rank, stream, room, out: self.out.clone() };
+            self.outputs.spawn(passing.pass(output, self.outputs_end.subscribe()));
+        }
+        if let Some(stdin) = begun.stdin {
+            let (sender, pieces) = mpsc::channel(CHUNKS_MAX + 1);
+            let out = self.out.clone();
+            std::thread::Builder::new()
+                .name("longarm-input".to_owned())
+                .spawn(move || feed(stdin, pieces, rank, &out))?;
+            self.inputs.insert(rank, sender);
+        }
+        Ok(())
+    }
+
+    async fn say(&self, frame: FromAgent) {
+        let _ = self.out.send(frame).await;
+    }
+
+    /// Until the launcher has said that all is over and everything was passed on, or is gone.
+    async fn run(&mut self, launcher: &mut Launcher) {
+        let beat = link::beat(self.silence);
+        let mut ticks = tokio::time::interval(beat);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        loop {
+            tokio::select! {
+                frame = launcher.frames.recv() => match frame {
+                    Some(Ok(frame)) => {
+                        heard = Instant::now();
+                        self.handle_frame(frame).await;
+                    }
+                    Some(Err(error)) => {
+                        eprintln!("longarm agent: {error}");
+                        break;
+                    }
+                    None => break,
+                },
+                Some(happening) = self.happenings.recv() => self.handle_happening(happening).await,
+                Some(_) = self.outputs.join_next(), if self.is_finishing => {}
+                _ = ticks.tick() => {
+                    if self.silence.is_some_and(|silence| heard.elapsed() > silence) {
+                        eprintln!("longarm agent: the launcher has said nothing for {:.1} s", heard.elapsed().as_secs_f64());
+                        break;
+                    }
+                    // A launcher that takes nothing in for a while hears of us by what waits for it.
+                    let _ = self.out.try_send(FromAgent::Beat);
+                }
+            }
+            if self.is_finishing && self.outputs.is_empty() && self.unfinished.is_empty() {
+                self.say(FromAgent::Finished { host: self.host }).await;
+                self.has_finished = true;
+                break;
+            }
+        }
+        self.here.signal_all(Signal::KILL);
+        self.here.bury();
+    }
+
+    async fn handle_frame(&mut self, frame: ToAgent) {
+        if let Some(rank) = frame.rank()
+            && let Some(link) = self.link_of_rank.get(&rank)
+        {
+            self.links[*link].send(frame);
+            return;
+        }
+        match frame {
+            ToAgent::Setup(_) | ToAgent::Beat => {}
+            ToAgent::Message { rank, line } => {
+                if let Err(deaf) = self.here.tell(rank, line) {
+                    self.say(FromAgent::Broke { rank, waiting: Some(deaf.waiting as u32) }).await;
+                }
+            }
+            ToAgent::Signal { rank, signal } => {
+                // These are those that a launcher sends.
+                let signal = [Signal::TERM, Signal::KILL].into_iter().find(|known| known.as_raw() == signal);
+                signal.into_iter().for_each(|signal| self.here.signal(rank, signal));
+            }
+            ToAgent::Input { rank, bytes } => {
+                // No more come than there is room for. A rank that has closed its input needs none.
+                if let Some(input) = self.inputs.get(&rank) {
+                    let is_end = bytes.is_empty();
+                    let is_sent = is_end || input.try_send(bytes).is_ok();
+                    if is_end || !is_sent {
+                        self.inputs.remove(&rank);
+                    }
+                }
+            }
+            ToAgent::Room { rank, stream } => {
+                if let Some(room) = self.rooms.get(&(rank, stream))
+                    && room.available_permits() < CHUNKS_MAX
+                {
+                    room.add_permits(1);
+                }
+            }
+            ToAgent::Closed { rank, stream } => {
+                self.rooms.remove(&(rank, stream)).into_iter().for_each(|room| room.close());
+            }
+            ToAgent::Look { rank } => {
+                let is_stopped = self.here.is_stopped(rank);
+                self.say(FromAgent::Looked { rank, is_stopped }).await;
+            }
+            ToAgent::Finish => self.finish(),
+        }
+    }
+
+    fn finish(&mut self) {
+        if !std::mem::replace(&mut self.is_finishing, true) {
+            self.here.signal_all(Signal::KILL);
+            self.here.bury();
+            self.outputs_end.send_replace(true);
+            self.links.iter().for_each(|link| link.send(ToAgent::Finish));
+        }
+    }
+
+    async fn handle_happening(&mut self, happening: Happening) {
+        match happening {
+            Happening::Rank(rank, event) => {
+                let frame = match event {
+                    Event::Line(line) => FromAgent::Line { rank, line },
+                    Event::Violation(Violation::Deaf { waiting }) => {
+                        FromAgent::Broke { rank, waiting: Some(waiting as u32) }
+                    }
+                    Event::Violation(_) => FromAgent::Broke { rank, waiting: None },
+                    Event::Ended(how) => FromAgent::Ended { rank, how },
+                };
+                self.say(frame).await;
+            }
+            Happening::Far(frame) => {
+                if let FromAgent::Finished { host } | FromAgent::Lost { host, .. } = &frame {
+                    self.unfinished.remove(host);
+                }
+                self.say(frame).await;
+            }
+            Happening::Said(line) => eprintln!("{line}"),
+        }
+    }
+}
+
+/// How many messages may wait for a rank.
+fn messages_max(ranks: u32) -> usize {
+    4 * ranks as usize + 64
+}
+
+/// The environment of the ranks: what the launcher says, and what is this host's own.
+fn environment(setup: &Setup) -> Vec<(OsString, OsString)> {
+    let given = setup.environment.iter().cloned();
+    let given = given.map(|(name, value)| (OsString::from_vec(name), OsString::from_vec(value)));
+    let kept = setup.kept.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
+    given.chain(kept).collect()
+}
+
+/// An output on its way to the launcher.
+struct Passing {
+    rank: u32,
+    stream: Stream,
+    room: Arc<Semaphore>,
+    out: mpsc::Sender<FromAgent>,
+}
+
+impl Passing {
+    /// Passes on an output until it ends or nobody reads it. Once `ended` says so, only what is in the pipe already.
+    async fn pass(self, mut output: pipe::Receiver, mut ended: watch::Receiver<bool>) {
+        let mut has_ended = false;
+        // Closed: nobody reads it, and the rank finds out when its pipe breaks.
+        while let Ok(permit) = self.room.acquire().await {
+            let mut bytes = Vec::with_capacity(CHUNK_BYTES_MAX);
+            let count = if has_ended {
+                // The runtime may not have heard of the last bytes yet.
+                bytes.resize(CHUNK_BYTES_MAX, 0);
+                rustix::io::read(&output, &mut bytes[..]).unwrap_or(0)
+            } else {
+                tokio::select! {
+                    count = output.read_buf(&mut bytes) => count.unwrap_or(0),
+                    _ = ended.wait_for(|ended| *ended) => {
+                        has_ended = true;
+                        continue;
+                    }
+                }
+            };
+            permit.forget();
+            bytes.truncate(count);
+            let is_end = bytes.is_empty();
+            let frame = FromAgent::Output { rank: self.rank, stream: self.stream, bytes };
+            if self.out.send(frame).await.is_err() || is_end {
+                return;
+            }
+        }
+    }
+}
+
+/// Feeds a rank its input, and says what it has taken.
+fn feed(mut stdin: ChildStdin, mut pieces: mpsc::Receiver<Vec<u8>>, rank: u32, out: &mpsc::Sender<FromAgent>) {
+    while let Some(bytes) = pieces.blocking_recv() {
+        // The rank may end, or close its stdin, whenever it wants.
+        if stdin.write_all(&bytes).is_err() || out.blocking_send(FromAgent::InputRoom { rank }).is_err() {
+            return;
+        }
+    }
+}

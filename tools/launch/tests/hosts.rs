@@ -1,0 +1,555 @@
+//! `longarm run` on several hosts, all of which are this machine: what leads to an agent just runs it here.
+//!
+//! Ranks are shell scripts, or this very program, which also plays what stands between launcher and agent ([`transport`]).
+//! Waiting is always for an event; no test has a time limit of its own.
+#![forbid(unsafe_code)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal};
+
+/// Names what [`the_program_that_plays_a_rank`] shall play.
+const PLAY: &str = "PLAY_OF_THE_RANK";
+/// Says to a rank which host its agent was started for: one of the variables that stay a host's own.
+const SIMPLE: &str = "env HOSTNAME={}";
+
+fn longarm(line: &str, agent_command: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longarm"));
+    command.args(line.split_whitespace()).args(["--agent-command", agent_command]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("LONGARM_INTERFACE", "127.0.0.1").env_remove("HOSTNAME");
+    command
+}
+
+fn shell(line: &str, script: &str) -> Command {
+    let mut command = longarm(line, SIMPLE);
+    command.args(["--", "/bin/sh", "-c", script]);
+    command
+}
+
+/// Agents are the children of a process that only carries bytes, as ssh does, and that prints some first.
+fn transport() -> String {
+    format!("{} the_program_that_plays_a_transport --exact --nocapture", this())
+}
+
+fn this() -> String {
+    std::env::current_exe().expect("the test has a file").into_os_string().into_string().expect("its name is text")
+}
+
+fn end(mut command: Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the launcher starts");
+    assert_eq!(status.signal(), None, "the launcher itself must not be killed");
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("these programs write text")
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Reads `count` lines of the launcher's stdout.
+fn read_lines(child: &mut Child, count: usize) -> Vec<String> {
+    let stdout = BufReader::new(child.stdout.as_mut().expect("stdout is piped"));
+    stdout.lines().take(count).map(|line| line.expect("the output is text")).collect()
+}
+
+/// Zombies count as gone: they wait only for somebody to read their status.
+fn is_gone(pid: &str) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}
+
+fn wait_until_gone(pid: &str) {
+    while !is_gone(pid) {
+        std::thread::yield_now();
+    }
+}
+
+/// All processes below one, with what they are called.
+fn family_of(root: u32) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
+    let pids: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let parents: Vec<(String, String)> = pids
+        .into_iter()
+        .filter_map(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.to_owned();
+            Some((pid, parent))
+        })
+        .collect();
+    let mut family = vec![root.to_string()];
+    let mut next = 0;
+    while next < family.len() {
+        let parent = family[next].clone();
+        family.extend(parents.iter().filter(|(_, own)| *own == parent).map(|(pid, _)| pid.clone()));
+        next += 1;
+    }
+    let name = |pid: &String| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let name = |pid: &String| String::from_utf8_lossy(&name(pid)).replace('\0', " ");
+    family.into_iter().map(|pid| (pid.clone(), name(&pid))).collect()
+}
+
+fn kill(pid: &str) {
+    let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+}
+
+#[test]
+fn hosts_get_blocks_of_ranks_by_their_slots_and_nodes_of_their_own() {
+    let script = "echo $LONGARM_RANK of $LONGARM_SIZE node $LONGARM_NODE on $HOSTNAME";
+    let (status, stdout, stderr) = end(shell("run --hosts a:2,b,c:2", script));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let expected =
+        ["0 of 5 node 0 on a", "1 of 5 node 0 on a", "2 of 5 node 1 on b", "3 of 5 node 2 on c", "4 of 5 node 2 on c"];
+    assert_eq!(sorted(&stdout), expected);
+    let (_, stdout, _) = end(shell("run -n 3 --hosts a,b --nodes 2", "echo $LONGARM_RANK $LONGARM_NODE $HOSTNAME"));
+    assert_eq!(sorted(&stdout), ["0 0 a", "1 1 a", "2 2 b"]);
+    let (_, stdout, stderr) = end(shell("run -n 3 --hosts a:1,b:1", "echo $LONGARM_RANK $HOSTNAME"));
+    assert_eq!(sorted(&stdout), ["0 a", "1 a", "2 b"]);
+    assert!(stderr.contains("more ranks than they take: a 2 (for 1)"), "{stderr}");
+}
+
+#[test]
+fn a_file_of_hosts_says_the_same_as_a_list() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "# ours\na:2\nb slots=1 # small\n").unwrap();
+    let line = format!("run --hostfile {}", file.path().display());
+    let (_, stdout, stderr) = end(shell(&line, "echo $LONGARM_RANK $HOSTNAME"));
+    assert_eq!((sorted(&stdout), stderr.as_str()), (vec!["0 a", "1 a", "2 b"], ""));
+}
+
+#[test]
+fn ranks_have_the_launchers_environment_and_folder_but_for_what_is_their_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = shell("run --hosts a,b", "pwd; echo \"$MINE\"; echo $HOSTNAME; printenv LONGARM_WATCHDOG_S");
+    command.current_dir(&folder).env("MINE", "two words\tand a tab").env("HOSTNAME", "launcher");
+    let (_, stdout, _) = end(command.env("LONGARM_WATCHDOG_S", "17").pipe());
+    let folder = folder.path().to_str().unwrap();
+    let twice = |line| [line, line];
+    let mut expected = [twice(folder), twice("two words\tand a tab"), ["a", "b"], twice("17")].concat();
+    expected.sort_unstable();
+    assert_eq!(sorted(&stdout), expected);
+}
+
+/// Ends a chain of `&mut Command`.
+trait Pipe {
+    fn pipe(&mut self) -> Command;
+}
+
+impl Pipe for Command {
+    fn pipe(&mut self) -> Command {
+        std::mem::replace(self, Command::new("true"))
+    }
+}
+
+#[test]
+fn ranks_on_several_hosts_make_one_world_over_whatever_leads_there() {
+    for (hosts, agent_command) in [("localhost,b", SIMPLE.to_owned()), ("a,b", transport())] {
+        let mut command = longarm(&format!("run -n 4 --hosts {hosts}"), &agent_command);
+        command
+            .arg("--")
+            .arg(this())
+            .args(["the_program_that_plays_a_rank", "--exact", "--nocapture"])
+            .env(PLAY, "ring");
+        let (status, stdout, stderr) = end(command);
+        assert_eq!((status, stderr.as_str()), (0, ""), "{stdout}");
+        let told = sorted(&stdout).into_iter().filter(|line| line.contains("was told")).collect::<Vec<_>>();
+        let expected = [(0, 0, 103), (1, 0, 100), (2, 1, 101), (3, 1, 102)];
+        assert_eq!(told, expected.map(|(rank, node, got)| format!("rank {rank} of 4 on node {node} was told {got}")));
+    }
+}
+
+#[test]
+fn many_hosts_are_reached_through_each_other() {
+    let hosts: Vec<String> = (0..33).map(|host| format!("h{host}")).collect();
+    let mut child =
+        shell(&format!("run --hosts {}", hosts.join(",")), "echo $LONGARM_RANK $HOSTNAME; read line; sleep 1000")
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+    let mut lines = read_lines(&mut child, hosts.len());
+    lines.sort_by_key(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
+    let expected: Vec<String> = hosts.iter().enumerate().map(|(rank, host)| format!("{rank} {host}")).collect();
+    assert_eq!(lines, expected);
+    let family = family_of(child.id());
+    let own: Vec<&(String, String)> = family.iter().filter(|(_, name)| name.ends_with(" agent ")).collect();
+    assert_eq!(own.len(), hosts.len());
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    family.iter().for_each(|(pid, _)| wait_until_gone(pid));
+}
+
+#[test]
+fn output_of_other_hosts_keeps_every_byte_and_its_lines_are_whole() {
+    let script = "head -c 900000 /dev/zero | tr '\\0' $HOSTNAME; echo; echo err >&2; printf last";
+    let (status, stdout, stderr) = end(shell("run --hosts a,b --tag-output", script));
+    assert_eq!((status, sorted(&stderr)), (0, vec!["[0] err", "[1] err"]));
+    let long = |rank: u32, letter: &str| format!("[{rank}] {}", letter.repeat(900_000));
+    let mut lines = sorted(&stdout);
+    lines.retain(|line| line.len() < 100);
+    assert_eq!(lines, ["[0] last", "[1] last"]);
+    assert!(stdout.lines().any(|line| line == long(0, "a")) && stdout.lines().any(|line| line == long(1, "b")));
+}
+
+#[test]
+fn a_reader_that_is_gone_ends_a_rank_elsewhere_as_a_broken_pipe_does() {
+    let mut child = shell("run --hosts a", "while echo y; do :; done 2>/dev/null; exit 3").spawn().unwrap();
+    drop(child.stdout.take());
+    assert_ne!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn input_goes_to_rank_0_wherever_it_is_with_every_byte_and_its_end() {
+    let mut child = shell("run --hosts a,b --tag-output", "wc -c").stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for _ in 0..100 {
+        stdin.write_all(&[b'x'; 10_000]).unwrap();
+    }
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(sorted(&text(output.stdout)), ["[0] 1000000", "[1] 0"]);
+}
+
+#[test]
+fn a_rank_0_elsewhere_that_does_not_read_its_input_holds_nothing_up() {
+    let mut child = shell("run --hosts a,b", "echo $LONGARM_RANK").stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Writes until the launcher is gone.
+    let writer = std::thread::spawn(move || while stdin.write_all(&[b'y'; 1 << 16]).is_ok() {});
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert_eq!((output.status.code(), sorted(&text(output.stdout))), (Some(0), vec!["0", "1"]));
+}
+
+#[test]
+fn a_rank_that_fails_is_named_with_its_host_and_decides_the_status() {
+    let (status, _, stderr) = end(shell("run --hosts a,b:2", "[ $LONGARM_RANK = 2 ] && exit 7; sleep 1000"));
+    assert_eq!(status, 7);
+    assert!(stderr.starts_with("longarm: rank 2 (node 1, host b, pid "), "{stderr}");
+    assert!(stderr.ends_with(") exited with status 7; ending the job\n"), "{stderr}");
+    let (status, _, stderr) = end(shell("run --hosts a,b", "[ $LONGARM_RANK = 1 ] && kill -9 $$; sleep 1000"));
+    assert_eq!(status, 128 + 9);
+    assert!(stderr.contains("host b, pid ") && stderr.contains("killed by signal 9 (SIGKILL)"), "{stderr}");
+}
+
+#[test]
+fn a_program_that_a_host_does_not_have_is_said_with_the_host() {
+    let mut command = longarm("run --hosts a,b", SIMPLE);
+    let (status, _, stderr) = end(command.args(["--", "./no-such-program"]).pipe());
+    assert_eq!(status, 127);
+    assert!(stderr.starts_with("longarm: host "), "{stderr}");
+    assert!(stderr.ends_with(": ./no-such-program: program not found; ending the job\n"), "{stderr}");
+}
+
+#[test]
+fn a_folder_that_a_host_does_not_have_is_said_with_the_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gone");
+    std::fs::create_dir(&path).unwrap();
+    // What leads to the agent removes the folder first.
+    let script = folder.path().join("script");
+    std::fs::write(&script, format!("shift; rmdir {}; exec \"$@\"\n", path.display())).unwrap();
+    let mut command = longarm("run --hosts a", &format!("/bin/sh {}", script.display()));
+    command.current_dir(&path);
+    let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
+    assert_eq!(status, 1);
+    assert!(stderr.contains("host a: the working folder ") && stderr.contains("/gone"), "{stderr}");
+}
+
+#[test]
+fn a_host_without_longarm_is_said_with_what_to_install_and_where() {
+    let mut command = longarm("run --hosts a --agent-path /no/longarm", SIMPLE);
+    let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
+    assert_eq!(status, 127);
+    let version = env!("CARGO_PKG_VERSION");
+    for part in [
+        "host a: longarm was not found there as /no/longarm",
+        &format!("install longarm {version} there"),
+        "--agent-path",
+    ] {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+}
+
+#[test]
+fn what_leads_to_a_host_and_fails_is_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "echo hello; echo no route to $1 >&2; exit 255\n").unwrap();
+    let mut command = longarm("run --hosts a,b", &format!("/bin/sh {}", script.display()));
+    let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
+    assert_eq!(status, 1);
+    assert!(stderr.contains("exited with status 255: no route to ") && stderr.contains("hello"), "{stderr}");
+    assert!(stderr.starts_with("longarm: host ") && stderr.lines().count() == 1, "{stderr}");
+}
+
+#[test]
+fn another_version_on_a_host_is_said_with_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "echo welcome; echo longarm-agent-speaks 99 9.8.7; cat >/dev/null\n").unwrap();
+    let mut command = longarm("run --hosts a", &format!("/bin/sh {}", script.display()));
+    let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
+    assert_eq!(status, 1);
+    let own = format!("longarm {} here", env!("CARGO_PKG_VERSION"));
+    assert!(stderr.contains("host a: longarm 9.8.7 there speaks version 99") && stderr.contains(&own), "{stderr}");
+}
+
+#[test]
+fn what_speaks_no_agents_language_is_given_up_with_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    for (first, said) in
+        [("yes hello", "no agent answers"), ("echo longarm-agent-speaks 1 9; yes hello", "what no agent sends")]
+    {
+        std::fs::write(&script, format!("{first}\n")).unwrap();
+        let mut command = longarm("run --hosts a", &format!("/bin/sh {}", script.display()));
+        let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
+        assert_eq!(status, 1);
+        assert!(stderr.contains("host a") && stderr.contains(said), "{stderr}");
+    }
+}
+
+#[test]
+fn an_agent_that_is_told_nonsense_starts_nothing() {
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_longarm"));
+    let mut agent =
+        agent.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut marker = String::new();
+    let mut stdout = BufReader::new(agent.stdout.take().unwrap());
+    stdout.read_line(&mut marker).unwrap();
+    assert!(marker.starts_with("longarm-agent-speaks "), "{marker}");
+    agent.stdin.take().unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest).unwrap();
+    assert_eq!((rest.len(), agent.wait().unwrap().success()), (0, false));
+}
+
+/// Which process of a job is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Victim {
+    Launcher,
+    Transport,
+    Agent,
+    Both,
+}
+
+/// Kills it at once, when an agent is there, or when the ranks run. Nothing may be left, wherever it was.
+fn leave_nothing(victim: Victim) {
+    for stage in 0..3 {
+        let mut command = longarm("run -n 4 --hosts a,b", &transport());
+        let mut child = command.args(["--", "/bin/sh", "-c", "sleep 1000 & echo $$; wait"]).spawn().unwrap();
+        let mut pids = Vec::new();
+        if stage == 2 {
+            pids = read_lines(&mut child, 4);
+        }
+        let find = |part: &str| loop {
+            let family = family_of(child.id());
+            // The launcher itself has the words on its command line.
+            if let Some((pid, _)) = family.iter().skip(1).find(|(_, name)| name.contains(part)) {
+                return (pid.clone(), family);
+            }
+            if family.len() == 1 && is_gone(&child.id().to_string()) {
+                return (String::new(), family);
+            }
+        };
+        let launcher = child.id().to_string();
+        let (first, family) = match (victim, stage) {
+            (Victim::Launcher, 0) => (launcher.clone(), family_of(child.id())),
+            (Victim::Launcher, _) => (launcher.clone(), find(" agent ").1),
+            (Victim::Transport, _) => find("the_program_that_plays_a_transport"),
+            (Victim::Agent | Victim::Both, _) => find("longarm agent "),
+        };
+        kill(&first);
+        if victim == Victim::Both {
+            kill(&launcher);
+        }
+        let status = child.wait().unwrap();
+        assert!(!status.success(), "{victim:?} at stage {stage}");
+        family.iter().map(|(pid, _)| pid).chain(&pids).for_each(|pid| wait_until_gone(pid));
+        if victim == Victim::Transport || victim == Victim::Agent {
+            let mut stderr = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+            assert!(stderr.contains("longarm: host "), "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_launcher_leaves_no_process_on_any_host() {
+    leave_nothing(Victim::Launcher);
+}
+
+#[test]
+fn a_killed_transport_leaves_no_process_on_any_host() {
+    leave_nothing(Victim::Transport);
+}
+
+#[test]
+fn a_killed_agent_leaves_no_process_on_any_host() {
+    leave_nothing(Victim::Agent);
+}
+
+#[test]
+fn an_agent_and_its_launcher_killed_together_leave_no_process_on_any_host() {
+    leave_nothing(Victim::Both);
+}
+
+#[test]
+fn a_host_that_falls_silent_is_named_and_its_ranks_are_dead_for_the_others() {
+    let mut command = shell("run -n 4 --hosts a,b", "echo $$ $HOSTNAME $PPID; sleep 1000");
+    command.env("LONGARM_SILENCE_MS", "300").env("LONGARM_RECONNECT_S", "0");
+    let mut child = command.spawn().unwrap();
+    let lines = read_lines(&mut child, 4);
+    let agent = lines.iter().find_map(|line| line.split_once(" b ")).unwrap().1;
+    rustix::process::kill_process(Pid::from_raw(agent.parse().unwrap()).unwrap(), Signal::STOP).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("host b (ranks 2-3) was lost: it has said nothing for 0.3 s; ending the job"), "{stderr}");
+    lines.iter().for_each(|line| wait_until_gone(line.split(' ').next().unwrap()));
+}
+
+#[test]
+fn where_survivors_go_on_a_lost_host_leaves_the_others_alive() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let script = format!("echo $$ $HOSTNAME $PPID; while [ ! -e {} ]; do sleep 0.01; done; echo done", mark.display());
+    let mut command = shell("run -n 4 --hosts a,b", &script);
+    let mut child = command.env("LONGARM_ON_FAILURE", "continue").spawn().unwrap();
+    let lines = read_lines(&mut child, 4);
+    let agent = lines.iter().find_map(|line| line.split_once(" b ")).unwrap().1;
+    kill(agent);
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.starts_with("longarm: host b (ranks 2-3) was lost: "), "{line}");
+    assert!(line.ends_with("the others go on\n"), "{line}");
+    std::fs::write(&mark, "").unwrap();
+    assert_eq!(read_lines(&mut child, 2), ["done", "done"]);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_rank_that_is_stopped_on_another_host_is_said_to_be() {
+    let mut command = longarm("run -n 2 --hosts a,b", SIMPLE);
+    command.arg("--").arg(this()).args(["the_program_that_plays_a_rank", "--exact", "--nocapture"]);
+    let mut child = command.env(PLAY, "rest").stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut pids = [String::new(), String::new()];
+    let mut found = 0;
+    while found < 2 {
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        if let Some((rank, pid)) = line.trim_end().strip_prefix("resting ").and_then(|rest| rest.split_once(' ')) {
+            pids[rank.parse::<usize>().unwrap()] = pid.to_owned();
+            found += 1;
+        }
+    }
+    let stopped = Pid::from_raw(pids[1].parse().unwrap()).unwrap();
+    rustix::process::kill_process(stopped, Signal::STOP).unwrap();
+    let mut ps = Command::new(env!("CARGO_BIN_EXE_longarm"));
+    let report = ps.args(["ps", &child.id().to_string(), "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let states: Vec<&str> =
+        report["ranks"].as_array().unwrap().iter().map(|rank| rank["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["computing", "stopped"], "{report}");
+    assert_eq!(report["ranks"][1]["pid"].to_string(), pids[1]);
+    rustix::process::kill_process(stopped, Signal::CONT).unwrap();
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn statistics_and_the_heat_map_are_of_all_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("heat");
+    let mut command = longarm(&format!("run -n 4 --hosts a,b --json --stats-file {}", prefix.display()), SIMPLE);
+    command
+        .arg("--")
+        .arg(this())
+        .args(["the_program_that_plays_a_rank", "--exact", "--nocapture", "-q"])
+        .env(PLAY, "ring");
+    let (status, stdout, _) = end(command);
+    let json = &stdout[stdout.find("{\"").unwrap()..];
+    let report: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!((status, report["ranks"].as_u64()), (0, Some(4)), "{report}");
+    assert!(prefix.with_file_name("heat-traffic.svg").exists());
+}
+
+#[test]
+fn a_timeout_ends_the_ranks_of_all_hosts() {
+    let (status, stdout, stderr) = end(shell("run --hosts a,b --timeout 0.3", "echo $$; sleep 1000"));
+    assert_eq!(status, 124);
+    assert!(stderr.contains("ranks 0-1 still running"), "{stderr}");
+    stdout.lines().for_each(wait_until_gone);
+}
+
+#[test]
+fn hosts_that_are_none_are_refused_before_anything_starts() {
+    for (line, said) in [
+        ("run --hosts a:0", "a:0"),
+        ("run --hosts=-oProxyCommand=x:1", "-oProxyCommand=x"),
+        ("run --hosts a,b --ppn 2 -n 5", "5 ranks do not fit"),
+        ("run", "-n says how many ranks"),
+        ("run --hostfile /no/such/file", "/no/such/file"),
+    ] {
+        let mut command = longarm(line, SIMPLE);
+        let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
+        assert_eq!(status, 2, "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+    }
+}
+
+#[test]
+fn the_program_that_plays_a_transport() {
+    let words: Vec<String> = std::env::args().collect();
+    let Some(at) = words.iter().position(|word| word == "agent").filter(|at| *at > 1) else { return };
+    println!("a banner of the host {}", words[at - 2]);
+    let mut agent = Command::new(&words[at - 1]);
+    let agent = agent.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
+    let mut agent = agent.expect("the agent starts");
+    let mut to_agent = agent.stdin.take().unwrap();
+    let mut from_agent = agent.stdout.take().unwrap();
+    std::thread::spawn(move || std::io::copy(&mut std::io::stdin().lock(), &mut to_agent));
+    let mut chunk = [0; 4096];
+    let mut stdout = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned().unwrap());
+    while let Ok(count @ 1..) = from_agent.read(&mut chunk) {
+        if stdout.write_all(&chunk[..count]).is_err() {
+            break;
+        }
+    }
+    drop(from_agent);
+    let status = agent.wait().unwrap();
+    // Without the last words of a test.
+    std::process::exit(status.code().unwrap_or(1));
+}
+
+#[test]
+fn the_program_that_plays_a_rank() {
+    let Ok(play) = std::env::var(PLAY) else { return };
+    let world = longarm::init().unwrap();
+    if play == "rest" {
+        println!("resting {} {}", world.rank(), std::process::id());
+        // The launcher's input, or its end on the others.
+        if world.rank() == 0 {
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
+        world.finalize().unwrap();
+        return;
+    }
+    let window = world.allocate_collective::<u64>(1).unwrap();
+    let right = (world.rank() + 1) % world.size();
+    window.put(right, 0, &[u64::from(world.rank()) + 100]).unwrap();
+    world.barrier_collective().unwrap();
+    let got = window.get_one(world.rank(), 0).unwrap();
+    println!("rank {} of {} on node {} was told {got}", world.rank(), world.size(), world.node());
+    world.finalize().unwrap();
+}
