@@ -3,7 +3,7 @@
 //! A target is a function of bytes that panics when something is wrong. The programs in `runner/` hand it what libFuzzer
 //! chooses; a plain test runs it over everything in `corpus/` and `regressions/`. All bytes that others can send have a
 //! target: frames, handshakes, what RDMA devices are agreed on with, a server's whole conversation, a hostile server's answers, what launcher and ranks say to
-//! each other, the door, configuration.
+//! each other, what process managers and batch systems say, the door, configuration.
 //!
 //! The crate refuses to look inside of what it feeds: it stands where the bytes come in.
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ mod handshake;
 mod hostile_server;
 #[doc(hidden)]
 pub mod mail;
+mod managers;
 mod node;
 mod rdma;
 mod rendezvous;
@@ -37,6 +38,7 @@ pub use door::door;
 pub use handshake::{handshake_bytes, handshake_edits};
 pub use hostile_server::hostile_server;
 pub use mail::mail_head;
+pub use managers::{host_file, host_list, manager_environment, pmi1_conversation, process_mapping};
 pub use rdma::{rdma_note, rdma_record, rdma_stream};
 pub use rendezvous::rendezvous;
 pub use responder::responder;

@@ -3,8 +3,8 @@
 use longarm_proto::*;
 
 use crate::{
-    bodies, bootstrap, config, coordinator, decode, door, handshake, hostile_server, mail, rdma, rendezvous, responder,
-    router, trunk,
+    bodies, bootstrap, config, coordinator, decode, door, handshake, hostile_server, mail, managers, rdma, rendezvous,
+    responder, router, trunk,
 };
 
 /// Inputs by name.
@@ -40,6 +40,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "router", run: router::router, seeds: router::seeds },
     Target { name: "rdma_note", run: rdma::rdma_note, seeds: rdma::note_seeds },
     Target { name: "rdma_stream", run: rdma::rdma_stream, seeds: rdma::stream_seeds },
+    Target { name: "pmi1_conversation", run: managers::pmi1_conversation, seeds: managers::conversation_seeds },
+    Target { name: "process_mapping", run: managers::process_mapping, seeds: managers::mapping_seeds },
+    Target { name: "host_list", run: managers::host_list, seeds: managers::list_seeds },
+    Target { name: "host_file", run: managers::host_file, seeds: managers::file_seeds },
+    Target { name: "manager_environment", run: managers::manager_environment, seeds: managers::environment_seeds },
     Target { name: "config", run: config::config, seeds: config::seeds },
 ];
 
