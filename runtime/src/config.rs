@@ -378,7 +378,8 @@ impl Config {
 
     fn take(&mut self, name: &str, value: &OsStr) -> Result<(), ConfigError> {
         let Some(index) = VARIABLES.iter().position(|variable| variable.name == name) else {
-            if !LAUNCHER_VARIABLES.iter().any(|(known, _)| *known == name) {
+            let is_of_pods = name == longarm_managers::kubernetes::SERVICE;
+            if !is_of_pods && !LAUNCHER_VARIABLES.iter().any(|(known, _)| *known == name) {
                 self.warnings.push(UnknownVariable { name: name.to_owned(), nearest: nearest(name) });
             }
             return Ok(());

@@ -75,7 +75,7 @@ pub enum Command {
 
 /// Arguments of `longarm run`.
 #[derive(Args, Debug)]
-#[command(after_help = RUN_EXAMPLES, override_usage = "longarm run -n <P> [OPTIONS] [--] PROGRAM [ARGS]...")]
+#[command(after_help = RUN_EXAMPLES, override_usage = "longarm run [-n <P>] [OPTIONS] [--] PROGRAM [ARGS]...")]
 pub struct RunArguments {
     /// How many ranks to start
     #[arg(
