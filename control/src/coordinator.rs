@@ -285,6 +285,7 @@ impl Coordinator {
             // What it says is read when all are there.
             if connection.received.len() > EARLY_BYTES_MAX {
                 self.close(number);
+                self.handle_gone(rank, number, now);
             }
             return false;
         };

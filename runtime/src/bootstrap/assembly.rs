@@ -96,15 +96,17 @@ fn attempt(root: &Root, ticket: &Ticket, rank: u32) -> Result<TcpStream, Attempt
     let again = |error: io::Error| Attempt::Again(error.to_string());
     let addresses = root.resolve().map_err(again)?;
     let mut last = Attempt::Again("the name has no address".to_owned());
+    let mut never = None;
     for address in addresses {
         let connected = TcpStream::connect_timeout(&address, ATTEMPT);
         match connected.map_err(again).and_then(|stream| prove(stream, ticket, rank)) {
             Ok(stream) => return Ok(stream),
-            Err(Attempt::Never(reason)) => return Err(Attempt::Never(reason)),
+            // Somebody else may listen there, and rank 0 at another one of these addresses.
+            Err(Attempt::Never(reason)) => never = Some(Attempt::Never(reason)),
             Err(error) => last = error,
         }
     }
-    Err(last)
+    Err(never.unwrap_or(last))
 }
 
 fn prove(mut stream: TcpStream, ticket: &Ticket, rank: u32) -> Result<TcpStream, Attempt> {

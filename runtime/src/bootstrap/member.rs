@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::assembly::{self, Assembly, Root};
 use super::coordinator::{CoordinatorThread, OnEnd, is_stopped, own_command};
 use super::launcher::{Launcher, Patron};
+use super::node::raise_descriptor_limit;
 use super::own_end::{self, LAUNCHER_GRACE};
 use super::starter::StarterWatch;
 use super::{Found, addresses};
@@ -64,9 +65,12 @@ pub(crate) fn join(manager: Arc<dyn Manager>, config: &mut Config) -> Result<Fou
     let mut coordinator = None;
     let mut text = None;
     if manager.rank() == 0 {
-        text = Some(match begin(&*manager, on_one_machine, config) {
-            Ok((invitation, listeners)) => {
-                coordinator = Some(start_coordinator(listeners, &invitation.ticket, Some(&manager), config)?);
+        let begun = begin(&*manager, on_one_machine, config).and_then(|(invitation, listeners)| {
+            Ok((start_coordinator(listeners, &invitation.ticket, Some(&manager), config)?, invitation))
+        });
+        text = Some(match begun {
+            Ok((started, invitation)) => {
+                coordinator = Some(started);
                 invitation.write()
             }
             // The others wait for a word.
@@ -122,6 +126,8 @@ pub(crate) fn start_coordinator(
 ) -> Result<CoordinatorThread, InitError> {
     let mut job = [0; 8];
     getrandom::fill(&mut job).map_err(|_| InitError::Random)?;
+    // A connection of each rank.
+    raise_descriptor_limit();
     let settings = Settings {
         ticket: ticket.clone(),
         job: u64::from_le_bytes(job),
