@@ -412,7 +412,8 @@ impl Coordinator {
         let Course::Met { arrivals, connections, layout, .. } = &self.course else { return };
         let is_first = !std::mem::replace(&mut self.failed, true);
         let goes_on = self.settings.survivors_go_on;
-        if is_first || goes_on || failure.has_reason {
+        // Who gives a reason says it where its process can be heard even if this one cannot; those after it only follow.
+        if goes_on || (is_first && !failure.has_reason) {
             let (rank, node) = (failure.rank, layout.plan.node_of_rank[failure.rank as usize]);
             let then = match (goes_on, is_first) {
                 (true, _) => "; the others go on",

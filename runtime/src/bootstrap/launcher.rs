@@ -56,8 +56,8 @@ pub(crate) trait Patron: Send + Sync {
     /// This process's world has gone, with a farewell or without.
     fn forget_world(&self) {}
 
-    /// This rank has said why the job ends. Ends it.
-    fn abort(&self, _reason: &str, _status: i32) {}
+    /// This rank has said why the job ends: `follows`, if only because another one has ended it. Ends it.
+    fn abort(&self, _reason: &str, _status: i32, _follows: bool) {}
 }
 
 /// `longarm run`: it ends the ranks itself.
@@ -333,7 +333,8 @@ impl Rendezvous for Launcher {
 
     fn abort(&self, reason: &str, status: i32) {
         let _ = self.say(&FromRank::Abort { reason: reason.to_owned(), status });
-        self.patron.abort(reason, status);
+        let follows = self.heard.lock().died.iter().any(|(_, how)| reason.contains(how.as_str()));
+        self.patron.abort(reason, status, follows);
     }
 }
 

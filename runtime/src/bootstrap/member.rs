@@ -267,13 +267,18 @@ impl Patron for Member {
         }
     }
 
-    fn abort(&self, reason: &str, status: i32) {
+    fn abort(&self, reason: &str, status: i32, follows: bool) {
         if let Some(coordinator) = &self.coordinator {
             coordinator.flush();
         }
         // A launcher that is gone, or ends others only, leaves this process to itself.
         own_end::end_after(LAUNCHER_GRACE, || ());
-        own_end::say_last(&format!("rank {} ends the job: {reason}", self.rank));
+        if follows {
+            // Whom it follows has said why, and ends the job once that is read.
+            std::thread::sleep(self.report);
+        } else {
+            own_end::say_last(&format!("rank {} ends the job: {reason}", self.rank));
+        }
         own_end::let_output_be_read();
         if let Some(manager) = &self.manager {
             manager.abort(status);
