@@ -89,8 +89,18 @@ fn often() {
     }
 }
 
+/// Returns at `rank` when all have left the barrier before this: one who leaves it first may end while others are still in it.
+fn all_have_passed(world: &World, window: &Window<u64>, rank: u32) {
+    // Who has counted may hear of an end before it hears that it has.
+    let _ = window.fetch_add(rank, 0, 1);
+    if world.rank() == rank {
+        window.wait_until(0, Compare::Equal, 2 * u64::from(world.size())).expect("all live");
+    }
+}
+
 fn dropped() {
     let (world, window, heap) = busy_world();
+    all_have_passed(&world, &window, CULPRIT);
     if world.rank() == CULPRIT {
         drop((world, window, heap));
         // It does not end by itself, which would be noticed too.
@@ -145,6 +155,7 @@ fn panics(waits: bool, others_go_on: bool) {
     let (world, window, _heap) = busy_world();
     world.register_handler(PANICS, |_| panic!("on purpose")).expect("the first of this number");
     world.barrier_collective().expect("all live");
+    all_have_passed(&world, &window, 0);
     if world.rank() == CULPRIT {
         if waits {
             let _ = window.wait_until(1, Compare::Equal, 0);

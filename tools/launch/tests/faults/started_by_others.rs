@@ -86,11 +86,17 @@ fn see_a_death(world: &World, victim: u32) {
 
 /// Rank 1 returns an error; the others wait for it.
 fn desert(world: World) {
+    let window = world.allocate_collective::<u64>(2).expect("memory is enough");
     world.barrier_collective().expect("all live");
     if world.rank() == 1 {
-        drop(world);
+        // Whoever were still in the barrier would hear of it there.
+        let others = u64::from(world.size()) - 1;
+        window.wait_until(READY, Compare::Equal, others).expect("all live");
+        drop((window, world));
         std::process::exit(3);
     }
+    // Rank 1 may be gone before the answer is here.
+    let _ = window.fetch_add(1, READY, 1);
     let waited = world.barrier_collective();
     println!("barrier: {}", waited.expect_err("a member has ended the job"));
     loop {
