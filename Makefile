@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-verbs demo test test-all test-ga test-verbs test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install deb clean
+.PHONY: help setup setup-verbs demo test test-all test-ga test-verbs test-launch test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install deb clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -52,6 +52,9 @@ test-ga: setup ## Build the real Global Arrays on longarm, and run its tests and
 
 test-verbs: setup-verbs ## Run tests and jobs over RDMA devices, in a virtual machine that has some
 	@tools/verbs/test.sh
+
+test-launch: setup ## Start jobs on several hosts by ssh and by every process manager there is, and kill them in every way (as root)
+	@tools/test-launch.sh
 
 test-shmem4py: setup ## Build the Python package shmem4py on longarm's OpenSHMEM, and run its own tests
 	$(MAKE) --no-print-directory install PREFIX="$(abspath $(TARGET_DIR))/installed" DESTDIR=

@@ -13,6 +13,7 @@ step setup make setup
 step test make test
 step test-ga make test-ga
 step test-verbs make test-verbs
+step test-launch make test-launch
 step test-shmem4py make test-shmem4py
 step sanitize make sanitize
 step soak make soak SECONDS=400

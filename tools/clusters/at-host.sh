@@ -3,7 +3,7 @@
 #
 # Stands in for ssh where jobs are started: the options of ssh are passed over, the words of the command are joined and read by
 # a shell, which begins at home, with the environment that ssh gives. Unlike ssh's, the streams cross no network.
-# LONGARM_RIG says whose hosts; the rig's own command `at`, which hosts.sh writes, says it itself.
+# CLUSTER_RIG says whose hosts; the rig's own command `at`, which hosts.sh writes, says it itself.
 set -euo pipefail
 
 while [[ ${1:-} == -* ]]; do
@@ -20,7 +20,7 @@ name=${1##*@}
 shift
 # By address, too.
 case $name in 198.51.100.*) name=n$((${name##*.} - 1)) ;; esac
-if ! pid=$(cat "$LONGARM_RIG/$name.pid" 2>/dev/null); then
+if ! pid=$(cat "$CLUSTER_RIG/$name.pid" 2>/dev/null); then
     printf 'at-host: Could not resolve hostname %s: Name or service not known\n' "$name" >&2
     exit 255
 fi

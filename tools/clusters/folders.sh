@@ -6,7 +6,7 @@ cache=${LONGARM_TEST_LAUNCH_CACHE:-$target/launch}
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)
 # What is known of the hosts that are up. Hosts of several rigs know nothing of each other and may have the same names.
-rig=${LONGARM_RIG:-$cache/rig}
+rig=${CLUSTER_RIG:-$cache/rig}
 mkdir -p "$(dirname "$rig")"
 rig=$(cd "$(dirname "$rig")" && pwd)/$(basename "$rig")
 # What the network namespaces of these hosts are called: that of host n3, say, longarm-rig-n3.

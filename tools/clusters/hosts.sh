@@ -14,7 +14,7 @@
 #   hosts.sh down                takes all of it away
 #
 # A host is a network namespace with a host name, System V memory, /tmp, /run and /dev/shm of its own (host.sh). The hosts are
-# reached by name, n3 say, or 198.51.100.4, from each other only. Beside them, in the folder LONGARM_RIG, lie two commands
+# reached by name, n3 say, or 198.51.100.4, from each other only. Beside them, in the folder CLUSTER_RIG, lie two commands
 # that take a host and a command: `at` without a network between (at-host.sh), and `ssh`, which is the real one with these keys.
 # With --owner, `down` comes by itself when that process ends, however it does.
 set -euo pipefail
@@ -75,7 +75,7 @@ up() {
             sleep 0.02
         done
     done
-    printf '#!/bin/sh\nLONGARM_RIG=%q exec %q "$@"\n' "$rig" "$PWD/tools/clusters/at-host.sh" >"$rig/at"
+    printf '#!/bin/sh\nCLUSTER_RIG=%q exec %q "$@"\n' "$rig" "$PWD/tools/clusters/at-host.sh" >"$rig/at"
     chmod 755 "$rig/at"
     settle
 }
@@ -208,66 +208,62 @@ members() {
             $1 in host { split($2, path, "/"); print path[3], host[$1] }'
 }
 
-# A process is named by its id and when it was started, for ids come again.
+# A process is named by its id and when it was started, for ids come again. One whose parent has not asked for its end yet is none.
 identified() {
-    local pid name start
-    while read -r pid name; do
-        start=$(cut -d' ' -f22 "/proc/$pid/stat" 2>/dev/null) || continue
-        # A process whose parent has not asked for its end yet is none.
-        [ "$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | cut -c1)" != Z ] || continue
-        echo "$pid-$start $name"
-    done
+    awk '{
+        file = "/proc/" $1 "/stat"
+        if ((getline line < file) > 0) {
+            close(file)
+            sub(/.*\) /, "", line)
+            split(line, fields, " ")
+            if (fields[1] != "Z") print $1 "-" fields[20], $2
+        }
+    }' 2>/dev/null
 }
 
-# Files of the hosts' own, as HOST:PATH. Where servers keep theirs is theirs.
-own_files() {
+# Sockets that listen or are connected, longarm's abstract ones, and files of the hosts' own, as HOST:WHAT. Where servers keep
+# their files is theirs.
+own_things() {
     local name
     for name in $(names); do
-        enter "$name" find /tmp /dev/shm /run -xdev -mindepth 1 \( -path /run/slurmd -o -path /run/slurmctld -o -path /run/munge -o -path /run/netns \) -prune -o -print 2>/dev/null |
-            sed "s/^/$name:/" || true
-    done
-}
-
-# Sockets that listen, and abstract ones of longarm's.
-own_sockets() {
-    local name
-    for name in $(names); do
-        ip netns exec "$spaces-$name" sh -c 'ss -Hltn; ss -Htn state established state syn-sent; cat /proc/net/unix' 2>/dev/null |
-            awk -v host="$name" '/@.*longarm/ { print host ":" $NF; next } $1 == "LISTEN" { print host ":" $4; next } NF == 4 { print host ":" $3 "-" $4 }'
+        enter "$name" sh -c 'ss -Hltn; ss -Htn state established state syn-sent; cat /proc/net/unix
+            find /tmp /dev/shm /run -xdev -mindepth 1 \( -path "/run/slurm*" -o -path /run/munge -o -path /run/netns \) -prune -o -print' 2>/dev/null |
+            awk -v host="$name" '
+                $1 == "LISTEN" { print host ":socket " $4 }
+                /^[0-9]+ +[0-9]+ +[0-9.:\[\]]+ +[0-9.:\[\]]+ *$/ { print host ":socket " $3 "-" $4 }
+                /@.*longarm/ { print host ":socket " $NF }
+                /^\// { print host ":" $0 }' || true
     done
 }
 
 settle() {
     members | identified | sort >"$rig/settled.processes"
-    own_files | sort >"$rig/settled.files"
-    own_sockets | sort >"$rig/settled.sockets"
+    own_things | sort >"$rig/settled.things"
 }
 
 processes() {
-    local mark name pid
     # What looks is no leftover: it is gone when it is asked for its name.
-    members | identified | sort | comm -23 - "$rig/settled.processes" | while read -r mark name; do
-        pid=${mark%%-*}
-        [ -z "${1:-}" ] || [ "$1" = "$name" ] || continue
-        ps -o pid=,comm=,args= -p "$pid" | sed "s/^ */$name /" || true
-    done
+    members | identified | sort | comm -23 - "$rig/settled.processes" >"$rig/others"
+    [ -s "$rig/others" ] || return 0
+    ps -ww -o pid=,comm=,args= -p "$(cut -d- -f1 "$rig/others" | paste -sd,)" |
+        awk -v file="$rig/others" -v host="${1:-}" '
+            BEGIN { while ((getline line < file) > 0) { split(line, words, "[- ]"); hosts[words[1]] = words[3] } }
+            { $1 = $1 } host == "" || hosts[$1] == host { print hosts[$1], $0 }'
 }
 
+# First the processes: while there are any, the rest is theirs.
 leftovers() {
     local found
-    found=$(
-        processes
-        own_sockets | sort | comm -23 - "$rig/settled.sockets" | sed 's/^/socket /'
-        own_files | sort | comm -23 - "$rig/settled.files" | sed 's/^/file /'
-    )
+    found=$(processes)
+    [ -n "$found" ] || found=$(own_things | sort | comm -23 - "$rig/settled.things")
     [ -z "$found" ] || { printf '%s\n' "$found" && return 1; }
 }
 
 clear_hosts() {
     local host pid rest place
     processes | while read -r host pid rest; do kill -9 "$pid" 2>/dev/null || true; done
-    own_files | sort | comm -23 - "$rig/settled.files" | sort -r | while IFS= read -r place; do
-        enter "${place%%:*}" rm -rf "${place#*:}" || true
+    own_things | sort | comm -23 - "$rig/settled.things" | sort -r | while IFS= read -r place; do
+        [[ $place != *:/* ]] || enter "${place%%:*}" rm -rf "${place#*:}" || true
     done
 }
 
@@ -287,7 +283,7 @@ down() {
 
 # In the background: waits for the end of a process, and takes all away then.
 guard() {
-    setsid bash -c 'tail --pid="$1" -f /dev/null; LONGARM_RIG=$2 exec "$3" down' guard "$1" "$rig" "$PWD/tools/clusters/hosts.sh" \
+    setsid bash -c 'tail --pid="$1" -f /dev/null; CLUSTER_RIG=$2 exec "$3" down' guard "$1" "$rig" "$PWD/tools/clusters/hosts.sh" \
         >/dev/null 2>&1 </dev/null 8>&- &
 }
 

@@ -32,10 +32,17 @@ command_of() {
     # These refuse to run as root without, and root is who makes hosts.
     command=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1)
     case $manager in
+    # The variable `longarm` is where that command is.
+    agents) command+=("$longarm" run --hosts "$hosts" -n "$ranks" --agent-command "$rig/at" --) ;;
+    ssh) command+=("$longarm" run --hosts "$hosts" -n "$ranks" --agent-command "$rig/ssh" --) ;;
     hydra4) command+=(mpiexec.hydra -hosts "$hosts" -n "$ranks" -launcher ssh -launcher-exec "$rig/at") ;;
     hydra4-port) command+=(mpiexec.hydra -pmi-port -hosts "$hosts" -n "$ranks" -launcher ssh -launcher-exec "$rig/at") ;;
     hydra5) command+=("$venv/bin/mpiexec.hydra" -hosts "$hosts" -n "$ranks" -launcher ssh -launcher-exec "$rig/at") ;;
-    impi) command+=("$venv/bin/mpiexec.hydra" -hosts "$hosts" -n "$ranks" -bootstrap ssh -bootstrap-exec "$rig/at") ;;
+    impi)
+        # Its -hosts takes no counts.
+        tr , '\n' <<<"$hosts" >"$rig/impi-$layout"
+        command+=("$venv/bin/mpiexec.hydra" -machinefile "$rig/impi-$layout" -n "$ranks" -bootstrap ssh -bootstrap-exec "$rig/at")
+        ;;
     openmpi4)
         command+=(mpirun.openmpi --host "$hosts" -np "$ranks" --mca plm_rsh_agent "$rig/at"
             --mca oob_tcp_if_include 198.51.100.0/24 --bind-to none)
@@ -43,6 +50,9 @@ command_of() {
     prrte5)
         command+=("PATH=$venv/bin:$PATH" "$venv/bin/prterun" --prefix "$venv" --host "$hosts" -n "$ranks" --prtemca plm_ssh_agent "$rig/at"
             --prtemca prte_if_include 198.51.100.0/24 --bind-to none)
+        ;;
+    slurm-run)
+        command+=(salloc -Q -N "$(host_count_of "$layout")" -n "$ranks" "$longarm" run -n "$ranks" --)
         ;;
     slurm-*)
         file_of "$layout" >"$rig/slurm-$layout"
@@ -57,7 +67,7 @@ agents_of() {
     impi) echo '[h]ydra_(bstrap|pmi)_proxy' ;;
     openmpi4) echo '[o]rted' ;;
     prrte5) echo '[p]rted' ;;
+    ssh | agents | slurm-run) echo '[l]ongarm.* agent' ;;
     slurm-*) echo '[s]lurmstepd' ;;
-    ssh | agents) echo '[l]ongarm.* agent' ;;
     esac
 }
