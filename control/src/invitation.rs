@@ -1,11 +1,10 @@
 //! The one text that whoever starts a job brings from rank 0 to all others: where the coordinator listens, and what lets them in.
 
-use std::fmt::Write;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::CONTROL_VERSION;
+use crate::messages::{CONTROL_VERSION, Start};
 use crate::proof::Ticket;
 
 /// No invitation is longer: it has to fit into what the smallest process manager keeps under one name.
@@ -53,10 +52,7 @@ const REFUSAL: &str = "longarm cannot begin: ";
 impl Invitation {
     /// The text. Addresses that have no room are left out.
     pub fn write(&self) -> String {
-        let secret = self.ticket.secret.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let secret = Start::spell_secret(&self.ticket.secret);
         let mut at = self.at.clone();
         loop {
             let written =
@@ -94,20 +90,12 @@ impl Invitation {
             return Err(InvitationError::Version { found });
         }
         let written: Written = serde_json::from_str(text).map_err(|_| InvitationError::Garbled)?;
-        let secret = read_secret(&written.secret).ok_or(InvitationError::Garbled)?;
+        let secret = Start::secret_of(&written.secret).ok_or(InvitationError::Garbled)?;
         if written.at.is_empty() {
             return Err(InvitationError::Garbled);
         }
         Ok(Invitation { ticket: Ticket { assembly: written.assembly, size, secret }, at: written.at })
     }
-}
-
-fn read_secret(text: &str) -> Option<[u8; 32]> {
-    let (digits, rest) = text.as_bytes().as_chunks::<2>();
-    let digit = |letter: u8| char::from(letter).to_digit(16);
-    let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? << 4 | digit(*low)?).ok();
-    let bytes: Vec<u8> = digits.iter().map(byte).collect::<Option<_>>()?;
-    bytes.try_into().ok().filter(|_| rest.is_empty())
 }
 
 #[cfg(test)]

@@ -143,7 +143,12 @@ impl Start {
 
     /// The secret's bytes, if it is what [`Start::spell_secret`] makes.
     pub fn read_secret(&self) -> Option<[u8; Start::SECRET_BYTES]> {
-        let (digits, rest) = self.secret.as_bytes().as_chunks::<2>();
+        Start::secret_of(&self.secret)
+    }
+
+    /// The secret that [`Start::spell_secret`] has made this text of.
+    pub fn secret_of(text: &str) -> Option<[u8; Start::SECRET_BYTES]> {
+        let (digits, rest) = text.as_bytes().as_chunks::<2>();
         let digit = |letter: u8| char::from(letter).to_digit(16).filter(|_| !letter.is_ascii_uppercase());
         let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? << 4 | digit(*low)?).ok();
         let bytes: Vec<u8> = digits.iter().map(byte).collect::<Option<_>>()?;

@@ -14,7 +14,7 @@ kind=${2:-docker}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mkdir -p "$folder"
 
-[ -d "$folder/debian" ] || debootstrap --variant=minbase --include=ca-certificates bookworm "$folder/debian" http://deb.debian.org/debian
+[ -d "$folder/debian" ] || debootstrap --variant=minbase --include=ca-certificates bookworm "$folder/debian"
 
 mounted=()
 leave() {

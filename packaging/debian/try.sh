@@ -6,7 +6,7 @@
 set -euo pipefail
 [ $# -eq 2 ] || { echo "usage: $0 PACKAGE FOLDER" >&2; exit 2; }
 package=$1 folder=$2
-[ -d "$folder" ] || debootstrap --variant=minbase --include=gcc,libc6-dev,pkgconf bookworm "$folder" http://deb.debian.org/debian
+[ -d "$folder" ] || debootstrap --variant=minbase --include=gcc,libc6-dev,pkgconf bookworm "$folder"
 mount --bind /proc "$folder/proc"
 mount --bind /dev "$folder/dev"
 trap 'umount "$folder/proc" "$folder/dev"' EXIT
