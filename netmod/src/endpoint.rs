@@ -204,6 +204,11 @@ pub enum LinkError {
     /// The network device has given the connection up. Bytes under way in either direction may be lost.
     #[error("the network device gave the connection up: {0}")]
     Device(&'static str),
+    /// Multipath TCP was asked for, and the system has none.
+    #[error(
+        "this system has no Multipath TCP: its kernel is without it, or has it switched off (sysctl net.mptcp.enabled)"
+    )]
+    NoMultipath,
     /// The system said no.
     #[error("{}", io::Error::from_raw_os_error(*errno))]
     System {

@@ -1,12 +1,12 @@
 //! What `tcp` promises beyond the suite.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::thread;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{Congestion, Interest, Link, LinkError, Listener, Netmod, Poller, SocketBuffers, Tcp, TcpOptions};
-use rustix::net::sockopt;
+use rustix::net::{Protocol, ipproto, sockopt};
 
 fn accept(listener: &mut dyn Listener) -> Box<dyn Link> {
     loop {
@@ -67,6 +67,51 @@ fn both_ends_of_a_short_way_send_by_a_rule_that_is_not_made_for_long_ones() {
     let unknown = Congestion::Named("nobody-knows-it".into());
     let tcp = Tcp::new(TcpOptions { congestion: unknown, ..TcpOptions::default() });
     assert!(matches!(tcp.listen().err(), Some(LinkError::System { .. })));
+}
+
+/// The address from which this machine reaches others, if it has one. Nothing is sent.
+fn address_for_others() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(203, 0, 113, 1), 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+fn protocol(link: &dyn Link) -> Option<Protocol> {
+    sockopt::socket_protocol(link.descriptor().unwrap()).unwrap()
+}
+
+#[test]
+fn connections_are_of_multipath_tcp_where_it_was_asked_for_and_both_ends_have_it() {
+    let Some(address) = address_for_others() else {
+        println!("left out: this machine has no address but the loopback's");
+        return;
+    };
+    let tcp = |multipath| Tcp::new(TcpOptions { interfaces: vec![address.into()], multipath, ..TcpOptions::default() });
+    let is_on = std::fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|text| text.trim() == "1");
+    if !is_on {
+        assert_eq!(tcp(true).listen().err(), Some(LinkError::NoMultipath));
+        return;
+    }
+    let (caller, called) = pair(&tcp(true));
+    assert_eq!([protocol(&*caller), protocol(&*called)], [Some(ipproto::MPTCP); 2]);
+    // A caller that was told otherwise is served too, and so is one by a listener that was.
+    for (calls, listens) in [(false, true), (true, false)] {
+        let mut listener = tcp(listens).listen().unwrap();
+        let mut caller = tcp(calls).connect(listener.address()).unwrap();
+        let mut called = accept(&mut *listener);
+        // It may still be connecting.
+        while caller.send(&[Region::from_slice(b"over")]).unwrap() == 0 {
+            thread::yield_now();
+        }
+        wait_readable(called.descriptor().unwrap());
+        assert_eq!(called.receive(&[RegionMut::from_slice(&mut [0; 8])]), Ok(4));
+    }
+}
+
+#[test]
+fn the_loopback_is_never_of_multipath_tcp() {
+    let (caller, called) = pair(&Tcp::new(TcpOptions { multipath: true, ..TcpOptions::default() }));
+    assert_eq!([protocol(&*caller), protocol(&*called)], [Some(ipproto::TCP); 2]);
 }
 
 #[test]

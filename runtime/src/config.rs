@@ -66,6 +66,8 @@ pub struct Config {
     pub socket_buffer_bytes: u64,
     /// By which rule TCP finds out how much it may send at once; empty: by the round trip, `kernel`: as the system has it.
     pub tcp_congestion: String,
+    /// Whether connections between machines are of Multipath TCP, so that large transfers use all the networks between two hosts.
+    pub tcp_multipath: bool,
     /// The network between nodes.
     pub network: NetworkChoice,
     /// The RDMA device, or several that the nodes take in turn. Empty: the first with an active port.
@@ -254,6 +256,7 @@ impl Default for Config {
             interface: InterfaceChoice::Auto,
             socket_buffer_bytes: 0,
             tcp_congestion: String::new(),
+            tcp_multipath: false,
             network: NetworkChoice::Auto,
             verbs_device: String::new(),
             verbs_slab_bytes: 8 * KIB,

@@ -72,7 +72,7 @@ impl Socket {
             // Peers connect to what we tell them, and this says nothing about where we are.
             return Err(LinkError::BadAddress);
         }
-        let socket = socket::open(ip, options.socket_buffers)?;
+        let socket = socket::open(ip, options)?;
         let unproven = Unproven::choose(&socket, options)?;
         bind(&socket, &interface.with_port(0))?;
         listen(&socket, BACKLOG)?;

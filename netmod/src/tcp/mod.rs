@@ -28,6 +28,9 @@ pub struct TcpOptions {
     pub socket_buffers: SocketBuffers,
     /// By which rule each connection finds out how much it may send at once.
     pub congestion: Congestion,
+    /// Connections to other machines are of Multipath TCP (RFC 8684), and so spread over all the networks that the system was told
+    /// to use. An end that has none goes on as plain TCP.
+    pub multipath: bool,
 }
 
 /// How large the kernel's buffers of a connection are.
@@ -79,7 +82,7 @@ impl Netmod for Tcp {
 
     fn connect_by(&self, _: &str, way: &str) -> Result<Box<dyn Link>, LinkError> {
         let remote = ways::parse(way)?;
-        let socket = socket::open(remote.ip(), self.options.socket_buffers)?;
+        let socket = socket::open(remote.ip(), &self.options)?;
         let unproven = Unproven::choose(&socket, &self.options)?;
         Ok(Box::new(TcpLink::connect(socket, remote, unproven)?))
     }

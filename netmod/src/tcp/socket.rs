@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, ipproto, socket_with, sockopt};
 
-use super::SocketBuffers;
+use super::{SocketBuffers, TcpOptions};
 use crate::endpoint::LinkError;
 
 /// For how long a connection may be silent before the kernel asks whether the other end is still there.
@@ -30,10 +30,17 @@ pub(super) const ROUND_TRIP_US_MAX: u32 = 200;
 
 /// A socket of the family of `ip`. Buffer sizes are set before anybody connects or listens, as the window that TCP
 /// can offer is fixed at that moment; accepted sockets inherit them.
-pub(super) fn open(ip: IpAddr, buffers: SocketBuffers) -> Result<OwnedFd, LinkError> {
+pub(super) fn open(ip: IpAddr, options: &TcpOptions) -> Result<OwnedFd, LinkError> {
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
-    if let SocketBuffers::Fixed(bytes) = buffers {
+    // Nothing is gained on one machine.
+    let is_multipath = options.multipath && !ip.is_loopback();
+    let protocol = if is_multipath { ipproto::MPTCP } else { ipproto::TCP };
+    let socket = match socket_with(family, SocketType::STREAM, FLAGS, Some(protocol)) {
+        // The first is said where it is switched off, the second by a kernel without it.
+        Err(Errno::NOPROTOOPT | Errno::PROTONOSUPPORT) if is_multipath => return Err(LinkError::NoMultipath),
+        other => other?,
+    };
+    if let SocketBuffers::Fixed(bytes) = options.socket_buffers {
         set_buffers(&socket, bytes)?;
     }
     tune(&socket)?;

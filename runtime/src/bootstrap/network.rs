@@ -66,6 +66,7 @@ fn tcp_options(config: &Config, interfaces: &[Interface]) -> TcpOptions {
             "kernel" => Congestion::Kernel,
             name => Congestion::Named(name.into()),
         },
+        multipath: config.tcp_multipath,
     }
 }
 

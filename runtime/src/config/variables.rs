@@ -38,11 +38,11 @@ pub(super) const INTERFACE: usize = 0;
 const EAGER_BYTES_MAX: u64 = 16 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
-pub(super) const SPIN: usize = 15;
-pub(super) const NONTEMPORAL: usize = 16;
+pub(super) const SPIN: usize = 16;
+pub(super) const NONTEMPORAL: usize = 17;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 36] = [
+pub(super) const VARIABLES: [Variable; 37] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",
@@ -69,6 +69,12 @@ pub(super) const VARIABLES: [Variable; 36] = [
             accepted: "auto (reno where the round trip is short and the kernel has bbr or cubic), kernel (as it has it), or a name of net.ipv4.tcp_allowed_congestion_control",
             empty: "auto",
         },
+    },
+    Variable {
+        name: "LONGARM_TCP_MULTIPATH",
+        unit: "",
+        meaning: "whether connections between machines are of Multipath TCP, over all networks that the system was told to use",
+        slot: Slot::Switch { field: |config| &mut config.tcp_multipath },
     },
     Variable {
         name: "LONGARM_NETMOD",
