@@ -24,6 +24,11 @@ pub use interface::{InterfaceChoice, InterfaceName, NoInterfaceName};
 use variables::{INTERFACE, NONTEMPORAL, SPIN, Slot, VARIABLES};
 
 /// What all variables of longarm begin with.
+///
+/// ```
+/// use longarm::config::{Config, PREFIX};
+/// assert!(Config::default().entries().iter().all(|entry| entry.name.starts_with(PREFIX)));
+/// ```
 pub const PREFIX: &str = "LONGARM_";
 /// What the variables begin with by which tests speak to their own ranks; they are none of ours.
 const TEST_PREFIX: &str = "LONGARM_TEST_";
@@ -139,6 +144,15 @@ pub struct Config {
 }
 
 /// What happens to the others when a rank dies.
+///
+/// ```
+/// use longarm::config::{Config, OnFailure};
+/// let mut config = Config::default();
+/// assert_eq!(config.on_failure, OnFailure::Abort);
+/// config.set("LONGARM_ON_FAILURE", "continue")?;
+/// assert_eq!(config.on_failure, OnFailure::Continue);
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailure {
@@ -149,6 +163,12 @@ pub enum OnFailure {
 }
 
 /// Which network nodes talk over.
+///
+/// ```
+/// use longarm::config::{Config, NetworkChoice};
+/// let mut config = Config::default();
+/// config.network = NetworkChoice::Tcp; // even where there are RDMA devices
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkChoice {
@@ -161,6 +181,12 @@ pub enum NetworkChoice {
 }
 
 /// What is registered on demand with RDMA devices that do that.
+///
+/// ```
+/// use longarm::config::{Config, OnDemandChoice};
+/// let mut config = Config::default();
+/// config.verbs_on_demand = OnDemandChoice::No; // what is registered stays in memory
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDemandChoice {
@@ -173,6 +199,17 @@ pub enum OnDemandChoice {
 }
 
 /// Where a value came from.
+///
+/// ```
+/// use longarm::config::{Config, Origin};
+/// let mut config = Config::default();
+/// config.set("LONGARM_HEAP_BYTES", "64m")?;
+/// assert!(config.is_set("LONGARM_HEAP_BYTES") && !config.is_set("LONGARM_NODES"));
+/// let entries = config.entries();
+/// let heap = entries.iter().find(|entry| entry.name == "LONGARM_HEAP_BYTES").expect("it is there");
+/// assert_eq!((heap.value.as_str(), heap.origin), ("64m", Origin::Program));
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -187,6 +224,12 @@ pub enum Origin {
 }
 
 /// One line of [`Config::entries`].
+///
+/// ```
+/// for entry in longarm::config::Config::default().entries() {
+///     println!("{} = {} {}: {} ({})", entry.name, entry.value, entry.unit, entry.meaning, entry.accepted);
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// The variable.
@@ -204,6 +247,15 @@ pub struct Entry {
 }
 
 /// A variable with longarm's prefix that longarm does not know.
+///
+/// ```
+/// let config = longarm::config::Config::from_environment()?;
+/// for unknown in config.warnings() {
+///     let meant = unknown.nearest.map(|name| format!("; is it {name}?")).unwrap_or_default();
+///     eprintln!("longarm knows no variable {}{meant}", unknown.name);
+/// }
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVariable {
     /// Its name as found.

@@ -32,6 +32,7 @@ use crate::window::WindowInner;
 /// let world = longarm::init()?;
 /// match world.device_words_collective(2) {
 ///     Ok(words) => {
+///         assert_eq!((words.len_at(0), words.group().size()), (Some(2), world.size()));
 ///         let task = words.fetch_add(0, 0, 1)?; // a task counter at rank 0
 ///         assert!(task < u64::from(world.size()));
 ///         while words.compare_swap(0, 1, 0, 1)? != 0 {} // a lock

@@ -109,6 +109,16 @@ pub enum Reduction {
 }
 
 /// A complex number of two `f32`, laid out as in C and Fortran.
+///
+/// ```
+/// use longarm::Complex32;
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<Complex32>(1)?;
+/// window.put_one(0, 0, Complex32 { re: 1.0, im: -2.0 })?;
+/// assert_eq!(window.get_one(0, 0)?.im, -2.0);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Complex32 {
@@ -119,6 +129,18 @@ pub struct Complex32 {
 }
 
 /// A complex number of two `f64`, laid out as in C and Fortran.
+///
+/// ```
+/// use longarm::{Complex64, Update};
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<Complex64>(1)?;
+/// let i = Complex64 { re: 0.0, im: 1.0 };
+/// window.accumulate(0, 0, Update::Sum, &[i])?;
+/// window.accumulate(0, 0, Update::Scaled(i), &[i])?; // i * i
+/// assert_eq!(window.get_one(0, 0)?, Complex64 { re: -1.0, im: 1.0 });
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Complex64 {

@@ -24,6 +24,7 @@ use crate::world::World;
 /// let world = longarm::init()?;
 /// let field = vec![world.rank() as f64; 1000];
 /// let exposed = world.expose_collective(field)?;
+/// assert_eq!(exposed.len_at(world.rank()), 1000);
 /// let mut value = [0.0];
 /// exposed.get(0, 999, &mut value)?;
 /// assert_eq!(value, [0.0]);

@@ -23,6 +23,8 @@ use crate::world::{Inner, World};
 /// let half = world.split_collective(Some(world.rank() % 2), 0)?.expect("a color gives a group");
 /// half.barrier_collective()?; // of its members only
 /// assert_eq!(half.world_rank(half.rank()), Some(world.rank()));
+/// assert_eq!(half.members().len(), half.size() as usize);
+/// assert_eq!(half.place_of(world.rank()), Some(half.rank()));
 /// # world.finalize()?;
 /// # Ok::<(), longarm::Error>(())
 /// ```

@@ -19,6 +19,15 @@ use crate::window::{Window, WindowInner};
 use crate::world::World;
 
 /// Every block starts at a multiple of this many bytes, a line of the cache.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let heap = world.heap_collective()?;
+/// let block = heap.allocate_collective(1)?;
+/// assert!(block.offset().is_multiple_of(longarm::HEAP_ALIGNMENT));
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 pub const HEAP_ALIGNMENT: usize = 64;
 
 /// The heap of the world. See [`World::heap_collective`].
@@ -29,7 +38,13 @@ pub const HEAP_ALIGNMENT: usize = 64;
 /// let block = heap.allocate_collective(4096)?; // at the same offset of every rank
 /// let (words, start) = (heap.window::<u64>(), heap.index_of::<u64>(&block));
 /// words.put_one(0, start, 7)?;
+/// let block = heap.reallocate_collective(block, 1 << 16).map_err(|(error, _kept)| error)?;
+/// assert_eq!(words.get_one(0, heap.index_of::<u64>(&block))?, 7); // it has moved along
+/// let page = heap.allocate_aligned_collective(4096, 100)?;
+/// assert_eq!((page.offset() % 4096, page.bytes()), (0, 100));
 /// heap.free_collective(block)?;
+/// heap.free_collective(page)?;
+/// assert_eq!(heap.free_bytes(), heap.bytes());
 /// # world.finalize()?;
 /// # Ok::<(), longarm::Error>(())
 /// ```
@@ -53,6 +68,17 @@ pub(crate) struct KeptHeap {
 }
 
 /// Memory of the heap: the same offset and length at every rank.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let heap = world.heap_collective()?;
+/// let block: longarm::HeapBlock = heap.allocate_collective(100)?;
+/// assert_eq!(block.bytes(), 100);
+/// let bytes = heap.window::<u8>();
+/// bytes.put(0, block.offset()..block.offset() + block.bytes(), &[1; 100])?;
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 pub struct HeapBlock {
     offset: usize,
@@ -124,6 +150,14 @@ impl World {
     }
 
     /// [`World::heap_collective`] with this many bytes at each rank, if this is the first call.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let heap = world.heap_of_collective(1 << 20)?;
+    /// assert_eq!(heap.bytes(), 1 << 20);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`World::heap_collective`].

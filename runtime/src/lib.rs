@@ -83,9 +83,8 @@ pub use scope::Scope;
 pub use selection::{Extent, Selection};
 pub use started::{Started, lock::Locking};
 pub use window::{Compare, OwnPart, Update, Window};
-pub use world::{
-    Death, World, init, init_inside, init_inside_shared, init_shared, init_with, is_initialized, is_launched,
-};
+pub use world::start::{init, init_inside, init_inside_shared, init_shared, init_with, is_initialized, is_launched};
+pub use world::{Death, World};
 
 /// What calls of several kinds give.
 ///

@@ -33,6 +33,16 @@ type Handler = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
 /// })?;
 /// world.send_message(world.rank(), 1, &[42], b"hello")?;
 /// assert_eq!(told.recv().expect("it comes"), (world.rank(), 42, 5));
+///
+/// // One that is answered:
+/// let (tell, told) = std::sync::mpsc::channel();
+/// world.register_handler(2, |message| {
+///     let length = message.payload().len() as u64;
+///     message.reply(3, &[length], &[]).expect("the one that asked is there");
+/// })?;
+/// world.register_handler(3, move |reply| tell.send(reply.arguments()[0]).expect("somebody listens"))?;
+/// world.send_message(world.rank(), 2, &[], b"how long?")?;
+/// assert_eq!(told.recv().expect("it comes"), 9);
 /// # world.finalize()?;
 /// # Ok::<(), longarm::Error>(())
 /// ```

@@ -26,6 +26,7 @@ use crate::window::WindowInner;
 /// // ... rank 0's mutex number 1 is held ...
 /// guard.unlock()?;
 /// assert!(mutexes.try_lock(0, 1)?.is_some());
+/// mutexes.free_collective()?;
 /// # world.finalize()?;
 /// # Ok::<(), longarm::Error>(())
 /// ```
@@ -37,6 +38,20 @@ pub struct Mutexes {
 }
 
 /// A held mutex. Dropping unlocks it.
+///
+/// ```
+/// fn add(mutexes: &longarm::Mutexes, sum: &longarm::Window<i64>, value: i64) -> longarm::Result<()> {
+///     let _guard: longarm::MutexGuard<'_> = mutexes.lock(0, 0)?;
+///     sum.put_one(0, 0, sum.get_one(0, 0)? + value)?;
+///     Ok(()) // the guard is dropped
+/// }
+/// # let world = longarm::init()?;
+/// # let (mutexes, sum) = (world.mutexes_collective(1)?, world.allocate_collective(1)?);
+/// # add(&mutexes, &sum, 7)?;
+/// # assert_eq!(sum.get_one(0, 0)?, 7);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[must_use = "the mutex is unlocked when the guard is dropped"]
 pub struct MutexGuard<'a> {
     mutexes: &'a Mutexes,

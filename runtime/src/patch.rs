@@ -3,6 +3,11 @@
 use longarm_proto::{LEVELS_MAX, Level, Run, Shape, ShapeError, Strided};
 
 /// Dimensions of the largest patch.
+///
+/// ```
+/// use longarm::{DIMENSIONS_MAX, Patch};
+/// assert_eq!(Patch::packed(&[2; DIMENSIONS_MAX]).len(), 256);
+/// ```
 pub const DIMENSIONS_MAX: usize = 8;
 const _: () = assert!(DIMENSIONS_MAX <= LEVELS_MAX);
 
@@ -15,6 +20,10 @@ const _: () = assert!(DIMENSIONS_MAX <= LEVELS_MAX);
 /// // The 2 x 3 block at row 1, column 2 of a row-major array with 10 columns.
 /// let block = Patch::block(&[2, 3], &[1, 2], &[10]);
 /// assert_eq!(block, Patch::new(12, &[2, 3], &[10, 1]));
+/// assert_eq!(block.len(), 6);
+/// // A buffer of just these elements, and one of none.
+/// assert_eq!(Patch::packed(&[2, 3]), Patch::new(0, &[2, 3], &[3, 1]));
+/// assert!(Patch::packed(&[2, 0]).is_empty());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
@@ -104,6 +113,19 @@ impl Patch {
 }
 
 /// A patch of a rank's part and one of the buffer; see [`Patch::with_buffer`].
+///
+/// ```
+/// use longarm::{Patch, PatchPair};
+/// let (column, row) = (Patch::new(0, &[3], &[3]), Patch::packed(&[3]));
+/// let gather: PatchPair<'_> = column.with_buffer(&row); // a column of the window, packed in the buffer
+/// # let world = longarm::init()?;
+/// # let window = world.allocate_collective::<u8>(9)?;
+/// let mut buffer = [9; 3];
+/// window.get(0, gather, &mut buffer)?;
+/// assert_eq!(buffer, [0; 3]);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchPair<'a> {
     pub(crate) part: &'a Patch,
@@ -111,6 +133,17 @@ pub struct PatchPair<'a> {
 }
 
 /// One piece of a vector transfer, in elements. Pieces without elements are passed over.
+///
+/// ```
+/// use longarm::Segment;
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<u8>(10)?;
+/// let segments = [Segment { target: 8, origin: 0, count: 2 }, Segment { target: 0, origin: 2, count: 1 }];
+/// window.put(0, &segments[..], &[1, 2, 3])?;
+/// assert_eq!(window.get_vec(0, 0..10)?, [3, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First element in the target's part of the window.

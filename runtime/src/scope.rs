@@ -14,6 +14,21 @@ use crate::world::World;
 
 /// Where implicit operations are started; see [`World::scope`].
 ///
+/// ```
+/// use longarm::Update;
+/// let world = longarm::init()?;
+/// let window = world.allocate_collective::<u64>(8)?;
+/// let (source, mut target) = ([1, 2], [9; 2]);
+/// world.scope(|scope| {
+///     scope.put(&window, 0, 0, &source);
+///     scope.accumulate(&window, 0, 4, Update::Sum, &source);
+///     scope.get(&window, 0, 6, &mut target);
+/// })?; // all three are complete
+/// assert_eq!((target, window.get_vec(0, 4..6)?), ([0, 0], vec![1, 2]));
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
+///
 /// What is lent to it is borrowed until the scope has ended. A target is looked at only behind it:
 ///
 /// ```compile_fail,E0502

@@ -1,6 +1,7 @@
 //! The world: from init to finalize.
 
 mod heard;
+pub(crate) mod start;
 
 use std::sync::{Arc, Weak};
 
@@ -14,11 +15,10 @@ use parking_lot::Mutex;
 
 use crate::bootstrap::control::{KindTraffic, PeerTraffic};
 use crate::bootstrap::{
-    self, Clock, Dialer, Exchange, Found, Launcher, Node, NodeOptions, Rendezvous, addresses, costs, is_routed,
-    network, own_end,
+    Clock, Dialer, Found, Node, NodeOptions, Rendezvous, addresses, costs, is_routed, network, own_end,
 };
 use crate::collective::StagingBuffer;
-use crate::config::{Config, ConfigError, InterfaceChoice};
+use crate::config::{Config, InterfaceChoice};
 use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
 use crate::heap::KeptHeap;
@@ -67,6 +67,16 @@ pub(crate) struct Inner {
 }
 
 /// The end of a rank.
+///
+/// ```
+/// let world = longarm::init()?; // with LONGARM_ON_FAILURE=continue
+/// for death in world.acknowledge_deaths() {
+///     eprintln!("rank {} on node {} {}", death.rank, death.node, death.how);
+/// }
+/// assert!(world.deaths().is_empty());
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Death {
@@ -84,6 +94,20 @@ pub struct Death {
 /// ```
 /// let world = longarm::init()?; // Without `longarm run`: a world of one.
 /// assert_eq!((world.rank(), world.size()), (0, 1));
+/// assert_eq!((world.node(), world.node_count()), (0, 1));
+/// assert_eq!((world.node_of(0), world.node_of(1)), (Some(0), None)); // there is no rank 1
+/// assert_eq!(world.group().members(), [0]);
+/// println!("the symmetric heap has {} bytes", world.config().heap_bytes);
+///
+/// let window = world.allocate_collective::<u64>(2)?;
+/// window.put_one(0, 0, 1)?;
+/// world.fence(); // what follows takes effect behind it
+/// window.put_one(0, 1, 2)?;
+/// world.quiet_rank(0)?; // both are visible at rank 0
+/// world.quiet()?; // and whatever was issued, at its targets
+/// for peer in world.traffic() {
+///     println!("with rank {}: {} kinds of operations", peer.peer, peer.kinds.len());
+/// }
 /// world.finalize()?;
 /// # Ok::<(), longarm::Error>(())
 /// ```
@@ -92,118 +116,6 @@ pub struct World {
     pub(crate) inner: Arc<Inner>,
     group: Group,
     presence: Arc<Presence>,
-}
-
-/// Joins the job that this process was started for, or makes a world of one. Collective over all processes of the job, who may do it
-/// again when all of them have finalized.
-///
-/// It does not matter who has started the processes: `longarm run`, or somebody who has told each of them its rank and where rank 0
-/// is (`LONGARM_RANK`, `LONGARM_SIZE`, `LONGARM_ROOT`, `LONGARM_SECRET_FILE`). Where the environment says that there are
-/// others, and no way leads to them, it is an error that says what was seen; an MPI may be that way ([`init_inside`]).
-/// `LONGARM_ALONE=yes` makes each process a world of one all the same.
-///
-/// `ARMCI_Init`, `shmem_init`.
-///
-/// # Errors
-/// [`InitError`]: what is wrong with the configuration, the launcher or this node.
-pub fn init() -> Result<World, InitError> {
-    once(Config::from_environment, find)
-}
-
-/// [`init`] with a configuration of the program's own; of the environment's only what `longarm run` tells its ranks is
-/// looked at. All ranks bring the same. A field counts as set where it is not the built-in value;
-/// [`Config::set`] sets that one too.
-///
-/// ```
-/// let mut config = longarm::config::Config::default();
-/// config.window_bytes_max = 1 << 20;
-/// let world = longarm::init_with(config)?;
-/// assert!(world.allocate_collective::<u8>((1 << 20) + 1).is_err());
-/// world.finalize()?;
-/// # Ok::<(), longarm::Error>(())
-/// ```
-///
-/// # Errors
-/// As [`init`]; what is wrong with the configuration is said with the name of the variable.
-pub fn init_with(config: Config) -> Result<World, InitError> {
-    let settled = |mut config: Config| config.settle_fields().map(|()| config);
-    once(|| settled(config), find)
-}
-
-/// The way that this process went before, or the first one that leads to others.
-fn find(config: &mut Config) -> Result<Found, InitError> {
-    match Launcher::joined_before()? {
-        Some((launcher, start)) => Ok((Some(launcher), start)),
-        None => bootstrap::find(config),
-    }
-}
-
-/// Makes the ranks of a job that something else has started, an MPI program for instance, into a world with the same
-/// ranks. Collective over all of them. Which of them share a node is found out; `LONGARM_NODES` cuts the ranks of a
-/// machine into several.
-///
-/// # Errors
-/// As [`init`], and [`InitError::Exchange`]. Others may be waiting for this rank then, so end the job.
-pub fn init_inside(job: Arc<dyn Exchange>) -> Result<World, InitError> {
-    once(Config::from_environment, |config| bootstrap::join_inside(job, config))
-}
-
-/// The world that somebody else in this process has made, an interface in C for instance, or else [`init`]. Whoever got a world
-/// from here or from init finalizes it, and the last one to do so leaves the job. Collective: all processes of the job come
-/// to their worlds, and leave them, in the same order.
-///
-/// ```
-/// let world = longarm::init()?;
-/// let again = longarm::init_shared()?;
-/// again.finalize()?;
-/// world.sync_collective()?; // It is still there.
-/// world.finalize()?;
-/// # Ok::<(), longarm::Error>(())
-/// ```
-///
-/// # Errors
-/// As [`init`].
-pub fn init_shared() -> Result<World, InitError> {
-    shared(init)
-}
-
-/// As [`init_shared`], with [`init_inside`] where there is no world yet.
-///
-/// # Errors
-/// As [`init_inside`].
-pub fn init_inside_shared(job: Arc<dyn Exchange>) -> Result<World, InitError> {
-    shared(|| init_inside(job))
-}
-
-fn shared(make: impl FnOnce() -> Result<World, InitError>) -> Result<World, InitError> {
-    /// Held until the world is there that others may want to share.
-    static SHARING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = SHARING.lock();
-    World::current().map_or_else(make, Ok)
-}
-
-/// Whether this process has a world.
-pub fn is_initialized() -> bool {
-    INITIALISED.load(Ordering::Acquire)
-}
-
-/// Whether `longarm run` has started this process.
-pub fn is_launched() -> bool {
-    std::env::var_os(crate::bootstrap::control::CONTROL_FD_VARIABLE).is_some()
-}
-
-fn once(
-    configure: impl FnOnce() -> Result<Config, ConfigError>,
-    find: impl FnOnce(&mut Config) -> Result<Found, InitError>,
-) -> Result<World, InitError> {
-    if INITIALISED.swap(true, Ordering::AcqRel) {
-        return Err(InitError::Twice);
-    }
-    let world = configure().map_err(InitError::from).and_then(|config| join(config, find));
-    if world.is_err() {
-        INITIALISED.store(false, Ordering::Release);
-    }
-    world
 }
 
 fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
@@ -343,6 +255,13 @@ impl World {
     /// The program's word that, until the world ends, one thread alone maps and unmaps memory, and communicates; threads of
     /// longarm's own apart. They free buffers that were handed over, so such a program hands none over: its transfers are blocking ones,
     /// or borrow their buffers in a scope. Transfers over a device that use memory again need not ask the kernel then whether it has changed.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// world.rely_on_one_thread(); // this program has no threads of its own
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     pub fn rely_on_one_thread(&self) {
         if let Some(remote) = self.inner.netmod.remote_memory() {
             remote.rely_on_one_thread();
@@ -422,7 +341,7 @@ impl World {
     /// groups and the heap may live on, and so may handlers that hold these, but are of no more use. A child of a fork that
     /// drops its copy ends nothing.
     ///
-    /// Where several hold the world by [`init_shared`], all but the last one to finalize it only meet the others.
+    /// Where several hold the world by [`init_shared`](crate::init_shared), all but the last one to finalize it only meet the others.
     ///
     /// `ARMCI_Finalize`, `shmem_finalize`.
     ///

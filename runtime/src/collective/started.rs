@@ -22,6 +22,19 @@ use crate::started::Started;
 /// assert_eq!(sum.await?[0], world.size());
 /// assert_eq!(ranks.await?.len(), world.size() as usize);
 /// world.start_barrier_collective().await?;
+///
+/// // Several that follow each other, with nobody waiting between them.
+/// let size = world.size() as usize;
+/// let met = world.start_sync_collective();
+/// let seed = world.start_broadcast_collective(0, vec![world.rank() + 42]);
+/// let highest = world.start_reduce_collective(0, Reduction::Max, vec![world.rank()]);
+/// let lists = world.start_allgatherv_collective(vec![7_u8; world.rank() as usize]);
+/// let words = world.start_alltoall_collective(vec![world.rank(); size]);
+/// let shares = world.start_alltoallv_collective(vec![vec![1_u8]; size]);
+/// met.await?;
+/// assert_eq!(seed.await?, [42]);
+/// assert!(world.rank() != 0 || highest.await? == [world.size() - 1]);
+/// assert_eq!((lists.await?.len(), words.await?.len(), shares.await?.len()), (size, size, size));
 /// # Ok::<(), longarm::Error>(())
 /// # })?;
 /// # world.finalize()?;

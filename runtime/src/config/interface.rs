@@ -12,13 +12,16 @@ const NAME_BYTES_MAX: usize = 15;
 /// At which addresses of this machine the servers listen.
 ///
 /// ```
-/// use longarm::config::{Config, InterfaceChoice};
+/// use longarm::config::{Config, InterfaceChoice, InterfaceName, NoInterfaceName};
 ///
 /// let mut config = Config::default();
 /// assert_eq!(config.interface, InterfaceChoice::Auto);
 /// config.interface = "eth0, 10.0.0.0/8".parse().unwrap();
 /// config.interface = std::net::IpAddr::from([127, 0, 0, 1]).into();
 /// assert_eq!(config.interface.to_string(), "127.0.0.1");
+/// config.interface = InterfaceChoice::Listed(vec![InterfaceName::Name("ib0".into())]);
+/// let refused = "10.0.0.0/99".parse::<InterfaceChoice>();
+/// assert_eq!(refused, Err(NoInterfaceName { text: "10.0.0.0/99".into() }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceChoice {

@@ -17,7 +17,8 @@ impl World {
     /// let window = world.allocate_collective::<u64>(1)?;
     /// window.put_one(0, 0, 7)?;
     /// # futures_lite::future::block_on(async {
-    /// world.start_quiet().await?;
+    /// world.start_quiet().await?; // at all ranks
+    /// world.start_quiet_rank(0).await?; // at one
     /// # Ok::<(), longarm::Error>(())
     /// # })?;
     /// assert_eq!(window.get_one(0, 0)?, 7);

@@ -34,6 +34,30 @@ macro_rules! rmw_methods {
 
 /// Read-modify-writes. Each is atomic with respect to every other on the word, from everywhere, to integer
 /// accumulates, and to aligned puts and gets of one word. `ARMCI_Rmw`, `shmem_atomic_*`.
+///
+/// ```
+/// let world = longarm::init()?;
+/// let words = world.allocate_collective::<u64>(2)?;
+/// assert_eq!(words.fetch_add(0, 0, 5)?, 0); // the old value
+/// assert_eq!(words.fetch_or(0, 0, 2)?, 5);
+/// assert_eq!(words.fetch_and(0, 0, 6)?, 7);
+/// assert_eq!(words.fetch_xor(0, 0, 1)?, 6);
+/// assert_eq!(words.swap(0, 0, 1)?, 7);
+///
+/// // The same with handles, which are waited for or awaited.
+/// let started = [words.start_fetch_add(0, 1, 9)?, words.start_compare_swap(0, 1, 9, 10)?, words.start_fetch(0, 1)?];
+/// let seen: Vec<u64> = started.into_iter().map(|handle| handle.wait()).collect::<Result<_, _>>()?;
+/// assert_eq!(seen, [0, 9, 10]); // of one rank to one word: in their order
+/// words.start_set(0, 1, 4)?.wait()?;
+/// # words.start_swap(0, 1, 4)?.wait()?;
+/// # words.start_fetch_and(0, 1, 4)?.wait()?;
+/// # words.start_fetch_or(0, 1, 4)?.wait()?;
+/// # words.start_fetch_xor(0, 1, 0)?.wait()?;
+/// # words.start_fetch_min(0, 1, 4)?.wait()?;
+/// assert_eq!(words.start_fetch_max(0, 1, 3)?.wait()?, 4);
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 impl<T: Word> Window<T> {
     rmw_methods! {
         /// Adds, wrapping around, and gives the old value.

@@ -38,6 +38,7 @@ use crate::world::Inner;
 /// window.put(right, 0, &[3.25, 4.5])?; // the source may be reused at once
 /// world.barrier_collective()?; // every put of every rank is visible
 /// assert_eq!(window.get_vec(world.rank(), 0..2)?, [3.25, 4.5]);
+/// assert_eq!((window.group().size(), window.is_freed()), (world.size(), false));
 /// world.finalize()?;
 /// # Ok::<(), longarm::Error>(())
 /// ```

@@ -14,6 +14,18 @@ impl<T: Element> Window<T> {
     /// Writes elements, then sets the word `signal_index` of `signals` at the same rank to `value`: who sees the
     /// signal sees the elements. Completion as [`Window::put`]. `shmem_put_signal` with `SHMEM_SIGNAL_SET`.
     ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let row = world.allocate_collective::<f64>(64)?;
+    /// let step = world.allocate_collective::<u64>(1)?;
+    /// let right = (world.rank() + 1) % world.size();
+    /// row.put_signal_set(right, 0, &[0.5; 64], (&step, 0), 3)?;
+    /// step.wait_until(0, longarm::Compare::Equal, 3)?; // the left neighbour's row of step 3 is here
+    /// assert_eq!(row.get_one(world.rank(), 63)?, 0.5);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Window::put`], for both windows.
     pub fn put_signal_set(
@@ -71,6 +83,25 @@ impl<T: Element> Window<T> {
 
 /// Waiting for words of this rank's own part. While it waits, the rank works for longarm; if a rank of the job dies,
 /// the wait ends with an error, because it may have been the one that was to change the word.
+///
+/// ```
+/// use longarm::Compare;
+/// let world = longarm::init()?;
+/// let flags = world.allocate_collective::<u64>(3)?;
+/// let left = (world.rank() + world.size() - 1) % world.size();
+/// assert!(flags.test_until(1, Compare::Equal, 0)?); // looks once
+/// flags.set(left, 0, 1)?;
+/// flags.set(left, 2, 1)?;
+/// flags.wait_until_all(&[0, 2], Compare::Equal, 1)?;
+/// assert_eq!(flags.wait_until_some(&[2, 1, 0], Compare::Equal, 1)?, [0, 2]); // places in the list
+/// # futures_lite::future::block_on(async {
+/// assert_eq!(flags.start_wait_until_any(vec![1, 2], Compare::Equal, 1).await?, Some(1));
+/// assert_eq!(flags.start_wait_until_some(vec![0, 1], Compare::Equal, 1).await?, [0]);
+/// # Ok::<(), longarm::Error>(())
+/// # })?;
+/// # world.finalize()?;
+/// # Ok::<(), longarm::Error>(())
+/// ```
 impl<T: Word> Window<T> {
     /// Waits until the word stands in this relation to `value`, and gives what it is then. Signals and
     /// read-modify-writes wake the rank at once; a plain put does within a few milliseconds if it sleeps.

@@ -10,6 +10,7 @@
 mod allow;
 mod circles;
 mod commands;
+mod examples;
 mod imports;
 mod packages;
 mod pages;
@@ -106,6 +107,7 @@ fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
     findings.extend(commands::check_commands(&tree, &commands_shown(files), list_of(files), files));
     findings.extend(packages::check_packages(&tree, &packages));
     findings.extend(circles::check_circles(&sources));
+    findings.extend(examples::check_examples(&sources));
     without_allowed(findings)
 }
 

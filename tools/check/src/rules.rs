@@ -26,6 +26,8 @@ pub enum Rule {
     Packages,
     /// Files of a crate that import each other in a circle.
     Circles,
+    /// A public item that no example shows.
+    Examples,
     /// Something left unfinished.
     Unfinished,
     /// A test that is skipped, or that sleeps.
@@ -49,6 +51,7 @@ impl fmt::Display for Rule {
             Rule::Imports => "imports",
             Rule::Packages => "packages",
             Rule::Circles => "circles",
+            Rule::Examples => "examples",
             Rule::Unfinished => "unfinished",
             Rule::Tests => "tests",
             Rule::Words => "words",

@@ -93,7 +93,7 @@ fn test_modules(code: &str) -> Vec<Range<usize>> {
 }
 
 /// From an opening brace to its closing one.
-fn block_bytes(code: &str) -> usize {
+pub fn block_bytes(code: &str) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in code.bytes().enumerate() {
         match byte {
