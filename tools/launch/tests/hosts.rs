@@ -5,10 +5,16 @@
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Output, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
+use processes::{end, family_of, is_gone, kill, read_lines, text, wait_until_gone};
 use rustix::process::{Pid, Signal};
+
+mod hosts {
+    mod agents;
+}
+mod processes;
 
 /// Names what [`the_program_that_plays_a_rank`] shall play.
 const PLAY: &str = "PLAY_OF_THE_RANK";
@@ -38,67 +44,10 @@ fn this() -> String {
     std::env::current_exe().expect("the test has a file").into_os_string().into_string().expect("its name is text")
 }
 
-fn end(mut command: Command) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = command.output().expect("the launcher starts");
-    assert_eq!(status.signal(), None, "the launcher itself must not be killed");
-    (status.code().unwrap(), text(stdout), text(stderr))
-}
-
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).expect("these programs write text")
-}
-
 fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines
-}
-
-/// Reads `count` lines of the launcher's stdout.
-fn read_lines(child: &mut Child, count: usize) -> Vec<String> {
-    let stdout = BufReader::new(child.stdout.as_mut().expect("stdout is piped"));
-    stdout.lines().take(count).map(|line| line.expect("the output is text")).collect()
-}
-
-/// Zombies count as gone: they wait only for somebody to read their status.
-fn is_gone(pid: &str) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
-}
-
-fn wait_until_gone(pid: &str) {
-    while !is_gone(pid) {
-        std::thread::yield_now();
-    }
-}
-
-/// All processes below one, with what they are called.
-fn family_of(root: u32) -> Vec<(String, String)> {
-    let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
-    let pids: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    let parents: Vec<(String, String)> = pids
-        .into_iter()
-        .filter_map(|pid| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.to_owned();
-            Some((pid, parent))
-        })
-        .collect();
-    let mut family = vec![root.to_string()];
-    let mut next = 0;
-    while next < family.len() {
-        let parent = family[next].clone();
-        family.extend(parents.iter().filter(|(_, own)| *own == parent).map(|(pid, _)| pid.clone()));
-        next += 1;
-    }
-    let name = |pid: &String| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let name = |pid: &String| String::from_utf8_lossy(&name(pid)).replace('\0', " ");
-    family.into_iter().map(|pid| (pid.clone(), name(&pid))).collect()
-}
-
-fn kill(pid: &str) {
-    let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
-    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
 }
 
 #[test]
@@ -315,21 +264,6 @@ fn what_speaks_no_agents_language_is_given_up_with_a_word() {
         assert_eq!(status, 1);
         assert!(stderr.contains("host a") && stderr.contains(said), "{stderr}");
     }
-}
-
-#[test]
-fn an_agent_that_is_told_nonsense_starts_nothing() {
-    let mut agent = Command::new(env!("CARGO_BIN_EXE_longarm"));
-    let mut agent =
-        agent.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut marker = String::new();
-    let mut stdout = BufReader::new(agent.stdout.take().unwrap());
-    stdout.read_line(&mut marker).unwrap();
-    assert!(marker.starts_with("longarm-agent-speaks "), "{marker}");
-    agent.stdin.take().unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let mut rest = Vec::new();
-    stdout.read_to_end(&mut rest).unwrap();
-    assert_eq!((rest.len(), agent.wait().unwrap().success()), (0, false));
 }
 
 /// Which process of a job is killed.

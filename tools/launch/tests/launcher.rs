@@ -6,13 +6,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use longarm::bootstrap::control::{
     CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, KindTraffic, NodeCard, PeerTraffic, Start, ToRank,
 };
+use processes::{end, read_lines, text, wait_until_gone};
 use rustix::process::{Pid, Signal};
+
+mod processes;
 
 /// Names what [`the_program_that_plays_a_rank`] shall play.
 const PLAY: &str = "PLAY_OF_THE_RANK";
@@ -52,16 +54,6 @@ fn copy(from: &str, to: &std::path::Path) {
     assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
 
-fn end(mut command: Command) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = command.output().expect("the launcher starts");
-    assert_eq!(status.signal(), None, "the launcher itself must not be killed");
-    (status.code().unwrap(), text(stdout), text(stderr))
-}
-
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).expect("these programs write text")
-}
-
 /// The lines that begin with `prefix`, without it, sorted.
 fn lines_after(text: &str, prefix: &str) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().filter_map(|line| line.strip_prefix(prefix)).map(str::to_owned).collect();
@@ -78,24 +70,6 @@ fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
-}
-
-/// Reads `count` lines of the launcher's stdout.
-fn read_lines(child: &mut Child, count: usize) -> Vec<String> {
-    let stdout = BufReader::new(child.stdout.as_mut().expect("stdout is piped"));
-    stdout.lines().take(count).map(|line| line.expect("the output is text")).collect()
-}
-
-/// Zombies count as gone: they wait only for somebody to read their status.
-fn is_gone(pid: &str) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
-}
-
-fn wait_until_gone(pid: &str) {
-    while !is_gone(pid) {
-        std::thread::yield_now();
-    }
 }
 
 fn children_of(parent: u32) -> Vec<String> {

@@ -1,26 +1,25 @@
 //! `longarm agent`: runs the ranks of one host for a launcher on another, to which it speaks over its stdin and stdout only.
 //!
 //! ```text
-//!   stdin ──► thread ──► frames ──► loop ──► ranks (here), agents further on (link)
-//!   stdout ◄── thread ◄── frames ◄── loop ◄── what they do
+//!   launcher ──► frames ──► loop ──► ranks (here), agents further on (link)
+//!   launcher ◄── frames ◄── loop ◄── what they do
 //! ```
 //!
-//! The end of stdin, or a launcher that is silent for too long, ends all ranks. If the agent itself is killed its guardian does.
+//! The end of stdin, or a launcher that is silent for too long, ends all ranks, also where it does not read what it is told. If the
+//! agent itself is killed its guardian does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{ChildStdin, ExitCode};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use longarm::topology;
 use longarm_control::agent::{
     AGENT_VERSION, Branch, CHUNK_BYTES_MAX, CHUNKS_MAX, FromAgent, Setup, Stream, ToAgent, marker,
 };
-use longarm_control::frames::{Decoder, Frame};
 use longarm_control::rendezvous::Violation;
 use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
@@ -31,14 +30,10 @@ use tokio::task::JoinSet;
 use super::child::{Place, Template};
 use super::guardian::Guardian;
 use super::here::{Begun, Here};
+use super::launcher::{FRAMES_MAX, Gone, Launcher, Printer};
 use super::link::{self, Link, Opening};
 use super::watch::{Event, Happening};
 use super::{RunError, While, program};
-
-/// Frames that may wait on their way in or out.
-const FRAMES_MAX: usize = 64;
-/// How long the launcher has to say what is to be done.
-const SETUP: Duration = Duration::from_secs(60);
 
 /// Runs an agent until its launcher needs it no more.
 pub fn agent() -> ExitCode {
@@ -49,153 +44,50 @@ pub fn agent() -> ExitCode {
         return ExitCode::FAILURE;
     }
     tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(tracing::Level::WARN).init();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
+    let opened = Printer::open()
+        .and_then(|printer| Ok((printer, tokio::runtime::Builder::new_current_thread().enable_all().build()?)));
+    let (printer, runtime) = match opened {
+        Ok(opened) => opened,
         Err(error) => {
             eprintln!("longarm agent: {error}");
             return ExitCode::FAILURE;
         }
     };
-    let served = runtime.block_on(serve());
+    let served = runtime.block_on(serve(&printer));
     runtime.shutdown_background();
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("longarm agent: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let status = if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    served.unwrap_or_else(|error| printer.print(format!("longarm agent: {error}")));
+    printer.close();
+    status
 }
 
-/// Speaks to the launcher: what comes from it, and where what is for it goes.
-struct Launcher {
-    frames: mpsc::Receiver<io::Result<ToAgent>>,
-    out: mpsc::Sender<FromAgent>,
-    /// Ends when the last frame was written.
-    writer: std::thread::JoinHandle<()>,
-    /// The number of this host, of which the last frame speaks.
-    host: Arc<OnceLock<u32>>,
-}
-
-impl Launcher {
-    fn open() -> io::Result<Launcher> {
-        let (sender, frames) = mpsc::channel(FRAMES_MAX);
-        std::thread::Builder::new().name("longarm-frames-in".to_owned()).spawn(move || read_frames(&sender))?;
-        let (out, receiver) = mpsc::channel(FRAMES_MAX);
-        let host = Arc::<OnceLock<u32>>::default();
-        let own = Arc::clone(&host);
-        let writer = std::thread::Builder::new().name("longarm-frames-out".to_owned());
-        let writer = writer.spawn(move || write_frames(receiver, &own))?;
-        Ok(Launcher { frames, out, writer, host })
-    }
-
-    async fn say(&self, frame: FromAgent) {
-        // Who is gone hears nothing.
-        let _ = self.out.send(frame).await;
-    }
-}
-
-/// Until this host has finished, or the launcher is gone, which stdin says too.
-fn write_frames(mut frames: mpsc::Receiver<FromAgent>, host: &OnceLock<u32>) {
-    let mut bytes = Vec::new();
-    let mut stdout = io::stdout().lock();
-    let mut is_last = false;
-    while !is_last && let Some(frame) = frames.blocking_recv() {
-        bytes.clear();
-        let mut next = Some(frame);
-        while let Some(frame) = next {
-            frame.encode(&mut bytes);
-            is_last |= matches!(frame, FromAgent::Finished { host: finished } if host.get() == Some(&finished));
-            next = if is_last || bytes.len() >= 64 << 10 { None } else { frames.try_recv().ok() };
-        }
-        if stdout.write_all(&bytes).and_then(|()| stdout.flush()).is_err() {
-            return;
-        }
-    }
-}
-
-fn read_frames(frames: &mpsc::Sender<io::Result<ToAgent>>) {
-    let mut decoder = Decoder::default();
-    let mut input = io::stdin().lock();
-    let mut chunk = vec![0; 64 << 10];
-    loop {
-        loop {
-            match decoder.next_frame() {
-                Ok(Some(frame)) => {
-                    if frames.blocking_send(Ok(frame)).is_err() {
-                        return;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    let _ = frames.blocking_send(Err(io::Error::other(error)));
-                    return;
-                }
-            }
-        }
-        match input.read(&mut chunk) {
-            Ok(0) => return,
-            Ok(count) => decoder.feed(&chunk[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                let _ = frames.blocking_send(Err(error));
-                return;
-            }
-        }
-    }
-}
-
-async fn serve() -> io::Result<()> {
+async fn serve(printer: &Printer) -> io::Result<()> {
     let mut launcher = Launcher::open()?;
-    let first = tokio::time::timeout(SETUP, launcher.frames.recv()).await;
-    let setup = match first {
-        Ok(Some(frame)) => match frame? {
-            ToAgent::Setup(setup) => *setup,
-            _ => return Err(io::Error::other("the launcher does not begin with what is to be done")),
-        },
-        Ok(None) => return Ok(()),
-        Err(_) => return Err(io::Error::other("nobody said what is to be done")),
-    };
+    let Some(setup) = launcher.setup().await? else { return Ok(()) };
     let host = setup.branch.host;
-    let _ = launcher.host.set(host);
     if setup.version != AGENT_VERSION || !setup.is_sound() {
         let reason = format!("its longarm {} does not understand what it is told", env!("CARGO_PKG_VERSION"));
-        launcher.say(FromAgent::Refused { host, status: 1, reason }).await;
-        return finish_refused(launcher, host).await;
+        launcher.refuse(host, 1, reason).await;
+        return Ok(());
     }
-    match Agent::start(&setup, &launcher).await {
+    match Agent::start(&setup, launcher.out()) {
         Ok((mut agent, guardian)) => {
-            agent.run(&mut launcher).await;
+            let gone = agent.run(&mut launcher, printer).await;
             guardian.dismiss();
-            if agent.has_finished {
-                let _ = launcher.writer.join();
+            match gone {
+                None => launcher.part(FromAgent::Finished { host }).await,
+                Some(Gone::Ended) => {}
+                // Only now: who does not listen may not read either.
+                Some(gone) => printer.print(format!("longarm agent: {gone}")),
             }
-            Ok(())
         }
-        Err(error) => {
-            let (status, reason) = (i32::from(error.status()), error.to_string());
-            launcher.say(FromAgent::Refused { host, status, reason }).await;
-            finish_refused(launcher, host).await
-        }
-    }
-}
-
-/// Nothing runs here. The launcher still says when all is over.
-async fn finish_refused(mut launcher: Launcher, host: u32) -> io::Result<()> {
-    while let Some(Ok(frame)) = launcher.frames.recv().await {
-        if frame == ToAgent::Finish {
-            launcher.say(FromAgent::Finished { host }).await;
-            let _ = launcher.writer.join();
-            break;
-        }
+        Err(error) => launcher.refuse(host, i32::from(error.status()), error.to_string()).await,
     }
     Ok(())
 }
 
 /// What an agent looks after.
 struct Agent {
-    host: u32,
-    silence: Option<Duration>,
     here: Here,
     links: Vec<Link>,
     /// Which link leads to a rank.
@@ -204,18 +96,19 @@ struct Agent {
     unfinished: BTreeSet<u32>,
     happenings: mpsc::Receiver<Happening>,
     out: mpsc::Sender<FromAgent>,
+    /// What is to be said, where the launcher has not taken in what was said before: what came of one event, or of frames that
+    /// the launcher sent.
+    unsaid: VecDeque<FromAgent>,
     inputs: BTreeMap<u32, mpsc::Sender<Vec<u8>>>,
     /// Leave to send a piece of an output.
     rooms: BTreeMap<(u32, Stream), Arc<Semaphore>>,
     outputs: JoinSet<()>,
     outputs_end: watch::Sender<bool>,
     is_finishing: bool,
-    /// Whether the launcher was told that nothing follows.
-    has_finished: bool,
 }
 
 impl Agent {
-    async fn start(setup: &Setup, launcher: &Launcher) -> Result<(Agent, Guardian), RunError> {
+    fn start(setup: &Setup, out: &mpsc::Sender<FromAgent>) -> Result<(Agent, Guardian), RunError> {
         let folder = OsStr::from_bytes(&setup.folder);
         std::env::set_current_dir(folder).map_err(|source| RunError::Folder { folder: folder.into(), source })?;
         let environment = environment(setup);
@@ -225,23 +118,20 @@ impl Agent {
         let descriptors = super::raise_descriptors(setup.branch.ranks.len() as u32, setup.branch.below.len() as u32)?;
         let guardian = Guardian::start().while_doing("starting the guardian process")?;
         let processors = topology::processors_allowed();
-        launcher.say(FromAgent::Ready { host: setup.branch.host, processors: processors.clone() }).await;
         let (sender, happenings) = mpsc::channel(FRAMES_MAX);
         let mut agent = Agent {
-            host: setup.branch.host,
-            silence: setup.silence_ms.map(Duration::from_millis),
-            here: Here::default(),
+            here: Here::new(guardian.pipe()),
             links: Vec::new(),
             link_of_rank: BTreeMap::new(),
             unfinished: setup.branch.below.iter().map(|branch| branch.host).collect(),
             happenings,
-            out: launcher.out.clone(),
+            out: out.clone(),
+            unsaid: VecDeque::from([FromAgent::Ready { host: setup.branch.host, processors: processors.clone() }]),
             inputs: BTreeMap::new(),
             rooms: BTreeMap::new(),
             outputs: JoinSet::new(),
             outputs_end: watch::Sender::new(false),
             is_finishing: false,
-            has_finished: false,
         };
         agent.open_links(setup, guardian.pipe(), &sender);
         let template = Template {
@@ -262,7 +152,7 @@ impl Agent {
                 agent.connect(*rank, begun).map(|()| pid)
             });
             match begun {
-                Ok(pid) => agent.say(FromAgent::Started { rank: *rank, pid }).await,
+                Ok(pid) => agent.say(FromAgent::Started { rank: *rank, pid }),
                 Err(source) => {
                     agent.here.end();
                     return Err(RunError::Rank { rank: *rank, program: path.clone(), source });
@@ -310,51 +200,41 @@ impl Agent {
         Ok(())
     }
 
-    async fn say(&self, frame: FromAgent) {
-        let _ = self.out.send(frame).await;
+    fn say(&mut self, frame: FromAgent) {
+        self.unsaid.push_back(frame);
     }
 
-    /// Until the launcher has said that all is over and everything was passed on, or is gone.
-    async fn run(&mut self, launcher: &mut Launcher) {
-        let beat = link::beat(self.silence);
-        let mut ticks = tokio::time::interval(beat);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut heard = Instant::now();
-        loop {
+    /// Until the launcher has said that all is over and everything was passed on, or is gone. No process of this host is left then.
+    async fn run(&mut self, launcher: &mut Launcher, printer: &Printer) -> Option<Gone> {
+        let out = self.out.clone();
+        let is_over = |agent: &Agent| {
+            agent.is_finishing && agent.outputs.is_empty() && agent.unfinished.is_empty() && agent.unsaid.is_empty()
+        };
+        let mut gone = None;
+        while gone.is_none() && !is_over(self) {
             tokio::select! {
-                frame = launcher.frames.recv() => match frame {
-                    Some(Ok(frame)) => {
-                        heard = Instant::now();
-                        self.handle_frame(frame).await;
-                    }
-                    Some(Err(error)) => {
-                        eprintln!("longarm agent: {error}");
-                        break;
-                    }
-                    None => break,
+                frame = launcher.hear() => match frame {
+                    Ok(frame) => self.handle_frame(frame),
+                    Err(error) => gone = Some(error),
                 },
-                Some(happening) = self.happenings.recv() => self.handle_happening(happening).await,
-                Some(_) = self.outputs.join_next(), if self.is_finishing => {}
-                _ = ticks.tick() => {
-                    if self.silence.is_some_and(|silence| heard.elapsed() > silence) {
-                        eprintln!("longarm agent: the launcher has said nothing for {:.1} s", heard.elapsed().as_secs_f64());
-                        break;
+                Ok(room) = out.reserve(), if !self.unsaid.is_empty() => {
+                    if let Some(frame) = self.unsaid.pop_front() {
+                        room.send(frame);
                     }
-                    // A launcher that takes nothing in for a while hears of us by what waits for it.
-                    let _ = self.out.try_send(FromAgent::Beat);
                 }
-            }
-            if self.is_finishing && self.outputs.is_empty() && self.unfinished.is_empty() {
-                self.say(FromAgent::Finished { host: self.host }).await;
-                self.has_finished = true;
-                break;
+                // Ranks that say more than the launcher takes in wait.
+                Some(happening) = self.happenings.recv(), if self.unsaid.is_empty() => {
+                    self.handle_happening(happening, printer);
+                }
+                Some(_) = self.outputs.join_next(), if self.is_finishing => {}
             }
         }
         self.here.signal_all(Signal::KILL);
         self.here.bury();
+        gone
     }
 
-    async fn handle_frame(&mut self, frame: ToAgent) {
+    fn handle_frame(&mut self, frame: ToAgent) {
         if let Some(rank) = frame.rank()
             && let Some(link) = self.link_of_rank.get(&rank)
         {
@@ -365,7 +245,7 @@ impl Agent {
             ToAgent::Setup(_) | ToAgent::Beat => {}
             ToAgent::Message { rank, line } => {
                 if let Err(deaf) = self.here.tell(rank, line) {
-                    self.say(FromAgent::Broke { rank, waiting: Some(deaf.waiting as u32) }).await;
+                    self.say(FromAgent::Broke { rank, waiting: Some(deaf.waiting as u32) });
                 }
             }
             ToAgent::Signal { rank, signal } => {
@@ -395,7 +275,7 @@ impl Agent {
             }
             ToAgent::Look { rank } => {
                 let is_stopped = self.here.is_stopped(rank);
-                self.say(FromAgent::Looked { rank, is_stopped }).await;
+                self.say(FromAgent::Looked { rank, is_stopped });
             }
             ToAgent::Finish => self.finish(),
         }
@@ -410,7 +290,7 @@ impl Agent {
         }
     }
 
-    async fn handle_happening(&mut self, happening: Happening) {
+    fn handle_happening(&mut self, happening: Happening, printer: &Printer) {
         match happening {
             Happening::Rank(rank, event) => {
                 let frame = match event {
@@ -421,15 +301,15 @@ impl Agent {
                     Event::Violation(_) => FromAgent::Broke { rank, waiting: None },
                     Event::Ended(how) => FromAgent::Ended { rank, how },
                 };
-                self.say(frame).await;
+                self.say(frame);
             }
             Happening::Far(frame) => {
                 if let FromAgent::Finished { host } | FromAgent::Lost { host, .. } = &frame {
                     self.unfinished.remove(host);
                 }
-                self.say(frame).await;
+                self.say(frame);
             }
-            Happening::Said(line) => eprintln!("{line}"),
+            Happening::Said(line) => printer.print(line),
         }
     }
 }

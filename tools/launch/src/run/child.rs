@@ -15,15 +15,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use longarm_control::messages::CONTROL_FD_VARIABLE;
 use rustix::io::FdFlags;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions};
 use rustix::thread::CpuSet;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use super::guardian;
 
 /// What all ranks of a job have in common.
 #[derive(Debug)]
@@ -115,8 +117,7 @@ pub fn start_rank(template: &Template<'_>, place: Place) -> io::Result<Started> 
     match watch_end(&process) {
         Ok(pidfd) => Ok(Started { process, pidfd, control }),
         Err(error) => {
-            let _ = process.kill();
-            let _ = process.wait();
+            end(&mut process, &template.guardian);
             Err(error)
         }
     }
@@ -136,6 +137,31 @@ pub fn start_transport(command: &[String], guardian: &Arc<OwnedFd>) -> io::Resul
     // SAFETY: as in `start_rank`: `die_with` makes system calls on values that the closure owns, and nothing else.
     unsafe { transport.pre_exec(move || die_with(parent, &guardian)) };
     transport.spawn()
+}
+
+/// Collects a process if it has ended, and has the guardian forget its number before, which may be anybody's from then on. What is
+/// left of its group is killed.
+///
+/// # Errors
+/// When it is no child of this process any more.
+pub fn collect(process: &mut Child, guardian: &OwnedFd) -> io::Result<Option<ExitStatus>> {
+    let pid = Pid::from_child(process);
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    if rustix::process::waitid(WaitId::Pid(pid), ended)?.is_none() {
+        return Ok(None);
+    }
+    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    guardian::forget(guardian, pid);
+    process.wait().map(Some)
+}
+
+/// Kills a process with its group, and collects it.
+pub fn end(process: &mut Child, guardian: &OwnedFd) {
+    let pid = Pid::from_child(process);
+    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    // Its number stays taken until it is collected.
+    let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    let _ = collect(process, guardian);
 }
 
 /// Between fork and exec: tells the guardian who this is, and has the system end it with its parent.

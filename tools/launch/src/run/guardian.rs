@@ -1,11 +1,13 @@
 //! The guardian: a small process that outlives a killed launcher and ends what it left behind.
 //!
 //! The launcher holds a pipe to it. Every rank writes its process group into the pipe before it executes anything: four
-//! bytes, little-endian. When the pipe ends without the farewell (four zero bytes), the launcher has died, and
-//! the guardian kills all groups. It runs in its own process group, so that Ctrl-C does not reach it.
+//! bytes, little-endian. Before the launcher collects a process that has ended, after which its number may be anybody's, it takes
+//! the number back: the same four bytes of its negative. When the pipe ends without the farewell (four zero bytes), the launcher
+//! has died, and the guardian kills all groups. It runs in its own process group, so that Ctrl-C does not reach it.
 //!
 //! Grandchildren that move to another process group on purpose are out of its reach.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -55,9 +57,15 @@ impl Guardian {
     }
 }
 
+/// Has the guardian forget a process group, whose number is about to become free.
+pub fn forget(guardian: &OwnedFd, group: Pid) {
+    // A guardian that is gone remembers nothing.
+    let _ = rustix::io::write(guardian, &(-group.as_raw_pid()).to_le_bytes());
+}
+
 /// What the guardian process does.
 pub fn watch() -> ExitCode {
-    for group in groups_left(io::stdin().lock()) {
+    for group in groups_left(io::stdin().lock()).into_iter().filter_map(Pid::from_raw) {
         // A group that is gone already is fine.
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
@@ -65,15 +73,15 @@ pub fn watch() -> ExitCode {
 }
 
 /// Reads to the end. Empty when the farewell came.
-fn groups_left(mut pipe: impl Read) -> Vec<Pid> {
-    let mut groups = Vec::new();
+fn groups_left(mut pipe: impl Read) -> BTreeSet<i32> {
+    let mut groups = BTreeSet::new();
     let mut word = [0; 4];
     while pipe.read_exact(&mut word).is_ok() {
         match i32::from_le_bytes(word) {
-            0 => return Vec::new(),
+            0 => return BTreeSet::new(),
             // Group 1 would be the whole machine's; nobody sends it, and nobody shall.
-            number @ 2.. => groups.extend(Pid::from_raw(number)),
-            _ => {}
+            number @ 2.. => drop(groups.insert(number)),
+            number => drop(groups.remove(&number.saturating_neg())),
         }
     }
     groups
@@ -85,7 +93,7 @@ mod tests {
 
     fn left(words: &[i32]) -> Vec<i32> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        groups_left(&bytes[..]).into_iter().map(Pid::as_raw_pid).collect()
+        groups_left(&bytes[..]).into_iter().collect()
     }
 
     #[test]
@@ -93,6 +101,13 @@ mod tests {
         assert_eq!(left(&[7, 8]), [7, 8]);
         assert_eq!(left(&[7, 8, 0]), [0; 0]);
         assert_eq!(left(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn a_group_that_was_taken_back_is_left_alone_unless_it_comes_again() {
+        assert_eq!(left(&[7, 8, -7]), [8]);
+        assert_eq!(left(&[7, 8, -7, -9, 7]), [7, 8]);
+        assert_eq!(left(&[7, i32::MIN]), [7]);
     }
 
     #[test]

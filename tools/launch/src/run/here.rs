@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use std::sync::Arc;
 
 use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
@@ -13,9 +15,10 @@ use super::child::{self, Place, Started, Template};
 use super::watch::{Happening, send_messages, watch_rank};
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Here {
     ranks: BTreeMap<u32, Own>,
+    guardian: Arc<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -45,6 +48,11 @@ pub struct Deaf {
 }
 
 impl Here {
+    /// Nobody yet. The guardian knows of all that are started, until they are collected.
+    pub fn new(guardian: Arc<OwnedFd>) -> Here {
+        Here { ranks: BTreeMap::new(), guardian }
+    }
+
     /// Starts a rank, and the tasks that serve its socket. What it does comes out of the channel.
     ///
     /// # Errors
@@ -97,7 +105,7 @@ impl Here {
         let _ = rustix::process::kill_process_group(Pid::from_child(&own.process), signal);
     }
 
-    /// Sends a signal to the process groups of all ranks, also of those that ended: something of theirs may be left.
+    /// Sends a signal to the process groups of all ranks, also of those that ended and were not collected: something of theirs may be left.
     pub fn signal_all(&self, signal: Signal) {
         self.ranks.keys().for_each(|rank| self.signal(*rank, signal));
     }
@@ -111,18 +119,56 @@ impl Here {
         matches!(state, Some('T' | 't'))
     }
 
-    /// Collects the processes that have ended. Only now their numbers may be used again.
+    /// Collects the processes that have ended, and knows them no more: from now on their numbers may be others'.
     pub fn bury(&mut self) {
-        for own in self.ranks.values_mut() {
-            let _ = own.process.try_wait();
-        }
+        let guardian = &self.guardian;
+        self.ranks.retain(|_, own| matches!(child::collect(&mut own.process, guardian), Ok(None)));
     }
 
     /// Kills all, and waits until they are gone.
     pub fn end(&mut self) {
         self.signal_all(Signal::KILL);
-        for own in self.ranks.values_mut() {
-            let _ = own.process.wait();
+        for mut own in std::mem::take(&mut self.ranks).into_values() {
+            child::end(&mut own.process, &self.guardian);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_collected_rank_is_known_no_more_and_the_guardian_hears_of_it_before() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let (told, guardian) = rustix::pipe::pipe().unwrap();
+        let guardian = Arc::new(guardian);
+        let command = [OsString::from("true")];
+        let template = Template {
+            path: Path::new("/bin/true"),
+            command: &command,
+            ranks: 1,
+            guardian: Arc::clone(&guardian),
+            descriptors: None,
+            debugger: false,
+            environment: None,
+        };
+        let place = Place { rank: 0, node: 0, processor: None, reads_stdin: false };
+        let mut here = Here::new(guardian);
+        let begun = here.start(&template, place, 1, &mpsc::channel(9).0).unwrap();
+        while !here.ranks.is_empty() {
+            here.bury();
+        }
+        let mut words = [0; 8];
+        assert_eq!(rustix::io::read(&told, &mut words[..]), Ok(8));
+        let pid = begun.pid as i32;
+        assert_eq!(words, [pid.to_le_bytes(), (-pid).to_le_bytes()].concat()[..]);
+        drop(template);
+        drop(here);
+        assert_eq!(rustix::io::read(&told, &mut words[..]), Ok(0), "and no more");
     }
 }

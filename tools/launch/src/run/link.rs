@@ -13,7 +13,6 @@ use longarm_control::agent::{
     AGENT_VERSION, About, Branch, FromAgent, NOISE_BYTES_MAX, Setup, Starter, ToAgent, read_marker,
 };
 use longarm_control::frames::{Decoder, Frame, FrameError};
-use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc::error::TrySendError;
@@ -63,6 +62,13 @@ impl Link {
         let is_flooded = Arc::new(Notify::new());
         tokio::spawn(serve(opening, receiver, Arc::clone(&is_flooded)));
         Link { frames, is_flooded }
+    }
+
+    /// A link that leads nowhere, and what was sent.
+    #[cfg(test)]
+    pub fn without_agent(frames_max: usize) -> (Link, mpsc::Receiver<ToAgent>) {
+        let (frames, receiver) = mpsc::channel(frames_max);
+        (Link { frames, is_flooded: Arc::new(Notify::new()) }, receiver)
     }
 
     /// Sends a frame. An agent that is gone needs none, and one that takes none in is given up.
@@ -129,6 +135,9 @@ impl Words {
 #[derive(Debug)]
 struct Transport {
     process: Child,
+    /// Whether its number may be anybody's.
+    is_collected: bool,
+    guardian: Arc<OwnedFd>,
     words: Words,
     /// Ends with what the transport says.
     listener: JoinHandle<()>,
@@ -151,10 +160,11 @@ impl Transport {
             let output = pipe::Receiver::from_owned_fd(stdout.into())?;
             io::Result::Ok((input, output, pipe::Receiver::from_owned_fd(stderr.into())?))
         })();
-        let (input, output, stderr) = pipes.inspect_err(|_| end_group(&mut process))?;
+        let (input, output, stderr) = pipes.inspect_err(|_| child::end(&mut process, &opening.guardian))?;
         let host = opening.setup.branch.name.clone();
         let listener = tokio::spawn(listen(stderr, words.clone(), host, opening.happenings.clone()));
-        Ok(Transport { process, words, listener, input: Some(input), output, name: told_name(command) })
+        let (guardian, name) = (Arc::clone(&opening.guardian), told_name(command));
+        Ok(Transport { process, is_collected: false, guardian, words, listener, input: Some(input), output, name })
     }
 
     /// How it ended, once it has. It is given some time, and killed then.
@@ -162,8 +172,11 @@ impl Transport {
         drop(self.input.take());
         let until = Instant::now() + TRANSPORT_END;
         while Instant::now() < until {
-            match self.process.try_wait() {
-                Ok(Some(status)) => return Some(status),
+            match child::collect(&mut self.process, &self.guardian) {
+                Ok(Some(status)) => {
+                    self.is_collected = true;
+                    return Some(status);
+                }
                 Ok(None) => tokio::time::sleep(Duration::from_millis(2)).await,
                 Err(_) => return None,
             }
@@ -173,7 +186,9 @@ impl Transport {
     }
 
     fn kill(&mut self) {
-        end_group(&mut self.process);
+        if !std::mem::replace(&mut self.is_collected, true) {
+            child::end(&mut self.process, &self.guardian);
+        }
     }
 
     /// "ssh exited with status 255: what it said".
@@ -196,9 +211,7 @@ impl Transport {
 
 impl Drop for Transport {
     fn drop(&mut self) {
-        if matches!(self.process.try_wait(), Ok(None)) {
-            self.kill();
-        }
+        self.kill();
     }
 }
 
@@ -210,11 +223,6 @@ fn told_name(command: &[String]) -> String {
         word = words.nth(1);
     }
     word.unwrap_or(&command[0]).clone()
-}
-
-fn end_group(process: &mut Child) {
-    let _ = rustix::process::kill_process_group(Pid::from_child(process), Signal::KILL);
-    let _ = process.wait();
 }
 
 /// Takes in what a transport says on its stderr. Lines that are too long are cut.

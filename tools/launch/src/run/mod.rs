@@ -38,6 +38,7 @@ pub mod guardian;
 mod here;
 mod hosts;
 mod input;
+mod launcher;
 mod link;
 mod output;
 mod program;

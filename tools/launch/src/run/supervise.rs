@@ -267,7 +267,7 @@ impl Supervisor<'_> {
     /// Gives the ranks what there is to tell them. Who does not read it has failed.
     fn pass_messages(&mut self, mut action: Action) -> Action {
         while let Some((rank, message)) = self.rendezvous.poll_message() {
-            let site = &self.sites[self.plan.machine_of(rank) as usize];
+            let site = &mut self.sites[self.plan.machine_of(rank) as usize];
             // A stopped rank is asked a few times, and goes on as if it had been asked as often as the others.
             if matches!(message, ToRank::Inquire { .. }) && !site.ask(rank) {
                 continue;

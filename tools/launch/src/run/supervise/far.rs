@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longarm::config::Config;
-use longarm_control::agent::{AGENT_VERSION, Branch, FromAgent, Setup, Stream, ToAgent};
+use longarm_control::agent::{AGENT_VERSION, Branch, FromAgent, Setup, Stream};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{Action, Cause, Event, Happening, Here, Site, Source, Supervisor, Template, messages_max};
@@ -69,8 +69,8 @@ impl Supervisor<'_> {
             });
             ranks.into_iter().for_each(|rank| self.connect_far(rank, &link));
         }
-        self.sites =
-            links.into_iter().map(|link| link.map_or_else(|| Site::Here(Here::default()), Site::There)).collect();
+        let here = || Site::Here(Here::new(Arc::clone(&template.guardian)));
+        self.sites = links.into_iter().map(|link| link.map_or_else(here, Site::there)).collect();
     }
 
     fn setup(&self, config: &Config) -> Setup {
@@ -129,6 +129,7 @@ impl Supervisor<'_> {
             FromAgent::Output { rank, stream, bytes } => self.handle_output(rank, stream, bytes),
             FromAgent::InputRoom { .. } => self.input_room.iter().for_each(|room| room.add_permits(1)),
             FromAgent::Looked { rank, is_stopped } => {
+                self.sites[self.plan.machine_of(rank) as usize].handle_look(rank);
                 if is_stopped {
                     self.stopped.insert(rank);
                 } else {
@@ -146,6 +147,7 @@ impl Supervisor<'_> {
 
     /// After its end nothing of a rank is of interest: what an agent says then is not what a sound one says.
     fn handle_far_event(&mut self, rank: u32, event: Event) -> Action {
+        self.sites[self.plan.machine_of(rank) as usize].handle_word(rank);
         if self.ranks[rank as usize].has_ended { Action::Wait } else { self.handle_event(rank, event) }
     }
 
@@ -240,9 +242,7 @@ impl Supervisor<'_> {
     /// Has the agents pass on what is left and end. Those that are not there yet are not waited for.
     pub(super) async fn close_sites(&mut self) {
         for site in &self.sites {
-            if let Site::There(link) = site {
-                link.send(ToAgent::Finish);
-            }
+            site.finish();
         }
         while !self.unfinished.is_empty() {
             let Some(happening) = self.happenings.recv().await else { return };

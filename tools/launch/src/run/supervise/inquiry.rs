@@ -85,7 +85,7 @@ impl Supervisor<'_> {
         let is_stopped = match &self.sites[self.plan.machine_of(rank) as usize] {
             Site::Here(here) => here.is_stopped(rank),
             // Its agent was asked when the rank was.
-            Site::There(_) => self.stopped.contains(&rank),
+            Site::There { .. } => self.stopped.contains(&rank),
         };
         if is_stopped { State::Stopped } else { State::Silent }
     }
