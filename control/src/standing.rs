@@ -1,6 +1,6 @@
 //! Where the ranks of a running job stand: what the watchdog prints and `longarm ps` shows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::messages::{Wait, Whom};
 use comfy_table::Cell;
@@ -17,6 +17,9 @@ pub struct Summary {
     pub ranks: u32,
     /// On how many nodes.
     pub nodes: u32,
+    /// On how many hosts, where they are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<u32>,
     /// For how long it has run.
     pub seconds: f64,
     /// The program with its arguments.
@@ -39,7 +42,10 @@ pub struct RankStanding {
     pub rank: u32,
     /// Its node.
     pub node: u32,
-    /// Its process.
+    /// Its host, as the user calls it, where the job has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its process, on its host.
     pub pid: u32,
     /// What it does.
     pub state: State,
@@ -94,25 +100,11 @@ impl Report {
         }
     }
 
-    /// A table of the waits, and a line for each other state that ranks are in.
+    /// A table of the waits, a line for each other state that ranks are in, and one of the hosts where there are several.
     pub fn render(&self) -> String {
         let mut lines = Vec::new();
         if self.longest_wait().is_some() {
-            let mut table = spelling::plain_table();
-            table.set_header(["rank", "node", "waits in", "for", "since"]);
-            for rank in &self.ranks {
-                for wait in &rank.waits {
-                    let cells = [
-                        rank.rank.to_string(),
-                        rank.node.to_string(),
-                        wait.call.clone(),
-                        self.show_whom(wait.whom),
-                        show_seconds(wait.waited_ms),
-                    ];
-                    table.add_row(cells.map(Cell::new));
-                }
-            }
-            lines.push(spelling::trimmed(&table));
+            lines.push(self.render_waits());
         }
         let states = [
             (State::Computing, "computing, in no call of longarm that waits"),
@@ -128,15 +120,53 @@ impl Report {
                 lines.push(format!(" {meaning}: {}", spelling::ranks(&ranks)));
             }
         }
+        lines.extend(self.render_hosts());
         lines.join("\n")
+    }
+
+    fn render_waits(&self) -> String {
+        let has_hosts = self.ranks.iter().any(|rank| rank.host.is_some());
+        let mut table = spelling::plain_table();
+        let names =
+            [Some("rank"), Some("node"), has_hosts.then_some("host"), Some("waits in"), Some("for"), Some("since")];
+        table.set_header(names.into_iter().flatten());
+        for rank in &self.ranks {
+            for wait in &rank.waits {
+                let cells = [
+                    Some(rank.rank.to_string()),
+                    Some(rank.node.to_string()),
+                    has_hosts.then(|| rank.host.clone().unwrap_or_default()),
+                    Some(wait.call.clone()),
+                    Some(self.show_whom(wait.whom)),
+                    Some(show_seconds(wait.waited_ms)),
+                ];
+                table.add_row(cells.into_iter().flatten().map(Cell::new));
+            }
+        }
+        spelling::trimmed(&table)
+    }
+
+    /// "hosts: a (ranks 0-3), b (ranks 4-7)".
+    fn render_hosts(&self) -> Option<String> {
+        let mut ranks_of: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for rank in &self.ranks {
+            ranks_of.entry(rank.host.as_deref()?).or_default().push(rank.rank);
+        }
+        let mut hosts: Vec<_> = ranks_of.into_iter().collect();
+        hosts.sort_by_key(|(_, ranks)| ranks[0]);
+        let hosts: Vec<String> =
+            hosts.iter().map(|(host, ranks)| format!("{host} ({})", spelling::ranks(ranks))).collect();
+        (!hosts.is_empty()).then(|| format!(" hosts: {}", hosts.join(", ")))
     }
 
     fn show_whom(&self, whom: Whom) -> String {
         match whom {
             Whom::Rank(rank) => {
-                let node =
-                    self.ranks.iter().find(|other| other.rank == rank).map(|other| format!(" (node {})", other.node));
-                format!("rank {rank}{}", node.unwrap_or_default())
+                let place = self.ranks.iter().find(|other| other.rank == rank).map(|other| match &other.host {
+                    Some(host) => format!(" (node {}, host {host})", other.node),
+                    None => format!(" (node {})", other.node),
+                });
+                format!("rank {rank}{}", place.unwrap_or_default())
             }
             Whom::HolderAt(host) => format!("the holder of a mutex of rank {host}"),
             Whom::Anyone => "any rank".to_owned(),
@@ -158,8 +188,9 @@ mod tests {
     }
 
     fn report() -> Report {
-        let job = Summary { pid: 7, ranks: 5, nodes: 2, seconds: 20.0, command: "program".to_owned() };
-        let standing = |rank, state, waits| RankStanding { rank, node: rank / 3, pid: 100 + rank, state, waits };
+        let job = Summary { pid: 7, ranks: 5, nodes: 2, hosts: None, seconds: 20.0, command: "program".to_owned() };
+        let standing =
+            |rank, state, waits| RankStanding { rank, node: rank / 3, host: None, pid: 100 + rank, state, waits };
         let ranks = vec![
             standing(0, State::Waiting, vec![wait("lock", Whom::HolderAt(1), 12_340), wait("wait", Whom::Anyone, 500)]),
             standing(1, State::Waiting, vec![wait("barrier", Whom::Rank(4), 11_000)]),
@@ -183,6 +214,21 @@ mod tests {
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
         };
         assert_eq!(squeezed(&report().render()), squeezed(expected));
+    }
+
+    #[test]
+    fn where_there_are_several_hosts_a_report_says_where_each_rank_is() {
+        let mut report = report();
+        for rank in &mut report.ranks {
+            rank.host = Some(["z", "b"][rank.node as usize].to_owned());
+        }
+        let shown = report.render();
+        let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["rank", "node", "host", "waits", "in", "for", "since"]);
+        assert_eq!(lines[3], ["1", "0", "z", "barrier", "rank", "4", "(node", "1,", "host", "b)", "11.0", "s"]);
+        assert_eq!(shown.lines().last(), Some(" hosts: z (ranks 0-2), b (ranks 3-4)"));
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
     }
 
     #[test]
@@ -212,5 +258,6 @@ mod tests {
         let text = serde_json::to_string(&report()).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report());
         assert!(text.contains(r#"{"call":"lock","whom":{"holder_at":1},"waited_ms":12340}"#), "{text}");
+        assert!(!text.contains("host\""), "{text}");
     }
 }

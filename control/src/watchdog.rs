@@ -125,9 +125,9 @@ mod tests {
     }
 
     fn report(waited_ms: u64) -> Report {
-        let job = Summary { pid: 1, ranks: 2, nodes: 1, seconds: 1.0, command: String::new() };
+        let job = Summary { pid: 1, ranks: 2, nodes: 1, hosts: None, seconds: 1.0, command: String::new() };
         let waits = vec![wait(waited_ms)];
-        Report { job, ranks: vec![RankStanding { rank: 0, node: 0, pid: 2, state: State::Waiting, waits }] }
+        Report { job, ranks: vec![RankStanding { rank: 0, node: 0, host: None, pid: 2, state: State::Waiting, waits }] }
     }
 
     #[test]

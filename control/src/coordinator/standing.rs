@@ -43,6 +43,7 @@ impl Coordinator {
             pid: self.settings.pid,
             ranks: self.settings.ticket.size,
             nodes,
+            hosts: None,
             seconds: now.saturating_duration_since(self.since).as_secs_f64(),
             command: self.settings.command.clone(),
         }
@@ -60,7 +61,7 @@ impl Coordinator {
                 Some(_) => (State::Waiting, vec![wait]),
                 None => (State::Outside, Vec::new()),
             };
-            RankStanding { rank, node: 0, pid, state, waits }
+            RankStanding { rank, node: 0, host: None, pid, state, waits }
         });
         Some(Report { job: self.summary(now), ranks: ranks.collect() })
     }
@@ -82,7 +83,7 @@ impl Coordinator {
                 Place::Inside if waits.is_empty() => State::Computing,
                 Place::Inside => State::Waiting,
             };
-            RankStanding { rank, node: *node, pid, state, waits }
+            RankStanding { rank, node: *node, host: None, pid, state, waits }
         });
         Some(Report { job: self.summary(now), ranks: ranks.collect() })
     }

@@ -31,7 +31,7 @@ fn main() -> io::Result<()> {
     let folder = Path::new(&folder);
     let command = cli::CommandLine::command();
     write_page(folder, command.clone(), "longarm")?;
-    for subcommand in command.get_subcommands().filter(|found| !found.is_hide_set()) {
+    for subcommand in command.get_subcommands() {
         write_page(folder, subcommand.clone(), &format!("longarm-{}", subcommand.get_name()))?;
     }
     for (shell, path) in COMPLETIONS {

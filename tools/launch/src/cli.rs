@@ -53,7 +53,7 @@ pub struct CommandLine {
     pub command: Command,
 }
 
-/// What to do.
+/// What to do. What only `longarm run` itself starts is none of it, and so stands in no help, manual page or completion.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a program as many ranks
@@ -65,12 +65,6 @@ pub enum Command {
     Ps(PsArguments),
     /// Show the machine as longarm sees it, and every configuration variable
     Info(InfoArguments),
-    /// Runs the ranks of one host for a launcher on another; started by `run` itself
-    #[command(hide = true)]
-    Agent,
-    /// Ends what a killed launcher left behind; started by `run` itself
-    #[command(hide = true, name = "__guardian")]
-    Guardian,
 }
 
 /// Arguments of `longarm run`.
@@ -117,7 +111,7 @@ pub struct RunArguments {
     #[arg(long, value_enum, default_value_t = Bind::None)]
     pub bind: Bind,
     /// Whether each line of output begins with its rank.
-    #[arg(long, help = "Begin each line of output with \"[rank] \"")]
+    #[arg(long, help = "Begin each line of output with \"[rank] \", on several hosts with \"[rank on host] \"")]
     pub tag_output: bool,
     /// Show operations, bytes and a traffic matrix at the end, and write a heat map
     #[arg(long)]
@@ -212,6 +206,26 @@ mod tests {
     fn the_command_line_definition_is_consistent() {
         use clap::CommandFactory;
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn what_longarm_starts_by_itself_stands_in_no_completion_and_no_manual_page() {
+        use clap::CommandFactory;
+        use clap_complete::Shell;
+        let mut texts = Vec::new();
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut CommandLine::command(), "longarm", &mut text);
+            texts.push(String::from_utf8(text).unwrap());
+        }
+        let mut page = Vec::new();
+        clap_mangen::Man::new(CommandLine::command()).render(&mut page).unwrap();
+        texts.push(String::from_utf8(page).unwrap());
+        for text in texts {
+            // The options --agent-command and --agent-path are for people.
+            let text = text.replace("agent-", "").replace("agent\\-", "").replace("agent_", "");
+            assert!(text.contains("perf") && !text.contains("guardian") && !text.contains("agent"), "{text}");
+        }
     }
 
     #[test]

@@ -22,12 +22,22 @@ mod stats;
 mod units;
 
 fn main() -> ExitCode {
+    if let Some(status) = started_by_run() {
+        return status;
+    }
     match CommandLine::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Ps(arguments) => ps::ps(&arguments),
         Command::Info(arguments) => info::info(&arguments),
-        Command::Agent => run::agent::agent(),
-        Command::Guardian => run::guardian::watch(),
+    }
+}
+
+/// What only `longarm run` starts: the agent of a host, and what ends that which a killed launcher left behind.
+fn started_by_run() -> Option<ExitCode> {
+    match std::env::args_os().nth(1)?.to_str()? {
+        "agent" => Some(run::agent::agent()),
+        "__guardian" => Some(run::guardian::watch()),
+        _ => None,
     }
 }

@@ -121,17 +121,21 @@ fn show_jobs(jobs: &[Summary], as_json: bool) -> String {
     if jobs.is_empty() {
         return "no job of this user is running here\n".to_owned();
     }
+    let has_hosts = jobs.iter().any(|job| job.hosts.is_some());
     let mut table = spelling::plain_table();
-    table.set_header(["pid", "ranks", "nodes", "time", "program"]);
+    let names =
+        [Some("pid"), Some("ranks"), Some("nodes"), has_hosts.then_some("hosts"), Some("time"), Some("program")];
+    table.set_header(names.into_iter().flatten());
     for job in jobs {
         let cells = [
-            job.pid.to_string(),
-            job.ranks.to_string(),
-            job.nodes.to_string(),
-            show_time(job.seconds),
-            job.command.clone(),
+            Some(job.pid.to_string()),
+            Some(job.ranks.to_string()),
+            Some(job.nodes.to_string()),
+            has_hosts.then(|| job.hosts.unwrap_or(1).to_string()),
+            Some(show_time(job.seconds)),
+            Some(job.command.clone()),
         ];
-        table.add_row(cells.map(Cell::new));
+        table.add_row(cells.into_iter().flatten().map(Cell::new));
     }
     format!("{}\n", spelling::trimmed(&table))
 }
@@ -140,10 +144,11 @@ fn show_report(report: &Report, as_json: bool) -> String {
     if as_json {
         return to_json(report);
     }
-    let Summary { pid, ranks, nodes, seconds, command } = &report.job;
+    let Summary { pid, ranks, nodes, hosts, seconds, command } = &report.job;
     let plural = |count: u32, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let (ranks, nodes, time) = (plural(*ranks, "rank"), plural(*nodes, "node"), show_time(*seconds));
-    format!("job {pid}: {ranks} on {nodes}, running for {time}: {command}\n{}\n", report.render())
+    let hosts = hosts.map(|hosts| format!(" of {}", plural(hosts, "host"))).unwrap_or_default();
+    format!("job {pid}: {ranks} on {nodes}{hosts}, running for {time}: {command}\n{}\n", report.render())
 }
 
 fn to_json(value: &impl serde::Serialize) -> String {
@@ -174,6 +179,18 @@ Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 16168 @longarm-run-9
 ";
         assert_eq!(launchers(list), BTreeSet::from([9, 4711]));
+    }
+
+    #[test]
+    fn jobs_on_several_hosts_say_on_how_many() {
+        let job = |hosts| Summary { pid: 7, ranks: 4, nodes: 2, hosts, seconds: 1.0, command: "x".to_owned() };
+        assert!(!show_jobs(&[job(None)], false).contains("hosts"));
+        let shown = show_jobs(&[job(None), job(Some(2))], false);
+        let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["pid", "ranks", "nodes", "hosts", "time", "program"]);
+        assert_eq!((lines[1][3], lines[2][3]), ("1", "2"));
+        let shown = show_report(&Report { job: job(Some(2)), ranks: Vec::new() }, false);
+        assert!(shown.starts_with("job 7: 4 ranks on 2 nodes of 2 hosts, running"), "{shown}");
     }
 
     #[test]

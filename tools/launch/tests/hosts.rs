@@ -139,11 +139,11 @@ fn many_hosts_are_reached_through_each_other() {
 fn output_of_other_hosts_keeps_every_byte_and_its_lines_are_whole() {
     let script = "head -c 900000 /dev/zero | tr '\\0' $HOSTNAME; echo; echo err >&2; printf last";
     let (status, stdout, stderr) = end(shell("run --hosts a,b --tag-output", script));
-    assert_eq!((status, sorted(&stderr)), (0, vec!["[0] err", "[1] err"]));
-    let long = |rank: u32, letter: &str| format!("[{rank}] {}", letter.repeat(900_000));
+    assert_eq!((status, sorted(&stderr)), (0, vec!["[0 on a] err", "[1 on b] err"]));
+    let long = |rank: u32, letter: &str| format!("[{rank} on {letter}] {}", letter.repeat(900_000));
     let mut lines = sorted(&stdout);
     lines.retain(|line| line.len() < 100);
-    assert_eq!(lines, ["[0] last", "[1] last"]);
+    assert_eq!(lines, ["[0 on a] last", "[1 on b] last"]);
     assert!(stdout.lines().any(|line| line == long(0, "a")) && stdout.lines().any(|line| line == long(1, "b")));
 }
 
@@ -163,7 +163,7 @@ fn input_goes_to_rank_0_wherever_it_is_with_every_byte_and_its_end() {
     }
     drop(stdin);
     let output = child.wait_with_output().unwrap();
-    assert_eq!(sorted(&text(output.stdout)), ["[0] 1000000", "[1] 0"]);
+    assert_eq!(sorted(&text(output.stdout)), ["[0 on a] 1000000", "[1 on b] 0"]);
 }
 
 #[test]
@@ -237,6 +237,29 @@ fn what_leads_to_a_host_and_fails_is_quoted() {
     assert_eq!(status, 1);
     assert!(stderr.contains("exited with status 255: no route to ") && stderr.contains("hello"), "{stderr}");
     assert!(stderr.starts_with("longarm: host ") && stderr.lines().count() == 1, "{stderr}");
+}
+
+#[test]
+fn what_a_host_says_without_end_fills_no_memory_of_a_launcher_whose_output_nobody_reads() {
+    const LINES: usize = 300_000;
+    let folder = tempfile::tempdir().unwrap();
+    let [script, up, mark] = ["script", "up", "mark"].map(|name| folder.path().join(name));
+    // It says all that while a rank runs.
+    let flood = format!("yes 'one of many lines' | head -n {LINES} >&2; head -c 9999999 /dev/zero >&2; echo >&2");
+    let flood = format!("while [ ! -e {} ]; do sleep 0.01; done; {flood}; touch {}", up.display(), mark.display());
+    std::fs::write(&script, format!("( {flood} ) & shift; exec \"$@\"\n")).unwrap();
+    let mut command = longarm("run --hosts a", &format!("/bin/sh {}", script.display()));
+    let wait = format!("touch {}; while [ ! -e {} ]; do sleep 0.01; done; echo done", up.display(), mark.display());
+    let mut child = command.args(["--", "/bin/sh", "-c", &wait]).spawn().unwrap();
+    assert_eq!(read_lines(&mut child, 1), ["done"]);
+    let output = child.wait_with_output().unwrap();
+    let stderr = text(output.stderr);
+    let said = stderr.lines().filter(|line| *line == "longarm: host a: one of many lines").count();
+    let lost =
+        stderr.lines().filter_map(|line| line.strip_prefix("longarm: ")?.strip_suffix(" lines of hosts were left out"));
+    let lost: usize = lost.map(|count| count.parse::<usize>().unwrap()).sum();
+    assert!(said > 0 && lost > LINES / 2 && said + lost <= LINES + 1, "{said} said, {lost} left out");
+    assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]
@@ -396,6 +419,8 @@ fn a_rank_that_is_stopped_on_another_host_is_said_to_be() {
         report["ranks"].as_array().unwrap().iter().map(|rank| rank["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["computing", "stopped"], "{report}");
     assert_eq!(report["ranks"][1]["pid"].to_string(), pids[1]);
+    assert_eq!((&report["ranks"][0]["host"], &report["ranks"][1]["host"]), (&"a".into(), &"b".into()));
+    assert_eq!(report["job"]["hosts"], 2);
     rustix::process::kill_process(stopped, Signal::CONT).unwrap();
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));

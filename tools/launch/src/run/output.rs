@@ -29,6 +29,9 @@ const READ_BYTES: usize = 64 << 10;
 /// How many batches of output may wait to be written. More make the ranks wait.
 const BATCHES_MAX: usize = 32;
 
+/// How many lines about hosts may wait. More are lost.
+const HOST_LINES_MAX: usize = 256;
+
 /// One batch of bytes, and the leave to have it waiting. Messages of the launcher itself need none.
 type Batch = (Vec<u8>, Option<OwnedSemaphorePermit>);
 
@@ -47,6 +50,10 @@ pub struct Console {
     /// Where the ranks' stderr and the launcher's messages go.
     pub stderr: Sink,
     written: Vec<oneshot::Receiver<()>>,
+    /// Leave to have a line about a host waiting.
+    host_lines: Arc<Semaphore>,
+    /// How many were lost since the last one.
+    lost_lines: usize,
 }
 
 impl Console {
@@ -57,11 +64,15 @@ impl Console {
     pub fn open() -> io::Result<Console> {
         let same = is_same_file(io::stdout().as_fd(), io::stderr().as_fd());
         let (stdout, stdout_written) = Sink::open(io::stdout().as_fd().try_clone_to_owned()?)?;
-        if same {
-            return Ok(Console { stderr: stdout.clone(), stdout, written: vec![stdout_written] });
-        }
-        let (stderr, stderr_written) = Sink::open(io::stderr().as_fd().try_clone_to_owned()?)?;
-        Ok(Console { stdout, stderr, written: vec![stdout_written, stderr_written] })
+        let mut written = vec![stdout_written];
+        let stderr = if same {
+            stdout.clone()
+        } else {
+            let (stderr, stderr_written) = Sink::open(io::stderr().as_fd().try_clone_to_owned()?)?;
+            written.push(stderr_written);
+            stderr
+        };
+        Ok(Console { stdout, stderr, written, host_lines: Arc::new(Semaphore::new(HOST_LINES_MAX)), lost_lines: 0 })
     }
 
     /// Prints a line of the launcher itself.
@@ -69,8 +80,23 @@ impl Console {
         self.stderr.say(format!("longarm: {line}\n"));
     }
 
+    /// Prints a line that came from a host, if whoever reads is not too far behind. Else it is lost: what a host writes without end
+    /// shall fill no memory here, and a host that had to wait would be given up.
+    pub fn say_of_host(&mut self, line: &str) {
+        let Ok(leave) = Arc::clone(&self.host_lines).try_acquire_owned() else {
+            self.lost_lines += 1;
+            return;
+        };
+        let lost = std::mem::take(&mut self.lost_lines);
+        let lost = if lost > 0 { format!("longarm: {lost} lines of hosts were left out\n") } else { String::new() };
+        let _ = self.stderr.batches.send((format!("{lost}longarm: {line}\n").into(), Some(leave)));
+    }
+
     /// Closes the outputs; returns when all is written, or nobody wants it any more.
     pub async fn close(self) {
+        if self.lost_lines > 0 {
+            self.say(&format!("{} lines of hosts were left out", self.lost_lines));
+        }
         drop((self.stdout, self.stderr));
         for written in self.written {
             // The thread drops its end when it stops, which is as good as an answer.

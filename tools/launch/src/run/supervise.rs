@@ -207,8 +207,12 @@ impl Supervisor<'_> {
 
     /// Where a rank runs, behind `before`, if there are several machines.
     fn on_host(&self, rank: u32, before: &str) -> String {
-        let machine = self.plan.machine_of(rank);
-        if self.machines.len() > 1 { format!("{before}{}", self.machines.name(machine)) } else { String::new() }
+        self.host_of(rank).map(|host| format!("{before}{host}")).unwrap_or_default()
+    }
+
+    /// The host that a rank runs on, if there are several.
+    fn host_of(&self, rank: u32) -> Option<&str> {
+        (self.machines.len() > 1).then(|| self.machines.name(self.plan.machine_of(rank)))
     }
 
     /// Starts the tasks that serve a rank's pipes.
@@ -220,7 +224,7 @@ impl Supervisor<'_> {
     }
 
     fn pass_outputs(&mut self, rank: u32, stdout: Source, stderr: Source) {
-        let tag = self.arguments.tag_output.then(|| format!("[{rank}] "));
+        let tag = self.arguments.tag_output.then(|| format!("[{rank}{}] ", self.on_host(rank, " on ")));
         let ended = self.outputs_end.subscribe();
         // Who wants to know who said what is told so of each line.
         let alike = tag.is_none().then(|| (rank, self.alike.clone()));
@@ -287,7 +291,7 @@ impl Supervisor<'_> {
             Happening::Rank(rank, event) => self.handle_event(rank, event),
             Happening::Far(frame) => self.handle_frame(frame, Instant::now()),
             Happening::Said(line) => {
-                self.console.say(&line);
+                self.console.say_of_host(&line);
                 Action::Wait
             }
         }

@@ -58,6 +58,7 @@ impl Supervisor<'_> {
             pid: std::process::id(),
             ranks: self.plan.ranks(),
             nodes: self.plan.nodes,
+            hosts: Some(self.machines.len() as u32).filter(|hosts| *hosts > 1),
             seconds: now.saturating_duration_since(self.since).as_secs_f64(),
             command: words.join(" ").chars().take(COMMAND_LETTERS_MAX).collect(),
         }
@@ -75,7 +76,7 @@ impl Supervisor<'_> {
                 Place::Inside if waits.is_empty() => State::Computing,
                 Place::Inside => State::Waiting,
             };
-            RankStanding { rank, node: *node, pid, state, waits }
+            RankStanding { rank, node: *node, host: self.host_of(rank).map(str::to_owned), pid, state, waits }
         });
         Report { job: self.summary(now), ranks: ranks.collect() }
     }
