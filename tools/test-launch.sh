@@ -42,8 +42,8 @@ QUICK=(agents ssh hydra4)
 LAYOUTS=(1,1 3,1 2,3,1 1,1,1,1 5,2,7,2 9,4,11,8)
 LAYOUTS_QUICK=(1,1 3,1,2)
 STAGES=(launcher agent rank link)
-# Whoever has not come to an end by then hangs.
-HANG_S=60
+# Whoever has not come to an end by then hangs. A host that does not answer is given up after 60 s.
+HANG_S=90
 rounds=50
 quick=
 wanted=()
@@ -150,7 +150,8 @@ await() {
 has_to_go() {
     case $1-${2:-} in
     ssh-link) grep -v '^[^ ]* [0-9]* sshd ' ;;
-    agents-* | ssh-* | slurm-run-*) grep . ;;
+    agents-* | ssh-*) grep . ;;
+    slurm-run-*) grep -v '^[^ ]* [0-9]* slurmstepd ' ;;
     *) grep -E '^n[0-9]+ [0-9]+ |longarm' | grep -vE "$(agents_of "$1")" | grep -v "^n0 ${3:-none} " ;;
     esac
 }
@@ -187,7 +188,11 @@ kill_one() {
     until [ "$stage" != link ] || is_ours "$manager" || grep -aq ' at work' "$output" || [ ! -e "/proc/$pid" ]; do sleep 0.02; done
     : >"$rig/left"
     case $stage in
-    launcher) victim=$pid ;;
+    # What has started it there is salloc, which is Slurm's.
+    launcher)
+        victim=$pid
+        [ "$manager" != slurm-run ] || victim=$(one_of "$pid" '^ *[^ ]* [^ ]*[l]ongarm run ')
+        ;;
     link) victim=n$((1 + RANDOM % $(host_count_of "$layout"))) ;;
     agent) victim=$(one_of "$pid" "$(agents_of "$manager")") ;;
     rank) victim=$(one_of "$pid" '^ *[^ ]* [^ ]*/endless') ;;
@@ -204,8 +209,8 @@ kill_one() {
     fi
     status_of "$pid"
     case $manager-$stage-$launcher_status in
-    # That is what PRRTE says of it.
-    prrte5-agent-0) ;;
+    # That is what PRRTE says of it, and salloc of what was killed in its allocation.
+    prrte5-agent-0 | slurm-run-launcher-0) ;;
     *-0 | *-hangs) wrong+="the status of the launcher: $launcher_status; " ;;
     esac
     await "$manager" "$stage" >>"$rig/left" || wrong+="something is left"
@@ -271,11 +276,27 @@ ready() {
         ;;
     esac
     [ -n "$2" ] || return 0
+    # It is there already, or this says again why it is not.
     tools/clusters/software.sh "$2" || return 1
     case $2 in
     ssh) [ -e "$rig/ssh" ] || "$hosts" sshd ;;
     slurm) [ -e "$rig/etc/slurm/slurm.conf" ] || "$hosts" slurm 4 ;;
     esac
+}
+
+is_wanted() { [ ${#wanted[@]} -eq 0 ] || printf '%s\n' "${wanted[@]}" | grep -qx -- "$1"; }
+
+# Fetches what is wanted, before there are hosts: they have of it what is there when they come up.
+fetch() {
+    local entry name software what
+    for entry in "${PARTS[@]}"; do
+        IFS='|' read -r name software what <<<"$entry"
+        if is_wanted "$name" && [ -n "$software" ]; then
+            # Who lacks it says why when its turn comes.
+            tools/clusters/software.sh "$software" >/dev/null
+        fi
+    done
+    return 0
 }
 
 prepare() {
@@ -285,6 +306,7 @@ prepare() {
 }
 
 step build build
+step fetch fetch
 if [ "$(id -u)" -ne 0 ]; then
     skip hosts "only root can make hosts up"
 elif ! prepare; then
@@ -292,7 +314,7 @@ elif ! prepare; then
 else
     for entry in "${PARTS[@]}"; do
         IFS='|' read -r name software what <<<"$entry"
-        [ ${#wanted[@]} -eq 0 ] || printf '%s\n' "${wanted[@]}" | grep -qx -- "$name" || continue
+        is_wanted "$name" || continue
         if missing=$(ready "$name" "$software"); then
             step "$name" part "$name"
         else

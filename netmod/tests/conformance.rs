@@ -9,7 +9,12 @@ use longarm_netmod::{
 };
 
 fn tcp(interface: IpAddr, socket_buffers: SocketBuffers) -> Tcp {
-    Tcp::new(TcpOptions { interfaces: vec![interface.into()], socket_buffers, congestion: Congestion::ByRoundTrip })
+    Tcp::new(TcpOptions {
+        interfaces: vec![interface.into()],
+        socket_buffers,
+        congestion: Congestion::ByRoundTrip,
+        ..TcpOptions::default()
+    })
 }
 
 #[test]

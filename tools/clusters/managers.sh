@@ -52,7 +52,8 @@ command_of() {
             --prtemca prte_if_include 198.51.100.0/24 --bind-to none)
         ;;
     slurm-run)
-        command+=(salloc -Q -N "$(host_count_of "$layout")" -n "$ranks" "$longarm" run -n "$ranks" --)
+        # The first ones, as for the others, so that one knows whose link to cut.
+        command+=(salloc -Q -N "$(host_count_of "$layout")" -w "$(sed 's/:[0-9]*//g' <<<"$hosts")" -n "$ranks" "$longarm" run -n "$ranks" --)
         ;;
     slurm-*)
         file_of "$layout" >"$rig/slurm-$layout"
@@ -67,7 +68,9 @@ agents_of() {
     impi) echo '[h]ydra_(bstrap|pmi)_proxy' ;;
     openmpi4) echo '[o]rted' ;;
     prrte5) echo '[p]rted' ;;
-    ssh | agents | slurm-run) echo '[l]ongarm.* agent' ;;
+    ssh | agents) echo '[l]ongarm.* agent' ;;
+    # Not srun, which has two processes, one of which only waits for the end of the other.
+    slurm-run) echo '^ *[^ ]* [^ ]*[l]ongarm agent' ;;
     slurm-*) echo '[s]lurmstepd' ;;
     esac
 }
