@@ -11,7 +11,7 @@ mod begun_rmw;
 mod coalesced;
 mod connection;
 mod device_rmw;
-mod direct;
+pub(crate) mod direct;
 pub(crate) mod inline_poll;
 mod keepalive;
 mod locked;
@@ -49,7 +49,6 @@ use published::{Fact, Published};
 use rejected::Rejected;
 pub(crate) use request::{Driven, Payload, Sending, Token};
 use state::State;
-pub(crate) use transfers::PutSource;
 
 /// See the module.
 pub struct Endpoint {

@@ -6,7 +6,8 @@ use longarm_shm::{CounterKind, Window};
 
 use crate::client::Client;
 use crate::completion::Completion;
-use crate::endpoint::{Endpoint, Payload, PutSource, Sending, Token, Writes};
+use crate::endpoint::direct::PutSource;
+use crate::endpoint::{Endpoint, Payload, Sending, Token, Writes};
 use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{Lender, OriginBytes, lend};
 use crate::path::{Aim, Moves, Moving, Path, Then};

@@ -1,14 +1,23 @@
-//! Transfers with no server involved, as the callers see them: begun, or left to the server.
+//! Transfers with no server involved: begun, and given to the link, or left to the server.
 
+use longarm_memory::Region;
+use longarm_netmod::{DirectAccess, DirectSource, Reach, Wish};
 use longarm_proto::{Run, WindowRef};
 
 use super::Endpoint;
 use super::published::Fact;
 use super::request::Driven;
-use super::state::State;
-use super::transfers::PutSource;
+use super::transfers::{Here, Transfers, What, share};
 use crate::origin_bytes::Held;
 use crate::shapes::RunRequest;
+
+/// Where the bytes of a put are.
+pub(crate) enum PutSource<'a> {
+    /// The caller's, until the call returns, and which pieces of it.
+    Copied(Region<'a>, &'a [Run]),
+    /// Lent, likewise.
+    Lent(&'a dyn Fn() -> Held, &'a [Run]),
+}
 
 impl Endpoint {
     /// Begins puts into the node's memory with no server involved. False: the server has to do all of it, because the link cannot,
@@ -19,9 +28,9 @@ impl Endpoint {
         requests: &'a [RunRequest],
         source: impl Fn(&'a [Run]) -> PutSource<'a>,
     ) -> (bool, Driven) {
-        let each =
-            |state: &mut State, request: &'a RunRequest| state.put_direct(target, request.there, source(&request.here));
-        self.begin_direct(requests, each)
+        self.begin_direct(requests, |transfers, access, request| {
+            put(transfers, access, (target, request.there), source(&request.here))
+        })
     }
 
     /// Begins gets from the node's memory, likewise. `hold`: what their pieces lie in.
@@ -31,9 +40,9 @@ impl Endpoint {
         requests: &[RunRequest],
         hold: &dyn Fn() -> Held,
     ) -> (bool, Driven) {
-        let each =
-            |state: &mut State, request: &RunRequest| state.get_direct(target, request.there, (hold, &request.here));
-        self.begin_direct(requests, each)
+        self.begin_direct(requests, |transfers, access, request| {
+            get(transfers, access, (target, request.there), (hold, &request.here))
+        })
     }
 
     /// Whether the network reaches memory of the node with no server involved.
@@ -46,7 +55,7 @@ impl Endpoint {
     fn begin_direct<'a>(
         &self,
         requests: &'a [RunRequest],
-        begin: impl Fn(&mut State, &'a RunRequest) -> bool,
+        begin: impl Fn(&mut Transfers, &mut dyn DirectAccess, &'a RunRequest) -> bool,
     ) -> (bool, Driven) {
         let mut driven = Driven::default();
         if !self.reaches_memory() {
@@ -67,7 +76,12 @@ impl Endpoint {
         if are_several && let Some(access) = state.access() {
             access.begin_batch();
         }
-        let begun = requests.iter().all(|request| begin(&mut state, request));
+        let begun = requests.iter().all(|request| {
+            let state = &mut *state;
+            // What must not be overtaken may have come up since.
+            let access = state.may_go_direct().then(|| state.connection.link()?.direct()).flatten();
+            access.is_some_and(|access| begin(&mut state.transfers, access, request))
+        });
         if are_several && let Some(access) = state.access() {
             // Who next uses the link finds its error.
             let _ = access.post_batch();
@@ -92,6 +106,65 @@ impl Endpoint {
     pub(crate) fn has_transfers(&self) -> bool {
         self.published.has(Fact::TRANSFERS)
     }
+}
+
+/// Begins a put. False if the memory cannot be reached, or not now. An error of the link is found by who next uses it.
+fn put(
+    transfers: &mut Transfers,
+    access: &mut dyn DirectAccess,
+    (target, run): (&WindowRef, Run),
+    source: PutSource<'_>,
+) -> bool {
+    let wish = match &source {
+        PutSource::Copied(..) => Wish::PutCopied(run.bytes as usize),
+        PutSource::Lent(..) => Wish::PutLent,
+    };
+    if access.reach(target, wish) != Reach::Yes {
+        return false;
+    }
+    let ticket = transfers.next_ticket();
+    let what = match source {
+        PutSource::Copied(region, pieces) => {
+            let mut bytes = transfers.room();
+            gather(region, pieces, run.bytes as usize, &mut bytes);
+            let _ = access.put(ticket, target, run, DirectSource::Copied(Region::from_slice(&bytes)));
+            What::Copied(bytes)
+        }
+        PutSource::Lent(hold, pieces) => {
+            let (held, here) = (hold(), Here::from(pieces));
+            let _ = access.put(ticket, target, run, DirectSource::Lent(share(&held, &here)));
+            What::Lent { held, here, is_get: false }
+        }
+    };
+    transfers.push_posted(*target, run, what);
+    true
+}
+
+/// Copies pieces of memory, one behind the other.
+fn gather(region: Region<'_>, pieces: &[Run], bytes: usize, into: &mut Vec<u8>) {
+    into.resize(bytes, 0);
+    let mut rest = &mut into[..];
+    for piece in pieces {
+        let (first, behind) = rest.split_at_mut(piece.bytes as usize);
+        region.slice(piece.offset as usize, first.len()).copy_to_slice(first);
+        rest = behind;
+    }
+}
+
+/// Begins a get, likewise.
+fn get(
+    transfers: &mut Transfers,
+    access: &mut dyn DirectAccess,
+    (target, run): (&WindowRef, Run),
+    (hold, pieces): (&dyn Fn() -> Held, &[Run]),
+) -> bool {
+    if access.reach(target, Wish::Get) != Reach::Yes {
+        return false;
+    }
+    let (held, here) = (hold(), Here::from(pieces));
+    let _ = access.get(transfers.next_ticket(), target, run, share(&held, &here));
+    transfers.push_posted(*target, run, What::Lent { held, here, is_get: true });
+    true
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::keepalive::{Beat, Keepalive};
 use super::mail_credit::MailCredit;
 use super::peer::Peer;
 use super::request::{Driven, Payload, Token};
-use super::transfers::{PutSource, Transfers};
+use super::transfers::Transfers;
 use crate::completion::Outcome;
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
@@ -347,24 +347,6 @@ impl State {
         let is_served = !self.is_idle() || self.landing.is_some();
         let is_served = is_served && !mutation(Mutation::DirectOvertakes);
         self.reaches == Some(true) && !is_served && self.transfers.are_posted()
-    }
-
-    /// Begins a put into the node's memory. False: it has to be served.
-    pub(super) fn put_direct(&mut self, target: &WindowRef, run: Run, source: PutSource<'_>) -> bool {
-        if !self.may_go_direct() {
-            return false;
-        }
-        let Some(access) = self.connection.link().and_then(|link| link.direct()) else { return false };
-        self.transfers.put(access, target, run, source)
-    }
-
-    /// Begins a get from the node's memory. False: it has to be served.
-    pub(super) fn get_direct(&mut self, target: &WindowRef, run: Run, place: (&dyn Fn() -> Held, &[Run])) -> bool {
-        if !self.may_go_direct() {
-            return false;
-        }
-        let Some(access) = self.connection.link().and_then(|link| link.direct()) else { return false };
-        self.transfers.get(access, target, run, place)
     }
 
     /// A put has failed that nobody waits for: quiet says so.

@@ -61,7 +61,7 @@ pub(super) struct Transfer {
     what: What,
 }
 
-enum What {
+pub(super) enum What {
     /// A put of these bytes.
     Copied(Vec<u8>),
     /// A put of, or a get into, this part of lent memory.
@@ -117,7 +117,7 @@ impl Loan for Share {
     }
 }
 
-fn share(held: &Held, here: &Here) -> Box<dyn Loan> {
+pub(super) fn share(held: &Held, here: &Here) -> Box<dyn Loan> {
     Box::new(Share { held: held.again(), here: here.clone() })
 }
 
@@ -167,54 +167,20 @@ impl Transfers {
         self.begun.push_back(Transfer { ticket, target, run, what });
     }
 
-    /// Begins a put. False if the memory cannot be reached, or not now. An error of the link is found by who next uses it.
-    pub(super) fn put(
-        &mut self,
-        access: &mut dyn DirectAccess,
-        target: &WindowRef,
-        run: Run,
-        source: PutSource<'_>,
-    ) -> bool {
-        let wish = match &source {
-            PutSource::Copied(..) => Wish::PutCopied(run.bytes as usize),
-            PutSource::Lent(..) => Wish::PutLent,
-        };
-        if access.reach(target, wish) != Reach::Yes {
-            return false;
-        }
-        let what = match source {
-            PutSource::Copied(region, pieces) => {
-                let mut bytes = self.spare.pop().unwrap_or_default();
-                bytes.resize(run.bytes as usize, 0);
-                let mut rest = &mut bytes[..];
-                for piece in pieces {
-                    let (first, behind) = rest.split_at_mut(piece.bytes as usize);
-                    region.slice(piece.offset as usize, first.len()).copy_to_slice(first);
-                    rest = behind;
-                }
-                What::Copied(bytes)
-            }
-            PutSource::Lent(hold, here) => What::Lent { held: hold(), here: here.into(), is_get: false },
-        };
-        self.push(*target, run, what);
-        let _ = self.post_next(access);
-        true
+    /// The number that the next one will have.
+    pub(super) fn next_ticket(&self) -> u64 {
+        self.next_ticket
     }
 
-    /// Begins a get, likewise.
-    pub(super) fn get(
-        &mut self,
-        access: &mut dyn DirectAccess,
-        target: &WindowRef,
-        run: Run,
-        (hold, here): (&dyn Fn() -> Held, &[Run]),
-    ) -> bool {
-        if access.reach(target, Wish::Get) != Reach::Yes {
-            return false;
-        }
-        self.push(*target, run, What::Lent { held: hold(), here: here.into(), is_get: true });
-        let _ = self.post_next(access);
-        true
+    /// One that was posted just now, behind all others.
+    pub(super) fn push_posted(&mut self, target: WindowRef, run: Run, what: What) {
+        self.push(target, run, what);
+        self.posted += 1;
+    }
+
+    /// Room for the bytes of a copied put.
+    pub(super) fn room(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
     }
 
     /// A get that is under way already goes on as one of those that were begun.
@@ -227,8 +193,7 @@ impl Transfers {
     ) {
         let here = Here::One(here);
         access.lend_polled(self.next_ticket, share(&held, &here));
-        self.push(target, run, What::Lent { held, here, is_get: true });
-        self.posted += 1;
+        self.push_posted(target, run, What::Lent { held, here, is_get: true });
     }
 
     /// Begins an update, which is posted as soon as its word is reached: the server cannot do it. Nothing that begins after it goes
@@ -363,12 +328,4 @@ impl Transfers {
         }
         lost
     }
-}
-
-/// Where the bytes of a put are.
-pub(crate) enum PutSource<'a> {
-    /// The caller's, until the call returns, and which pieces of it.
-    Copied(Region<'a>, &'a [Run]),
-    /// Lent, likewise.
-    Lent(&'a dyn Fn() -> Held, &'a [Run]),
 }

@@ -16,13 +16,16 @@
 
 use std::sync::Arc;
 
-use longarm_memory::Region;
-use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw, DirectOutcome, DirectSource, LinkError, Loan, Reach, Wish};
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::{
+    DEVICE_WORD_BYTES, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, LinkError, Loan, Reach, Wish,
+};
 use longarm_proto::rdma::{Purpose, RemotePart};
 use longarm_proto::{Run, WindowRef};
 use longarm_registration::{Pinned, RegisterError};
 
 use crate::fabric::Device;
+use crate::link::VerbsLink;
 use crate::pieces::{Piece, around, some_of};
 use crate::requests::{Act, Kept, Move, Request};
 use crate::stream::Stream;
@@ -145,23 +148,6 @@ impl Stream {
         if matches!(data, Data::Inline(_)) {
             counters.inline.add(1);
         }
-    }
-
-    /// What is to be proven after such a request.
-    fn note_way(&mut self, what: Move) {
-        if self.is_iwarp() {
-            self.direct.to_prove = (!what.act.returns_bytes()).then_some((what.remote, what.remote_key));
-        }
-    }
-
-    /// Reads a byte behind writes, where nothing else is read: when it comes they have arrived.
-    fn read_behind(&mut self) -> Result<(), LinkError> {
-        let waits = self.answers_due.any() || !self.direct.backlog.is_empty() || !self.has_room_for(1);
-        let (Some((remote, remote_key)), false) = (self.direct.to_prove, waits) else { return Ok(()) };
-        let sink = self.fabric.sink.as_ref().map(|sink| sink.span(1));
-        let span = [sink.expect("there is one where there is a manager")];
-        let what = Move { remote, remote_key, act: Act::Read };
-        self.post_direct(what, Data::Spans(&span), Kept::Nothing, 1, None)
     }
 
     /// Where only requests are left whose end nobody tells, one without bytes behind them does.
@@ -411,11 +397,8 @@ impl Stream {
         self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, act });
         self.advance_direct()
     }
-}
 
-/// What its link offers as [`longarm_netmod::DirectAccess`].
-impl Stream {
-    pub(crate) fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
+    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
         let answers = matches!(wish, Wish::Get | Wish::Rmw) || self.is_iwarp();
         if (answers && !self.can_read) || (wish == Wish::Rmw && !self.fabric.limits.atomics) {
             return Reach::No;
@@ -436,13 +419,7 @@ impl Stream {
         reach
     }
 
-    pub(crate) fn put(
-        &mut self,
-        ticket: u64,
-        target: &WindowRef,
-        run: Run,
-        source: DirectSource<'_>,
-    ) -> Result<(), LinkError> {
+    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
         self.check()?;
         match source {
             DirectSource::Copied(region) => {
@@ -453,24 +430,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn get(
-        &mut self,
-        ticket: u64,
-        target: &WindowRef,
-        run: Run,
-        into: Box<dyn Loan>,
-    ) -> Result<(), LinkError> {
-        self.check()?;
-        self.begin_lent(ticket, (target, run), into, Act::Read)
-    }
-
-    pub(crate) fn rmw(
-        &mut self,
-        ticket: u64,
-        target: &WindowRef,
-        offset: u64,
-        rmw: DeviceRmw,
-    ) -> Result<(), LinkError> {
+    fn rmw(&mut self, ticket: u64, target: &WindowRef, offset: u64, rmw: DeviceRmw) -> Result<(), LinkError> {
         self.check()?;
         let (remote, remote_key) = self.part(target, Run { offset, bytes: DEVICE_WORD_BYTES })?;
         let (local, bytes) = (LocalMemory::Word, DEVICE_WORD_BYTES as usize);
@@ -478,21 +438,87 @@ impl Stream {
         self.direct.backlog.push_back(Transfer { ticket, local, remote, remote_key, bytes, posted: 0, act });
         self.advance_direct()
     }
+}
 
-    pub(crate) fn begin_batch(&mut self) {
-        self.batch.is_open = true;
+impl VerbsLink {
+    /// Has the stream begin something that it was asked about before.
+    #[inline]
+    fn begin_with(&mut self, begin: impl FnOnce(&mut Stream) -> Result<(), LinkError>) -> Result<(), LinkError> {
+        let begun = match self.ended {
+            Some(error) => Err(error),
+            None => begin(self.stream_mut().expect("nothing can be reached without a queue")),
+        };
+        self.end_with(begun)
+    }
+}
+
+impl DirectAccess for VerbsLink {
+    fn reach(&mut self, target: &WindowRef, wish: Wish) -> Reach {
+        if self.ended.is_some() {
+            return Reach::No;
+        }
+        let without = if self.is_agreeing() { Reach::Full } else { Reach::No };
+        self.stream_mut().map_or(without, |stream| stream.reach(target, wish))
     }
 
-    pub(crate) fn post_batch(&mut self) -> Result<(), LinkError> {
-        self.batch.is_open = false;
-        self.ring().map_err(|_| self.fail("the device takes no more requests"))
+    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError> {
+        self.begin_with(|stream| stream.put(ticket, target, run, source))
     }
 
-    pub(crate) fn is_all_posted(&self) -> bool {
-        self.direct.backlog.is_empty()
+    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError> {
+        self.begin_with(|stream| {
+            stream.check().and_then(|()| stream.begin_lent(ticket, (target, run), into, Act::Read))
+        })
     }
 
-    pub(crate) fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
-        self.direct.outcomes.pop_front()
+    fn rmw(&mut self, ticket: u64, target: &WindowRef, offset: u64, rmw: DeviceRmw) -> Result<(), LinkError> {
+        self.begin_with(|stream| stream.rmw(ticket, target, offset, rmw))
+    }
+
+    fn get_polling(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> InlinePoll {
+        if self.ended.is_some() {
+            return InlinePoll::NotBegun;
+        }
+        let Some(stream) = self.stream_mut() else { return InlinePoll::NotBegun };
+        let came = stream.get_polling(target, run, into, looks);
+        if came == InlinePoll::Done {
+            self.note_heard();
+        }
+        came
+    }
+
+    fn lend_polled(&mut self, ticket: u64, into: Box<dyn Loan>) {
+        if let Some(stream) = self.stream_mut() {
+            stream.lend_polled(ticket, into);
+        }
+    }
+
+    fn look_for_ends(&mut self, looks: u32) -> bool {
+        self.ended.is_none() && self.stream_mut().is_some_and(|stream| stream.look_for_ends(looks))
+    }
+
+    fn begin_batch(&mut self) {
+        if let Some(stream) = self.stream_mut() {
+            stream.batch.is_open = true;
+        }
+    }
+
+    fn post_batch(&mut self) -> Result<(), LinkError> {
+        let Some(stream) = self.stream_mut() else { return Ok(()) };
+        stream.batch.is_open = false;
+        let posted = stream.ring().map_err(|_| stream.fail("the device takes no more requests"));
+        self.end_with(posted)
+    }
+
+    fn is_all_posted(&self) -> bool {
+        self.stream().is_some_and(|stream| stream.direct.backlog.is_empty())
+    }
+
+    fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
+        self.outcomes.pop_front().or_else(|| {
+            let outcome = self.stream_mut()?.direct.outcomes.pop_front()?;
+            self.note_heard();
+            Some(outcome)
+        })
     }
 }

@@ -6,8 +6,8 @@
 //!                                   └─────────────────────► plain: bytes over TCP, where a side cannot or will not
 //! ```
 
-mod direct;
 mod joining;
+mod phase;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,10 +17,10 @@ use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{DirectAccess, DirectOutcome, Interest, Link, LinkError, Poller};
 use longarm_proto::rdma::{KEEP_TCP, READY, RECORD_BYTES, Record};
 
-use crate::manager::Joining;
 use crate::peers::Peers;
 use crate::stream::{Promised, Stream};
 use crate::unresolved::Unresolved;
+use phase::{Agreeing, Phase, Then};
 
 const TCP: u64 = 0;
 const QUEUE: u64 = 1;
@@ -37,42 +37,6 @@ pub(crate) enum Side {
     Called,
 }
 
-enum Phase {
-    /// What the owner sends and receives goes over TCP.
-    Proving,
-    Agreeing(Box<Agreeing>),
-    /// The connection manager connects the queues.
-    Joining(Box<QueueBeingJoined>),
-    Verbs(Box<Stream>),
-    Plain,
-}
-
-/// The records on their way.
-#[derive(Default)]
-struct Agreeing {
-    outgoing: Vec<u8>,
-    sent: usize,
-    incoming: Vec<u8>,
-    /// Ours, once it was made: with a queue if it says so.
-    ours: Option<(Record, Option<Promised>)>,
-    /// What follows once `outgoing` is out.
-    then: Option<Then>,
-}
-
-enum Then {
-    Joining(Box<QueueBeingJoined>),
-    Verbs(Box<Stream>),
-    Plain,
-}
-
-/// A queue pair on its way from the records to a connection that the manager makes. The manager's part ends first.
-struct QueueBeingJoined {
-    /// `None`: nothing comes of it, and the caller will say so.
-    joining: Option<Joining>,
-    queue: Promised,
-    records: (Record, Record),
-}
-
 pub(crate) struct VerbsLink {
     /// With the queue, which ends before TCP does: who sees the end there knows that no request is done any more.
     phase: Phase,
@@ -86,7 +50,7 @@ pub(crate) struct VerbsLink {
     peer_name: String,
     /// Whom we call; failures are counted by it.
     address: String,
-    ended: Option<LinkError>,
+    pub(crate) ended: Option<LinkError>,
     /// Something has come over the queue.
     heard: bool,
     /// Nobody listens at the other end any more.
@@ -96,7 +60,7 @@ pub(crate) struct VerbsLink {
     /// A send was refused although only the agreement stood in its way.
     turned_away: bool,
     /// Of direct transfers that the connection before this one had begun.
-    outcomes: VecDeque<(u64, DirectOutcome)>,
+    pub(crate) outcomes: VecDeque<(u64, DirectOutcome)>,
 }
 
 impl VerbsLink {
@@ -135,6 +99,21 @@ impl VerbsLink {
             turned_away: false,
             outcomes: VecDeque::new(),
         })
+    }
+
+    /// The queue's stream, if there is one. What it does may fail because the link has ended.
+    pub(crate) fn stream(&self) -> Option<&Stream> {
+        if let Phase::Verbs(stream) = &self.phase { Some(stream) } else { None }
+    }
+
+    /// The same, to be used.
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut Stream> {
+        if let Phase::Verbs(stream) = &mut self.phase { Some(stream) } else { None }
+    }
+
+    /// Whether it may still come to a stream.
+    pub(crate) fn is_agreeing(&self) -> bool {
+        matches!(self.phase, Phase::Agreeing(_) | Phase::Joining(_))
     }
 
     fn watch_room(&mut self, wanted: bool) {
@@ -315,7 +294,7 @@ impl VerbsLink {
         self.hear_the_end()
     }
 
-    fn end_with<T>(&mut self, result: Result<T, LinkError>) -> Result<T, LinkError> {
+    pub(crate) fn end_with<T>(&mut self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         let Err(mut error) = result else { return result };
         self.say_breach();
         if self.ended.is_none() {
@@ -425,7 +404,7 @@ impl VerbsLink {
     }
 
     /// The device has brought something: failures before it count no more.
-    fn note_heard(&mut self) {
+    pub(crate) fn note_heard(&mut self) {
         if !std::mem::replace(&mut self.heard, true) {
             self.shared.note_success(&self.address);
         }

@@ -7,7 +7,8 @@ use longarm_netmod::LinkError;
 use longarm_proto::rdma::{KEEP_TCP, Record};
 use rustix::io::Errno;
 
-use super::{Agreeing, Phase, QueueBeingJoined, Side, Then, VerbsLink};
+use super::phase::{Agreeing, Phase, QueueBeingJoined, Then};
+use super::{Side, VerbsLink};
 use crate::fabric::Fabric;
 use crate::manager::Joining;
 use crate::patience::await_word;

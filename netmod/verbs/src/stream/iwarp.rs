@@ -13,7 +13,8 @@ use crate::manager::Joined;
 use crate::packets::IMMEDIATE_BYTES;
 use crate::patience::await_word;
 use crate::peers::Peers;
-use crate::sys::{Finished, Slab};
+use crate::requests::{Act, Kept, Move};
+use crate::sys::{Data, Finished, Slab};
 
 /// Looks in vain before the connection manager is asked again.
 const LOOKS: u8 = 64;
@@ -95,5 +96,22 @@ impl Stream {
         // What has come before counts.
         let _ = self.poll();
         Ok(self.taken.next())
+    }
+
+    /// What is to be proven after such a request.
+    pub(crate) fn note_way(&mut self, what: Move) {
+        if self.is_iwarp() {
+            self.direct.to_prove = (!what.act.returns_bytes()).then_some((what.remote, what.remote_key));
+        }
+    }
+
+    /// Reads a byte behind writes, where nothing else is read: when it comes they have arrived.
+    pub(crate) fn read_behind(&mut self) -> Result<(), LinkError> {
+        let waits = self.answers_due.any() || !self.direct.backlog.is_empty() || !self.has_room_for(1);
+        let (Some((remote, remote_key)), false) = (self.direct.to_prove, waits) else { return Ok(()) };
+        let sink = self.fabric.sink.as_ref().map(|sink| sink.span(1));
+        let span = [sink.expect("there is one where there is a manager")];
+        let what = Move { remote, remote_key, act: Act::Read };
+        self.post_direct(what, Data::Spans(&span), Kept::Nothing, 1, None)
     }
 }
