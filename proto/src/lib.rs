@@ -47,6 +47,7 @@ pub use mutation::*;
 pub use mutex::*;
 pub use ops::*;
 pub use responder::*;
+pub use shape::cursor::{Cursor, Row};
 pub use shape::*;
 pub use trunk::*;
 pub use wire::*;

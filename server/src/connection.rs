@@ -10,49 +10,24 @@
 //! even half a frame, and what was sent is kept until the peer says that it has it.
 
 use longarm_memory::Region;
-use longarm_netmod::flow::{Costs, Incoming, Outgoing, unpacking};
+use longarm_netmod::flow::{Costs, Incoming, unpacking};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
-    Cursor, DESCRIPTOR_BYTES_MAX, EAGER_BYTES_MAX, HEADER_BYTES, Identity, Kernel, LARGE_REPLY_BYTES, LOCK_WAITERS_MAX,
-    Mutation, REPLY_BYTES, Rank, Refusal, ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Scale,
-    UNREPORTED_REPLY_BYTES_MAX, Violation, mutation,
+    Cursor, HEADER_BYTES, Identity, Kernel, LOCK_WAITERS_MAX, Mutation, Rank, Refusal, ReplyBody, Request,
+    RequestHeader, Responder, Scale, Violation, mutation,
 };
 use longarm_shm::NodeSegment;
 
-use crate::mail::{Mail, Piece};
-use crate::serve::{self, ServeState};
+use crate::mail::Mail;
+use crate::replies::Replies;
+use crate::serve;
+use crate::serve::asker::{Asker, Refused};
+use crate::serve::sink::Sink;
+use crate::serve::state::ServeState;
 use crate::table::Place;
 
 /// Receives that one turn of one connection may take, so that no peer starves the others.
 const RECEIVES_PER_TURN: usize = 16;
-/// Replies that may wait before the connection takes up no further request.
-const REPLIES_BYTES_MAX: usize = 256 << 10;
-/// Gets up to this size are copied behind their reply header: one send for many.
-const COPIED_BYTES_MAX: u64 = EAGER_BYTES_MAX;
-/// A reply from this size on is large: to receive it takes longer than to change to the thread that does.
-const LARGE_REPLY_BYTES_MIN: u64 = 80 << 10;
-/// Replies that were sent and not reported as received. An initiator asks for no more than half of it at once.
-const UNREPORTED_BYTES_MAX: usize = 2 * UNREPORTED_REPLY_BYTES_MAX;
-// A payload that is sent from its window, with the two cursors of the largest shape, is no more than four times what counts for it.
-const _: () = assert!(2 * DESCRIPTOR_BYTES_MAX <= 4 * LARGE_REPLY_BYTES);
-
-/// Where the payload of the current request goes.
-pub(crate) enum Sink {
-    Put { place: Place, cursor: Cursor, then: serve::AfterPut },
-    Accumulate { place: Place, cursor: Cursor, kernel: Kernel, scale: Scale },
-    Message(Piece),
-    Skip { remaining: u64 },
-}
-
-impl Sink {
-    fn remaining(&self) -> u64 {
-        match self {
-            Sink::Put { cursor, .. } | Sink::Accumulate { cursor, .. } => cursor.remaining(),
-            Sink::Message(piece) => piece.remaining(),
-            Sink::Skip { remaining } => *remaining,
-        }
-    }
-}
 
 #[allow(clippy::large_enum_variant, reason = "a connection has one; a box would be made for every put")]
 enum State {
@@ -83,67 +58,6 @@ pub(crate) struct Turn {
     pub sends_large: bool,
 }
 
-/// Replies that wait to be sent, or to be reported as received.
-///
-/// While a payload waits in its window no further request of this connection is taken up. That keeps a later put
-/// from changing bytes that an earlier get has yet to read, and bounds the memory.
-pub(crate) struct Replies {
-    outgoing: Outgoing<Place>,
-    /// How far the requests have been received, which every reply says.
-    received_bytes: u64,
-    /// A large one was begun since that was last asked.
-    began_large: bool,
-}
-
-impl Replies {
-    pub(crate) fn send(&mut self, id: RequestId, body: ReplyBody) {
-        if mutation(Mutation::ReplyDropped) && id.0.is_multiple_of(16) {
-            return;
-        }
-        let mut header = [0; REPLY_BYTES];
-        let received_bytes = self.received_bytes + 100 * u64::from(mutation(Mutation::AcknowledgedTooMuch));
-        ReplyHeader { id, body, received_bytes }.encode(&mut header);
-        self.outgoing.write(|bytes| bytes.extend_from_slice(&header));
-    }
-
-    /// Sends the cursor's bytes of the place behind everything that waits already.
-    pub(crate) fn send_from(&mut self, place: Place, cursor: Cursor) {
-        self.began_large |= cursor.remaining() >= LARGE_REPLY_BYTES_MIN;
-        if cursor.remaining() <= COPIED_BYTES_MAX {
-            self.outgoing.copy(&place, cursor);
-        } else {
-            self.outgoing.stream(place, cursor);
-        }
-    }
-
-    pub(crate) fn is_sent(&self) -> bool {
-        self.outgoing.is_sent()
-    }
-
-    /// Bytes that wait to be sent, those not counted that wait in a window.
-    pub(crate) fn buffered_bytes(&self) -> usize {
-        self.outgoing.buffered_bytes()
-    }
-
-    /// Bytes that were copied and wait to be sent.
-    pub(crate) fn waiting_bytes(&self) -> usize {
-        self.outgoing.unsent_bytes()
-    }
-
-    fn has_room(&self) -> bool {
-        self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX && !self.outgoing.has_unsent_stream()
-    }
-
-    /// The peer acknowledges often enough, so that what is kept for it is bounded.
-    fn check_unreported(&self) -> Result<(), Violation> {
-        let (bytes, streams) = (self.outgoing.buffered_bytes(), self.outgoing.streams());
-        if bytes + streams * LARGE_REPLY_BYTES > UNREPORTED_BYTES_MAX + REPLIES_BYTES_MAX {
-            return Err(Violation::Unreported { bytes: bytes as u64, streams: streams as u64 });
-        }
-        Ok(())
-    }
-}
-
 pub(crate) struct Connection {
     /// `None` while the peer has to call again.
     link: Option<Box<dyn Link>>,
@@ -165,7 +79,7 @@ impl Connection {
             responder: Responder::new(),
             input: Incoming::new(),
             state: State::Header,
-            replies: Replies { outgoing: Outgoing::new(costs), received_bytes: 0, began_large: false },
+            replies: Replies::new(costs),
         }
     }
 
@@ -315,7 +229,7 @@ impl Connection {
             }
             _ => self.replies.check_unreported()?,
         }
-        let asker = serve::Asker { connection: number, rank: self.peer.rank, id: header.id() };
+        let asker = Asker { connection: number, rank: self.peer.rank, id: header.id() };
         let target = request.target_rank().unwrap_or(Rank(u32::MAX));
         let begun = match request {
             Request::Message { target, bytes, rest } => self.begin_mail(shared, target, bytes, rest)?,
@@ -342,7 +256,7 @@ impl Connection {
         target: Rank,
         bytes: u64,
         rest: u64,
-    ) -> Result<Result<Option<Sink>, serve::Refused>, Violation> {
+    ) -> Result<Result<Option<Sink>, Refused>, Violation> {
         self.mail.charge(bytes)?;
         let Some(local) = shared.local_of_rank.get(&target) else {
             self.mail.refused(bytes);

@@ -19,11 +19,12 @@ use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped, Producer};
 use slab::Slab;
 
-use crate::connection::{Connection, Ended, Replies};
+use crate::connection::{Connection, Ended};
 use crate::door::DoorListener;
 use crate::lock::Locks;
 use crate::mail::Mail;
-use crate::serve::ServeState;
+use crate::replies::Replies;
+use crate::serve::state::ServeState;
 use crate::table::Windows;
 
 /// What the engine of a node is made of.

@@ -12,7 +12,7 @@
 use longarm_proto::{InheritStep, Rank};
 
 use crate::lock::MutexPlace;
-use crate::serve::ServeState;
+use crate::serve::state::ServeState;
 
 impl ServeState {
     /// A rank of the job died.

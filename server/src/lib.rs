@@ -21,6 +21,7 @@ mod engine;
 mod inherit;
 mod lock;
 mod mail;
+mod replies;
 mod serve;
 mod table;
 mod thread;

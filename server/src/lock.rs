@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use longarm_proto::{Deaths, Grant, MutexQueue, Rank, Refusal, WindowId};
 
-use crate::serve::{Asker, Refused};
+use crate::serve::asker::{Asker, Refused};
 
 /// Where a mutex is: window, host, offset.
 pub(crate) type MutexPlace = (WindowId, Rank, u64);

@@ -27,9 +27,10 @@ use std::mem::MaybeUninit;
 use longarm_memory::{Adder, Grid, Region, RegionMut, add_one_f64};
 use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Scale};
 
+use crate::outside::OutsideWindow;
 use crate::stripe::{BLOCK_BITS, StripeGuard, Stripes};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::window::{OutsideWindow, Window};
+use crate::window::Window;
 
 /// Why nothing was accumulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,14 +86,39 @@ pub struct Accumulator<'a> {
 
 const BLOCK_BYTES: usize = 1 << BLOCK_BITS;
 
+impl<'a> Window<'a> {
+    /// Combines the elements of `source` with those from `offset` on, each one atomically.
+    ///
+    /// `who` is the rank whose process makes this call, `stripes` are its node's.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are not all inside, or are not whole elements. Nothing was touched.
+    #[inline]
+    pub fn accumulate(
+        &self,
+        offset: u64,
+        kernel: Kernel,
+        scale: &Scale,
+        source: Region<'_>,
+        stripes: &Stripes<'a>,
+        who: Rank,
+    ) -> Result<(), AccumulateError> {
+        accumulate_run(self, offset, (kernel, scale), source, (stripes, who))
+    }
+
+    /// The same accumulate for any number of runs: cheaper for each of them than [`Window::accumulate`].
+    ///
+    /// `who` is the rank whose process makes this call, `stripes` are its node's.
+    #[inline]
+    pub fn accumulator(&self, operator: (Kernel, Scale), stripes: Stripes<'a>, who: Rank) -> Accumulator<'a> {
+        Accumulator::new(*self, operator, stripes, who)
+    }
+}
+
 impl<'a> Accumulator<'a> {
     #[inline]
-    pub(crate) fn new(
-        window: Window<'a>,
-        (kernel, scale): (Kernel, Scale),
-        stripes: Stripes<'a>,
-        who: Rank,
-    ) -> Accumulator<'a> {
+    fn new(window: Window<'a>, (kernel, scale): (Kernel, Scale), stripes: Stripes<'a>, who: Rank) -> Accumulator<'a> {
         let element_bytes = kernel.element().bytes();
         Accumulator { window, stripes, who, how: how(kernel, &scale), scale, element_bytes, held: None }
     }
@@ -212,7 +238,7 @@ impl How {
 
 /// One run, the frequent case: what [`Accumulator::run`] does, with nothing to keep for the next one.
 #[inline]
-pub(crate) fn accumulate_run(
+fn accumulate_run(
     window: &Window<'_>,
     offset: u64,
     operator: (Kernel, &Scale),

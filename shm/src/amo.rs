@@ -8,8 +8,8 @@
 
 use longarm_proto::{Rmw, RmwOp, RmwWidth};
 
+use crate::outside::OutsideWindow;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::window::OutsideWindow;
 
 /// Why a word was not touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,11 +10,8 @@
 //!
 //! If a process dies, its counters stay as they are.
 
-use std::sync::Arc;
-
 use longarm_proto::Rank;
 
-use crate::layout::NodeSegment;
 use crate::segment::Shareable;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -89,48 +86,20 @@ unsafe impl Shareable for WaitCounters {}
 
 /// Sets of counters a rank has: the main thread's and that of all other threads.
 pub(crate) const SETS: usize = 2;
-const MAIN: usize = 0;
-const OTHERS: usize = 1;
 
-/// The counters of this process's rank, found once: for the hot path.
-#[derive(Debug)]
-pub struct OwnCounters {
-    /// By set; `count` each, mapped as long as `segment` lives.
-    peers: [*const PeerCounters; SETS],
-    count: u32,
-    segment: Arc<NodeSegment>,
+/// Which one.
+#[inline]
+pub(crate) const fn set_of(main_thread: bool) -> usize {
+    if main_thread { 0 } else { 1 }
 }
 
-// SAFETY: the pointers lead to atomics in the mapping of `segment`, which moves and is shared with this.
-unsafe impl Send for OwnCounters {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for OwnCounters {}
-
-impl OwnCounters {
-    pub(crate) fn new(peers: [*const PeerCounters; SETS], count: u32, segment: Arc<NodeSegment>) -> OwnCounters {
-        OwnCounters { peers, count, segment }
-    }
-
-    /// As [`Counters::add`], without the way there.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such rank in the world.
+impl PeerCounters {
+    /// Counts one operation, in the set of who says so.
     #[inline]
-    pub fn add(&self, peer: Rank, kind: CounterKind, bytes: u64, main_thread: bool) {
-        assert!(peer.0 < self.count);
-        let set = self.peers[if main_thread { MAIN } else { OTHERS }];
-        let place = set.wrapping_add(peer.0 as usize);
-        // SAFETY: `place` is one of `count` values (asserted) of a slice that `new` was given, in the mapping that
-        // `segment` keeps. They are atomics.
-        let pair = unsafe { &(*place).kinds[kind as usize] };
+    pub(crate) fn add(&self, kind: CounterKind, bytes: u64, main_thread: bool) {
+        let pair = &self.kinds[kind as usize];
         increase(&pair.operations, 1, main_thread);
         increase(&pair.bytes, bytes, main_thread);
-    }
-
-    /// The segment that holds them.
-    pub fn segment(&self) -> &Arc<NodeSegment> {
-        &self.segment
     }
 }
 
@@ -151,17 +120,13 @@ impl Counters<'_> {
     /// If there is no such rank in the world.
     #[inline]
     pub fn add(&self, peer: Rank, kind: CounterKind, bytes: u64, main_thread: bool) {
-        let set = if main_thread { MAIN } else { OTHERS };
-        let pair = &self.peers[set][peer.0 as usize].kinds[kind as usize];
-        increase(&pair.operations, 1, main_thread);
-        increase(&pair.bytes, bytes, main_thread);
+        self.peers[set_of(main_thread)][peer.0 as usize].add(kind, bytes, main_thread);
     }
 
     /// Counts that the rank had to wait in an operation of this kind.
     #[inline]
     pub fn add_wait(&self, kind: CounterKind, main_thread: bool) {
-        let set = if main_thread { MAIN } else { OTHERS };
-        increase(&self.waits[set].kinds[kind as usize], 1, main_thread);
+        increase(&self.waits[set_of(main_thread)].kinds[kind as usize], 1, main_thread);
     }
 
     /// Operations and bytes of a kind with a peer so far.

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use longarm_proto::Rank;
+
+use crate::counters::{CounterKind, PeerCounters, SETS, set_of};
 use crate::eventcount::{Eventcount, EventcountWord};
 use crate::flag_barrier::{Board, Lines};
 use crate::layout::NodeSegment;
@@ -33,15 +36,34 @@ impl<T> Found<T> {
     }
 }
 
-/// The doorbells of the ranks of this node.
+impl NodeSegment {
+    /// The eventcounts of all ranks of this node.
+    pub fn eventcounts(self: &Arc<Self>) -> Eventcounts {
+        Eventcounts(Found::new(self.eventcount_words().as_chunks().0, Arc::clone(self)))
+    }
+
+    /// Where the ranks of this node meet.
+    pub fn board(self: &Arc<Self>) -> NodeBoard {
+        NodeBoard(Found::new(self.lines(), Arc::clone(self)))
+    }
+
+    /// The counters of a local rank, ready for the hot path: found once, used by every operation.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank here.
+    pub fn own_counters(self: &Arc<Self>, local: u32) -> OwnCounters {
+        let counters = self.counters(local);
+        let peers = counters.peers.map(|peers| peers.as_ptr());
+        OwnCounters { peers, count: counters.peers[0].len() as u32, segment: Arc::clone(self) }
+    }
+}
+
+/// The eventcounts of the ranks of this node.
 #[derive(Debug)]
 pub struct Eventcounts(Found<[EventcountWord; 2]>);
 
 impl Eventcounts {
-    pub(crate) fn new(words: &[EventcountWord], segment: Arc<NodeSegment>) -> Eventcounts {
-        Eventcounts(Found::new(words.as_chunks().0, segment))
-    }
-
     /// As [`NodeSegment::eventcount`].
     ///
     /// # Panics
@@ -67,15 +89,46 @@ impl Eventcounts {
 #[derive(Debug)]
 pub struct NodeBoard(Found<Lines>);
 
-impl NodeBoard {
-    pub(crate) fn new(lines: &[Lines], segment: Arc<NodeSegment>) -> NodeBoard {
-        NodeBoard(Found::new(lines, segment))
-    }
-}
-
 impl Board for NodeBoard {
     #[inline]
     fn lines(&self, place: usize) -> &Lines {
         self.0.at(place)
+    }
+}
+
+/// The counters of this process's rank, found once: for the hot path.
+#[derive(Debug)]
+pub struct OwnCounters {
+    /// By set; `count` each, mapped as long as `segment` lives.
+    peers: [*const PeerCounters; SETS],
+    count: u32,
+    segment: Arc<NodeSegment>,
+}
+
+// SAFETY: the pointers lead to atomics in the mapping of `segment`, which moves and is shared with this.
+unsafe impl Send for OwnCounters {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for OwnCounters {}
+
+impl OwnCounters {
+    /// As [`Counters::add`], without the way there.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank in the world.
+    #[inline]
+    pub fn add(&self, peer: Rank, kind: CounterKind, bytes: u64, main_thread: bool) {
+        assert!(peer.0 < self.count);
+        let set = self.peers[set_of(main_thread)];
+        let place = set.wrapping_add(peer.0 as usize);
+        // SAFETY: `place` is one of `count` values (asserted) of a slice that `own_counters` took, in the mapping that
+        // `segment` keeps. They are atomics.
+        let counters = unsafe { &*place };
+        counters.add(kind, bytes, main_thread);
+    }
+
+    /// The segment that holds them.
+    pub fn segment(&self) -> &Arc<NodeSegment> {
+        &self.segment
     }
 }

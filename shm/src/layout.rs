@@ -23,17 +23,15 @@
 //!   the gap.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{JobId, Mutation, Rank, mutation};
 
 use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
-use crate::counters::{Counters, OwnCounters, PeerCounters, SETS, WaitCounters};
+use crate::counters::{Counters, PeerCounters, SETS, WaitCounters};
 use crate::eventcount::{Eventcount, EventcountWord};
 use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, NO_BOX, ShortMessage, Turn};
 use crate::flag_barrier::Lines;
-use crate::found::{Eventcounts, NodeBoard};
 use crate::in_use::{CELLS_PER_WORD, CellsInUse};
 use crate::inbox::{Cells, Inbox};
 use crate::parts::{
@@ -251,41 +249,26 @@ impl NodeSegment {
         self.eventcount_at(local, 1)
     }
 
-    /// All doorbells, found once.
-    pub fn eventcounts(self: &Arc<Self>) -> Eventcounts {
-        let count = EVENTCOUNTS_PER_RANK as u32 * self.layout.local_ranks;
-        Eventcounts::new(self.part::<EventcountWord>(self.layout.eventcounts, count), Arc::clone(self))
+    /// Two of each rank.
+    #[inline]
+    pub(crate) fn eventcount_words(&self) -> &[EventcountWord] {
+        self.part(self.layout.eventcounts, EVENTCOUNTS_PER_RANK as u32 * self.layout.local_ranks)
     }
 
-    /// Where the ranks of this node meet.
-    pub fn board(self: &Arc<Self>) -> NodeBoard {
-        NodeBoard::new(self.part::<Lines>(self.layout.lines, self.layout.local_ranks), Arc::clone(self))
+    /// Of each rank, for the flag barrier.
+    pub(crate) fn lines(&self) -> &[Lines] {
+        self.part(self.layout.lines, self.layout.local_ranks)
     }
 
     #[inline]
     fn eventcount_at(&self, local: u32, which: u32) -> Eventcount<'_> {
-        let count = EVENTCOUNTS_PER_RANK as u32 * self.layout.local_ranks;
-        Eventcount::new(
-            &self.part::<EventcountWord>(self.layout.eventcounts, count)
-                [(EVENTCOUNTS_PER_RANK as u32 * local + which) as usize],
-        )
+        Eventcount::new(&self.eventcount_words()[(EVENTCOUNTS_PER_RANK as u32 * local + which) as usize])
     }
 
     /// The stripe locks of this node.
     #[inline]
     pub fn stripes(&self) -> Stripes<'_> {
         Stripes::new(self.part(self.layout.stripes, STRIPE_COUNT as u32))
-    }
-
-    /// The counters of a local rank, ready for the hot path: found once, used by every operation.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such rank here.
-    pub fn own_counters(self: &Arc<Self>, local: u32) -> OwnCounters {
-        let counters = self.counters(local);
-        let peers = counters.peers.map(|peers| peers.as_ptr());
-        OwnCounters::new(peers, self.layout.world_ranks, Arc::clone(self))
     }
 
     /// The counters of a local rank.

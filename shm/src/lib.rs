@@ -45,6 +45,8 @@ pub mod layout;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
+mod outside;
+#[cfg(not(loom))]
 mod parts;
 #[cfg(not(loom))]
 pub mod segment;
@@ -61,13 +63,14 @@ pub use self::{
     accumulate::{AccumulateError, Accumulator},
     amo::AmoError,
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead, MESSAGE_BEGINS},
-    counters::{CounterKind, Counters, OwnCounters},
+    counters::{CounterKind, Counters},
     fastbox::{SHORT_BYTES_MAX, ShortMessage},
-    found::{Eventcounts, NodeBoard},
+    found::{Eventcounts, NodeBoard, OwnCounters},
     layout::{Full, NodeSegment, Popped, Producer},
+    outside::OutsideWindow,
     parts::LOCAL_RANKS_MAX,
     segment::{OutsideSegment, Segment, SegmentError},
-    window::{NodeWindow, OutsideWindow, Window, Word},
+    window::{NodeWindow, Window, Word},
 };
 
 #[cfg(all(test, loom))]

@@ -19,24 +19,11 @@ use std::marker::PhantomData;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{Kernel, Rank, Rmw, Scale};
+use longarm_proto::Rmw;
 
-use crate::accumulate::{AccumulateError, Accumulator, accumulate_run};
 use crate::amo::{self, AmoError};
+use crate::outside::OutsideWindow;
 use crate::segment::{Mapped, Segment, SegmentError, page_aligned};
-use crate::stripe::Stripes;
-
-/// Bytes that are not all inside a window. Nothing was touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{bytes} bytes at offset {offset} are not inside a window of {window_bytes} bytes")]
-pub struct OutsideWindow {
-    /// Where they start, in bytes from the window's start.
-    pub offset: u64,
-    /// How many they are.
-    pub bytes: u64,
-    /// The size of the window.
-    pub window_bytes: u64,
-}
 
 /// The parts of one window that belong to the ranks of this node, in one memfd.
 #[derive(Debug)]
@@ -318,34 +305,6 @@ impl<'a> Window<'a> {
     #[inline]
     pub fn word_u32(&self, offset: u64) -> Result<Word<'a>, AmoError> {
         Ok(Word { at: self.word(offset, 4)?.cast(), mapped: self.mapped })
-    }
-
-    /// Combines the elements of `source` with those from `offset` on, each one atomically. See `accumulate`.
-    ///
-    /// `who` is the rank whose process makes this call, `stripes` are its node's.
-    ///
-    /// # Errors
-    ///
-    /// If the bytes are not all inside, or are not whole elements. Nothing was touched.
-    #[inline]
-    pub fn accumulate(
-        &self,
-        offset: u64,
-        kernel: Kernel,
-        scale: &Scale,
-        source: Region<'_>,
-        stripes: &Stripes<'a>,
-        who: Rank,
-    ) -> Result<(), AccumulateError> {
-        accumulate_run(self, offset, (kernel, scale), source, (stripes, who))
-    }
-
-    /// The same accumulate for any number of runs: cheaper for each of them than [`Window::accumulate`].
-    ///
-    /// `who` is the rank whose process makes this call, `stripes` are its node's.
-    #[inline]
-    pub fn accumulator(&self, operator: (Kernel, Scale), stripes: Stripes<'a>, who: Rank) -> Accumulator<'a> {
-        Accumulator::new(*self, operator, stripes, who)
     }
 
     /// Where it starts in the memfd, in bytes: what stripe locks are chosen by.

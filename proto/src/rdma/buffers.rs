@@ -11,7 +11,7 @@
 
 use thiserror::Error;
 
-use super::{NOTE_BYTES, Note};
+use super::note::{NOTE_BYTES, Note};
 
 /// Marks a message that is no part of the stream. The other bits count buffers that were given back.
 const NOTE: u32 = 1 << 31;

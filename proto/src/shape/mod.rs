@@ -1,15 +1,14 @@
 //! Which bytes of a window, or of an origin's buffer, an operation touches, counted from its start.
 //!
 //! Three shapes: one run, a regular n-dimensional patch of runs, and a list of runs. All of them pack: the bytes
-//! of a shape, run after run in the shape's own order, are what travels as payload. A [`Cursor`] walks the runs
+//! of a shape, run after run in the shape's own order, are what travels as payload. A [`Cursor`](cursor::Cursor) walks the runs
 //! and can stop between any two bytes.
 //!
 //! Shapes say nothing about whether a window is large enough: compare [`Shape::end`] with its bytes.
 
-mod cursor;
+pub(crate) mod cursor;
 mod strided;
 
-pub use cursor::{Cursor, Row};
 pub use strided::{Level, Pieces, ShapeError, Strided};
 
 /// Bytes without a gap.

@@ -3,9 +3,11 @@
 //! Every field is checked here, so that a [`Request`] is sound in itself whoever sent it: lengths agree, ends do
 //! not overflow, unused fields are 0. Whether the window exists and is large enough only the server can know.
 
+use super::at;
 use super::bytes::{u32_at, u64_at};
-use super::encode::at;
-use super::{HeaderField, Request, RequestKind, ShapeKind, Signal, Violation, WindowRef};
+use super::kinds::{RequestKind, ShapeKind};
+use super::request::{Request, Signal, WindowRef};
+use super::violation::{HeaderField, Violation};
 use crate::ids::{AccessKey, Generation, Rank, RequestId, WindowId};
 use crate::limits::{
     COMPARE_BYTES, DESCRIPTOR_BYTES_MAX, HEADER_BYTES, LEVELS_MAX, MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX,

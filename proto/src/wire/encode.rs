@@ -1,30 +1,15 @@
 //! A request to bytes. What a caller may not ask for is an assertion here: the client checks it before.
 
+use super::at;
 use super::bytes::{put_u32, put_u64};
-use super::{Request, ShapeKind, Signal, WindowRef};
+use super::kinds::ShapeKind;
+use super::request::{Request, Signal, WindowRef};
 use crate::ids::RequestId;
 use crate::limits::{
     DESCRIPTOR_BYTES_MAX, HEADER_BYTES, MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX, SIGNAL_BYTES,
 };
 use crate::ops::{Kernel, Rmw, RmwOp, Scale};
 use crate::shape::Shape;
-
-/// Where the fields of a request's header stand.
-pub(super) mod at {
-    pub(in crate::wire) const KIND: usize = 0;
-    pub(in crate::wire) const SHAPE: usize = 1;
-    pub(in crate::wire) const ELEMENT: usize = 2;
-    pub(in crate::wire) const OP: usize = 3;
-    pub(in crate::wire) const DESCRIPTOR: usize = 4;
-    pub(in crate::wire) const PAYLOAD: usize = 8;
-    pub(in crate::wire) const ID: usize = 16;
-    pub(in crate::wire) const RANK: usize = 24;
-    pub(in crate::wire) const GENERATION: usize = 28;
-    pub(in crate::wire) const WINDOW: usize = 32;
-    pub(in crate::wire) const KEY: usize = 40;
-    pub(in crate::wire) const OFFSET: usize = 48;
-    pub(in crate::wire) const OPERAND: usize = 56;
-}
 
 impl Request {
     /// Appends header and descriptor to `out`. The payload is the caller's to send behind them.

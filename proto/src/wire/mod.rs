@@ -15,30 +15,19 @@
 //! does not fit the header, its fixed part first: a signal, a scale or a compare value, then the table of levels
 //! or runs. The payload follows the descriptor, the data of a get follows its reply. Both are opaque here.
 
+mod at;
 mod bytes;
 mod decode;
 mod encode;
+mod kinds;
 mod reply;
 mod request;
 mod violation;
 
 pub use decode::RequestHeader;
-pub use reply::{Refusal, ReplyBody, ReplyHeader, ReplyKind};
-pub use request::{Request, RequestKind, Signal, WindowRef};
+pub use kinds::{ReplyKind, RequestKind, ShapeKind};
+pub use reply::{Refusal, ReplyBody, ReplyHeader};
+pub use request::{Request, Signal, WindowRef};
 pub use violation::{HeaderField, Violation};
 
 pub(crate) use bytes::{put_u32, put_u64, u32_at, u64_at};
-
-use crate::ops::wire_enum;
-
-wire_enum! {
-    /// How the shape of a request is written down.
-    ShapeKind {
-        /// In the header alone.
-        Contiguous = 0,
-        /// The first offset in the header, the run's length and the levels in the descriptor.
-        Strided = 1,
-        /// The runs in the descriptor.
-        Vector = 2,
-    }
-}

@@ -1,29 +1,12 @@
 //! The replies: 32 bytes each, and the data of a get behind them.
 
-use super::Violation;
 use super::bytes::{put_u64, u64_at};
+use super::kinds::ReplyKind;
+use super::violation::Violation;
 use crate::ids::RequestId;
 use crate::limits::REPLY_BYTES;
 use crate::ops::wire_enum;
 use thiserror::Error;
-
-wire_enum! {
-    /// What a reply says.
-    ReplyKind {
-        /// It is done.
-        Done = 1,
-        /// Bytes follow.
-        Data = 2,
-        /// A number.
-        Value = 3,
-        /// The mutex is ours.
-        Granted = 4,
-        /// It was not done.
-        Refused = 5,
-        /// Nothing is answered; there is room for more mail.
-        MailTaken = 6,
-    }
-}
 
 wire_enum! {
     /// Why a sound request was not done. The connection goes on.

@@ -1,7 +1,8 @@
 //! The requests, as values.
 
+use super::kinds::RequestKind;
 use crate::ids::{AccessKey, Generation, Rank, WindowId};
-use crate::ops::{Kernel, Rmw, Scale, SignalOp, wire_enum};
+use crate::ops::{Kernel, Rmw, Scale, SignalOp};
 use crate::shape::Shape;
 
 /// The part of a window that a request means.
@@ -32,34 +33,6 @@ pub struct Signal {
     pub op: SignalOp,
     /// With which value.
     pub value: u64,
-}
-
-wire_enum! {
-    /// What a request asks for.
-    RequestKind {
-        /// Bytes are written.
-        Put = 1,
-        /// Bytes are read.
-        Get = 2,
-        /// Elements are combined.
-        Accumulate = 3,
-        /// One integer is updated and its old value returned.
-        Rmw = 4,
-        /// An answer once everything before is done.
-        Quiet = 5,
-        /// A mutex, when it is our turn.
-        Lock = 6,
-        /// A mutex, now or not.
-        TryLock = 7,
-        /// A mutex is given back.
-        Unlock = 8,
-        /// A message for a rank.
-        Message = 9,
-        /// How far the replies have been received, and how far are you?
-        Acknowledge = 10,
-        /// The initiator is about to go for good.
-        Leave = 11,
-    }
 }
 
 /// What an initiator asks of a responder.
@@ -199,19 +172,5 @@ impl Request {
             Request::Message { target, .. } => Some(*target),
             Request::Quiet | Request::Acknowledge { .. } | Request::Leave => None,
         }
-    }
-}
-
-impl RequestKind {
-    /// Whether a reply comes in any case.
-    #[inline]
-    pub const fn has_reply(self) -> bool {
-        !matches!(self, RequestKind::Put | RequestKind::Accumulate | RequestKind::Message | RequestKind::Leave)
-    }
-
-    /// Whether the reply may come at any time. All others come in the order of their requests.
-    #[inline]
-    pub const fn is_answered_late(self) -> bool {
-        matches!(self, RequestKind::Lock)
     }
 }

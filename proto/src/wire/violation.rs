@@ -1,6 +1,6 @@
 //! What a peer may not send. Each one ends the connection; none of them touches a byte of memory.
 
-use super::{ReplyKind, RequestKind};
+use super::kinds::{ReplyKind, RequestKind};
 use crate::ids::RequestId;
 use crate::limits::{
     DESCRIPTOR_BYTES_MAX, LOCK_WAITERS_MAX, MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX,

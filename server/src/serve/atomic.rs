@@ -4,8 +4,9 @@ use longarm_proto::{
     Grant, LockStep, Mutation, Refusal, Rmw, RmwOp, TryLockStep, UnlockStep, WindowRef, mutation, mutex_holder,
 };
 
+use super::asker::{Asker, Refused};
+use super::state::ServeState;
 use super::transfer::check_word;
-use super::{Asker, Refused, ServeState};
 use crate::lock::MutexPlace;
 use crate::table::Place;
 

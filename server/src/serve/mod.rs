@@ -1,55 +1,19 @@
 //! What each kind of request does, once its frame is well-formed: look the target up, check the bytes it touches,
 //! act or say where the payload goes.
 
+pub(crate) mod asker;
 mod atomic;
+pub(crate) mod sink;
+pub(crate) mod state;
 mod transfer;
 mod visit;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use longarm_proto::{ReplyBody, Request};
 
-use longarm_proto::{Mutation, Rank, Refusal, ReplyBody, Request, RequestId, mutation};
-use longarm_shm::NodeSegment;
-
-use crate::connection::{Replies, Sink};
-use crate::lock::Locks;
-use crate::table::Windows;
-
-pub(crate) use transfer::AfterPut;
-
-/// What every connection of the engine works on.
-pub(crate) struct ServeState {
-    pub(crate) windows: Windows,
-    pub(crate) node: Arc<NodeSegment>,
-    pub(crate) local_of_rank: HashMap<Rank, u32>,
-    pub(crate) locks: Locks,
-    /// Somebody's mail waits for free cells: that of others goes behind it.
-    pub(crate) mail_waits: bool,
-    /// The rank whose process this is: it holds the stripe locks that the server takes.
-    pub(crate) host: Rank,
-}
-
-impl ServeState {
-    /// Wakes a rank of this node that sleeps until its memory changes.
-    pub(crate) fn notify(&self, rank: Rank) {
-        if let Some(local) = self.local_of_rank.get(&rank)
-            && !mutation(Mutation::WindowNotNotified)
-        {
-            self.node.window_eventcount(*local).notify_if_sleeping();
-        }
-    }
-}
-
-/// Who asked, and where the answer goes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Asker {
-    pub(crate) connection: usize,
-    pub(crate) rank: Rank,
-    pub(crate) id: RequestId,
-}
-
-/// A refusal and the number that explains it.
-pub(crate) type Refused = (Refusal, u64);
+use crate::replies::Replies;
+use asker::{Asker, Refused};
+use sink::Sink;
+use state::ServeState;
 
 /// Starts a request. `Some(sink)` takes its payload; `None` means that it is finished, its reply written.
 pub(crate) fn begin(

@@ -1,29 +1,12 @@
 //! Put, get and accumulate of any shape.
 
-use longarm_proto::{
-    Cursor, Kernel, Mutation, Refusal, ReplyBody, Rmw, RmwOp, RmwWidth, Scale, Shape, Signal, SignalOp, WindowRef,
-    mutation,
-};
+use longarm_proto::{Cursor, Kernel, Mutation, Refusal, ReplyBody, Scale, Shape, Signal, WindowRef, mutation};
 
-use super::{Asker, Refused, ServeState};
-use crate::connection::{Replies, Sink};
+use super::asker::{Asker, Refused};
+use super::sink::{AfterPut, Sink};
+use super::state::ServeState;
+use crate::replies::Replies;
 use crate::table::Place;
-
-/// What happens when the last byte of a put has arrived.
-pub(crate) struct AfterPut(Option<(Place, Signal)>);
-
-impl AfterPut {
-    /// Updates the signal, after every byte of the put.
-    pub(crate) fn run(&self) {
-        let Some((place, signal)) = &self.0 else { return };
-        let op = match signal.op {
-            SignalOp::Set => RmwOp::Set,
-            SignalOp::Add => RmwOp::FetchAdd,
-        };
-        let rmw = Rmw { op, width: RmwWidth::W64, operand: signal.value, compare: 0 };
-        place.window().rmw(signal.offset, rmw).expect("checked when the put was taken up");
-    }
-}
 
 pub(super) fn put(
     shared: &ServeState,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longarm_proto::{Generation, JobId, Mutation, Refusal, WindowId, mutation};
 use longarm_shm::{NodeSegment, NodeWindow};
 
-use super::ServeState;
+use super::state::ServeState;
 use crate::door::{self, DoorError, DoorReply, DoorRequest};
 use crate::table::WindowParts;
 

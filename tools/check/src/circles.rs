@@ -1,12 +1,13 @@
 //! The rule about files: within a crate none imports one that imports it, however long the way round.
 //!
-//! It reads paths, no types: `crate::`, `super::` and `self::` anywhere, and what a `use` begins with. A method that is called on a
-//! type of another file is no import. Tests are left out.
+//! It reads paths, no types: `crate::`, `super::` and `self::` anywhere, and what a `use` begins with, also in a module that has no file
+//! of its own. A method that is called on a type of another file is no import. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::rules::{Finding, Rule};
-use crate::source::{Source, find_word};
+use crate::source::{Source, block_bytes, find_word};
 
 /// One crate's files by their modules.
 type Modules<'a> = BTreeMap<Vec<String>, &'a Source>;
@@ -14,7 +15,7 @@ type Modules<'a> = BTreeMap<Vec<String>, &'a Source>;
 /// Every file that is in a circle, with those of its imports that lead back to it.
 pub fn check_circles(sources: &[Source]) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Modules<'_>> = BTreeMap::new();
-    for source in sources.iter().filter(|source| !source.is_test(0)) {
+    for source in sources {
         if let Some((root, file)) = source.path.split_once("/src/") {
             crates.entry(root).or_default().insert(module_of(file), source);
         }
@@ -23,8 +24,10 @@ pub fn check_circles(sources: &[Source]) -> Vec<Finding> {
 }
 
 fn circles_of(modules: &Modules<'_>) -> Vec<Finding> {
+    // Those of tests stand among the modules only so that what lies in them is not looked for elsewhere.
+    let products = modules.iter().filter(|(_, source)| !source.is_test(0));
     let imports: BTreeMap<&str, BTreeSet<&str>> =
-        modules.iter().map(|(module, source)| (source.path.as_str(), imports_of(modules, module, source))).collect();
+        products.map(|(module, source)| (source.path.as_str(), imports_of(modules, module, source))).collect();
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         imports.keys().map(|path| (*path, reached_from(&imports, path))).collect();
     let in_circles = reached.iter().filter(|(path, reached)| reached.contains(*path));
@@ -57,17 +60,35 @@ fn module_of(file: &str) -> Vec<String> {
 }
 
 fn imports_of<'a>(modules: &Modules<'a>, module: &[String], source: &Source) -> BTreeSet<&'a str> {
-    let mut paths = Vec::new();
+    let inner = inner_modules(&source.code);
+    let mut files = BTreeSet::new();
     for (start, behind) in [("use ", 4), ("crate::*", 0), ("super::*", 0), ("self::*", 0)] {
         for at in find_word(&source.code, start).into_iter().filter(|at| !source.is_test(*at)) {
             // What a longer path goes on with is none of its own.
-            if !source.code[..at].ends_with("::") {
-                tree(&source.code[at + behind..], &mut Vec::new(), &mut paths);
+            if source.code[..at].ends_with("::") {
+                continue;
             }
+            let mut paths = Vec::new();
+            tree(&source.code[at + behind..], &mut Vec::new(), &mut paths);
+            let around = inner.iter().filter(|(range, _)| range.contains(&at)).map(|(_, name)| (*name).to_owned());
+            let here: Vec<String> = module.iter().cloned().chain(around).collect();
+            files.extend(paths.iter().filter_map(|path| file_of(modules, &here, path)));
         }
     }
-    let files = paths.iter().filter_map(|path| file_of(modules, module, path));
-    files.filter(|file| *file != source.path).collect()
+    files.remove(source.path.as_str());
+    files
+}
+
+/// The modules that stand in a file with all that is in them, the outer ones first.
+fn inner_modules(code: &str) -> Vec<(Range<usize>, &str)> {
+    let inner = |at: usize| {
+        let rest = &code[at + 4..];
+        let (name, behind) = rest.split_once(|sign: char| !sign.is_ascii_alphanumeric() && sign != '_')?;
+        // One with a file of its own has no braces.
+        let open = rest.len() - behind.len() + behind.find('{').filter(|open| !behind[..*open].contains(';'))?;
+        (rest.as_bytes()[name.len()] != b';').then(|| (at..at + 4 + open + block_bytes(&rest[open..]), name))
+    };
+    find_word(code, "mod ").into_iter().filter_map(inner).collect()
 }
 
 /// The paths of a tree of imports, in which braces hold several.
@@ -119,7 +140,7 @@ fn file_of<'a>(modules: &Modules<'a>, module: &[String], path: &[&str]) -> Optio
     }
     loop {
         if let Some(source) = modules.get(&whole) {
-            return Some(&source.path);
+            return (!source.is_test(0)).then_some(&source.path);
         }
         whole.pop()?;
     }
@@ -155,13 +176,16 @@ mod tests {
     #[test]
     fn one_way_is_no_circle_nor_are_tests_comments_and_other_crates() {
         let files = [
-            ("a/src/lib.rs", "mod x;\nmod y;\npub use x::X;\npub use y::Y;"),
+            ("a/src/lib.rs", "mod w;\nmod x;\nmod y;\npub use w::W;\npub use x::X;\npub use y::Y;"),
             ("a/src/x.rs", "use crate::y::Y; // crate::x\nuse std::x;\n#[cfg(test)]\nmod tests { use super::*; }"),
             (
                 "a/src/y.rs",
                 "//! crate::x\nfn f() { \"crate::x\"; std::x::y(); }\n#[cfg(test)]\nmod tests { use crate::x::X; }",
             ),
             ("a/src/y/tests.rs", "use crate::x::X;"),
+            ("a/src/w.rs", "mod inner { mod most { use super::super::W; } use super::*; }\nmod v;\nuse v::V;"),
+            ("a/src/w/v.rs", "use crate::loom_models::W;\nuse super::super::y::Y;"),
+            ("a/src/loom_models.rs", "use crate::w::W;"),
             ("b/src/lib.rs", "use crate::x::X;"),
             ("b/src/x.rs", ""),
         ];

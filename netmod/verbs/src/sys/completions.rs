@@ -8,7 +8,8 @@ use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_wc, ibv_wc_flags, ibv_wc_status};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{Context, check, last_errno};
+use super::context::Context;
+use super::errno::{check, last_errno};
 
 /// Fetched at a time.
 const BATCH: usize = 16;

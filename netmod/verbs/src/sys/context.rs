@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rdma_sys::{_compat_ibv_port_attr, ibv_context, ibv_device, ibv_device_attr, ibv_gid, ibv_pd, ibv_port_attr};
 use rustix::io::Errno;
 
-use super::{Library, check, last_errno};
+use super::errno::{check, last_errno};
+use super::library::Library;
 
 /// An open device.
 pub(crate) struct Context {

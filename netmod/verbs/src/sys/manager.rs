@@ -14,8 +14,10 @@ use rdma_sys::{rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param, r
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::library::ManagerLibrary;
-use super::{Context, NoLibrary, Queue, check, last_errno};
+use super::context::Context;
+use super::errno::{check, last_errno};
+use super::library::{ManagerLibrary, NoLibrary};
+use super::queue::Queue;
 
 /// Bytes of the private data that a caller sends along: the number of the connection.
 const CONNECTION_NUMBER_BYTES: usize = 8;

@@ -9,7 +9,16 @@ use parking_lot::Mutex;
 use rdma_sys::{ibv_access_flags, ibv_mr};
 use rustix::io::Errno;
 
-use super::{Domain, Span, last_errno};
+use super::context::Domain;
+use super::errno::last_errno;
+
+/// A range of registered memory on this side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) bytes: u32,
+    pub(crate) local_key: u32,
+}
 
 /// Slabs made at a time.
 const BLOCK_SLABS: u32 = 32;

@@ -13,7 +13,7 @@ use rdma_sys::{
 };
 use rustix::io::Errno;
 
-use super::Domain;
+use super::context::Domain;
 
 type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
 

@@ -7,6 +7,7 @@
 
 mod completions;
 mod context;
+mod errno;
 mod library;
 mod manager;
 mod memory;
@@ -15,30 +16,12 @@ pub(crate) mod mock;
 mod paging;
 mod queue;
 
-pub(crate) use completions::{Completions, Failure, Finished};
+pub(crate) use completions::{Failure, Finished};
 pub(crate) use context::{Context, Domain, Port, PortLimits, device_names};
 pub(crate) use library::{Library, NoLibrary};
 #[cfg(test)]
 pub(crate) use manager::BACKLOG;
 pub(crate) use manager::{ManagerEvent, ManagerEvents, ManagerId, NoManager, local_addresses};
-pub(crate) use memory::{Access, Pages, Registration, Slab, Slabs};
+pub(crate) use memory::{Access, Pages, Registration, Slab, Slabs, Span};
 pub use paging::Paging;
-pub(crate) use queue::{
-    CHAIN_MAX, Connection, Data, GATHERS_MAX, Post, Posting, Queue, QueueLimits, SharedReceive, Span,
-};
-
-use rustix::io::Errno;
-
-/// What the last call that returned nothing left in `errno`.
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
-/// What a call that returns an error number says.
-fn check(returned: i32) -> Result<(), Errno> {
-    match returned {
-        0 => Ok(()),
-        -1 => Err(last_errno()),
-        number => Err(Errno::from_raw_os_error(number.abs())),
-    }
-}
+pub(crate) use queue::{CHAIN_MAX, Connection, Data, GATHERS_MAX, Post, Posting, Queue, QueueLimits, SharedReceive};

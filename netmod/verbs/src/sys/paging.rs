@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use rdma_sys::{ibv_context, ibv_device_attr_ex, ibv_odp_general_caps, ibv_odp_transport_cap_bits, verbs_context};
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 
 /// What a device says of on-demand paging, as far as it matters to reliable connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]

@@ -12,7 +12,10 @@ use rdma_sys::{
 };
 use rustix::io::Errno;
 
-use super::{Completions, Context, Domain, Slab, check, last_errno};
+use super::completions::Completions;
+use super::context::{Context, Domain};
+use super::errno::{check, last_errno};
+use super::memory::{Slab, Span};
 
 const REMOTE: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
     | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
@@ -23,14 +26,6 @@ pub(crate) const CHAIN_MAX: usize = 8;
 
 /// Pieces in one request at most.
 pub(crate) const GATHERS_MAX: usize = 8;
-
-/// A range of registered memory on this side.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) start: u64,
-    pub(crate) bytes: u32,
-    pub(crate) local_key: u32,
-}
 
 /// Where the bytes of a request are, or go.
 #[derive(Clone, Copy)]

@@ -1,0 +1,33 @@
+//! What requests are served from: the windows of this node, its segment, and who waits for its mutexes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longarm_proto::{Mutation, Rank, mutation};
+use longarm_shm::NodeSegment;
+
+use crate::lock::Locks;
+use crate::table::Windows;
+
+/// What every connection of the engine works on.
+pub(crate) struct ServeState {
+    pub(crate) windows: Windows,
+    pub(crate) node: Arc<NodeSegment>,
+    pub(crate) local_of_rank: HashMap<Rank, u32>,
+    pub(crate) locks: Locks,
+    /// Somebody's mail waits for free cells: that of others goes behind it.
+    pub(crate) mail_waits: bool,
+    /// The rank whose process this is: it holds the stripe locks that the server takes.
+    pub(crate) host: Rank,
+}
+
+impl ServeState {
+    /// Wakes a rank of this node that sleeps until its memory changes.
+    pub(crate) fn notify(&self, rank: Rank) {
+        if let Some(local) = self.local_of_rank.get(&rank)
+            && !mutation(Mutation::WindowNotNotified)
+        {
+            self.node.window_eventcount(*local).notify_if_sleeping();
+        }
+    }
+}
