@@ -18,8 +18,9 @@ use longarm_proto::{
 };
 
 use crate::encrypted::{self, KEY_BYTES, KeyError, Keys, carrying_frames};
-use crate::endpoint::{Link, LinkError};
+use crate::endpoint::Link;
 use crate::exchange::{HandshakeIn, HandshakeOut};
+use crate::link_error::LinkError;
 use crate::poller::Interest;
 
 /// Why a peer was not let in. Its link is closed.

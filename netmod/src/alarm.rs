@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 
-use crate::endpoint::LinkError;
+use crate::link_error::LinkError;
 use crate::poller::{Interest, timespec};
 
 /// More seconds than any caller waits, and few enough that the kernel can add them to its clock.

@@ -20,7 +20,8 @@ use longarm_proto::{Identity, NodeId, Secret, Session};
 use parking_lot::Mutex;
 
 use crate::dial::{Caller, CallerStep, DialError, Introduction};
-use crate::endpoint::{LinkError, Netmod};
+use crate::endpoint::Netmod;
+use crate::link_error::LinkError;
 use crate::poller::{Interest, Poller};
 
 /// How long a way may be silent before the next one is tried beside it. Longer than a way between two rooms takes, and than a

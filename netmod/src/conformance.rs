@@ -10,7 +10,8 @@ use std::thread;
 use longarm_memory::{Region, RegionMut};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::endpoint::{Link, LinkError, Listener, Netmod};
+use crate::endpoint::{Link, Listener, Netmod};
+use crate::link_error::LinkError;
 use crate::poller::Interest;
 
 /// The test pattern repeats after a prime, so that no power of two hides a part that is missing or doubled.

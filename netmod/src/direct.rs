@@ -11,6 +11,8 @@
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{Run, WindowRef};
 
+use crate::link_error::LinkError;
+
 /// Why the read-modify-writes of an RDMA device cannot be used by a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -211,36 +213,30 @@ pub trait DirectAccess {
     ///
     /// # Errors
     /// As for puts.
-    fn post_batch(&mut self) -> Result<(), crate::LinkError> {
+    fn post_batch(&mut self) -> Result<(), LinkError> {
         Ok(())
     }
 
     /// Begins to write to memory that can be reached.
     ///
     /// # Errors
-    /// As [`crate::Link::send`]: an error is final for the link, and the next one knows the outcome.
-    fn put(
-        &mut self,
-        ticket: u64,
-        target: &WindowRef,
-        run: Run,
-        source: DirectSource<'_>,
-    ) -> Result<(), crate::LinkError>;
+    /// As `Link::send`: an error is final for the link, and the next one knows the outcome.
+    fn put(&mut self, ticket: u64, target: &WindowRef, run: Run, source: DirectSource<'_>) -> Result<(), LinkError>;
 
     /// Begins to read memory that can be reached.
     ///
     /// # Errors
     /// As for puts.
-    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), crate::LinkError>;
+    fn get(&mut self, ticket: u64, target: &WindowRef, run: Run, into: Box<dyn Loan>) -> Result<(), LinkError>;
 
     /// Begins to update an aligned word that can be reached for that, `offset` bytes behind the beginning of the part. What is
     /// begun behind it sees it done.
     ///
     /// # Errors
     /// As for puts; where the link cannot do that at all, which [`DirectAccess::reach`] has said.
-    fn rmw(&mut self, ticket: u64, target: &WindowRef, offset: u64, rmw: DeviceRmw) -> Result<(), crate::LinkError> {
+    fn rmw(&mut self, ticket: u64, target: &WindowRef, offset: u64, rmw: DeviceRmw) -> Result<(), LinkError> {
         let _ = (ticket, target, offset, rmw);
-        Err(crate::LinkError::Device("it does no read-modify-writes"))
+        Err(LinkError::Device("it does no read-modify-writes"))
     }
 
     /// Reads a few bytes and looks so many times whether they are there, and at nothing else meanwhile. Nothing is lent for that:

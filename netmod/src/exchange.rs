@@ -3,7 +3,8 @@
 
 use longarm_memory::{Region, RegionMut};
 
-use crate::endpoint::{Link, LinkError};
+use crate::endpoint::Link;
+use crate::link_error::LinkError;
 
 /// A handshake message on its way out.
 pub(crate) struct HandshakeOut<const N: usize> {

@@ -28,6 +28,7 @@ mod endpoint;
 mod entrance;
 mod exchange;
 pub mod flow;
+mod link_error;
 mod poller;
 mod refusals;
 mod routed;
@@ -44,8 +45,9 @@ pub use direct::{
     RemoteMemory, Wish,
 };
 pub use encrypted::KeyError;
-pub use endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
+pub use endpoint::{Capabilities, Link, Listener, Netmod};
 pub use entrance::{Entrance, EntranceOptions, EntranceStep, EntranceTokens, PATIENCE_MS};
+pub use link_error::LinkError;
 pub use poller::{Interest, Poller, Ready, Waker};
 pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};

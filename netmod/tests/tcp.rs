@@ -83,7 +83,9 @@ fn protocol(link: &dyn Link) -> Option<Protocol> {
 #[test]
 fn connections_are_of_multipath_tcp_where_it_was_asked_for_and_both_ends_have_it() {
     let Some(address) = address_for_others() else {
-        println!("SKIPPED: connections_are_of_multipath_tcp_where_it_was_asked_for_and_both_ends_have_it: there is no address but the loopback's");
+        println!(
+            "SKIPPED: connections_are_of_multipath_tcp_where_it_was_asked_for_and_both_ends_have_it: there is no address but the loopback's"
+        );
         return;
     };
     let tcp = |multipath| Tcp::new(TcpOptions { interfaces: vec![address.into()], multipath, ..TcpOptions::default() });

@@ -4,10 +4,11 @@ use std::os::fd::BorrowedFd;
 
 use longarm_memory::{Region, RegionMut};
 
-use super::Keys;
+use super::keys::Keys;
 use super::receiver::Receiver;
 use super::sender::Sender;
-use crate::endpoint::{Link, LinkError};
+use crate::endpoint::Link;
+use crate::link_error::LinkError;
 use crate::poller::Interest;
 
 /// See the module above.

@@ -10,8 +10,9 @@
 use longarm_memory::RegionMut;
 use snow::TransportState;
 
-use super::{BATCH_BYTES, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORDS_PER_KEY, TAG_BYTES};
-use crate::endpoint::{Link, LinkError};
+use super::records::{BATCH_BYTES, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORDS_PER_KEY, TAG_BYTES};
+use crate::endpoint::Link;
+use crate::link_error::LinkError;
 
 /// See the module.
 pub(super) struct Receiver {

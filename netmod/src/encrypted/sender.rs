@@ -10,8 +10,9 @@
 use longarm_memory::Region;
 use snow::TransportState;
 
-use super::{BATCH_BYTES, BATCH_RECORDS, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, RECORDS_PER_KEY};
-use crate::endpoint::{Link, LinkError};
+use super::records::{BATCH_BYTES, BATCH_RECORDS, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, RECORDS_PER_KEY};
+use crate::endpoint::Link;
+use crate::link_error::LinkError;
 
 /// See the module.
 pub(super) struct Sender {

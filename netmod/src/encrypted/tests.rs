@@ -5,10 +5,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
+use longarm_proto::Sealing;
 use parking_lot::Mutex;
 
+use super::records::*;
 use super::*;
-use crate::endpoint::LinkError;
+use crate::link_error::LinkError;
 
 /// What lies between the ends: all that was sent and not received, by direction, which a test may change.
 #[derive(Default)]

@@ -16,8 +16,8 @@ use bytes::BytesMut;
 use longarm_memory::Region;
 use longarm_proto::{Cursor, Level, Run, Strided};
 
-use super::outgoing::pack;
-use super::{INCOMING_BYTES, RunSource};
+use super::incoming::INCOMING_BYTES;
+use super::runs::{RunSource, pack};
 
 /// The shortest piece of a payload: a page or two.
 const PIECE_BYTES_MIN: u64 = 8 << 10;

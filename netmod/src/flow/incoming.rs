@@ -3,8 +3,9 @@
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{Cursor, DESCRIPTOR_BYTES_MAX, Mutation, Run, mutation};
 
-use super::{REGIONS_MAX, RUN_BYTES_MIN, RunTarget, unpacking};
-use crate::{Link, LinkError};
+use super::runs::{REGIONS_MAX, RUN_BYTES_MIN, RunTarget, unpacking};
+use crate::endpoint::Link;
+use crate::link_error::LinkError;
 
 /// Bytes of a receive buffer that was once full. One system call brings many small frames.
 pub const INCOMING_BYTES: usize = 64 << 10;

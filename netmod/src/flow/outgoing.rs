@@ -12,11 +12,13 @@
 use std::collections::VecDeque;
 
 use bytes::{Buf, BytesMut};
-use longarm_memory::{Region, RegionMut};
+use longarm_memory::Region;
 use longarm_proto::{Cursor, Run, Violation};
 
-use super::{Costs, REGIONS_MAX, RUN_BYTES_MIN, RunSource, unpacking};
-use crate::{Link, LinkError};
+use super::costs::Costs;
+use super::runs::{REGIONS_MAX, RUN_BYTES_MIN, RunSource, pack};
+use crate::endpoint::Link;
+use crate::link_error::LinkError;
 
 /// One buffer of frames. Frames behind it go into the next one.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -416,18 +418,4 @@ fn cut(regions: &mut [Region<'_>], bytes: usize) -> usize {
         left -= region.len();
     }
     regions.len()
-}
-
-/// Copies the next bytes of a cursor behind those that are there.
-pub(super) fn pack(source: &impl RunSource, cursor: &mut Cursor, bytes: u64, out: &mut BytesMut) {
-    let mut at = out.len();
-    out.resize(at + bytes as usize, 0);
-    while at < out.len() {
-        let row = cursor.row((out.len() - at) as u64).expect("the cursor has at least the bytes asked for");
-        let (span, first) = row.span();
-        let target = RegionMut::from_slice(&mut out[at..at + row.bytes() as usize]);
-        unpacking(&row, first).reversed().copy(target, source.region(span));
-        at += row.bytes() as usize;
-        cursor.pass(&row);
-    }
 }

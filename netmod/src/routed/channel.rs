@@ -1,20 +1,14 @@
-//! One rank's stream through a trunk, and the link that those see who stand in the router's own process.
+//! One rank's stream through a trunk, as the router has it.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use longarm_memory::{Region, RegionMut};
+use longarm_memory::RegionMut;
 use longarm_proto::{CHANNEL_BYTES_MAX, CHANNEL_CREDIT_BYTES_MIN, ChannelNumber, Credit};
-use parking_lot::Mutex;
 
-use super::router::Router;
-use super::table::Key;
-use super::trunk::TrunkKey;
-use crate::endpoint::{Link, LinkError};
+use super::table::TrunkKey;
+use crate::link_error::LinkError;
 use crate::poller::{Interest, Waker};
-
-/// Where a router has a channel. Its number is another thing: both ends of the trunk know that one.
-pub(super) type ChannelKey = Key<Channel>;
 
 /// What a router knows of a channel.
 pub(super) struct Channel {
@@ -34,7 +28,7 @@ pub(super) struct Channel {
 
 /// Who has this end of a channel.
 pub(super) enum End {
-    /// A [`ChannelLink`].
+    /// A link of this process.
     Here(Here),
     /// A rank of this node, over a socket.
     Neighbour(Neighbour),
@@ -177,54 +171,6 @@ impl Buffer {
         }
         self.pass(taken);
         taken
-    }
-}
-
-/// A [`Link`] through the router of this process. It moves bytes while somebody drives the router: the server's thread does, and
-/// who calls it.
-pub(super) struct ChannelLink {
-    router: Arc<Mutex<Router>>,
-    key: ChannelKey,
-    signal: Arc<Waker>,
-    name: String,
-}
-
-impl ChannelLink {
-    pub(super) fn new(router: Arc<Mutex<Router>>, key: ChannelKey, signal: Arc<Waker>, name: String) -> ChannelLink {
-        ChannelLink { router, key, signal, name }
-    }
-}
-
-impl Link for ChannelLink {
-    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
-        self.router.lock().send(self.key, regions)
-    }
-
-    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
-        self.router.lock().receive(self.key, regions)
-    }
-
-    fn holds_bytes(&self) -> bool {
-        self.router.lock().holds_bytes(self.key)
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.signal.descriptor())
-    }
-
-    fn awaits(&self, wanted: Interest) -> Interest {
-        self.router.lock().want(self.key, wanted);
-        if wanted == Interest::default() { wanted } else { Interest::READABLE }
-    }
-
-    fn peer_name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl Drop for ChannelLink {
-    fn drop(&mut self) {
-        self.router.lock().end(self.key);
     }
 }
 

@@ -15,8 +15,10 @@
 //! What costs: a copy and two system calls more for each rank that is not the server's host, and that the server's thread of its own
 //! node takes part in each of its operations. Nothing reaches memory without the target's server.
 
+mod address;
 mod channel;
 mod neighbour;
+mod options;
 mod router;
 mod table;
 #[cfg(test)]
@@ -26,33 +28,16 @@ mod trunk;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
-use longarm_proto::{Identity, NodeId, Secret};
 use parking_lot::Mutex;
 
 use crate::direct::NoDeviceRmw;
-use crate::endpoint::{Capabilities, Link, LinkError, Listener, Netmod};
+use crate::endpoint::{Capabilities, Link, Listener, Netmod};
+use crate::link_error::LinkError;
 use crate::poller::Poller;
+use address::parse_address;
 use neighbour::NeighbourLink;
+pub use options::RoutedOptions;
 use router::Router;
-
-/// What a routed network is made of.
-#[derive(Clone)]
-pub struct RoutedOptions {
-    /// The network between the nodes. Its links have descriptors to sleep on.
-    pub netmod: Arc<dyn Netmod>,
-    /// Abstract name of the socket by which the ranks of this node find its router.
-    pub socket_name: String,
-    /// Who this process is: routers prove themselves to each other.
-    pub identity: Identity,
-    /// By what.
-    pub secret: Secret,
-    /// Nodes of the job.
-    pub node_count: u32,
-    /// Connections that have not proven themselves yet, at most, besides one of each node of the job.
-    pub half_open_max: usize,
-    /// How long a connection may take to prove itself, in milliseconds.
-    pub handshake_timeout_ms: u64,
-}
 
 /// The netmod. The process that listens has the node's router; the others of the node reach it by its name. Addresses are
 /// `NODE@ADDRESS`, the number of the node and what the network below calls it.
@@ -141,15 +126,4 @@ impl Drop for RoutedListener {
     fn drop(&mut self) {
         self.router.lock().stop_listening();
     }
-}
-
-fn address(node: NodeId, network_address: &str) -> String {
-    format!("{node}@{network_address}")
-}
-
-/// The node, and its address in the network below.
-fn parse_address(address: &str) -> Option<(NodeId, &str)> {
-    let (node, network_address) = address.split_once('@')?;
-    let node = node.parse().ok().filter(|_| node.bytes().all(|byte| byte.is_ascii_digit()))?;
-    Some((NodeId(node), network_address))
 }

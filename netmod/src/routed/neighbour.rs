@@ -10,7 +10,8 @@ use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-use crate::endpoint::{Link, LinkError, moved};
+use crate::endpoint::Link;
+use crate::link_error::{LinkError, moved};
 use crate::poller::Interest;
 
 /// Bytes of the longest address.

@@ -3,6 +3,7 @@
 //! It never blocks. Whoever drives it holds its lock for the time of one turn: the server's thread when a descriptor is ready, and a
 //! thread of the same process that sends or receives over one of its channels.
 
+mod channel_link;
 mod connections;
 mod flow;
 
@@ -12,19 +13,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_proto::{NodeId, TrunkRecord, TrunkViolation};
-use parking_lot::Mutex;
 
-use super::RoutedOptions;
-use super::channel::{Channel, ChannelKey, ChannelLink, End, Here};
+use super::address::address;
+use super::channel::{Channel, End};
 use super::neighbour::{self, Greeting, NeighbourLink};
-use super::table::{Key, Table};
-use super::trunk::{Going, Trunk, TrunkKey};
+use super::options::RoutedOptions;
+use super::table::{ChannelKey, Channels, Greetings, Key, Table, TrunkKey, Trunks};
+use super::trunk::{Going, Trunk};
 use crate::accept::Admission;
 use crate::alarm::Alarm;
 use crate::calls::Calls;
 use crate::clock::CoarseClock;
-use crate::endpoint::{Link, LinkError};
 use crate::entrance::{Entrance, EntranceOptions, EntranceTokens};
+use crate::link_error::LinkError;
 use crate::poller::{Interest, Poller, Ready, Waker};
 
 const LISTENER: u64 = 0;
@@ -91,11 +92,11 @@ pub(super) struct Router {
     entrance: Entrance,
     /// `None` once nobody is taken in any more.
     neighbours: Option<OwnedFd>,
-    greetings: Table<Greeting>,
-    trunks: Table<Trunk>,
+    greetings: Table<Greetings, Greeting>,
+    trunks: Table<Trunks, Trunk>,
     /// The trunks that we called, by address.
     called: HashMap<String, TrunkKey>,
-    channels: Table<Channel>,
+    channels: Table<Channels, Channel>,
     arrived: VecDeque<Arrived>,
     calls: Arc<Calls>,
     /// How often we have called.
@@ -115,7 +116,7 @@ impl Router {
     /// A router that listens. `is_first`: the ranks of this node find it.
     pub(super) fn open(options: Arc<RoutedOptions>, is_first: bool) -> Result<(Router, Arc<Poller>), LinkError> {
         let listener = options.netmod.listen()?;
-        let address = super::address(options.identity.node, listener.address());
+        let address = address(options.identity.node, listener.address());
         let poller = Arc::new(Poller::new()?);
         let waker = Waker::new()?;
         poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
@@ -189,37 +190,6 @@ impl Router {
                 self.close(key);
             }
         }
-    }
-
-    /// Does what there is to do, and gives the next who has come for the server.
-    pub(super) fn accept(this: &Arc<Mutex<Router>>) -> Option<Box<dyn Link>> {
-        let mut router = this.lock();
-        if router.arrived.is_empty() {
-            router.turn();
-        }
-        let next = router.arrived.pop_front();
-        drop(router);
-        Some(match next? {
-            Arrived::Channel { key, signal, name } => Box::new(ChannelLink::new(Arc::clone(this), key, signal, name)),
-            Arrived::Neighbour(link) => Box::new(link),
-        })
-    }
-
-    /// Opens a channel to an address from inside this process.
-    pub(super) fn connect(this: &Arc<Mutex<Router>>, address: &str) -> Result<Box<dyn Link>, LinkError> {
-        let mut router = this.lock();
-        if address == router.address {
-            let (here, there) = neighbour::pair(address)?;
-            router.arrive(Arrived::Neighbour(there));
-            return Ok(Box::new(here));
-        }
-        let (here, signal) = Here::new()?;
-        let begun = router.begin(address, End::Here(here));
-        // Also if none has begun: the trunk before may have ended.
-        router.settle();
-        drop(router);
-        let key = begun?;
-        Ok(Box::new(ChannelLink::new(Arc::clone(this), key, signal, address.to_owned())))
     }
 
     /// Somebody waits for the server, who sleeps perhaps.

@@ -1,26 +1,42 @@
-//! Tables whose keys have the type of what stands there, so that the key of a trunk is never taken for that of a channel.
+//! Tables whose keys have the type of their table, so that the key of a trunk is never taken for that of a channel. They say nothing of
+//! what stands there: a trunk has the keys of its channels, and a channel that of its trunk.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
 use slab::Slab;
 
-/// Where a `T` stands in its [`Table`]. Once it has gone the key is another one's, or nobody's.
-pub(super) struct Key<T> {
+/// Where something stands in a [`Table`] of the kind `K`. Once it has gone the key is another one's, or nobody's.
+pub(super) struct Key<K> {
     number: usize,
-    table: PhantomData<fn() -> T>,
+    table: PhantomData<fn() -> K>,
 }
 
 /// The `T`s of a router.
-pub(super) struct Table<T>(Slab<T>);
+pub(super) struct Table<K, T> {
+    slab: Slab<T>,
+    kind: PhantomData<fn() -> K>,
+}
 
-impl<T> Key<T> {
-    fn new(number: usize) -> Key<T> {
+/// The table of trunks.
+pub(super) enum Trunks {}
+/// That of channels.
+pub(super) enum Channels {}
+/// That of neighbours who have not said yet what they want.
+pub(super) enum Greetings {}
+
+/// Where a router has a trunk.
+pub(super) type TrunkKey = Key<Trunks>;
+/// Where a router has a channel. Its number is another thing: both ends of the trunk know that one.
+pub(super) type ChannelKey = Key<Channels>;
+
+impl<K> Key<K> {
+    fn new(number: usize) -> Key<K> {
         Key { number, table: PhantomData }
     }
 
     /// The key that a poller's token was made of.
-    pub(super) fn of_token(number: u64) -> Key<T> {
+    pub(super) fn of_token(number: u64) -> Key<K> {
         Key::new(number as usize)
     }
 
@@ -30,80 +46,80 @@ impl<T> Key<T> {
     }
 }
 
-// Not derived: a key is copied and compared whatever its `T` can do.
-impl<T> Clone for Key<T> {
-    fn clone(&self) -> Key<T> {
+// Not derived: a key is copied and compared whatever its kind can do.
+impl<K> Clone for Key<K> {
+    fn clone(&self) -> Key<K> {
         *self
     }
 }
 
-impl<T> Copy for Key<T> {}
+impl<K> Copy for Key<K> {}
 
-impl<T> PartialEq for Key<T> {
-    fn eq(&self, other: &Key<T>) -> bool {
+impl<K> PartialEq for Key<K> {
+    fn eq(&self, other: &Key<K>) -> bool {
         self.number == other.number
     }
 }
 
-impl<T> Table<T> {
-    pub(super) fn new() -> Table<T> {
-        Table(Slab::new())
+impl<K, T> Table<K, T> {
+    pub(super) fn new() -> Table<K, T> {
+        Table { slab: Slab::new(), kind: PhantomData }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.slab.is_empty()
     }
 
     /// The key that what is inserted next gets.
-    pub(super) fn vacant_key(&self) -> Key<T> {
-        Key::new(self.0.vacant_key())
+    pub(super) fn vacant_key(&self) -> Key<K> {
+        Key::new(self.slab.vacant_key())
     }
 
-    pub(super) fn insert(&mut self, value: T) -> Key<T> {
-        Key::new(self.0.insert(value))
+    pub(super) fn insert(&mut self, value: T) -> Key<K> {
+        Key::new(self.slab.insert(value))
     }
 
-    pub(super) fn contains(&self, key: Key<T>) -> bool {
-        self.0.contains(key.number)
+    pub(super) fn contains(&self, key: Key<K>) -> bool {
+        self.slab.contains(key.number)
     }
 
-    pub(super) fn get(&self, key: Key<T>) -> Option<&T> {
-        self.0.get(key.number)
+    pub(super) fn get(&self, key: Key<K>) -> Option<&T> {
+        self.slab.get(key.number)
     }
 
-    pub(super) fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
-        self.0.get_mut(key.number)
+    pub(super) fn get_mut(&mut self, key: Key<K>) -> Option<&mut T> {
+        self.slab.get_mut(key.number)
     }
 
     /// # Panics
     /// When nothing stands there.
-    pub(super) fn remove(&mut self, key: Key<T>) -> T {
-        self.0.remove(key.number)
+    pub(super) fn remove(&mut self, key: Key<K>) -> T {
+        self.slab.remove(key.number)
     }
 
-    pub(super) fn try_remove(&mut self, key: Key<T>) -> Option<T> {
-        self.0.try_remove(key.number)
+    pub(super) fn try_remove(&mut self, key: Key<K>) -> Option<T> {
+        self.slab.try_remove(key.number)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
-        self.0.iter().map(|(number, value)| (Key::new(number), value))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key<K>, &T)> {
+        self.slab.iter().map(|(number, value)| (Key::new(number), value))
     }
 
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.iter_mut().map(|(_, value)| value)
+        self.slab.iter_mut().map(|(_, value)| value)
     }
 }
 
-impl<T> Index<Key<T>> for Table<T> {
+impl<K, T> Index<Key<K>> for Table<K, T> {
     type Output = T;
 
-    fn index(&self, key: Key<T>) -> &T {
-        &self.0[key.number]
+    fn index(&self, key: Key<K>) -> &T {
+        &self.slab[key.number]
     }
 }
 
-impl<T> IndexMut<Key<T>> for Table<T> {
-    fn index_mut(&mut self, key: Key<T>) -> &mut T {
-        &mut self.0[key.number]
+impl<K, T> IndexMut<Key<K>> for Table<K, T> {
+    fn index_mut(&mut self, key: Key<K>) -> &mut T {
+        &mut self.slab[key.number]
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{
-    CHANNEL_BYTES_MAX, ChannelNumber, JobId, Rank, Session, TRUNK_CHANNELS_MAX, TRUNK_HEADER_BYTES, TrunkHeader,
-    TrunkRecord,
+    CHANNEL_BYTES_MAX, ChannelNumber, Identity, JobId, NodeId, Rank, Secret, Session, TRUNK_CHANNELS_MAX,
+    TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 

@@ -9,19 +9,16 @@ use longarm_proto::{
     TrunkViolation,
 };
 
-use super::channel::ChannelKey;
-use super::table::Key;
+use super::table::ChannelKey;
 use crate::calls::Call;
-use crate::endpoint::{Link, LinkError};
+use crate::endpoint::Link;
+use crate::link_error::LinkError;
 use crate::poller::Interest;
 
 /// Bytes that wait to be sent before no more are taken from channels.
 const OUTGOING_BYTES_MAX: usize = 256 << 10;
 /// Bytes that one call brings in.
 const INCOMING_BYTES: usize = 64 << 10;
-
-/// Where a router has a trunk.
-pub(super) type TrunkKey = Key<Trunk>;
 
 /// How far the connection is.
 pub(super) enum Going {

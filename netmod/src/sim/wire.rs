@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use longarm_memory::{Region, RegionMut};
 
 use super::dice::Dice;
-use crate::endpoint::LinkError;
+use crate::link_error::LinkError;
 
 /// Which end of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

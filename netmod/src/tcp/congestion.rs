@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::net::sockopt;
 
-use crate::endpoint::LinkError;
+use crate::link_error::LinkError;
 
 /// The rule for short ways: every system has it, and lets anybody choose it unless that was forbidden.
 const SHORT: &str = "reno";

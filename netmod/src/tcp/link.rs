@@ -7,8 +7,10 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 
-use super::{SocketBuffers, TcpOptions, congestion, socket};
-use crate::endpoint::{Link, LinkError, moved};
+use super::options::{SocketBuffers, TcpOptions};
+use super::{congestion, socket};
+use crate::endpoint::Link;
+use crate::link_error::{LinkError, moved};
 
 /// What is settled when the way is known.
 #[derive(Clone)]

@@ -8,8 +8,10 @@ use rustix::net::{acceptfrom_with, bind, listen};
 
 use super::interface::Interface;
 use super::link::{TcpLink, Unproven};
-use super::{TcpOptions, socket, ways};
-use crate::endpoint::{Link, LinkError, Listener};
+use super::options::TcpOptions;
+use super::{socket, ways};
+use crate::endpoint::{Link, Listener};
+use crate::link_error::LinkError;
 use crate::poller::{Interest, Poller};
 
 /// Connections that may wait to be accepted: a whole large node that calls at once. The kernel caps it.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, ipproto, socket_with, sockopt};
 
-use super::{SocketBuffers, TcpOptions};
-use crate::endpoint::LinkError;
+use super::options::{SocketBuffers, TcpOptions};
+use crate::link_error::LinkError;
 
 /// For how long a connection may be silent before the kernel asks whether the other end is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::interface::{Interface, is_link_local, scoped};
-use crate::endpoint::LinkError;
+use crate::link_error::LinkError;
 
 /// Between two addresses of one listener.
 const SEPARATOR: char = ',';

@@ -6,8 +6,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::MpiError;
-use crate::locate::Scope;
+use crate::error::MpiError;
+use crate::scope::Scope;
 
 /// What a handle is in C: `int`, or a word of a pointer's size.
 pub(crate) trait Handle: Copy + 'static {

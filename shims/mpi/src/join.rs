@@ -14,7 +14,8 @@ use longarm::config::Config;
 use longarm::error::InitError;
 use parking_lot::Mutex;
 
-use crate::{Communicator, Mpi, started_by_process_manager, told_by_manager};
+use crate::environment::{started_by_process_manager, told_by_manager};
+use crate::mpi::{Communicator, Mpi};
 
 /// A job that was joined.
 pub struct Joined {

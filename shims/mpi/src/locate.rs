@@ -7,37 +7,9 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-use crate::Abi;
-
-/// A place to look symbols up in.
-pub(crate) struct Scope(*mut c_void);
-
-impl Scope {
-    /// The scope of the whole program.
-    const PROGRAM: Scope = Scope(libc::RTLD_DEFAULT);
-
-    /// The library of this path with all it depends on, if it is loaded already.
-    ///
-    /// Stays loaded from now on, for the functions found in it stay in use.
-    fn loaded(path: &CStr) -> Option<Scope> {
-        // SAFETY: the path is a C string, and RTLD_NOLOAD runs no library's initialisers.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY | libc::RTLD_NODELETE) };
-        (!handle.is_null()).then_some(Scope(handle))
-    }
-
-    /// Loads the first of these libraries that there is, for the whole process and for good.
-    pub(crate) fn load(names: &[&CStr]) -> bool {
-        let flags = libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
-        // SAFETY: the name is a C string, and an MPI's initialisers are made to run in any process that loads it.
-        names.iter().any(|name| !unsafe { libc::dlopen(name.as_ptr(), flags) }.is_null())
-    }
-
-    /// The address of a symbol.
-    pub(crate) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: the name is a C string; the handle is RTLD_DEFAULT or came from dlopen and is never closed.
-        NonNull::new(unsafe { libc::dlsym(self.0, name.as_ptr()) })
-    }
-}
+use crate::abi::Abi;
+use crate::calls::{SUCCESS, read_text};
+use crate::scope::Scope;
 
 /// All scopes that may have an MPI, in the order of preference.
 pub(crate) fn scopes() -> Vec<Scope> {
@@ -80,7 +52,7 @@ fn library_version(function: NonNull<c_void>) -> String {
     let function = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int>(function.as_ptr())
     };
-    crate::calls::read_text(|text, bytes| {
+    read_text(|text, bytes| {
         // SAFETY: `read_text` gives room for the longest text, and MPI may be asked this at any time.
         unsafe { function(text, bytes) }
     })
@@ -95,7 +67,7 @@ fn standard_version(function: NonNull<c_void>) -> c_int {
     let (mut major, mut minor): (c_int, c_int) = (-1, -1);
     // SAFETY: both numbers are writable, and this function may be called before MPI is initialised.
     let code = unsafe { function(&raw mut major, &raw mut minor) };
-    if code == crate::calls::SUCCESS { major } else { -1 }
+    if code == SUCCESS { major } else { -1 }
 }
 
 /// The file of the library that has this address.

@@ -5,8 +5,8 @@
 
 use std::ffi::c_int;
 
-use crate::MpiError;
 use crate::calls::{Calls, Handle, UNDEFINED, read_text};
+use crate::error::MpiError;
 
 /// How many bytes of one broadcast go at a time: `MPI_Bcast` counts in `int`.
 const BROADCAST_BYTES_MAX: usize = 1 << 30;

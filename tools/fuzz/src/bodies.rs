@@ -1,6 +1,6 @@
 //! What members of a collective send together: bodies, each behind its length.
 
-use crate::seeds::Seeds;
+use crate::inputs::Seeds;
 
 /// Takes the first byte for the number of bodies and the others for the bodies: what is accepted has one spelling only, and
 /// whatever is longer, shorter or of another number is not.

@@ -2,7 +2,7 @@
 
 use longarm_proto::{AM_ARGUMENTS_MAX, MAIL_ACTIVE, MAIL_ACTIVE_REPLY, MAIL_COLLECTIVE, MAIL_HEAD_BYTES_MAX, MailHead};
 
-use crate::Seeds;
+use crate::inputs::Seeds;
 
 /// Takes the bytes for a head: what is accepted has one spelling only, is no longer than any, and has no more data behind it than it
 /// says.

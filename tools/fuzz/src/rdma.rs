@@ -5,7 +5,7 @@ use longarm_proto::rdma::{
 };
 use longarm_proto::{AccessKey, Generation, Rank, WindowId, WindowRef};
 
-use crate::Seeds;
+use crate::inputs::Seeds;
 
 /// Takes the bytes for records: what is accepted has one spelling only, and numbers that a queue can be connected with.
 pub fn rdma_record(data: &[u8]) {

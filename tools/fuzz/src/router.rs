@@ -18,8 +18,8 @@ use longarm_proto::{
 };
 use longarm_shm::sync::{AtomicU32, Ordering};
 
-use crate::Seeds;
 use crate::choices::{Choices, Script};
+use crate::inputs::Seeds;
 use crate::node::SECRET;
 use crate::wire::{End, Porch, UNBOUNDED_BYTES, ramp};
 

@@ -2,13 +2,11 @@
 
 use longarm_proto::*;
 
+use crate::inputs::Seeds;
 use crate::{
     bodies, bootstrap, config, coordinator, decode, door, handshake, hostile_server, mail, managers, rdma, rendezvous,
     responder, router, trunk,
 };
-
-/// Inputs by name.
-pub type Seeds = Vec<(&'static str, Vec<u8>)>;
 
 /// A function of bytes that panics when something is wrong.
 pub struct Target {

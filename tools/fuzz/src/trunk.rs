@@ -4,7 +4,7 @@ use longarm_proto::{
     CHANNEL_BYTES_MAX, ChannelNumber, TRUNK_DATA_BYTES_MAX, TRUNK_HEADER_BYTES, TrunkHeader, TrunkRecord,
 };
 
-use crate::Seeds;
+use crate::inputs::Seeds;
 
 /// Takes the bytes for records: what is accepted has one spelling only, and is no more than a record or a channel takes.
 pub fn trunk_record(data: &[u8]) {

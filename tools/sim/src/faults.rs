@@ -13,7 +13,6 @@ use crate::hooks::{SimLink, nonce_of};
 use crate::job::{self, SECRET};
 use crate::network::{self, Event, Owner};
 use crate::plan::Shape;
-use crate::schedule::Scheduler;
 use crate::trace::{What, Who};
 
 /// Faults that are noted on links' ends later on: kinds that begin and end.
@@ -34,6 +33,15 @@ struct Stranger {
     input: Vec<u8>,
     proven: bool,
     node: u32,
+}
+
+/// Whom faults happen to.
+pub trait Victims {
+    /// The process of a rank ends.
+    fn die(&mut self, rank: u32);
+
+    /// A rank does nothing until then.
+    fn pause(&mut self, rank: u32, until_ns: u64);
 }
 
 /// See the module.
@@ -97,7 +105,7 @@ impl Faults {
     }
 
     /// A fault is due, or one that has begun ends.
-    pub fn happen(&mut self, number: u32, scheduler: &mut Scheduler) {
+    pub fn happen(&mut self, number: u32, ranks: &mut dyn Victims) {
         if number != NEXT {
             return self.end(number);
         }
@@ -114,7 +122,7 @@ impl Faults {
         if kills && (self.kills_left == 0 || !self.may_kill(fault)) {
             return;
         }
-        let Some(who) = self.inject(fault, scheduler) else { return };
+        let Some(who) = self.inject(fault, ranks) else { return };
         self.kills_left -= u32::from(kills);
         if breaks {
             self.breaks_left -= 1;
@@ -146,9 +154,9 @@ impl Faults {
         10_000 << self.dice.below(11)
     }
 
-    fn inject(&mut self, fault: Fault, scheduler: &mut Scheduler) -> Option<Who> {
+    fn inject(&mut self, fault: Fault, ranks: &mut dyn Victims) -> Option<Who> {
         match fault {
-            Fault::PauseRank => self.pause_rank(scheduler),
+            Fault::PauseRank => self.pause_rank(ranks),
             Fault::PauseServer => self.pause_server(),
             Fault::ClockJump => {
                 let node = self.dice.below(self.shape.nodes().into()) as u32;
@@ -157,10 +165,10 @@ impl Faults {
                 job::schedule_turn(node, 1);
                 Some(Who::Server(node))
             }
-            Fault::KillRank => self.kill_rank(scheduler),
+            Fault::KillRank => self.kill_rank(ranks),
             Fault::KillServer => {
                 let node = self.dice.below(self.shape.nodes().into()) as u32;
-                scheduler.die(self.shape.ranks_of(node).start);
+                ranks.die(self.shape.ranks_of(node).start);
                 Some(Who::Server(node))
             }
             Fault::DuplicateConnect | Fault::ForgedPeer | Fault::SilentPeer => self.call_as_stranger(fault),
@@ -188,7 +196,7 @@ impl Faults {
     }
 
     /// Kills a rank that hosts no server, preferably one that has a mutex.
-    fn kill_rank(&mut self, scheduler: &mut Scheduler) -> Option<Who> {
+    fn kill_rank(&mut self, ranks: &mut dyn Victims) -> Option<Who> {
         let rank = match self.holders().as_slice() {
             [] => self.dice.below(self.shape.plan.ranks.into()) as u32,
             holders => *self.dice.pick(holders),
@@ -196,15 +204,15 @@ impl Faults {
         if self.hosts(rank) {
             return None;
         }
-        scheduler.die(rank);
+        ranks.die(rank);
         Some(Who::Rank(rank))
     }
 
-    fn pause_rank(&mut self, scheduler: &mut Scheduler) -> Option<Who> {
+    fn pause_rank(&mut self, ranks: &mut dyn Victims) -> Option<Who> {
         let rank = self.dice.below(self.shape.plan.ranks.into()) as u32;
         let pause_ns = self.duration_ns();
         job::note_pause(pause_ns);
-        scheduler.ranks[rank as usize].paused_until_ns = network::now_ns() + pause_ns;
+        ranks.pause(rank, network::now_ns() + pause_ns);
         Some(Who::Rank(rank))
     }
 

@@ -18,12 +18,13 @@ use longarm_server::door::DoorRequest;
 use longarm_shm::NodeWindow;
 
 use crate::book;
+use crate::client::make_client;
 use crate::fault::FaultSet;
 use crate::fiber::{self, Fiber, Step};
 use crate::job::{self, Job};
 use crate::network::{self, Speed};
 use crate::plan::{Plan, Shape};
-use crate::schedule::{Scheduler, make_client};
+use crate::schedule::Scheduler;
 
 /// Nodes that rank 0 connects to, at most.
 const PEERS: u32 = 100;

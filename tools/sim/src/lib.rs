@@ -21,6 +21,7 @@
 
 pub mod book;
 pub mod cli;
+pub mod client;
 pub mod dice;
 pub mod fault;
 pub mod faults;

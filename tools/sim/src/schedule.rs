@@ -5,18 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use longarm_client::mail::ActiveMessage;
-use longarm_client::{Client, ClientOptions, Death, EndpointOptions, Failures, Layout, RestOn};
-use longarm_netmod::flow::Costs;
-use longarm_proto::{Identity, Rank};
-use longarm_shm::sync::AtomicU64;
+use longarm_client::{Client, Death, Layout, RestOn};
+use longarm_proto::Rank;
 
 use crate::book;
-use crate::dice::{Dice, mix};
-use crate::faults::Faults;
+use crate::client::{dispatch, make_client};
+use crate::dice::Dice;
+use crate::faults::{Faults, Victims};
 use crate::fiber::{Fiber, Step};
-use crate::hooks::{SimDial, SimTime};
-use crate::job::{self, Job, SECRET};
+use crate::job::{self, Job};
 use crate::network::{self, Event, News, Owner};
 use crate::plan::Shape;
 use crate::program;
@@ -24,12 +21,6 @@ use crate::trace::{What, Who};
 
 /// Simulated time in which nothing but sleeps has ended: nobody will ever go on.
 const STUCK_NS: u64 = 8_000_000_000;
-/// How long a first connection may take.
-const CONNECT_MS: u64 = 5_000;
-/// How long a connection that broke may take to be made anew.
-const RECONNECT_MS: u64 = 5_000;
-/// How long a server may be silent before its connection counts as broken.
-const SILENCE_MS: u64 = 200;
 /// How often what was sent and not acknowledged is looked after, as the helper thread does it.
 const TEND_NS: u64 = 40_000_000;
 /// How often a server to which there is no connection is called, while its rank does something else.
@@ -412,30 +403,6 @@ impl Scheduler {
         }
     }
 
-    /// A rank is gone before its time, and with it the server that it hosts. The others hear of it after a while.
-    pub fn die(&mut self, rank: u32) {
-        let node = self.shape.node_of(rank);
-        let state = &mut self.ranks[rank as usize];
-        if std::mem::replace(&mut state.dead, true) {
-            return;
-        }
-        if state.fiber.is_some() {
-            self.running -= 1;
-        }
-        self.deaths += 1;
-        job::note_broken();
-        book::with(|book| book.bury(rank));
-        network::with(|network| network.kill(Owner::Rank(rank)));
-        if self.shape.ranks_of(node).start == rank {
-            network::with(|network| network.kill(Owner::Server(node)));
-            let engine = job::with_node(node, |state| state.engine.take());
-            drop(engine);
-        }
-        let after_ns = 10_000 + self.dice.below(20_000_000);
-        network::with(|network| network.after(after_ns, Event::Heard(rank)));
-        self.useful();
-    }
-
     /// The launcher tells everybody of a death.
     fn hear(&mut self, dead: u32) {
         network::with(|network| network.note(What::Death, Who::Rank(dead), 0));
@@ -522,71 +489,42 @@ impl Scheduler {
     }
 }
 
+impl Victims for Scheduler {
+    /// A rank is gone before its time, and with it the server that it hosts. The others hear of it after a while.
+    fn die(&mut self, rank: u32) {
+        let node = self.shape.node_of(rank);
+        let state = &mut self.ranks[rank as usize];
+        if std::mem::replace(&mut state.dead, true) {
+            return;
+        }
+        if state.fiber.is_some() {
+            self.running -= 1;
+        }
+        self.deaths += 1;
+        job::note_broken();
+        book::with(|book| book.bury(rank));
+        network::with(|network| network.kill(Owner::Rank(rank)));
+        if self.shape.ranks_of(node).start == rank {
+            network::with(|network| network.kill(Owner::Server(node)));
+            let engine = job::with_node(node, |state| state.engine.take());
+            drop(engine);
+        }
+        let after_ns = 10_000 + self.dice.below(20_000_000);
+        network::with(|network| network.after(after_ns, Event::Heard(rank)));
+        self.useful();
+    }
+
+    fn pause(&mut self, rank: u32, until_ns: u64) {
+        self.ranks[rank as usize].paused_until_ns = until_ns;
+    }
+}
+
 fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
     let client = make_client(job, layout)?;
     let rank = layout.me();
     client.set_dispatch(dispatch(rank, &job.shape));
     let its_client = Arc::clone(&client);
     Ok(RankState::new(client, Fiber::new(move || program::run(rank, its_client))))
-}
-
-/// A rank's client, which calls over the simulated network.
-///
-/// # Errors
-/// When a descriptor could not be had.
-pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String> {
-    let rank = layout.me();
-    let mut dice = Dice::of(job.shape.plan.seed, 51, rank.0.into());
-    let dial = SimDial {
-        run: job.run,
-        secret: SECRET.clone(),
-        encrypted: job.shape.encrypted,
-        identity: Identity { job: job.id, rank, node: layout.my_node() },
-        dice: AtomicU64::new(dice.roll()),
-    };
-    let client = Client::new(ClientOptions {
-        layout: layout.clone(),
-        segment: job::with_node(layout.my_node().0, |node| Arc::clone(&node.segment)),
-        dial: Arc::new(dial),
-        assist: None,
-        failures: Arc::new(Failures::new(layout.rank_count(), false)),
-        spin_us: 0,
-        eager_bytes: 1 << dice.between(6, 13),
-        endpoint: EndpointOptions {
-            caller: rank,
-            buffered_bytes_max: 1 << dice.between(10, 16),
-            connect_ms: CONNECT_MS,
-            reconnect_ms: RECONNECT_MS,
-            silence_ms: SILENCE_MS,
-            costs: Costs { call_ns: dice.between(1, 10_000), pack_kib_ns: dice.between(1, 1000) },
-        },
-        processors: Vec::new(),
-        time: Arc::new(SimTime),
-    });
-    client.map_err(|error| error.to_string())
-}
-
-/// What runs the active messages of a rank: each must be the one that is due, with the payload that it was sent with.
-fn dispatch(me: Rank, shape: &Rc<Shape>) -> longarm_client::mail::Dispatch {
-    let callers = shape.callers[me.0 as usize].clone();
-    let first_pair = shape.first_pair[me.0 as usize] as usize;
-    Arc::new(move |message: Option<ActiveMessage>| {
-        let Some(ActiveMessage { source, handler, is_reply, arguments, payload }) = message else { return };
-        let place = callers.binary_search(&source);
-        let (Ok(place), [number, bytes]) = (place, arguments.as_slice()) else {
-            book::violate(&[me.0, source.0], format!("rank {me} got a message of rank {source} that nobody sent"));
-            return;
-        };
-        let due = book::with(|book| book.run_active(first_pair + place, *number));
-        let whole = payload.len() as u64 == *bytes
-            && (0..).zip(&payload).all(|(at, byte)| *byte == mix(number ^ at) as u8)
-            && handler == 1
-            && !is_reply;
-        if !due || !whole {
-            let what = format!("message {number} of rank {source} to rank {me}: due {due}, whole {whole}");
-            book::violate(&[me.0, source.0], what);
-        }
-    })
 }
 
 /// Whether something was seen that cannot be.

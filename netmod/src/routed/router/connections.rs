@@ -10,14 +10,14 @@ use super::{
 };
 use crate::calls::Guest;
 use crate::dial::{CallerStep, DialError};
-use crate::endpoint::{Link, LinkError};
+use crate::endpoint::Link;
 use crate::entrance::EntranceStep;
+use crate::link_error::LinkError;
 use crate::poller::Interest;
-use crate::routed::channel::{Channel, ChannelKey, Here, Neighbour};
+use crate::routed::address::parse_address;
+use crate::routed::channel::{Channel, Here, Neighbour};
 use crate::routed::neighbour::{self, NeighbourLink};
-use crate::routed::parse_address;
-use crate::routed::table::Key;
-use crate::routed::trunk::TrunkKey;
+use crate::routed::table::{ChannelKey, Greetings, Key, TrunkKey};
 
 /// The number of the session that a trunk says to carry. No rank has one of this number.
 const TRUNK_SESSION: u64 = u64::MAX;
@@ -199,7 +199,7 @@ impl Router {
     }
 
     /// Goes on with a rank that says where it wants to go.
-    pub(super) fn greet(&mut self, key: Key<Greeting>) {
+    pub(super) fn greet(&mut self, key: Key<Greetings>) {
         let Some(greeting) = self.greetings.get_mut(key) else { return };
         let address = match greeting.poll() {
             Ok(None) => return,
@@ -298,7 +298,7 @@ impl Router {
         self.entrance.look_after(now_ms);
         self.see_to_callers();
         let late = |greeting: &Greeting| now_ms >= greeting.since_ms + GREETING_MS_MAX;
-        let late: Vec<Key<Greeting>> =
+        let late: Vec<Key<Greetings>> =
             self.greetings.iter().filter(|(_, greeting)| late(greeting)).map(|(key, _)| key).collect();
         for key in late {
             let greeting = self.greetings.remove(key);

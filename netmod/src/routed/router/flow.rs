@@ -7,11 +7,11 @@ use longarm_memory::{Region, RegionMut};
 use longarm_proto::{TRUNK_CHANNELS_MAX, TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation};
 
 use super::{Arrived, CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
-use crate::endpoint::{LinkError, moved};
+use crate::link_error::{LinkError, moved};
 use crate::poller::Interest;
-use crate::routed::channel::ChannelKey;
 use crate::routed::neighbour;
-use crate::routed::trunk::{Arrival, Trunk, TrunkKey};
+use crate::routed::table::{ChannelKey, TrunkKey};
+use crate::routed::trunk::{Arrival, Trunk};
 
 /// Receives that one turn of one trunk may take, so that no node starves the others.
 const RECEIVES_PER_TURN: usize = 16;

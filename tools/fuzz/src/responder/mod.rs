@@ -6,6 +6,7 @@
 //! up on, and nobody else is; a link that breaks anywhere loses nothing and lets nothing be done twice; what waits to be
 //! sent is bounded; mail arrives as it was sent; and in the end a newcomer is served.
 
+mod again;
 mod ask;
 mod calls;
 mod peer;
@@ -261,7 +262,7 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     seeds.push(("mail_that_nobody_reads", ask::simple(mail, 1, 4).written()));
     let stranger = ask::simple(play(0, 0), 0, 0).byte(0).byte(13).bytes(b"GET / HTTP/1.1\r\n\r\n").byte(0).byte(0xff);
     let session = |script: Script, peer: u8, what: u8| script.byte(peer).byte(14).byte(what);
-    for (name, call, way) in calls::seeds() {
+    for (name, call, way) in again::seeds() {
         // Half of it has arrived when the link breaks, in one way or the other.
         let adds = session(session(play(3, 2), 0, 1).byte(0), 0, 1).byte(9).byte(0).byte(0xff);
         let heard = session(adds.byte(0).byte(10), 0, 0).byte(0).byte(0).byte(0xff);

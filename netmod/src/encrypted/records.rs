@@ -1,0 +1,19 @@
+//! How long records are, and how many come together.
+
+/// Bytes of the tag behind what is encrypted.
+pub(super) const TAG_BYTES: usize = 16;
+/// Bytes of the length in front of a record.
+pub(super) const LENGTH_BYTES: usize = 2;
+/// Bytes that one record carries at most: small enough to stay in the nearest cache between the steps.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of the longest record.
+pub(super) const RECORD_BYTES_MAX: usize = LENGTH_BYTES + PAYLOAD_BYTES_MAX + TAG_BYTES;
+/// Records that are encrypted and sent, or received, by one call of the link below.
+pub(super) const BATCH_RECORDS: usize = 4;
+/// Bytes of these.
+pub(super) const BATCH_BYTES: usize = BATCH_RECORDS * RECORD_BYTES_MAX;
+/// After so many records of one direction its key is replaced by the next one, and the old one is forgotten. The
+/// protocol would allow far more.
+pub(super) const RECORDS_PER_KEY: u64 = 1 << 14;
+
+const _: () = assert!(PAYLOAD_BYTES_MAX + TAG_BYTES <= u16::MAX as usize); // The length has to fit.

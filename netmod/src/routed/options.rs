@@ -1,0 +1,26 @@
+//! What a routed network is made of.
+
+use std::sync::Arc;
+
+use longarm_proto::{Identity, Secret};
+
+use crate::endpoint::Netmod;
+
+/// See the module.
+#[derive(Clone)]
+pub struct RoutedOptions {
+    /// The network between the nodes. Its links have descriptors to sleep on.
+    pub netmod: Arc<dyn Netmod>,
+    /// Abstract name of the socket by which the ranks of this node find its router.
+    pub socket_name: String,
+    /// Who this process is: routers prove themselves to each other.
+    pub identity: Identity,
+    /// By what.
+    pub secret: Secret,
+    /// Nodes of the job.
+    pub node_count: u32,
+    /// Connections that have not proven themselves yet, at most, besides one of each node of the job.
+    pub half_open_max: usize,
+    /// How long a connection may take to prove itself, in milliseconds.
+    pub handshake_timeout_ms: u64,
+}

@@ -1,0 +1,96 @@
+//! The links of those who stand in the router's own process: its server, and the rank that has it.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use longarm_memory::{Region, RegionMut};
+use parking_lot::Mutex;
+
+use super::{Arrived, Router};
+use crate::endpoint::Link;
+use crate::link_error::LinkError;
+use crate::poller::{Interest, Waker};
+use crate::routed::channel::{End, Here};
+use crate::routed::neighbour;
+use crate::routed::table::ChannelKey;
+
+/// A [`Link`] through the router of this process. It moves bytes while somebody drives the router: the server's thread does, and
+/// who calls it.
+struct ChannelLink {
+    router: Arc<Mutex<Router>>,
+    key: ChannelKey,
+    signal: Arc<Waker>,
+    name: String,
+}
+
+impl ChannelLink {
+    fn new(router: Arc<Mutex<Router>>, key: ChannelKey, signal: Arc<Waker>, name: String) -> ChannelLink {
+        ChannelLink { router, key, signal, name }
+    }
+}
+
+impl Link for ChannelLink {
+    fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        self.router.lock().send(self.key, regions)
+    }
+
+    fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+        self.router.lock().receive(self.key, regions)
+    }
+
+    fn holds_bytes(&self) -> bool {
+        self.router.lock().holds_bytes(self.key)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.signal.descriptor())
+    }
+
+    fn awaits(&self, wanted: Interest) -> Interest {
+        self.router.lock().want(self.key, wanted);
+        if wanted == Interest::default() { wanted } else { Interest::READABLE }
+    }
+
+    fn peer_name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for ChannelLink {
+    fn drop(&mut self) {
+        self.router.lock().end(self.key);
+    }
+}
+
+impl Router {
+    /// Does what there is to do, and gives the next who has come for the server.
+    pub(crate) fn accept(this: &Arc<Mutex<Router>>) -> Option<Box<dyn Link>> {
+        let mut router = this.lock();
+        if router.arrived.is_empty() {
+            router.turn();
+        }
+        let next = router.arrived.pop_front();
+        drop(router);
+        Some(match next? {
+            Arrived::Channel { key, signal, name } => Box::new(ChannelLink::new(Arc::clone(this), key, signal, name)),
+            Arrived::Neighbour(link) => Box::new(link),
+        })
+    }
+
+    /// Opens a channel to an address from inside this process.
+    pub(crate) fn connect(this: &Arc<Mutex<Router>>, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        let mut router = this.lock();
+        if address == router.address {
+            let (here, there) = neighbour::pair(address)?;
+            router.arrive(Arrived::Neighbour(there));
+            return Ok(Box::new(here));
+        }
+        let (here, signal) = Here::new()?;
+        let begun = router.begin(address, End::Here(here));
+        // Also if none has begun: the trunk before may have ended.
+        router.settle();
+        drop(router);
+        let key = begun?;
+        Ok(Box::new(ChannelLink::new(Arc::clone(this), key, signal, address.to_owned())))
+    }
+}
