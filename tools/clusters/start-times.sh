@@ -133,13 +133,20 @@ once() {
 
 median() { sort -n "$1" | sed -n "$(((rounds + 1) / 2))p"; }
 
+is_wanted() { [ -z "$only" ] || [[ ,$only, == *",$1,"* ]]; }
+
+# The hosts have of it what is there when they come up. What cannot be had is told again below.
+for entry in "${CONTENDERS[@]}"; do
+    IFS='|' read -r name _ software _ <<<"$entry"
+    if is_wanted "$name" && [ -n "$software" ]; then tools/clusters/software.sh "$software" >/dev/null || true; fi
+done
 "$hosts" up "$host_count" --owner $$
 trap '"$hosts" down' EXIT
 trap 'exit 130' INT TERM HUP
 ready=()
 for entry in "${CONTENDERS[@]}"; do
     IFS='|' read -r name manager software program <<<"$entry"
-    [ -z "$only" ] || [[ ,$only, == *",$name,"* ]] || continue
+    is_wanted "$name" || continue
     if [ -n "$software" ] && ! tools/clusters/software.sh "$software"; then continue; fi
     case $software in
     ssh) [ -e "$rig/ssh" ] || "$hosts" sshd ;;
