@@ -186,6 +186,8 @@ kill_one() {
     sleep "$((wait_ms / 1000)).$(printf '%03d' $((wait_ms % 1000)))"
     # Who waits in another's process manager until all have come hears nothing of a cut link, as little as that one does.
     until [ "$stage" != link ] || is_ours "$manager" || grep -aq ' at work' "$output" || [ ! -e "/proc/$pid" ]; do sleep 0.02; done
+    # And salloc waits for a host that is not there to be given.
+    [ "$stage-$manager" != link-slurm-run ] || one_of "$pid" '^ *[^ ]* [^ ]*[l]ongarm run ' >/dev/null
     : >"$rig/left"
     case $stage in
     # What has started it there is salloc, which is Slurm's.
