@@ -66,7 +66,7 @@ mod world;
 pub use bootstrap::Exchange;
 pub use bootstrap::control::{KindTraffic, PeerTraffic};
 #[doc(hidden)] // It is fuzzed: other ranks send what it takes apart.
-pub use collective::unpack as unpack_bodies;
+pub use collective::{respell_claims, unpack as unpack_bodies};
 pub use device_words::DeviceWords;
 pub use element::{Complex32, Complex64, Element, Number, Reduction, Word};
 pub use error::Error;

@@ -132,10 +132,29 @@ impl std::fmt::Display for Signature {
 struct Claim(Signature, Rank);
 
 impl Claim {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        out.extend_from_slice(&self.1.0.to_le_bytes());
+    }
+
     fn decode(bytes: &[u8]) -> Option<Claim> {
         let (signature, rank) = bytes.split_at_checked(SIGNATURE_BYTES)?;
         Some(Claim(Signature::decode(signature)?, Rank(u32::from_le_bytes(rank.try_into().ok()?))))
     }
+}
+
+/// The smallest and the largest claim that another member has heard of.
+fn decode_two(heard: &[u8]) -> Option<(Claim, Claim)> {
+    let (low, high) = heard.split_at_checked(CLAIM_BYTES)?;
+    Claim::decode(low).zip(Claim::decode(high))
+}
+
+/// Takes apart what a member sends where the members call different things, and writes it anew, with how it is shown.
+pub fn respell_claims(heard: &[u8]) -> Option<(Vec<u8>, String)> {
+    let (low, high) = decode_two(heard)?;
+    let mut spelled = Vec::new();
+    [low, high].iter().for_each(|claim| claim.encode(&mut spelled));
+    Some((spelled, format!("{}, {}", low.0, high.0)))
 }
 
 /// What the rounds of an agreement carry besides the digest, so that little data needs no rounds of its own.
@@ -248,17 +267,12 @@ impl Call<'_> {
         let mut distance = 1;
         while distance < self.size() {
             let mut body = Vec::with_capacity(2 * CLAIM_BYTES);
-            for claim in [least, most] {
-                claim.0.encode(&mut body);
-                body.extend_from_slice(&claim.1.0.to_le_bytes());
-            }
+            [least, most].iter().for_each(|claim| claim.encode(&mut body));
             self.send((self.me() + distance) % self.size(), &body)?;
             let from = (self.me() + self.size() - distance) % self.size();
             let heard = self.receive_exactly(from, 2 * CLAIM_BYTES)?;
-            let (low, high) = heard.split_at_checked(CLAIM_BYTES).unwrap_or_default();
-            let claims = Claim::decode(low).zip(Claim::decode(high));
             let due = || self.bad_message(from, heard.len() as u64, "two claims".into());
-            let (low, high) = claims.ok_or_else(due)?;
+            let (low, high) = decode_two(&heard).ok_or_else(due)?;
             least = least.min(low);
             most = most.max(high);
             distance *= 2;

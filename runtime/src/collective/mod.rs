@@ -20,7 +20,7 @@ use longarm_client::{Expecting, WaitingCall};
 use longarm_proto::{ElementType, NodeId, Rank};
 use zerocopy::IntoBytes;
 
-pub use agree::Signature;
+pub use agree::{Signature, respell_claims};
 
 pub(crate) use agree::Load;
 pub use data::unpack;

@@ -2,12 +2,13 @@
 //!
 //! A target is a function of bytes that panics when something is wrong. The programs in `runner/` hand it what libFuzzer
 //! chooses; a plain test runs it over everything in `corpus/` and `regressions/`. All bytes that others can send have a
-//! target: frames, handshakes, what RDMA devices are agreed on with, a server's whole conversation, a hostile server's answers, what launcher and ranks say to
-//! each other, what process managers and batch systems say, the door, configuration.
+//! target: frames, handshakes, what RDMA devices are agreed on with, a server's whole conversation, a hostile server's answers, what launcher, agents and ranks say
+//! to each other, what process managers and batch systems say, the door, configuration.
 //!
 //! The crate refuses to look inside of what it feeds: it stands where the bytes come in.
 #![forbid(unsafe_code)]
 
+mod agents;
 mod bodies;
 mod bootstrap;
 mod choices;
@@ -30,7 +31,8 @@ mod seeds;
 mod trunk;
 mod wire;
 
-pub use bodies::collective_bodies;
+pub use agents::agent_frames;
+pub use bodies::{collective_bodies, collective_claims};
 pub use bootstrap::control;
 pub use config::config;
 pub use coordinator::{coordinator, invitation};

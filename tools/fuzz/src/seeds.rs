@@ -4,8 +4,8 @@ use longarm_proto::*;
 
 use crate::inputs::Seeds;
 use crate::{
-    bodies, bootstrap, config, coordinator, decode, door, handshake, hostile_server, mail, managers, rdma, rendezvous,
-    responder, router, trunk,
+    agents, bodies, bootstrap, config, coordinator, decode, door, handshake, hostile_server, mail, managers, rdma,
+    rendezvous, responder, router, trunk,
 };
 
 /// A function of bytes that panics when something is wrong.
@@ -28,12 +28,14 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hostile_server", run: hostile_server::hostile_server, seeds: hostile_server::seeds },
     Target { name: "rendezvous", run: rendezvous::rendezvous, seeds: rendezvous::seeds },
     Target { name: "control", run: bootstrap::control, seeds: bootstrap::control_seeds },
+    Target { name: "agent_frames", run: agents::agent_frames, seeds: agents::seeds },
     Target { name: "coordinator", run: coordinator::coordinator, seeds: coordinator::seeds },
     Target { name: "invitation", run: coordinator::invitation, seeds: coordinator::invitation_seeds },
     Target { name: "door", run: door::door, seeds: door::seeds },
     Target { name: "rdma_record", run: rdma::rdma_record, seeds: rdma::record_seeds },
     Target { name: "mail_head", run: mail::mail_head, seeds: mail::seeds },
     Target { name: "collective_bodies", run: bodies::collective_bodies, seeds: bodies::seeds },
+    Target { name: "collective_claims", run: bodies::collective_claims, seeds: bodies::claim_seeds },
     Target { name: "trunk_record", run: trunk::trunk_record, seeds: trunk::seeds },
     Target { name: "router", run: router::router, seeds: router::seeds },
     Target { name: "rdma_note", run: rdma::rdma_note, seeds: rdma::note_seeds },
