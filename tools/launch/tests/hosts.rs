@@ -8,11 +8,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use processes::{end, family_of, is_gone, kill, read_lines, text, wait_until_gone};
+use processes::{end, family_of, kill, read_lines, text, wait_until_gone};
 use rustix::process::{Pid, Signal};
 
 mod hosts {
     mod agents;
+    mod killed;
+    mod refused;
 }
 mod processes;
 
@@ -189,177 +191,6 @@ fn a_rank_that_fails_is_named_with_its_host_and_decides_the_status() {
 }
 
 #[test]
-fn a_program_that_a_host_does_not_have_is_said_with_the_host() {
-    let mut command = longarm("run --hosts a,b", SIMPLE);
-    let (status, _, stderr) = end(command.args(["--", "./no-such-program"]).pipe());
-    assert_eq!(status, 127);
-    assert!(stderr.starts_with("longarm: host "), "{stderr}");
-    assert!(stderr.ends_with(": ./no-such-program: program not found; ending the job\n"), "{stderr}");
-}
-
-#[test]
-fn a_folder_that_a_host_does_not_have_is_said_with_the_host() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("gone");
-    std::fs::create_dir(&path).unwrap();
-    // What leads to the agent removes the folder first.
-    let script = folder.path().join("script");
-    std::fs::write(&script, format!("shift; rmdir {}; exec \"$@\"\n", path.display())).unwrap();
-    let mut command = longarm("run --hosts a", &format!("/bin/sh {}", script.display()));
-    command.current_dir(&path);
-    let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
-    assert_eq!(status, 1);
-    assert!(stderr.contains("host a: the working folder ") && stderr.contains("/gone"), "{stderr}");
-}
-
-#[test]
-fn a_host_without_longarm_is_said_with_what_to_install_and_where() {
-    let mut command = longarm("run --hosts a --agent-path /no/longarm", SIMPLE);
-    let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
-    assert_eq!(status, 127);
-    let version = env!("CARGO_PKG_VERSION");
-    for part in [
-        "host a: longarm was not found there as /no/longarm",
-        &format!("install longarm {version} there"),
-        "--agent-path",
-    ] {
-        assert!(stderr.contains(part), "{stderr}");
-    }
-}
-
-#[test]
-fn what_leads_to_a_host_and_fails_is_quoted() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("script");
-    std::fs::write(&script, "echo hello; echo no route to $1 >&2; exit 255\n").unwrap();
-    let mut command = longarm("run --hosts a,b", &format!("/bin/sh {}", script.display()));
-    let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
-    assert_eq!(status, 1);
-    assert!(stderr.contains("exited with status 255: no route to ") && stderr.contains("hello"), "{stderr}");
-    assert!(stderr.starts_with("longarm: host ") && stderr.lines().count() == 1, "{stderr}");
-}
-
-#[test]
-fn what_a_host_says_without_end_fills_no_memory_of_a_launcher_whose_output_nobody_reads() {
-    const LINES: usize = 300_000;
-    let folder = tempfile::tempdir().unwrap();
-    let [script, up, mark] = ["script", "up", "mark"].map(|name| folder.path().join(name));
-    // It says all that while a rank runs.
-    let flood = format!("yes 'one of many lines' | head -n {LINES} >&2; head -c 9999999 /dev/zero >&2; echo >&2");
-    let flood = format!("while [ ! -e {} ]; do sleep 0.01; done; {flood}; touch {}", up.display(), mark.display());
-    std::fs::write(&script, format!("( {flood} ) & shift; exec \"$@\"\n")).unwrap();
-    let mut command = longarm("run --hosts a", &format!("/bin/sh {}", script.display()));
-    let wait = format!("touch {}; while [ ! -e {} ]; do sleep 0.01; done; echo done", up.display(), mark.display());
-    let mut child = command.args(["--", "/bin/sh", "-c", &wait]).spawn().unwrap();
-    assert_eq!(read_lines(&mut child, 1), ["done"]);
-    let output = child.wait_with_output().unwrap();
-    let stderr = text(output.stderr);
-    let said = stderr.lines().filter(|line| *line == "longarm: host a: one of many lines").count();
-    let lost =
-        stderr.lines().filter_map(|line| line.strip_prefix("longarm: ")?.strip_suffix(" lines of hosts were left out"));
-    let lost: usize = lost.map(|count| count.parse::<usize>().unwrap()).sum();
-    assert!(said > 0 && lost > LINES / 2 && said + lost <= LINES + 1, "{said} said, {lost} left out");
-    assert_eq!(output.status.code(), Some(0));
-}
-
-#[test]
-fn another_version_on_a_host_is_said_with_both() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("script");
-    std::fs::write(&script, "echo welcome; echo longarm-agent-speaks 99 9.8.7; cat >/dev/null\n").unwrap();
-    let mut command = longarm("run --hosts a", &format!("/bin/sh {}", script.display()));
-    let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
-    assert_eq!(status, 1);
-    let own = format!("longarm {} here", env!("CARGO_PKG_VERSION"));
-    assert!(stderr.contains("host a: longarm 9.8.7 there speaks version 99") && stderr.contains(&own), "{stderr}");
-}
-
-#[test]
-fn what_speaks_no_agents_language_is_given_up_with_a_word() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("script");
-    for (first, said) in
-        [("yes hello", "no agent answers"), ("echo longarm-agent-speaks 1 9; yes hello", "what no agent sends")]
-    {
-        std::fs::write(&script, format!("{first}\n")).unwrap();
-        let mut command = longarm("run --hosts a", &format!("/bin/sh {}", script.display()));
-        let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
-        assert_eq!(status, 1);
-        assert!(stderr.contains("host a") && stderr.contains(said), "{stderr}");
-    }
-}
-
-/// Which process of a job is killed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Victim {
-    Launcher,
-    Transport,
-    Agent,
-    Both,
-}
-
-/// Kills it at once, when an agent is there, or when the ranks run. Nothing may be left, wherever it was.
-fn leave_nothing(victim: Victim) {
-    for stage in 0..3 {
-        let mut command = longarm("run -n 4 --hosts a,b", &transport());
-        let mut child = command.args(["--", "/bin/sh", "-c", "sleep 1000 & echo $$; wait"]).spawn().unwrap();
-        let mut pids = Vec::new();
-        if stage == 2 {
-            pids = read_lines(&mut child, 4);
-        }
-        let find = |part: &str| loop {
-            let family = family_of(child.id());
-            // The launcher itself has the words on its command line.
-            if let Some((pid, _)) = family.iter().skip(1).find(|(_, name)| name.contains(part)) {
-                return (pid.clone(), family);
-            }
-            if family.len() == 1 && is_gone(&child.id().to_string()) {
-                return (String::new(), family);
-            }
-        };
-        let launcher = child.id().to_string();
-        let (first, family) = match (victim, stage) {
-            (Victim::Launcher, 0) => (launcher.clone(), family_of(child.id())),
-            (Victim::Launcher, _) => (launcher.clone(), find(" agent ").1),
-            (Victim::Transport, _) => find("the_program_that_plays_a_transport"),
-            (Victim::Agent | Victim::Both, _) => find("longarm agent "),
-        };
-        kill(&first);
-        if victim == Victim::Both {
-            kill(&launcher);
-        }
-        let status = child.wait().unwrap();
-        assert!(!status.success(), "{victim:?} at stage {stage}");
-        family.iter().map(|(pid, _)| pid).chain(&pids).for_each(|pid| wait_until_gone(pid));
-        if victim == Victim::Transport || victim == Victim::Agent {
-            let mut stderr = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-            assert!(stderr.contains("longarm: host "), "{stderr}");
-        }
-    }
-}
-
-#[test]
-fn a_killed_launcher_leaves_no_process_on_any_host() {
-    leave_nothing(Victim::Launcher);
-}
-
-#[test]
-fn a_killed_transport_leaves_no_process_on_any_host() {
-    leave_nothing(Victim::Transport);
-}
-
-#[test]
-fn a_killed_agent_leaves_no_process_on_any_host() {
-    leave_nothing(Victim::Agent);
-}
-
-#[test]
-fn an_agent_and_its_launcher_killed_together_leave_no_process_on_any_host() {
-    leave_nothing(Victim::Both);
-}
-
-#[test]
 fn a_host_that_falls_silent_is_named_and_its_ranks_are_dead_for_the_others() {
     let mut command = shell("run -n 4 --hosts a,b", "echo $$ $HOSTNAME $PPID; sleep 1000");
     command.env("LONGARM_SILENCE_MS", "300").env("LONGARM_RECONNECT_S", "0");
@@ -426,21 +257,61 @@ fn a_rank_that_is_stopped_on_another_host_is_said_to_be() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+/// This program as the ranks of a job.
+fn played(line: &str, play: &str) -> Command {
+    let mut command = longarm(line, SIMPLE);
+    command.arg("--").arg(this()).args(["the_program_that_plays_a_rank", "--exact", "--nocapture", "-q"]);
+    command.env(PLAY, play).pipe()
+}
+
+#[test]
+fn the_watchdog_says_who_waits_for_whom_on_which_host() {
+    let mut command = played("run -n 3 --hosts a,b", "stand still");
+    let mut child = command.env("LONGARM_WATCHDOG_S", "1").stdin(Stdio::piped()).spawn().unwrap();
+    let mut said: Vec<String> = Vec::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    while said.last().is_none_or(|line| !line.starts_with(" hosts: ")) {
+        said.push(stderr.next().expect("the watchdog says it").unwrap());
+    }
+    let said = said.join("\n");
+    assert!(said.contains("longarm: rank ") && said.contains(" has waited in barrier for "), "{said}");
+    let words: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(words.iter().any(|line| line.starts_with(&["2", "1", "b", "barrier"])), "{said}");
+    assert!(said.ends_with(" hosts: a (ranks 0-1), b (rank 2)"), "{said}");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn where_survivors_go_on_the_ranks_of_all_hosts_hear_of_a_death() {
+    let (status, stdout, stderr) =
+        end(played("run -n 4 --hosts a,b", "death").env("LONGARM_ON_FAILURE", "continue").pipe());
+    assert_eq!(status, 5, "{stdout}{stderr}");
+    let heard = sorted(&stdout).into_iter().filter(|line| line.contains("heard")).collect::<Vec<_>>();
+    assert_eq!(heard.len(), 3, "{stdout}{stderr}");
+    assert!(heard.iter().zip(0..).all(|(line, rank)| line.starts_with(&format!("{rank} heard: "))), "{stdout}");
+    assert!(heard.iter().all(|line| line.ends_with("exited with status 5")), "{stdout}");
+    assert!(stderr.starts_with("longarm: rank 3 (node 1, host b, pid "), "{stderr}");
+    assert!(stderr.contains(") exited with status 5; the others go on\n"), "{stderr}");
+}
+
 #[test]
 fn statistics_and_the_heat_map_are_of_all_hosts() {
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("heat");
-    let mut command = longarm(&format!("run -n 4 --hosts a,b --json --stats-file {}", prefix.display()), SIMPLE);
-    command
-        .arg("--")
-        .arg(this())
-        .args(["the_program_that_plays_a_rank", "--exact", "--nocapture", "-q"])
-        .env(PLAY, "ring");
-    let (status, stdout, _) = end(command);
+    let line = format!("run -n 4 --hosts a,b --json --stats-file {}", prefix.display());
+    let (status, stdout, _) = end(played(&line, "ring"));
     let json = &stdout[stdout.find("{\"").unwrap()..];
     let report: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!((status, report["ranks"].as_u64()), (0, Some(4)), "{report}");
-    assert!(prefix.with_file_name("heat-traffic.svg").exists());
+    let flows = report["flows"].as_array().unwrap();
+    let is_there = |from: u32| {
+        let to = (from + 1) % 4;
+        flows.iter().any(|flow| flow["origin"] == from && flow["target"] == to)
+    };
+    assert!((0..4).all(is_there), "ranks of both hosts put to their neighbours: {report}");
+    let picture = std::fs::read_to_string(prefix.with_file_name("heat-traffic.svg")).unwrap();
+    assert!(picture.starts_with("<svg"), "{picture}");
 }
 
 #[test]
@@ -449,22 +320,6 @@ fn a_timeout_ends_the_ranks_of_all_hosts() {
     assert_eq!(status, 124);
     assert!(stderr.contains("ranks 0-1 still running"), "{stderr}");
     stdout.lines().for_each(wait_until_gone);
-}
-
-#[test]
-fn hosts_that_are_none_are_refused_before_anything_starts() {
-    for (line, said) in [
-        ("run --hosts a:0", "a:0"),
-        ("run --hosts=-oProxyCommand=x:1", "-oProxyCommand=x"),
-        ("run --hosts a,b --ppn 2 -n 5", "5 ranks do not fit"),
-        ("run", "-n says how many ranks"),
-        ("run --hostfile /no/such/file", "/no/such/file"),
-    ] {
-        let mut command = longarm(line, SIMPLE);
-        let (status, _, stderr) = end(command.args(["--", "true"]).pipe());
-        assert_eq!(status, 2, "{stderr}");
-        assert!(stderr.contains(said), "{stderr}");
-    }
 }
 
 #[test]
@@ -501,6 +356,23 @@ fn the_program_that_plays_a_rank() {
         if world.rank() == 0 {
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
+        world.finalize().unwrap();
+        return;
+    }
+    if play == "stand still" {
+        if world.rank() == 0 {
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
+        world.barrier_collective().unwrap();
+        world.finalize().unwrap();
+        return;
+    }
+    if play == "death" {
+        world.barrier_collective().unwrap();
+        if world.rank() == 3 {
+            std::process::exit(5);
+        }
+        println!("{} heard: {}", world.rank(), world.barrier_collective().unwrap_err());
         world.finalize().unwrap();
         return;
     }

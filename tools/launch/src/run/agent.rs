@@ -81,7 +81,11 @@ async fn serve(printer: &Printer) -> io::Result<()> {
                 Some(gone) => printer.print(format!("longarm agent: {gone}")),
             }
         }
-        Err(error) => launcher.refuse(host, i32::from(error.status()), error.to_string()).await,
+        Err(error) => {
+            let remedy =
+                if matches!(error, RunError::Program(_)) { "; every host needs it at the same path" } else { "" };
+            launcher.refuse(host, i32::from(error.status()), format!("{error}{remedy}")).await;
+        }
     }
     Ok(())
 }

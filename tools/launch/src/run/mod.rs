@@ -71,7 +71,7 @@ pub enum RunError {
     #[error(transparent)]
     Hosts(#[from] HostsError),
     /// The ranks' folder is missing on a host.
-    #[error("the working folder {} cannot be entered: {source}", .folder.display())]
+    #[error("the working folder {} cannot be entered: {source}; every host needs it", .folder.display())]
     Folder {
         /// The folder.
         folder: std::path::PathBuf,
@@ -89,7 +89,7 @@ pub enum RunError {
         limit: u64,
     },
     /// The system refused a rank.
-    #[error("rank {rank} cannot be started: {}: {source}", .program.display())]
+    #[error("rank {rank} cannot be started: {}: {source}{}", .program.display(), remedy(source))]
     Rank {
         /// The rank.
         rank: u32,
@@ -99,7 +99,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// The system refused something that the launcher itself needs.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", remedy(source))]
     System {
         /// What was being done.
         what: &'static str,
@@ -128,6 +128,15 @@ impl RunError {
             | RunError::Descriptors { .. }
             | RunError::System { .. } => 1,
         }
+    }
+}
+
+/// What to do about an error of the system, where it is known.
+fn remedy(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        ": no more processes are allowed; raise the limit (ulimit -u, or pids.max of the control group)"
+    } else {
+        ""
     }
 }
 

@@ -58,8 +58,9 @@ pub async fn watch_rank(rank: u32, pidfd: AsyncFd<OwnedFd>, control: OwnedReadHa
     while let Some(event) = lines.next_event_now() {
         let _ = events.send(Happening::Rank(rank, event)).await;
     }
-    let how = how_ended(pidfd.get_ref());
-    let _ = events.send(Happening::Rank(rank, Event::Ended(how))).await;
+    if let Some(how) = how_ended(pidfd.get_ref()) {
+        let _ = events.send(Happening::Rank(rank, Event::Ended(how))).await;
+    }
 }
 
 /// Writes the launcher's messages, each a line, to a rank. A rank that does not read stops only this task.
@@ -72,14 +73,13 @@ pub async fn send_messages(mut control: OwnedWriteHalf, mut messages: mpsc::Rece
     }
 }
 
-/// How a process ended that has ended. It is left a zombie.
-fn how_ended(pidfd: &OwnedFd) -> HowEnded {
+/// How a process ended that has ended. It is left a zombie. `None`: it was collected, by who wants to know no more of it.
+fn how_ended(pidfd: &OwnedFd) -> Option<HowEnded> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    let status = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), options);
-    let status = status.ok().flatten().expect("a readable pidfd of our own child means that it ended");
+    let status = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), options).ok().flatten()?;
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(status), _) => HowEnded::Exited(status),
-        (None, Some(signal)) => HowEnded::Killed(signal),
+        (Some(status), _) => Some(HowEnded::Exited(status)),
+        (None, Some(signal)) => Some(HowEnded::Killed(signal)),
         (None, None) => unreachable!("a process ends by exit or by a signal"),
     }
 }

@@ -34,12 +34,6 @@ pub fn wait_until_gone(pid: &str) {
     while rustix::event::poll(&mut ended, None) == Err(rustix::io::Errno::INTR) {}
 }
 
-/// The same, asked once.
-pub fn is_gone(pid: &str) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
-}
-
 /// Kills a process that runs.
 pub fn kill(pid: &str) {
     signal(pid, Signal::KILL);

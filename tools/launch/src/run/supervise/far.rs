@@ -165,11 +165,12 @@ impl Supervisor<'_> {
     fn handle_refusal(&mut self, host: u32, status: i32, reason: &str, now: Instant) -> Action {
         let is_forced = self.ending.is_forced();
         let (_, action) = self.ending.handle_cause(Cause::NotStarted { status }, now);
-        if !is_forced {
-            self.console.say(&format!("{}: {reason}; ending the job", told(&[self.machines.name(host)])));
-        }
         // Nobody was there: their ends are no news.
-        self.forget_ranks(&self.hosts_with(host));
+        let lost = self.forget_ranks(&self.hosts_with(host));
+        if !is_forced {
+            let host = told_with_ranks(self.machines.name(host), &lost);
+            self.console.say(&format!("{host}: {reason}; ending the job"));
+        }
         action
     }
 
