@@ -11,7 +11,7 @@ use longarm_control::frames::{Decoder, Frame, FrameError};
 use longarm_control::rendezvous::HowEnded;
 
 use crate::choices::{Choices, Script};
-use crate::seeds::Seeds;
+use crate::inputs::Seeds;
 
 /// Takes the bytes for what an agent hears, or for what its launcher does, behind the agent's first line.
 pub fn agent_frames(data: &[u8]) {
