@@ -23,4 +23,5 @@ pub mod rendezvous;
 mod said;
 pub mod spelling;
 pub mod standing;
+pub mod vouching;
 pub mod watchdog;

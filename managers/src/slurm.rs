@@ -74,6 +74,8 @@ pub struct Step {
     pub step_id: u32,
     /// Where `srun` itself runs, if it says so.
     pub srun_host: Option<String>,
+    /// The ports that `srun --resv-ports` has reserved for the step on its nodes.
+    pub reserved_ports: Vec<u16>,
 }
 
 const SIZE: &str = "SLURM_STEP_NUM_TASKS";
@@ -124,7 +126,19 @@ impl Step {
         };
         let step_id = number("SLURM_STEP_ID")?;
         let srun_host = environment("SLURM_SRUN_COMM_HOST").filter(|host| !host.is_empty());
-        Ok(Some(Step { rank, size, local_id, node_id, nodes, tasks_per_node, job_id, step_id, srun_host }))
+        let reserved_ports = environment("SLURM_STEP_RESV_PORTS").as_deref().map(ports).unwrap_or_default();
+        Ok(Some(Step {
+            rank,
+            size,
+            local_id,
+            node_id,
+            nodes,
+            tasks_per_node,
+            job_id,
+            step_id,
+            srun_host,
+            reserved_ports,
+        }))
     }
 
     /// The name of this task's node.
@@ -177,6 +191,16 @@ pub fn hosts(environment: Environment<'_>) -> Result<Option<Vec<Host>>, StepErro
         hosts.add(name, Some(slots)).map_err(too_many)?;
     }
     Ok(Some(hosts.into_list()))
+}
+
+/// Ports as Slurm writes them, `12000-12003,12010`: the first of them, and none of what it does not write so.
+fn ports(text: &str) -> Vec<u16> {
+    const PORTS_MAX: usize = 16;
+    let range = |element: &str| {
+        let (first, last) = element.split_once('-').unwrap_or((element, element));
+        Some(first.trim().parse::<u16>().ok()?..=last.trim().parse::<u16>().ok()?)
+    };
+    text.split(',').filter_map(range).flatten().filter(|port| *port != 0).take(PORTS_MAX).collect()
 }
 
 fn slots_per_node(environment: Environment<'_>) -> Result<Option<Vec<u32>>, StepError> {
@@ -260,6 +284,15 @@ mod tests {
         assert_eq!((step.job_id, step.step_id), (12, 4));
         assert_eq!(step.srun_host.as_deref(), Some("10.66.0.254"));
         assert_eq!(step.hosts(), [Host::new("rg0", 2), Host::new("rg1", 1)]);
+    }
+
+    #[test]
+    fn ports_that_were_reserved_are_read_and_others_are_none() {
+        let reserved = |text| step(&[("SLURM_STEP_RESV_PORTS", Some(text))]).unwrap().unwrap().reserved_ports;
+        assert_eq!(reserved("12000-12002,12010"), [12000, 12001, 12002, 12010]);
+        assert_eq!(reserved("0-65535").len(), 16);
+        assert_eq!(reserved("7-6,-3,x,70000,9").as_slice(), [9]);
+        assert_eq!(step(&[]).unwrap().unwrap().reserved_ports, [0_u16; 0]);
     }
 
     #[test]

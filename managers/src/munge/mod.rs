@@ -81,6 +81,14 @@ pub enum MungeError {
     NoText,
 }
 
+/// Whether the library is there. Its daemon is not asked.
+///
+/// # Errors
+/// [`NoLibrary`], which says what to install.
+pub fn look() -> Result<(), NoLibrary> {
+    Library::get().map(|_| ())
+}
+
 /// A credential of this process with a payload, that only processes of one user can decode.
 ///
 /// # Errors

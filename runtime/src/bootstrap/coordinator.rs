@@ -26,8 +26,12 @@ const UNSENT_BYTES_MAX: usize = 64 << 20;
 /// Who may ask at a time, how long they may take, and how much they may say.
 const ASKERS_MAX: usize = 16;
 const ASKER_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a process that ends waits for what it has still to say.
+/// How long a process that ends waits for what it has still to say, and so long does what was to be said to a connection that is closed.
 const FLUSH: Duration = Duration::from_secs(1);
+/// How long nobody is taken in after nobody could be: most likely no descriptor was free, and whoever waits is announced without end.
+const REST: Duration = Duration::from_millis(100);
+
+const NOTHING: Interest = Interest { readable: false, writable: false };
 
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
@@ -96,11 +100,23 @@ impl CoordinatorThread {
     }
 }
 
+impl Drop for CoordinatorThread {
+    /// Whoever started it does not come into the job after all. The others are still told why.
+    fn drop(&mut self) {
+        if self.thread.lock().is_some() {
+            self.flush();
+            self.stop();
+        }
+    }
+}
+
 /// A connection, and what could not be sent yet.
 struct Line {
     stream: TcpStream,
     unsent: Vec<u8>,
     watches_room: bool,
+    /// Nothing is heard of it any more, and it is closed when all is sent, or then.
+    closes: Option<Instant>,
 }
 
 /// Who asks, and what was heard.
@@ -120,6 +136,8 @@ struct Desk {
     lines: HashMap<u64, Line>,
     askers: HashMap<u64, Asker>,
     next_asker: u64,
+    /// Until when nobody is taken in.
+    rests: Option<Instant>,
     shared: Arc<Shared>,
     on_end: OnEnd,
 }
@@ -145,6 +163,7 @@ impl Desk {
             lines: HashMap::new(),
             askers: HashMap::new(),
             next_asker: ASKERS,
+            rests: None,
             shared,
             on_end,
         })
@@ -162,7 +181,7 @@ impl Desk {
                 self.handle_ready(one);
             }
             let now = Instant::now();
-            self.askers.retain(|_, asker| asker.until > now);
+            self.handle_time(now);
             if self.coordinator.deadline().is_some_and(|at| at <= now) {
                 self.coordinator.handle_time(now);
             }
@@ -180,7 +199,40 @@ impl Desk {
 
     fn deadline(&self) -> Option<Instant> {
         let askers = self.askers.values().map(|asker| asker.until).min();
-        [self.coordinator.deadline(), askers].into_iter().flatten().min()
+        let closing = self.lines.values().filter_map(|line| line.closes).min();
+        [self.coordinator.deadline(), askers, closing, self.rests].into_iter().flatten().min()
+    }
+
+    /// Whoever has had his time is let go of, and those who wait are taken in again.
+    fn handle_time(&mut self, now: Instant) {
+        self.askers.retain(|_, asker| asker.until > now);
+        self.lines.retain(|_, line| line.closes.is_none_or(|until| until > now));
+        if self.rests.take_if(|until| *until <= now).is_some() {
+            self.watch_doors(Interest::READABLE);
+        }
+    }
+
+    /// Nobody could be taken in.
+    fn handle_not_taken_in(&mut self, error: &io::Error, now: Instant) {
+        // Those hang up before their turn, and are not announced again.
+        if !matches!(
+            error.kind(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+        ) {
+            tracing::warn!(%error, "a connection to the coordinator cannot be taken in now");
+            self.watch_doors(NOTHING);
+            self.rests = Some(now + REST);
+        }
+    }
+
+    fn watch_doors(&self, interest: Interest) {
+        for listener in &self.listeners {
+            // What cannot be watched lets nobody in: who waits there hears so when his time is over.
+            let _ = self.poller.modify(listener, LISTENER, interest);
+        }
+        if let Some(questions) = &self.questions {
+            let _ = self.poller.modify(questions, QUESTIONS, interest);
+        }
     }
 
     fn handle_ready(&mut self, ready: Ready) {
@@ -201,8 +253,13 @@ impl Desk {
     }
 
     fn accept(&mut self) {
-        let accepted: Vec<TcpStream> = self.listeners.iter().filter_map(|one| Some(one.accept().ok()?.0)).collect();
-        accepted.into_iter().for_each(|stream| self.take_in(stream));
+        let accepted: Vec<_> = self.listeners.iter().map(TcpListener::accept).collect();
+        for one in accepted {
+            match one {
+                Ok((stream, _)) => self.take_in(stream),
+                Err(error) => self.handle_not_taken_in(&error, Instant::now()),
+            }
+        }
     }
 
     fn take_in(&mut self, stream: TcpStream) {
@@ -215,12 +272,12 @@ impl Desk {
             self.coordinator.handle_hang_up(number, now);
             return;
         }
-        self.lines.insert(number, Line { stream, unsent: Vec::new(), watches_room: false });
+        self.lines.insert(number, Line { stream, unsent: Vec::new(), watches_room: false, closes: None });
     }
 
     /// Reads once: what is left is told again.
     fn read(&mut self, number: u64) {
-        let Some(line) = self.lines.get_mut(&number) else { return };
+        let Some(line) = self.lines.get_mut(&number).filter(|line| line.closes.is_none()) else { return };
         let mut chunk = [0; CHUNK_BYTES];
         match line.stream.read(&mut chunk) {
             Ok(bytes @ 1..) => self.coordinator.handle_bytes(number, &chunk[..bytes], Instant::now()),
@@ -242,7 +299,7 @@ impl Desk {
                     }
                     self.send_unsent(connection);
                 }
-                Effect::Close { connection } => drop(self.lines.remove(&connection)),
+                Effect::Close { connection } => self.close(connection),
                 Effect::Say(line) => own_end::say_last(&line),
                 Effect::Refused { connection, error } => {
                     let from = self.lines.get(&connection).and_then(|line| line.stream.peer_addr().ok());
@@ -259,32 +316,59 @@ impl Desk {
         }
     }
 
+    /// Closes a connection when what it has to be told is sent, or after a while.
+    fn close(&mut self, number: u64) {
+        let Some(line) = self.lines.get_mut(&number) else { return };
+        line.closes = Some(Instant::now() + FLUSH);
+        // What it has said and nobody has read would have the system throw away what is on its way to it.
+        let _ = line.stream.read(&mut [0; CHUNK_BYTES]);
+        self.send_unsent(number);
+    }
+
     fn send_unsent(&mut self, number: u64) {
         let Some(line) = self.lines.get_mut(&number) else { return };
         let mut sent = 0;
+        let mut is_gone = false;
         while sent < line.unsent.len() {
             match line.stream.write(&line.unsent[sent..]) {
                 Ok(bytes) => sent += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // That it is gone shows when it is read.
-                Err(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // That shows when it is read, if it still is.
+                Err(_) => {
+                    is_gone = true;
+                    break;
+                }
             }
         }
         line.unsent.drain(..sent);
         let waiting = line.unsent.len();
-        if (waiting > 0) != line.watches_room {
+        if line.closes.is_some() && (waiting == 0 || is_gone) {
+            self.lines.remove(&number);
+            return;
+        }
+        let closes = line.closes.is_some();
+        if (waiting > 0) != line.watches_room || closes {
             line.watches_room = waiting > 0;
-            let interest = if waiting > 0 { Interest::BOTH } else { Interest::READABLE };
+            let interest = match (waiting > 0, closes) {
+                (true, false) => Interest::BOTH,
+                (true, true) => Interest::WRITABLE,
+                (false, _) => Interest::READABLE,
+            };
             // A connection that cannot be watched any more is one that has ended.
             let _ = self.poller.modify(&line.stream, number, interest);
         }
-        if waiting > UNSENT_BYTES_MAX {
+        if waiting > UNSENT_BYTES_MAX && !closes {
             self.coordinator.handle_deaf(number, waiting, Instant::now());
         }
     }
 
     fn accept_asker(&mut self) {
-        let Some(Ok((stream, _))) = self.questions.as_ref().map(UnixListener::accept) else { return };
+        let Some(accepted) = self.questions.as_ref().map(UnixListener::accept) else { return };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => return self.handle_not_taken_in(&error, Instant::now()),
+        };
         let own = rustix::process::geteuid().as_raw();
         let asker = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
         let may_ask = asker.is_ok_and(|asker| questions::may_ask(asker, own));
@@ -359,3 +443,6 @@ pub(crate) fn listen_at(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     }
     outcome
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,9 @@ pub(crate) trait Manager: Send + Sync {
     /// Rank 0 brings a text, and all get it. Collective.
     fn share(&self, text: Option<String>) -> Result<String, String>;
 
+    /// All ranks have met: nobody asks for the text any more.
+    fn all_have_come(&self) {}
+
     /// Ends the whole job. `false`: it cannot.
     fn abort(&self, status: i32) -> bool;
 
@@ -170,6 +173,9 @@ pub(crate) struct Entry {
 pub(crate) fn enter(entry: Entry, config: &mut Config) -> Result<Found, InitError> {
     let Entry { root, ticket, rank, coordinator, manager } = entry;
     let Assembly { reader, writer, host, on_several } = assembly::meet(&root, &ticket, rank, config)?;
+    if let Some(manager) = &manager {
+        manager.all_have_come();
+    }
     let is_for_one_world = manager.as_ref().is_some_and(|manager| manager.is_for_one_world());
     let member = Member {
         rank,

@@ -15,6 +15,7 @@ mod node;
 pub(crate) mod own_end;
 mod signs;
 mod starter;
+mod step;
 mod ways;
 
 use std::sync::Arc;

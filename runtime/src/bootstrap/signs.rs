@@ -60,7 +60,7 @@ pub(crate) fn find(variable: impl Fn(&str) -> Option<String>) -> Option<Managed>
 }
 
 /// Other variables that say something of how a process was started.
-const OTHERS: [&str; 26] = [
+const OTHERS: [&str; 29] = [
     "LONGARM_CONTROL_FD",
     "LONGARM_RANK",
     "LONGARM_SIZE",
@@ -77,6 +77,9 @@ const OTHERS: [&str; 26] = [
     "SLURM_NTASKS",
     "SLURM_STEP_NODELIST",
     "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_STEP_RESV_PORTS",
+    "SLURM_NODEID",
+    "SLURM_LOCALID",
     "FLUX_JOB_ID",
     "JOB_COMPLETION_INDEX",
     "KUBERNETES_SERVICE_HOST",

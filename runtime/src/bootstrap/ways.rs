@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::signs;
-use super::{Found, Launcher, alone, explicit, kubernetes, managed};
+use super::{Found, Launcher, alone, explicit, kubernetes, managed, step};
 use crate::config::Config;
 use crate::error::InitError;
 
@@ -53,8 +53,8 @@ impl From<InitError> for NotJoined {
 }
 
 /// All of them, in the order in which they are tried.
-const WAYS: [&dyn Bootstrap; 5] =
-    [&ByLauncher, &managed::ByPmi1, &managed::ByPmix, &explicit::Explicit, &kubernetes::ByIndex];
+const WAYS: [&dyn Bootstrap; 6] =
+    [&ByLauncher, &managed::ByPmi1, &managed::ByPmix, &step::ByStep, &explicit::Explicit, &kubernetes::ByIndex];
 
 /// What was seen of how this process was started, and what was made of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

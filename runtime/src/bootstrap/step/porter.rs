@@ -1,0 +1,192 @@
+//! Rank 0's door for the others of its step: whoever asks there with a credential of the same user gets the invitation.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use longarm_control::vouching::{Kind, StepName, write_reason};
+use longarm_managers::munge::CREDENTIAL_BYTES_MAX;
+use longarm_netmod::Waker;
+use longarm_shm::sync::{AtomicBool, Ordering};
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::notary::{Notary, read_message, write_message};
+
+/// How many may wait until they are taken in.
+const BACKLOG: i32 = 4096;
+/// How long nobody is taken in after nobody could be: most likely no descriptor was free.
+const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// What a thread needs that answers one guest.
+const STACK_BYTES: usize = 256 << 10;
+
+/// What whoever answers has to know.
+pub(super) struct Post {
+    pub(super) step_name: StepName,
+    pub(super) own_user: u32,
+    /// The invitation.
+    pub(super) text: String,
+    pub(super) notary: Arc<dyn Notary>,
+    /// How long a guest may take.
+    pub(super) proof: Duration,
+    /// How many guests may be there at a time.
+    pub(super) guests_max: usize,
+}
+
+/// See the module. When it goes nobody is answered any more.
+pub(super) struct Porter {
+    house: Arc<House>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct House {
+    post: Post,
+    waker: Waker,
+    stops: AtomicBool,
+    guests: Mutex<usize>,
+    left: Condvar,
+}
+
+impl Porter {
+    /// Answers at the first of these ports that is free.
+    pub(super) fn open(post: Post, ports: &[u16], on_one_node: bool) -> io::Result<Porter> {
+        let listener = listen(ports, on_one_node)?;
+        listener.set_nonblocking(true)?;
+        let house = Arc::new(House {
+            post,
+            waker: Waker::new()?,
+            stops: AtomicBool::new(false),
+            guests: Mutex::new(0),
+            left: Condvar::new(),
+        });
+        let serving = Arc::clone(&house);
+        let thread = std::thread::Builder::new().name("longarm-porter".into()).spawn(move || serving.run(&listener))?;
+        Ok(Porter { house, thread: Some(thread) })
+    }
+}
+
+impl Drop for Porter {
+    fn drop(&mut self) {
+        self.house.stops.store(true, Ordering::Release);
+        self.house.waker.wake();
+        self.house.left.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that lets the ranks of this step in has panicked");
+        }
+    }
+}
+
+impl House {
+    fn run(self: Arc<House>, listener: &TcpListener) {
+        while self.wait_for(Some(listener), None) {
+            match listener.accept() {
+                Ok((stream, from)) => self.take_in(stream, from),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                // Somebody has hung up before he was taken in, or no descriptor is free: then he would be announced without end.
+                Err(error) => {
+                    tracing::warn!(%error, "a rank of this step could not be taken in");
+                    self.wait_for(None, Some(&REST));
+                }
+            }
+        }
+    }
+
+    /// Waits until somebody is there, or the time is over. `false`: the porter goes.
+    fn wait_for(&self, listener: Option<&TcpListener>, rest: Option<&Timespec>) -> bool {
+        let mut events = vec![PollFd::from_borrowed_fd(self.waker.descriptor(), PollFlags::IN)];
+        events.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
+        // An interrupted sleep is a short one.
+        let _ = rustix::event::poll(&mut events, rest);
+        !self.stops.load(Ordering::Acquire)
+    }
+
+    fn take_in(self: &Arc<House>, stream: TcpStream, from: SocketAddr) {
+        let mut guests = self.guests.lock();
+        while *guests >= self.post.guests_max {
+            if self.stops.load(Ordering::Acquire) {
+                return;
+            }
+            // Each of them has a time after which it is gone.
+            self.left.wait_for(&mut guests, self.post.proof);
+        }
+        *guests += 1;
+        drop(guests);
+        let house = Arc::clone(self);
+        let builder = std::thread::Builder::new().name("longarm-guest".into()).stack_size(STACK_BYTES);
+        let begun = builder.spawn(move || {
+            house.serve(stream, from);
+            house.forget_guest();
+        });
+        if let Err(error) = begun {
+            tracing::warn!(%error, "no thread can be started that would answer a rank of this step");
+            self.forget_guest();
+        }
+    }
+
+    fn forget_guest(&self) {
+        *self.guests.lock() -= 1;
+        self.left.notify_one();
+    }
+
+    fn serve(&self, mut stream: TcpStream, from: SocketAddr) {
+        let until = Instant::now() + self.post.proof;
+        if stream.set_nonblocking(false).is_err() {
+            return;
+        }
+        let (kind, body) = match self.post.answer(&mut stream, until) {
+            Ok(credential) => (Kind::Answer, credential.into_bytes()),
+            Err(reason) => {
+                tracing::warn!(%from, reason, "somebody who asks for this step's invitation is refused");
+                (Kind::Refusal, write_reason(&reason).to_vec())
+            }
+        };
+        if let Err(reason) = write_message(&mut stream, kind, &body, until) {
+            tracing::debug!(%from, reason, "an answer to a rank of this step did not leave");
+        }
+    }
+}
+
+impl Post {
+    fn answer(&self, stream: &mut TcpStream, until: Instant) -> Result<String, String> {
+        let (kind, body) = read_message(stream, CREDENTIAL_BYTES_MAX, until)?;
+        if kind != Kind::Question {
+            return Err("it does not ask".to_owned());
+        }
+        let credential = std::str::from_utf8(&body).map_err(|_| "its credential is no text".to_owned())?;
+        let shown = self.notary.read(credential).map_err(|error| error.to_string())?;
+        let checked = self.step_name.check_question(&shown.payload, shown.uid, self.own_user);
+        let question = checked.map_err(|error| error.to_string())?;
+        let payload = self.step_name.answer(&question, &self.text);
+        self.notary.vouch(&payload, self.own_user).map_err(|error| error.to_string())
+    }
+}
+
+/// Listens at the first of these ports that is free: at all addresses, since each of the others may know this node by another one.
+fn listen(ports: &[u16], on_one_node: bool) -> io::Result<TcpListener> {
+    let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
+    for port in ports {
+        outcome = match on_one_node {
+            true => TcpListener::bind(("127.0.0.1", *port)),
+            false => listen_everywhere(*port).or_else(|_| TcpListener::bind(("0.0.0.0", *port))),
+        };
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+/// At all addresses of both families.
+fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
+    let socket = rustix::net::socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, port)))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
