@@ -15,6 +15,7 @@ use crate::local::failures::Failures;
 use crate::local::layout::Layout;
 use crate::mail::mailbox::Mail;
 use crate::progress::Progress;
+use crate::progress::answers::{AnswerDue, Answers};
 use crate::progress::assist::{Asked, Assist, Expecting};
 use crate::progress::dialing::Dial;
 use crate::progress::helper::Helper;
@@ -73,6 +74,7 @@ impl Client {
             sleepers: Sleepers::new(),
             helper: Helper::new()?,
             waits: Waits::default(),
+            answers: Answers::new(nodes),
             spin_us: options.spin_us,
             endpoint_options: options.endpoint,
             processors: options.processors,
@@ -145,6 +147,23 @@ impl Client {
     #[must_use]
     pub fn enter_wait(&self, awaited: Awaited) -> impl Sized + '_ {
         self.progress.waits.enter(awaited)
+    }
+
+    /// For who is about to ask a rank for something that comes as a message, and goes on. While one is due its node is watched, so
+    /// that its loss becomes known. `None`: the rank is on this node, where deaths alone are news.
+    pub fn answer_is_due(&self, rank: Rank) -> Option<AnswerDue> {
+        (!self.local.same_node(rank)).then(|| self.progress.answers.enter(self.local.layout.node_of(rank)))
+    }
+
+    /// After the question was sent: somebody looks after the node from now on.
+    pub fn watch_over_answers(&self) {
+        self.progress.watch_over_wait();
+    }
+
+    /// Has somebody told whenever connections may have been lost. On any thread, which may be in any call and hold locks: it is to
+    /// look, and to do the rest elsewhere. The first one is kept.
+    pub fn tell_of_losses(&self, on_loss: impl Fn() + Send + Sync + 'static) {
+        self.progress.answers.tell(Arc::new(on_loss));
     }
 
     /// Moves what can be moved without waiting: for tests of completion.

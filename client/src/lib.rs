@@ -55,6 +55,7 @@ pub use local::failures::{Death, Failures};
 pub use local::layout::Layout;
 pub use lock::{LockBegun, MutexHome, Taken};
 pub use origin_bytes::{IssuedBuffer, Lender, LenderMut, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};
+pub use progress::answers::AnswerDue;
 pub use progress::assist::{Assist, AssistTurn, Expecting};
 pub use progress::dialing::{Dial, DialStep, Dialing};
 pub use progress::helper::use_processors;

@@ -1,6 +1,7 @@
 //! How what is under way goes on: the connections, and who drives them while the program computes. Whoever waits drives them too,
 //! and takes in mail meanwhile: that stands above, in `waiting`.
 
+pub(crate) mod answers;
 pub(crate) mod assist;
 pub(crate) mod dialing;
 mod driving;
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::error::LostHow;
 use crate::local::Local;
+use answers::Answers;
 use assist::{Asked, Assist};
 use dialing::Dial;
 use helper::Helper;
@@ -45,6 +47,7 @@ pub(crate) struct Progress {
     pub(crate) sleepers: Sleepers,
     pub(crate) helper: Helper,
     pub(crate) waits: Waits,
+    pub(crate) answers: Answers,
     /// How long a waiting thread looks before it sleeps, in microseconds. 0 where threads outnumber processors.
     pub(crate) spin_us: u64,
     pub(crate) endpoint_options: EndpointOptions,

@@ -113,6 +113,27 @@ impl Group {
         Ok(Some(self.with_members(id, ranks)))
     }
 
+    /// Starts [`Group::split_collective`], behind the collectives of this group that were started before.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// # futures_lite::future::block_on(async {
+    /// let half = world.start_split_collective(Some(world.rank() % 2), 0).await?.expect("a color gives a group");
+    /// half.start_barrier_collective().await?;
+    /// let alone = world.start_subgroup_collective(&[world.rank()]).await?;
+    /// assert_eq!(alone.members(), [world.rank()]);
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields what [`Group::split_collective`] returns.
+    pub fn start_split_collective(&self, color: Option<u32>, key: i64) -> Started<Option<Group>, CollectiveError> {
+        self.start(move |group| group.split_collective(color, key))
+    }
+
     /// The group of these members of this one, by place, in this order. Collective over the listed members only;
     /// all give the same list. `ARMCI_Group_create`.
     ///
@@ -129,6 +150,23 @@ impl Group {
     /// [`CollectiveError::BadMember`] for a place that is listed twice or does not exist,
     /// [`CollectiveError::NotMember`] if this rank is not listed.
     pub fn subgroup_collective(&self, places: &[u32]) -> Result<Group, CollectiveError> {
+        self.provisional(places)?.with_own_id()
+    }
+
+    /// Starts [`Group::subgroup_collective`]. It waits for no collective of this group: its members need not be in those.
+    ///
+    /// # Errors
+    /// The future yields what [`Group::subgroup_collective`] returns.
+    pub fn start_subgroup_collective(&self, places: &[u32]) -> Started<Group, CollectiveError> {
+        // In the order of the calls, which is the same at all members; the rest is in that of whoever comes first.
+        match self.provisional(places) {
+            Ok(provisional) => provisional.start(Group::with_own_id),
+            Err(error) => Started::with(Err(error)),
+        }
+    }
+
+    /// A group from a list, while its messages are told apart by the list itself: it has no id yet.
+    fn provisional(&self, places: &[u32]) -> Result<Group, CollectiveError> {
         let mut seen = vec![false; self.size() as usize];
         for place in places {
             match seen.get_mut(*place as usize) {
@@ -141,14 +179,23 @@ impl Group {
         if !ranks.contains(&me) {
             return Err(CollectiveError::NotMember { rank: me });
         }
-        // Until the new group has an id its messages are told apart by the list itself.
         let provisional = self.with_members(FROM_LIST | hash_of(&ranks), ranks.clone());
         let sequence =
             self.inner.lists.lock().entry(ranks.clone()).and_modify(|count| *count += 1).or_insert(0).to_owned();
         provisional.shared.sequence.store(sequence << 16, Ordering::Relaxed);
+        Ok(provisional)
+    }
+
+    /// The same members with an id.
+    fn with_own_id(&self) -> Result<Group, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let all = provisional.run(Signature::plain("subgroup"), |call| call.allgather_exactly(&bytes_of(&[fresh])))?;
-        Ok(self.with_members(words_of::<1>(&all[0])[0], ranks))
+        let all = self.run(Signature::plain("subgroup"), |call| call.allgather_exactly(&bytes_of(&[fresh])))?;
+        Ok(self.with_members(words_of::<1>(&all[0])[0], self.shared.members.clone()))
+    }
+
+    /// Waits for what was started on this group: for who has to look at something that all of that agrees on.
+    pub(crate) fn finish_started(&self) {
+        self.shared.lane.finish_before();
     }
 
     /// The group of these ranks of the world, made without a word to the others: all members make it with the same ranks
@@ -214,10 +261,10 @@ impl Group {
     }
 
     /// Runs a collective behind those that were started before, while the caller goes on.
-    pub(crate) fn start<R: Send + 'static>(
+    pub(crate) fn start<R: Send + 'static, E: Send + 'static>(
         &self,
-        run: impl FnOnce(&Group) -> Result<R, CollectiveError> + Send + 'static,
-    ) -> Started<R, CollectiveError> {
+        run: impl FnOnce(&Group) -> Result<R, E> + Send + 'static,
+    ) -> Started<R, E> {
         let (started, promised) = promise();
         let group = self.clone();
         self.inner.workers.start(&self.shared.lane, move || promised.keep(run(&group)));

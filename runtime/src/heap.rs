@@ -15,6 +15,7 @@ use crate::collective::Signature;
 use crate::element::Element;
 use crate::error::{CollectiveError, WindowError};
 use crate::group::Group;
+use crate::started::Started;
 use crate::window::{Window, WindowInner};
 use crate::world::World;
 
@@ -162,16 +163,47 @@ impl World {
     /// # Errors
     /// As [`World::heap_collective`].
     pub fn heap_of_collective(&self, bytes: u64) -> Result<Arc<Heap>, WindowError> {
-        if let Some(heap) = &mut *self.inner.heap.lock() {
-            return Ok(heap.hand_out(self.group()));
-        }
-        let window = Arc::clone(&self.allocate(bytes)?.client);
-        let memory = Memory { window, blocks: Mutex::new(Blocks::new(bytes as usize)), heap_bytes: bytes };
-        let mut heap = KeptHeap { memory: Arc::new(memory), handed: Weak::new() };
-        let handed = heap.hand_out(self.group());
-        *self.inner.heap.lock() = Some(heap);
-        Ok(handed)
+        heap_of(self.group(), bytes)
     }
+
+    /// Starts [`World::heap_collective`], behind the collectives of the world that were started before.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// # futures_lite::future::block_on(async {
+    /// let heap = world.start_heap_collective().await?;
+    /// let block = heap.start_allocate_collective(4096).await?;
+    /// let page = heap.start_allocate_aligned_collective(4096, 100).await?;
+    /// let block = heap.start_reallocate_collective(block, 1 << 16).await.map_err(|(error, _kept)| error)?;
+    /// heap.start_free_collective(block).await?;
+    /// heap.start_free_collective(page).await?;
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields what [`World::heap_collective`] returns.
+    pub fn start_heap_collective(&self) -> Started<Arc<Heap>, WindowError> {
+        let bytes = self.inner.config.heap_bytes;
+        self.group().start(move |world| heap_of(world, bytes))
+    }
+}
+
+/// The heap of the world, given the group of all ranks; of so many bytes if there is none yet.
+fn heap_of(world: &Group, bytes: u64) -> Result<Arc<Heap>, WindowError> {
+    // Another thread may be about to make it, on all ranks alike.
+    world.finish_started();
+    if let Some(heap) = &mut *world.inner.heap.lock() {
+        return Ok(heap.hand_out(world));
+    }
+    let window = Arc::clone(&world.allocate(bytes)?.client);
+    let memory = Memory { window, blocks: Mutex::new(Blocks::new(bytes as usize)), heap_bytes: bytes };
+    let mut heap = KeptHeap { memory: Arc::new(memory), handed: Weak::new() };
+    let handed = heap.hand_out(world);
+    *world.inner.heap.lock() = Some(heap);
+    Ok(handed)
 }
 
 impl KeptHeap {
@@ -300,6 +332,54 @@ impl Heap {
             return Err(HeapError::NoSuchBlock { offset });
         }
         Ok(blocks.resize(offset, bytes))
+    }
+
+    /// Starts [`Heap::allocate_collective`], behind the collectives of the world that were started before, as all that is started here.
+    ///
+    /// # Errors
+    /// The future yields what [`Heap::allocate_collective`] returns.
+    pub fn start_allocate_collective(self: &Arc<Self>, bytes: usize) -> Started<HeapBlock, HeapError> {
+        self.start(move |heap| heap.allocate_collective(bytes))
+    }
+
+    /// Starts [`Heap::allocate_aligned_collective`].
+    ///
+    /// # Errors
+    /// The future yields what [`Heap::allocate_aligned_collective`] returns.
+    pub fn start_allocate_aligned_collective(
+        self: &Arc<Self>,
+        alignment: usize,
+        bytes: usize,
+    ) -> Started<HeapBlock, HeapError> {
+        self.start(move |heap| heap.allocate_aligned_collective(alignment, bytes))
+    }
+
+    /// Starts [`Heap::free_collective`].
+    ///
+    /// # Errors
+    /// The future yields what [`Heap::free_collective`] returns.
+    pub fn start_free_collective(self: &Arc<Self>, block: HeapBlock) -> Started<(), HeapError> {
+        self.start(move |heap| heap.free_collective(block))
+    }
+
+    /// Starts [`Heap::reallocate_collective`].
+    ///
+    /// # Errors
+    /// The future yields what [`Heap::reallocate_collective`] returns.
+    pub fn start_reallocate_collective(
+        self: &Arc<Self>,
+        block: HeapBlock,
+        bytes: usize,
+    ) -> Started<HeapBlock, (HeapError, HeapBlock)> {
+        self.start(move |heap| heap.reallocate_collective(block, bytes))
+    }
+
+    fn start<R: Send + 'static, E: Send + 'static>(
+        self: &Arc<Self>,
+        run: impl FnOnce(&Heap) -> Result<R, E> + Send + 'static,
+    ) -> Started<R, E> {
+        let heap = Arc::clone(self);
+        self.world().start(move |_| run(&heap))
     }
 
     /// Bytes that are not given out, in all gaps together.

@@ -52,6 +52,7 @@ mod message;
 mod mutex;
 #[doc(hidden)] // `longarm info` shows it.
 pub mod network;
+mod panics;
 mod patch;
 pub mod prelude;
 mod question;

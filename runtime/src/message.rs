@@ -1,6 +1,5 @@
 //! Active messages: a handler that runs at another rank.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,13 +10,10 @@ use longarm_proto::{AM_ARGUMENTS_MAX, Rank};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
-use crate::bootstrap::own_end::{self, LAUNCHER_GRACE};
 use crate::error::{MessageError, WaitError};
+use crate::panics::{PANICKED, end_process, said_by};
 use crate::question::ANSWERS;
 use crate::world::{Inner, World};
-
-/// The exit status of a process of which a handler panicked, as of one whose main function did.
-const PANICKED: i32 = 101;
 
 /// A handler as it is kept.
 type Handler = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
@@ -286,10 +282,7 @@ impl Handlers {
         if let Some(world) = self.world.get().and_then(Weak::upgrade) {
             world.abort(reason, PANICKED);
         }
-        // A launcher would end this process too, in its time. Nothing more is to be done by it meanwhile. What the program does at its
-        // exit may wait, for this thread too.
-        own_end::end_after(LAUNCHER_GRACE, || ());
-        std::process::exit(PANICKED);
+        end_process()
     }
 
     /// Runs the messages that waited for handlers which are registered by now.
@@ -333,10 +326,4 @@ impl Handlers {
             tracing::error!("the thread that runs messages has panicked");
         }
     }
-}
-
-/// What a panic said, if it said something in words.
-fn said_by(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
 }

@@ -11,6 +11,7 @@ use gate::{Entry, Gates};
 
 use crate::error::WindowError;
 use crate::group::Group;
+use crate::started::Started;
 use crate::window::WindowInner;
 
 /// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group, first come, first
@@ -64,6 +65,26 @@ pub struct MutexGuard<'a> {
 }
 
 impl Group {
+    /// Starts [`Group::mutexes_collective`], behind the collectives of this group that were started before.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// # futures_lite::future::block_on(async {
+    /// let mutexes = world.start_mutexes_collective(1).await?;
+    /// mutexes.start_lock(0, 0).await?.unlock()?;
+    /// mutexes.start_free_collective().await?;
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields what [`Group::mutexes_collective`] returns.
+    pub fn start_mutexes_collective(&self, count: u64) -> Started<Mutexes, WindowError> {
+        self.start(move |group| group.mutexes_collective(count))
+    }
+
     /// Makes `count` mutexes at this rank; other members may make other numbers, 0 included. Collective.
     /// `ARMCI_Create_mutexes`.
     ///
@@ -225,6 +246,15 @@ impl Mutexes {
     /// As [`Window::free_collective`](crate::Window::free_collective).
     pub fn free_collective(&self) -> Result<(), WindowError> {
         self.shared.group.free(&self.shared.client)
+    }
+
+    /// Starts [`Mutexes::free_collective`], behind the collectives of the group that were started before.
+    ///
+    /// # Errors
+    /// The future yields what [`Mutexes::free_collective`] returns.
+    pub fn start_free_collective(&self) -> Started<(), WindowError> {
+        let shared = Arc::clone(&self.shared);
+        self.shared.group.start(move |group| group.free(&shared.client))
     }
 }
 

@@ -7,8 +7,9 @@
 //! ```
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use longarm_client::{Lost, LostHow, Operation};
+use longarm_client::{AnswerDue, Client, Lost, LostHow, Operation};
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{AskError, MessageError};
 use crate::message::Message;
+use crate::started::lane::Lane;
 use crate::started::{Started, promise};
 use crate::world::{Inner, World};
 
@@ -97,26 +99,37 @@ impl World {
         if let Err(error) = self.hear_answers() {
             return Started::with(Err(error.into()));
         }
-        let ticket = questions.enter(Rank(rank), move |heard| promised.keep(read::<Q>(Rank(rank), heard)));
+        let client = &self.inner.client;
+        let due = client.layout().contains(Rank(rank)).then(|| client.answer_is_due(Rank(rank))).flatten();
+        let ticket = questions.enter(Rank(rank), due, move |heard| promised.keep(read::<Q>(Rank(rank), heard)));
         if let Err(error) = self.send_message(rank, Q::NUMBER, &[ticket], &payload) {
             questions.tell(ticket, |asked| asked(Heard::NotAsked(error)));
             return started;
         }
-        // Who died before it stood in the list is not told of any more.
-        if let Err(lost) = self.inner.client.alive(Operation::Message, Rank(rank)) {
+        client.watch_over_answers();
+        // Who died before it stood in the list is not told of any more, nor is a node that was lost when the question had gone out.
+        if let Some(lost) = loss_of(client, Rank(rank)) {
             questions.tell(ticket, |asked| asked(Heard::Lost(lost)));
         }
         started
     }
 
     fn hear_answers(&self) -> Result<(), MessageError> {
-        let world = std::sync::Arc::downgrade(&self.inner);
+        let world = Arc::downgrade(&self.inner);
         self.inner.handlers.register_once(&self.inner.client, ANSWERS, move |message| {
             if let Some(inner) = world.upgrade() {
                 inner.hear(message);
             }
         })
     }
+}
+
+/// Why a rank answers nothing more, if that is known: it is dead, or its node cannot be reached any more.
+fn loss_of(client: &Client, rank: Rank) -> Option<Lost> {
+    let (operation, node) = (Operation::Message, client.layout().node_of(rank));
+    let is_away = !client.same_node(rank);
+    let dead = client.alive(operation, rank).err();
+    dead.or_else(|| client.lost_node(operation, |other| is_away && other == node))
 }
 
 /// Runs a handler on a message, and sends what it says.
@@ -176,36 +189,54 @@ fn read<Q: Question>(rank: Rank, heard: Heard<'_>) -> Result<Q::Answer, AskError
 
 type Asked = Box<dyn FnOnce(Heard<'_>) + Send>;
 
+/// One question.
+struct Entry {
+    rank: Rank,
+    asked: Asked,
+    /// Has the rank's node watched meanwhile.
+    _due: Option<AnswerDue>,
+}
+
 /// Questions that are not answered yet.
 #[derive(Default)]
 pub(crate) struct Questions {
-    asked: Mutex<HashMap<u64, (Rank, Asked)>>,
+    asked: Mutex<HashMap<u64, Entry>>,
     next: AtomicU64,
 }
 
 impl Questions {
-    fn enter(&self, rank: Rank, asked: impl FnOnce(Heard<'_>) + Send + 'static) -> u64 {
+    fn enter(&self, rank: Rank, due: Option<AnswerDue>, asked: impl FnOnce(Heard<'_>) + Send + 'static) -> u64 {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-        self.asked.lock().insert(ticket, (rank, Box::new(asked)));
+        self.asked.lock().insert(ticket, Entry { rank, asked: Box::new(asked), _due: due });
         ticket
     }
 
     /// Without the lock: who hears may ask again.
     fn tell(&self, ticket: u64, tell: impl FnOnce(Asked)) {
         let asked = self.asked.lock().remove(&ticket);
-        if let Some((_, asked)) = asked {
-            tell(asked);
+        if let Some(entry) = asked {
+            tell(entry.asked);
         }
     }
 
     /// A rank has died: it answers nothing more.
     pub(crate) fn lose(&self, rank: Rank, lost: &Lost) {
-        self.lose_if(|asked| asked == rank, lost);
+        self.lose_if(|asked| (asked == rank).then(|| lost.clone()));
     }
 
-    fn lose_if(&self, is_lost: impl Fn(Rank) -> bool, lost: &Lost) {
-        let asked: Vec<_> = self.asked.lock().extract_if(|_, (rank, _)| is_lost(*rank)).collect();
-        asked.into_iter().for_each(|(_, (_, asked))| asked(Heard::Lost(lost.clone())));
+    /// Whether any are not answered yet.
+    fn are_any(&self) -> bool {
+        !self.asked.lock().is_empty()
+    }
+
+    fn lose_if(&self, loss_of: impl Fn(Rank) -> Option<Lost>) {
+        let lost: Vec<(Asked, Lost)> = {
+            let mut all = self.asked.lock();
+            let of_ranks = all.iter().filter_map(|(ticket, entry)| Some((*ticket, loss_of(entry.rank)?)));
+            let of_ranks: Vec<(u64, Lost)> = of_ranks.collect();
+            of_ranks.into_iter().filter_map(|(ticket, lost)| Some((all.remove(&ticket)?.asked, lost))).collect()
+        };
+        lost.into_iter().for_each(|(asked, lost)| asked(Heard::Lost(lost)));
     }
 
     /// An answer has come.
@@ -217,12 +248,12 @@ impl Questions {
         let asked = {
             let mut all = self.asked.lock();
             match all.get(&ticket) {
-                Some((rank, _)) if *rank == source => all.remove(&ticket),
+                Some(entry) if entry.rank == source => all.remove(&ticket),
                 _ => None,
             }
         };
         match asked {
-            Some((_, asked)) => asked(Heard::Said(what, payload)),
+            Some(entry) => (entry.asked)(Heard::Said(what, payload)),
             None => tracing::warn!(rank = source.0, ticket, "a rank has answered what it was not asked"),
         }
     }
@@ -237,14 +268,23 @@ impl Inner {
     pub(crate) fn end_questions(&self) {
         let (rank, layout) = (self.me(), self.client.layout());
         let lost = Lost { rank, node: layout.node_of(rank), operation: Operation::Message, how: LostHow::Finalized };
-        self.questions.lose_if(|_| true, &lost);
+        self.questions.lose_if(|_| Some(lost.clone()));
+    }
+
+    /// Ends questions to nodes that cannot be reached any more, although nobody has died as far as is known.
+    pub(crate) fn watch_questions(self: &Arc<Self>) {
+        let (world, lane) = (Arc::downgrade(self), Lane::new());
+        self.client.tell_of_losses(move || {
+            let Some(inner) = world.upgrade().filter(|inner| inner.questions.are_any()) else { return };
+            // On a worker: whoever notices a loss may hold locks, and who asked is woken, which runs the program's code.
+            let workers = inner.workers.clone();
+            workers.start(&lane, move || inner.questions.lose_if(|rank| loss_of(&inner.client, rank)));
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde::Deserialize;
 
     use super::*;
@@ -298,7 +338,7 @@ mod tests {
         let questions = Questions::default();
         let told = Arc::new(AtomicU64::new(0));
         let telling = Arc::clone(&told);
-        let ticket = questions.enter(Rank(2), move |_| {
+        let ticket = questions.enter(Rank(2), None, move |_| {
             telling.fetch_add(1, Ordering::Relaxed);
         });
         questions.hear(Rank(3), &[ticket, ANSWERED], &[]);
@@ -315,11 +355,11 @@ mod tests {
             how: LostHow::Finalized,
         };
         let telling = Arc::clone(&told);
-        let of_lost = questions.enter(Rank(2), move |heard| {
+        let of_lost = questions.enter(Rank(2), None, move |heard| {
             assert!(matches!(heard, Heard::Lost(_)));
             telling.fetch_add(10, Ordering::Relaxed);
         });
-        let of_other = questions.enter(Rank(4), |_| panic!("it lives"));
+        let of_other = questions.enter(Rank(4), None, |_| panic!("it lives"));
         questions.lose(Rank(2), &lost);
         assert_eq!(told.load(Ordering::Relaxed), 11);
         let left: Vec<u64> = questions.asked.lock().keys().copied().collect();

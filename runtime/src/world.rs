@@ -23,6 +23,7 @@ use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
 use crate::heap::KeptHeap;
 use crate::message::Handlers;
+use crate::panics::PANICKED;
 use crate::question::Questions;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
@@ -218,6 +219,15 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         holders: AtomicU32::new(1),
     });
     inner.handlers.belong_to(&inner);
+    for workers in [&inner.workers, inner.watch.workers()] {
+        let world = Arc::downgrade(&inner);
+        workers.when_one_panics(move |why| {
+            if let Some(inner) = world.upgrade() {
+                inner.abort(why, PANICKED);
+            }
+        });
+    }
+    inner.watch_questions();
     let presence = Arc::new(Presence(Arc::clone(&inner)));
     let world = World { group: Group::world(&inner), inner, presence };
     world.group.sync_collective()?;

@@ -112,7 +112,7 @@ impl Progress {
     }
 
     /// Looks after what was sent and has not been acknowledged, although nobody waits, and after nodes from which
-    /// somebody waits for mail or a changed word. Often enough to notice a broken connection in time; the helper thread
+    /// somebody waits for mail or a changed word, or an answer is due. Often enough to notice a broken connection in time; the helper thread
     /// does it where time is real.
     pub(crate) fn tend(&self) -> bool {
         let mut tended = false;
@@ -121,7 +121,9 @@ impl Progress {
             self.note_driven(endpoint, endpoint.tend());
         }
         let waits = self.waits.list();
-        let awaited = |node| waits.iter().any(|wait| wait.awaited.concerns(node, &self.local.layout));
+        let awaited = |node| {
+            self.answers.are_due_from(node) || waits.iter().any(|wait| wait.awaited.concerns(node, &self.local.layout))
+        };
         for endpoint in self.open_endpoints().filter(|endpoint| !endpoint.is_busy() && awaited(endpoint.node())) {
             tended = true;
             self.note_driven(endpoint, endpoint.ask());

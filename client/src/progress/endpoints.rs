@@ -64,6 +64,7 @@ impl Progress {
         self.sleepers.wake_all();
         self.local.my_eventcount().notify();
         self.local.segment.window_eventcount(self.local.layout.local_of(self.local.layout.me())).notify();
+        self.answers.tell_of_loss();
     }
 
     /// The error for a connection that ended, with what is known of the rank at its other end.

@@ -118,12 +118,12 @@ impl Progress {
         alone && self.open_endpoints().any(Endpoint::is_busy)
     }
 
-    /// Whether a thread waits for something that another node has to bring about.
+    /// Whether a thread waits for something that another node has to bring about, or an answer is due from one.
     fn awaits_others(&self) -> bool {
         let waits = self.waits.list();
-        let mut endpoints = self.open_endpoints();
-        !waits.is_empty()
-            && endpoints.any(|open| waits.iter().any(|wait| wait.awaited.concerns(open.node(), &self.local.layout)))
+        self.open_endpoints().map(Endpoint::node).any(|node| {
+            self.answers.are_due_from(node) || waits.iter().any(|wait| wait.awaited.concerns(node, &self.local.layout))
+        })
     }
 
     /// Whether requests wait for company.

@@ -9,14 +9,19 @@
 //! The calls of a lane run one after the other, as all members of a group call its collectives in the same order. Lanes do not
 //! wait for each other: there are as many workers as lanes with calls. A worker that has nothing to do stays for the next one, for a
 //! while.
+//!
+//! A call that panics leaves its result unsaid, and somebody may await that: the job ends, as after a panic of a handler.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longarm_shm::sync::{AtomicUsize, Ordering};
 use longarm_shm::thread;
 use parking_lot::{Condvar, Mutex};
+
+use crate::panics::{end_process, said_by};
 
 /// How long a worker stays without work.
 const IDLE: Duration = Duration::from_secs(10);
@@ -44,7 +49,11 @@ struct Pool {
     state: Mutex<State>,
     more: Condvar,
     all_over: Condvar,
+    on_panic: OnceLock<OnPanic>,
 }
+
+/// Told what a call said that panicked; the process ends when it returns.
+type OnPanic = Box<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -78,7 +87,8 @@ impl Lane {
         }
     }
 
-    fn run(&self) {
+    /// By a worker that was told to. `on_panic` gets what a call said that panicked.
+    fn run(&self, on_panic: impl Fn(&str)) {
         self.worker.store(thread::current(), Ordering::Release);
         loop {
             let next = {
@@ -92,7 +102,11 @@ impl Lane {
                 next
             };
             match next {
-                Some(call) => call(),
+                Some(call) => {
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+                        on_panic(said_by(&*panic));
+                    }
+                }
                 None => return,
             }
         }
@@ -100,6 +114,11 @@ impl Lane {
 }
 
 impl Workers {
+    /// Has a job told of a call that panicked, before this process ends for it.
+    pub(crate) fn when_one_panics(&self, on_panic: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.0.on_panic.set(Box::new(on_panic));
+    }
+
     /// Runs a call behind those that the lane has.
     pub(crate) fn start(&self, lane: &Arc<Lane>, call: impl FnOnce() + Send + 'static) {
         {
@@ -146,12 +165,19 @@ impl Workers {
 }
 
 impl Pool {
+    fn end(&self, said: &str) {
+        if let Some(on_panic) = self.on_panic.get() {
+            on_panic(&format!("a thread that runs calls which were started panicked: {said}"));
+        }
+        end_process()
+    }
+
     fn work(&self, patience: Duration) {
         let mut state = self.state.lock();
         loop {
             while let Some(lane) = state.ready.pop_front() {
                 drop(state);
-                lane.run();
+                lane.run(|said| self.end(said));
                 drop(lane);
                 state = self.state.lock();
                 state.active -= 1;

@@ -57,6 +57,11 @@ impl Watch {
         })
     }
 
+    /// The threads that look.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
     /// Waits until `check` gives something: it looks at words of this rank.
     pub(crate) fn start<R: Send + 'static>(
         self: &Arc<Self>,

@@ -13,6 +13,7 @@ use crate::collective::Signature;
 use crate::element::Element;
 use crate::error::{CollectiveError, WindowError};
 use crate::group::{Group, bytes_of, words_of};
+use crate::started::Started;
 
 /// The window numbers that this rank gives out. A number is used again after its window was freed, with the next
 /// generation.
@@ -73,6 +74,26 @@ impl Group {
     pub fn allocate_collective<T: Element>(&self, count: usize) -> Result<Window<T>, WindowError> {
         let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
         Ok(Window::from_shared(Arc::new(self.allocate(bytes)?)))
+    }
+
+    /// Starts [`Group::allocate_collective`], behind the collectives of this group that were started before.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// # futures_lite::future::block_on(async {
+    /// let window = world.start_allocate_collective::<f64>(1000).await?;
+    /// window.put_one(world.rank(), 7, 1.5)?;
+    /// window.start_free_collective().await?;
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields what [`Group::allocate_collective`] returns.
+    pub fn start_allocate_collective<T: Element>(&self, count: usize) -> Started<Window<T>, WindowError> {
+        self.start(move |group| group.allocate_collective(count))
     }
 
     pub(crate) fn allocate(&self, bytes: u64) -> Result<WindowInner, WindowError> {
@@ -236,6 +257,15 @@ impl<T: Element> Window<T> {
     /// [`WindowError::FreedWindow`] the second time; else that of the collective.
     pub fn free_collective(&self) -> Result<(), WindowError> {
         self.shared.group.free(&self.shared.client)
+    }
+
+    /// Starts [`Window::free_collective`], behind the collectives of the window's group that were started before.
+    ///
+    /// # Errors
+    /// The future yields what [`Window::free_collective`] returns.
+    pub fn start_free_collective(&self) -> Started<(), WindowError> {
+        let shared = Arc::clone(&self.shared);
+        self.shared.group.start(move |group| group.free(&shared.client))
     }
 }
 

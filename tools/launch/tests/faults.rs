@@ -17,12 +17,14 @@ mod faults {
     pub mod started_by_others;
     pub mod strangers;
     pub mod survivors;
+    pub mod unanswered;
 }
 
 use std::process::ExitCode;
 
 use faults::{
     arguments, crowd, deaths, endings, heirs, neighbours, standstill, started_by_others, strangers, survivors,
+    unanswered,
 };
 use libtest_mimic::Arguments;
 
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
             "standstill" => standstill::body(world),
             "held" => standstill::held_body(world),
             "survivors" => survivors::body(world, &parameters),
+            "unanswered" => unanswered::body(world, &parameters),
             "work" => strangers::body(world, &parameters),
             "arguments" => arguments::body(world),
             other => panic!("{other} is nothing to play"),
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
     trials.extend(endings::trials());
     trials.extend(heirs::trials());
     trials.extend(survivors::trials());
+    trials.extend(unanswered::trials());
     trials.extend(neighbours::trials());
     trials.extend(standstill::trials());
     trials.extend(started_by_others::trials());

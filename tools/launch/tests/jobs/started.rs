@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use futures_lite::future::{block_on, zip};
-use longarm::error::{CollectiveError, MutexError, Rank, TransferError, WaitError};
+use longarm::error::{CollectiveError, HeapError, MutexError, Rank, TransferError, WaitError, WindowError};
 use longarm::{Compare, Reduction, World};
 
 use super::support::{ahead, barrier, ranks};
@@ -167,6 +167,61 @@ pub fn locks(world: &World) {
     barrier(world);
     mutexes.free_collective().expect("the mutexes are freed");
     assert!(matches!(mutexes.start_lock(0, 0).wait(), Err(MutexError::Transfer(_))));
+}
+
+/// Windows, groups, mutexes and the heap are made and freed while the thread goes on, in the order in which that was started, blocking
+/// calls among it.
+pub fn memory_and_groups(world: &World) {
+    let (me, size, right) = (world.rank(), world.size(), ahead(world, 1));
+    let everybody: Vec<u32> = ranks(world).collect();
+    let backwards: Vec<u32> = everybody.iter().rev().copied().collect();
+    block_on(async {
+        let first = world.start_allocate_collective::<u64>(3);
+        let half = world.start_split_collective(Some(me % 2), i64::from(size - me));
+        let heap = world.start_heap_collective();
+        // None of these waits for the world's; of the same list there are several at once.
+        let lists = [world.start_subgroup_collective(&everybody), world.start_subgroup_collective(&backwards)];
+        let same = world.subgroup_collective(&everybody).expect("a group");
+        let second = world.allocate_collective::<u64>(1).expect("memory is enough");
+        assert!(first.test() && half.test() && heap.test(), "those that were started before are over");
+        let (first, half) = (first.await.expect("a window"), half.await.expect("a group").expect("a color gives one"));
+        first.put(right, 0, &[1, 2, 3]).expect("a put");
+        second.put_one(right, 0, u64::from(me)).expect("a put");
+        assert_eq!(half.members().len(), half.size() as usize);
+        assert!(half.members().is_sorted_by(|one, next| one > next), "by their keys");
+        for (list, expected) in lists.into_iter().zip([&everybody, &backwards]) {
+            let group = list.await.expect("a group");
+            assert_eq!(&group.members(), expected);
+            group.start_barrier_collective().await.expect("a barrier");
+        }
+        same.start_sync_collective().await.expect("all come");
+        assert_eq!(first.get_vec(me, 0..3), Ok(vec![1, 2, 3]));
+        let freed = first.start_free_collective();
+        let again = first.start_free_collective();
+        freed.await.expect("it is freed");
+        assert!(matches!(again.await, Err(WindowError::FreedWindow { .. })) && first.is_freed());
+        let heap = heap.await.expect("a heap");
+        let blocks = [heap.start_allocate_collective(100), heap.start_allocate_aligned_collective(4096, 1)];
+        let [small, page] = blocks.map(|block| block.wait().expect("a block"));
+        assert_eq!((small.bytes(), page.offset() % 4096), (100, 0));
+        heap.window::<u8>().put(right, small.offset(), &[7; 100]).expect("a put");
+        let grown = heap.start_reallocate_collective(small, 10_000).await.expect("there is room");
+        assert_eq!(heap.window::<u8>().get_one(me, grown.offset() + 99), Ok(7));
+        let (error, grown) = heap.start_reallocate_collective(grown, usize::MAX).await.expect_err("there is none");
+        assert!(matches!(error, HeapError::Exhausted { .. }));
+        for block in [grown, page] {
+            heap.start_free_collective(block).await.expect("it is given back");
+        }
+        assert_eq!(heap.free_bytes(), heap.bytes());
+        let mutexes = world.start_mutexes_collective(1).await.expect("mutexes");
+        mutexes.start_lock(right, 0).await.expect("a lock").unlock().expect("an unlock");
+        mutexes.start_free_collective().await.expect("they are freed");
+        let large = world.start_allocate_collective::<u64>(usize::MAX).await;
+        assert!(matches!(large, Err(WindowError::TooLarge { .. })));
+        let twice = world.start_subgroup_collective(&[me, me]).await;
+        assert!(matches!(twice, Err(CollectiveError::BadMember { .. })));
+        second.free_collective().expect("it is freed");
+    });
 }
 
 /// Who asked for a mutex and went away, in whatever state, leaves it to others.

@@ -1,0 +1,112 @@
+//! Questions to a node that is lost without a death that anybody hears of, and calls that were started and panic.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use libtest_mimic::{Failed, Trial};
+use longarm::{Compare, World};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::deaths::Unheard;
+use super::outside::{Job, NO_HURRY};
+
+/// Who falls silent, and who panics.
+const CULPRIT: u32 = 1;
+
+/// The rank's side.
+pub fn body(world: World, parameters: &str) {
+    match parameters {
+        "asked" => asked(&world),
+        "panics" => panics(&world),
+        other => panic!("{other} is nothing to play"),
+    }
+}
+
+fn asked(world: &World) {
+    if world.rank() == CULPRIT {
+        println!("pid {}", std::process::id());
+        loop {
+            std::thread::park();
+        }
+    }
+    let question = world.ask(CULPRIT, &Unheard);
+    // Nothing is under way towards it any more: only the question is left.
+    for _ in 0..2 {
+        world.quiet().expect("it lives");
+    }
+    println!("asked");
+    println!("answer: {}", question.wait().expect_err("nobody answers"));
+}
+
+/// What an executor of the program's may do.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("on purpose");
+    }
+}
+
+fn panics(world: &World) {
+    let window = world.allocate_collective::<u64>(1).expect("memory is enough");
+    world.barrier_collective().expect("all live");
+    if world.rank() == CULPRIT {
+        let mut barrier = std::pin::pin!(world.start_barrier_collective());
+        let waker = Waker::from(Arc::new(Panics));
+        let polled = Future::poll(barrier.as_mut(), &mut Context::from_waker(&waker));
+        assert!(matches!(polled, Poll::Pending), "the others come later");
+        window.fetch_add(0, 0, 1).expect("it lives");
+        loop {
+            std::thread::park();
+        }
+    }
+    if world.rank() == 0 {
+        window.wait_until(0, Compare::Equal, 1).expect("all live");
+    }
+    // Which ends the barrier, and so the culprit.
+    let _ = world.barrier_collective();
+    let error = window.wait_until(0, Compare::Greater, 1).expect_err("nobody changes this word");
+    println!("wait: {error}");
+}
+
+/// The trials of this module.
+pub fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("a_question_to_a_node_that_falls_silent_ends_with_an_error_that_names_it", run_asked),
+        Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (1 x 3)", || run_panics((3, 1))),
+        Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (2 x 2)", || run_panics((4, 2))),
+    ]
+}
+
+fn run_asked() -> Result<(), Failed> {
+    let variables = [("LONGARM_ON_FAILURE", "continue"), ("LONGARM_SILENCE_MS", "200"), ("LONGARM_RECONNECT_S", "1")];
+    let mut job = Job::start((2, 2), "unanswered", "asked", &variables)?;
+    let (mut pid, mut is_asked) = (None, false);
+    while pid.is_none() || !is_asked {
+        let line = job.line()?;
+        is_asked |= line == "asked";
+        pid = line.strip_prefix("pid ").and_then(|pid| pid.parse().ok()).or(pid);
+    }
+    let pid = pid.and_then(Pid::from_raw).ok_or("the culprit has no number")?;
+    kill_process(pid, Signal::STOP)?;
+    let line = job.line()?;
+    if !line.starts_with("answer: message failed: rank 1 (node 1) ") || !line.ends_with("within 1 s") {
+        return Err(format!("who asked says `{line}`").into());
+    }
+    kill_process(pid, Signal::CONT)?;
+    job.interrupt().map(drop)
+}
+
+fn run_panics(layout: (u32, u32)) -> Result<(), Failed> {
+    const HOW: &str = "aborted: a thread that runs calls which were started panicked: on purpose";
+    let mut job = Job::start(layout, "unanswered", "panics", &[NO_HURRY])?;
+    for _ in 0..layout.0 - 1 {
+        let line = job.line()?;
+        if !line.starts_with("wait: ") || !line.contains(HOW) {
+            return Err(format!("a rank says `{line}`").into());
+        }
+    }
+    let ended = job.end()?;
+    ended.expect_status(101)?;
+    ended.expect_error(HOW)
+}
