@@ -16,6 +16,7 @@ pub mod coordinator;
 pub mod frames;
 pub mod invitation;
 pub mod messages;
+pub mod node_of_rank;
 pub mod plan;
 pub mod proof;
 pub mod questions;

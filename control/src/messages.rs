@@ -20,6 +20,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::node_of_rank::NodeOfRank;
+
 /// Names the environment variable with the number of the descriptor to the launcher.
 pub const CONTROL_FD_VARIABLE: &str = "LONGARM_CONTROL_FD";
 /// Version of these messages. Both sides have to agree.
@@ -106,10 +108,8 @@ pub struct Start {
     pub secret: String,
     /// This process's rank.
     pub rank: u32,
-    /// Node of each rank, indexed by rank. Ranks of a node need not be neighbours; the lowest rank of a node leads it. On the way
-    /// it is a list of runs: `[node, how many ranks]`.
-    #[serde(with = "runs")]
-    pub node_of_rank: Vec<u32>,
+    /// Node of each rank, indexed by rank. Ranks of a node need not be neighbours; the lowest rank of a node leads it.
+    pub node_of_rank: NodeOfRank,
     /// On how many machines the job runs. On more than one, servers listen where other machines reach them.
     pub machines: u32,
     /// How many ranks run on this machine, emulated nodes together: decides between spinning and sleeping.
@@ -158,27 +158,6 @@ impl Start {
     /// A secret as lower-case hexadecimal digits.
     pub fn spell_secret(secret: &[u8; Start::SECRET_BYTES]) -> String {
         secret.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-/// Numbers that are often the same as the one before, as a list of `[number, how often]`: what a job of many ranks says of its
-/// nodes is then as long as it has nodes.
-mod runs {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    /// More ranks than this are no job's: a line of a few bytes shall not take the memory of a machine.
-    const NUMBERS_MAX: u64 = 1 << 24;
-
-    pub fn serialize<S: Serializer>(numbers: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(numbers.chunk_by(|left, right| left == right).map(|run| (run[0], run.len())))
-    }
-
-    pub fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
-        let runs = Vec::<(u32, u32)>::deserialize(deserializer)?;
-        if runs.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() > NUMBERS_MAX {
-            return Err(D::Error::custom("more ranks than any job has"));
-        }
-        Ok(runs.into_iter().flat_map(|(number, count)| std::iter::repeat_n(number, count as usize)).collect())
     }
 }
 
@@ -250,7 +229,7 @@ mod tests {
             job: 1,
             secret: Start::spell_secret(&[0xab; Start::SECRET_BYTES]),
             rank,
-            node_of_rank: node_of_rank.to_vec(),
+            node_of_rank: node_of_rank.to_vec().into(),
             machines: 1,
             ranks_on_machine: 1,
             processors: vec![0],
@@ -279,7 +258,7 @@ mod tests {
         let nodes: Vec<u32> = (0..100_000).map(|rank| rank / 1000).collect();
         let line = serde_json::to_string(&start(0, &nodes)).unwrap();
         assert!(line.len() < 2000, "{} bytes", line.len());
-        assert_eq!(serde_json::from_str::<Start>(&line).unwrap().node_of_rank, nodes);
+        assert_eq!(*serde_json::from_str::<Start>(&line).unwrap().node_of_rank, nodes);
         let endless = line.replace("[0,1000]", "[0,4294967295]");
         assert!(serde_json::from_str::<Start>(&endless).is_err());
     }

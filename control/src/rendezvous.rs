@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::messages::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
 
+use crate::node_of_rank::NodeOfRank;
 use crate::plan::Plan;
 use crate::said::{self, Counted};
 
@@ -181,6 +182,8 @@ struct RankState {
 #[derive(Debug)]
 pub struct Rendezvous {
     plan: Plan,
+    /// What every rank is told of the plan.
+    node_of_rank: NodeOfRank,
     job: Job,
     /// How many ranks each machine has.
     ranks_on: Vec<u32>,
@@ -218,6 +221,7 @@ impl Rendezvous {
             started: None,
             left: None,
             ranks_on: plan.ranks_on_machines(),
+            node_of_rank: plan.node_of_rank.clone().into(),
             plan,
             job,
         }
@@ -386,7 +390,7 @@ impl Rendezvous {
             job: self.job.number,
             secret: self.job.secret.clone(),
             rank,
-            node_of_rank: self.plan.node_of_rank.clone(),
+            node_of_rank: self.node_of_rank.clone(),
             machines: self.job.processors.len() as u32,
             ranks_on_machine: self.ranks_on[machine as usize],
             processors: self.job.processors[machine as usize].clone(),
@@ -594,7 +598,7 @@ mod tests {
         let messages = pair.drain();
         let [(2, ToRank::Start(start))] = &messages[..] else { panic!("{messages:?}") };
         assert_eq!((start.rank, start.job, start.ranks_on_machine), (2, 5, 3));
-        assert_eq!(start.node_of_rank, [0, 0, 1]);
+        assert_eq!(*start.node_of_rank, [0, 0, 1]);
         assert!(start.stats);
     }
 

@@ -63,135 +63,127 @@ fn play(exchanges: &[(&str, &str)], maxes: (u32, u32, u32), nodes: Option<&[u32]
     client
 }
 
+/// What managers answer in the conversation of [`play`], each in its own way.
+struct Manner {
+    store: &'static str,
+    init: &'static str,
+    maxes: &'static str,
+    store_named: &'static str,
+    mapping: &'static str,
+    put: &'static str,
+    barrier: &'static str,
+    found: &'static str,
+    missing: &'static str,
+    universe_size: &'static str,
+    program: &'static str,
+    finalize: &'static str,
+}
+
+/// Plays the conversation to its end. Gives the universe's size and the program's number.
+fn play_all(manner: &Manner, maxes: (u32, u32, u32), nodes: Option<&[u32]>) -> (Option<u32>, Option<u64>) {
+    let store = manner.store;
+    let asked = |what: &str| format!("cmd=get kvsname={store} key={what}");
+    let exchanges = [
+        (INIT.to_owned(), manner.init),
+        ("cmd=get_maxes".to_owned(), manner.maxes),
+        ("cmd=get_my_kvsname".to_owned(), manner.store_named),
+        (asked(MAPPING), manner.mapping),
+        (format!("cmd=put kvsname={store} key=card value=1-6869"), manner.put),
+        ("cmd=barrier_in".to_owned(), manner.barrier),
+        (asked("card"), manner.found),
+        (asked("nobody"), manner.missing),
+        ("cmd=get_universe_size".to_owned(), manner.universe_size),
+        ("cmd=get_appnum".to_owned(), manner.program),
+        ("cmd=finalize".to_owned(), manner.finalize),
+    ];
+    let exchanges: Vec<(&str, &str)> = exchanges.iter().map(|(line, answer)| (line.as_str(), *answer)).collect();
+    let mut client = play(&exchanges, maxes, nodes);
+    let told = (client.universe_size().unwrap(), client.program().unwrap());
+    client.finalize().unwrap();
+    told
+}
+
+/// Hydra 4.0.2. Intel's is a descendant of an earlier one.
+const HYDRA_4: Manner = Manner {
+    store: "kvs_20031_0_356625005_host",
+    init: "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+    maxes: "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
+    store_named: "cmd=my_kvsname kvsname=kvs_20031_0_356625005_host",
+    mapping: "cmd=get_result rc=0 msg=success value=(vector,(0,2,1))",
+    put: "cmd=put_result rc=0 msg=success",
+    barrier: "cmd=barrier_out",
+    found: "cmd=get_result rc=0 msg=success value=1-6869",
+    missing: "cmd=get_result rc=-1 msg=key_nobody_not_found value=unknown",
+    universe_size: "cmd=universe_size size=-1",
+    program: "cmd=appnum appnum=0",
+    finalize: "cmd=finalize_ack",
+};
+
+/// Slurm 22.05.
+const SLURM: Manner = Manner {
+    store: "5.0",
+    init: "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1",
+    maxes: "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
+    store_named: "cmd=my_kvsname rc=0 kvsname=5.0",
+    mapping: "cmd=get_result rc=0 value=(vector,(0,2,1))",
+    put: "cmd=put_result rc=0",
+    barrier: "cmd=barrier_out rc=0",
+    found: "cmd=get_result rc=0 value=1-6869",
+    missing: "cmd=get_result rc=1",
+    universe_size: "cmd=universe_size rc=0 size=2",
+    program: "cmd=appnum rc=0 appnum=-1",
+    finalize: "cmd=finalize_ack rc=0",
+};
+
 #[test]
 fn hydra_4_leaves_rc_out_and_has_msg() {
-    let store = "kvs_20031_0_356625005_host";
-    let client = play(
-        &[
-            (INIT, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"),
-            ("cmd=get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024"),
-            ("cmd=get_my_kvsname", &format!("cmd=my_kvsname kvsname={store}")),
-            (
-                &format!("cmd=get kvsname={store} key={MAPPING}"),
-                "cmd=get_result rc=0 msg=success value=(vector,(0,2,1))",
-            ),
-            (&format!("cmd=put kvsname={store} key=card value=1-6869"), "cmd=put_result rc=0 msg=success"),
-            ("cmd=barrier_in", "cmd=barrier_out"),
-            (&format!("cmd=get kvsname={store} key=card"), "cmd=get_result rc=0 msg=success value=1-6869"),
-            (
-                &format!("cmd=get kvsname={store} key=nobody"),
-                "cmd=get_result rc=-1 msg=key_nobody_not_found value=unknown",
-            ),
-            ("cmd=get_universe_size", "cmd=universe_size size=-1"),
-            ("cmd=get_appnum", "cmd=appnum appnum=0"),
-            ("cmd=finalize", "cmd=finalize_ack"),
-        ],
-        (256, 64, 1024),
-        Some(&[0, 1]),
-    );
-    ends(client, None, Some(0));
+    assert_eq!(play_all(&HYDRA_4, (256, 64, 1024), Some(&[0, 1])), (None, Some(0)));
 }
 
 #[test]
 fn hydra_5_has_rc_everywhere_another_subversion_and_a_tag_at_barriers() {
-    let store = "kvs_20040_0_871920377_host";
-    let client = play(
-        &[
-            (INIT, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2"),
-            ("cmd=get_maxes", "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024"),
-            ("cmd=get_my_kvsname", &format!("cmd=my_kvsname rc=0 kvsname={store}")),
-            (&format!("cmd=get kvsname={store} key={MAPPING}"), "cmd=get_result rc=0 value=(vector,(0,2,1))"),
-            (&format!("cmd=put kvsname={store} key=card value=1-6869"), "cmd=put_result rc=0"),
-            ("cmd=barrier_in", "cmd=barrier_out tag=0"),
-            (&format!("cmd=get kvsname={store} key=card"), "cmd=get_result rc=0 value=1-6869"),
-            (&format!("cmd=get kvsname={store} key=nobody"), "cmd=get_result rc=1"),
-            ("cmd=get_universe_size", "cmd=universe_size rc=0 size=-1"),
-            ("cmd=get_appnum", "cmd=appnum rc=0 appnum=0"),
-            ("cmd=finalize", "cmd=finalize_ack rc=0"),
-        ],
-        (256, 64, 1024),
-        Some(&[0, 1]),
-    );
-    ends(client, None, Some(0));
+    let manner = Manner {
+        store: "kvs_20040_0_871920377_host",
+        init: "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2",
+        store_named: "cmd=my_kvsname rc=0 kvsname=kvs_20040_0_871920377_host",
+        barrier: "cmd=barrier_out tag=0",
+        universe_size: "cmd=universe_size rc=0 size=-1",
+        program: "cmd=appnum rc=0 appnum=0",
+        ..SLURM
+    };
+    assert_eq!(play_all(&manner, (256, 64, 1024), Some(&[0, 1])), (None, Some(0)));
 }
 
 #[test]
 fn intel_takes_longer_values_and_gets_none() {
-    let store = "kvs_20420_0";
-    let client = play(
-        &[
-            (INIT, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"),
-            ("cmd=get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=4096"),
-            ("cmd=get_my_kvsname", &format!("cmd=my_kvsname kvsname={store}")),
-            (
-                &format!("cmd=get kvsname={store} key={MAPPING}"),
-                "cmd=get_result rc=0 msg=success value=(vector,(0,1,2))",
-            ),
-            (&format!("cmd=put kvsname={store} key=card value=1-6869"), "cmd=put_result rc=0 msg=success"),
-            ("cmd=barrier_in", "cmd=barrier_out"),
-            (&format!("cmd=get kvsname={store} key=card"), "cmd=get_result rc=0 msg=success value=1-6869"),
-            (
-                &format!("cmd=get kvsname={store} key=nobody"),
-                "cmd=get_result rc=-1 msg=key_nobody_not_found value=unknown",
-            ),
-            ("cmd=get_universe_size", "cmd=universe_size size=-1"),
-            ("cmd=get_appnum", "cmd=appnum appnum=0"),
-            ("cmd=finalize", "cmd=finalize_ack"),
-        ],
-        (256, 64, 4096),
-        Some(&[0, 0]),
-    );
-    ends(client, None, Some(0));
+    let manner = Manner {
+        store: "kvs_20420_0",
+        maxes: "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=4096",
+        store_named: "cmd=my_kvsname kvsname=kvs_20420_0",
+        mapping: "cmd=get_result rc=0 msg=success value=(vector,(0,1,2))",
+        ..HYDRA_4
+    };
+    assert_eq!(play_all(&manner, (256, 64, 4096), Some(&[0, 0])), (None, Some(0)));
 }
 
 #[test]
 fn slurm_has_its_own_order_and_names_its_store_by_job_and_step() {
-    let client = play(
-        &[
-            (INIT, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1"),
-            ("cmd=get_maxes", "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024"),
-            ("cmd=get_my_kvsname", "cmd=my_kvsname rc=0 kvsname=5.0"),
-            (&format!("cmd=get kvsname=5.0 key={MAPPING}"), "cmd=get_result rc=0 value=(vector,(0,2,1))"),
-            ("cmd=put kvsname=5.0 key=card value=1-6869", "cmd=put_result rc=0"),
-            ("cmd=barrier_in", "cmd=barrier_out rc=0"),
-            ("cmd=get kvsname=5.0 key=card", "cmd=get_result rc=0 value=1-6869"),
-            ("cmd=get kvsname=5.0 key=nobody", "cmd=get_result rc=1"),
-            ("cmd=get_universe_size", "cmd=universe_size rc=0 size=2"),
-            ("cmd=get_appnum", "cmd=appnum rc=0 appnum=-1"),
-            ("cmd=finalize", "cmd=finalize_ack rc=0"),
-        ],
-        (256, 64, 1024),
-        Some(&[0, 1]),
-    );
-    ends(client, Some(2), None);
+    assert_eq!(play_all(&SLURM, (256, 64, 1024), Some(&[0, 1])), (Some(2), None));
 }
 
 #[test]
 fn flux_has_short_names_wide_numbers_and_perhaps_no_mapping() {
-    let client = play(
-        &[
-            (INIT, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1"),
-            ("cmd=get_maxes", "cmd=maxes rc=0 kvsname_max=64 keylen_max=64 vallen_max=1024"),
-            ("cmd=get_my_kvsname", "cmd=my_kvsname rc=0 kvsname=ƒA4"),
-            (&format!("cmd=get kvsname=ƒA4 key={MAPPING}"), "cmd=get_result rc=4"),
-            ("cmd=put kvsname=ƒA4 key=card value=1-6869", "cmd=put_result rc=0"),
-            ("cmd=barrier_in", "cmd=barrier_out rc=0"),
-            ("cmd=get kvsname=ƒA4 key=card", "cmd=get_result value=1-6869 rc=0"),
-            ("cmd=get kvsname=ƒA4 key=nobody", "cmd=get_result rc=4"),
-            ("cmd=get_universe_size", "cmd=universe_size rc=0 size=2"),
-            ("cmd=get_appnum", "cmd=appnum rc=0 appnum=18446744073709551615"),
-            ("cmd=finalize", "cmd=finalize_ack rc=0"),
-        ],
-        (64, 64, 1024),
-        None,
-    );
-    ends(client, Some(2), Some(u64::MAX));
-}
-
-fn ends(mut client: Client, universe_size: Option<u32>, program: Option<u64>) {
-    assert_eq!(client.universe_size().unwrap(), universe_size);
-    assert_eq!(client.program().unwrap(), program);
-    client.finalize().unwrap();
+    let manner = Manner {
+        store: "ƒA4",
+        maxes: "cmd=maxes rc=0 kvsname_max=64 keylen_max=64 vallen_max=1024",
+        store_named: "cmd=my_kvsname rc=0 kvsname=ƒA4",
+        mapping: "cmd=get_result rc=4",
+        found: "cmd=get_result value=1-6869 rc=0",
+        missing: "cmd=get_result rc=4",
+        program: "cmd=appnum rc=0 appnum=18446744073709551615",
+        ..SLURM
+    };
+    assert_eq!(play_all(&manner, (64, 64, 1024), None), (Some(2), Some(u64::MAX)));
 }
 
 #[test]

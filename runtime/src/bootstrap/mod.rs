@@ -53,7 +53,7 @@ pub(crate) fn alone() -> Result<Start, InitError> {
         job: u64::from_le_bytes(*job),
         secret,
         rank: 0,
-        node_of_rank: vec![0],
+        node_of_rank: vec![0].into(),
         machines: 1,
         ranks_on_machine: 1,
         processors: crate::topology::processors_allowed(),

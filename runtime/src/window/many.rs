@@ -146,10 +146,8 @@ impl<T: Element> Window<T> {
                 away.push((*rank, place));
             }
         }
-        // The order among those of one rank stays.
-        away.sort_by_key(|(rank, _)| *rank);
         let mut asked = Vec::new();
-        for of_rank in away.chunk_by(|(one, _), (other, _)| one == other) {
+        for of_rank in by_rank(&mut away, |(rank, _)| *rank) {
             let pieces = pieces(of_rank.iter().map(|(_, place)| places[*place].1));
             let room = vec![T::new_zeroed(); of_rank.len()];
             asked.push((of_rank, self.start_get(of_rank[0].0, &pieces, room)?));
@@ -177,9 +175,7 @@ impl<T: Element> Window<T> {
                 away.push((*rank, *index, *element));
             }
         }
-        // The order among those of one rank stays.
-        away.sort_by_key(|(rank, _, _)| *rank);
-        for of_rank in away.chunk_by(|one, other| one.0 == other.0) {
+        for of_rank in by_rank(&mut away, |(rank, _, _)| *rank) {
             let (rank, index, element) = of_rank[0];
             if of_rank.len() == 1 && batch.together(self, rank, index, element) {
                 continue;
@@ -221,6 +217,12 @@ impl<T: Number> Window<T> {
 
 fn bytes_of<T: Element>(element: &[T]) -> OriginBytes<'_> {
     OriginBytes::from(element.as_bytes())
+}
+
+/// Those of each rank. The order among them stays.
+fn by_rank<E>(elements: &mut [E], rank_of: impl Fn(&E) -> u32) -> impl Iterator<Item = &[E]> {
+    elements.sort_by_key(&rank_of);
+    elements.chunk_by(move |one, other| rank_of(one) == rank_of(other))
 }
 
 /// One element at each index, from a buffer in which they follow each other.

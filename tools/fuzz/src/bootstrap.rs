@@ -57,7 +57,7 @@ fn start(choices: &mut Choices<'_>) -> Start {
         job: choices.word(),
         secret,
         rank,
-        node_of_rank,
+        node_of_rank: node_of_rank.into(),
         machines: 1,
         ranks_on_machine: choices.short().into(),
         processors: choices.bytes().iter().map(|processor| u32::from(*processor) << 4).collect(),

@@ -18,6 +18,7 @@ mod faults {
     pub mod strangers;
     pub mod survivors;
     pub mod unanswered;
+    pub mod witness;
 }
 
 use std::process::ExitCode;

@@ -10,18 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Failed, Trial};
+use longarm::World;
 use longarm::bootstrap::Exchange;
-use longarm::{Compare, World};
 
-use super::deaths::die;
 use super::outside::NO_HURRY;
+use super::witness;
 use crate::{BODY, PARAMETERS};
 
 const RANKS: u32 = 4;
-/// Where those who are ready are counted, at the victim.
-const READY: usize = 0;
-/// Where nothing ever happens.
-const SILENT: usize = 1;
 
 /// The rank's half of the all-gather.
 struct ByHub {
@@ -72,7 +68,7 @@ pub fn body(parameters: &str) {
     match victim.parse() {
         Err(_) if victim.starts_with("deserter") => desert_or_sleep(world, hub.rank),
         Ok(victim) => {
-            wait_for_death(&world, victim);
+            witness::see_a_death(&world, victim);
             hub.wait_for_the_end();
             // As a process that is killed by whoever started it.
             std::process::exit(0);
@@ -92,26 +88,7 @@ fn desert_or_sleep(world: World, rank: u32) {
         drop(world);
         unreachable!("who leaves without finalize ends the job");
     }
-    let waited = world.barrier_collective();
-    println!("barrier: {}", waited.expect_err("a member has ended the job"));
-    loop {
-        std::thread::park();
-    }
-}
-
-fn wait_for_death(world: &World, victim: u32) {
-    let window = world.allocate_collective::<u64>(2).expect("memory is enough");
-    world.barrier_collective().expect("all live");
-    if world.rank() == victim {
-        let others = u64::from(world.size()) - 1;
-        window.wait_until(READY, Compare::Equal, others).expect("all live");
-        die("killed");
-    }
-    window.fetch_add(victim, READY, 1).expect("the victim waits for it");
-    let error = window.wait_until(SILENT, Compare::NotEqual, 0).expect_err("nobody changes this word");
-    println!("wait: {error}");
-    let error = world.barrier_collective().expect_err("a member is dead");
-    println!("barrier: {error}");
+    witness::hear_of_the_end(&world)
 }
 
 /// The trials of this module.

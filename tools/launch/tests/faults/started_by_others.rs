@@ -8,17 +8,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use libtest_mimic::{Failed, Trial};
-use longarm::{Compare, World};
+use longarm::World;
 use longarm_control::standing::{Report, State};
 
-use super::deaths::die;
 use super::outside::{self, NO_HURRY};
+use super::witness;
 use crate::{BODY, PARAMETERS};
-
-/// Where those who are ready are counted, at the victim.
-const READY: usize = 0;
-/// Where nothing ever happens.
-const SILENT: usize = 1;
 
 /// A rank's side. Parameters: what it does.
 pub fn body(parameters: &str) {
@@ -30,7 +25,10 @@ pub fn body(parameters: &str) {
         }
     };
     match parameters.split_once(' ') {
-        Some(("victim", rank)) => see_a_death(&world, rank.parse().expect("a rank")),
+        Some(("victim", rank)) => {
+            witness::see_a_death(&world, rank.parse().expect("a rank"));
+            witness::stay()
+        }
         Some(("worlds", times)) => join_often(world, times.parse().expect("a number")),
         _ if parameters == "deserter" => desert(world),
         _ if parameters == "stand still" => stand_still(world),
@@ -65,43 +63,17 @@ fn join_often(world: World, times: u32) {
     }
 }
 
-fn see_a_death(world: &World, victim: u32) {
-    let window = world.allocate_collective::<u64>(2).expect("memory is enough");
-    world.barrier_collective().expect("all live");
-    if world.rank() == victim {
-        let others = u64::from(world.size()) - 1;
-        window.wait_until(READY, Compare::Equal, others).expect("all live");
-        die("killed");
-    }
-    // The victim may host the server that answers, and be gone before the answer is.
-    let _ = window.fetch_add(victim, READY, 1);
-    let error = window.wait_until(SILENT, Compare::NotEqual, 0).expect_err("nobody changes this word");
-    println!("wait: {error}");
-    let error = world.barrier_collective().expect_err("a member is dead");
-    println!("barrier: {error}");
-    loop {
-        std::thread::park();
-    }
-}
-
 /// Rank 1 returns an error; the others wait for it.
 fn desert(world: World) {
-    let window = world.allocate_collective::<u64>(2).expect("memory is enough");
-    world.barrier_collective().expect("all live");
+    let window = witness::window(&world);
     if world.rank() == 1 {
         // Whoever were still in the barrier would hear of it there.
-        let others = u64::from(world.size()) - 1;
-        window.wait_until(READY, Compare::Equal, others).expect("all live");
+        witness::await_others(&world, &window);
         drop((window, world));
         std::process::exit(3);
     }
-    // Rank 1 may be gone before the answer is here.
-    let _ = window.fetch_add(1, READY, 1);
-    let waited = world.barrier_collective();
-    println!("barrier: {}", waited.expect_err("a member has ended the job"));
-    loop {
-        std::thread::park();
-    }
+    witness::be_counted(&window, 1);
+    witness::hear_of_the_end(&world)
 }
 
 /// Rank 0 computes until somebody has looked; the others wait for it.
