@@ -178,7 +178,11 @@ impl Transport {
                     return Some(status);
                 }
                 Ok(None) => tokio::time::sleep(Duration::from_millis(2)).await,
-                Err(_) => return None,
+                Err(_) => {
+                    // It is no child of ours any more.
+                    self.is_collected = true;
+                    return None;
+                }
             }
         }
         self.kill();
