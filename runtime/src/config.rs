@@ -12,6 +12,7 @@
 mod debugger;
 mod interface;
 mod program;
+mod values;
 mod variables;
 
 use std::ffi::{OsStr, OsString};
@@ -21,6 +22,8 @@ use serde::Serialize;
 
 use crate::topology;
 pub use interface::{InterfaceChoice, InterfaceName, NoInterfaceName};
+pub use values::{Config, NetworkChoice, OnDemandChoice, OnFailure, Origin, UnknownVariable};
+use values::{NONTEMPORAL_BYTES_MIN, SPIN_US};
 use variables::{INTERFACE, NONTEMPORAL, SPIN, Slot, VARIABLES};
 
 /// What all variables of longarm begin with.
@@ -32,196 +35,6 @@ use variables::{INTERFACE, NONTEMPORAL, SPIN, Slot, VARIABLES};
 pub const PREFIX: &str = "LONGARM_";
 /// What the variables begin with by which tests speak to their own ranks; they are none of ours.
 const TEST_PREFIX: &str = "LONGARM_TEST_";
-
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
-const TIB: u64 = 1 << 40;
-
-/// How long to spin before sleeping, in microseconds, while no processor is shared. About ten times what it costs
-/// to sleep and to be woken.
-const SPIN_US: u64 = 100;
-/// Above this, non-temporal copies are assumed to help where the caches are not known.
-const NONTEMPORAL_BYTES: u64 = 4 * MIB;
-/// Below, a copy around the caches only costs.
-const NONTEMPORAL_BYTES_MIN: u64 = 4 * KIB;
-
-/// The value of every variable. All ranks of a job have the same.
-///
-/// ```
-/// use longarm::config::Config;
-///
-/// let mut config = Config::from_environment()?; // or Config::default(), which looks at nothing
-/// config.eager_bytes = 4096; // a field,
-/// config.set("LONGARM_HEAP_BYTES", "64m")?; // or a name and a value, as in the environment
-/// let world = longarm::init_with(config)?;
-/// assert_eq!(world.config().heap_bytes, 64 << 20);
-/// # world.finalize()?;
-/// # Ok::<(), longarm::Error>(())
-/// ```
-///
-/// What `longarm run` does is said by its own environment and arguments: here `nodes`, `on_failure`, `report_ms` and `watchdog_s`
-/// mean nothing for the ranks that it starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// At which addresses the servers listen. What was chosen, in the configuration of a [`World`](crate::World).
-    pub interface: InterfaceChoice,
-    /// Size of the kernel's socket buffers. 0: the kernel chooses, if it was set; if not, it follows from the round trip of
-    /// each connection. [`Config::is_set`] tells them apart.
-    pub socket_buffer_bytes: u64,
-    /// By which rule TCP finds out how much it may send at once; empty: by the round trip, `kernel`: as the system has it.
-    pub tcp_congestion: String,
-    /// Whether connections between machines are of Multipath TCP, so that large transfers use all the networks between two hosts.
-    pub tcp_multipath: bool,
-    /// The network between nodes.
-    pub network: NetworkChoice,
-    /// The RDMA device, or several that the nodes take in turn. Empty: the first with an active port.
-    pub verbs_device: String,
-    /// Size of a preregistered buffer.
-    pub verbs_slab_bytes: u64,
-    /// Preregistered buffers that a peer may fill at a time.
-    pub verbs_credits: u64,
-    /// For how long an RDMA device waits for a packet, as a power of two.
-    pub verbs_timeout: u64,
-    /// Whether payload goes from memory to memory, with no server involved.
-    pub verbs_direct: bool,
-    /// From which size on memory is registered with RDMA devices rather than copied. 0: it is measured.
-    pub verbs_register_bytes: u64,
-    /// Bound on the program's own memory that is registered at a time.
-    pub verbs_cache_bytes: u64,
-    /// Windows larger than this are not registered with RDMA devices.
-    pub verbs_pinned_bytes_max: u64,
-    /// What is registered with RDMA devices without being kept in memory.
-    pub verbs_on_demand: OnDemandChoice,
-    /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
-    pub eager_bytes: u64,
-    /// Bound on what one connection copies and keeps until it is reported as received.
-    pub send_ring_bytes: u64,
-    /// How long a waiting thread spins before it sleeps. 0: sleep at once. See [`Config::settle_spin`].
-    pub spin_us: u64,
-    /// Copies at least this large go around the caches.
-    pub nontemporal_bytes: u64,
-    /// How long to try to reach a node.
-    pub connect_timeout_s: u64,
-    /// How long a connection that broke may take to be made anew. 0: it is lost at once.
-    pub reconnect_s: u64,
-    /// How long a server that is waited for may be silent before its connection counts as broken.
-    pub silence_ms: u64,
-    /// Whether what is sent between nodes is encrypted.
-    pub encrypt: bool,
-    /// How many connections without a finished handshake a server keeps.
-    pub half_open_max: u64,
-    /// How long a handshake may take.
-    pub handshake_timeout_ms: u64,
-    /// In jobs of so many ranks and more only the servers of nodes connect. 0: in none.
-    pub routed_ranks: u64,
-    /// Size of the symmetric heap of each rank. Memory is used only where it is touched.
-    pub heap_bytes: u64,
-    /// The largest window a rank may ask for.
-    pub window_bytes_max: u64,
-    /// Into how many nodes the ranks of each machine are cut. 1: they share memory.
-    pub nodes: u64,
-    /// What the launcher does when a rank dies.
-    pub on_failure: OnFailure,
-    /// How long the others have to say what they know of a death before the launcher ends them.
-    pub report_ms: u64,
-    /// After how long in one call a rank is reported as waiting. 0: never.
-    pub watchdog_s: u64,
-    /// Where rank 0 of processes listens that were told their rank and size. Empty: nowhere.
-    pub root: String,
-    /// The file with the secret by which such processes know each other. Empty: none.
-    pub secret_file: String,
-    /// How long the ranks of a job that something else than `longarm run` has started may take to come together.
-    pub meet_timeout_s: u64,
-    /// Whether each of several processes that something else than `longarm run` has started is to be a world of its own.
-    pub alone: bool,
-    /// Whether ranks may stand still for as long as a debugger holds them. See [`Config::settle_debugger`].
-    pub debugger: bool,
-    /// What to log, as a filter of the `tracing` crates. `None`: warnings only.
-    pub log: Option<String>,
-    origins: [Origin; VARIABLES.len()],
-    warnings: Vec<UnknownVariable>,
-}
-
-/// What happens to the others when a rank dies.
-///
-/// ```
-/// use longarm::config::{Config, OnFailure};
-/// let mut config = Config::default();
-/// assert_eq!(config.on_failure, OnFailure::Abort);
-/// config.set("LONGARM_ON_FAILURE", "continue")?;
-/// assert_eq!(config.on_failure, OnFailure::Continue);
-/// # Ok::<(), longarm::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnFailure {
-    /// They are ended too.
-    Abort,
-    /// They go on without it.
-    Continue,
-}
-
-/// Which network nodes talk over.
-///
-/// ```
-/// use longarm::config::{Config, NetworkChoice};
-/// let mut config = Config::default();
-/// config.network = NetworkChoice::Tcp; // even where there are RDMA devices
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NetworkChoice {
-    /// Verbs where there is a device and the nodes are on several machines, else TCP.
-    Auto,
-    /// TCP.
-    Tcp,
-    /// Verbs, and nothing starts where there is no device.
-    Verbs,
-}
-
-/// What is registered on demand with RDMA devices that do that.
-///
-/// ```
-/// use longarm::config::{Config, OnDemandChoice};
-/// let mut config = Config::default();
-/// config.verbs_on_demand = OnDemandChoice::No; // what is registered stays in memory
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnDemandChoice {
-    /// Windows; and memory of the program where nothing else tells when it goes.
-    Auto,
-    /// Windows, and memory of the program.
-    All,
-    /// Nothing.
-    No,
-}
-
-/// Where a value came from.
-///
-/// ```
-/// use longarm::config::{Config, Origin};
-/// let mut config = Config::default();
-/// config.set("LONGARM_HEAP_BYTES", "64m")?;
-/// assert!(config.is_set("LONGARM_HEAP_BYTES") && !config.is_set("LONGARM_NODES"));
-/// let entries = config.entries();
-/// let heap = entries.iter().find(|entry| entry.name == "LONGARM_HEAP_BYTES").expect("it is there");
-/// assert_eq!((heap.value.as_str(), heap.origin), ("64m", Origin::Program));
-/// # Ok::<(), longarm::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// It is built in.
-    Default,
-    /// It was set by hand.
-    Environment,
-    /// The program has set it.
-    Program,
-    /// It follows from the machine or from the job.
-    Measured,
-}
 
 /// One line of [`Config::entries`].
 ///
@@ -244,24 +57,6 @@ pub struct Entry {
     pub meaning: &'static str,
     /// What may be set.
     pub accepted: String,
-}
-
-/// A variable with longarm's prefix that longarm does not know.
-///
-/// ```
-/// let config = longarm::config::Config::from_environment()?;
-/// for unknown in config.warnings() {
-///     let meant = unknown.nearest.map(|name| format!("; is it {name}?")).unwrap_or_default();
-///     eprintln!("longarm knows no variable {}{meant}", unknown.name);
-/// }
-/// # Ok::<(), longarm::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownVariable {
-    /// Its name as found.
-    pub name: String,
-    /// The known name closest to it, if any is close.
-    pub nearest: Option<&'static str>,
 }
 
 /// A variable has a value that cannot be used. The caller's fault; nothing was started.
@@ -295,58 +90,11 @@ const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Interface));
 #[doc(hidden)]
 /// Variables that the launcher sets for the ranks it starts. They are no configuration.
 pub const LAUNCHER_VARIABLES: [(&str, &str); 4] = [
-    (crate::bootstrap::control::CONTROL_FD_VARIABLE, "descriptor of the socket to the launcher"),
+    (longarm_control::messages::CONTROL_FD_VARIABLE, "descriptor of the socket to the launcher"),
     ("LONGARM_RANK", "number of this rank: for scripts, and where LONGARM_ROOT is set"),
     ("LONGARM_SIZE", "how many ranks the job has: for scripts, and where LONGARM_ROOT is set"),
     ("LONGARM_NODE", "number of this rank's node, for scripts"),
 ];
-
-impl Default for Config {
-    /// The built-in values, with nothing read from anywhere.
-    fn default() -> Config {
-        Config {
-            interface: InterfaceChoice::Auto,
-            socket_buffer_bytes: 0,
-            tcp_congestion: String::new(),
-            tcp_multipath: false,
-            network: NetworkChoice::Auto,
-            verbs_device: String::new(),
-            verbs_slab_bytes: 8 * KIB,
-            verbs_credits: 8,
-            verbs_timeout: 14,
-            verbs_direct: true,
-            verbs_register_bytes: 0,
-            verbs_cache_bytes: GIB,
-            verbs_pinned_bytes_max: 16 * GIB,
-            verbs_on_demand: OnDemandChoice::Auto,
-            eager_bytes: 16 * KIB,
-            send_ring_bytes: MIB,
-            spin_us: SPIN_US,
-            nontemporal_bytes: NONTEMPORAL_BYTES,
-            connect_timeout_s: 10,
-            reconnect_s: 10,
-            silence_ms: 750,
-            encrypt: false,
-            half_open_max: 64,
-            handshake_timeout_ms: 2000,
-            routed_ranks: 16384,
-            heap_bytes: GIB,
-            window_bytes_max: 1 << 46,
-            nodes: 1,
-            on_failure: OnFailure::Abort,
-            report_ms: 700,
-            watchdog_s: 10,
-            debugger: false,
-            root: String::new(),
-            secret_file: String::new(),
-            meet_timeout_s: 60,
-            alone: false,
-            log: None,
-            origins: [Origin::Default; VARIABLES.len()],
-            warnings: Vec::new(),
-        }
-    }
-}
 
 impl Config {
     /// Reads the environment, and the caches of this machine for the values that follow from them.
@@ -396,6 +144,13 @@ impl Config {
     }
 
     /// Whether a variable was set by hand, in the environment or by the program.
+    ///
+    /// ```
+    /// let mut config = longarm::config::Config::default();
+    /// config.set("LONGARM_HEAP_BYTES", "64m")?;
+    /// assert!(config.is_set("LONGARM_HEAP_BYTES") && !config.is_set("LONGARM_NODES"));
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     pub fn is_set(&self, name: &str) -> bool {
         let index = VARIABLES.iter().position(|variable| variable.name == name);
         index.is_some_and(|index| self.origins[index].is_by_hand())
@@ -427,6 +182,12 @@ impl Config {
     }
 
     /// The variables with longarm's prefix that longarm does not know, sorted by name.
+    ///
+    /// ```
+    /// let config = longarm::config::Config::from_environment()?;
+    /// assert!(config.warnings().iter().all(|unknown| unknown.name.starts_with(longarm::config::PREFIX)));
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
     pub fn warnings(&self) -> &[UnknownVariable] {
         &self.warnings
     }
@@ -550,6 +311,7 @@ fn edit_distance(left: &str, right: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::values::MIB;
     use super::*;
     use crate::topology::{Cache, CacheKind};
 

@@ -1,6 +1,6 @@
 //! Why a call failed: an enum for each kind of call, and the numbers that its variants name.
 //!
-//! A variant says whose fault it is and what the target may have seen. Every error here becomes [`Error`]
+//! A variant says whose fault it is and what the target may have seen. Every error here becomes [`Error`](crate::Error)
 //! by `?`. What can be wrong with a single transfer stands in [`TransferError`].
 //!
 //! ```
@@ -17,8 +17,6 @@
 //! # Ok::<(), longarm::Error>(())
 //! ```
 
-mod any;
-
 use std::io;
 
 pub use longarm_client::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
@@ -26,13 +24,10 @@ pub use longarm_netmod::NoDeviceRmw;
 pub use longarm_proto::{Generation, NodeId, Rank, Refusal, ShapeError, WindowId};
 use longarm_server::door::DoorError;
 
-pub use any::Error;
-
-pub use crate::collective::Signature;
+pub use crate::collective::signature::Signature;
 pub use crate::config::ConfigError;
-pub use crate::heap::HeapError;
 
-longarm_client::debug_as_display!(InitError, CollectiveError, WindowError, MessageError);
+longarm_client::debug_as_display!(InitError, CollectiveError, WindowError, MessageError, HeapError);
 
 /// Why [`init`](crate::init) failed.
 #[derive(thiserror::Error)]
@@ -53,7 +48,7 @@ pub enum InitError {
     )]
     NoWay {
         /// What was seen and tried.
-        launch: Box<crate::bootstrap::Launch>,
+        launch: Box<crate::bootstrap::launch::Launch>,
     },
     /// Rank 0 cannot listen where the others look for it.
     #[error("rank 0 cannot listen at LONGARM_ROOT={root}: {source}")]
@@ -399,4 +394,44 @@ pub enum AskError<E> {
     /// The question was not sent.
     #[error(transparent)]
     Message(#[from] MessageError),
+}
+
+/// Why the heap gave no block.
+#[derive(Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapError {
+    /// No room for it.
+    #[error("the symmetric heap has no room for {bytes} bytes (LONGARM_HEAP_BYTES is {heap_bytes})")]
+    Exhausted {
+        /// What was asked for.
+        bytes: usize,
+        /// Size of the heap.
+        heap_bytes: u64,
+    },
+    /// Not a power of two.
+    #[error("an alignment of {alignment} bytes is not a power of two")]
+    BadAlignment {
+        /// What was asked for.
+        alignment: usize,
+    },
+    /// The block is not one of this heap, or was freed before.
+    #[error("there is no block at offset {offset} of the symmetric heap; was it freed before?")]
+    NoSuchBlock {
+        /// Where it was said to be.
+        offset: usize,
+    },
+    /// Another rank could not move the contents of a block; its own error says why.
+    #[error(
+        "rank {rank} could not move the contents of the block, so no rank has; the error that it was given says why"
+    )]
+    NotMoved {
+        /// That rank, the first of them.
+        rank: Rank,
+    },
+    /// The ranks did not all make the same call, or one died.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// The old contents could not be moved.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
 }

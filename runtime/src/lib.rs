@@ -34,6 +34,7 @@
 //! their node. Nothing in a program depends on which it is.
 #![forbid(unsafe_code)]
 
+mod any_error;
 #[doc(hidden)] // The launcher's half of the start is built on it.
 pub mod bootstrap;
 mod collective;
@@ -47,6 +48,7 @@ pub mod ffi;
 mod group;
 mod handle;
 mod heap;
+mod inner;
 mod logging;
 mod message;
 mod mutex;
@@ -64,13 +66,13 @@ pub mod topology;
 mod window;
 mod world;
 
+pub use any_error::Error;
 pub use bootstrap::Exchange;
 pub use bootstrap::control::{KindTraffic, PeerTraffic};
 #[doc(hidden)] // It is fuzzed: other ranks send what it takes apart.
 pub use collective::{respell_claims, unpack as unpack_bodies};
 pub use device_words::DeviceWords;
 pub use element::{Complex32, Complex64, Element, Number, Reduction, Word};
-pub use error::Error;
 pub use exposed::Exposed;
 pub use group::Group;
 pub use handle::{Handle, wait_all, wait_any, wait_some};

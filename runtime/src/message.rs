@@ -10,13 +10,14 @@ use longarm_proto::{AM_ARGUMENTS_MAX, Rank};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
-use crate::error::{MessageError, WaitError};
+use crate::error::MessageError;
 use crate::panics::{PANICKED, end_process, said_by};
-use crate::question::ANSWERS;
-use crate::world::{Inner, World};
 
 /// A handler as it is kept.
 type Handler = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
+
+/// Ends the job with a reason and the status of this process.
+type EndJob = Box<dyn Fn(&str, i32) + Send + Sync>;
 
 /// An active message at its target.
 ///
@@ -67,7 +68,7 @@ impl Message<'_> {
     /// can keep each other busy for ever.
     ///
     /// # Errors
-    /// [`MessageError::ReplyToReply`]; else as [`World::send_message`].
+    /// [`MessageError::ReplyToReply`]; else as [`World::send_message`](crate::World::send_message).
     pub fn reply(&self, handler: u32, arguments: &[u64], payload: &[u8]) -> Result<(), MessageError> {
         if self.message.is_reply {
             return Err(MessageError::ReplyToReply);
@@ -76,69 +77,7 @@ impl Message<'_> {
     }
 }
 
-impl World {
-    /// Says what a message with this number does here. Handlers run one at a time; messages of one source run in their order. A
-    /// handler must not wait for other ranks. A message that comes before its handler is registered waits for it.
-    ///
-    /// Handlers run on a thread of longarm, and on those that wait in [`World::run_handlers_until`]; in no other call. So a
-    /// thread may hold a lock that a handler takes while it makes a call, as long as that call does not wait for what the handler
-    /// does. Only where the system gives no thread they run on whichever waits in a call, and a warning says so.
-    ///
-    /// A handler is kept until the world is finalized or dropped. It may hold windows and groups; one that holds a [`World`]
-    /// keeps that from being dropped, so such a world has to be finalized.
-    ///
-    /// A handler that panics ends this rank, and with it the job: somebody may wait for what it was to do, and would for
-    /// ever. Where survivors go on (`LONGARM_ON_FAILURE=continue`) their calls that need this rank fail as after any death.
-    ///
-    /// # Errors
-    /// [`MessageError::HandlerExists`], also for `u32::MAX`, which longarm has for answers to [`World::ask`];
-    /// [`MessageError::Finalized`].
-    pub fn register_handler(
-        &self,
-        handler: u32,
-        run: impl Fn(&Message<'_>) + Send + Sync + 'static,
-    ) -> Result<(), MessageError> {
-        if handler == ANSWERS {
-            return Err(MessageError::HandlerExists { handler });
-        }
-        self.inner.handlers.register(&self.inner.client, handler, Arc::new(run))
-    }
-
-    /// Waits until `check` gives something, and runs handlers on this thread meanwhile: sooner than longarm's own thread would,
-    /// which has to be woken first. What a handler that ran here has done ends the wait at once; what happens elsewhere within a
-    /// few milliseconds. Not to be called from a handler, nor with a lock that a handler takes.
-    ///
-    /// ```
-    /// use std::sync::atomic::{AtomicBool, Ordering};
-    /// use std::sync::Arc;
-    ///
-    /// let world = longarm::init()?;
-    /// let heard = Arc::new(AtomicBool::new(false));
-    /// let hears = Arc::clone(&heard);
-    /// world.register_handler(1, move |_| hears.store(true, Ordering::Release))?;
-    /// world.send_message(world.rank(), 1, &[], &[])?;
-    /// world.run_handlers_until(|| heard.load(Ordering::Acquire).then_some(()))?;
-    /// # world.finalize()?;
-    /// # Ok::<(), longarm::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`WaitError::Lost`](crate::error::WaitError::Lost): a rank died that might have been the one to send the message.
-    pub fn run_handlers_until<R>(&self, check: impl FnMut() -> Option<R>) -> Result<R, WaitError> {
-        self.inner.client.wait_running_handlers(check)
-    }
-
-    /// Runs a handler at another rank, or at this one, with up to 16 words and a payload. On return the payload may
-    /// be reused. The handler runs some time later, whatever the target computes.
-    ///
-    /// # Errors
-    /// [`MessageError::TooManyArguments`]; the target does not exist or is lost.
-    pub fn send_message(&self, rank: u32, handler: u32, arguments: &[u64], payload: &[u8]) -> Result<(), MessageError> {
-        send(&self.inner.client, Rank(rank), (handler, false), arguments, payload)
-    }
-}
-
-fn send(
+pub(crate) fn send(
     client: &Arc<Client>,
     to: Rank,
     (handler, is_reply): (u32, bool),
@@ -158,8 +97,8 @@ pub(crate) struct Handlers {
     /// `registered`.
     unclaimed: Mutex<HashMap<u32, Vec<ActiveMessage>>>,
     client: Weak<Client>,
-    /// Set once it is there.
-    world: OnceLock<Weak<Inner>>,
+    /// How a handler's panic ends the job: set once there is a world.
+    end: OnceLock<EndJob>,
     thread: OnceLock<Mutex<Option<std::thread::JoinHandle<()>>>>,
     stopping: AtomicBool,
 }
@@ -170,7 +109,7 @@ impl Handlers {
             registered: Mutex::new(HashMap::new()),
             unclaimed: Mutex::new(HashMap::new()),
             client: Arc::downgrade(client),
-            world: OnceLock::new(),
+            end: OnceLock::new(),
             thread: OnceLock::new(),
             stopping: AtomicBool::new(false),
         });
@@ -186,12 +125,17 @@ impl Handlers {
         handlers
     }
 
-    /// The world whose job a handler ends by a panic.
-    pub(crate) fn belong_to(&self, world: &Arc<Inner>) {
-        self.world.get_or_init(|| Arc::downgrade(world));
+    /// Says how a handler that panics ends the job.
+    pub(crate) fn end_job_by(&self, end: impl Fn(&str, i32) + Send + Sync + 'static) {
+        self.end.get_or_init(|| Box::new(end));
     }
 
-    fn register(self: &Arc<Self>, client: &Arc<Client>, number: u32, handler: Handler) -> Result<(), MessageError> {
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        number: u32,
+        handler: Handler,
+    ) -> Result<(), MessageError> {
         let mut registered = self.registered.lock();
         // Under the lock, so that none is kept after all were let go.
         if self.stopping.load(Ordering::Acquire) {
@@ -279,8 +223,8 @@ impl Handlers {
 
     /// What a handler was to do will not be done, and somebody may wait for it.
     fn end_job(&self, reason: &str) {
-        if let Some(world) = self.world.get().and_then(Weak::upgrade) {
-            world.abort(reason, PANICKED);
+        if let Some(end) = self.end.get() {
+            end(reason, PANICKED);
         }
         end_process()
     }

@@ -7,9 +7,8 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use longarm_client::{AnswerDue, Client, Lost, LostHow, Operation};
+use longarm_client::{AnswerDue, Lost};
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
@@ -18,9 +17,6 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{AskError, MessageError};
 use crate::message::Message;
-use crate::started::lane::Lane;
-use crate::started::{Started, promise};
-use crate::world::{Inner, World};
 
 /// The handler of all answers. Programs have all numbers below it.
 pub(crate) const ANSWERS: u32 = u32::MAX;
@@ -71,69 +67,8 @@ pub trait Question: Serialize + DeserializeOwned {
     type Error: Serialize + DeserializeOwned + Send + 'static;
 }
 
-impl World {
-    /// Says how this rank answers a kind of question. The handler gets the rank that asks, and the question; it runs as that of
-    /// a message does ([`World::register_handler`]), and must not wait for other ranks. A question that comes before waits for it.
-    ///
-    /// # Errors
-    /// As [`World::register_handler`].
-    pub fn answer<Q: Question + 'static>(
-        &self,
-        handler: impl Fn(u32, Q) -> Result<Q::Answer, Q::Error> + Send + Sync + 'static,
-    ) -> Result<(), MessageError> {
-        self.register_handler(Q::NUMBER, move |message| answer(message, &handler))
-    }
-
-    /// Asks a rank, or this one. The answer is waited for or awaited; dropping what this returns means that nobody wants to know.
-    ///
-    /// # Errors
-    /// What it returns yields [`AskError`]: the target does not exist, or has died; what it answered if it could not; and which rank sent
-    /// what cannot be read.
-    pub fn ask<Q: Question>(&self, rank: u32, question: &Q) -> Started<Q::Answer, AskError<Q::Error>> {
-        let (started, promised) = promise();
-        let questions = &self.inner.questions;
-        let payload = match postcard::to_stdvec(question) {
-            Ok(payload) => payload,
-            Err(error) => return Started::with(Err(AskError::Unwritable { reason: error.to_string() })),
-        };
-        if let Err(error) = self.hear_answers() {
-            return Started::with(Err(error.into()));
-        }
-        let client = &self.inner.client;
-        let due = client.layout().contains(Rank(rank)).then(|| client.answer_is_due(Rank(rank))).flatten();
-        let ticket = questions.enter(Rank(rank), due, move |heard| promised.keep(read::<Q>(Rank(rank), heard)));
-        if let Err(error) = self.send_message(rank, Q::NUMBER, &[ticket], &payload) {
-            questions.tell(ticket, |asked| asked(Heard::NotAsked(error)));
-            return started;
-        }
-        client.watch_over_answers();
-        // Who died before it stood in the list is not told of any more, nor is a node that was lost when the question had gone out.
-        if let Some(lost) = loss_of(client, Rank(rank)) {
-            questions.tell(ticket, |asked| asked(Heard::Lost(lost)));
-        }
-        started
-    }
-
-    fn hear_answers(&self) -> Result<(), MessageError> {
-        let world = Arc::downgrade(&self.inner);
-        self.inner.handlers.register_once(&self.inner.client, ANSWERS, move |message| {
-            if let Some(inner) = world.upgrade() {
-                inner.hear(message);
-            }
-        })
-    }
-}
-
-/// Why a rank answers nothing more, if that is known: it is dead, or its node cannot be reached any more.
-fn loss_of(client: &Client, rank: Rank) -> Option<Lost> {
-    let (operation, node) = (Operation::Message, client.layout().node_of(rank));
-    let is_away = !client.same_node(rank);
-    let dead = client.alive(operation, rank).err();
-    dead.or_else(|| client.lost_node(operation, |other| is_away && other == node))
-}
-
 /// Runs a handler on a message, and sends what it says.
-fn answer<Q: Question>(message: &Message<'_>, handler: &impl Fn(u32, Q) -> Result<Q::Answer, Q::Error>) {
+pub(crate) fn answer<Q: Question>(message: &Message<'_>, handler: &impl Fn(u32, Q) -> Result<Q::Answer, Q::Error>) {
     let asker = message.source();
     let [ticket] = *message.arguments() else {
         tracing::warn!(rank = asker, handler = Q::NUMBER, "a rank has sent something that is no question");
@@ -171,7 +106,7 @@ pub(crate) enum Heard<'a> {
 }
 
 /// What an answer means.
-fn read<Q: Question>(rank: Rank, heard: Heard<'_>) -> Result<Q::Answer, AskError<Q::Error>> {
+pub(crate) fn read<Q: Question>(rank: Rank, heard: Heard<'_>) -> Result<Q::Answer, AskError<Q::Error>> {
     let unreadable = |error: postcard::Error| AskError::UnreadableAnswer { rank, reason: error.to_string() };
     match heard {
         Heard::Said(ANSWERED, bytes) => postcard::from_bytes(bytes).map_err(unreadable),
@@ -205,14 +140,19 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    fn enter(&self, rank: Rank, due: Option<AnswerDue>, asked: impl FnOnce(Heard<'_>) + Send + 'static) -> u64 {
+    pub(crate) fn enter(
+        &self,
+        rank: Rank,
+        due: Option<AnswerDue>,
+        asked: impl FnOnce(Heard<'_>) + Send + 'static,
+    ) -> u64 {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         self.asked.lock().insert(ticket, Entry { rank, asked: Box::new(asked), _due: due });
         ticket
     }
 
     /// Without the lock: who hears may ask again.
-    fn tell(&self, ticket: u64, tell: impl FnOnce(Asked)) {
+    pub(crate) fn tell(&self, ticket: u64, tell: impl FnOnce(Asked)) {
         let asked = self.asked.lock().remove(&ticket);
         if let Some(entry) = asked {
             tell(entry.asked);
@@ -225,11 +165,11 @@ impl Questions {
     }
 
     /// Whether any are not answered yet.
-    fn are_any(&self) -> bool {
+    pub(crate) fn are_any(&self) -> bool {
         !self.asked.lock().is_empty()
     }
 
-    fn lose_if(&self, loss_of: impl Fn(Rank) -> Option<Lost>) {
+    pub(crate) fn lose_if(&self, loss_of: impl Fn(Rank) -> Option<Lost>) {
         let lost: Vec<(Asked, Lost)> = {
             let mut all = self.asked.lock();
             let of_ranks = all.iter().filter_map(|(ticket, entry)| Some((*ticket, loss_of(entry.rank)?)));
@@ -240,7 +180,7 @@ impl Questions {
     }
 
     /// An answer has come.
-    fn hear(&self, source: Rank, arguments: &[u64], payload: &[u8]) {
+    pub(crate) fn hear(&self, source: Rank, arguments: &[u64], payload: &[u8]) {
         let [ticket, what] = *arguments else {
             tracing::warn!(rank = source.0, "a rank has sent something that is no answer");
             return;
@@ -259,32 +199,11 @@ impl Questions {
     }
 }
 
-impl Inner {
-    fn hear(&self, message: &Message<'_>) {
-        self.questions.hear(Rank(message.source()), message.arguments(), message.payload());
-    }
-
-    /// The world ends: nobody answers any more.
-    pub(crate) fn end_questions(&self) {
-        let (rank, layout) = (self.me(), self.client.layout());
-        let lost = Lost { rank, node: layout.node_of(rank), operation: Operation::Message, how: LostHow::Finalized };
-        self.questions.lose_if(|_| Some(lost.clone()));
-    }
-
-    /// Ends questions to nodes that cannot be reached any more, although nobody has died as far as is known.
-    pub(crate) fn watch_questions(self: &Arc<Self>) {
-        let (world, lane) = (Arc::downgrade(self), Lane::new());
-        self.client.tell_of_losses(move || {
-            let Some(inner) = world.upgrade().filter(|inner| inner.questions.are_any()) else { return };
-            // On a worker: whoever notices a loss may hold locks, and who asked is woken, which runs the program's code.
-            let workers = inner.workers.clone();
-            workers.start(&lane, move || inner.questions.lose_if(|rank| loss_of(&inner.client, rank)));
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use longarm_client::{LostHow, Operation};
     use serde::Deserialize;
 
     use super::*;

@@ -1,36 +1,31 @@
 //! The world: from init to finalize.
 
 mod heard;
+mod messages;
+mod questions;
 pub(crate) mod start;
 
 use std::sync::{Arc, Weak};
 
-use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, LostHow, TransferError};
-use longarm_netmod::{Calls, Interface, Netmod, NoDeviceRmw};
+use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, TransferError};
+use longarm_control::messages::PeerTraffic;
+use longarm_netmod::{Calls, Interface};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
-use longarm_server::door::DoorError;
-use longarm_shm::CounterKind;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
-use crate::bootstrap::control::{KindTraffic, PeerTraffic};
-use crate::bootstrap::{
-    Clock, Dialer, Found, Node, NodeOptions, Rendezvous, addresses, costs, is_routed, network, own_end,
-};
-use crate::collective::StagingBuffer;
+use crate::bootstrap::{Clock, Dialer, Found, Node, NodeOptions, addresses, costs, is_routed, network};
+use crate::collective::staging_buffer::StagingBuffer;
 use crate::config::{Config, InterfaceChoice};
 use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
-use crate::heap::KeptHeap;
+use crate::inner::Inner;
 use crate::message::Handlers;
 use crate::panics::PANICKED;
 use crate::question::Questions;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
-use crate::window::WindowNumbers;
-
-/// A process has one world at a time.
-static INITIALISED: AtomicBool = AtomicBool::new(false);
+use crate::window::numbers::WindowNumbers;
 
 /// That world, for who comes to it second. It is kept by those who have a handle.
 static CURRENT: Mutex<Option<(Weak<Presence>, Weak<group::Members>)>> = Mutex::new(None);
@@ -38,34 +33,6 @@ static CURRENT: Mutex<Option<(Weak<Presence>, Weak<group::Members>)>> = Mutex::n
 /// What the clones of a world have, and nobody else: windows, groups and what else belongs to a world hold [`Inner`] alone. The
 /// world holds some of these itself, in handlers of messages most of all, and would never go if they held this.
 struct Presence(Arc<Inner>);
-
-pub(crate) struct Inner {
-    pub(crate) client: Arc<Client>,
-    pub(crate) node: Node,
-    pub(crate) config: Config,
-    pub(crate) numbers: WindowNumbers,
-    pub(crate) group_count: AtomicU32,
-    pub(crate) handlers: Arc<Handlers>,
-    pub(crate) heap: Mutex<Option<KeptHeap>>,
-    pub(crate) staging: StagingBuffer,
-    /// What runs calls that were started.
-    pub(crate) workers: Workers,
-    /// Quiets that were started.
-    pub(crate) quiets: Arc<Lane>,
-    /// What is left to do for calls that were given up.
-    pub(crate) errands: Arc<Lane>,
-    pub(crate) watch: Arc<Watch>,
-    pub(crate) questions: Arc<Questions>,
-    /// How often a group was made from each list of ranks: tells their messages apart.
-    pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
-    rendezvous: Option<Arc<dyn Rendezvous>>,
-    pub(crate) netmod: Arc<dyn Netmod>,
-    finalized: AtomicBool,
-    /// The process that joined the job: a child of it has a copy of all of this.
-    pid: u32,
-    /// How many were given the world by init, and have not finalized it.
-    holders: AtomicU32,
-}
 
 /// The end of a rank.
 ///
@@ -218,7 +185,12 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         pid: std::process::id(),
         holders: AtomicU32::new(1),
     });
-    inner.handlers.belong_to(&inner);
+    let ending = Arc::downgrade(&inner);
+    inner.handlers.end_job_by(move |reason, status| {
+        if let Some(inner) = ending.upgrade() {
+            inner.abort(reason, status);
+        }
+    });
     for workers in [&inner.workers, inner.watch.workers()] {
         let world = Arc::downgrade(&inner);
         workers.when_one_panics(move |why| {
@@ -387,91 +359,6 @@ impl World {
     }
 }
 
-impl Inner {
-    pub(crate) fn me(&self) -> Rank {
-        self.client.layout().me()
-    }
-
-    fn traffic(&self) -> Vec<PeerTraffic> {
-        let layout = self.client.layout();
-        let counters = self.client.segment().counters(layout.local_of(layout.me()));
-        let ranks = (0..layout.rank_count()).map(Rank);
-        let all = ranks.map(|peer| {
-            let kinds = CounterKind::ALL.iter().map(|kind| {
-                let (operations, bytes) = counters.read(peer, *kind);
-                KindTraffic { operations, bytes }
-            });
-            PeerTraffic { peer: peer.0, kinds: kinds.collect() }
-        });
-        all.filter(|peer| peer.kinds.iter().any(|kind| kind.operations > 0)).collect()
-    }
-
-    /// Whether this process can have words updated by devices.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(crate) fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
-        if self.client.layout().rank_count() == 1 {
-            return Err(NoDeviceRmw::Alone);
-        }
-        if self.config.encrypt {
-            return Err(NoDeviceRmw::Encrypted);
-        }
-        self.netmod.device_rmw()
-    }
-
-    fn network_counts(&self) -> Vec<(String, u64)> {
-        self.netmod.counts().into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
-    }
-
-    /// Who was lost, if an error at the door says that the server of this node is gone.
-    pub(crate) fn lost_at_door(&self, error: &DoorError) -> Option<(Rank, NodeId, LostHow)> {
-        let (layout, rendezvous) = (self.client.layout(), self.rendezvous.as_ref()?);
-        let node = layout.my_node();
-        if !error.is_hung_up() {
-            return None;
-        }
-        Some(match rendezvous.death_of_server(node.0) {
-            Some((rank, how)) => (Rank(rank), layout.node_of(Rank(rank)), LostHow::Died(how)),
-            None => (layout.server_host(node), node, LostHow::Unreachable(error.to_string())),
-        })
-    }
-
-    pub(crate) fn abort(&self, reason: &str, status: i32) {
-        self.client.segment().note_job_ends();
-        match &self.rendezvous {
-            Some(rendezvous) => rendezvous.abort(reason, status),
-            None => own_end::say_last(&format!("the job ends: {reason}")),
-        }
-    }
-
-    /// Whether this process is a child of the one that joined the job, and has not joined it itself.
-    fn is_forked_copy(&self) -> bool {
-        self.pid != std::process::id()
-    }
-
-    /// Says farewell and ends the threads of longarm.
-    fn depart(&self, farewell: impl FnOnce(&dyn Rendezvous)) {
-        if self.finalized.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        if let Some(rendezvous) = &self.rendezvous {
-            farewell(&**rendezvous);
-        }
-        self.handlers.stop(&self.client);
-        self.end_questions();
-        self.watch.stop(&self.client);
-        self.workers.stop();
-        self.client.close();
-        *self.heap.lock() = None;
-        self.node.stop();
-        if let Some(rendezvous) = &self.rendezvous {
-            rendezvous.forget_world();
-        }
-        INITIALISED.store(false, Ordering::Release);
-    }
-}
-
 impl Drop for Presence {
     fn drop(&mut self) {
         let inner = &self.0;
@@ -490,5 +377,13 @@ impl Drop for Presence {
             true => rendezvous.abort("it panicked", 101),
             false => rendezvous.abort("it left its world without finalize, perhaps by returning an error", 1),
         });
+    }
+}
+
+impl std::ops::Deref for World {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        self.group()
     }
 }

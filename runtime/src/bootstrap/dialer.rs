@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use longarm_client::{Dial, DialStep, Dialing, LostHow, Time};
+use longarm_control::messages::NodeCard;
 use longarm_netmod::{Call, CallerStep, Calls, DialError, Guest, LinkError};
 use longarm_proto::{Identity, NodeId, Secret, Session};
 
-use super::control::NodeCard;
-use super::{Clock, Rendezvous, addresses};
+use super::addresses;
+use super::node::Clock;
+use super::rendezvous::Rendezvous;
 use crate::topology;
 
 /// Calls the servers of nodes.

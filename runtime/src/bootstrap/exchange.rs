@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::Found;
 use super::member::{self, Manager};
+use super::rendezvous::Found;
 use crate::config::Config;
 use crate::error::InitError;
 use crate::topology;

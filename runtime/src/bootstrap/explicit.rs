@@ -5,11 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use longarm_control::proof::Ticket;
 
+use super::alone::alone;
 use super::assembly::Root;
 use super::coordinator::listen_at;
 use super::member::{self, Entry};
-use super::ways::{Bootstrap, NotJoined, Sight, Variables};
-use super::{Found, alone};
+use super::rendezvous::Found;
+use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::Config;
 use crate::error::InitError;
 

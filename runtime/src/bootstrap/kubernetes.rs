@@ -4,9 +4,10 @@
 use longarm_control::proof::Ticket;
 use longarm_managers::kubernetes::{INDEX, Pod};
 
+use super::alone::alone;
 use super::explicit::{enter, read_secret};
-use super::ways::{Bootstrap, NotJoined, Sight, Variables};
-use super::{Found, alone};
+use super::rendezvous::Found;
+use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::Config;
 
 /// Where rank 0 listens in its pod: each pod has a network of its own.

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use std::time::{Duration, Instant};
 
+use longarm_control::messages::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::control::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
-use super::{OnDeath, OnInquiry, Rendezvous, own_end};
+use super::own_end;
+use super::rendezvous::{OnDeath, OnInquiry, Rendezvous};
 use crate::error::InitError;
 
 /// How long the launcher may take to tell of a death that shows already.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use longarm_managers::{pmi1, pmix};
 use parking_lot::Mutex;
 
-use super::Found;
-use super::alone;
+use super::alone::alone;
 use super::member::{self, Manager};
-use super::ways::{Bootstrap, NotJoined, Sight, Variables};
+use super::rendezvous::Found;
+use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::Config;
 
 /// Under which name rank 0's text stands in the store.

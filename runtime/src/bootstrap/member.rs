@@ -14,13 +14,14 @@ use longarm_control::messages::Start;
 use longarm_control::proof::Ticket;
 use parking_lot::Mutex;
 
+use super::addresses;
 use super::assembly::{self, Assembly, Root};
 use super::coordinator::{CoordinatorThread, OnEnd, is_stopped, own_command};
 use super::launcher::{Launcher, Patron};
 use super::node::raise_descriptor_limit;
 use super::own_end::{self, LAUNCHER_GRACE};
+use super::rendezvous::Found;
 use super::starter::StarterWatch;
-use super::{Found, addresses};
 use crate::config::{Config, InterfaceChoice, OnFailure};
 use crate::error::InitError;
 

@@ -1,106 +1,40 @@
 //! How a process becomes a rank: who it is, where the others are, and the node it shares memory with.
 
 pub(crate) mod addresses;
+mod alone;
 mod assembly;
 mod coordinator;
 mod dialer;
 mod exchange;
 mod explicit;
 mod kubernetes;
+pub(crate) mod launch;
 mod launcher;
 mod managed;
 mod member;
 mod network;
 mod node;
 pub(crate) mod own_end;
+mod rendezvous;
 mod signs;
 mod starter;
 mod step;
+mod way;
 mod ways;
-
-use std::sync::Arc;
 
 #[doc(hidden)]
 pub use longarm_control::messages as control;
 
-use self::control::{CONTROL_VERSION, NodeCard, PeerTraffic, Start, Wait};
-use crate::error::InitError;
-
 pub(crate) use dialer::Dialer;
 pub use exchange::Exchange;
 pub(crate) use exchange::join_inside;
+pub use launch::{Launch, Outcome};
 pub(crate) use launcher::Launcher;
 #[cfg(feature = "verbs")]
 pub(crate) use network::verbs_options;
 pub(crate) use network::{is_routed, network};
 pub(crate) use node::{Clock, Node, NodeOptions, costs};
+pub(crate) use rendezvous::{Found, OnDeath, Rendezvous};
 pub(crate) use ways::find;
 #[doc(hidden)]
 pub use ways::launch;
-pub use ways::{Launch, Outcome};
-
-/// Where the ranks meet, and what the job looks like.
-pub(crate) type Found = (Option<Arc<dyn Rendezvous>>, Start);
-
-/// A job of one rank.
-pub(crate) fn alone() -> Result<Start, InitError> {
-    let mut random = [0; 40];
-    getrandom::fill(&mut random).map_err(|_| InitError::Random)?;
-    let (job, secret) = random.split_first_chunk().expect("there are 40 bytes");
-    let secret = Start::spell_secret(secret.try_into().expect("there are 32 behind the job's 8"));
-    Ok(Start {
-        version: CONTROL_VERSION,
-        job: u64::from_le_bytes(*job),
-        secret,
-        rank: 0,
-        node_of_rank: vec![0].into(),
-        machines: 1,
-        ranks_on_machine: 1,
-        processors: crate::topology::processors_allowed(),
-        stats: false,
-        survivors_go_on: false,
-    })
-}
-
-/// What is called with a rank that died and how.
-pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;
-
-/// What is called to learn who waits in a call of this process.
-pub(crate) type OnInquiry = Arc<dyn Fn() -> Vec<Wait> + Send + Sync>;
-
-/// Where the ranks of a job find each other, and by whom it is ended.
-pub(crate) trait Rendezvous: Send + Sync {
-    /// The card of this rank's node, if this rank hosts its server. Every rank calls it once, before [`Self::card`].
-    fn publish(&self, card: Option<NodeCard>) -> Result<(), InitError>;
-
-    /// The card of a node; waits until it is known. The death of its host meanwhile is an error. Not for who holds anything that
-    /// the telling of deaths needs, such as the server.
-    fn card(&self, node: u32) -> Result<NodeCard, InitError>;
-
-    /// The card of a node, if it is known. Else it is asked for, and there at some later call. The death of its host is an error.
-    fn ask_card(&self, node: u32) -> Result<Option<NodeCard>, InitError>;
-
-    /// The host of a node's server hung up: how it died, as soon as that is told. `None`: it is not.
-    fn death_of_server(&self, node: u32) -> Option<(u32, String)>;
-
-    /// Whether deaths anywhere in the job are told. If not, a server that refuses connections counts as dead.
-    fn tells_deaths(&self) -> bool;
-
-    /// From now on `on_death` hears of every death, those before included.
-    fn watch_deaths(&self, on_death: OnDeath);
-
-    /// Whether it says how a rank ended, also of one that has ended the job itself.
-    fn explains_deaths(&self) -> bool;
-
-    /// From now on `on_inquiry` answers whoever asks what this rank waits for.
-    fn answer_inquiries(&self, on_inquiry: OnInquiry);
-
-    /// Says that this rank ends well, and what it and its network have counted, and waits until all have left or died, or one has died where that ends the job.
-    fn leave(&self, traffic: Vec<PeerTraffic>, network: Vec<(String, u64)>);
-
-    /// Nobody of this process's world hears or answers any more: it has left.
-    fn forget_world(&self);
-
-    /// Ends the job: this rank cannot go on.
-    fn abort(&self, reason: &str, status: i32);
-}

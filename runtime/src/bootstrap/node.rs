@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longarm_client::{Assist, AssistTurn, Layout, Time};
+use longarm_control::messages::NodeCard;
 use longarm_netmod::Netmod;
 use longarm_netmod::flow::Costs;
 use longarm_proto::{JobId, Rank, Secret};
@@ -13,8 +14,7 @@ use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit};
 
-use super::Rendezvous;
-use super::control::NodeCard;
+use super::rendezvous::Rendezvous;
 use crate::config::Config;
 use crate::error::InitError;
 

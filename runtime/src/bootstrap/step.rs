@@ -17,9 +17,10 @@ use parking_lot::Mutex;
 
 use self::notary::{Munge, Notary, read_message, write_message};
 use self::porter::{Porter, Post};
+use super::alone::alone;
 use super::member::{self, Manager};
-use super::ways::{Bootstrap, NotJoined, Sight, Variables};
-use super::{Found, alone};
+use super::rendezvous::Found;
+use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::Config;
 
 /// How long one attempt to connect, or an answer, may take, before another one is made.

@@ -3,88 +3,20 @@
 //! They are tried in a fixed order; each says first what it sees in the environment. Where something promises others and no way
 //! leads to them, nothing starts: worlds of one that believe to be alone would be worse.
 
-use std::fmt;
+use longarm_control::messages::CONTROL_FD_VARIABLE;
 
-use serde::Serialize;
-
-use super::signs;
-use super::{Found, Launcher, alone, explicit, kubernetes, managed, step};
+use super::alone::alone;
+use super::launch::{ALONE, Launch, Outcome};
+use super::launcher::Launcher;
+use super::rendezvous::Found;
+use super::way::{Bootstrap, NotJoined, Sight, Variables};
+use super::{explicit, kubernetes, managed, signs, step};
 use crate::config::Config;
 use crate::error::InitError;
-
-/// The value of a variable of the environment.
-pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// A way to the other ranks.
-pub(crate) trait Bootstrap {
-    /// What it is called.
-    fn name(&self) -> &'static str;
-
-    /// Whether the environment says that it leads to others. Asks nobody.
-    fn look(&self, variables: Variables<'_>, config: &Config) -> Sight;
-
-    /// Takes it. Collective.
-    fn join(&self, variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined>;
-}
-
-/// What a way sees in the environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
-    /// Nothing.
-    Nothing,
-    /// It can be tried.
-    Usable,
-    /// It is meant, or may be, and cannot be taken for this reason.
-    Unusable(String),
-}
-
-/// Why a way that was tried did not lead to the others.
-pub(crate) enum NotJoined {
-    /// It could not even be begun: another one may.
-    Unusable(String),
-    /// It was the right one, and something else is wrong.
-    Failed(InitError),
-}
-
-impl From<InitError> for NotJoined {
-    fn from(error: InitError) -> NotJoined {
-        NotJoined::Failed(error)
-    }
-}
 
 /// All of them, in the order in which they are tried.
 const WAYS: [&dyn Bootstrap; 6] =
     [&ByLauncher, &managed::ByPmi1, &managed::ByPmix, &step::ByStep, &explicit::Explicit, &kubernetes::ByIndex];
-
-/// What was seen of how this process was started, and what was made of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Launch {
-    /// The variables that say something about it, with their values.
-    pub seen: Vec<(String, String)>,
-    /// Each way, in the order in which they are tried, and what became of it.
-    pub ways: Vec<(&'static str, Outcome)>,
-    /// Whether something promises that there are other ranks: by which variable.
-    pub promised_by: Option<&'static str>,
-    /// The name of the way that is taken. `None`: no way leads to the others that were promised.
-    pub taken: Option<&'static str>,
-}
-
-/// What became of a way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Nothing in the environment speaks of it.
-    NotSeen,
-    /// It is the one to take.
-    Taken,
-    /// It is not needed, as one before it is taken.
-    NotNeeded,
-    /// It cannot be taken.
-    Failed(String),
-}
-
-/// What a process is called that has nobody beside it.
-const ALONE: &str = "alone";
 
 /// How a process with these variables would be started, as far as that is told without asking anybody.
 pub(crate) fn look(variables: Variables<'_>, config: &Config) -> Launch {
@@ -153,34 +85,6 @@ pub fn launch(config: &Config) -> Launch {
     look(&|name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty()), config)
 }
 
-impl fmt::Display for Launch {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("seen in the environment:")?;
-        if self.seen.is_empty() {
-            formatter.write_str(" nothing that speaks of other ranks")?;
-        }
-        for (variable, value) in &self.seen {
-            write!(formatter, "\n  {variable}={value}")?;
-        }
-        formatter.write_str("\nways to the other ranks, in their order:")?;
-        for (name, outcome) in &self.ways {
-            match outcome {
-                Outcome::NotSeen => write!(formatter, "\n  {name}: nothing speaks of it")?,
-                Outcome::Taken => write!(formatter, "\n  {name}: this one is taken")?,
-                Outcome::NotNeeded => write!(formatter, "\n  {name}: it would be tried if those before it fail")?,
-                Outcome::Failed(reason) => write!(formatter, "\n  {name}: {reason}")?,
-            }
-        }
-        match (self.taken, self.promised_by) {
-            (Some(ALONE), _) => formatter.write_str("\n  alone: this one is taken"),
-            (None, Some(variable)) => {
-                write!(formatter, "\nno way leads to the other ranks that {variable} promises: nothing starts")
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 /// Our own launcher has started this process.
 struct ByLauncher;
 
@@ -190,7 +94,7 @@ impl Bootstrap for ByLauncher {
     }
 
     fn look(&self, variables: Variables<'_>, _config: &Config) -> Sight {
-        match variables(super::control::CONTROL_FD_VARIABLE) {
+        match variables(CONTROL_FD_VARIABLE) {
             Some(_) => Sight::Usable,
             None => Sight::Nothing,
         }

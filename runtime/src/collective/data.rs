@@ -2,7 +2,8 @@
 
 use zerocopy::IntoBytes;
 
-use super::{Call, from_bytes};
+use super::call::Call;
+use super::elements::from_bytes;
 use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 

@@ -5,8 +5,10 @@
 
 use longarm_client::Lost;
 
-use super::agree::{Load, Signature};
-use super::{Call, CollectiveError};
+use super::agree::Load;
+use super::call::Call;
+use super::signature::Signature;
+use crate::error::CollectiveError;
 
 /// Words of data that a member can show, behind the digest and the number of bytes.
 const DATA_WORDS: usize = 5;

@@ -2,8 +2,10 @@
 
 use zerocopy::IntoBytes;
 
+use super::agree::Load;
+use super::elements::{from_bytes, joined};
+use super::signature::Signature;
 use super::staged::{lay_out_all, lay_out_elements, lay_out_shares};
-use super::{Load, Signature, from_bytes, joined};
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::{Group, bytes_of};

@@ -4,7 +4,9 @@
 
 use longarm_shm::CELL_PAYLOAD_BYTES;
 
-use super::{Load, Signature, from_bytes};
+use super::agree::Load;
+use super::elements::from_bytes;
+use super::signature::Signature;
 use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;

@@ -7,166 +7,33 @@
 //! rounds.
 
 mod agree;
+mod call;
 mod data;
+mod elements;
 mod flag_barrier;
 mod large;
 mod light;
+mod run;
+pub(crate) mod signature;
 mod staged;
 mod staging;
+pub(crate) mod staging_buffer;
 mod started;
+mod subgroups;
 
-use longarm_client::mail::Slot;
-use longarm_client::{Expecting, WaitingCall};
-use longarm_proto::{ElementType, NodeId, Rank};
 use zerocopy::IntoBytes;
 
-pub use agree::{Signature, respell_claims};
-
-pub(crate) use agree::Load;
+pub use agree::respell_claims;
 pub use data::unpack;
-pub(crate) use staging::StagingBuffer;
+pub use signature::Signature;
+
+pub(crate) use call::LETTER_BYTES_MAX;
+pub(crate) use elements::from_bytes;
+use elements::joined;
 
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
-
-/// A longer body goes in several letters, which arrive in order.
-pub(crate) const LETTER_BYTES_MAX: usize = 256 << 20;
-
-/// One collective call in progress.
-pub(crate) struct Call<'a> {
-    group: &'a Group,
-    slot: Slot,
-    name: WaitingCall,
-}
-
-impl<'a> Call<'a> {
-    pub(crate) fn new(group: &'a Group, slot: Slot, signature: &Signature) -> Call<'a> {
-        Call { group, slot, name: WaitingCall::Collective(signature.name()) }
-    }
-
-    /// What every collective begins with: all members learn that all call the same, and get the load. All members of a group take
-    /// the same way, whatever they call: a call that goes another way than the others' would not be seen to differ.
-    /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
-    pub(crate) fn begin(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
-        if self.group.can_meet()
-            && let Some(all_offered) = self.meet(mine, load, offered)?
-        {
-            return Ok(all_offered);
-        }
-        // Or more than can be shown at a barrier.
-        self.agree(mine, load, offered)
-    }
-
-    fn me(&self) -> u32 {
-        self.group.shared.index
-    }
-
-    fn size(&self) -> u32 {
-        self.group.size()
-    }
-
-    fn member(&self, place: u32) -> Rank {
-        self.group.shared.members[place as usize]
-    }
-
-    /// The next step: its messages are told apart from those of every other.
-    fn next_step(&mut self) {
-        self.slot.step += 1;
-    }
-
-    fn send(&self, to: u32, body: &[u8]) -> Result<(), CollectiveError> {
-        let client = &self.group.inner.client;
-        let pieces = body.chunks(LETTER_BYTES_MAX).chain(body.is_empty().then_some(body));
-        for piece in pieces {
-            // A dead member explains more than the connection that broke.
-            let sent = client.send_letter(self.member(to), self.slot, body.len() as u64, piece);
-            sent.map_err(|error| self.group.death().map_or(error.into(), CollectiveError::Lost))?;
-        }
-        Ok(())
-    }
-
-    /// Before something short is sent and then something is waited for from a member.
-    fn expect(&self, from: u32) -> Option<Expecting<'a>> {
-        self.group.inner.client.expect_from(self.member(from))
-    }
-
-    /// Sends one body and receives another one. Neither waits for the other.
-    fn exchange(&self, to: u32, body: &[u8], from: u32) -> Result<Vec<u8>, CollectiveError> {
-        if body.len() > LETTER_BYTES_MAX {
-            self.send(to, body)?;
-            return self.receive(from);
-        }
-        let client = &self.group.inner.client;
-        let place = (self.member(to), self.slot);
-        let exchanged = client.send_letter_during(place, body.len() as u64, body, || self.receive(from));
-        exchanged.map_err(|error| self.group.death().map_or(error.into(), CollectiveError::Lost))?
-    }
-
-    fn receive(&self, from: u32) -> Result<Vec<u8>, CollectiveError> {
-        self.receive_if(from, |_| Ok(()))
-    }
-
-    /// The same of a body that has so many bytes.
-    fn receive_exactly(&self, from: u32, bytes: usize) -> Result<Vec<u8>, CollectiveError> {
-        self.receive_if(from, |found| self.check_bytes(from, found, bytes))
-    }
-
-    /// Receives a body whose length passes a check, which is made before all of it has come.
-    fn receive_if(
-        &self,
-        from: u32,
-        check: impl FnOnce(u64) -> Result<(), CollectiveError>,
-    ) -> Result<Vec<u8>, CollectiveError> {
-        let client = &self.group.inner.client;
-        let receive = || client.receive_letter(self.member(from), self.slot, self.name, &|| self.group.death());
-        let first = receive()?;
-        check(first.total_bytes)?;
-        let (total, mut body) = (first.total_bytes, first.body);
-        while (body.len() as u64) < total {
-            let next = receive()?;
-            let missing = total - body.len() as u64;
-            let found = next.body.len() as u64;
-            if next.total_bytes != total || !(1..=missing).contains(&found) {
-                return Err(self.bad_message(from, found, format!("the rest, {missing} bytes at most,")));
-            }
-            body.extend_from_slice(&next.body);
-        }
-        Ok(body)
-    }
-
-    fn check_bytes(&self, from: u32, found: u64, due: usize) -> Result<(), CollectiveError> {
-        if found == due as u64 { Ok(()) } else { Err(self.bad_message(from, found, due.to_string())) }
-    }
-
-    /// A member sent something else than is due.
-    #[cold]
-    fn bad_message(&self, from: u32, found: u64, due: String) -> CollectiveError {
-        let (rank, node) = self.named(from);
-        CollectiveError::BadMessage { rank, node, operation: self.operation(), found, due }
-    }
-
-    /// A member by its place, and its node.
-    fn named(&self, place: u32) -> (Rank, NodeId) {
-        let rank = self.member(place);
-        (rank, self.group.inner.client.layout().node_of(rank))
-    }
-
-    /// What this rank called.
-    fn operation(&self) -> String {
-        let WaitingCall::Collective(name) = self.name else { return "a collective".into() };
-        name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as char).collect()
-    }
-
-    /// Elements that a member says it has.
-    fn zeroed<T: Element>(&self, place: u32, count: u64) -> Result<Vec<T>, CollectiveError> {
-        let made = usize::try_from(count).ok().and_then(|count| T::new_vec_zeroed(count).ok());
-        made.ok_or_else(|| {
-            let ((rank, node), bytes) = (self.named(place), count.saturating_mul(size_of::<T>() as u64));
-            CollectiveError::NoRoom { rank, node, operation: self.operation(), bytes }
-        })
-    }
-}
 
 impl Group {
     /// All members meet. Nothing is completed; see [`Group::barrier_collective`]. `shmem_team_sync`.
@@ -416,34 +283,4 @@ fn check_reduction<T: Number>(reduction: Reduction, members: u32) -> Result<(), 
         return Ok(());
     }
     Err(CollectiveError::BadArgument { what: "reduction of this element type", found: reduction as u64, members })
-}
-
-/// Elements from bytes of any alignment.
-pub(crate) fn from_bytes<T: Element>(bytes: &[u8]) -> Vec<T> {
-    joined(&[bytes])
-}
-
-/// Elements from the bytes of several pieces, one behind the other. What is left of a piece behind whole elements is left
-/// out.
-fn joined<T: Element>(pieces: &[impl AsRef<[u8]>]) -> Vec<T> {
-    let element_bytes = size_of::<T>();
-    if element_bytes == 0 {
-        return Vec::new();
-    }
-    let whole = |piece: &[u8]| piece.len() / element_bytes * element_bytes;
-    let total: usize = pieces.iter().map(|piece| whole(piece.as_ref())).sum();
-    let mut elements = vec![T::new_zeroed(); total / element_bytes];
-    let mut room = elements.as_mut_slice().as_mut_bytes();
-    for piece in pieces {
-        let (here, rest) = room.split_at_mut(whole(piece.as_ref()));
-        here.copy_from_slice(&piece.as_ref()[..here.len()]);
-        room = rest;
-    }
-    elements
-}
-
-/// How an element type is called in a signature.
-pub(crate) fn type_code<T: Number>() -> u8 {
-    let code: ElementType = T::TYPE;
-    code as u8 + 1
 }

@@ -6,9 +6,12 @@
 use longarm_client::TransferError;
 use zerocopy::IntoBytes;
 
+use super::agree::Load;
+use super::call::Call;
 use super::light::combine;
-use super::staging::{HALF_BYTES, Staged, StagingBuffer, Want};
-use super::{Call, Load, Signature};
+use super::signature::Signature;
+use super::staging::{Staged, Want, take};
+use super::staging_buffer::HALF_BYTES;
 use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
@@ -112,7 +115,7 @@ pub(super) fn lay_out_elements<T: Number>(staged: &Staged<'_>, elements: &[T]) -
 impl<'a> Call<'a> {
     /// The staging buffer of this rank, with the first round laid out, if it is to be had.
     pub(super) fn stage(&self, lay_out: impl FnOnce(&Staged<'a>) -> Result<(), TransferError>) -> Option<Staged<'a>> {
-        StagingBuffer::take(self.group).filter(|staged| lay_out(staged).is_ok())
+        take(self.group).filter(|staged| lay_out(staged).is_ok())
     }
 
     /// As [`Call::begin`]. `Some`: all members have laid out their first round.

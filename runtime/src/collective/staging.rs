@@ -11,42 +11,23 @@
 //!
 //! After an error it is not used again: others may still get from it, and must not get what another collective put there.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use longarm_client::{AttachError, ClientWindow, Operation, OriginBytesMut, TransferError, WindowIdentity};
 use longarm_memory::Region;
-use longarm_proto::{AccessKey, Generation, Rank, Secret, WindowId};
+use longarm_proto::{AccessKey, Generation, Rank, WindowId};
 use longarm_server::door::DoorRequest;
 use parking_lot::Mutex;
 
+use super::staging_buffer::{PART_BYTES, State};
 use crate::error::CollectiveError;
 use crate::group::Group;
-use crate::window::map;
-use crate::world::Inner;
-
-/// A staging buffer has two halves: one may be read while the other is written.
-pub(super) const HALF_BYTES: usize = 1 << 20;
-const PART_BYTES: u64 = 2 * HALF_BYTES as u64;
+use crate::inner::Inner;
+use crate::window::map::map;
 
 /// No window that is allocated has this number: the upper half of theirs is a rank.
 const WINDOW: WindowId = WindowId((u32::MAX as u64) << 32 | 1);
 const GENERATION: Generation = Generation(1);
-
-/// The staging buffer of this rank, and its way to those of the others.
-pub(crate) struct StagingBuffer {
-    key: AccessKey,
-    state: Mutex<State>,
-    /// `None` inside: it could not be made.
-    window: OnceLock<Option<ClientWindow>>,
-}
-
-enum State {
-    Free,
-    /// By a collective; nothing else may be written.
-    Taken,
-    /// Somebody may get from it for ever.
-    Spoilt,
-}
 
 /// Bytes of a member's staging buffer, and where they go.
 pub(super) struct Want<'a> {
@@ -62,28 +43,20 @@ pub(super) struct Staged<'a> {
     is_given_back: bool,
 }
 
-impl StagingBuffer {
-    /// The staging buffer of a job with this secret.
-    pub(crate) fn new(secret: &Secret) -> StagingBuffer {
-        let key = secret.access_key("longarm staging buffer of collectives v1");
-        StagingBuffer { key, state: Mutex::new(State::Free), window: OnceLock::new() }
+/// Takes the staging buffer for a collective. `None`: it is not to be had.
+pub(super) fn take(group: &Group) -> Option<Staged<'_>> {
+    let staging = &group.inner.staging;
+    let mut state = staging.state.lock();
+    if !matches!(*state, State::Free) {
+        return None;
     }
-
-    /// Takes the staging buffer for a collective. `None`: it is not to be had.
-    pub(super) fn take(group: &Group) -> Option<Staged<'_>> {
-        let staging = &group.inner.staging;
-        let mut state = staging.state.lock();
-        if !matches!(*state, State::Free) {
-            return None;
-        }
-        *state = State::Taken;
-        drop(state);
-        let window = staging.window.get_or_init(|| make(&group.inner, staging.key)).as_ref();
-        if window.is_none() {
-            *staging.state.lock() = State::Spoilt;
-        }
-        Some(Staged { group, window: window?, is_given_back: false })
+    *state = State::Taken;
+    drop(state);
+    let window = staging.window.get_or_init(|| make(&group.inner, staging.key)).as_ref();
+    if window.is_none() {
+        *staging.state.lock() = State::Spoilt;
     }
+    Some(Staged { group, window: window?, is_given_back: false })
 }
 
 impl Staged<'_> {

@@ -1,6 +1,8 @@
 //! The table of variables: how each is called, read and shown.
 
-use super::{Config, GIB, KIB, MIB, NONTEMPORAL_BYTES_MIN, NetworkChoice, OnDemandChoice, OnFailure, TIB};
+use super::values::{
+    Config, GIB, KIB, MIB, NONTEMPORAL_BYTES_MIN, NetworkChoice, OnDemandChoice, OnFailure, TIB, VARIABLE_COUNT,
+};
 
 /// One row of the table.
 pub(super) struct Variable {
@@ -42,7 +44,7 @@ pub(super) const SPIN: usize = 16;
 pub(super) const NONTEMPORAL: usize = 17;
 
 /// The table.
-pub(super) const VARIABLES: [Variable; 37] = [
+pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
     Variable {
         name: "LONGARM_INTERFACE",
         unit: "",

@@ -10,8 +10,9 @@ use longarm_proto::{Rank, SignalOp};
 use crate::error::{CollectiveError, RmwError, TransferError, WaitError};
 use crate::exposed::permit_attaching;
 use crate::group::Group;
+use crate::inner::Inner;
 use crate::window::Window;
-use crate::world::{Inner, World};
+use crate::world::World;
 
 #[doc(hidden)]
 impl World {

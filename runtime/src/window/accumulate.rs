@@ -4,7 +4,7 @@ use longarm_client::{OriginBytes, TransferError};
 use longarm_proto::{AccumulateOp, Kernel, Rank, Scale};
 use zerocopy::IntoBytes;
 
-use super::Window;
+use super::shared::Window;
 use crate::element::Number;
 use crate::error::Operation;
 use crate::handle::Handle;

@@ -1,50 +1,20 @@
 //! Making and freeing windows, collectively.
 
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use longarm_client::{AttachError, ClientWindow, WindowIdentity};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
-use longarm_server::door::{DoorRequest, Handed};
-use longarm_shm::{NodeWindow, SegmentError};
+use longarm_server::door::DoorRequest;
+use longarm_shm::NodeWindow;
 use parking_lot::Mutex;
 
-use super::{Window, WindowInner};
+use super::map::map;
+use super::shared::{Window, WindowInner};
 use crate::collective::Signature;
 use crate::element::Element;
 use crate::error::{CollectiveError, WindowError};
 use crate::group::{Group, bytes_of, words_of};
 use crate::started::Started;
-
-/// The window numbers that this rank gives out. A number is used again after its window was freed, with the next
-/// generation.
-pub(crate) struct WindowNumbers(Mutex<Numbers>);
-
-#[derive(Default)]
-struct Numbers {
-    count: u32,
-    free: Vec<(u32, u32)>,
-}
-
-impl WindowNumbers {
-    pub(crate) fn new() -> WindowNumbers {
-        WindowNumbers(Mutex::new(Numbers::default()))
-    }
-
-    fn take(&self) -> (u32, u32) {
-        let mut numbers = self.0.lock();
-        numbers.free.pop().unwrap_or_else(|| {
-            numbers.count += 1;
-            (numbers.count, 1)
-        })
-    }
-
-    fn give_back(&self, number: u32, generation: u32) {
-        // A number whose generations are used up is not used again.
-        if let Some(generation) = generation.checked_add(1) {
-            self.0.lock().free.push((number, generation));
-        }
-    }
-}
 
 /// What every member tells of a window that is being made. Only the first member's identity is used.
 struct Proposal {
@@ -267,24 +237,6 @@ impl<T: Element> Window<T> {
         let shared = Arc::clone(&self.shared);
         self.shared.group.start(move |group| group.free(&shared.client))
     }
-}
-
-/// Maps a window of this node where its ranks have agreed to, or anywhere where that cannot be.
-pub(crate) fn map(handed: Handed, part_bytes: &[u64]) -> Result<NodeWindow, SegmentError> {
-    static WARNED: Once = Once::new();
-    let Handed { file, address } = handed;
-    let memory = NodeWindow::attach_at(file, part_bytes, address)?;
-    if memory.bytes() > 0 && !address.is_some_and(|address| memory.is_at(address)) {
-        WARNED.call_once(|| {
-            tracing::warn!(
-                bytes = memory.bytes(),
-                address = address.map(|address| format!("{address:#x}")),
-                "a window is not mapped where the other ranks of this node map it: calls work as ever, but a program \
-                 that uses the addresses of its neighbours directly must not"
-            );
-        });
-    }
-    Ok(memory)
 }
 
 fn proposal(body: &[u8]) -> Proposal {

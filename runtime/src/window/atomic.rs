@@ -3,7 +3,7 @@
 use longarm_client::{Completion, RmwError};
 use longarm_proto::{Rank, Rmw, RmwOp};
 
-use super::Window;
+use super::shared::Window;
 use crate::element::Word;
 use crate::error::Operation;
 use crate::handle::Handle;

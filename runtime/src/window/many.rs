@@ -12,7 +12,8 @@ use longarm_client::{OriginBytes, OriginBytesMut, TransferError};
 use longarm_proto::{Kernel, Rank, Scale};
 use zerocopy::IntoBytes;
 
-use super::{Update, Window};
+use super::accumulate::Update;
+use super::shared::Window;
 use crate::element::{Element, Number};
 use crate::error::Operation;
 use crate::handle::Handle;

@@ -13,7 +13,7 @@ use longarm_proto::{Rank, Rmw, RmwOp};
 use longarm_shm::Window as Part;
 use zerocopy::IntoBytes;
 
-use super::Window;
+use super::shared::Window;
 use crate::element::{Element, Word};
 use crate::error::Operation;
 

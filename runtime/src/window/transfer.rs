@@ -6,7 +6,7 @@ use longarm_client::{LenderMut, OriginBuffer, OriginBytes, OriginBytesMut, Trans
 use longarm_proto::Rank;
 use zerocopy::IntoBytes;
 
-use super::Window;
+use super::shared::Window;
 use crate::element::Element;
 use crate::error::Operation;
 use crate::handle::Handle;

@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 
 pub use longarm_client::Compare;
 
-use super::Window;
+use super::shared::Window;
 use crate::element::{Element, Word};
 use crate::started::Started;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use longarm_client::{Client, Operation};
 use longarm_proto::Rank;
 
-use crate::bootstrap::control::{Wait, Whom};
 use crate::bootstrap::{Node, OnDeath, own_end};
 use crate::question::Questions;
+use longarm_control::messages::{Wait, Whom};
 
 /// What is done when a rank has died.
 pub(super) fn death_listener(

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use longarm_shm::sync::Ordering;
 use parking_lot::Mutex;
 
-use super::{INITIALISED, World, join};
+use super::{World, join};
 use crate::bootstrap::{self, Exchange, Found, Launcher};
 use crate::config::{Config, ConfigError};
 use crate::error::InitError;
+use crate::inner::INITIALISED;
 
 /// Joins the job that this process was started for, or makes a world of one. Collective over all processes of the job, who may do it
 /// again when all of them have finalized.
@@ -148,7 +149,7 @@ pub fn is_initialized() -> bool {
 /// }
 /// ```
 pub fn is_launched() -> bool {
-    std::env::var_os(crate::bootstrap::control::CONTROL_FD_VARIABLE).is_some()
+    std::env::var_os(longarm_control::messages::CONTROL_FD_VARIABLE).is_some()
 }
 
 fn once(

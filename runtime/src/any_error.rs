@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{
+use crate::error::{
     AskError, CollectiveError, ConfigError, DeviceRmwError, HeapError, InitError, Lost, MessageError, MutexError,
     RmwError, TransferError, WaitError, WindowError,
 };

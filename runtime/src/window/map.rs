@@ -1,0 +1,24 @@
+//! Memory of a node that its server hands over.
+
+use std::sync::Once;
+
+use longarm_server::door::Handed;
+use longarm_shm::{NodeWindow, SegmentError};
+
+/// Maps a window of this node where its ranks have agreed to, or anywhere where that cannot be.
+pub(crate) fn map(handed: Handed, part_bytes: &[u64]) -> Result<NodeWindow, SegmentError> {
+    static WARNED: Once = Once::new();
+    let Handed { file, address } = handed;
+    let memory = NodeWindow::attach_at(file, part_bytes, address)?;
+    if memory.bytes() > 0 && !address.is_some_and(|address| memory.is_at(address)) {
+        WARNED.call_once(|| {
+            tracing::warn!(
+                bytes = memory.bytes(),
+                address = address.map(|address| format!("{address:#x}")),
+                "a window is not mapped where the other ranks of this node map it: calls work as ever, but a program \
+                 that uses the addresses of its neighbours directly must not"
+            );
+        });
+    }
+    Ok(memory)
+}
