@@ -22,6 +22,8 @@ pub mod proof;
 pub mod questions;
 pub mod rendezvous;
 mod said;
+#[doc(hidden)]
+pub mod scale;
 pub mod spelling;
 pub mod standing;
 pub mod vouching;

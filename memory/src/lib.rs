@@ -14,6 +14,7 @@ mod descriptor;
 pub mod grid;
 pub mod io;
 pub mod region;
+mod unshared;
 #[cfg(all(target_arch = "x86_64", not(any(miri, longarm_portable))))]
 #[path = "vector_x86_64.rs"]
 mod vector;
@@ -27,3 +28,4 @@ pub use descriptor::adopt_descriptor;
 pub use grid::{Grid, Step};
 pub use io::{REGIONS_MAX, receive, round_trip_us, send};
 pub use region::{Region, RegionMut};
+pub use unshared::Unshared;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use longarm_control::arrival::{Arrival, Met};
 use longarm_control::messages::CONTROL_VERSION;
 use longarm_control::proof::{CHALLENGE_BYTES, PROOF_BYTES, ProofError, RankProof, Ticket};
+use longarm_memory::Unshared;
 
 use crate::config::Config;
 use crate::error::InitError;
@@ -32,8 +33,8 @@ pub(crate) enum Root {
 
 /// A rank that has met the others.
 pub(crate) struct Assembly {
-    pub(crate) reader: BufReader<TcpStream>,
-    pub(crate) writer: TcpStream,
+    pub(crate) reader: BufReader<Unshared<TcpStream>>,
+    pub(crate) writer: Unshared<TcpStream>,
     /// Where rank 0 runs.
     pub(crate) host: String,
     pub(crate) on_several: bool,
@@ -89,6 +90,8 @@ pub(crate) fn meet(root: &Root, ticket: &Ticket, rank: u32, config: &Config) -> 
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
     };
+    // A child of a fork that outlives this rank would hide its death from the coordinator.
+    let stream = Unshared::new(stream).map_err(InitError::Coordinator)?;
     arrive(stream, config, patience + SPARE)
 }
 
@@ -136,7 +139,7 @@ fn prove(mut stream: TcpStream, ticket: &Ticket, rank: u32) -> Result<TcpStream,
 }
 
 /// Says where this rank runs, and waits for the others.
-fn arrive(mut stream: TcpStream, config: &Config, patience: Duration) -> Result<Assembly, InitError> {
+fn arrive(mut stream: Unshared<TcpStream>, config: &Config, patience: Duration) -> Result<Assembly, InitError> {
     let arrival = Arrival {
         version: CONTROL_VERSION,
         machine: topology::machine_name(),
@@ -149,7 +152,8 @@ fn arrive(mut stream: TcpStream, config: &Config, patience: Duration) -> Result<
     line.push(b'\n');
     stream.write_all(&line).map_err(InitError::Coordinator)?;
     stream.set_read_timeout(Some(patience)).map_err(InitError::Coordinator)?;
-    let mut reader = BufReader::new(stream.try_clone().map_err(InitError::Coordinator)?);
+    let reading = stream.try_clone().and_then(Unshared::new).map_err(InitError::Coordinator)?;
+    let mut reader = BufReader::new(reading);
     let mut line = String::new();
     if reader.read_line(&mut line).map_err(InitError::Coordinator)? == 0 {
         return Err(InitError::Coordinator(io::ErrorKind::UnexpectedEof.into()));

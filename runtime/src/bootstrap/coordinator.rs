@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use longarm_control::coordinator::{Coordinator, Effect, Settings};
 use longarm_control::questions;
+use longarm_memory::Unshared;
 use longarm_netmod::{Interest, Poller, Ready, Waker};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
@@ -112,7 +113,7 @@ impl Drop for CoordinatorThread {
 
 /// A connection, and what could not be sent yet.
 struct Line {
-    stream: TcpStream,
+    stream: Unshared<TcpStream>,
     unsent: Vec<u8>,
     watches_room: bool,
     /// Nothing is heard of it any more, and it is closed when all is sent, or then.
@@ -130,8 +131,8 @@ struct Asker {
 struct Desk {
     poller: Poller,
     /// One for each address.
-    listeners: Vec<TcpListener>,
-    questions: Option<UnixListener>,
+    listeners: Vec<Unshared<TcpListener>>,
+    questions: Option<Unshared<UnixListener>>,
     coordinator: Coordinator,
     lines: HashMap<u64, Line>,
     askers: HashMap<u64, Asker>,
@@ -145,6 +146,8 @@ struct Desk {
 impl Desk {
     fn new(listeners: Vec<TcpListener>, settings: Settings, shared: Arc<Shared>, on_end: OnEnd) -> io::Result<Desk> {
         let poller = Poller::new()?;
+        // A child of a fork that outlives this process would keep the ports, and the connections of those who wait for its end.
+        let listeners: Vec<_> = listeners.into_iter().map(Unshared::new).collect::<io::Result<_>>()?;
         for listener in &listeners {
             listener.set_nonblocking(true)?;
             poller.add(listener, LISTENER, Interest::READABLE)?;
@@ -253,7 +256,7 @@ impl Desk {
     }
 
     fn accept(&mut self) {
-        let accepted: Vec<_> = self.listeners.iter().map(TcpListener::accept).collect();
+        let accepted: Vec<_> = self.listeners.iter().map(|listener| listener.accept()).collect();
         for one in accepted {
             match one {
                 Ok((stream, _)) => self.take_in(stream),
@@ -268,6 +271,7 @@ impl Desk {
         let now = Instant::now();
         let Some(number) = prepared.then(|| self.coordinator.handle_connection(nonce, now)).flatten() else { return };
         keep_alive(&stream);
+        let Ok(stream) = Unshared::new(stream) else { return self.coordinator.handle_hang_up(number, now) };
         if self.poller.add(&stream, number, Interest::READABLE).is_err() {
             self.coordinator.handle_hang_up(number, now);
             return;
@@ -364,7 +368,7 @@ impl Desk {
     }
 
     fn accept_asker(&mut self) {
-        let Some(accepted) = self.questions.as_ref().map(UnixListener::accept) else { return };
+        let Some(accepted) = self.questions.as_ref().map(|questions| questions.accept()) else { return };
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => return self.handle_not_taken_in(&error, Instant::now()),
@@ -407,11 +411,11 @@ impl Desk {
     }
 }
 
-fn listen_to_questions(pid: u32) -> io::Result<UnixListener> {
+fn listen_to_questions(pid: u32) -> io::Result<Unshared<UnixListener>> {
     let address = std::os::unix::net::SocketAddr::from_abstract_name(format!("{}{pid}", questions::NAME_PREFIX))?;
     let listener = UnixListener::bind_addr(&address)?;
     listener.set_nonblocking(true)?;
-    Ok(listener)
+    Unshared::new(listener)
 }
 
 /// Whether a process of this machine is stopped by a signal.

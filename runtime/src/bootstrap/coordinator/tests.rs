@@ -57,6 +57,7 @@ fn what_was_to_be_said_to_a_connection_is_sent_before_it_is_closed() {
     let (mut guest, _) = other_end.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
     desk.poller.add(&stream, 7, Interest::READABLE).unwrap();
+    let stream = Unshared::new(stream).unwrap();
     desk.lines.insert(7, Line { stream, unsent: vec![1; BYTES], watches_room: false, closes: None });
     // It has said something that nobody reads any more.
     guest.write_all(b"hello").unwrap();
@@ -81,6 +82,7 @@ fn a_connection_that_is_closed_and_does_not_read_is_let_go_of_after_a_while() {
     let stream = TcpStream::connect(other_end.local_addr().unwrap()).unwrap();
     stream.set_nonblocking(true).unwrap();
     desk.poller.add(&stream, 7, Interest::READABLE).unwrap();
+    let stream = Unshared::new(stream).unwrap();
     desk.lines.insert(7, Line { stream, unsent: vec![1; 16 << 20], watches_room: false, closes: None });
     desk.close(7);
     let until = desk.deadline().expect("its end is waited for");

@@ -29,6 +29,14 @@ pub fn body(parameters: &str) {
             witness::see_a_death(&world, rank.parse().expect("a rank"));
             witness::stay()
         }
+        Some(("parent", rank)) => {
+            let victim = rank.parse().expect("a rank");
+            if world.rank() == victim {
+                leave_a_child();
+            }
+            witness::see_a_death(&world, victim);
+            witness::stay()
+        }
         Some(("worlds", times)) => join_often(world, times.parse().expect("a number")),
         _ if parameters == "deserter" => desert(world),
         _ if parameters == "stand still" => stand_still(world),
@@ -60,6 +68,14 @@ fn join_often(world: World, times: u32) {
         let joined = world.take().unwrap_or_else(|| longarm::init().expect("all join again"));
         println!("world {time}");
         work(joined);
+    }
+}
+
+/// A child that has all of this rank's that it had when it was forked, and lives until the trial is over.
+fn leave_a_child() {
+    if let fork::Fork::Child = fork::fork().expect("the system has room for a process") {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
     }
 }
 
@@ -98,6 +114,8 @@ pub fn trials() -> Vec<Trial> {
             let name =
                 format!("without_a_launcher_of_ours_a_killed_rank_{victim}_is_named_by_all ({nodes} x {})", 4 / nodes);
             trials.push(Trial::test(name, move || name_the_dead(victim, nodes)));
+            let name = format!("a_child_that_outlives_rank_{victim}_does_not_hide_its_death ({nodes} x {})", 4 / nodes);
+            trials.push(Trial::test(name, move || hear_of_the_dead("parent", victim, nodes)));
         }
     }
     let mut trial = |name: &str, run: fn() -> Result<(), Failed>| trials.push(Trial::test(name, run));
@@ -208,8 +226,8 @@ fn meet(ranks: u32, nodes: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-fn name_the_dead(victim: u32, nodes: u32) -> Result<(), Failed> {
-    let mut job = Told::start(4, nodes, &format!("victim {victim}"), &[NO_HURRY])?;
+fn hear_of_the_dead(kind: &str, victim: u32, nodes: u32) -> Result<(), Failed> {
+    let mut job = Told::start(4, nodes, &format!("{kind} {victim}"), &[NO_HURRY])?;
     let how = format!("failed: rank {victim} (node {}) has ended without finalizing", victim * nodes / 4);
     for (rank, process) in (0..).zip(&mut job.ranks).filter(|(rank, _)| *rank != victim) {
         let mut lines = BufReader::new(process.stdout.as_mut().expect("stdout is piped")).lines();
@@ -220,7 +238,11 @@ fn name_the_dead(victim: u32, nodes: u32) -> Result<(), Failed> {
             }
         }
     }
-    drop(job);
+    Ok(())
+}
+
+fn name_the_dead(victim: u32, nodes: u32) -> Result<(), Failed> {
+    hear_of_the_dead("victim", victim, nodes)?;
     // In a hurry they end by themselves, and none of them well.
     let ended = Told::start(4, nodes, &format!("victim {victim}"), &[("LONGARM_REPORT_MS", "1")])?.end()?;
     let speaker = if victim == 0 { 1 } else { 0 };
