@@ -180,7 +180,7 @@ impl Course {
         }
         if let Ok(ToRank::Start(start)) = serde_json::from_slice(line) {
             let Start { node_of_rank, .. } = *start;
-            self.nodes = node_of_rank;
+            self.nodes = node_of_rank.to_vec();
         }
     }
 }

@@ -135,12 +135,11 @@ extern "C" fn in_child() {
 }
 
 fn put_in_place(nothing: c_int, number: c_int) {
-    // SAFETY: both take numbers alone, and may be called in a child of a fork; whoever owns the number keeps one that is open, unless the
-    // system has none left.
-    unsafe {
-        if nothing < 0 || libc::dup3(nothing, number, libc::O_CLOEXEC) < 0 {
-            libc::close(number);
-        }
+    // SAFETY: it takes numbers alone, and may be called in a child of a fork; whoever owns the number keeps one that is open.
+    let is_in_place = nothing >= 0 && unsafe { libc::dup3(nothing, number, libc::O_CLOEXEC) } >= 0;
+    if !is_in_place {
+        // SAFETY: it takes a number alone, and may be called in a child of a fork. The number is open: it was marked.
+        unsafe { libc::close(number) };
     }
 }
 
@@ -157,10 +156,9 @@ mod tests {
         if child == 0 {
             let mut byte = 0_u8;
             // SAFETY: the byte is the child's own.
-            unsafe {
-                libc::read(of.as_raw_fd(), (&raw mut byte).cast(), 1);
-                libc::_exit(0);
-            }
+            unsafe { libc::read(of.as_raw_fd(), (&raw mut byte).cast(), 1) };
+            // SAFETY: it ends the process.
+            unsafe { libc::_exit(0) };
         }
         assert!(child > 0);
         child

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -431,21 +431,6 @@ pub(crate) fn own_command() -> String {
     const LETTERS_MAX: usize = 200;
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     words.join(" ").chars().take(LETTERS_MAX).collect()
-}
-
-/// Listens at the first of these addresses that is one of this machine.
-///
-/// # Errors
-/// What the system says of the last one.
-pub(crate) fn listen_at(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
-    let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        outcome = TcpListener::bind(address);
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    outcome
 }
 
 #[cfg(test)]

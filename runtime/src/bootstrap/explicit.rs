@@ -7,7 +7,7 @@ use longarm_control::proof::Ticket;
 
 use super::alone::alone;
 use super::assembly::Root;
-use super::coordinator::listen_at;
+use super::listening::listen_at;
 use super::member::{self, Entry};
 use super::rendezvous::Found;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
@@ -66,13 +66,14 @@ impl Bootstrap for Explicit {
 
 /// Joins a job whose rank 0 listens where all know it. Collective.
 pub(crate) fn enter(root: String, ticket: Ticket, rank: u32, config: &mut Config) -> Result<Found, InitError> {
+    let place = root.clone();
     let root = Root::Named(root);
     let mut coordinator = None;
     if rank == 0 {
         let port_in_use = |source| InitError::RootListen { root: root.to_string(), source };
         let addresses = root.resolve().map_err(port_in_use)?;
-        let listener = listen_at(&addresses).map_err(port_in_use)?;
-        coordinator = Some(member::start_coordinator(vec![listener], &ticket, None, config)?);
+        let listeners = listen_at(&place, &addresses).map_err(port_in_use)?;
+        coordinator = Some(member::start_coordinator(listeners, &ticket, None, config)?);
     }
     member::enter(Entry { root, ticket, rank, coordinator, manager: None }, config)
 }

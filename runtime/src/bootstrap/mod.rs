@@ -10,6 +10,7 @@ mod explicit;
 mod kubernetes;
 pub(crate) mod launch;
 mod launcher;
+mod listening;
 mod managed;
 mod member;
 mod network;
@@ -37,4 +38,4 @@ pub(crate) use node::{Clock, Node, NodeOptions, costs};
 pub(crate) use rendezvous::{Found, OnDeath, Rendezvous};
 pub(crate) use ways::find;
 #[doc(hidden)]
-pub use ways::launch;
+pub use ways::{launch, started_by_manager_of_mpi, started_by_open_mpi, told_rank_and_size};

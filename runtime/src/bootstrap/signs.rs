@@ -59,6 +59,44 @@ pub(crate) fn find(variable: impl Fn(&str) -> Option<String>) -> Option<Managed>
     None
 }
 
+/// What managers set that an MPI in the process understands: all of a line, and it is one of them. Initialising MPI gives the job's
+/// ranks then.
+const MPI_MARKS: [&[&str]; 5] = [
+    &["PMI_RANK"], // Hydra, Intel MPI, Slurm with PMI-1 or PMI-2, Cray.
+    &["PMI_FD"],
+    &["PMI_PORT"],                    // Hydra with -pmi-port.
+    &["PMIX_RANK", "PMIX_NAMESPACE"], // PRRTE, Slurm with PMIx.
+    &["OMPI_COMM_WORLD_RANK"],        // Open MPI's mpirun.
+];
+
+/// Whether the process manager of an MPI has started a process with these variables.
+pub(crate) fn is_of_mpi(variable: impl Fn(&str) -> Option<String>) -> bool {
+    MPI_MARKS.iter().any(|marks| marks.iter().all(|name| variable(name).is_some()))
+}
+
+/// Rank and size, as the process manager of an MPI says them.
+pub(crate) fn told_by_mpi(variable: impl Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
+    told(
+        &[
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+            ("PMI_RANK", "PMI_SIZE"),
+            ("PMI_ID", "PMI_SIZE"),
+            ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+        ],
+        variable,
+    )
+}
+
+/// Rank and size, as Slurm says them, or whoever sets longarm's own variables.
+pub(crate) fn told_by_others(variable: impl Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
+    told(&[("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("LONGARM_RANK", "LONGARM_SIZE")], variable)
+}
+
+fn told(pairs: &[(&str, &str)], variable: impl Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
+    let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
+    pairs.iter().find_map(|(rank, size)| number(rank).zip(number(size)))
+}
+
 /// Other variables that say something of how a process was started.
 const OTHERS: [&str; 29] = [
     "LONGARM_CONTROL_FD",
@@ -148,6 +186,37 @@ mod tests {
         // A batch script of four tasks.
         let script = [("SLURM_JOB_ID", "7"), ("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0"), ("SLURM_NPROCS", "4")];
         assert_eq!(find_in(&script), None);
+    }
+
+    fn with<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn an_mpi_is_started_by_what_its_manager_sets_and_by_nothing_less() {
+        let is_of_mpi = |names: &[&str]| {
+            let set: Vec<(&str, &str)> = names.iter().map(|name| (*name, "1")).collect();
+            is_of_mpi(with(&set))
+        };
+        for names in [&["PMI_FD", "PMI_RANK", "PMI_SIZE"][..], &["PMI_PORT", "PMI_ID"], &["OMPI_COMM_WORLD_RANK"]] {
+            assert!(is_of_mpi(names), "{names:?}");
+        }
+        assert!(is_of_mpi(&["PMIX_RANK", "PMIX_NAMESPACE"]));
+        for names in [&[][..], &["PATH", "SLURM_PROCID", "PMI_SIZE"], &["PMIX_RANK"], &["PMIX_NAMESPACE"]] {
+            assert!(!is_of_mpi(names), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn rank_and_size_are_what_the_manager_of_mpi_says_also_within_a_step_of_slurms() {
+        // Hydra starts one proxy a host by srun, which are the tasks of that step.
+        let inside = [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("PMI_RANK", "5"), ("PMI_SIZE", "8")];
+        assert_eq!(told_by_mpi(with(&inside)), Some((5, 8)));
+        assert_eq!((told_by_mpi(with(&inside[..2])), told_by_others(with(&inside[..2]))), (None, Some((1, 2))));
+        assert_eq!(told_by_mpi(with(&[("PMIX_RANK", "1"), inside[1]])), Some((1, 2)));
+        let own = [("LONGARM_RANK", "3"), ("LONGARM_SIZE", "4")];
+        assert_eq!(told_by_others(with(&own)), Some((3, 4)));
+        assert_eq!(told_by_others(with(&own[..1])), None);
     }
 
     #[test]

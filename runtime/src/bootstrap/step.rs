@@ -20,6 +20,7 @@ use self::porter::{Porter, Post};
 use super::alone::alone;
 use super::member::{self, Manager};
 use super::rendezvous::Found;
+use super::signs;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::Config;
 
@@ -45,6 +46,8 @@ impl Bootstrap for ByStep {
         match Step::from_environment(&|name| variables(name)) {
             Ok(None) => Sight::Nothing,
             Ok(Some(step)) if step.size == 1 => Sight::Nothing,
+            // What else has started the ranks may have been started by srun itself, once on each host.
+            Ok(Some(step)) if told_others(&step, variables) => Sight::Nothing,
             Ok(Some(_)) => match munge::look() {
                 Ok(()) => Sight::Usable,
                 Err(error) => Sight::Unusable(error.to_string()),
@@ -69,6 +72,11 @@ impl Bootstrap for ByStep {
         asked.map_err(|error| unusable(error.to_string()))?;
         Ok(member::join(Arc::new(Stepped::new(step, own_user, Arc::new(Munge), config)), config)?)
     }
+}
+
+/// Whether the manager of an MPI tells this process something else.
+fn told_others(step: &Step, variables: Variables<'_>) -> bool {
+    signs::told_by_mpi(variables).is_some_and(|told| told != (step.rank, step.size))
 }
 
 /// One task of a step.

@@ -59,7 +59,7 @@ fn promise(variables: Variables<'_>, ways: &[(&'static str, Outcome)]) -> Option
 /// # Errors
 /// [`InitError::NoWay`] where there are others and none does; what a way says that does.
 pub(crate) fn find(config: &mut Config) -> Result<Found, InitError> {
-    let variables = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let variables = own_variable;
     let mut launch = look(&variables, config);
     for (way, (_, outcome)) in WAYS.iter().zip(&mut launch.ways) {
         if !matches!(outcome, Outcome::Taken | Outcome::NotNeeded) {
@@ -79,10 +79,36 @@ pub(crate) fn find(config: &mut Config) -> Result<Found, InitError> {
     alone().map(|start| (None, start))
 }
 
+fn own_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// Whether `mpiexec`, `srun --mpi=...` or the like has started this process. Then initialising MPI gives the job's ranks.
+#[doc(hidden)]
+pub fn started_by_manager_of_mpi() -> bool {
+    signs::is_of_mpi(own_variable)
+}
+
+/// Whether that one is Open MPI's.
+#[doc(hidden)]
+pub fn started_by_open_mpi() -> bool {
+    own_variable("OMPI_COMM_WORLD_RANK").is_some()
+}
+
+/// What whoever started this process has told it without being asked: its rank, and of how many.
+#[doc(hidden)]
+pub fn told_rank_and_size() -> Option<(u32, u32)> {
+    signs::told_by_mpi(own_variable).or_else(|| {
+        // Who is to be alone is, whatever the others were told.
+        let is_alone = Config::from_environment().is_ok_and(|config| config.alone);
+        signs::told_by_others(own_variable).filter(|_| !is_alone)
+    })
+}
+
 /// How this process was started, and how [`init`](crate::init) would find the others: for `longarm info --launch`.
 #[doc(hidden)]
 pub fn launch(config: &Config) -> Launch {
-    look(&|name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty()), config)
+    look(&own_variable, config)
 }
 
 /// Our own launcher has started this process.

@@ -89,7 +89,6 @@ pub const ALLOWANCES: &[Allowance] = &[
     allow(Rule::Words, "docs/src/openshmem.md", "the same"),
     allow(Rule::Unsafe, "shims/both/tests/mixed.rs", "a rank in Rust that calls the C interfaces"),
     allow(Rule::Unsafe, "shims/mpi/", "calls functions of the MPI that is in the process"),
-    allow(Rule::Clock, "shims/mpi/src/environment.rs", "who started this process is told by the environment"),
     allow(Rule::Clock, "shims/armci/", "who this process is, before it has joined; armci_timer"),
     allow(Rule::Unsafe, "tools/launch/tests/launcher.rs", "it plays a rank, which takes over an inherited descriptor"),
     allow(Rule::Unsafe, "tools/launch/src/run/child.rs", "what a child does between fork and exec"),

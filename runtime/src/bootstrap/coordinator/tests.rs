@@ -1,5 +1,7 @@
 use longarm_control::proof::Ticket;
 
+use std::net::SocketAddr;
+
 use super::*;
 
 fn settings() -> Settings {

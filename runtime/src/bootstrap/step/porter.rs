@@ -12,12 +12,10 @@ use longarm_netmod::Waker;
 use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use super::super::listening::listen_everywhere;
 use super::notary::{Notary, read_message, write_message};
 
-/// How many may wait until they are taken in.
-const BACKLOG: i32 = 4096;
 /// How long nobody is taken in after nobody could be: most likely no descriptor was free.
 const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// What a thread needs that answers one guest.
@@ -172,21 +170,11 @@ fn listen(ports: &[u16], on_one_node: bool) -> io::Result<TcpListener> {
     for port in ports {
         outcome = match on_one_node {
             true => TcpListener::bind(("127.0.0.1", *port)),
-            false => listen_everywhere(*port).or_else(|_| TcpListener::bind(("0.0.0.0", *port))),
+            false => listen_everywhere(*port),
         };
         if outcome.is_ok() {
             break;
         }
     }
     outcome
-}
-
-/// At all addresses of both families.
-fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
-    let socket = rustix::net::socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
-    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
-    rustix::net::bind(&socket, &SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, port)))?;
-    rustix::net::listen(&socket, BACKLOG)?;
-    Ok(TcpListener::from(socket))
 }

@@ -178,6 +178,12 @@ fn a_step_without_pmi_is_seen_and_one_task_or_one_that_is_told_its_rank_is_not()
         Err(error) => assert_eq!(look(8, "2"), Sight::Unusable(error.to_string())),
     }
     assert_eq!(look(9, "2"), Sight::Nothing);
+    let inside = |name: &str| match name {
+        "PMI_RANK" => Some("3".to_owned()),
+        "PMI_SIZE" => Some("4".to_owned()),
+        _ => variables[..8].iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
+    };
+    assert_eq!(ByStep.look(&inside, &Config::default()), Sight::Nothing, "hydra has a proxy in each task");
     assert!(matches!(look(7, "2"), Sight::Unusable(reason) if reason.contains("SLURM_STEP_ID")));
     assert_eq!(ByStep.look(&|_| None, &Config::default()), Sight::Nothing);
 }

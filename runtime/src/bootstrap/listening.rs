@@ -1,0 +1,117 @@
+//! Where rank 0 listens for the others of its job, if all of them are told that place.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+/// How many may wait until they are taken in.
+const BACKLOG: i32 = 4096;
+
+/// At which addresses rank 0 listens.
+#[derive(Debug, PartialEq, Eq)]
+enum Places {
+    /// Those that its name stands for, as far as they are this machine's.
+    These(Vec<SocketAddr>),
+    /// At all of them, at this port.
+    Everywhere(u16),
+}
+
+/// Listens at a place of this machine that was given as a name or an address with a port, and that stands for these addresses here.
+///
+/// # Errors
+/// What the system says of the last one.
+pub(super) fn listen_at(root: &str, addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+    let these = match places(root, addresses) {
+        Places::Everywhere(port) => return Ok(vec![listen_everywhere(port)?]),
+        Places::These(these) => these,
+    };
+    let (mut listeners, mut last) = (Vec::new(), io::ErrorKind::AddrNotAvailable.into());
+    for address in these {
+        match TcpListener::bind(address) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => last = error,
+        }
+    }
+    if listeners.is_empty() { Err(last) } else { Ok(listeners) }
+}
+
+/// Many hosts have their own name stand for a loopback address (in `/etc/hosts`), which is another thing on every other one.
+fn places(root: &str, addresses: &[SocketAddr]) -> Places {
+    let host = root.rsplit_once(':').map_or(root, |(host, _)| host);
+    let is_meant = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() || is_local(host);
+    match addresses.iter().find(|address| address.ip().is_loopback()) {
+        Some(loopback) if !is_meant => Places::Everywhere(loopback.port()),
+        _ => Places::These(addresses.to_vec()),
+    }
+}
+
+/// Whether a name means the loopback wherever it is used.
+fn is_local(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost") || host.starts_with("localhost.") || host.starts_with("ip6-")
+}
+
+/// Listens at all addresses of both families.
+pub(super) fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
+    // A system without IPv6 has no such sockets.
+    listen_at_both(port).or_else(|_| TcpListener::bind(("0.0.0.0", port)))
+}
+
+fn listen_at_both(port: u16) -> io::Result<TcpListener> {
+    let socket = rustix::net::socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn addresses(of: &[&str]) -> Vec<SocketAddr> {
+        of.iter().map(|address| address.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_name_that_stands_for_the_loopback_on_its_own_host_is_listened_for_everywhere() {
+        let own = addresses(&["127.0.1.1:71"]);
+        assert_eq!(places("n1:71", &own), Places::Everywhere(71));
+        let both = addresses(&["192.0.2.1:71", "127.0.1.1:71"]);
+        assert_eq!(places("n1.example:71", &both), Places::Everywhere(71));
+        let outside = addresses(&["192.0.2.1:71", "[2001:db8::1]:71"]);
+        assert_eq!(places("n1:71", &outside), Places::These(outside.clone()));
+    }
+
+    #[test]
+    fn who_says_the_loopback_means_it() {
+        let own = addresses(&["127.0.0.1:71", "[::1]:71"]);
+        for root in ["localhost:71", "LOCALHOST.:71", "a.localhost:71", "localhost.localdomain:71", "ip6-localhost:71"]
+        {
+            assert_eq!(places(root, &own), Places::These(own.clone()), "{root}");
+        }
+        assert_eq!(places("127.0.0.1:71", &own[..1]), Places::These(own[..1].to_vec()));
+        assert_eq!(places("[::1]:71", &own[1..]), Places::These(own[1..].to_vec()));
+    }
+
+    #[test]
+    fn whoever_listens_everywhere_is_reached_at_every_address() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let listeners = listen_at("n1:0", &[SocketAddr::from(([127, 0, 1, 1], free))]).unwrap();
+        assert_eq!(listeners.len(), 1);
+        for address in ["127.0.0.1", "127.0.1.1"] {
+            TcpStream::connect((address, free)).unwrap();
+        }
+    }
+
+    #[test]
+    fn addresses_of_other_machines_are_left_out_and_none_at_all_is_an_error() {
+        let some = addresses(&["127.0.0.1:0", "192.0.2.1:0"]);
+        assert_eq!(listen_at("127.0.0.1:0", &some).unwrap().len(), 1);
+        assert!(listen_at("192.0.2.1:0", &some[1..]).is_err());
+    }
+}
