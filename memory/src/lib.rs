@@ -13,6 +13,7 @@ pub mod copy;
 mod descriptor;
 pub mod grid;
 pub mod io;
+mod ranges;
 pub mod region;
 mod unshared;
 #[cfg(all(target_arch = "x86_64", not(any(miri, longarm_portable))))]
@@ -27,5 +28,6 @@ pub use copy::{nontemporal_bytes_min, set_nontemporal_bytes_min};
 pub use descriptor::adopt_descriptor;
 pub use grid::{Grid, Step};
 pub use io::{REGIONS_MAX, receive, round_trip_us, send};
+pub use ranges::{NotTaken, Ranges};
 pub use region::{Region, RegionMut};
 pub use unshared::Unshared;

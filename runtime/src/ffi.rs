@@ -13,7 +13,7 @@ mod symmetric;
 use std::sync::Arc;
 
 pub use longarm_client::{Completion, Lender, LenderMut, OriginBytes, OriginBytesMut, Part, Shapes};
-pub use longarm_memory::{Grid, Region, RegionMut, Step};
+pub use longarm_memory::{Grid, Ranges, Region, RegionMut, Step};
 pub use longarm_proto::{
     AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rmw, RmwOp, RmwWidth, Run, Scale, Shape, ShapeError,
     SignalOp, Strided,

@@ -8,9 +8,9 @@
 //! A range is given out again when the window is freed, and then as late as can be: a rank may keep the mapping of a
 //! freed window for a while, and there the next window of this range would have to go elsewhere.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
+use longarm_memory::Ranges;
 use longarm_proto::JobId;
 
 /// Ranges start at multiples of this: a large page, which is a multiple of every size of a page.
@@ -28,8 +28,7 @@ const REGION: Range<u64> = 0x2c00_0000_0000..0x3e00_0000_0000;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
-    /// What is free: start and bytes. No two ranges touch.
-    free: BTreeMap<u64, u64>,
+    ranges: Ranges,
     /// Where the range that was given last ends.
     next: u64,
 }
@@ -45,50 +44,23 @@ impl AddressSpace {
     /// All of this region is free; it starts and ends at multiples of [`GRAIN_BYTES`].
     fn new(region: Range<u64>) -> AddressSpace {
         assert!(region.start.is_multiple_of(GRAIN_BYTES) && region.end.is_multiple_of(GRAIN_BYTES));
-        AddressSpace { free: BTreeMap::from([(region.start, region.end - region.start)]), next: region.start }
+        AddressSpace { next: region.start, ranges: Ranges::new(region) }
     }
 
     /// Addresses for a window of this size. `None` if it has no bytes, or if there are not so many free in a row.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
         let taken_bytes = whole_grains(bytes).filter(|_| bytes > 0)?;
         let places = [(self.next, alignment_of(taken_bytes)), (0, alignment_of(taken_bytes)), (0, GRAIN_BYTES)];
-        let address = places.into_iter().find_map(|(from, alignment)| self.find((from, alignment), taken_bytes))?;
-        let (start, free_bytes) = self.free.range(..=address).next_back().map(|(&start, &bytes)| (start, bytes))?;
-        self.free.remove(&start);
-        let end = address + taken_bytes;
-        for (rest, rest_bytes) in [(start, address - start), (end, start + free_bytes - end)] {
-            if rest_bytes > 0 {
-                self.free.insert(rest, rest_bytes);
-            }
-        }
-        self.next = end;
+        let mut places = places.into_iter();
+        let address = places.find_map(|(from, alignment)| self.ranges.take(from, alignment, taken_bytes))?;
+        self.next = address + taken_bytes;
         Some(address)
     }
 
     /// What was taken for a window of this size is free again.
     pub(crate) fn give_back(&mut self, address: u64, bytes: u64) {
-        let mut start = address;
-        let mut free_bytes = whole_grains(bytes).expect("it was taken");
-        if let Some((&before, &before_bytes)) = self.free.range(..address).next_back() {
-            assert!(before + before_bytes <= address, "a range is given back once");
-            if before + before_bytes == address {
-                self.free.remove(&before);
-                start = before;
-                free_bytes += before_bytes;
-            }
-        }
-        if let Some(after_bytes) = self.free.remove(&(start + free_bytes)) {
-            free_bytes += after_bytes;
-        }
-        self.free.insert(start, free_bytes);
-    }
-
-    /// The first multiple of `alignment` not before `from` with so many free addresses in a row.
-    fn find(&self, (from, alignment): (u64, u64), bytes: u64) -> Option<u64> {
-        self.free.iter().find_map(|(&start, &free_bytes)| {
-            let at = start.max(from).next_multiple_of(alignment);
-            (start + free_bytes).checked_sub(at).filter(|left| *left >= bytes).map(|_| at)
-        })
+        let taken_bytes = whole_grains(bytes).expect("it was taken");
+        self.ranges.give_back(address..address + taken_bytes).expect("a range is given back once");
     }
 }
 
@@ -190,7 +162,7 @@ mod tests {
             for (address, bytes) in taken {
                 space.give_back(address, bytes);
             }
-            prop_assert_eq!(space.free, small().free);
+            prop_assert_eq!(space.ranges, small().ranges);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use longarm_client::ClientWindow;
+use longarm_memory::Ranges;
 use parking_lot::Mutex;
 
 /// Every block starts at a multiple of this many bytes, a line of the cache.
@@ -33,76 +34,53 @@ pub(crate) struct KeptHeap {
     pub(super) handed: Weak<dyn Any + Send + Sync>,
 }
 
-/// First fit over gaps in order of offset. Deterministic: the same calls give the same offsets on every rank.
+/// The blocks that are given out. The same calls give the same offsets on every rank.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// Bytes of each gap by its offset; neighbours are merged.
-    pub(super) gaps: BTreeMap<usize, usize>,
-    /// Bytes taken by each block, rounding included, by its offset.
+    ranges: Ranges,
+    /// Where each block ends, rounding included, by its offset.
     pub(super) taken: BTreeMap<usize, usize>,
 }
 
 impl Blocks {
     pub(super) fn new(bytes: usize) -> Blocks {
-        Blocks { gaps: BTreeMap::from([(0, bytes)]), taken: BTreeMap::new() }
+        Blocks { ranges: Ranges::new(0..bytes as u64), taken: BTreeMap::new() }
     }
 
     /// What a block takes. An empty one takes a line all the same, so that its offset is its own.
-    pub(super) fn need(bytes: usize) -> Option<usize> {
+    fn need(bytes: usize) -> Option<usize> {
         bytes.max(1).checked_next_multiple_of(HEAP_ALIGNMENT)
     }
 
     pub(super) fn take(&mut self, alignment: usize, bytes: usize) -> Option<usize> {
         let need = Blocks::need(bytes)?;
-        let (gap, gap_bytes, start) = self.gaps.iter().find_map(|(gap, gap_bytes)| {
-            let start = gap.checked_next_multiple_of(alignment)?;
-            let end = start.checked_add(need)?;
-            (end <= gap + gap_bytes).then_some((*gap, *gap_bytes, start))
-        })?;
-        self.gaps.remove(&gap);
-        if start > gap {
-            self.gaps.insert(gap, start - gap);
-        }
-        let (end, gap_end) = (start + need, gap + gap_bytes);
-        if end < gap_end {
-            self.gaps.insert(end, gap_end - end);
-        }
-        self.taken.insert(start, need);
+        let start = self.ranges.take(0, alignment as u64, need as u64)? as usize;
+        self.taken.insert(start, start + need);
         Some(start)
     }
 
     pub(super) fn give_back(&mut self, offset: usize) -> Option<()> {
-        let bytes = self.taken.remove(&offset)?;
-        let (mut start, mut end) = (offset, offset + bytes);
-        if let Some((before, before_bytes)) = self.gaps.range(..offset).next_back()
-            && before + before_bytes == offset
-        {
-            start = *before;
-        }
-        if let Some(behind_bytes) = self.gaps.remove(&end) {
-            end += behind_bytes;
-        }
-        self.gaps.insert(start, end - start);
+        let end = self.taken.remove(&offset)?;
+        self.ranges.give_back(offset as u64..end as u64).expect("a block is taken until it is given back");
         Some(())
     }
 
     /// Makes a block longer or shorter where it is. False: that cannot be, and nothing has changed.
     pub(super) fn resize(&mut self, offset: usize, bytes: usize) -> bool {
-        let Some((taken, need)) = self.taken.get_mut(&offset).zip(Blocks::need(bytes)) else { return false };
-        let end = offset + *taken;
-        let gap_bytes = self.gaps.get(&end).copied().unwrap_or(0);
-        // The block and the gap behind it, cut in another place.
-        let Some(rest) = (*taken + gap_bytes).checked_sub(need) else { return false };
-        *taken = need;
-        self.gaps.remove(&end);
-        if rest > 0 {
-            self.gaps.insert(offset + need, rest);
+        let Some((end, need)) = self.taken.get_mut(&offset).zip(Blocks::need(bytes)) else { return false };
+        let Some(new_end) = offset.checked_add(need) else { return false };
+        let (before, after) = (*end as u64, new_end as u64);
+        let is_done = before == after
+            || (before < after && self.ranges.take_at(before..after))
+            || (after < before && self.ranges.give_back(after..before).is_ok());
+        if is_done {
+            *end = new_end;
         }
-        true
+        is_done
     }
 
     pub(super) fn free_bytes(&self) -> usize {
-        self.gaps.values().sum()
+        self.ranges.free() as usize
     }
 }
 
@@ -120,7 +98,7 @@ mod tests {
         }
         assert!(blocks.give_back(offsets[0]).is_none(), "a block is given back once");
         assert_eq!(blocks.free_bytes(), 1 << 20);
-        assert_eq!(blocks.gaps.len(), 1);
+        assert_eq!(blocks.take(64, 1 << 20), Some(0), "in one piece");
     }
 
     #[test]
@@ -132,11 +110,11 @@ mod tests {
         assert_eq!(blocks.free_bytes(), (1 << 20) - 64 - 128);
         assert!(blocks.resize(first, 128), "into what it gave back");
         assert!(blocks.resize(second, (1 << 20) - 128), "the rest of the heap");
-        assert_eq!((blocks.free_bytes(), blocks.gaps.len()), (0, 0));
+        assert_eq!(blocks.free_bytes(), 0);
         assert!(!blocks.resize(second, 1 << 20) && !blocks.resize(second, usize::MAX) && !blocks.resize(64, 1));
         assert!(blocks.resize(second, 0));
         assert!(blocks.give_back(first).is_some() && blocks.give_back(second).is_some());
-        assert_eq!((blocks.free_bytes(), blocks.gaps.len()), (1 << 20, 1));
+        assert_eq!((blocks.free_bytes(), blocks.take(64, 1 << 20)), (1 << 20, Some(0)));
     }
 
     #[test]

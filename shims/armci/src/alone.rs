@@ -5,11 +5,10 @@
 //! node neither. Memory that no segment has touched does not exist, and the pages of a freed one go back to the system.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
-use std::ops::Range;
 
 use longarm::Window;
+use longarm::ffi::Ranges;
 use parking_lot::Mutex;
-use range_alloc::RangeAllocator;
 
 use crate::addresses::Shown;
 use crate::arguments::not_null;
@@ -23,7 +22,7 @@ const NODE_BYTES: usize = 1 << 40;
 /// The smallest pages there are. Of larger ones the system refuses to give back parts, which then stay.
 const PAGE_BYTES: usize = 4096;
 /// Pieces start at multiples of this: a line of the cache.
-const ALIGNMENT: usize = 64;
+const ALIGNMENT: u64 = 64;
 
 /// The pools, as this process sees them.
 pub(crate) struct Pools(Mutex<Option<Pool>>);
@@ -34,7 +33,7 @@ struct Pool {
     /// Where this process's own one starts.
     start: usize,
     /// Its pieces.
-    pieces: RangeAllocator<usize>,
+    pieces: Ranges,
 }
 
 impl Pools {
@@ -57,7 +56,7 @@ impl Pools {
         // A device would have all pages of a pool in memory, and go on with those that were given back.
         window.leave_unpinned();
         let start = parts[job.world.rank() as usize].1;
-        *self.0.lock() = Some(Pool { window, parts, start, pieces: RangeAllocator::new(0..bytes) });
+        *self.0.lock() = Some(Pool { window, parts, start, pieces: Ranges::new(0..bytes as u64) });
         Ok(())
     }
 
@@ -76,23 +75,21 @@ impl Pools {
     fn take(&self, bytes: usize) -> Done<usize> {
         let mut pool = self.0.lock();
         let pool = pool.as_mut().ok_or_else(|| Refusal::fatal("the system gave no addresses for it at ARMCI_Init"))?;
-        let pool_bytes = pool.pieces.initial_range().end;
+        let pool_bytes = pool.pieces.length();
         let none =
             || Refusal::fatal(format!("no room for {bytes} bytes: a process has {pool_bytes} for such segments"));
-        let whole = bytes.checked_next_multiple_of(ALIGNMENT).ok_or_else(none)?;
-        let piece = pool.pieces.allocate_range(whole).map_err(|_| none())?;
-        Ok(pool.start + piece.start)
+        let whole = (bytes as u64).checked_next_multiple_of(ALIGNMENT).ok_or_else(none)?;
+        let piece = pool.pieces.take(0, ALIGNMENT, whole).ok_or_else(none)?;
+        Ok(pool.start + piece as usize)
     }
 
     /// Gives a piece back.
     fn give_back(&self, start: usize, bytes: usize) -> Done {
         let mut pool = self.0.lock();
         let known = pool.as_mut().and_then(|pool| {
-            let from = start.checked_sub(pool.start)?;
-            let piece: Range<usize> = from..from.checked_add(bytes.checked_next_multiple_of(ALIGNMENT)?)?;
-            let is_taken =
-                pool.pieces.allocated_ranges().any(|taken| taken.start <= piece.start && piece.end <= taken.end);
-            is_taken.then_some((pool, piece))
+            let from = start.checked_sub(pool.start)? as u64;
+            let piece = from..from.checked_add((bytes as u64).checked_next_multiple_of(ALIGNMENT)?)?;
+            pool.pieces.are_taken(&piece).then_some((pool, piece))
         });
         let (pool, piece) =
             known.ok_or_else(|| Refusal::fatal(format!("{bytes} bytes at {start:#x} are no segment")))?;
@@ -108,8 +105,7 @@ impl Pools {
                 tracing::debug!("the pages of a freed segment stay until ARMCI_Finalize");
             }
         }
-        pool.pieces.free_range(piece);
-        Ok(())
+        pool.pieces.give_back(piece).map_err(|_| Refusal::fatal("a segment was given back while it was"))
     }
 }
 
