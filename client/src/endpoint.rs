@@ -1,6 +1,6 @@
 //! This rank's half of the conversation with one node: requests out, replies in, over one link after the other.
 //!
-//! Any thread may issue; one thread at a time drives. Who finds the endpoint taken waits on its own completion,
+//! Any thread may issue; one thread at a time drives. A thread that finds the endpoint taken waits on its own completion,
 //! which the driver brings about.
 //!
 //! A connection that breaks is made anew (`way`), and both sides go on where they were: everything that was sent is

@@ -9,12 +9,12 @@
 //! [`Client`] is one rank's side of everything. It has three parts, each of which knows only those before it:
 //!
 //! ```text
-//!   local      who stands where, who is dead, this node's memory
+//!   local      where ranks run, which are dead, this node's memory
 //!   progress   the connections, the threads that sleep in a call, the helper that drives while the program computes
 //!   mail       what has come from other ranks and was not asked for yet
 //! ```
 //!
-//! The calls stand above all three, and so does waiting (`progress::waiting`): whoever waits drives the connections and takes in
+//! The calls stand above all three, and so does waiting (`progress::waiting`): a thread that waits drives the connections and takes in
 //! mail. Every call here works on bytes; the typed interfaces stand above.
 //!
 //! What this crate refuses to do: send a request that the target would refuse, wait without a bound on the

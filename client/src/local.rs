@@ -1,4 +1,4 @@
-//! What a rank knows without asking another node: who stands where, who is dead, and the memory of its own node.
+//! What a rank knows without asking another node: where ranks run, which are dead, and the memory of its own node.
 
 pub(crate) mod failures;
 pub(crate) mod flag_barriers;

@@ -3,7 +3,7 @@
 //! A mutex is a word in its host's part of a window. On the host's node a free one is taken, and an uncontended one
 //! given back, by one compare-and-swap; everything else is the business of the node's server, which keeps the queue.
 //!
-//! When its holder dies, the server gives a mutex to whoever is next, and says so. When its host dies, the mutex is
+//! When its holder dies, the server gives a mutex to the next waiter, and says so. When its host dies, the mutex is
 //! gone.
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //!
 //! - [`OriginBytes`] and [`OriginBytesMut`] are borrowed, or made by a C interface from a pointer it vouches for;
 //! - [`lend`] lets an operation keep borrowed bytes until its completion is complete, and does not return before;
-//! - [`OriginBuffer`] owns its bytes: an operation in progress keeps them alive, whoever forgets the rest.
+//! - [`OriginBuffer`] owns its bytes: an operation in progress keeps them alive, whatever becomes of the rest.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;

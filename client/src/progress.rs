@@ -1,5 +1,5 @@
-//! How what is under way goes on: the connections, and who drives them while the program computes. Whoever waits drives them too,
-//! and takes in mail meanwhile: that stands above, in `waiting`.
+//! How operations under way go on: the connections, and the thread that drives them while the program computes. A thread that waits drives them
+//! too, and takes in mail meanwhile: that stands above, in `waiting`.
 
 pub(crate) mod answers;
 pub(crate) mod assist;

@@ -1,4 +1,4 @@
-//! What a rank knows of a window: who has a part, how large it is, and where this node's parts are mapped.
+//! What a rank knows of a window: which ranks have a part, how large it is, and where this node's parts are mapped.
 
 use std::io;
 use std::sync::{Arc, OnceLock};

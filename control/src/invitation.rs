@@ -1,4 +1,4 @@
-//! The one text that whoever starts a job brings from rank 0 to all others: where the coordinator listens, and what lets them in.
+//! The one text that the starter of a job brings from rank 0 to all others: where the coordinator listens, and what lets them in.
 
 use std::net::SocketAddr;
 

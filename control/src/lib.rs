@@ -1,9 +1,9 @@
-//! What the ranks of a job and whoever starts them say to each other, and what is decided by whoever starts them.
+//! What the ranks of a job and their starter say to each other, and what the starter decides.
 //!
 //! ```text
-//!   rank ── messages ──▶ rendezvous ──▶ who is where, who died, who may go
+//!   rank ── messages ──▶ rendezvous ──▶ where ranks are, which died, which may go
 //!                            │
-//!                        watchdog ──▶ standing: who waits for whom, as people read it
+//!                        watchdog ──▶ standing: which rank waits for which, as people read it
 //! ```
 //!
 //! Pure: nothing here holds a socket, a process, a thread or a clock. The same half serves `longarm run` and the ranks of jobs

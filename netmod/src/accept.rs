@@ -1,4 +1,4 @@
-//! The listening half of "who may join": one half-open connection, driven by the server's loop.
+//! The listening half of joining: one half-open connection, driven by the server's loop.
 //!
 //! ```text
 //!  hello ──► challenge ──► proof ──► [key] ──► proven ──► welcome ──► [answer] ──► admitted

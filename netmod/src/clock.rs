@@ -1,4 +1,4 @@
-//! A clock that costs next to nothing to look at, for those who look in every turn and count in milliseconds.
+//! A clock that costs next to nothing to look at, for loops that look in every turn and count in milliseconds.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,4 +1,4 @@
-//! The caller's half of "who may join": connect, prove that we belong to the job, and check that the peer does.
+//! The caller's half of joining: connect, prove that we belong to the job, and check that the peer does.
 //!
 //! Runs once for each connection, before any frame. The proof itself is `proto`'s handshake, and the keys of an encrypted
 //! connection are `encrypted`'s; [`Caller`] only carries their messages, and never blocks. It does not try again: its owner knows whether that makes sense.

@@ -1,4 +1,4 @@
-//! Where the peers of one listener come in: how many may stand there unproven, and who of them makes room for others.
+//! Where the peers of one listener come in: how many may stand there unproven, and which of them make room for others.
 //!
 //! ```text
 //!   listener ──► waiting, looked at ──► proven ──► welcomed ──► admitted
@@ -9,9 +9,9 @@
 //! Servers and routers have one each, and drive it: it never blocks and reads no clock. The rules keep honest callers in, also when
 //! all of a large job call at once, and strangers from keeping them out:
 //!
-//! - Nobody is taken in for whom there is no room. Who has to wait does so in the system's queue, or the network's, and loses nothing.
-//! - Whoever is taken in is looked at at once, and again before anybody may be dropped: what has arrived counts.
-//! - Who has let us wait longest makes room, and only after [`PATIENCE_MS`]. What it has to say needs a moment, also of its own processor.
+//! - No peer is taken in for which there is no room. It waits in the system's queue, or the network's, and loses nothing.
+//! - A peer that is taken in is looked at at once, and again before any may be dropped: what has arrived counts.
+//! - The peer that has let us wait longest makes room, and only after [`PATIENCE_MS`]. What it has to say needs a moment, also of its own processor.
 //! - A proven one is never dropped to make room.
 //!
 //! The room is one place for each caller that the job can have, and some for strangers. So honest callers make room for each other

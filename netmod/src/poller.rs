@@ -1,6 +1,6 @@
 //! What a loop sleeps on: an epoll instance behind a safe wrapper, and an eventfd to wake it from another thread.
 //!
-//! Level-triggered throughout: who leaves bytes behind is told again. A [`Poller`] can be put into another one. It
+//! Level-triggered throughout: a reader that leaves bytes behind is told again. A [`Poller`] can be put into another one. It
 //! does not own what it watches; a descriptor that is closed leaves by itself unless somebody holds a duplicate.
 
 use std::io;

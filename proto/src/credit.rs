@@ -1,4 +1,4 @@
-//! How much one connection may have outstanding at the responder: bytes, or requests, whoever uses it decides.
+//! How much one connection may have outstanding at the responder: of bytes or of requests, as its user decides.
 //!
 //! Just the count. It keeps memory bounded on both sides: the initiator takes before it sends and waits where
 //! there is not enough; the responder takes when something arrives and ends a connection that overdraws.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A rank is *gone* once its connection here has ended, for what it had sent before has been applied then, or once
-//! [`SETTLE_MS`] have passed and the caller has cut it off. What a gone rank held may be handed on: whoever gets it
+//! [`SETTLE_MS`] have passed and the caller has cut it off. What a gone rank held may be handed on: the rank that gets it
 //! sees all that the dead one wrote here.
 //!
 //! Nothing is forgotten: a rank dies once a job, and the job has a known number of them.

@@ -10,12 +10,12 @@
 //!
 //! A **session** is the conversation of one rank with one node's server, over one connection after the other. The hello
 //! says which session goes on and how far its replies were received, the welcome how far its requests were; from
-//! there both sides send again what is missing. Only who has proven itself learns of it or changes it.
+//! there both sides send again what is missing. Only a caller that has proven itself learns of it or changes it.
 //!
 //! The MAC is keyed BLAKE3 over a domain string with the role, then the two messages before it as they were sent:
 //! they hold the version, the job, both nodes, the rank, the session and both nonces, all at fixed places. A fresh nonce on each
 //! side makes a recorded proof worthless, the roles keep a proof from being sent back to its maker, and the
-//! responder proves itself only to one who did. Everything here is a function of bytes; nonces are the caller's, and
+//! responder proves itself only to a caller that did. Everything here is a function of bytes; nonces are the caller's, and
 //! must be random and never used again. What follows is encrypted if the hello says that it is `encrypted`, with keys that
 //! come from [`Sealing`]; otherwise it is neither encrypted nor authenticated.
 

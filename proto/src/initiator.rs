@@ -2,7 +2,7 @@
 //!
 //! Holds no socket, thread or clock. The caller keeps the order: what [`Initiator::begin`] wrote is sent before
 //! what the next call writes, and the payload goes in between. After a [`Violation`] the connection is over, and
-//! [`Initiator::drain`] gives back everyone who still waits.
+//! [`Initiator::drain`] gives back all that still wait.
 //!
 //! Replies come in the order of their requests. A lock is answered when its turn comes, which may be much later. A
 //! request without a reply is heard of only when it is refused, at any time; nothing is kept about it, so the same

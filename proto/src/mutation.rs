@@ -1,4 +1,4 @@
-//! Bugs on purpose, for the simulator to find: whoever looks for bugs has to show that he would find them.
+//! Bugs on purpose, for the simulator to find: a search for bugs has to show that it would find them.
 //!
 //! They exist only where the tree is built with `--cfg longarm_mutations`, and then one of them is there at a time, on
 //! the thread that has asked for it. Everywhere else [`mutation`] is false, which the compiler knows.

@@ -11,7 +11,7 @@
 //! A rank of the node takes a free mutex by a compare-and-swap from 0 to its rank + 1 and gives it back by one the
 //! other way, with no server involved. When the first fails it asks the server and waits; when the second fails
 //! because of [`CONTENDED`] it tells the server. Ranks never touch a word that has [`CONTENDED`] set, so nobody
-//! overtakes who waits: the server passes the word from holder to holder without letting it become 0 in between.
+//! overtakes a waiter: the server passes the word from holder to holder without letting it become 0 in between.
 //!
 //! Nothing here touches the word. Each call gets the value that the caller has read and says which
 //! compare-and-swap it has to make; the queue changes only when that has succeeded, by [`MutexQueue::commit`]:
@@ -40,8 +40,8 @@
 //! # assert_eq!(serve_lock(&mut queue, &word, Rank(5), 50), None);
 //! ```
 //!
-//! A mutex whose holder is gone ([`Deaths`]) is **inherited**: by the first who waits ([`MutexQueue::inherit`]), or
-//! where nobody does by the first who asks. Its word keeps the dead holder's name until then, so that no rank of the
+//! A mutex whose holder is gone ([`Deaths`]) is **inherited**: by the first that waits ([`MutexQueue::inherit`]), or
+//! where none does by the first that asks. Its word keeps the dead holder's name until then, so that no rank of the
 //! node takes it without the server and the heir is told. One that is granted to a rank that dies before it hears of it
 //! is held by that rank like any other.
 

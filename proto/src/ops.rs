@@ -1,6 +1,6 @@
 //! What can be done to the bytes of a window: element types, accumulate kernels, read-modify-writes, signals.
 //!
-//! Only the words and their numbers on the wire are here. Who does them stands in `shm`.
+//! Only the words and their numbers on the wire are here. What does them stands in `shm`.
 
 /// Defines an enum without fields whose variants have a fixed number on the wire.
 macro_rules! wire_enum {

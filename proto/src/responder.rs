@@ -1,6 +1,6 @@
 //! The target's half of a conversation with one initiator: the order of the requests.
 //!
-//! Holds no socket, thread or clock. Whoever reads the connection calls, for each request, in this order:
+//! Holds no socket, thread or clock. The reader of the connection calls, for each request, in this order:
 //! [`Responder::handle_header`] with 64 bytes, [`Responder::finish`] with the descriptor, then takes the payload.
 //! After a [`Violation`] the connection is over.
 

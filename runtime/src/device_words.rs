@@ -22,7 +22,7 @@ use crate::window::WindowInner;
 /// supported here and have no method; a loop around [`DeviceWords::compare_swap`] does them.
 ///
 /// An update is atomic with respect to all others of the word, from everywhere. It comes behind all that this rank has issued
-/// towards that node before, and is complete when its call returns: who reads the word from then on sees it.
+/// towards that node before, and is complete when its call returns: a rank that reads the word from then on sees it.
 ///
 /// Cheap to clone; every clone is the same words.
 ///

@@ -88,7 +88,7 @@ pub enum InitError {
         /// What happened the last time.
         reason: String,
     },
-    /// Whoever listens where rank 0 should be does not let this rank in, or is not rank 0.
+    /// What listens where rank 0 should be does not let this rank in, or is not rank 0.
     #[error("rank 0 at {root} and this rank do not get together: {reason}")]
     NotLetIn {
         /// Where.
@@ -99,7 +99,7 @@ pub enum InitError {
     /// Some ranks did not come, or two came as one.
     #[error("the ranks did not come together: {reason}")]
     NotTogether {
-        /// Who is missing, or what else is wrong.
+        /// Which ranks are missing, or what else is wrong.
         reason: String,
     },
     /// The connection over which the ranks meet cannot be used.
@@ -215,7 +215,7 @@ pub enum CollectiveError {
         "rank {rank} (node {node}) sent {found} bytes in {operation}, where {due} were due: it does not do what the others do"
     )]
     BadMessage {
-        /// Who sent it, or passed it on.
+        /// The rank that sent it, or passed it on.
         rank: Rank,
         /// Its node.
         node: NodeId,
@@ -229,7 +229,7 @@ pub enum CollectiveError {
     /// A member says that it has more than there is memory for.
     #[error("rank {rank} (node {node}) has {bytes} bytes for {operation}, for which there is no memory here")]
     NoRoom {
-        /// Who said so.
+        /// The rank that said so.
         rank: Rank,
         /// Its node.
         node: NodeId,
@@ -269,7 +269,7 @@ pub enum CollectiveError {
 }
 
 impl CollectiveError {
-    /// Who is gone, if that is the reason.
+    /// The rank that is gone, if that is the reason.
     pub(crate) fn lost(&self) -> Option<&Lost> {
         match self {
             CollectiveError::Lost(lost) | CollectiveError::Transfer(TransferError::Lost(lost)) => Some(lost),
@@ -285,7 +285,7 @@ pub enum WindowError {
     /// More than may be asked for.
     #[error("rank {rank} asks for {bytes} bytes, more than LONGARM_WINDOW_BYTES_MAX allows ({bytes_max})")]
     TooLarge {
-        /// Who asked.
+        /// The rank that asked.
         rank: Rank,
         /// How much.
         bytes: u64,

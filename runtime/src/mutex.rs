@@ -112,7 +112,7 @@ impl Mutexes {
     }
 
     /// Takes a mutex, waiting until it is this rank's turn, and among threads of this rank this one's. If its holder dies
-    /// meanwhile the mutex goes to whoever has waited for longest; see [`MutexGuard::previous_holder_died`]. `ARMCI_Lock`.
+    /// meanwhile the mutex goes to the rank that has waited for longest; see [`MutexGuard::previous_holder_died`]. `ARMCI_Lock`.
     ///
     /// ```
     /// let world = longarm::init()?;
@@ -168,7 +168,7 @@ impl Mutexes {
     /// ```
     /// let world = longarm::init()?;
     /// let mutexes = world.mutexes_collective(1)?;
-    /// assert!(!mutexes.lock_kept(0, 0)?); // whoever held it before lives
+    /// assert!(!mutexes.lock_kept(0, 0)?); // its last holder lives
     /// mutexes.guard_of_kept(0, 0).unlock()?;
     /// # world.finalize()?;
     /// # Ok::<(), longarm::Error>(())
@@ -260,7 +260,7 @@ impl Mutexes {
 
 impl MutexGuard<'_> {
     /// Whether the rank that held the mutex before died with it. What the mutex protects may then be half changed, and
-    /// is this rank's to set right; whoever takes the mutex next is not told again. As `EOWNERDEAD` of POSIX.
+    /// is this rank's to set right; the next holder is not told again. As `EOWNERDEAD` of POSIX.
     ///
     /// What the dead rank had completed is visible, and on the mutex's node all that had reached it.
     ///
@@ -283,7 +283,7 @@ impl MutexGuard<'_> {
         self.taken.previous_holder_died
     }
 
-    /// Unlocks. A mutex of another node is on its way back on return: whoever waits for it gets it, but for a moment
+    /// Unlocks. A mutex of another node is on its way back on return: a rank that waits for it gets it, but for a moment
     /// [`Mutexes::try_lock`] of another rank may still find it held. After quiet it is free.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The networks between nodes that this build and this machine have, for those who ask.
+//! The networks between nodes that this build and this machine have.
 
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 //!
 //! An abstract unix socket of packets. A rank asks with one [`DoorRequest`], the server answers with one
 //! [`DoorReply`] and, where one is due, a descriptor beside it (`SCM_RIGHTS`). The name of the socket is no secret:
-//! whoever connects has to run as the user of the server, which the kernel tells, and so has the server that a rank
+//! a caller has to run as the user of the server, which the kernel tells, and so has the server that a rank
 //! connects to: anybody may have taken the name first.
 //!
 //! Nothing of this has a name in a file system, so that a killed job leaves nothing behind.

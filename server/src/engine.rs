@@ -1,6 +1,6 @@
 //! The body of the server's loop: every connection of the node, a bounded amount of work a turn.
 //!
-//! Whoever holds the engine drives it: the server's own thread, or a thread of the same process that waits in a
+//! The thread that holds the engine drives it: the server's own thread, or a thread of the same process that waits in a
 //! call (see [`crate::Server`]). The engine never sleeps and never blocks.
 
 mod arrivals;

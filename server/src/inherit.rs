@@ -2,10 +2,10 @@
 //!
 //! - A dead rank waits for nothing any more: it is taken out of the queues at once, and what it had asked for before is
 //!   not given to it.
-//! - The mutexes that it *holds* on this node go to those who wait as soon as nothing of it can arrive any more: its
+//! - The mutexes that it *holds* on this node go to the ranks that wait as soon as nothing of it can arrive any more: its
 //!   connection has ended, and what came over it was applied, or it was cut off after a while ([`Deaths`]). One that
-//!   nobody waits for is inherited by the next who asks (`serve::atomic`).
-//! - The mutexes that it *hosts* are gone. Who waits for one is told.
+//!   nobody waits for is inherited by the next rank that asks (`serve::atomic`).
+//! - The mutexes that it *hosts* are gone. The ranks that wait for one are told.
 //!
 //! [`Deaths`]: longarm_proto::Deaths
 

@@ -1,6 +1,6 @@
-//! Who drives the engine, and how its thread sleeps.
+//! The threads that drive the engine, and how the server's own one sleeps.
 //!
-//! One rule: whoever waits, works. The server's thread sleeps on `outer`, which watches the engine's own poller
+//! One rule: a thread that waits, works. The server's thread sleeps on `outer`, which watches the engine's own poller
 //! and a waker. A thread of the same process that waits in a call borrows the engine as an [`Assistant`]: it stops
 //! `outer` from watching, so that the arriving packets do not wake the server's thread in vain, and starts it
 //! again when it goes. Level-triggered watching makes this safe: what arrived in between is still there then.

@@ -1,4 +1,4 @@
-//! What is looked for where it was begun: who has asked a device for little looks at that alone for a moment, before it drives
+//! Looking for the end of an operation where it was begun: a thread that has asked a device for little looks at that alone for a moment, before it drives
 //! anything else, reads a clock, or lends memory for longer.
 
 use longarm_memory::RegionMut;

@@ -1,4 +1,4 @@
-//! Who is at the other end, how it is called, and within which bounds.
+//! The other end of a connection: which node it is, how it is called, and within which bounds.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is known of an endpoint to those who do not hold its lock.
+//! What is known of an endpoint without its lock.
 //!
 //! All of it belongs to [`State`], and is published from there once, when the lock is given back. What a reader sees is right for
 //! that moment, all of it together: one word has every fact.

@@ -1,4 +1,4 @@
-//! Who is known to be dead. Written by the thread that hears the launcher, read by everyone who waits.
+//! The ranks that are known to be dead. Written by the thread that hears the launcher, read by every thread that waits.
 //!
 //! A wait for something that any rank may bring about cannot know whether it depends on a dead one: a death ends it. A
 //! program that goes on after a death has to be able to wait again, so it acknowledges the deaths that it knows of, and

@@ -1,4 +1,4 @@
-//! Which rank stands where. Fixed from init to finalize.
+//! On which node each rank runs. Fixed from init to finalize.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What has come to a rank and was not asked for yet, and how messages are taken apart.
 //!
 //! A rank that sends what is no message is broken. None of its mail is taken any more, because what stands behind it means
-//! nothing; who waits for a message of it gets an error, and everybody else's mail goes on.
+//! nothing; a call that waits for a message of it gets an error, and the mail of all others goes on.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};

@@ -1,5 +1,5 @@
 //! Answers that come as messages, and that nobody waits for in a call: while one is due, the node that it comes from is watched as if
-//! a thread slept for it, and who keeps the questions is told when connections are lost.
+//! a thread slept for it, and the keeper of the questions is told when connections are lost.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! Driving connections, and telling those who sleep what came of it; and what the server of this process is told meanwhile.
+//! Driving connections, and telling the threads that sleep what came of it; and what the server of this process is told meanwhile.
 
 use longarm_proto::Rank;
 use longarm_shm::sync::Ordering;

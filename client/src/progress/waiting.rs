@@ -2,7 +2,7 @@
 //!
 //! What it drives depends on what it waits for: a reply comes over an endpoint, mail and changed words come
 //! through memory. In both cases a thread that looks for longer than a moment also drives this process's server,
-//! if there is one (the rule is: whoever waits, works).
+//! if there is one (the rule is: a thread that waits, works).
 
 use rustix::event::{PollFd, PollFlags};
 

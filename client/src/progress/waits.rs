@@ -1,4 +1,4 @@
-//! Who waits in a call of this process, for what and for whom: for reports about jobs that stand still.
+//! The threads that wait in a call of this process, with what and which rank they wait for: for reports about jobs that stand still.
 //!
 //! A thread enters itself before the first sleep of a call. A call that does not sleep pays nothing.
 

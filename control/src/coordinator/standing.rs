@@ -1,4 +1,4 @@
-//! Where the ranks stand, for the watchdog and for whoever asks.
+//! Where the ranks stand, for the watchdog and for `longarm ps`.
 
 use super::*;
 

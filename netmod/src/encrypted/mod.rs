@@ -9,7 +9,7 @@
 //!
 //! The handshake's hello and challenge are the prologue, and the shared key comes from the job's secret and from both:
 //! keys hold for this connection alone. Fresh keys of both sides take part, so that what was recorded stays closed to
-//! who learns the secret later. A responder answers only who has proven itself, so strangers cost no arithmetic on
+//! who learns the secret later. A responder answers only a caller that has proven itself, so strangers cost no arithmetic on
 //! curves.
 //!
 //! A record is two bytes with its length, then the encrypted bytes with their tag. Its number is part of what is encrypted:

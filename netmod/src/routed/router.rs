@@ -1,6 +1,6 @@
 //! The router of a node: passes bytes between the ranks of this node, its server, and the routers of other nodes.
 //!
-//! It never blocks. Whoever drives it holds its lock for the time of one turn: the server's thread when a descriptor is ready, and a
+//! It never blocks. The thread that drives it holds its lock for the time of one turn: the server's thread when a descriptor is ready, and a
 //! thread of the same process that sends or receives over one of its channels.
 
 mod channel_link;

@@ -5,7 +5,7 @@
 //! from a seed: the same seed and the same calls give the same run. Each end of each link has dice of its own, so
 //! threads that use different links do not disturb each other's luck.
 //!
-//! There is nothing to sleep on here. Who waits has to try again, and luck never lasts: a call that could move bytes
+//! There is nothing to sleep on here. A caller that waits has to try again, and luck never lasts: a call that could move bytes
 //! moves some after a few tries.
 
 mod dice;

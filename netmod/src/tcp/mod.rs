@@ -2,7 +2,7 @@
 //!
 //! Sockets are non-blocking, without delay for small writes, and closed on exec. Idle connections are probed, so
 //! that a machine that vanished silently is noticed. No limit is set on how long sent bytes may stay unacknowledged:
-//! a peer that is stopped in a debugger is slow, not dead, and who has a deadline keeps it one layer up.
+//! a peer that is stopped in a debugger is slow, not dead, and deadlines are kept one layer up.
 
 mod congestion;
 mod interface;

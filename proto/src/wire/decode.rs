@@ -1,6 +1,6 @@
 //! Bytes to a request, in two steps: the header, which says how long the descriptor is, and then both together.
 //!
-//! Every field is checked here, so that a [`Request`] is sound in itself whoever sent it: lengths agree, ends do
+//! Every field is checked here, so that a [`Request`] is sound in itself, whichever peer sent it: lengths agree, ends do
 //! not overflow, unused fields are 0. Whether the window exists and is large enough only the server can know.
 
 use super::at;

@@ -1,5 +1,5 @@
-//! How this rank calls the servers of other nodes: it asks where they are, connects, and proves itself. Nothing here waits: who
-//! drives a call may hold what the threads need that would bring the answer.
+//! How this rank calls the servers of other nodes: it asks where they are, connects, and proves itself. Nothing here waits: the
+//! thread that drives a call may hold what the threads need that would bring the answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Ranks that somebody has started one by one, and that were told who they are: `LONGARM_RANK`, `LONGARM_SIZE`, where rank 0
+//! Ranks that were started one by one, and told their place: `LONGARM_RANK`, `LONGARM_SIZE`, where rank 0
 //! listens (`LONGARM_ROOT`), and a secret that all of them can read and nobody else (`LONGARM_SECRET_FILE`).
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,6 @@
 //! A rank's side of the conversation with its launcher, which may be a coordinator in the process of rank 0.
 //!
-//! One thread reads: it notes deaths, hands cards to those who asked, tells the launcher who waits in a call, and sees to the end
+//! One thread reads: it notes deaths, hands cards to the calls that asked, tells the launcher which threads wait, and sees to the end
 //! of the process when the launcher is gone. The conversation lasts as long as the process, and a process that has left its world
 //! may join again over it. What differs between launchers is a [`Patron`]'s.
 

@@ -1,4 +1,4 @@
-//! How a process becomes a rank: who it is, where the others are, and the node it shares memory with.
+//! How a process becomes a rank: its number, where the others are, and the node it shares memory with.
 
 pub(crate) mod addresses;
 mod alone;

@@ -1,4 +1,4 @@
-//! The end of this process, when the job ends and whatever else is broken: its launcher, who reads its output, the program.
+//! The end of this process, when the job ends and whatever else is broken: its launcher, the reader of its output, the program.
 
 use std::io;
 use std::os::fd::AsFd;

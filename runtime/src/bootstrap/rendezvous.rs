@@ -1,4 +1,4 @@
-//! Where the ranks of a job find each other, whoever has brought them together.
+//! Where the ranks of a job find each other, whatever has started them.
 
 use std::sync::Arc;
 

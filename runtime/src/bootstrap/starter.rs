@@ -1,4 +1,4 @@
-//! The process that has started this one, watched for its end: it is part of whoever has started the job. When it is gone nobody
+//! The process that has started this one, watched for its end: it is part of what has started the job. When it is gone nobody
 //! ends this rank any more, which may wait for ever for ranks that were ended elsewhere, so it ends itself.
 
 use std::os::fd::OwnedFd;

@@ -11,7 +11,7 @@ use crate::group::{FROM_LIST, Group, bytes_of, hash_of, words_of};
 use crate::started::Started;
 
 impl Group {
-    /// A group of some members, by color: those who give the same one are together, ordered by `key` and then by
+    /// A group of some members, by color: those that give the same one are together, ordered by `key` and then by
     /// place. `None` gives no group. Collective over this group. `shmem_team_split_strided`, `MPI_Comm_split`.
     ///
     /// ```
@@ -122,7 +122,7 @@ impl Group {
         Ok(self.with_members(words_of::<1>(&all[0])[0], self.shared.members.clone()))
     }
 
-    /// Waits for what was started on this group: for who has to look at something that all of that agrees on.
+    /// Waits for what was started on this group: for a call that looks at what those decide.
     pub(crate) fn finish_started(&self) {
         self.shared.lane.finish_before();
     }

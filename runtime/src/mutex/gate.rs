@@ -14,7 +14,7 @@
 //!   WAITED|token   somebody does, and others wait in the queue
 //! ```
 //!
-//! Who leaves gives a gate that is waited for to the first of the queue, without letting it become 0 in between: nobody overtakes.
+//! The one that leaves gives a gate that is waited for to the first of the queue, without letting it become 0 in between: nobody overtakes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};

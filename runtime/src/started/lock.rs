@@ -14,7 +14,7 @@ use crate::mutex::{MutexGuard, Mutexes};
 
 /// A mutex that was asked for: [`Mutexes::start_lock`]. A [`Future`](std::future::Future) that yields the guard.
 ///
-/// Dropping it gives up the place among those who wait; if the mutex comes all the same, it is given back at once.
+/// Dropping it gives up the place in the queue; if the mutex comes all the same, it is given back at once.
 ///
 /// ```
 /// let world = longarm::init()?;

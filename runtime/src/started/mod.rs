@@ -3,7 +3,7 @@
 //! ```text
 //!   collectives, quiet      a worker runs the blocking call (`lane`): one for each group that has some under way
 //!   waits for words         one worker looks at all of them (`watch`)
-//!   locks                   the server answers, or the one who had it gives it on (`lock`)
+//!   locks                   the server answers, or the rank that had it gives it on (`lock`)
 //! ```
 //!
 //! Workers are threads that are kept for the next call, so that a call starts none where one is free.
@@ -56,10 +56,10 @@ struct Promise<R, E> {
     waker: AtomicWaker,
 }
 
-/// Who brings it.
+/// What brings it.
 pub(crate) struct Promised<R, E>(Arc<Promise<R, E>>);
 
-/// A call, and who brings its result.
+/// A call, and what brings its result.
 pub(crate) fn promise<R, E>() -> (Started<R, E>, Promised<R, E>) {
     let promise = Promise { result: Mutex::new(None), is_there: AtomicBool::new(false), waker: AtomicWaker::new() };
     let promise = Arc::new(promise);

@@ -219,7 +219,7 @@ impl Group {
 }
 
 impl<T: Element> Window<T> {
-    /// Frees the window, whoever still has a clone of it: from then on every operation on it gives
+    /// Frees the window, with all its clones: from then on every operation on it gives
     /// [`TransferError::FreedWindow`](crate::error::TransferError::FreedWindow). What was issued before is completed first.
     /// Collective over the window's group. `ARMCI_Free_group`.
     ///

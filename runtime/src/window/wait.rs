@@ -11,7 +11,7 @@ use crate::element::{Element, Word};
 use crate::started::Started;
 
 impl<T: Element> Window<T> {
-    /// Writes elements, then sets the word `signal_index` of `signals` at the same rank to `value`: who sees the
+    /// Writes elements, then sets the word `signal_index` of `signals` at the same rank to `value`: a rank that sees the
     /// signal sees the elements. Completion as [`Window::put`]. `shmem_put_signal` with `SHMEM_SIGNAL_SET`.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! What a world does when it hears of a death, or is asked who waits.
+//! What a world does when it hears of a death, or is asked which threads wait.
 
 use std::sync::Arc;
 

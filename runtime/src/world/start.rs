@@ -11,10 +11,10 @@ use crate::config::{Config, ConfigError};
 use crate::error::InitError;
 use crate::inner::INITIALISED;
 
-/// Joins the job that this process was started for, or makes a world of one. Collective over all processes of the job, who may do it
+/// Joins the job that this process was started for, or makes a world of one. Collective over all processes of the job, which may do it
 /// again when all of them have finalized.
 ///
-/// It does not matter who has started the processes: `longarm run`, or somebody who has told each of them its rank and where rank 0
+/// It does not matter what has started the processes: `longarm run`, a process manager, or anything that has told each of them its rank and where rank 0
 /// is (`LONGARM_RANK`, `LONGARM_SIZE`, `LONGARM_ROOT`, `LONGARM_SECRET_FILE`). Where the environment says that there are
 /// others, and no way leads to them, it is an error that says what was seen; an MPI may be that way ([`init_inside`]).
 /// `LONGARM_ALONE=yes` makes each process a world of one all the same.
@@ -94,7 +94,7 @@ pub fn init_inside(job: Arc<dyn Exchange>) -> Result<World, InitError> {
     once(Config::from_environment, |config| bootstrap::join_inside(job, config))
 }
 
-/// The world that somebody else in this process has made, an interface in C for instance, or else [`init`]. Whoever got a world
+/// The world that something else in this process has made, an interface in C for instance, or else [`init`]. Each that got a world
 /// from here or from init finalizes it, and the last one to do so leaves the job. Collective: all processes of the job come
 /// to their worlds, and leave them, in the same order.
 ///

@@ -1,4 +1,4 @@
-//! Who comes in: connections of ranks, which prove themselves first, and visitors at the node's door.
+//! What comes in: connections of ranks, which prove themselves first, and visitors at the node's door.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! Who asks, and what is said where the answer is no.
+//! The rank that asks, and what it is told where the answer is no.
 
 use longarm_proto::{Rank, Refusal, RequestId};
 

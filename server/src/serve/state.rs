@@ -1,4 +1,4 @@
-//! What requests are served from: the windows of this node, its segment, and who waits for its mutexes.
+//! What requests are served from: the windows of this node, its segment, and the waiters of its mutexes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

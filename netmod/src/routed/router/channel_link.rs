@@ -1,4 +1,4 @@
-//! The links of those who stand in the router's own process: its server, and the rank that has it.
+//! The links of the router's own process: those of its server, and of the rank that has it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who vouches for users, and how its credentials travel.
+//! MUNGE as the notary that vouches for users, and how its credentials travel.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Rank 0's door for the others of its step: whoever asks there with a credential of the same user gets the invitation.
+//! Rank 0's door for the others of its step: a caller that shows a credential of the same user gets the invitation.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
