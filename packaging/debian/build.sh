@@ -36,7 +36,10 @@ for program in longarm longarm-bench longarm-footprint; do
     strip --remove-section=.comment "$root/bin/$program"
 done
 for library in "$root"/lib/*.so; do
-    [ -L "$library" ] || strip --strip-unneeded --remove-section=.comment "$library"
+    [ ! -L "$library" ] || continue
+    strip --strip-unneeded --remove-section=.comment "$library"
+    # Debian's policy: what is not run by itself is not executable.
+    chmod 644 "$library"
 done
 
 # link TARGET NAME: where the system looks, by a path from there.
@@ -88,7 +91,7 @@ Comment: The programs and libraries hold crates of other authors, too. crates.gz
  and its notices.
 
 Files: *
-Copyright: The longarm developers
+Copyright: 2026 The longarm developers
 License: Expat or Apache-2.0
 
 License: Expat
