@@ -1,19 +1,29 @@
-//! How the ranks of a world that is one node meet: in shared memory, without messages.
+//! How the ranks of a node meet: in shared memory, without messages.
 
 use longarm_proto::Rank;
 use longarm_shm::flag_barrier::{Member, WORDS};
 use longarm_shm::sync::{Ordering, fence};
 use longarm_shm::{CounterKind, NodeBoard};
+use parking_lot::MutexGuard;
 
 use crate::client::Client;
 use crate::error::Lost;
+use crate::local::flag_barriers::Reach;
 use crate::progress::pace::Drive;
 use crate::progress::waits::{Awaited, WaitingCall, Whom};
+
+/// The place of the rank that speaks for its node: the lowest.
+const FIRST: usize = 0;
 
 impl Client {
     /// Whether all ranks of the world meet by [`Client::meet`].
     pub fn can_meet(&self) -> bool {
-        self.local.barriers.is_some()
+        self.local.barriers.reach == Reach::World
+    }
+
+    /// Whether the ranks of each node meet by [`Client::meet_on_node`], and the first ones of the nodes by messages.
+    pub fn can_meet_by_node(&self) -> bool {
+        self.local.barriers.reach == Reach::ByNode
     }
 
     /// All ranks of the world meet, and each shows some words; `read` is told those of every rank. A death in `group` ends
@@ -31,43 +41,119 @@ impl Client {
         group: &dyn Fn() -> Option<Lost>,
         read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> R,
     ) -> Result<R, Lost> {
-        assert!(words.len() <= WORDS);
-        let barriers = self.local.barriers.as_ref().expect("asked for by `can_meet`");
-        let member = barriers.0.lock();
-        if let Some(owed) = member.owed() {
-            self.wait_for_all(&member, owed, call, group)?;
+        assert!(self.can_meet());
+        let here = self.meet_on_node(call, group);
+        let barrier = here.come(words)?;
+        if here.member.have_all_come(&mut 0, barrier) {
+            here.wake_others();
+        } else {
+            here.wait_for_all(barrier)?;
         }
-        let barrier = member.come(words);
+        Ok(read(&|rank, at| here.member.word(rank as usize, at)))
+    }
+
+    /// The ranks of this node come together, for one collective. A death in `group` ends what they wait for.
+    pub fn meet_on_node<'a>(&'a self, call: WaitingCall, group: &'a dyn Fn() -> Option<Lost>) -> NodeBarriers<'a> {
+        NodeBarriers { client: self, member: self.local.barriers.member.lock(), call, group }
+    }
+}
+
+/// The ranks of a node during one collective, in which all do the same with this, in the same order.
+pub struct NodeBarriers<'a> {
+    client: &'a Client,
+    member: MutexGuard<'a, Member<NodeBoard>>,
+    call: WaitingCall,
+    group: &'a dyn Fn() -> Option<Lost>,
+}
+
+impl NodeBarriers<'_> {
+    /// Whether this rank speaks for its node.
+    pub fn is_first(&self) -> bool {
+        self.member.me() == FIRST
+    }
+
+    /// Each shows some words to the first, which waits for all; there `read` is told the words of each, by its number on the node. `None`
+    /// at the others, which wait for nobody.
+    ///
+    /// # Errors
+    /// What the group gives: then not all have come.
+    pub fn tell_first<R>(
+        &self,
+        words: &[u64],
+        read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> R,
+    ) -> Result<Option<R>, Lost> {
+        let barrier = self.come(words)?;
+        if self.is_first() {
+            self.wait_for_all(barrier)?;
+            return Ok(Some(read(&|local, at| self.member.word(local as usize, at))));
+        }
+        // The last one wakes the first, if it sleeps.
+        if self.member.have_all_come(&mut 0, barrier) {
+            self.client.local.ring_mail(self.ranks()[FIRST]);
+        }
+        Ok(None)
+    }
+
+    /// The first shows some words to the others, which wait for it; `read` is told these words, at the first too.
+    ///
+    /// # Errors
+    /// What the group gives: then the first has not come.
+    pub fn hear_first<R>(&self, words: &[u64], read: impl FnOnce(&dyn Fn(usize) -> u64) -> R) -> Result<R, Lost> {
+        let barrier = self.come(if self.is_first() { words } else { &[] })?;
+        if self.is_first() {
+            self.wake_others();
+        } else {
+            self.wait_until(|| self.member.has_come(FIRST, barrier), || FIRST)?;
+        }
+        Ok(read(&|at| self.member.word(FIRST, at)))
+    }
+
+    /// Comes to the next barrier, once its line is free.
+    fn come(&self, words: &[u64]) -> Result<u64, Lost> {
+        assert!(words.len() <= WORDS);
+        if let Some(owed) = self.member.owed() {
+            self.wait_for_all(owed)?;
+        }
+        let barrier = self.member.come(words);
         // Of those who come, the one whose fence is the last sees all numbers, and wakes whoever sleeps: one wake-up for each,
         // however many come. PAIR sleeping of the eventcount: a sleeper's fence is before that one, and it is seen, or behind it,
         // and it sees all numbers itself.
         fence(Ordering::SeqCst);
-        let me = self.local.layout.me();
-        self.local.count(me, CounterKind::Collective, 8 * words.len() as u64);
-        if member.have_all_come(&mut 0, barrier) {
-            let others = (0..self.local.layout.rank_count()).filter(|rank| *rank != me.0);
-            others.for_each(|rank| self.local.ring_mail(Rank(rank)));
-        } else {
-            self.wait_for_all(&member, barrier, call, group)?;
-        }
-        Ok(read(&|rank, at| member.word(rank as usize, at)))
+        let local = &self.client.local;
+        local.count(local.layout.me(), CounterKind::Collective, 8 * words.len() as u64);
+        Ok(barrier)
     }
 
-    fn wait_for_all(
-        &self,
-        member: &Member<NodeBoard>,
-        barrier: u64,
-        call: WaitingCall,
-        group: &dyn Fn() -> Option<Lost>,
-    ) -> Result<(), Lost> {
-        let mut from = 0;
-        let mut look = || member.have_all_come(&mut from, barrier).then_some(());
-        if self.glance(&mut look).is_some() {
+    /// The ranks of this node.
+    fn ranks(&self) -> &[Rank] {
+        let layout = &self.client.local.layout;
+        layout.ranks_of(layout.my_node())
+    }
+
+    fn wake_others(&self) {
+        let me = self.client.local.layout.me();
+        self.ranks().iter().filter(|rank| **rank != me).for_each(|rank| self.client.local.ring_mail(*rank));
+    }
+
+    fn wait_for_all(&self, barrier: u64) -> Result<(), Lost> {
+        let from = std::cell::Cell::new(0);
+        let have_all_come = || {
+            let mut place = from.get();
+            let have_come = self.member.have_all_come(&mut place, barrier);
+            from.set(place);
+            have_come
+        };
+        self.wait_until(have_all_come, || from.get())
+    }
+
+    /// `missing`: the place of one that has not come.
+    fn wait_until(&self, has_come: impl Fn() -> bool, missing: impl Fn() -> usize) -> Result<(), Lost> {
+        let mut look = || has_come().then_some(());
+        if self.client.glance(&mut look).is_some() {
             return Ok(());
         }
-        let awaited = Awaited { call, whom: Whom::Rank(Rank(from as u32)) };
-        self.wait_for(Drive::Memory, awaited, || {
-            member.have_all_come(&mut from, barrier).then_some(Ok(())).or_else(|| group().map(Err))
-        })
+        let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks()[missing()]) };
+        self.client
+            .wait_for(Drive::Memory, awaited, || has_come().then_some(Ok(())).or_else(|| (self.group)().map(Err)))
     }
 }

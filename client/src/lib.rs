@@ -51,6 +51,7 @@ pub use completion::{Completion, Outcome, Part, RmwFate};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use exposed::{ExposedMemory, ExposedParts, Notice, Where};
+pub use flag_barrier::NodeBarriers;
 pub use local::failures::{Death, Failures};
 pub use local::layout::Layout;
 pub use lock::{LockBegun, MutexHome, Taken};

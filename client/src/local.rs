@@ -22,7 +22,7 @@ pub(crate) struct Local {
     counters: OwnCounters,
     eventcounts: Eventcounts,
     /// Where the ranks of the world meet, if they are all on one node.
-    pub(crate) barriers: Option<FlagBarriers>,
+    pub(crate) barriers: FlagBarriers,
     pub(crate) failures: Arc<Failures>,
     main_thread: usize,
 }

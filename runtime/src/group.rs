@@ -110,6 +110,11 @@ impl Group {
         self.shared.id == WORLD && self.inner.client.can_meet()
     }
 
+    /// Whether those of its members that share a node meet in shared memory, and one of each node speaks for them.
+    pub(crate) fn can_meet_by_node(&self) -> bool {
+        self.shared.id == WORLD && self.inner.client.can_meet_by_node()
+    }
+
     /// Runs a collective behind those that were started before, while the caller goes on.
     pub(crate) fn start<R: Send + 'static, E: Send + 'static>(
         &self,

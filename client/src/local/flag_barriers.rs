@@ -1,4 +1,4 @@
-//! How the ranks of a world that is one node meet: in shared memory, without messages.
+//! How the ranks of a node meet: in shared memory, without messages.
 
 use std::sync::Arc;
 
@@ -9,15 +9,58 @@ use parking_lot::Mutex;
 
 use crate::local::layout::Layout;
 
-/// This rank among those who meet. Locked for a whole barrier: a thread that calls a second collective meanwhile comes to
-/// the next barrier.
-pub(crate) struct FlagBarriers(pub(crate) Mutex<Member<NodeBoard>>);
+/// This rank among those of its node.
+pub(crate) struct FlagBarriers {
+    /// Locked for a whole barrier, or for all that one collective needs: a thread that calls a second collective meanwhile comes to
+    /// the barriers behind.
+    pub(crate) member: Mutex<Member<NodeBoard>>,
+    /// Which collectives of the world come by here.
+    pub(crate) reach: Reach,
+}
+
+/// Of the collectives of the world, what the ranks of a node do without messages. The same on all ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// All of it: the world is one node.
+    World,
+    /// The first rank of each node speaks for the others.
+    ByNode,
+    /// Nothing: each rank has a node of its own.
+    Nobody,
+}
+
+impl Reach {
+    fn of(layout: &Layout) -> Reach {
+        let size = layout.rank_count();
+        match layout.node_count() {
+            1 if (0..size).all(|rank| layout.local_of(Rank(rank)) == rank) => Reach::World,
+            nodes if nodes > 1 && nodes < size => Reach::ByNode,
+            _ => Reach::Nobody,
+        }
+    }
+}
 
 impl FlagBarriers {
-    /// `None`: the world has several nodes.
-    pub(crate) fn new(segment: &Arc<NodeSegment>, layout: &Layout) -> Option<FlagBarriers> {
-        let (me, size) = (layout.me().0, layout.rank_count());
-        let is_one_node = layout.node_count() == 1 && (0..size).all(|rank| layout.local_of(Rank(rank)) == rank);
-        is_one_node.then(|| FlagBarriers(Mutex::new(Member::new(segment.board(), size as usize, me as usize, 0))))
+    pub(crate) fn new(segment: &Arc<NodeSegment>, layout: &Layout) -> FlagBarriers {
+        let me = layout.local_of(layout.me()) as usize;
+        let size = layout.ranks_of(layout.my_node()).len();
+        FlagBarriers { member: Mutex::new(Member::new(segment.board(), size, me, 0)), reach: Reach::of(layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longarm_proto::NodeId;
+
+    #[test]
+    fn ranks_meet_where_several_of_them_share_a_node() {
+        let reach = |nodes: &[u32]| {
+            let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(*node)).collect();
+            Reach::of(&Layout::new(Rank(0), &nodes))
+        };
+        assert_eq!([reach(&[0]), reach(&[0, 0, 0])], [Reach::World; 2]);
+        assert_eq!([reach(&[0, 0, 1]), reach(&[0, 1, 0, 1])], [Reach::ByNode; 2]);
+        assert_eq!(reach(&[0, 1, 2]), Reach::Nobody);
     }
 }

@@ -7,11 +7,11 @@ use super::signature::{SIGNATURE_BYTES, Signature};
 use crate::error::CollectiveError;
 
 const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
-const DIGEST_BYTES: usize = 8;
+pub(super) const DIGEST_BYTES: usize = 8;
 /// All of whom was heard call the same.
-const SAME: u8 = 1;
+pub(super) const SAME: u8 = 1;
 /// All of whom was heard have laid out their stage.
-const OFFERED: u8 = 2;
+pub(super) const OFFERED: u8 = 2;
 
 /// A signature and one rank that has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +61,23 @@ pub(crate) enum Load {
 impl Load {
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Load::Empty)
+    }
+
+    /// Takes what barriers brought. Whether that is all.
+    pub(super) fn fill(&mut self, brought: Vec<u8>) -> bool {
+        match self {
+            Load::Empty => true,
+            // More than can be shown there.
+            _ if brought.is_empty() => false,
+            Load::OfOne { bytes, .. } => {
+                *bytes = Some(brought);
+                true
+            }
+            Load::OfAll(pieces) => {
+                *pieces = brought;
+                true
+            }
+        }
     }
 
     /// Adds what the member `distance` places ahead has to hear.

@@ -12,45 +12,94 @@ use crate::error::CollectiveError;
 
 /// Words of data that a member can show, behind the digest and the number of bytes.
 const DATA_WORDS: usize = 5;
-const DATA_BYTES: usize = DATA_WORDS * 8;
+pub(super) const DATA_BYTES: usize = DATA_WORDS * 8;
 
 /// In the word of the number of bytes: this member has laid out its stage.
 const OFFERED: u64 = 1 << 63;
 
-/// Bytes as words, and back.
-#[derive(Clone, Copy, Default)]
-struct Data([u64; DATA_WORDS]);
+/// What one member shows: a word of its own, how many bytes it shows, with [`OFFERED`] or not, and these bytes.
+pub(super) struct Shown {
+    words: [u64; 2 + DATA_WORDS],
+    bytes: usize,
+}
 
-impl Data {
-    fn of(bytes: &[u8]) -> Data {
-        let mut words = [0; DATA_WORDS];
-        for (word, piece) in words.iter_mut().zip(bytes.chunks(8)) {
+impl Shown {
+    /// `bytes` that fit, or none.
+    pub(super) fn new(word: u64, bytes: &[u8], offered: bool) -> Shown {
+        let bytes = if bytes.len() <= DATA_BYTES { bytes } else { &[] };
+        let mut words = [0; 2 + DATA_WORDS];
+        (words[0], words[1]) = (word, bytes.len() as u64 | if offered { OFFERED } else { 0 });
+        for (word, piece) in words[2..].iter_mut().zip(bytes.chunks(8)) {
             let mut whole = [0; 8];
             whole[..piece.len()].copy_from_slice(piece);
             *word = u64::from_ne_bytes(whole);
         }
-        Data(words)
+        Shown { words, bytes: bytes.len() }
     }
 
-    fn append_to(self, bytes: &mut Vec<u8>, count: usize) {
-        let end = bytes.len() + count;
-        for word in self.0 {
-            bytes.extend_from_slice(&word.to_ne_bytes());
-        }
-        bytes.truncate(end);
+    /// What a member shows that calls this and has this load.
+    pub(super) fn of(mine: &Signature, load: &Load, offered: bool) -> Shown {
+        let bytes: &[u8] = match load {
+            Load::OfOne { bytes: Some(bytes), .. } | Load::OfAll(bytes) => bytes,
+            Load::Empty | Load::OfOne { bytes: None, .. } => &[],
+        };
+        Shown::new(mine.digest(), bytes, offered)
+    }
+
+    pub(super) fn words(&self) -> &[u64] {
+        &self.words[..2 + self.bytes.div_ceil(8)]
     }
 }
 
+/// The bytes that a member shows. It shows so many only if it is sound.
+pub(super) fn shown_bytes(word: &dyn Fn(usize) -> u64) -> Vec<u8> {
+    let count = (shown_count(word) as usize).min(DATA_BYTES);
+    let mut bytes: Vec<u8> = (0..count.div_ceil(8)).flat_map(|at| word(2 + at).to_ne_bytes()).collect();
+    bytes.truncate(count);
+    bytes
+}
+
+/// How many bytes a member shows.
+fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
+    word(1) & !OFFERED
+}
+
 /// What a barrier came to.
-enum Met {
+pub(super) enum Met {
     /// Not all call the same.
     Differ,
-    /// All do, and the load, if there is one, is still to be carried.
-    Agree,
-    /// All do, and the load has come.
-    Loaded(Load),
+    /// All do. Whether all have laid out their staging buffer; and the bytes that they show, one's behind the other's.
+    Agree { offered: bool, bytes: Vec<u8> },
     /// A member shows another number of bytes than there are.
     Wrong { member: u32, found: u64, due: usize },
+}
+
+impl Met {
+    /// What members come to, of which `me` calls `mine` and has a load; `members` in the order of their bytes.
+    pub(super) fn read(
+        word: &dyn Fn(u32, usize) -> u64,
+        (me, mine, load): (u32, &Signature, &Load),
+        members: impl Iterator<Item = u32> + Clone,
+    ) -> Met {
+        let of = |member: u32| move |at: usize| word(member, at);
+        let digest = mine.digest();
+        if members.clone().any(|member| word(member, 0) != digest) {
+            return Met::Differ;
+        }
+        // Of one, those who do not have it show nothing.
+        let (due, or_nothing) = match load {
+            Load::OfOne { due, .. } => (*due, true),
+            Load::Empty | Load::OfAll(_) => (shown_count(&of(me)) as usize, false),
+        };
+        let is_wrong = |found: u64| found != due as u64 && !(found == 0 && or_nothing);
+        if let Some(member) = members.clone().find(|member| is_wrong(shown_count(&of(*member)))) {
+            return Met::Wrong { member, found: shown_count(&of(member)), due };
+        }
+        let offered = members.clone().all(|member| word(member, 1) & OFFERED != 0);
+        let bytes =
+            if load.is_empty() { Vec::new() } else { members.flat_map(|member| shown_bytes(&of(member))).collect() };
+        Met::Agree { offered, bytes }
+    }
 }
 
 impl Call<'_> {
@@ -62,63 +111,16 @@ impl Call<'_> {
         load: &mut Load,
         offered: bool,
     ) -> Result<Option<bool>, CollectiveError> {
-        let shown: &[u8] = match &*load {
-            Load::OfOne { bytes: Some(bytes), .. } | Load::OfAll(bytes) if bytes.len() <= DATA_BYTES => bytes,
-            _ => &[],
-        };
-        // Of one, those who do not have it show nothing.
-        let (due, or_nothing) = match &*load {
-            Load::OfOne { due, .. } => (*due, true),
-            Load::Empty | Load::OfAll(_) => (shown.len(), false),
-        };
-        let digest = mine.digest();
-        let mut words = [0; 2 + DATA_WORDS];
-        (words[0], words[1]) = (digest, shown.len() as u64 | if offered { OFFERED } else { 0 });
-        words[2..].copy_from_slice(&Data::of(shown).0);
-        let words = &words[..2 + shown.len().div_ceil(8)];
         let (me, size, client) = (self.me(), self.size(), &self.group.inner.client);
         let death = || -> Option<Lost> { self.group.death() };
-        let mut all_offered = false;
-        let met = client.meet(words, self.name, &death, |word| {
-            if (0..size).any(|member| word(member, 0) != digest) {
-                return Met::Differ;
-            }
-            all_offered = (0..size).all(|member| word(member, 1) & OFFERED != 0);
-            let count = |member: u32| word(member, 1) & !OFFERED;
-            let take = |member: u32, bytes: &mut Vec<u8>| {
-                let count = (count(member) as usize).min(DATA_BYTES);
-                let mut data = Data::default();
-                for (at, place) in data.0[..count.div_ceil(8)].iter_mut().enumerate() {
-                    *place = word(member, 2 + at);
-                }
-                data.append_to(bytes, count);
-            };
-            let is_wrong = |found: u64| found != due as u64 && !(found == 0 && or_nothing);
-            if let Some(member) = (0..size).find(|member| is_wrong(count(*member))) {
-                return Met::Wrong { member, found: count(member), due };
-            }
-            let mut bytes = Vec::new();
-            match load {
-                Load::Empty => return Met::Agree,
-                // One has it; the others show nothing.
-                Load::OfOne { .. } => (0..size).for_each(|member| take(member, &mut bytes)),
-                // Of this one, of the one before it, and so on around.
-                Load::OfAll(_) => (0..size).for_each(|back| take((me + size - back) % size, &mut bytes)),
-            }
-            match load {
-                _ if bytes.is_empty() => Met::Agree,
-                Load::OfAll(_) => Met::Loaded(Load::OfAll(bytes)),
-                _ => Met::Loaded(Load::OfOne { bytes: Some(bytes), due }),
-            }
-        })?;
+        // Of this one, of the one before it, and so on around.
+        let around = (0..size).map(|back| (me + size - back) % size);
+        let shown = Shown::of(&mine, load, offered);
+        let met = client.meet(shown.words(), self.name, &death, |word| Met::read(word, (me, &mine, load), around))?;
         match met {
             Met::Wrong { member, found, due } => Err(self.bad_message(member, found, due.to_string())),
             Met::Differ => self.find_differences(mine).map(|()| None),
-            Met::Agree => Ok(load.is_empty().then_some(all_offered)),
-            Met::Loaded(loaded) => {
-                *load = loaded;
-                Ok(Some(all_offered))
-            }
+            Met::Agree { offered, bytes } => Ok(load.fill(bytes).then_some(offered)),
         }
     }
 }

@@ -50,6 +50,11 @@ impl Call<'_> {
         {
             return Ok(all_offered);
         }
+        if self.group.can_meet_by_node()
+            && let Some(all_offered) = self.agree_by_node(mine, load, offered)?
+        {
+            return Ok(all_offered);
+        }
         // Or more than can be shown at a barrier.
         self.agree(mine, load, offered)
     }
