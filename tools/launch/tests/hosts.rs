@@ -206,6 +206,22 @@ fn a_host_that_falls_silent_is_named_and_its_ranks_are_dead_for_the_others() {
 }
 
 #[test]
+fn a_launcher_that_is_stopped_is_given_up_by_every_host_and_finds_them_gone_when_it_goes_on() {
+    let mut command = shell("run -n 4 --hosts a,b", "echo $$; [ $LONGARM_RANK = 1 ] && exec yes; sleep 1000");
+    command.env("LONGARM_SILENCE_MS", "300").env("LONGARM_RECONNECT_S", "0");
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().map(|line| line.unwrap());
+    let pids: Vec<String> = lines.filter(|line| line != "y").take(4).collect();
+    rustix::process::kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    pids.iter().for_each(|pid| wait_until_gone(pid));
+    rustix::process::kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = text(output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("longarm: host ") && stderr.contains(" was lost: "), "{stderr}");
+}
+
+#[test]
 fn where_survivors_go_on_a_lost_host_leaves_the_others_alive() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("mark");

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use tempfile::TempDir;
@@ -97,13 +98,19 @@ fn leave_nothing(victim: Victim) {
     }
 }
 
-/// A job on so many hosts that some agents are started by others, of which that of one host is killed. Gives what is said of it.
-fn lose_agent_of(host: &str) -> String {
+/// A job on so many hosts that some agents are started by others, and a line of each rank: its host, and the process of its agent.
+fn start_tree() -> (Job, Vec<String>) {
     let hosts: Vec<String> = (0..33).map(|host| format!("h{host}")).collect();
     let mut command = longarm(&format!("run --hosts {}", hosts.join(",")), SIMPLE);
     let script = "sleep 1000 & echo $HOSTNAME $PPID; wait";
     let mut job = Job::start(command.args(["--", "/bin/sh", "-c", script]));
     let lines = read_lines(&mut job.launcher, hosts.len());
+    (job, lines)
+}
+
+/// Kills the agent of one host of a tree. Gives what is said of it.
+fn lose_agent_of(host: &str) -> String {
+    let (job, lines) = start_tree();
     let agent = lines.iter().find_map(|line| line.strip_prefix(&format!("{host} "))).unwrap();
     kill(agent);
     let (status, stderr) = job.end();
@@ -117,6 +124,13 @@ fn a_killed_agent_in_the_middle_of_the_tree_takes_its_hosts_along_and_leaves_no_
     let stderr = lose_agent_of("h7");
     let named = "longarm: host h7 (ranks 7-13), and through it hosts h8, h9, h10, h11, h12, h13 was lost: ";
     assert!(stderr.starts_with(named), "{stderr}");
+}
+
+#[test]
+fn a_killed_launcher_leaves_no_process_on_hosts_that_others_have_started() {
+    let (job, _) = start_tree();
+    kill(&job.launcher.id().to_string());
+    assert_eq!(job.end().0.signal(), Some(9));
 }
 
 #[test]

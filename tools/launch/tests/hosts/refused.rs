@@ -32,15 +32,16 @@ fn a_program_that_only_one_host_is_missing_is_said_with_that_host_and_its_ranks(
 #[test]
 fn a_host_whose_table_of_processes_is_full_is_named_with_the_rank_and_what_to_do() {
     // Of a user of its own, so that the limit binds and nobody else's processes count.
-    let mut user = Command::new("setpriv");
-    user.args(["--reuid=54321", "--clear-groups", "env", env!("CARGO_BIN_EXE_longarm"), "--version"]);
-    if !user.output().is_ok_and(|output| output.status.success()) {
+    let user = format!("--reuid={}", 100_000 + std::process::id() % 400_000);
+    let mut may_run = Command::new("setpriv");
+    may_run.args([&user, "--clear-groups", "env", env!("CARGO_BIN_EXE_longarm"), "--version"]);
+    if !may_run.output().is_ok_and(|output| output.status.success()) {
         eprintln!("left out: it takes root, setpriv, and a folder that other users may read");
         return;
     }
     // An agent is four threads and a guardian.
-    let other = "setpriv --reuid=54321 --clear-groups prlimit --nproc=8 env HOSTNAME={}";
-    let mut command = longarm("run --hosts localhost:1,b:9", other);
+    let other = format!("setpriv {user} --clear-groups prlimit --nproc=8 env HOSTNAME={{}}");
+    let mut command = longarm("run --hosts localhost:1,b:9", &other);
     let (status, _, stderr) = end(command.current_dir("/").args(["--", "/bin/sleep", "1000"]).pipe());
     assert_eq!(status, 1, "{stderr}");
     let said = stderr.strip_prefix("longarm: host b (ranks 1-9): rank ").expect(&stderr);
