@@ -1,5 +1,7 @@
 //! Where the ranks stand, for the watchdog and for `longarm ps`.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 impl Coordinator {
@@ -43,10 +45,17 @@ impl Coordinator {
             pid: self.settings.pid,
             ranks: self.settings.ticket.size,
             nodes,
-            hosts: None,
+            hosts: self.hosts(),
             seconds: now.saturating_duration_since(self.since).as_secs_f64(),
             command: self.settings.command.clone(),
         }
+    }
+
+    /// On how many hosts the ranks are, if there are several. One may be several machines, which share no memory.
+    fn hosts(&self) -> Option<u32> {
+        let Course::Met { arrivals, .. } = &self.course else { return None };
+        let hosts: BTreeSet<&str> = arrivals.iter().map(|arrival| arrival.host.as_str()).collect();
+        Some(hosts.len() as u32).filter(|hosts| *hosts > 1)
     }
 
     /// Who has come and waits for whom, as long as not all have.
@@ -68,7 +77,7 @@ impl Coordinator {
 
     fn report(&self, answers: &Answers, now: Instant) -> Option<Report> {
         let Course::Met { rendezvous, arrivals, layout, .. } = &self.course else { return None };
-        let home = layout.plan.machine_of_node.first();
+        let (home, hosts) = (layout.plan.machine_of_node.first(), self.hosts());
         let ranks = (0..).zip(&layout.plan.node_of_rank).map(|(rank, node)| {
             let pid = arrivals[rank as usize].pid;
             let waits = answers.waits.get(&rank).cloned().unwrap_or_default();
@@ -83,7 +92,8 @@ impl Coordinator {
                 Place::Inside if waits.is_empty() => State::Computing,
                 Place::Inside => State::Waiting,
             };
-            RankStanding { rank, node: *node, host: None, pid, state, waits }
+            let host = hosts.map(|_| arrivals[rank as usize].host.clone());
+            RankStanding { rank, node: *node, host, pid, state, waits }
         });
         Some(Report { job: self.summary(now), ranks: ranks.collect() })
     }

@@ -283,6 +283,13 @@ fn who_asks_is_told_where_the_ranks_stand_at_any_time() {
     let report: Report = serde_json::from_str(&job.answers[1]).unwrap();
     let states: Vec<State> = report.ranks.iter().map(|rank| rank.state).collect();
     assert_eq!(states, [State::Computing, State::Stopped], "rank 1 is stopped");
+    assert!(report.job.hosts.is_none() && report.ranks.iter().all(|rank| rank.host.is_none()), "on one machine");
+    let (mut job, _) = Job::met(3, false, &["a", "b"]);
+    job.coordinator.handle_question(1, true, job.now);
+    job.wait(Duration::from_secs(1));
+    let report: Report = serde_json::from_str(&job.answers[0]).unwrap();
+    let hosts: Vec<Option<&str>> = report.ranks.iter().map(|rank| rank.host.as_deref()).collect();
+    assert_eq!((report.job.hosts, &hosts[..]), (Some(2), &[Some("host-a"), Some("host-b"), Some("host-a")][..]));
 }
 
 #[test]
