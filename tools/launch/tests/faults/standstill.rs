@@ -67,7 +67,7 @@ pub fn trials() -> Vec<Trial> {
 /// What a report says of the job, with single spaces.
 const LINES: [&str; 4] = [
     "0 0 lock the holder of a mutex of rank 0 ",
-    "2 1 barrier rank 1 (node 0) ",
+    "2 1 barrier rank 3 (node 1) ",
     "computing, in no call of longarm that waits: rank 1",
     "stopped by a signal, no answer: rank 3",
 ];
@@ -115,7 +115,7 @@ fn ask() -> Result<(), Failed> {
         let wait = &report["ranks"][rank]["waits"][0];
         (wait["call"].clone(), wait["whom"].clone())
     };
-    let expected = [(json!("lock"), json!({"holder_at": 0})), (json!("barrier"), json!({"rank": 1}))];
+    let expected = [(json!("lock"), json!({"holder_at": 0})), (json!("barrier"), json!({"rank": 3}))];
     if [awaited(0), awaited(2)] != expected || report["job"]["ranks"] != 4 || report["ranks"][3]["node"] != 1 {
         return Err(format!("the report is {report}").into());
     }
