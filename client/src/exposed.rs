@@ -49,6 +49,8 @@ pub struct ExposedParts(Box<[Part]>);
 
 /// What one rank has exposed.
 struct Part {
+    /// It takes part, if with nothing.
+    is_member: bool,
     bytes: u64,
     /// `None`: it cannot be reached from here.
     attached: Option<Attached>,
@@ -124,6 +126,7 @@ impl ExposedParts {
             return Ok(None);
         }
         let parts = notices.into_iter().map(|notice| {
+            let is_member = notice.is_some();
             let (notice, place) = notice.unwrap_or(([0; 4], Where::OtherNode));
             let [process, space, address, bytes] = notice;
             let same_space = notice == mine || (space == process_space && space != 0);
@@ -133,14 +136,14 @@ impl ExposedParts {
             // `Client::alive` refuses it once the death is known; until then its number goes to nobody before the kernel has
             // given out all others.
             let attached = process.and_then(|process| unsafe { Attached::new(process, address, bytes) });
-            Part { bytes, attached }
+            Part { is_member, bytes, attached }
         });
         Ok(Some(ExposedParts(parts.collect())))
     }
 
-    /// Bytes that a rank has exposed; none for one that does not take part.
-    pub fn bytes_of(&self, rank: Rank) -> u64 {
-        self.0.get(rank.0 as usize).map_or(0, |part| part.bytes)
+    /// Bytes that a rank has exposed; `None` for one that does not take part.
+    pub fn bytes_of(&self, rank: Rank) -> Option<u64> {
+        self.0.get(rank.0 as usize).filter(|part| part.is_member).map(|part| part.bytes)
     }
 }
 

@@ -392,6 +392,22 @@ impl MockServer {
         }
     }
 
+    fn lock(&mut self, id: RequestId, target: WindowRef, offset: u64) {
+        let memory = Arc::clone(&self.memory);
+        let part = memory.part(target.rank.0 as usize % 2);
+        match part.compare_exchange_u32(offset, 0, mutex_word(self.peer)).expect("a word") {
+            Ok(_) => self.reply(id, ReplyBody::Granted { inherited: false }),
+            Err(word) if mutex_holder(word) == Some(self.peer) => {
+                self.reply(id, ReplyBody::Refused { refusal: Refusal::HeldAlready, detail: offset });
+            }
+            Err(word) => {
+                let contended = part.compare_exchange_u32(offset, word, word | CONTENDED);
+                contended.expect("a word").expect("nobody else changes it");
+                self.waiting.push_back((id, target, offset));
+            }
+        }
+    }
+
     fn serve(&mut self, id: RequestId, request: Request, payload: &[u8]) {
         let memory = Arc::clone(&self.memory);
         let part = |rank: Rank| memory.part(rank.0 as usize % 2);
@@ -438,20 +454,7 @@ impl MockServer {
                 let old = part(target.rank).rmw(offset, rmw).expect("a word");
                 self.reply(id, ReplyBody::Value(old));
             }
-            Request::Lock { target, offset } => {
-                let word = part(target.rank).compare_exchange_u32(offset, 0, mutex_word(self.peer)).expect("a word");
-                match word {
-                    Ok(_) => self.reply(id, ReplyBody::Granted { inherited: false }),
-                    Err(word) if mutex_holder(word) == Some(self.peer) => {
-                        self.reply(id, ReplyBody::Refused { refusal: Refusal::HeldAlready, detail: offset });
-                    }
-                    Err(word) => {
-                        let contended = part(target.rank).compare_exchange_u32(offset, word, word | CONTENDED);
-                        contended.expect("a word").expect("nobody else changes it");
-                        self.waiting.push_back((id, target, offset));
-                    }
-                }
-            }
+            Request::Lock { target, offset } => self.lock(id, target, offset),
             Request::TryLock { target, offset } => {
                 let word = part(target.rank).compare_exchange_u32(offset, 0, mutex_word(self.peer)).expect("a word");
                 self.reply(id, ReplyBody::Value(word.is_ok().into()));

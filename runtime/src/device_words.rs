@@ -10,6 +10,7 @@ use longarm_netmod::{DeviceRmw, NoDeviceRmw};
 use longarm_proto::Rank;
 
 use crate::collective::Signature;
+use crate::element::length_of;
 use crate::error::WindowError;
 use crate::group::Group;
 use crate::window::WindowInner;
@@ -84,8 +85,8 @@ fn reason_of(code: u8) -> Option<NoDeviceRmw> {
 
 impl DeviceWords {
     /// How many words a rank has; `None` for ranks that are not in the group.
-    pub fn len_at(&self, rank: u32) -> Option<u64> {
-        Some(self.shared.client.bytes_of(Rank(rank))? / size_of::<u64>() as u64)
+    pub fn len_at(&self, rank: u32) -> Option<usize> {
+        length_of::<u64>(self.shared.client.bytes_of(Rank(rank)))
     }
 
     /// The group over which they were made.

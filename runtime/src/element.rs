@@ -253,3 +253,8 @@ macro_rules! complex {
 
 complex!(Complex32, f32, C32);
 complex!(Complex64, f64, C64);
+
+/// How many elements of a type a part of so many bytes has, if there is such a part. Of those without a size there is one a byte.
+pub(crate) fn length_of<T>(part_bytes: Option<u64>) -> Option<usize> {
+    Some(part_bytes? as usize / size_of::<T>().max(1))
+}

@@ -8,7 +8,7 @@ use rustix::process::{PTracer, set_ptracer};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::collective::Signature;
-use crate::element::Element;
+use crate::element::{Element, length_of};
 use crate::error::{CollectiveError, TransferError};
 use crate::group::Group;
 use crate::world::World;
@@ -24,7 +24,7 @@ use crate::world::World;
 /// let world = longarm::init()?;
 /// let field = vec![world.rank() as f64; 1000];
 /// let exposed = world.expose_collective(field)?;
-/// assert_eq!(exposed.len_at(world.rank()), 1000);
+/// assert_eq!(exposed.len_at(world.rank()), Some(1000));
 /// let mut value = [0.0];
 /// exposed.get(0, 999, &mut value)?;
 /// assert_eq!(value, [0.0]);
@@ -90,9 +90,9 @@ pub(crate) fn permit_attaching() -> u64 {
 }
 
 impl<T: Element> Exposed<T> {
-    /// How many elements a rank has exposed; 0 for one that is no member.
-    pub fn len_at(&self, rank: u32) -> usize {
-        self.memory.parts().bytes_of(Rank(rank)) as usize / size_of::<T>().max(1)
+    /// How many elements a rank has exposed; `None` if it is no member.
+    pub fn len_at(&self, rank: u32) -> Option<usize> {
+        length_of::<T>(self.memory.parts().bytes_of(Rank(rank)))
     }
 
     /// Writes elements to what a rank has exposed, from `index` on. They are there on return.

@@ -8,13 +8,13 @@ pub(crate) mod start;
 use std::sync::{Arc, Weak};
 
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, TransferError};
-use longarm_control::messages::PeerTraffic;
+use longarm_control::messages::{PeerTraffic, Start};
 use longarm_netmod::{Calls, Interface};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
-use crate::bootstrap::{Clock, Dialer, Found, Node, NodeOptions, addresses, costs, is_routed, network};
+use crate::bootstrap::{Clock, Dialer, Found, Node, NodeOptions, Rendezvous, addresses, costs, is_routed, network};
 use crate::collective::staging_buffer::StagingBuffer;
 use crate::config::{Config, InterfaceChoice};
 use crate::error::{CollectiveError, InitError};
@@ -88,27 +88,14 @@ pub struct World {
 
 fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
     let (rendezvous, start) = find(&mut config)?;
-    if start.rank == 0 {
-        // Once is enough: the ranks share their environment.
-        config.warnings().iter().for_each(|warning| eprintln!("longarm: {warning}"));
-    }
-    config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
-    config.settle_debugger();
-    longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
-    if !start.is_sound() {
-        return Err(InitError::LauncherGarbled);
-    }
+    settle(&mut config, &start)?;
     let nodes: Vec<NodeId> = start.node_of_rank.iter().map(|node| NodeId(*node)).collect();
     let layout = Layout::new(Rank(start.rank), &nodes);
     let secret = Secret(start.read_secret().ok_or(InitError::LauncherGarbled)?);
     let job = JobId(start.job);
     let identity = Identity { job, rank: layout.me(), node: layout.my_node() };
     let several_machines = start.machines > 1;
-    let interfaces = match layout.rank_count() {
-        // Nobody calls.
-        1 => addresses::addresses_to_listen_on(&InterfaceChoice::Auto, false)?,
-        _ => addresses::addresses_to_listen_on(&config.interface, several_machines)?,
-    };
+    let interfaces = addresses_of(&config, &layout, several_machines)?;
     config.settle_interface(interfaces.iter().map(Interface::address));
     let netmod = network(&config, &layout, identity, &secret, &interfaces)?;
     let routed = is_routed(&config, &layout);
@@ -134,34 +121,10 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         several_machines,
         clock: Arc::clone(&clock),
     };
-    let client = Client::new(ClientOptions {
-        layout,
-        segment: Arc::clone(&node.segment),
-        dial: Arc::new(dialer),
-        time: clock,
-        assist: node.assist(),
-        failures: Arc::new(Failures::new(start.node_of_rank.len() as u32, start.survivors_go_on)),
-        spin_us: config.spin_us,
-        eager_bytes: config.eager_bytes as usize,
-        endpoint: EndpointOptions {
-            caller: identity.rank,
-            buffered_bytes_max: config.send_ring_bytes as usize,
-            connect_ms: config.connect_timeout_s * 1000,
-            reconnect_ms: config.reconnect_s * 1000,
-            silence_ms: config.silence_ms,
-            costs: costs(),
-        },
-        processors: start.processors.clone(),
-    });
-    let client = client.map_err(InitError::Launcher)?;
+    let client = client_of(&config, &start, (layout, &node), (dialer, clock)).map_err(InitError::Launcher)?;
     let questions = Arc::<Questions>::default();
     if let Some(rendezvous) = &rendezvous {
-        let heard = heard::death_listener((&client, &questions), &node, rendezvous.explains_deaths(), routed);
-        rendezvous.watch_deaths(heard);
-        let waiting = Arc::downgrade(&client);
-        rendezvous.answer_inquiries(Arc::new(move || {
-            waiting.upgrade().map(|client| heard::waits_of(&client)).unwrap_or_default()
-        }));
+        hear(rendezvous.as_ref(), (&client, &questions), &node, routed);
     }
     let handlers = Handlers::new(&client);
     let inner = Arc::new(Inner {
@@ -185,26 +148,92 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         pid: std::process::id(),
         holders: AtomicU32::new(1),
     });
-    let ending = Arc::downgrade(&inner);
-    inner.handlers.end_job_by(move |reason, status| {
-        if let Some(inner) = ending.upgrade() {
-            inner.abort(reason, status);
-        }
-    });
-    for workers in [&inner.workers, inner.watch.workers()] {
-        let world = Arc::downgrade(&inner);
-        workers.when_one_panics(move |why| {
-            if let Some(inner) = world.upgrade() {
-                inner.abort(why, PANICKED);
-            }
-        });
-    }
+    end_job_on_panics(&inner);
     inner.watch_questions();
     let presence = Arc::new(Presence(Arc::clone(&inner)));
     let world = World { group: Group::world(&inner), inner, presence };
     world.group.sync_collective()?;
     *CURRENT.lock() = Some((Arc::downgrade(&world.presence), Arc::downgrade(&world.group.shared)));
     Ok(world)
+}
+
+/// What follows from the job and from this machine.
+fn settle(config: &mut Config, start: &Start) -> Result<(), InitError> {
+    if start.rank == 0 {
+        // Once is enough: the ranks share their environment.
+        config.warnings().iter().for_each(|warning| eprintln!("longarm: {warning}"));
+    }
+    config.settle_spin(start.ranks_on_machine, start.processors.len() as u32);
+    config.settle_debugger();
+    longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
+    if !start.is_sound() {
+        return Err(InitError::LauncherGarbled);
+    }
+    Ok(())
+}
+
+/// At which addresses this rank's node is reached.
+fn addresses_of(config: &Config, layout: &Layout, several_machines: bool) -> Result<Vec<Interface>, InitError> {
+    match layout.rank_count() {
+        // Nobody calls.
+        1 => addresses::addresses_to_listen_on(&InterfaceChoice::Auto, false),
+        _ => addresses::addresses_to_listen_on(&config.interface, several_machines),
+    }
+}
+
+fn client_of(
+    config: &Config,
+    start: &Start,
+    (layout, node): (Layout, &Node),
+    (dialer, clock): (Dialer, Arc<Clock>),
+) -> std::io::Result<Arc<Client>> {
+    Client::new(ClientOptions {
+        layout,
+        segment: Arc::clone(&node.segment),
+        dial: Arc::new(dialer),
+        time: clock,
+        assist: node.assist(),
+        failures: Arc::new(Failures::new(start.node_of_rank.len() as u32, start.survivors_go_on)),
+        spin_us: config.spin_us,
+        eager_bytes: config.eager_bytes as usize,
+        endpoint: EndpointOptions {
+            caller: Rank(start.rank),
+            buffered_bytes_max: config.send_ring_bytes as usize,
+            connect_ms: config.connect_timeout_s * 1000,
+            reconnect_ms: config.reconnect_s * 1000,
+            silence_ms: config.silence_ms,
+            costs: costs(),
+        },
+        processors: start.processors.clone(),
+    })
+}
+
+/// From now on deaths are heard of, and those answered who ask what this rank waits for.
+fn hear(rendezvous: &dyn Rendezvous, (client, questions): (&Arc<Client>, &Arc<Questions>), node: &Node, routed: bool) {
+    let heard = heard::death_listener((client, questions), node, rendezvous.explains_deaths(), routed);
+    rendezvous.watch_deaths(heard);
+    let waiting = Arc::downgrade(client);
+    rendezvous.answer_inquiries(Arc::new(move || {
+        waiting.upgrade().map(|client| heard::waits_of(&client)).unwrap_or_default()
+    }));
+}
+
+/// What a handler, or a call that was started, was to do is not done where it panics, and somebody may wait for it.
+fn end_job_on_panics(inner: &Arc<Inner>) {
+    let ending = Arc::downgrade(inner);
+    inner.handlers.end_job_by(move |reason, status| {
+        if let Some(inner) = ending.upgrade() {
+            inner.abort(reason, status);
+        }
+    });
+    for workers in [&inner.workers, inner.watch.workers()] {
+        let world = Arc::downgrade(inner);
+        workers.when_one_panics(move |why| {
+            if let Some(inner) = world.upgrade() {
+                inner.abort(why, PANICKED);
+            }
+        });
+    }
 }
 
 impl World {

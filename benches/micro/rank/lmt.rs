@@ -97,19 +97,7 @@ impl Lmt<'_> {
         let mut near = std::mem::replace(&mut self.near, buffer::private(1)?);
 
         let mut out = vec![0; BYTES_MAX];
-        self.way("lmt_copy", |lmt, bytes| {
-            if sends { Ok(()) } else { Ok(lmt.data.get(lmt.other, 0, black_box(&mut out[..bytes]))?) }
-        })?;
-        self.check(&mut out)?;
-        self.way("lmt_both_copy", |lmt, bytes| Ok(lmt.data.get(lmt.other, 0, black_box(&mut out[..bytes]))?))?;
-        self.check(&mut out)?;
-        self.way("lmt_double", |lmt, bytes| lmt.through_chunks(sends, bytes, &near, &mut out))?;
-        self.check(&mut out)?;
-        self.way("lmt_both_double", |lmt, bytes| {
-            lmt.through_chunks(sends, bytes, &near, &mut out)?;
-            lmt.through_chunks(!sends, bytes, &near, &mut out)
-        })?;
-        self.check(&mut out)?;
+        self.copies(sends, &near, &mut out)?;
         let attach = |out: &mut [u8]| -> Result<(), Failure> {
             let mut done = 0;
             while done < out.len() {
@@ -151,6 +139,24 @@ impl Lmt<'_> {
             self.check(&mut out)?;
         }
         near.fill(0);
+        Ok(())
+    }
+
+    /// By one copy, and by two through memory that both have.
+    fn copies(&mut self, sends: bool, near: &memmap2::MmapMut, out: &mut [u8]) -> Result<(), Failure> {
+        self.way("lmt_copy", |lmt, bytes| {
+            if sends { Ok(()) } else { Ok(lmt.data.get(lmt.other, 0, black_box(&mut out[..bytes]))?) }
+        })?;
+        self.check(out)?;
+        self.way("lmt_both_copy", |lmt, bytes| Ok(lmt.data.get(lmt.other, 0, black_box(&mut out[..bytes]))?))?;
+        self.check(out)?;
+        self.way("lmt_double", |lmt, bytes| lmt.through_chunks(sends, bytes, near, out))?;
+        self.check(out)?;
+        self.way("lmt_both_double", |lmt, bytes| {
+            lmt.through_chunks(sends, bytes, near, out)?;
+            lmt.through_chunks(!sends, bytes, near, out)
+        })?;
+        self.check(out)?;
         Ok(())
     }
 

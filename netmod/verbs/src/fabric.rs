@@ -173,6 +173,32 @@ impl Tally {
     }
 }
 
+/// How a queue is connected to another one of the same device.
+fn to_itself(port: &Port, (gid_index, gid): (u8, [u8; 16]), limits: &PortLimits, options: &VerbsOptions) -> Connection {
+    Connection {
+        port: port.number,
+        gid_index,
+        is_ethernet: port.is_ethernet,
+        mtu_code: port.mtu_code,
+        peer_queue: 0,
+        peer_lid: port.lid,
+        peer_gid: gid,
+        first_sent: 0,
+        first_received: 0,
+        reads_out: limits.reads_at_once,
+        reads_in: limits.reads_at_once,
+        timeout_code: options.timeout_code,
+    }
+}
+
+fn say_not_believed(device: &str, why: &impl std::fmt::Display) {
+    tracing::warn!(
+        device,
+        "what the device says of connections that have ended is not believed: {why}; where one breaks, puts and device words that \
+         its peer has under way end with an error, as nobody knows whether they were done"
+    );
+}
+
 impl Fabric {
     /// Opens a device.
     ///
@@ -201,20 +227,7 @@ impl Fabric {
         let buffers = limits.shared_receives.min(u32::try_from(incoming_max).unwrap_or(u32::MAX));
         let shared = SharedReceive::new(&domain, buffers).map_err(failed("making a shared receive queue"))?;
         let shared = Arc::new(shared);
-        let myself = Connection {
-            port: port.number,
-            gid_index,
-            is_ethernet: port.is_ethernet,
-            mtu_code: port.mtu_code,
-            peer_queue: 0,
-            peer_lid: port.lid,
-            peer_gid: gid,
-            first_sent: 0,
-            first_received: 0,
-            reads_out: limits.reads_at_once,
-            reads_in: limits.reads_at_once,
-            timeout_code: options.timeout_code,
-        };
+        let myself = to_itself(&port, (gid_index, gid), &limits, options);
         // A queue cannot call itself there without others that answer.
         let myself = manager.is_none().then_some(&myself);
         let costs = options.costs.unwrap_or_else(|| Costs::measure(&domain, &shared, myself));
@@ -224,11 +237,7 @@ impl Fabric {
         // Over iWARP messages are counted here, and the device is asked nothing.
         let account = myself.map_or(Ok(()), |myself| accounts::trial(&domain, &shared, myself, limits.atomics));
         if let Err(why) = &account {
-            tracing::warn!(
-                device = name,
-                "what the device says of connections that have ended is not believed: {why}; where one breaks, puts and \
-                 device words that its peer has under way end with an error, as nobody knows whether they were done"
-            );
+            say_not_believed(&name, why);
         }
         let cache = cache(&domain, options, paging)?;
         let own = Slabs::new(&domain, options.slab_bytes, usize::MAX);

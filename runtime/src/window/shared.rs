@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longarm_client::{ClientWindow, Shapes, TransferError};
 use longarm_proto::{Rank, Run};
 
-use crate::element::Element;
+use crate::element::{Element, length_of};
 use crate::error::Operation;
 use crate::group::Group;
 use crate::inner::Inner;
@@ -62,7 +62,7 @@ impl<T: Element> Window<T> {
     /// # Ok::<(), longarm::Error>(())
     /// ```
     pub fn len_at(&self, rank: u32) -> Option<usize> {
-        Some(self.shared.client.bytes_of(Rank(rank))? as usize / size_of::<T>())
+        length_of::<T>(self.shared.client.bytes_of(Rank(rank)))
     }
 
     /// The group over which the window was allocated.

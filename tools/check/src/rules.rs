@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use crate::source::Source;
+use crate::source::{Source, block_bytes};
 
 /// Lines that a file may have without its tests.
 const LINES_MAX: usize = 600;
+
+/// Lines that a function may have, from its name to its closing brace.
+const FUNCTION_LINES_MAX: usize = 70;
 
 /// What is asked of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub enum Rule {
     Forbid,
     /// A file too long to be read in one sitting.
     Length,
+    /// A function that does not fit a screen.
+    Functions,
     /// A crate that imports one above it, or beside it.
     Imports,
     /// A crate that is published and misses something for it.
@@ -48,6 +53,7 @@ impl fmt::Display for Rule {
             Rule::Unsafe => "unsafe",
             Rule::Forbid => "forbid",
             Rule::Length => "length",
+            Rule::Functions => "functions",
             Rule::Imports => "imports",
             Rule::Packages => "packages",
             Rule::Circles => "circles",
@@ -161,7 +167,21 @@ pub fn check_source(source: &Source) -> Vec<Finding> {
         let what = format!("has {lines} lines without tests, more than {LINES_MAX}");
         findings.push(Finding { rule: Rule::Length, path: source.path.clone(), line: 0, what });
     }
+    findings.extend(long_functions(source));
     findings
+}
+
+fn long_functions(source: &Source) -> impl Iterator<Item = Finding> {
+    let names = source.find("fn *").into_iter().filter(|at| !source.is_test(*at));
+    names.filter_map(|at| {
+        let rest = &source.code[at..];
+        // One without a body, and the type of a function, have no brace before they end.
+        let open = rest.find('{').filter(|open| !rest[..*open].contains(';'))?;
+        let lines = rest[..open + block_bytes(&rest[open..])].lines().count();
+        let what = format!("a function of {lines} lines, more than {FUNCTION_LINES_MAX}");
+        let finding = Finding { rule: Rule::Functions, path: source.path.clone(), line: source.line_of(at), what };
+        (lines > FUNCTION_LINES_MAX).then_some(finding)
+    })
 }
 
 /// Crates whose root does not forbid unsafe code, and the attribute that they have instead.
@@ -246,6 +266,18 @@ mod tests {
         assert_eq!(broken("a/src/a.rs", &format!("{long}fn b() {{}}\n")), [(Rule::Length, 0)]);
         assert_eq!(broken("a/src/a.rs", &format!("{long}#[cfg(test)]\nmod tests {{\n{long}}}\n")), []);
         assert_eq!(broken("a/tests/a.rs", &long.repeat(2)), []);
+    }
+
+    #[test]
+    fn long_functions_are_found_and_tests_do_not_count() {
+        let of = |lines: usize| {
+            format!("    fn a(\n        b: fn(u8) -> u8,\n    ) {{\n{}    }}\n", "        b();\n".repeat(lines - 4))
+        };
+        let long = of(FUNCTION_LINES_MAX + 1);
+        assert_eq!(broken("a/src/a.rs", &of(FUNCTION_LINES_MAX)), []);
+        assert_eq!(broken("a/src/a.rs", &format!("trait A {{\n    fn b(&self);\n{long}}}\n")), [(Rule::Functions, 3)]);
+        assert_eq!(broken("a/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{long}}}\n")), []);
+        assert_eq!(broken("a/tests/a.rs", &long), []);
     }
 
     #[test]

@@ -219,6 +219,21 @@ impl Stream {
         self.unread.drain(..at);
     }
 
+    /// What a request says of the session, of which so many bytes were received.
+    fn hear(&mut self, request: &Request, heard_bytes: u64) {
+        match *request {
+            Request::Leave => self.ending = Some(Ending::Left),
+            Request::Acknowledge { received_bytes } if received_bytes >= NEVER_SENT_BYTES => {
+                self.ending = Some(Ending::Violation);
+            }
+            Request::Acknowledge { received_bytes } if received_bytes > heard_bytes => self.is_doubtful = true,
+            Request::Acknowledge { received_bytes } => {
+                self.reported_bytes = self.reported_bytes.max(received_bytes);
+            }
+            _ => {}
+        }
+    }
+
     /// One step from the byte at this place, and how many it took. `None`: more has to come, or nothing counts now.
     fn step(&mut self, at: usize, heard_bytes: u64, on_request: &mut impl FnMut(&Request)) -> Option<usize> {
         let rest = &self.unread[at..];
@@ -253,17 +268,7 @@ impl Stream {
                     },
                 };
                 self.stage = Stage::Payload { remaining: header.payload_bytes(), fate };
-                match request {
-                    Request::Leave => self.ending = Some(Ending::Left),
-                    Request::Acknowledge { received_bytes } if received_bytes >= NEVER_SENT_BYTES => {
-                        self.ending = Some(Ending::Violation);
-                    }
-                    Request::Acknowledge { received_bytes } if received_bytes > heard_bytes => self.is_doubtful = true,
-                    Request::Acknowledge { received_bytes } => {
-                        self.reported_bytes = self.reported_bytes.max(received_bytes);
-                    }
-                    _ => {}
-                }
+                self.hear(&request, heard_bytes);
                 on_request(&request);
                 Some(header.descriptor_bytes())
             }

@@ -28,7 +28,9 @@ pub fn all(world: &World) {
         }
         Err(error) => return refused(world, &error, &promised),
     };
-    assert!(ranks(world).all(|rank| words.len_at(rank) == Some(COUNT)) && words.len_at(world.size()).is_none());
+    assert!(
+        ranks(world).all(|rank| words.len_at(rank) == Some(COUNT as usize)) && words.len_at(world.size()).is_none()
+    );
     sums(world, &words);
     one_at_a_time(world, &words);
     flags(world, &words);
@@ -166,7 +168,7 @@ fn parts(world: &World) {
     for _ in 0..3 {
         let words = world.device_words_collective(u64::from(world.rank())).expect("words");
         for target in ranks(world) {
-            assert_eq!(words.len_at(target), Some(u64::from(target)));
+            assert_eq!(words.len_at(target), Some(target as usize));
             assert!(words.load(target, u64::from(target)).is_err());
             for index in 0..u64::from(target) {
                 let before = words.fetch_add(target, index, 1).expect("an addition");
