@@ -50,6 +50,16 @@ if [ "$only" = all ]; then
     # The tests start jobs with the longarm command, with the example programs, and link C programs with the archive.
     step build cargo build --locked --workspace --lib --bins --examples
     step tests cargo test --locked --workspace --no-fail-fast
+    # Jobs on hosts that are made up; `make test-launch` starts and kills them in every way.
+    if [ "${LONGARM_TEST_LAUNCH:-}" = no ]; then
+        skip launch "because LONGARM_TEST_LAUNCH=no"
+    elif [ "$(id -u)" -ne 0 ]; then
+        skip launch "only root can make hosts up"
+    elif ! command -v ip >/dev/null || ! unshare --net --mount true 2>/dev/null; then
+        skip launch "no network namespaces can be made here"
+    else
+        step launch tools/test-launch.sh --quick --rounds 1 agents
+    fi
     # The verbs netmod on RDMA devices; `make test-verbs` runs much more there.
     if [ "${LONGARM_TEST_VERBS:-}" = no ]; then
         skip verbs "because LONGARM_TEST_VERBS=no"

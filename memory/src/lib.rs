@@ -15,6 +15,7 @@ pub mod grid;
 pub mod io;
 mod ranges;
 pub mod region;
+mod signal;
 mod unshared;
 #[cfg(all(target_arch = "x86_64", not(any(miri, longarm_portable))))]
 #[path = "vector_x86_64.rs"]
@@ -30,4 +31,5 @@ pub use grid::{Grid, Step};
 pub use io::{REGIONS_MAX, receive, round_trip_us, send};
 pub use ranges::{NotTaken, Ranges};
 pub use region::{Region, RegionMut};
+pub use signal::outlive_signal;
 pub use unshared::Unshared;

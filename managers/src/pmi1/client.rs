@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use crate::environment::{self, Environment, EnvironmentError, shortened};
 use crate::pmi1::error::Pmi1Error;
@@ -92,6 +93,7 @@ impl Client {
             .map_err(|reason| Pmi1Error::NoConnection { address: shortened(&address), reason })?;
         // Each line waits for its answer.
         stream.set_nodelay(true).map_err(Pmi1Error::Connection)?;
+        keep_alive(&stream).map_err(|error| Pmi1Error::Connection(error.into()))?;
         let link = File::from(OwnedFd::from(stream));
         let again = link.try_clone().map_err(Pmi1Error::Connection)?;
         Client::over_port(link, id).map(|client| Some(Client { again: Some(again), ..client }))
@@ -354,6 +356,16 @@ fn number_of(reply: &Reply, key: &str) -> Option<i128> {
     if reply.is_refusal() { None } else { reply.get(key)?.parse().ok() }
 }
 
+/// A process manager's host that is gone shows within ten seconds, also where a process only waits for it.
+fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(3))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(stream, 5)?;
+    sockopt::set_tcp_user_timeout(stream, 8000)
+}
+
 /// Takes over the descriptor that the process manager has left open.
 fn adopted(number: i32) -> Result<OwnedFd, Pmi1Error> {
     longarm_memory::adopt_descriptor(number).map_err(|reason| match reason.kind() {
@@ -371,4 +383,25 @@ fn remember(connection: String) -> Result<(), Pmi1Error> {
     }
     made.push(connection);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use rustix::net::sockopt;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_whose_other_host_is_gone_ends_within_ten_seconds() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        keep_alive(&stream).unwrap();
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        let silence = sockopt::tcp_keepidle(&stream).unwrap();
+        let asking = sockopt::tcp_keepintvl(&stream).unwrap() * sockopt::tcp_keepcnt(&stream).unwrap();
+        assert!(silence + asking <= Duration::from_secs(10), "{silence:?} and {asking:?}");
+        assert_eq!(sockopt::tcp_user_timeout(&stream), Ok(8000));
+    }
 }

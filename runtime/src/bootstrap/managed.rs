@@ -4,7 +4,8 @@
 //! A process meets its manager once. What the ranks say to each other from then on goes over the coordinator's connections, also in
 //! the worlds that come after the first.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use longarm_managers::{pmi1, pmix};
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use super::alone::alone;
 use super::member::{self, Manager};
 use super::rendezvous::Found;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
-use crate::config::Config;
+use crate::config::{Config, OnFailure};
 
 /// Under which name rank 0's text stands in the store.
 const KEY: &str = "longarm-invitation";
@@ -59,6 +60,8 @@ struct Managed {
     on_one_machine: Option<bool>,
     store: Mutex<Option<Box<dyn Store>>>,
     abort: Abort,
+    /// For how long the others come.
+    meet: Duration,
 }
 
 impl Manager for Managed {
@@ -75,9 +78,9 @@ impl Manager for Managed {
     }
 
     fn share(&self, text: Option<String>) -> Result<String, String> {
-        let mut store = self.store.lock();
-        let store = store.as_mut().ok_or("this process has left its process manager")?;
-        let bytes = store.share(self.rank, text.as_deref())?;
+        let store = self.store.lock().take().ok_or("this process has left its process manager")?;
+        let (store, bytes) = share_within(store, self.rank, text, self.meet)?;
+        *self.store.lock() = Some(store);
         String::from_utf8(bytes)
             .map_err(|_| "the process manager gave something that rank 0 has not put there".to_owned())
     }
@@ -92,6 +95,30 @@ impl Manager for Managed {
             tracing::warn!(reason, "the process manager did not take leave of this process");
         }
     }
+}
+
+/// Shares a text, and gives up after a while: a manager waits for ever for a host that is gone, and so would all ranks.
+fn share_within(
+    mut store: Box<dyn Store>,
+    rank: u32,
+    text: Option<String>,
+    meet: Duration,
+) -> Result<(Box<dyn Store>, Vec<u8>), String> {
+    let (sender, answer) = mpsc::sync_channel(1);
+    let sharing = move || {
+        let shared = store.share(rank, text.as_deref());
+        // Nobody may wait for it any more.
+        let _ = sender.send(shared.map(|bytes| (store, bytes)));
+    };
+    let begun = std::thread::Builder::new().name("longarm-manager".into()).spawn(sharing);
+    begun.map_err(|error| format!("no thread can be started that would speak with the process manager: {error}"))?;
+    answer.recv_timeout(meet).unwrap_or_else(|_| {
+        Err(format!(
+            "the process manager has not brought all ranks together within {} s; either some of them did not call longarm::init, or a \
+             host or its link is gone (LONGARM_MEET_TIMEOUT_S says how long they may take)",
+            meet.as_secs()
+        ))
+    })
 }
 
 /// Joins a job by such a manager. Collective over its processes.
@@ -121,6 +148,11 @@ impl Bootstrap for ByPmi1 {
         let client = pmi1::Client::connect(&|name| variables(name)).map_err(unusable)?;
         let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
         let aborter = client.aborter().map_err(|error| NotJoined::Unusable(error.to_string()))?;
+        if config.on_failure == OnFailure::Continue {
+            // By it hydra tells those that it leaves alive of a death.
+            let outlived = longarm_memory::outlive_signal(libc::SIGUSR1);
+            outlived.unwrap_or_else(|error| tracing::warn!(%error, "a death may end this rank as well"));
+        }
         let (rank, size) = (client.rank(), client.size());
         // Hydra says how many of its processes are here.
         let here = variables("MPI_LOCALNRANKS").and_then(|here| here.trim().parse::<u32>().ok());
@@ -129,6 +161,7 @@ impl Bootstrap for ByPmi1 {
             size,
             on_one_machine: here.filter(|here| *here == size).map(|_| true),
             store: Mutex::new(Some(Box::new(client))),
+            meet: Duration::from_secs(config.meet_timeout_s),
             abort: Box::new(move |status| aborter.as_ref().is_some_and(|aborter| aborter.abort(status).is_ok())),
         };
         join(managed, config)
@@ -159,8 +192,43 @@ impl Bootstrap for ByPmix {
             size,
             on_one_machine: here.filter(|here| *here == size).map(|_| true),
             store: Mutex::new(Some(Box::new(client))),
+            meet: Duration::from_secs(config.meet_timeout_s),
             abort: Box::new(move |status| aborter.abort(status, "the job cannot go on").is_ok()),
         };
         join(managed, config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A manager one of whose hosts is gone.
+    struct Stuck(mpsc::Receiver<()>);
+
+    impl Store for Stuck {
+        fn share(&mut self, _rank: u32, _text: Option<&str>) -> Result<Vec<u8>, String> {
+            self.0.recv().map(|()| b"come in".to_vec()).map_err(|error| error.to_string())
+        }
+
+        fn finalize(self: Box<Self>) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_manager_that_never_answers_is_given_up_with_a_word_about_what_to_set() {
+        let (_sender, receiver) = mpsc::channel();
+        let given_up = share_within(Box::new(Stuck(receiver)), 1, None, Duration::from_millis(20));
+        let reason = given_up.map(|(_, bytes)| bytes).unwrap_err();
+        assert!(reason.contains("LONGARM_MEET_TIMEOUT_S"), "{reason}");
+    }
+
+    #[test]
+    fn what_a_manager_brings_in_time_comes_back_with_it() {
+        let (sender, receiver) = mpsc::channel();
+        sender.send(()).unwrap();
+        let (store, bytes) = share_within(Box::new(Stuck(receiver)), 1, None, Duration::from_secs(3600)).unwrap();
+        assert_eq!((bytes.as_slice(), store.finalize()), (&b"come in"[..], Ok(())));
     }
 }

@@ -45,6 +45,9 @@ pub(crate) trait Manager: Send + Sync {
     /// Ends the whole job. `false`: it cannot.
     fn abort(&self, status: i32) -> bool;
 
+    /// Rank 0 is gone, and the job with it, which nobody may have told whoever has started it.
+    fn end_without_root(&self) {}
+
     /// All have left the world.
     fn leave(&self) {}
 
@@ -247,6 +250,9 @@ impl Patron for Member {
             self.rank
         ));
         own_end::end_after(self.report, || ());
+        if let Some(manager) = &self.manager {
+            manager.end_without_root();
+        }
         Some((0, how))
     }
 

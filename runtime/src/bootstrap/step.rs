@@ -6,6 +6,7 @@ mod porter;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -231,6 +232,20 @@ impl Manager for Stepped {
 
     fn all_have_come(&self) {
         self.porter.lock().take();
+    }
+
+    /// `srun` does not notice that the daemon of a task's step is gone, and waits for it for ever.
+    fn end_without_root(&self) {
+        // One a node is enough.
+        if self.step.local_id != 0 {
+            return;
+        }
+        let step = format!("{}.{}", self.step.job_id, self.step.step_id);
+        let mut cancel = Command::new("scancel");
+        cancel.arg(&step).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Err(error) = cancel.spawn() {
+            tracing::warn!(%error, step, "the step cannot be cancelled, and srun may wait for it");
+        }
     }
 
     /// `srun` can be told nothing. Each task that hears of the end ends itself.

@@ -15,6 +15,7 @@ mod faults {
     pub mod outside;
     pub mod standstill;
     pub mod started_by_others;
+    pub mod starts;
     pub mod strangers;
     pub mod survivors;
     pub mod unanswered;
@@ -24,7 +25,7 @@ mod faults {
 use std::process::ExitCode;
 
 use faults::{
-    arguments, crowd, deaths, endings, heirs, neighbours, standstill, started_by_others, strangers, survivors,
+    arguments, crowd, deaths, endings, heirs, neighbours, standstill, started_by_others, starts, strangers, survivors,
     unanswered,
 };
 use libtest_mimic::Arguments;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     trials.extend(neighbours::trials());
     trials.extend(standstill::trials());
     trials.extend(started_by_others::trials());
+    trials.extend(starts::trials());
     trials.extend(strangers::trials());
     trials.extend(crowd::trials());
     trials.extend(arguments::trials());

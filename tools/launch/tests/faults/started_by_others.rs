@@ -24,7 +24,7 @@ pub fn body(parameters: &str) {
             return;
         }
     };
-    match parameters.split_once(' ') {
+    match parameters.rsplit_once(' ') {
         Some(("victim", rank)) => {
             witness::see_a_death(&world, rank.parse().expect("a rank"));
             witness::stay()
@@ -37,6 +37,7 @@ pub fn body(parameters: &str) {
             witness::see_a_death(&world, victim);
             witness::stay()
         }
+        Some(("go on", victim)) => super::starts::go_on(world, victim.parse().expect("a rank")),
         Some(("worlds", times)) => join_often(world, times.parse().expect("a number")),
         _ if parameters == "deserter" => desert(world),
         _ if parameters == "stand still" => stand_still(world),
@@ -134,14 +135,14 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// A job of processes that were told who they are.
-struct Told {
+pub struct Told {
     ranks: Vec<Child>,
     root: String,
     folder: tempfile::TempDir,
 }
 
 /// A rank that has ended.
-struct Ended {
+pub struct Ended {
     success: bool,
     said: String,
     errors: String,
@@ -158,7 +159,7 @@ impl Ended {
 
 impl Told {
     /// Nobody yet.
-    fn new() -> Result<Told, Failed> {
+    pub fn new() -> Result<Told, Failed> {
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join("secret"), "a secret of a test, long enough")?;
         // Free a moment ago, and nobody is given it again soon.
@@ -174,11 +175,22 @@ impl Told {
         Ok(job)
     }
 
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
     fn secret(&self) -> PathBuf {
         self.folder.path().join("secret")
     }
 
-    fn add(&mut self, rank: u32, size: u32, nodes: u32, what: &str, variables: &[(&str, &str)]) -> Result<(), Failed> {
+    pub fn add(
+        &mut self,
+        rank: u32,
+        size: u32,
+        nodes: u32,
+        what: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<(), Failed> {
         let mut command = Command::new(std::env::current_exe()?);
         command.env(BODY, "started by others").env(PARAMETERS, what).env("LONGARM_NODES", nodes.to_string());
         command.env("LONGARM_RANK", rank.to_string()).env("LONGARM_SIZE", size.to_string());
@@ -190,7 +202,7 @@ impl Told {
     }
 
     /// Waits for the end of all, and looks whether something is left.
-    fn end(mut self) -> Result<Vec<Ended>, Failed> {
+    pub fn end(mut self) -> Result<Vec<Ended>, Failed> {
         let mark = format!("LONGARM_TEST_MARK={}", self.folder.path().display());
         let readers =
             std::mem::take(&mut self.ranks).into_iter().map(|rank| std::thread::spawn(move || rank.wait_with_output()));
