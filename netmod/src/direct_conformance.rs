@@ -9,7 +9,7 @@ use longarm_memory::{Region, RegionMut};
 use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
 
 use crate::conformance::{connected, listen};
-use crate::direct::{DeviceRmw, DirectOutcome, DirectSource, Loan, Reach, Wish};
+use crate::direct::{DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Loan, Reach, Wish};
 use crate::endpoint::{Link, Netmod};
 
 /// Bytes of a window: more than what goes in one piece, and no multiple of anything.
@@ -30,6 +30,10 @@ pub(crate) fn memory(netmod: &dyn Netmod) {
         return;
     }
     puts_and_gets_move_their_bytes_and_no_others(netmod);
+    memory_in_pieces_is_moved_in_their_order(netmod);
+    what_is_kept_back_goes_out_with_its_batch(netmod);
+    a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod);
+    who_is_told_that_all_is_over_finds_every_end(netmod);
     what_is_begun_behind_a_put_comes_after_it(netmod);
     only_what_is_published_is_reached_and_only_with_its_key(netmod);
     updates_of_a_word_are_done_once_and_tell_the_value_before(netmod);
@@ -42,6 +46,19 @@ struct Leaked(RegionMut<'static>);
 impl Loan for Leaked {
     fn memory(&self) -> RegionMut<'_> {
         self.0
+    }
+}
+
+/// The same, of which some pieces take part.
+struct InPieces(RegionMut<'static>, Vec<Run>);
+
+impl Loan for InPieces {
+    fn memory(&self) -> RegionMut<'_> {
+        self.0
+    }
+
+    fn pieces(&self) -> &[Run] {
+        &self.1
     }
 }
 
@@ -197,6 +214,126 @@ fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod) {
             ticket += 2;
         }
     }
+}
+
+fn memory_in_pieces_is_moved_in_their_order(netmod: &dyn Netmod) {
+    let memory = netmod.remote_memory().expect("asked before");
+    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
+    let _published = memory.publish(PART, window);
+    let mut pair = pair(netmod, &mut *listener);
+    if !pair.reaches(Wish::PutLent) {
+        return;
+    }
+    let pieces: Vec<Run> = [(700, 100), (0, 300), (350, 1)].map(|(offset, bytes)| Run { offset, bytes }).into();
+    let (mine, run) = (leaked(0, 1000), Run { offset: 10, bytes: 401 });
+    let all: Vec<u8> = (0..1000_u32).map(|at| (at % 251) as u8).collect();
+    mine.copy_from_slice(&all);
+    let packed = [&all[700..800], &all[..300], &all[350..351]].concat();
+    pair.put(0, run, DirectSource::Lent(Box::new(InPieces(mine, pieces.clone()))));
+    pair.is_done(0);
+    assert!(bytes_of(window.slice(10, 401)) == packed, "a put writes the bytes of its pieces, one behind the other");
+    let into = leaked(0xdd, 1000);
+    assert!(pair.reaches(Wish::Get), "a link that has reached memory reaches it");
+    let access = pair.caller.direct().expect("it reaches memory");
+    access.get(1, &PART, run, Box::new(InPieces(into, pieces))).expect("a get on a healthy link begins");
+    pair.is_done(1);
+    let mut due = vec![0xdd; 1000];
+    due[700..800].copy_from_slice(&packed[..100]);
+    due[..300].copy_from_slice(&packed[100..400]);
+    due[350] = packed[400];
+    assert!(bytes_of(into) == due, "a get fills its pieces, one behind the other, and nothing between them");
+}
+
+fn what_is_kept_back_goes_out_with_its_batch(netmod: &dyn Netmod) {
+    const PUTS: u64 = 5;
+    let memory = netmod.remote_memory().expect("asked before");
+    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
+    let _published = memory.publish(PART, window);
+    let mut pair = pair(netmod, &mut *listener);
+    if !pair.reaches(Wish::PutCopied(64)) {
+        return;
+    }
+    for round in 0..3 {
+        let access = pair.caller.direct().expect("it reaches memory");
+        access.begin_batch();
+        for number in 0..PUTS {
+            assert_eq!(access.reach(&PART, Wish::PutCopied(64)), Reach::Yes, "there is room for a few puts");
+            let (run, bytes) = (Run { offset: 100 * number, bytes: 64 }, [(10 * round + number + 1) as u8; 64]);
+            let source = DirectSource::Copied(Region::from_slice(&bytes));
+            access.put(PUTS * round + number, &PART, run, source).expect("a put on a healthy link begins");
+        }
+        access.post_batch().expect("a batch on a healthy link is posted");
+        for number in 0..PUTS {
+            pair.is_done(PUTS * round + number);
+            let there = bytes_of(window.slice(100 * number as usize, 64));
+            assert!(there == [(10 * round + number + 1) as u8; 64], "a put of a batch is done when it is said to be");
+        }
+    }
+}
+
+fn a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod: &dyn Netmod) {
+    let memory = netmod.remote_memory().expect("asked before");
+    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
+    let _published = memory.publish(PART, window);
+    let mut pair = pair(netmod, &mut *listener);
+    if !pair.reaches(Wish::Get) {
+        return;
+    }
+    for round in 1..=40_u8 {
+        window.copy_from_slice(&[round; 4096]);
+        let (run, into) = (Run { offset: 64, bytes: 64 }, leaked(0, 64));
+        let access = pair.caller.direct().expect("it reaches memory");
+        let mut own = [0; 64];
+        // Once in a while there is hardly time for it.
+        let looks = if round % 2 == 0 { 1 } else { 100_000 };
+        match access.get_polling(&PART, run, RegionMut::from_slice(&mut own), looks) {
+            InlinePoll::Done => assert!(own == [round; 64], "a get that is said to be done has brought its bytes"),
+            InlinePoll::UnderWay => {
+                access.lend_polled(round.into(), Box::new(Leaked(into)));
+                pair.is_done(round.into());
+                assert!(
+                    bytes_of(into) == [round; 64],
+                    "a get that was not waited for brings its bytes to what is lent"
+                );
+            }
+            InlinePoll::NotBegun => {}
+        }
+    }
+}
+
+fn who_is_told_that_all_is_over_finds_every_end(netmod: &dyn Netmod) {
+    const TRANSFERS: u64 = 6;
+    let memory = netmod.remote_memory().expect("asked before");
+    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
+    let _published = memory.publish(PART, window);
+    let mut pair = pair(netmod, &mut *listener);
+    if !pair.reaches(Wish::PutLent) {
+        return;
+    }
+    for round in 0..20 {
+        let tickets = TRANSFERS * round..TRANSFERS * (round + 1);
+        for ticket in tickets.clone() {
+            let run = Run { offset: 8 * (ticket % TRANSFERS), bytes: 8 };
+            pair.put(ticket, run, DirectSource::Copied(Region::from_slice(&ticket.to_ne_bytes())));
+        }
+        let access = pair.caller.direct().expect("it reaches memory");
+        let is_over = (0..1000).any(|_| access.look_for_ends(100));
+        for ticket in tickets {
+            if is_over {
+                let outcome = access_of(&mut pair).take_outcome();
+                assert_eq!(outcome, Some((ticket, DirectOutcome::Done)), "what is said to be over can be taken");
+            } else {
+                pair.is_done(ticket);
+            }
+            let there = bytes_of(window.slice(8 * (ticket % TRANSFERS) as usize, 8));
+            assert!(there == ticket.to_ne_bytes(), "what is said to be over is done");
+        }
+        assert_eq!(access_of(&mut pair).take_outcome(), None, "each end is told once");
+    }
+}
+
+fn access_of(pair: &mut Pair) -> &mut dyn DirectAccess {
+    pair.caller.direct().expect("it reaches memory")
 }
 
 fn what_is_begun_behind_a_put_comes_after_it(netmod: &dyn Netmod) {

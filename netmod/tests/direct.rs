@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
-    Capabilities, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, Interest, Link, LinkError, Listener, Loan,
-    Netmod, NoDeviceRmw, Reach, RemoteMemory, Tcp, TcpOptions, Wish, conformance,
+    Capabilities, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Interest, Link, LinkError,
+    Listener, Loan, Netmod, NoDeviceRmw, Reach, RemoteMemory, Tcp, TcpOptions, Wish, conformance,
 };
 use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
 
@@ -50,9 +50,19 @@ enum Fault {
     ForgetsAtBreak,
     /// What a broken link has left undone is said to be done.
     ClaimsAtBreak,
+    /// It takes lent memory for one piece.
+    IgnoresPieces,
+    /// It says of what it has kept back that it is done, and loses it.
+    LosesBatches,
+    /// A get that is looked for is said to be done, and has brought nothing.
+    PollsNothing,
+    /// A get that was not waited for brings its bytes to nobody.
+    LendsNothing,
+    /// It says that all is over before it is.
+    ClaimsAllOver,
 }
 
-const FAULTS: [Fault; 15] = [
+const FAULTS: [Fault; 20] = [
     Fault::CutsPuts,
     Fault::WritesBeyond,
     Fault::KeepsNoCopy,
@@ -68,6 +78,11 @@ const FAULTS: [Fault; 15] = [
     Fault::SwapsAlways,
     Fault::ForgetsAtBreak,
     Fault::ClaimsAtBreak,
+    Fault::IgnoresPieces,
+    Fault::LosesBatches,
+    Fault::PollsNothing,
+    Fault::LendsNothing,
+    Fault::ClaimsAllOver,
 ];
 
 type Name = (Rank, WindowId, Generation, AccessKey);
@@ -135,7 +150,16 @@ impl Netmod for Mock {
         let (tcp, device) = (self.0.connect(address)?, Arc::clone(&self.1));
         let outcomes = device.left.lock().unwrap().remove(address).unwrap_or_default();
         let address = address.to_owned();
-        Ok(Box::new(MockLink { tcp, device, address, outcomes, late: VecDeque::new() }))
+        Ok(Box::new(MockLink {
+            tcp,
+            device,
+            address,
+            outcomes,
+            late: VecDeque::new(),
+            polled: None,
+            is_batch: false,
+            looked: false,
+        }))
     }
 }
 
@@ -164,6 +188,12 @@ struct MockLink {
     address: String,
     outcomes: Outcomes,
     late: VecDeque<Begun>,
+    /// What a get that was not waited for has read.
+    polled: Option<Vec<u8>>,
+    /// What is begun is kept back.
+    is_batch: bool,
+    /// It was asked for an end that it has not looked for.
+    looked: bool,
 }
 
 impl MockLink {
@@ -176,7 +206,10 @@ impl MockLink {
         match begun.what {
             What::Write { from, of } => {
                 let mut bytes = match of {
-                    Some(loan) => copied(loan.memory().as_region()),
+                    Some(loan) if fault == Fault::IgnoresPieces => {
+                        copied(loan.memory().slice(0, loan.bytes()).as_region())
+                    }
+                    Some(loan) => bytes_of(&*loan),
                     None => from,
                 };
                 match fault {
@@ -184,14 +217,16 @@ impl MockLink {
                     Fault::WritesBeyond => bytes.push(0xbb),
                     _ => {}
                 }
-                memory.write_all_at(&bytes, begun.at).expect("it is published");
+                if !(self.is_batch && fault == Fault::LosesBatches) {
+                    memory.write_all_at(&bytes, begun.at).expect("it is published");
+                }
             }
             What::Read { into } => {
-                let mut bytes = vec![0; into.memory().len()];
+                let mut bytes = vec![0; into.bytes()];
                 if fault != Fault::BringsNothing {
                     memory.read_exact_at(&mut bytes, begun.at).expect("it is published");
                 }
-                into.memory().copy_from_slice(&bytes);
+                into.each(0, bytes.len(), |piece, at| piece.copy_from_slice(&bytes[at..at + piece.len()]));
             }
         }
         self.tell(begun.ticket, DirectOutcome::Done);
@@ -208,9 +243,11 @@ impl MockLink {
         let is_read = matches!(begun.what, What::Read { .. });
         match self.device.fault {
             Fault::GetsOvertake if is_read => self.do_it(begun),
-            Fault::GetsOvertake | Fault::PutsLate | Fault::KeepsNoCopy | Fault::ClaimsAtBreak => {
-                self.late.push_back(begun)
-            }
+            Fault::GetsOvertake
+            | Fault::PutsLate
+            | Fault::KeepsNoCopy
+            | Fault::ClaimsAtBreak
+            | Fault::ClaimsAllOver => self.late.push_back(begun),
             _ => self.do_it(begun),
         }
     }
@@ -219,6 +256,12 @@ impl MockLink {
 fn copied(region: Region<'_>) -> Vec<u8> {
     let mut bytes = vec![0; region.len()];
     region.copy_to_slice(&mut bytes);
+    bytes
+}
+
+fn bytes_of(loan: &dyn Loan) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loan.each(0, loan.bytes(), |piece, _| bytes.extend(copied(piece.as_region())));
     bytes
 }
 
@@ -264,7 +307,46 @@ impl DirectAccess for MockLink {
         Ok(())
     }
 
+    fn begin_batch(&mut self) {
+        self.is_batch = true;
+    }
+
+    fn post_batch(&mut self) -> Result<(), LinkError> {
+        self.is_batch = false;
+        Ok(())
+    }
+
+    fn get_polling(&mut self, target: &WindowRef, run: Run, into: RegionMut<'_>, looks: u32) -> InlinePoll {
+        let at = self.place(target).expect("it is published") + run.offset;
+        let mut bytes = vec![0; into.len()];
+        self.device.memory.read_exact_at(&mut bytes, at).expect("it is published");
+        if looks == 1 {
+            self.polled = Some(bytes);
+            return InlinePoll::UnderWay;
+        }
+        if self.device.fault != Fault::PollsNothing {
+            into.copy_from_slice(&bytes);
+        }
+        InlinePoll::Done
+    }
+
+    fn lend_polled(&mut self, ticket: u64, into: Box<dyn Loan>) {
+        let bytes = self.polled.take().expect("a get is under way");
+        if self.device.fault != Fault::LendsNothing {
+            into.memory().copy_from_slice(&bytes);
+        }
+        self.tell(ticket, DirectOutcome::Done);
+    }
+
+    fn look_for_ends(&mut self, _: u32) -> bool {
+        self.device.fault == Fault::ClaimsAllOver || self.late.is_empty()
+    }
+
     fn take_outcome(&mut self) -> Option<(u64, DirectOutcome)> {
+        if self.device.fault == Fault::ClaimsAllOver && self.outcomes.is_empty() && !self.looked {
+            self.looked = true;
+            return None;
+        }
         if self.device.fault == Fault::TellsBackwards {
             return self.outcomes.pop_back();
         }
@@ -273,6 +355,7 @@ impl DirectAccess for MockLink {
         {
             self.do_it(begun);
         }
+        self.looked = false;
         self.outcomes.pop_front()
     }
 }
