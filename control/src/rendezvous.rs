@@ -198,6 +198,8 @@ pub struct Rendezvous {
     failures: Vec<(u32, String)>,
     started: Option<Instant>,
     left: Option<Instant>,
+    /// Any rank has ended. As long as none has, nobody is looked through for those who are missed.
+    any_ended: bool,
 }
 
 impl Rendezvous {
@@ -218,6 +220,7 @@ impl Rendezvous {
             messages: VecDeque::new(),
             waits: VecDeque::new(),
             failures: Vec::new(),
+            any_ended: false,
             started: None,
             left: None,
             ranks_on: plan.ranks_on_machines(),
@@ -252,6 +255,7 @@ impl Rendezvous {
         let state = &mut self.ranks[rank as usize];
         // Nobody was inside when it heard goodbye.
         let others_began_again = state.said_goodbye && is_inside;
+        self.any_ended = true;
         let before = std::mem::replace(&mut state.stage, Stage::Ended);
         state.missed = before == Stage::Silent;
         if state.failed {
@@ -277,6 +281,7 @@ impl Rendezvous {
     /// A rank is out of reach for ever, with its host. Returns the failure if it had not failed before.
     pub fn handle_loss(&mut self, rank: u32, how: &str) -> Option<Failure> {
         let state = &mut self.ranks[rank as usize];
+        self.any_ended = true;
         let before = std::mem::replace(&mut state.stage, Stage::Ended);
         state.missed |= before == Stage::Silent;
         let is_news = before != Stage::Ended && !state.failed;
@@ -403,7 +408,8 @@ impl Rendezvous {
         self.messages.extend(dead.map(|(dead, how)| (rank, ToRank::Died { rank: dead, how })));
         // Someone who ended well without joining can never be part of this world.
         let is_gone = |state: &RankState| state.missed || (again && state.stage == Stage::Ended);
-        let missed = self.ranks.iter().position(|state| is_gone(state) && !state.failed);
+        let ranks = if self.any_ended { self.ranks.as_slice() } else { &[] };
+        let missed = ranks.iter().position(|state| is_gone(state) && !state.failed);
         let how = || format!("{} without joining the others{}", HowEnded::Exited(0), if again { " again" } else { "" });
         Ok(missed.map(|missed| self.fail(missed as u32, 1, how())))
     }

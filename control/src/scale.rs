@@ -214,11 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_says_does_not_depend_on_how_many_there_are_and_what_it_hears_on_the_nodes_alone() {
+    fn what_a_rank_says_and_hears_does_not_depend_on_how_many_there_are() {
         let (few, many) = (total(64, 16), total(4096, 16));
         assert!(many.to_root.bytes <= few.to_root.bytes * 64 * 101 / 100, "{few:?} {many:?}");
-        let heard = |talk: Talk, ranks: u64| talk.from_root.bytes / ranks;
-        let a_node = (heard(many, 4096) - heard(few, 64)) / (256 - 4);
-        assert!((8..=9).contains(&a_node), "{a_node} bytes a node");
+        assert!(many.from_root.bytes <= few.from_root.bytes * 64 * 105 / 100, "{few:?} {many:?}");
     }
 }

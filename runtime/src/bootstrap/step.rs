@@ -234,23 +234,29 @@ impl Manager for Stepped {
         self.porter.lock().take();
     }
 
-    /// `srun` does not notice that the daemon of a task's step is gone, and waits for it for ever.
     fn end_without_root(&self) {
         // One a node is enough.
-        if self.step.local_id != 0 {
-            return;
+        if self.step.local_id == 0 {
+            self.cancel();
         }
+    }
+
+    /// Each task that hears of the end ends itself, with a status of its own.
+    fn abort(&self, _status: i32) -> bool {
+        self.cancel();
+        false
+    }
+}
+
+impl Stepped {
+    /// `srun` does not notice that the daemon of a task's step is gone, and waits for it for ever, unless the step is cancelled.
+    fn cancel(&self) {
         let step = format!("{}.{}", self.step.job_id, self.step.step_id);
         let mut cancel = Command::new("scancel");
         cancel.arg(&step).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Err(error) = cancel.spawn() {
             tracing::warn!(%error, step, "the step cannot be cancelled, and srun may wait for it");
         }
-    }
-
-    /// `srun` can be told nothing. Each task that hears of the end ends itself.
-    fn abort(&self, _status: i32) -> bool {
-        false
     }
 }
 
