@@ -1,5 +1,6 @@
 //! One rank's side of everything.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use longarm_proto::{NodeId, Rank};
@@ -164,6 +165,12 @@ impl Client {
     /// look, and to do the rest elsewhere. The first one is kept.
     pub fn tell_of_losses(&self, on_loss: impl Fn() + Send + Sync + 'static) {
         self.progress.answers.tell(Arc::new(on_loss));
+    }
+
+    /// Says what is done when the thread that moves transfers panics, for instance in a waker of the program's: nobody moves them from
+    /// then on. The first one is kept.
+    pub fn when_helper_panics(&self, on_panic: impl Fn(&(dyn Any + Send)) + Send + Sync + 'static) {
+        let _ = self.progress.helper.on_panic.set(Box::new(on_panic));
     }
 
     /// Moves what can be moved without waiting: for tests of completion.

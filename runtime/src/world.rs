@@ -5,6 +5,7 @@ mod messages;
 mod questions;
 pub(crate) mod start;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, TransferError};
@@ -21,7 +22,7 @@ use crate::error::{CollectiveError, InitError};
 use crate::group::{self, Group};
 use crate::inner::Inner;
 use crate::message::Handlers;
-use crate::panics::PANICKED;
+use crate::panics::{PANICKED, end_process, said_by};
 use crate::question::Questions;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
@@ -124,7 +125,7 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
     let client = client_of(&config, &start, (layout, &node), (dialer, clock)).map_err(InitError::Launcher)?;
     let questions = Arc::<Questions>::default();
     if let Some(rendezvous) = &rendezvous {
-        hear(rendezvous.as_ref(), (&client, &questions), &node, routed);
+        hear(rendezvous, (&client, &questions), &node, routed);
     }
     let handlers = Handlers::new(&client);
     let inner = Arc::new(Inner {
@@ -209,9 +210,23 @@ fn client_of(
 }
 
 /// From now on deaths are heard of, and those answered who ask what this rank waits for.
-fn hear(rendezvous: &dyn Rendezvous, (client, questions): (&Arc<Client>, &Arc<Questions>), node: &Node, routed: bool) {
+fn hear(
+    rendezvous: &Arc<dyn Rendezvous>,
+    (client, questions): (&Arc<Client>, &Arc<Questions>),
+    node: &Node,
+    routed: bool,
+) {
     let heard = heard::death_listener((client, questions), node, rendezvous.explains_deaths(), routed);
-    rendezvous.watch_deaths(heard);
+    let (job, segment) = (Arc::downgrade(rendezvous), Arc::clone(&node.segment));
+    rendezvous.watch_deaths(Arc::new(move |rank, how| {
+        // It runs wakers of the program's, as all threads do that complete something.
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| heard(rank, how))) else { return };
+        segment.note_job_ends();
+        if let Some(job) = job.upgrade() {
+            job.abort(&format!("the thread that hears of deaths panicked: {}", said_by(&*panic)), PANICKED);
+        }
+        end_process()
+    }));
     let waiting = Arc::downgrade(client);
     rendezvous.answer_inquiries(Arc::new(move || {
         waiting.upgrade().map(|client| heard::waits_of(&client)).unwrap_or_default()
@@ -228,11 +243,19 @@ fn end_job_on_panics(inner: &Arc<Inner>) {
     });
     for workers in [&inner.workers, inner.watch.workers()] {
         let world = Arc::downgrade(inner);
-        workers.when_one_panics(move |why| {
-            if let Some(inner) = world.upgrade() {
-                inner.abort(why, PANICKED);
-            }
-        });
+        workers.when_one_panics(move |why| abort_if_there(&world, why));
+    }
+    let world = Arc::downgrade(inner);
+    inner.client.when_helper_panics(move |panic| {
+        abort_if_there(&world, &format!("the thread that moves transfers panicked: {}", said_by(panic)));
+        end_process()
+    });
+}
+
+/// Ends the job of a world that has not ended.
+fn abort_if_there(world: &Weak<Inner>, why: &str) {
+    if let Some(inner) = world.upgrade() {
+        inner.abort(why, PANICKED);
     }
 }
 

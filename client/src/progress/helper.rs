@@ -6,12 +6,16 @@
 //! expects mail or a changed word whether they live. When there was nothing to look after for a while
 //! it sleeps until it is woken.
 
+use std::any::Any;
 use std::sync::OnceLock;
 
 use longarm_netmod::Waker;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering, fence};
 use parking_lot::Mutex;
 use rustix::thread::CpuSet;
+
+/// Gets what a panic of the helper thread has thrown.
+pub(crate) type OnPanic = Box<dyn Fn(&(dyn Any + Send)) + Send + Sync>;
 
 pub(crate) struct Helper {
     pub(crate) waker: Waker,
@@ -26,6 +30,8 @@ pub(crate) struct Helper {
     pub(crate) thread: OnceLock<std::thread::JoinHandle<()>>,
     /// Held while it is started; whether that has failed before.
     pub(crate) starting: Mutex<bool>,
+    /// Whom to tell if it panics: nobody drives what is in progress from then on. It runs wakers, which are the program's code.
+    pub(crate) on_panic: OnceLock<OnPanic>,
 }
 
 /// A thread of the application waits and drives.
@@ -47,6 +53,7 @@ impl Helper {
             stopping: AtomicBool::new(false),
             thread: OnceLock::new(),
             starting: Mutex::new(false),
+            on_panic: OnceLock::new(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! The helper thread: when it is started and woken, and what it does.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -69,7 +70,11 @@ impl Progress {
         let (progress, processors) = (Arc::downgrade(self), beside_this_thread(&self.processors));
         let work = move || {
             use_processors(&processors);
-            run(&progress);
+            let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&progress))) else { return };
+            match progress.upgrade().as_ref().and_then(|progress| progress.helper.on_panic.get()) {
+                Some(on_panic) => on_panic(&*panic),
+                None => resume_unwind(panic),
+            }
         };
         match std::thread::Builder::new().name("longarm-helper".into()).spawn(work) {
             Ok(thread) => self.helper.thread.set(thread).expect("one thread starts it at a time"),

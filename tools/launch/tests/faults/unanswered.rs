@@ -18,6 +18,7 @@ pub fn body(world: World, parameters: &str) {
     match parameters {
         "asked" => asked(&world),
         "panics" => panics(&world),
+        "panics in the helper" => panics_in_helper(&world),
         other => panic!("{other} is nothing to play"),
     }
 }
@@ -69,12 +70,46 @@ fn panics(world: &World) {
     println!("wait: {error}");
 }
 
+/// A mutex comes, which nobody waits for in a call: the helper thread takes the news in.
+fn panics_in_helper(world: &World) {
+    let window = world.allocate_collective::<u64>(2).expect("memory is enough");
+    let mutexes = world.mutexes_collective(1).expect("memory is enough");
+    let culprit = world.size() - 1;
+    if world.rank() == 0 {
+        mutexes.lock(0, 0).expect("it is free").keep();
+    }
+    world.barrier_collective().expect("all live");
+    if world.rank() == culprit {
+        let mut lock = std::pin::pin!(mutexes.start_lock(0, 0));
+        let waker = Waker::from(Arc::new(Panics));
+        let polled = Future::poll(lock.as_mut(), &mut Context::from_waker(&waker));
+        assert!(matches!(polled, Poll::Pending), "it is held");
+        window.put_one(0, 0, 1).expect("it lives");
+        loop {
+            std::thread::park();
+        }
+    }
+    if world.rank() == 0 {
+        window.wait_until(0, Compare::Equal, 1).expect("all live");
+        mutexes.unlock(0, 0).expect("it is held");
+    }
+    let error = window.wait_until(1, Compare::Greater, 0).expect_err("nobody changes this word");
+    println!("wait: {error}");
+}
+
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("a_question_to_a_node_that_falls_silent_ends_with_an_error_that_names_it", run_asked),
-        Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (1 x 3)", || run_panics((3, 1))),
-        Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (2 x 2)", || run_panics((4, 2))),
+        Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (1 x 3)", || {
+            run_panics((3, 1), "panics", "a thread that runs calls which were started")
+        }),
+        Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (2 x 2)", || {
+            run_panics((4, 2), "panics", "a thread that runs calls which were started")
+        }),
+        Trial::test("a_waker_that_panics_where_transfers_are_moved_ends_the_job_with_its_reason", || {
+            run_panics((4, 2), "panics in the helper", "the thread that moves transfers")
+        }),
     ]
 }
 
@@ -97,16 +132,16 @@ fn run_asked() -> Result<(), Failed> {
     job.interrupt().map(drop)
 }
 
-fn run_panics(layout: (u32, u32)) -> Result<(), Failed> {
-    const HOW: &str = "aborted: a thread that runs calls which were started panicked: on purpose";
-    let mut job = Job::start(layout, "unanswered", "panics", &[NO_HURRY])?;
+fn run_panics(layout: (u32, u32), way: &str, thread: &str) -> Result<(), Failed> {
+    let how = format!("aborted: {thread} panicked: on purpose");
+    let mut job = Job::start(layout, "unanswered", way, &[NO_HURRY])?;
     for _ in 0..layout.0 - 1 {
         let line = job.line()?;
-        if !line.starts_with("wait: ") || !line.contains(HOW) {
+        if !line.starts_with("wait: ") || !line.contains(&how) {
             return Err(format!("a rank says `{line}`").into());
         }
     }
     let ended = job.end()?;
     ended.expect_status(101)?;
-    ended.expect_error(HOW)
+    ended.expect_error(&how)
 }
