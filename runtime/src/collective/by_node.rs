@@ -9,7 +9,7 @@
 //! So there are as many rounds of messages between nodes as the number of nodes has bits, and connections for these only, whatever the
 //! number of ranks.
 
-use longarm_client::Lost;
+use longarm_client::{Lost, LostHow};
 use longarm_proto::NodeId;
 
 use super::agree::{DIGEST_BYTES, Load, OFFERED, SAME};
@@ -49,6 +49,12 @@ impl Call<'_> {
             Met::read(word, (my_local, &mine, load), locals)
         })?;
         let spoken = met.map(|met| self.known_of(met).and_then(|known| self.speak(&mine, load, known)));
+        if let Some(Err(CollectiveError::Lost(lost))) = &spoken
+            && matches!(lost.how, LostHow::Died(_))
+        {
+            // The others hear of a death, too, where they wait for this rank; they may not have yet.
+            return Err(CollectiveError::Lost(lost.clone()));
+        }
         // Whatever has come of it: the others wait.
         let told = match &spoken {
             Some(Ok(known)) if matches!(load, Load::OfOne { .. }) => {
