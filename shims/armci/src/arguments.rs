@@ -7,7 +7,7 @@ use longarm::ffi::{
     Scale, Shape, Step, Strided,
 };
 
-use crate::boundary::{BAD_LEVELS, Done, NEGATIVE_COUNT, NULL_POINTER, NULL_STRIDES, Refusal};
+use crate::refusal::{BAD_LEVELS, Done, NEGATIVE_COUNT, NULL_POINTER, NULL_STRIDES, Refusal};
 
 /// Stride levels of the classic interface.
 pub(crate) const STRIDE_LEVELS_MAX: c_int = 8;

@@ -1,51 +1,10 @@
 //! From a result to what C gets: a code, or the end of the job.
 
 use std::ffi::c_int;
-use std::fmt::Display;
 
-use longarm::error::{
-    CollectiveError, Lost, MessageError, MutexError, RmwError, TransferError, WaitError, WindowError,
-};
-use longarm::ffi::sync::{AtomicBool, Ordering};
-
+use crate::ending::note_ending;
 use crate::job::{self, Job};
-
-/// Why a call did not do what it was asked for.
-pub(crate) enum Refusal {
-    /// A code that ARMCI has for it. Nothing was done.
-    Code(c_int),
-    /// Nothing that a program can go on from: the job ends with this line.
-    Fatal(String),
-}
-
-/// The codes of the classic interface.
-pub(crate) const NULL_POINTER: c_int = -1;
-pub(crate) const NULL_STRIDES: c_int = -2;
-pub(crate) const NEGATIVE_COUNT: c_int = -3;
-pub(crate) const BAD_LEVELS: c_int = -4;
-pub(crate) const BAD_RANK: c_int = -5;
-pub(crate) const FAILED: c_int = -6;
-
-impl Refusal {
-    pub(crate) fn fatal(text: impl Display) -> Refusal {
-        Refusal::Fatal(text.to_string())
-    }
-}
-
-macro_rules! fatal_from {
-    ($($error:ty)+) => {$(
-        impl From<$error> for Refusal {
-            #[cold]
-            fn from(error: $error) -> Refusal {
-                Refusal::fatal(error)
-            }
-        }
-    )+};
-}
-fatal_from! { CollectiveError Lost MessageError MutexError RmwError TransferError WaitError WindowError }
-
-/// What every call gives.
-pub(crate) type Done<T = ()> = Result<T, Refusal>;
+use crate::refusal::{BAD_RANK, Done, NULL_POINTER, Refusal};
 
 /// Runs a call that returns a code: 0, or why not.
 #[inline(always)]
@@ -108,19 +67,6 @@ fn inactive(name: &'static str) -> ! {
 #[cold]
 pub(crate) fn end(name: &'static str, text: &str) -> ! {
     end_with_status(&format!("{name}: {text}"), 1)
-}
-
-/// A flag alone.
-static ENDING: AtomicBool = AtomicBool::new(false);
-
-/// From now on this process is ending the job.
-pub(crate) fn note_ending() {
-    ENDING.store(true, Ordering::Relaxed);
-}
-
-/// Whether this process is ending the job, so that what it does at its exit is not to leave in good order.
-pub(crate) fn is_ending() -> bool {
-    ENDING.load(Ordering::Relaxed)
 }
 
 /// Ends the whole job with a line and an exit status.

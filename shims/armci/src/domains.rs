@@ -2,9 +2,10 @@
 
 use std::ffi::{c_int, c_ulong};
 
-use crate::boundary::{Done, Refusal, call_or_end};
+use crate::boundary::call_or_end;
 use crate::groups;
 use crate::job::Job;
+use crate::refusal::{Done, Refusal};
 
 /// The ranks of a node, in order.
 fn ranks_of(job: &Job, node: c_int) -> Vec<u32> {

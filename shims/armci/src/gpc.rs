@@ -18,9 +18,10 @@ use longarm::ffi::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::arguments::not_null;
-use crate::boundary::{Done, Refusal, call, call_or_end, end};
+use crate::boundary::{call, call_or_end, end};
 use crate::job::Job;
-use crate::mutexes::Set;
+use crate::mutex_sets::Set;
+use crate::refusal::{Done, Refusal};
 
 /// A function as programs register it. It gets the call's header and data, and gives back a header and data with the
 /// sizes that they have.
@@ -354,7 +355,7 @@ pub extern "C" fn ARMCI_Gpc_trylock(proc: c_int) -> c_int {
 /// Gives it back. What was put before is visible to whoever takes it next.
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_Gpc_unlock(proc: c_int) {
-    call_or_end("ARMCI_Gpc_unlock", |job| calls(job)?.mutexes.unlock(job, 0, proc));
+    call_or_end("ARMCI_Gpc_unlock", |job| calls(job)?.mutexes.unlock(&job.world, 0, proc));
 }
 
 /// Runs a function at a process. Without a handle the answer is there on return, else after `ARMCI_Gpc_wait`.

@@ -2,123 +2,25 @@
 
 use std::ffi::c_int;
 
-use longarm::ffi::sync::{AtomicU32, AtomicU64, Ordering};
-use longarm::{Group, World};
-use longarm_mpi::Communicator;
-use parking_lot::RwLock;
+use longarm::Group;
+use longarm::ffi::sync::Ordering;
 
 use crate::arguments::not_null;
-use crate::boundary::{Done, Refusal, call, call_or_end, end_with};
+use crate::boundary::{call, call_or_end, end_with};
+use crate::group_table::{Entry, Groups, Kept, free_communicator};
 use crate::job::{self, Job};
+use crate::refusal::{Done, Refusal};
 
 /// The number of the group of all.
 const WORLD: c_int = 0;
 /// The answer about a group that this process is not in.
 const NOT_MEMBER: c_int = -1;
 
-#[derive(Clone)]
-struct Entry {
-    group: Group,
-    communicator: Option<Communicator>,
-    /// How many groups this process had made before. Two groups with common members have been made in the same order by
-    /// all of these, which the numbers, used again after a group is freed, do not tell.
-    made: u64,
-}
-
-/// What stands behind a number.
-#[derive(Clone)]
-enum Kept {
-    /// A group that this process is in.
-    Member(Entry),
-    /// One that it is not in: the members, which it has listed.
-    Foreign(Vec<u32>),
-}
-
-/// The groups of this process. The number of the default one is a number alone, and needs no order: the group behind it is
-/// found under the lock.
-pub(crate) struct Groups {
-    entries: RwLock<Vec<Option<Kept>>>,
-    default: AtomicU32,
-    made: AtomicU64,
-}
-
 impl Groups {
-    pub(crate) fn new(world: &World) -> Groups {
-        let everybody = Entry { group: world.group().clone(), communicator: None, made: 0 };
-        Groups {
-            entries: RwLock::new(vec![Some(Kept::Member(everybody))]),
-            default: AtomicU32::new(0),
-            made: AtomicU64::new(1),
-        }
-    }
-
-    /// A group by its number.
-    pub(crate) fn get(&self, number: c_int) -> Done<Group> {
-        Ok(self.entry(number)?.group)
-    }
-
     /// The group that calls without a group mean.
     pub(crate) fn default(&self) -> Group {
         let number = self.default_number();
         self.get(number).unwrap_or_else(|fault| end_with("the default group", fault))
-    }
-
-    pub(crate) fn default_number(&self) -> c_int {
-        self.default.load(Ordering::Relaxed) as c_int
-    }
-
-    fn entry(&self, number: c_int) -> Done<Entry> {
-        match self.kept(number)? {
-            Kept::Member(entry) => Ok(entry),
-            Kept::Foreign(_) => Err(Refusal::fatal(format!("this process is not in group {number}"))),
-        }
-    }
-
-    fn kept(&self, number: c_int) -> Done<Kept> {
-        let entries = self.entries.read();
-        let kept = usize::try_from(number).ok().and_then(|index| entries.get(index)?.clone());
-        kept.ok_or_else(|| Refusal::fatal(format!("there is no group {number} here; was it freed?")))
-    }
-
-    fn insert(&self, kept: Kept) -> c_int {
-        let mut entries = self.entries.write();
-        let free = entries.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            entries.push(None);
-            entries.len() - 1
-        });
-        entries[index] = Some(kept);
-        index as c_int
-    }
-
-    /// Calls without a group mean all processes again.
-    pub(crate) fn reset_default(&self) {
-        self.default.store(0, Ordering::Relaxed);
-    }
-
-    /// Gives all communicators back, when the job ends. Freeing one is collective, so in the order in which they were
-    /// made.
-    pub(crate) fn free_communicators(&self, job: &Job) {
-        let mut entries = self.entries.write();
-        let mut members: Vec<&mut Entry> = entries
-            .iter_mut()
-            .flatten()
-            .filter_map(|kept| match kept {
-                Kept::Member(entry) => Some(entry),
-                Kept::Foreign(_) => None,
-            })
-            .collect();
-        members.sort_by_key(|entry| entry.made);
-        members.into_iter().for_each(|entry| free_communicator(job, entry.communicator.take()));
-    }
-}
-
-fn free_communicator(job: &Job, communicator: Option<Communicator>) {
-    if let (Some(side), Some(communicator)) = (&job.mpi, communicator)
-        && !side.mpi.is_finalized()
-        && let Err(error) = side.mpi.free(communicator)
-    {
-        tracing::warn!("a communicator could not be freed: {error}");
     }
 }
 
@@ -225,7 +127,7 @@ pub unsafe extern "C" fn ARMCI_Group_free(group: *mut c_int) {
         }
         let kept = job.groups.entries.write()[number as usize].take();
         if let Some(Kept::Member(entry)) = kept {
-            free_communicator(job, entry.communicator);
+            free_communicator(job.mpi.as_ref(), entry.communicator);
         }
         Ok(())
     });

@@ -14,14 +14,14 @@ use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use longarm::{Window, World};
 
 use crate::addresses::Addresses;
-use crate::alone::Pools;
-use crate::boundary::{BAD_RANK, Done, Refusal};
+use crate::allocations::Allocations;
 use crate::data::handles::Handles;
-use crate::groups::Groups;
-use crate::join::MpiSide;
-use crate::memory::Allocations;
-use crate::mutexes::MutexSet;
-use crate::notify::Notices;
+use crate::group_table::Groups;
+use crate::mpi_side::MpiSide;
+use crate::mutex_sets::MutexSet;
+use crate::notices::Notices;
+use crate::pools::Pools;
+use crate::refusal::{BAD_RANK, Done, Refusal};
 
 /// Where a process stands between init and finalize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

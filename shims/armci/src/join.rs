@@ -1,19 +1,12 @@
 //! How a C program becomes part of a job: by `longarm run`, inside an MPI program, or alone.
 
-use longarm_mpi::{Communicator, Joined, Mpi};
+use longarm_mpi::{Joined, Mpi};
 use parking_lot::Mutex;
 
-use crate::boundary::{self, Done, Refusal};
+use crate::ending::{is_ending, note_ending};
 use crate::job::{self, Job, Phase};
-
-/// The MPI of this process and our own communicator of all ranks.
-pub(crate) struct MpiSide {
-    pub(crate) mpi: &'static Mpi,
-    /// A duplicate, so that no message of ours meets one of the program's.
-    pub(crate) everybody: Communicator,
-    /// Another one, for the program itself: what it gets as the communicator of the group of all.
-    pub(crate) for_program: Communicator,
-}
+use crate::mpi_side::MpiSide;
+use crate::refusal::{Done, Refusal};
 
 /// What has to happen once, or in one thread at a time.
 struct Joining {
@@ -78,7 +71,7 @@ fn present() -> Option<&'static Job> {
 }
 
 fn join(communicator: Option<usize>) -> Done<&'static Job> {
-    let Joined { world, inside } = longarm_mpi::join(communicator, boundary::note_ending).map_err(Refusal::fatal)?;
+    let Joined { world, inside } = longarm_mpi::join(communicator, note_ending).map_err(Refusal::fatal)?;
     let side = match inside {
         None => None,
         Some((mpi, over)) => {
@@ -131,9 +124,9 @@ fn end(job: &'static Job, _one_at_a_time: &mut Joining) -> Done {
     if !job.end_presence() {
         return Ok(());
     }
-    job.segments.forget(job);
+    job.segments.forget(&job.addresses);
     longarm_mpi::leave(job.world.clone()).map_err(Refusal::fatal)?;
-    job.groups.free_communicators(job);
+    job.groups.free_communicators(job.mpi.as_ref());
     if let Some(side) = &job.mpi
         && !side.mpi.is_finalized()
     {
@@ -146,7 +139,7 @@ fn end(job: &'static Job, _one_at_a_time: &mut Joining) -> Done {
 fn leave_at_exit(joining: &mut Joining) {
     extern "C" fn at_exit() {
         // Whoever holds the lock is leaving, or has come to its end in the middle of that.
-        let Some(mut joining) = JOINING.try_lock().filter(|_| !boundary::is_ending()) else { return };
+        let Some(mut joining) = JOINING.try_lock().filter(|_| !is_ending()) else { return };
         // Nobody is left to be told what goes wrong: the launcher sees how this rank ends.
         let is_over = job::phase() == Phase::Finished;
         let is_possible = |job: &&Job| job.mpi.as_ref().is_none_or(|side| !side.mpi.is_finalized());

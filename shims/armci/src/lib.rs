@@ -16,6 +16,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod addresses;
+mod allocations;
 pub mod alone;
 mod arguments;
 mod boundary;
@@ -26,11 +27,18 @@ mod names;
 pub mod checkpoint;
 pub mod data;
 pub mod domains;
+mod ending;
 pub mod gpc;
+mod group_table;
 pub mod groups;
 pub mod memory;
 pub mod message;
+mod mpi_side;
+mod mutex_sets;
 pub mod mutexes;
+mod notices;
 pub mod notify;
+mod pools;
+mod refusal;
 pub mod start;
 pub mod stride_iterator;

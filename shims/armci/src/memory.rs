@@ -6,37 +6,14 @@
 use std::ffi::{c_char, c_int, c_long, c_void};
 
 use longarm::{Group, Window};
-use parking_lot::Mutex;
 
 use crate::addresses::Shown;
+use crate::allocations::Allocation;
 use crate::arguments::not_null;
-use crate::boundary::{Done, FAILED, Refusal, call};
+use crate::boundary::call;
 use crate::groups;
 use crate::job::Job;
-
-/// Where each process has its part of a segment; no entry for parts without bytes.
-struct Allocation {
-    window: Window<u8>,
-    parts: Vec<(u32, usize)>,
-}
-
-/// All segments that calls have made in this process.
-pub(crate) struct Allocations(Mutex<Vec<Allocation>>);
-
-impl Allocations {
-    pub(crate) fn new() -> Allocations {
-        Allocations(Mutex::new(Vec::new()))
-    }
-
-    /// Forgets all that were not freed, when the job ends: their memory goes with the server.
-    pub(crate) fn forget(&self, job: &Job) {
-        for segment in std::mem::take(&mut *self.0.lock()) {
-            for (rank, start) in segment.parts {
-                job.addresses.remove(rank, start);
-            }
-        }
-    }
-}
+use crate::refusal::{Done, FAILED, Refusal};
 
 /// Tells all members where each one's part of a window is, and looks whether addresses mean the same everywhere on this
 /// node. Collective over the group. Gives the ranks that have bytes, with their addresses.

@@ -2,49 +2,11 @@
 
 use std::ffi::c_int;
 
-use longarm::ffi::sync::{AtomicU64, Ordering};
+use longarm::Compare;
+use longarm::ffi::sync::Ordering;
 use longarm::ffi::{Rmw, RmwOp, RmwWidth};
-use longarm::{Compare, Window};
-use parking_lot::RwLock;
 
-use crate::boundary::{Done, Refusal, call_or_end};
-use crate::job::Job;
-
-/// See the module.
-pub(crate) struct Notices {
-    /// One word for every process, raised by it.
-    window: RwLock<Option<Window<u64>>>,
-    /// How many notices this process has sent to each one.
-    sent: Box<[AtomicU64]>,
-    /// How many it has waited for from each one.
-    awaited: Box<[AtomicU64]>,
-}
-
-impl Notices {
-    pub(crate) fn new(ranks: u32) -> Notices {
-        let zeros = || (0..ranks).map(|_| AtomicU64::new(0)).collect();
-        Notices { window: RwLock::new(None), sent: zeros(), awaited: zeros() }
-    }
-
-    /// Makes the counters. Collective.
-    pub(crate) fn prepare(&self, job: &Job) -> Done {
-        let window = job.world.allocate_collective::<u64>(self.sent.len())?;
-        self.sent.iter().chain(&self.awaited).for_each(|count| count.store(0, Ordering::Relaxed));
-        *self.window.write() = Some(window);
-        Ok(())
-    }
-
-    /// Frees the counters. Collective.
-    pub(crate) fn free(&self) -> Done {
-        // Not under the lock: while this process waits for the others, its handlers may still ask for the window.
-        let window = self.window.write().take();
-        window.map_or(Ok(()), |window| Ok(window.free_collective()?))
-    }
-
-    fn window(&self) -> Done<Window<u64>> {
-        self.window.read().clone().ok_or_else(|| Refusal::fatal("notices are ready between init and finalize"))
-    }
-}
+use crate::boundary::call_or_end;
 
 /// Tells a process that everything put to it before is there. Gives how many notices it was sent by now.
 #[unsafe(no_mangle)]

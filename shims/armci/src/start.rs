@@ -4,10 +4,11 @@ use std::ffi::{CStr, c_char, c_int};
 
 use parking_lot::Mutex;
 
-use crate::boundary::{Done, Refusal, call_or_end, end_with, end_with_status};
+use crate::boundary::{call_or_end, end_with, end_with_status};
 use crate::groups;
 use crate::job::{self, Job, Phase};
 use crate::join;
+use crate::refusal::{Done, Refusal};
 
 /// Held over init and finalize.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -20,7 +21,7 @@ fn init(name: &'static str, communicator: Option<usize>) -> c_int {
         if job::active().is_some() {
             return Ok(());
         }
-        job.notices.prepare(job)?;
+        job.notices.prepare(&job.world)?;
         job.pools.prepare(job)?;
         job.enter(Phase::Active);
         Ok(job.world.sync_collective()?)

@@ -4,7 +4,8 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::arguments::{STRIDE_LEVELS_MAX, not_null};
-use crate::boundary::{Done, Refusal, end_with};
+use crate::boundary::end_with;
+use crate::refusal::{Done, Refusal};
 
 const LEVELS: usize = STRIDE_LEVELS_MAX as usize;
 

@@ -7,8 +7,9 @@ use longarm::ffi::{Rmw, RmwOp, RmwWidth};
 
 use super::transfer::{Doing, Ending, Strided, strided};
 use crate::arguments::{Side, not_null};
-use crate::boundary::{Done, call};
+use crate::boundary::call;
 use crate::job::Job;
+use crate::refusal::Done;
 
 /// A flag of a process, found before anything is put.
 struct Flag {

@@ -12,9 +12,6 @@ use longarm::ffi::Completion;
 use longarm::ffi::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
-use crate::boundary::Done;
-use crate::job::Job;
-
 /// `armci_hdl_t`.
 #[repr(C)]
 pub struct CHandle {
@@ -116,15 +113,4 @@ impl Handles {
         let asked = |pending: &Pending| rank.is_none_or(|rank| pending.rank == rank);
         self.implicit.lock().retain(|pending| !(asked(pending) && pending.completion.is_complete()));
     }
-}
-
-/// Waits for all of them, and gives the first failure.
-pub(crate) fn wait_for(job: &Job, transfers: &[Pending]) -> Done {
-    let waited = transfers.iter().map(|pending| {
-        let Pending { operation, rank, completion } = pending;
-        job.world.wait_for_completion(*operation, *rank, completion)
-    });
-    let outcomes: Vec<_> = waited.collect();
-    outcomes.into_iter().collect::<Result<(), _>>()?;
-    Ok(())
 }

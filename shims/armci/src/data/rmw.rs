@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_long, c_void};
 use longarm::ffi::{Rmw, RmwOp, RmwWidth};
 
 use crate::arguments::not_null;
-use crate::boundary::{Done, Refusal, call};
+use crate::boundary::call;
 use crate::job::Job;
+use crate::refusal::{Done, Refusal};
 
 const SWAP: c_int = 10;
 const SWAP_LONG: c_int = 11;

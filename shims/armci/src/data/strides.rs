@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int, c_void};
 use longarm::ffi::{Cursor, Region, RegionMut};
 
 use crate::arguments::{Counts, Origin, Side, not_null};
-use crate::boundary::{Done, end_with};
+use crate::boundary::end_with;
+use crate::refusal::Done;
 
 /// Walks the runs of a patch with the bytes of a packed buffer.
 ///

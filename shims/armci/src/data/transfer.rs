@@ -9,8 +9,8 @@ use longarm::ffi::{Completion, CounterKind, Kernel, LenderMut, OriginBytes, Orig
 use super::handles::{CHandle, Pending};
 use crate::addresses::Direct;
 use crate::arguments::{Counts, Origin, Side, not_null, readable, writable};
-use crate::boundary::{Done, Refusal};
 use crate::job::Job;
+use crate::refusal::{Done, Refusal};
 
 /// What a transfer does.
 #[derive(Clone, Copy)]

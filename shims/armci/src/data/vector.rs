@@ -10,8 +10,8 @@ use longarm::ffi::{Run, Shape, Shapes};
 
 use super::transfer::{Doing, Ending, contiguous, run};
 use crate::arguments::Origin;
-use crate::boundary::{BAD_RANK, Done, Refusal};
 use crate::job::Job;
+use crate::refusal::{BAD_RANK, Done, Refusal};
 
 /// `armci_giov_t`.
 #[repr(C)]

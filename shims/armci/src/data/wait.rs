@@ -2,9 +2,10 @@
 
 use std::ffi::c_int;
 
-use super::handles::{CHandle, wait_for};
-use crate::boundary::{Done, call, call_or_end};
+use super::handles::{CHandle, Pending};
+use crate::boundary::{call, call_or_end};
 use crate::job::Job;
+use crate::refusal::Done;
 
 /// Waits for the transfers of a handle. One that names nothing is no error.
 ///
@@ -85,4 +86,15 @@ pub extern "C" fn ARMCI_SET_AGGREGATE_HANDLE(handle: *mut CHandle) {
 #[unsafe(no_mangle)]
 pub extern "C" fn ARMCI_UNSET_AGGREGATE_HANDLE(handle: *mut CHandle) {
     call_or_end("ARMCI_UNSET_AGGREGATE_HANDLE", |_| crate::arguments::not_null(handle));
+}
+
+/// Waits for all of them, and gives the first failure.
+fn wait_for(job: &Job, transfers: &[Pending]) -> Done {
+    let waited = transfers.iter().map(|pending| {
+        let Pending { operation, rank, completion } = pending;
+        job.world.wait_for_completion(*operation, *rank, completion)
+    });
+    let outcomes: Vec<_> = waited.collect();
+    outcomes.into_iter().collect::<Result<(), _>>()?;
+    Ok(())
 }

@@ -6,8 +6,9 @@ use longarm::Group;
 
 use super::numbers::{self, DOUBLE, FLOAT, INT, LONG, LONG_LONG, Numbers, PART_BYTES_MAX, To, count_at};
 use super::scope::Scope;
-use crate::boundary::{Done, Refusal, call_joined};
+use crate::boundary::call_joined;
 use crate::job::Job;
+use crate::refusal::{Done, Refusal};
 
 /// Bytes of C at one process that all get.
 #[derive(Clone, Copy)]

@@ -7,9 +7,10 @@ use longarm::Group;
 use super::collective::{Bytes, Root, broadcast, broadcast_over, exchange_addresses, reduce_scope};
 use super::numbers::{self, DOUBLE, FLOAT, INT, LONG, LONG_LONG, Numbers, To};
 use super::scope::{self, Scope};
-use crate::boundary::{Done, Refusal, call_joined};
+use crate::boundary::call_joined;
 use crate::groups;
 use crate::job::Job;
+use crate::refusal::{Done, Refusal};
 
 /// # Safety
 /// `group` is null or readable.

@@ -7,8 +7,9 @@ use longarm::Group;
 use super::collective::{Bytes, broadcast_over};
 use super::numbers::{self, DOUBLE, FLOAT, INT, LONG, LONG_LONG, Numbers, To};
 use super::scope::Scope;
-use crate::boundary::{Done, Refusal, call_joined};
+use crate::boundary::call_joined;
 use crate::job::Job;
+use crate::refusal::{Done, Refusal};
 
 /// The processes of this node, in the order of their numbers.
 fn this_node(job: &Job) -> Done<Group> {

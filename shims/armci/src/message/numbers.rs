@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_void};
 use longarm::{Group, Number, Reduction};
 
 use crate::arguments::not_null;
-use crate::boundary::{Done, Refusal};
+use crate::refusal::{Done, Refusal};
 
 pub(crate) const INT: c_int = -99;
 pub(crate) const LONG: c_int = -101;

@@ -3,10 +3,11 @@
 use std::ffi::{c_char, c_double, c_int, c_void};
 
 use super::numbers::count_at;
-use crate::boundary::{Done, Refusal, call_joined, end_with, end_with_status};
+use crate::boundary::{call_joined, end_with, end_with_status};
 use crate::groups::give;
 use crate::job::Job;
 use crate::join;
+use crate::refusal::{Done, Refusal};
 use crate::start::exit_status;
 
 /// Where a message is put.

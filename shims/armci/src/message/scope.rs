@@ -6,8 +6,8 @@ use std::ffi::c_int;
 use longarm::Group;
 use parking_lot::Mutex;
 
-use crate::boundary::{Done, Refusal};
 use crate::job::Job;
+use crate::refusal::{Done, Refusal};
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq)]

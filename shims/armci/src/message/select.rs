@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int, c_void};
 use super::collective::{Bytes, broadcast_over};
 use super::numbers::{CNumber, DOUBLE, FLOAT, INT, LONG, LONG_LONG, count_at, no_type, text_of};
 use super::scope::Scope;
-use crate::boundary::{Done, Refusal, call_joined};
+use crate::boundary::call_joined;
+use crate::refusal::{Done, Refusal};
 
 /// Which number is looked for.
 #[derive(Clone, Copy)]
