@@ -44,6 +44,7 @@ pub enum Update<T> {
 }
 
 impl<T: Number> Update<T> {
+    #[inline]
     pub(crate) fn kernel(self, rank: u32) -> Result<(Kernel, Scale), TransferError> {
         let (op, scale) = match self {
             Update::Sum => (AccumulateOp::Sum, Scale::one(T::TYPE)),
