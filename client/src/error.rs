@@ -101,6 +101,9 @@ pub enum LostHow {
     /// This rank has left the job.
     #[error("can no longer be reached: this rank has finalized its world")]
     Finalized,
+    /// This rank, which speaks for its node in collectives, says so.
+    #[error("cannot be reached, says rank {0}, which speaks for this node")]
+    SaidBy(Rank),
     /// Its node's server could not be reached.
     #[error("hosts the server of its node, which cannot be reached: {0}")]
     Unreachable(String),

@@ -9,8 +9,8 @@
 //! So there are as many rounds of messages between nodes as the number of nodes has bits, and connections for these only, whatever the
 //! number of ranks.
 
-use longarm_client::{Lost, LostHow};
-use longarm_proto::NodeId;
+use longarm_client::{Lost, LostHow, Operation};
+use longarm_proto::{NodeId, Rank};
 
 use super::agree::{DIGEST_BYTES, Load, OFFERED, SAME};
 use super::call::Call;
@@ -28,6 +28,16 @@ struct Known {
     /// What little data their members have. Of all members: those of this node, of the node before it, and so on around, on each by
     /// rank.
     bytes: Vec<u8>,
+}
+
+/// What the first of a node tells the others of its error: the rank, and how much that has sent if it was no message.
+#[cold]
+fn told_of(error: &CollectiveError) -> Vec<u8> {
+    match error {
+        CollectiveError::Lost(lost) => lost.rank.0.to_le_bytes().to_vec(),
+        CollectiveError::BadMessage { rank, found, .. } => [&rank.0.to_le_bytes()[..], &found.to_le_bytes()].concat(),
+        _ => Vec::new(),
+    }
 }
 
 impl Call<'_> {
@@ -61,7 +71,7 @@ impl Call<'_> {
                 Shown::new(known.flags.into(), &known.bytes, false)
             }
             Some(Ok(known)) => Shown::new(known.flags.into(), &[], false),
-            Some(Err(_)) => Shown::new(FAILED.into(), &[], false),
+            Some(Err(error)) => Shown::new(FAILED.into(), &told_of(error), false),
             None => Shown::new(0, &[], false),
         };
         let heard = here.hear_first(told.words(), |word| (word(0) as u8, shown_bytes(word)));
@@ -71,9 +81,7 @@ impl Call<'_> {
         // As after all rounds, at those too who have taken no part in them.
         self.slot.step = begin + layout.node_count().next_power_of_two().trailing_zeros();
         if flags & FAILED != 0 {
-            let first = self.first_of(layout.my_node());
-            let unknown = || self.bad_message(first, 0, "what all members call".into());
-            return Err(group.death().map_or_else(unknown, CollectiveError::Lost));
+            return Err(group.death().map_or_else(|| self.heard_of(&bytes), CollectiveError::Lost));
         }
         if flags & SAME == 0 {
             return self.find_differences(mine).map(|()| None);
@@ -87,6 +95,27 @@ impl Call<'_> {
     /// The place of the member that speaks for a node.
     fn first_of(&self, node: NodeId) -> u32 {
         self.group.inner.client.layout().server_host(node).0
+    }
+
+    /// What the first of this node has told of the error that it got.
+    #[cold]
+    fn heard_of(&self, told: &[u8]) -> CollectiveError {
+        let layout = self.group.inner.client.layout();
+        let first = layout.server_host(layout.my_node());
+        let bad = |rank: Rank, found: u64| self.bad_message(rank.0, found, "what all members call".into());
+        let Some((rank, found)) =
+            told.split_first_chunk().filter(|(rank, _)| layout.contains(Rank(u32::from_le_bytes(**rank))))
+        else {
+            return bad(first, told.len() as u64);
+        };
+        let rank = Rank(u32::from_le_bytes(*rank));
+        match found.try_into() {
+            Ok(found) => bad(rank, u64::from_le_bytes(found)),
+            Err(_) => {
+                let (node, operation) = (layout.node_of(rank), Operation::Collective);
+                CollectiveError::Lost(Lost { rank, node, operation, how: LostHow::SaidBy(first) })
+            }
+        }
     }
 
     /// What the members of this node have come to.

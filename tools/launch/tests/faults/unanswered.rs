@@ -17,6 +17,7 @@ const CULPRIT: u32 = 1;
 pub fn body(world: World, parameters: &str) {
     match parameters {
         "asked" => asked(&world),
+        "meets" => meets(&world),
         "panics" => panics(&world),
         "panics in the helper" => panics_in_helper(&world),
         other => panic!("{other} is nothing to play"),
@@ -37,6 +38,20 @@ fn asked(world: &World) {
     }
     println!("asked");
     println!("answer: {}", question.wait().expect_err("nobody answers"));
+}
+
+/// The first of the other node falls silent. That rank 1 hears of it can only be by rank 0, which has a connection there.
+fn meets(world: &World) {
+    if world.rank() == 2 {
+        println!("pid {}", std::process::id());
+    }
+    if world.rank() >= 2 {
+        loop {
+            std::thread::park();
+        }
+    }
+    println!("asked");
+    println!("answer: {}", world.barrier_collective().expect_err("not all come"));
 }
 
 /// What an executor of the program's may do.
@@ -101,6 +116,7 @@ fn panics_in_helper(world: &World) {
 pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("a_question_to_a_node_that_falls_silent_ends_with_an_error_that_names_it", run_asked),
+        Trial::test("all_ranks_of_a_node_hear_in_a_collective_that_another_node_has_fallen_silent", run_meets),
         Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (1 x 3)", || {
             run_panics((3, 1), "panics", "a thread that runs calls which were started")
         }),
@@ -114,22 +130,41 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn run_asked() -> Result<(), Failed> {
+    let answers = silenced((2, 2), "asked", 1)?;
+    let line = &answers[0];
+    if !line.starts_with("answer: message failed: rank 1 (node 1) ") || !line.ends_with("within 1 s") {
+        return Err(format!("who asked says `{line}`").into());
+    }
+    Ok(())
+}
+
+fn run_meets() -> Result<(), Failed> {
+    let mut answers = silenced((4, 2), "meets", 2)?;
+    answers.sort_by_key(|line| line.contains("says rank 0"));
+    let are_right = answers.iter().all(|line| line.starts_with("answer: collective failed: rank 2 (node 1) "));
+    let [first, other] = &answers[..] else { return Err("there are two answers".into()) };
+    if !are_right || !first.ends_with("within 1 s") || !other.ends_with("says rank 0, which speaks for this node") {
+        return Err(format!("those who met say {answers:?}").into());
+    }
+    Ok(())
+}
+
+/// So many ranks wait for one that is stopped. Their answers.
+fn silenced(layout: (u32, u32), way: &str, askers: usize) -> Result<Vec<String>, Failed> {
     let variables = [("LONGARM_ON_FAILURE", "continue"), ("LONGARM_SILENCE_MS", "200"), ("LONGARM_RECONNECT_S", "1")];
-    let mut job = Job::start((2, 2), "unanswered", "asked", &variables)?;
-    let (mut pid, mut is_asked) = (None, false);
-    while pid.is_none() || !is_asked {
+    let mut job = Job::start(layout, "unanswered", way, &variables)?;
+    let (mut pid, mut asked) = (None, 0);
+    while pid.is_none() || asked < askers {
         let line = job.line()?;
-        is_asked |= line == "asked";
+        asked += usize::from(line == "asked");
         pid = line.strip_prefix("pid ").and_then(|pid| pid.parse().ok()).or(pid);
     }
     let pid = pid.and_then(Pid::from_raw).ok_or("the culprit has no number")?;
     kill_process(pid, Signal::STOP)?;
-    let line = job.line()?;
-    if !line.starts_with("answer: message failed: rank 1 (node 1) ") || !line.ends_with("within 1 s") {
-        return Err(format!("who asked says `{line}`").into());
-    }
+    let answers = (0..askers).map(|_| job.line()).collect::<Result<_, _>>()?;
     kill_process(pid, Signal::CONT)?;
-    job.interrupt().map(drop)
+    job.interrupt()?;
+    Ok(answers)
 }
 
 fn run_panics(layout: (u32, u32), way: &str, thread: &str) -> Result<(), Failed> {
