@@ -66,6 +66,7 @@ impl Strided {
     ///
     /// # Errors
     /// See [`ShapeError`].
+    #[inline]
     pub fn new(offset: u64, run_bytes: u64, levels: &[Level]) -> Result<Strided, ShapeError> {
         if levels.len() > LEVELS_MAX {
             return Err(ShapeError::TooManyLevels { found: levels.len() });
