@@ -7,7 +7,7 @@ use longarm_shm::{CounterKind, NodeBoard};
 use parking_lot::MutexGuard;
 
 use crate::client::Client;
-use crate::error::Lost;
+use crate::error::{Lost, LostHow};
 use crate::local::flag_barriers::Reach;
 use crate::progress::pace::Drive;
 use crate::progress::waits::{Awaited, WaitingCall, Whom};
@@ -76,7 +76,7 @@ impl NodeBarriers<'_> {
     /// at the others, which wait for nobody.
     ///
     /// # Errors
-    /// What the group gives: then not all have come.
+    /// What the group gives: then not all have come. The first has to come to [`NodeBarriers::hear_first`] all the same.
     pub fn tell_first<R>(
         &self,
         words: &[u64],
@@ -108,11 +108,22 @@ impl NodeBarriers<'_> {
         Ok(read(&|at| self.member.word(FIRST, at)))
     }
 
-    /// Comes to the next barrier, once its line is free.
+    /// Waits until a death in the group is known here, of which the first has told.
+    pub fn hear_of_death(&self) -> Lost {
+        let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks()[FIRST]) };
+        self.client.wait_for(Drive::Memory, awaited, || self.death())
+    }
+
+    /// Comes to the next barrier, once its line is free. That is not given up but for a death: who did not come would be a barrier
+    /// behind the others from then on.
     fn come(&self, words: &[u64]) -> Result<u64, Lost> {
         assert!(words.len() <= WORDS);
         if let Some(owed) = self.member.owed() {
-            self.wait_for_all(owed)?;
+            let mut from = 0;
+            let mut look = || self.member.have_all_come(&mut from, owed).then_some(Ok(()));
+            // Nobody wakes this rank when they come.
+            let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks()[FIRST]) };
+            self.client.wait_for(Drive::FlagBarrier, awaited, || look().or_else(|| self.death().map(Err)))?;
         }
         let barrier = self.member.come(words);
         // Of those who come, the one whose fence is the last sees all numbers, and wakes whoever sleeps: one wake-up for each,
@@ -122,6 +133,10 @@ impl NodeBarriers<'_> {
         let local = &self.client.local;
         local.count(local.layout.me(), CounterKind::Collective, 8 * words.len() as u64);
         Ok(barrier)
+    }
+
+    fn death(&self) -> Option<Lost> {
+        (self.group)().filter(|lost| matches!(lost.how, LostHow::Died(_)))
     }
 
     /// The ranks of this node.

@@ -11,8 +11,8 @@ use crate::local::layout::Layout;
 
 /// This rank among those of its node.
 pub(crate) struct FlagBarriers {
-    /// Locked for a whole barrier, or for all that one collective needs: a thread that calls a second collective meanwhile comes to
-    /// the barriers behind.
+    /// Locked for a whole barrier, or for all that one collective needs: threads of a rank come one after the other, in the order in which they
+    /// call, which the program has to make the same on all ranks.
     pub(crate) member: Mutex<Member<NodeBoard>>,
     /// Which collectives of the world come by here.
     pub(crate) reach: Reach,

@@ -75,10 +75,14 @@ pub(super) fn set_buffers(socket: &OwnedFd, bytes: usize) -> Result<(), LinkErro
 pub(super) fn tune(socket: &OwnedFd) -> Result<(), LinkError> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
-    Ok(())
+    let intervals = sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)
+        .and_then(|()| sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL))
+        .and_then(|()| sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT));
+    match intervals {
+        // Multipath TCP of older kernels has its own intervals only. Who is silent is noticed one layer up, too.
+        Err(Errno::OPNOTSUPP) => Ok(()),
+        other => Ok(other?),
+    }
 }
 
 /// Our end's address and port.

@@ -31,6 +31,12 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// The ranks of how many nodes ask for an end of the step.
+const CANCELLING_NODES: u32 = 4;
+/// How long `scancel` is waited for, and how often looked at.
+const CANCEL_WAIT: Duration = Duration::from_secs(2);
+const CANCEL_LOOK: Duration = Duration::from_millis(5);
+
 /// See the module.
 pub(crate) struct ByStep;
 
@@ -235,13 +241,13 @@ impl Manager for Stepped {
     }
 
     fn end_without_root(&self) {
-        // One a node is enough.
-        if self.step.local_id == 0 {
+        // A few are enough: Slurm's controller is asked by each.
+        if self.step.local_id == 0 && self.step.node_id < CANCELLING_NODES {
             self.cancel();
         }
     }
 
-    /// Each task that hears of the end ends itself, with a status of its own.
+    /// Each task that hears of the end ends itself, with a status of its own, unless Slurm is quicker.
     fn abort(&self, _status: i32) -> bool {
         self.cancel();
         false
@@ -254,8 +260,15 @@ impl Stepped {
         let step = format!("{}.{}", self.step.job_id, self.step.step_id);
         let mut cancel = Command::new("scancel");
         cancel.arg(&step).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        if let Err(error) = cancel.spawn() {
-            tracing::warn!(%error, step, "the step cannot be cancelled, and srun may wait for it");
+        match cancel.spawn() {
+            Err(error) => tracing::warn!(%error, step, "the step cannot be cancelled, and srun may wait for it"),
+            // If this process is the last one of the step here, Slurm ends what it has started when it ends.
+            Ok(mut cancel) => {
+                let until = Instant::now() + CANCEL_WAIT;
+                while matches!(cancel.try_wait(), Ok(None)) && Instant::now() < until {
+                    std::thread::sleep(CANCEL_LOOK);
+                }
+            }
         }
     }
 }

@@ -14,12 +14,14 @@ use longarm_proto::{NodeId, Rank};
 
 use super::agree::{DIGEST_BYTES, Load, OFFERED, SAME};
 use super::call::Call;
-use super::flag_barrier::{DATA_BYTES, Met, Shown, shown_bytes};
+use super::flag_barrier::{self, DATA_BYTES, Met, Shown};
 use super::signature::Signature;
 use crate::error::CollectiveError;
 
 /// What the first of a node shows that could not find out whether all agree.
 const FAILED: u8 = 4;
+/// And that has heard of a death, which every rank hears of in its own time.
+const DEATH: u8 = 8;
 
 /// What is known of some nodes.
 struct Known {
@@ -32,11 +34,16 @@ struct Known {
 
 /// What the first of a node tells the others of its error: the rank, and how much that has sent if it was no message.
 #[cold]
-fn told_of(error: &CollectiveError) -> Vec<u8> {
+fn told_of(error: &CollectiveError) -> Shown {
     match error {
-        CollectiveError::Lost(lost) => lost.rank.0.to_le_bytes().to_vec(),
-        CollectiveError::BadMessage { rank, found, .. } => [&rank.0.to_le_bytes()[..], &found.to_le_bytes()].concat(),
-        _ => Vec::new(),
+        CollectiveError::BadMessage { rank, found, .. } => {
+            Shown::told(FAILED.into(), &[&rank.0.to_le_bytes()[..], &found.to_le_bytes()].concat())
+        }
+        error => match error.lost() {
+            Some(lost) if matches!(lost.how, LostHow::Died(_)) => Shown::told((FAILED | DEATH).into(), &[]),
+            Some(lost) => Shown::told(FAILED.into(), &lost.rank.0.to_le_bytes()),
+            None => Shown::told(FAILED.into(), &[]),
+        },
     }
 }
 
@@ -57,27 +64,26 @@ impl Call<'_> {
         let locals = 0..layout.ranks_of(layout.my_node()).len() as u32;
         let met = here.tell_first(Shown::of(&mine, load, offered).words(), |word| {
             Met::read(word, (my_local, &mine, load), locals)
-        })?;
-        let spoken = met.map(|met| self.known_of(met).and_then(|known| self.speak(&mine, load, known)));
-        if let Some(Err(CollectiveError::Lost(lost))) = &spoken
-            && matches!(lost.how, LostHow::Died(_))
-        {
-            // The others hear of a death, too, where they wait for this rank; they may not have yet.
-            return Err(CollectiveError::Lost(lost.clone()));
-        }
-        // Whatever has come of it: the others wait.
-        let told = match &spoken {
-            Some(Ok(known)) if matches!(load, Load::OfOne { .. }) => {
-                Shown::new(known.flags.into(), &known.bytes, false)
-            }
-            Some(Ok(known)) => Shown::new(known.flags.into(), &[], false),
-            Some(Err(error)) => Shown::new(FAILED.into(), &told_of(error), false),
-            None => Shown::new(0, &[], false),
+        });
+        // An error of the first is told, too: all come to as many barriers, whatever becomes of the collective.
+        let spoken = match met {
+            Err(lost) if !here.is_first() => return Err(lost.into()),
+            met => met.map_err(CollectiveError::from).transpose(),
         };
-        let heard = here.hear_first(told.words(), |word| (word(0) as u8, shown_bytes(word)));
-        drop(here);
+        let spoken = spoken.map(|met| met.and_then(|met| self.speak(&mine, load, self.known_of(met)?)));
+        let shown = match &spoken {
+            Some(Ok(known)) if matches!(load, Load::OfOne { .. }) => Shown::told(known.flags.into(), &known.bytes),
+            Some(Ok(known)) => Shown::told(known.flags.into(), &[]),
+            Some(Err(error)) => told_of(error),
+            None => Shown::told(0, &[]),
+        };
+        let heard = here.hear_first(shown.words(), |word| flag_barrier::told(word))?;
         let known = spoken.transpose()?;
-        let (flags, mut bytes) = heard?;
+        let (flags, mut bytes) = heard.map_or((FAILED, Vec::new()), |(word, bytes)| (word as u8, bytes));
+        if flags & DEATH != 0 {
+            return Err(here.hear_of_death().into());
+        }
+        drop(here);
         // As after all rounds, at those too who have taken no part in them.
         self.slot.step = begin + layout.node_count().next_power_of_two().trailing_zeros();
         if flags & FAILED != 0 {

@@ -16,8 +16,10 @@ pub(super) const DATA_BYTES: usize = DATA_WORDS * 8;
 
 /// In the word of the number of bytes: this member has laid out its stage.
 const OFFERED: u64 = 1 << 63;
+/// In the same word: this is what the first of a node tells the others, and not what it calls.
+const TOLD: u64 = 1 << 62;
 
-/// What one member shows: a word of its own, how many bytes it shows, with [`OFFERED`] or not, and these bytes.
+/// What one member shows: a word of its own, how many bytes it shows, with [`OFFERED`] and [`TOLD`] or not, and these bytes.
 pub(super) struct Shown {
     words: [u64; 2 + DATA_WORDS],
     bytes: usize,
@@ -25,7 +27,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// `bytes` that fit, or none.
-    pub(super) fn new(word: u64, bytes: &[u8], offered: bool) -> Shown {
+    fn new(word: u64, bytes: &[u8], offered: bool) -> Shown {
         let bytes = if bytes.len() <= DATA_BYTES { bytes } else { &[] };
         let mut words = [0; 2 + DATA_WORDS];
         (words[0], words[1]) = (word, bytes.len() as u64 | if offered { OFFERED } else { 0 });
@@ -46,13 +48,20 @@ impl Shown {
         Shown::new(mine.digest(), bytes, offered)
     }
 
+    /// What the first of a node tells the others. `bytes` as for [`Shown::new`].
+    pub(super) fn told(word: u64, bytes: &[u8]) -> Shown {
+        let mut shown = Shown::new(word, bytes, false);
+        shown.words[1] |= TOLD;
+        shown
+    }
+
     pub(super) fn words(&self) -> &[u64] {
         &self.words[..2 + self.bytes.div_ceil(8)]
     }
 }
 
 /// The bytes that a member shows. It shows so many only if it is sound.
-pub(super) fn shown_bytes(word: &dyn Fn(usize) -> u64) -> Vec<u8> {
+fn shown_bytes(word: &dyn Fn(usize) -> u64) -> Vec<u8> {
     let count = (shown_count(word) as usize).min(DATA_BYTES);
     let mut bytes: Vec<u8> = (0..count.div_ceil(8)).flat_map(|at| word(2 + at).to_ne_bytes()).collect();
     bytes.truncate(count);
@@ -61,7 +70,12 @@ pub(super) fn shown_bytes(word: &dyn Fn(usize) -> u64) -> Vec<u8> {
 
 /// How many bytes a member shows.
 fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
-    word(1) & !OFFERED
+    word(1) & !(OFFERED | TOLD)
+}
+
+/// What the first of a node tells the others: its word, and its bytes. `None`: it is at another barrier.
+pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Vec<u8>)> {
+    (word(1) & TOLD != 0).then(|| (word(0), shown_bytes(word)))
 }
 
 /// What a barrier came to.

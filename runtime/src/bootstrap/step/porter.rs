@@ -68,7 +68,11 @@ impl Porter {
 
 impl Drop for Porter {
     fn drop(&mut self) {
-        self.house.stops.store(true, Ordering::Release);
+        {
+            // The thread looks and falls asleep under this lock.
+            let _guests = self.house.guests.lock();
+            self.house.stops.store(true, Ordering::Release);
+        }
         self.house.waker.wake();
         self.house.left.notify_all();
         if let Some(thread) = self.thread.take()
