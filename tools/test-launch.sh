@@ -47,7 +47,7 @@ HANG_S=90
 rounds=50
 quick=
 wanted=()
-RANDOM=$$
+seed=$$
 
 say() { printf 'test-launch: %s\n' "$*"; }
 usage() {
@@ -62,7 +62,7 @@ while [ $# -gt 0 ]; do
         exit 0
         ;;
     --rounds) rounds=${2:-} && shift ;;
-    --seed) RANDOM=${2:-} && shift ;;
+    --seed) seed=${2:-} && shift ;;
     --quick) quick=yes rounds=2 LAYOUTS=("${LAYOUTS_QUICK[@]}") ;;
     -*) usage ;;
     *)
@@ -73,7 +73,9 @@ while [ $# -gt 0 ]; do
     esac
     shift || usage
 done
-[[ $rounds =~ ^[0-9]+$ ]] || usage
+[[ $rounds =~ ^[0-9]+$ && $seed =~ ^[0-9]+$ ]] || usage
+RANDOM=$seed
+say "--seed $seed repeats when what is killed"
 [ ${#wanted[@]} -gt 0 ] || [ -z "$quick" ] || wanted=("${QUICK[@]}")
 
 # The programs, linked with an installed longarm; in make test with what was built there.
