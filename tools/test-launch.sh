@@ -44,7 +44,7 @@ LAYOUTS_QUICK=(1,1 3,1,2)
 STAGES=(launcher agent rank link)
 # Whoever has not come to an end by then hangs. A host that does not answer is given up after 60 s.
 HANG_S=90
-rounds=50
+rounds=
 quick=
 wanted=()
 seed=$$
@@ -63,7 +63,7 @@ while [ $# -gt 0 ]; do
         ;;
     --rounds) rounds=${2:-} && shift ;;
     --seed) seed=${2:-} && shift ;;
-    --quick) quick=yes rounds=2 LAYOUTS=("${LAYOUTS_QUICK[@]}") ;;
+    --quick) quick=yes LAYOUTS=("${LAYOUTS_QUICK[@]}") ;;
     -*) usage ;;
     *)
         mapfile -t found < <(printf '%s\n' "${PARTS[@]}" | cut -d'|' -f1 | grep -x -- "$1\(-.*\)\?")
@@ -73,6 +73,7 @@ while [ $# -gt 0 ]; do
     esac
     shift || usage
 done
+[ -n "$rounds" ] || rounds=$([ -n "$quick" ] && echo 2 || echo 50)
 [[ $rounds =~ ^[0-9]+$ && $seed =~ ^[0-9]+$ ]] || usage
 RANDOM=$seed
 say "--seed $seed repeats when what is killed"

@@ -18,8 +18,8 @@ mod node;
 pub(crate) mod own_end;
 mod rendezvous;
 mod signs;
+mod srun;
 mod starter;
-mod step;
 mod way;
 mod ways;
 

@@ -10,13 +10,13 @@ use super::launch::{ALONE, Launch, Outcome};
 use super::launcher::Launcher;
 use super::rendezvous::Found;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
-use super::{explicit, kubernetes, managed, signs, step};
+use super::{explicit, kubernetes, managed, signs, srun};
 use crate::config::Config;
 use crate::error::InitError;
 
 /// All of them, in the order in which they are tried.
 const WAYS: [&dyn Bootstrap; 6] =
-    [&ByLauncher, &managed::ByPmi1, &managed::ByPmix, &step::ByStep, &explicit::Explicit, &kubernetes::ByIndex];
+    [&ByLauncher, &managed::ByPmi1, &managed::ByPmix, &srun::BySrun, &explicit::Explicit, &kubernetes::ByIndex];
 
 /// How a process with these variables would be started, as far as that is told without asking anybody.
 pub(crate) fn look(variables: Variables<'_>, config: &Config) -> Launch {

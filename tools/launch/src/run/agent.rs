@@ -30,8 +30,8 @@ use tokio::task::JoinSet;
 use super::child::{Place, Template};
 use super::guardian::Guardian;
 use super::here::{Begun, Here};
-use super::launcher::{FRAMES_MAX, Gone, Launcher, Printer};
 use super::link::{self, Link, Opening};
+use super::to_launcher::{FRAMES_MAX, Gone, Launcher, Printer};
 use super::watch::{Event, Happening};
 use super::{RunError, While, program};
 

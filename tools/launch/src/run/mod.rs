@@ -38,7 +38,6 @@ pub mod guardian;
 mod here;
 mod hosts;
 mod input;
-mod launcher;
 mod link;
 mod output;
 mod program;
@@ -46,6 +45,7 @@ pub mod questions;
 mod reasons;
 mod site;
 mod supervise;
+mod to_launcher;
 mod watch;
 
 /// Descriptors that whoever starts a rank needs for it: the control socket, two outputs, the process.

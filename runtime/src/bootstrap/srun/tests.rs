@@ -8,12 +8,12 @@ use longarm_managers::munge::{Credential, MungeError};
 use super::*;
 
 /// Vouches as MUNGE does, for the users that it is told: a credential is good once, and for the user for whom it was made.
-struct Village {
+struct OneCluster {
     own_user: u32,
     seen: Arc<Mutex<HashSet<String>>>,
 }
 
-impl Notary for Village {
+impl Credentials for OneCluster {
     fn vouch(&self, payload: &[u8], user: u32) -> Result<String, MungeError> {
         let mut nonce = [0; 4];
         getrandom::fill(&mut nonce).unwrap();
@@ -38,12 +38,12 @@ impl Notary for Village {
 
 const OWN: u32 = 1000;
 
-fn village(own_user: u32) -> Arc<dyn Notary> {
-    Arc::new(Village { own_user, seen: Arc::default() })
+fn one_cluster(own_user: u32) -> Arc<dyn Credentials> {
+    Arc::new(OneCluster { own_user, seen: Arc::default() })
 }
 
 /// Rank `rank` of three, of a step whose ports are its own among all tests of this machine.
-fn stepped(rank: u32, notary: Arc<dyn Notary>, ports: &[u16]) -> Stepped {
+fn stepped(rank: u32, credentials: Arc<dyn Credentials>, ports: &[u16]) -> Stepped {
     let step = Step {
         rank,
         size: 3,
@@ -58,7 +58,7 @@ fn stepped(rank: u32, notary: Arc<dyn Notary>, ports: &[u16]) -> Stepped {
     };
     let mut config = Config::default();
     config.meet_timeout_s = 1;
-    Stepped::new(step, OWN, notary, &config)
+    Stepped::new(step, OWN, credentials, &config)
 }
 
 /// Ports that nobody listens at now.
@@ -79,10 +79,10 @@ fn said_to(ports: &[u16], message: &[u8]) -> String {
 #[test]
 fn all_ranks_of_a_step_get_what_rank_0_has_to_say() {
     let ports = free_ports();
-    let notary = village(OWN);
-    let first = stepped(0, Arc::clone(&notary), &ports);
+    let credentials = one_cluster(OWN);
+    let first = stepped(0, Arc::clone(&credentials), &ports);
     // The others may be there before.
-    let others: Vec<_> = [1, 2].map(|rank| stepped(rank, Arc::clone(&notary), &ports)).into();
+    let others: Vec<_> = [1, 2].map(|rank| stepped(rank, Arc::clone(&credentials), &ports)).into();
     let texts: Vec<String> = std::thread::scope(|scope| {
         let asking: Vec<_> = others.iter().map(|other| scope.spawn(|| other.share(None))).collect();
         assert_eq!(first.share(Some("come in".to_owned())).as_deref(), Ok("come in"));
@@ -98,57 +98,57 @@ fn all_ranks_of_a_step_get_what_rank_0_has_to_say() {
 fn rank_0_is_found_behind_somebody_else_who_has_its_first_port() {
     let ports = free_ports();
     let squatter = TcpListener::bind(("127.0.0.1", ports[0])).unwrap();
-    let notary = village(OWN);
-    let first = stepped(0, Arc::clone(&notary), &ports);
+    let credentials = one_cluster(OWN);
+    let first = stepped(0, Arc::clone(&credentials), &ports);
     first.share(Some("come in".to_owned())).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut guest, _) = squatter.accept().unwrap();
-            guest.write_all(b"220 mail.example ready, say something").unwrap();
+            let (mut caller, _) = squatter.accept().unwrap();
+            caller.write_all(b"220 mail.example ready, say something").unwrap();
         });
-        assert_eq!(stepped(1, notary, &ports).share(None).as_deref(), Ok("come in"));
+        assert_eq!(stepped(1, credentials, &ports).share(None).as_deref(), Ok("come in"));
     });
 }
 
 #[test]
 fn who_is_of_another_user_or_shows_nothing_good_is_refused_with_a_reason() {
     let ports = free_ports();
-    let notary = village(OWN);
-    let first = stepped(0, Arc::clone(&notary), &ports);
+    let credentials = one_cluster(OWN);
+    let first = stepped(0, Arc::clone(&credentials), &ports);
     first.share(Some("come in".to_owned())).unwrap();
     let question = first.step_name.ask(&Question { rank: 1, nonce: [1; 32] });
     let ask = |credential: &str| said_to(&ports, &frame(Kind::Question, credential.as_bytes()));
-    let of_another = village(OWN + 1).vouch(&question, OWN).unwrap();
+    let of_another = one_cluster(OWN + 1).vouch(&question, OWN).unwrap();
     assert!(ask(&of_another).contains("it is of the user with the number 1001"));
-    let for_another = notary.vouch(&question, OWN + 1).unwrap();
+    let for_another = credentials.vouch(&question, OWN + 1).unwrap();
     assert!(ask(&for_another).contains("meant for another user"));
     assert!(ask("rubbish").contains("is not good here"));
     assert!(said_to(&ports, &frame(Kind::Answer, b"rubbish")).contains("does not ask"));
     assert!(said_to(&ports, b"GET / HTTP/1.1\r\n").contains("does not speak longarm"));
     let other_job = StepName { job: 8, ..first.step_name }.ask(&Question { rank: 1, nonce: [1; 32] });
-    assert!(ask(&notary.vouch(&other_job, OWN).unwrap()).contains("step 1 of job 8"));
+    assert!(ask(&credentials.vouch(&other_job, OWN).unwrap()).contains("step 1 of job 8"));
 }
 
 #[test]
 fn a_credential_that_is_shown_twice_is_refused_and_its_answer_is_of_no_use_to_others() {
     let ports = free_ports();
-    let notary = village(OWN);
-    let first = stepped(0, Arc::clone(&notary), &ports);
+    let credentials = one_cluster(OWN);
+    let first = stepped(0, Arc::clone(&credentials), &ports);
     first.share(Some("come in".to_owned())).unwrap();
     let question = first.step_name.ask(&Question { rank: 1, nonce: [1; 32] });
-    let credential = notary.vouch(&question, OWN).unwrap();
+    let credential = credentials.vouch(&question, OWN).unwrap();
     let answer = said_to(&ports, &frame(Kind::Question, credential.as_bytes()));
-    assert_eq!(village(OWN + 1).read(&answer).unwrap_err(), MungeError::ForAnotherUser);
+    assert_eq!(one_cluster(OWN + 1).read(&answer).unwrap_err(), MungeError::ForAnotherUser);
     assert!(said_to(&ports, &frame(Kind::Question, credential.as_bytes())).contains("used before"));
 }
 
 #[test]
 fn a_rank_believes_nobody_of_another_user_and_says_what_it_has_heard() {
     let ports = free_ports();
-    let impostor = stepped(0, village(OWN + 1), &ports);
+    let impostor = stepped(0, one_cluster(OWN + 1), &ports);
     // He cannot even read the question; a reason of his is shown, and nothing is believed.
     impostor.share(Some("come in".to_owned())).unwrap();
-    let error = stepped(1, village(OWN), &ports).share(None).unwrap_err();
+    let error = stepped(1, one_cluster(OWN), &ports).share(None).unwrap_err();
     assert!(error.contains("node n1") && error.contains("meant for another user"), "{error}");
     assert!(error.contains("LONGARM_MEET_TIMEOUT_S"), "{error}");
 }
@@ -171,7 +171,7 @@ fn a_step_without_pmi_is_seen_and_one_task_or_one_that_is_told_its_rank_is_not()
             "SLURM_STEP_NUM_TASKS" => Some(size.to_owned()),
             _ => variables[..count].iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
         };
-        ByStep.look(&value, &Config::default())
+        BySrun.look(&value, &Config::default())
     };
     match munge::look() {
         Ok(()) => assert_eq!(look(8, "2"), Sight::Usable),
@@ -183,7 +183,7 @@ fn a_step_without_pmi_is_seen_and_one_task_or_one_that_is_told_its_rank_is_not()
         "PMI_SIZE" => Some("4".to_owned()),
         _ => variables[..8].iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
     };
-    assert_eq!(ByStep.look(&inside, &Config::default()), Sight::Nothing, "hydra has a proxy in each task");
+    assert_eq!(BySrun.look(&inside, &Config::default()), Sight::Nothing, "hydra has a proxy in each task");
     assert!(matches!(look(7, "2"), Sight::Unusable(reason) if reason.contains("SLURM_STEP_ID")));
-    assert_eq!(ByStep.look(&|_| None, &Config::default()), Sight::Nothing);
+    assert_eq!(BySrun.look(&|_| None, &Config::default()), Sight::Nothing);
 }

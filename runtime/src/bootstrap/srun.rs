@@ -1,8 +1,8 @@
 //! Tasks of a step that Slurm's `srun` has started without PMI (`--mpi=none`): each is told where the others are, and nothing is carried
 //! between them. Rank 0 listens on the step's first node, and gives its invitation to whom MUNGE knows as the same user.
 
-mod notary;
-mod porter;
+mod credentials;
+mod invitations;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -16,8 +16,8 @@ use longarm_managers::munge::{self, CREDENTIAL_BYTES_MAX};
 use longarm_managers::slurm::Step;
 use parking_lot::Mutex;
 
-use self::notary::{Munge, Notary, read_message, write_message};
-use self::porter::{Porter, Post};
+use self::credentials::{Credentials, Munge, read_message, write_message};
+use self::invitations::{InvitationServer, Terms};
 use super::alone::alone;
 use super::member::{self, Manager};
 use super::rendezvous::Found;
@@ -38,9 +38,9 @@ const CANCEL_WAIT: Duration = Duration::from_secs(2);
 const CANCEL_LOOK: Duration = Duration::from_millis(5);
 
 /// See the module.
-pub(crate) struct ByStep;
+pub(crate) struct BySrun;
 
-impl Bootstrap for ByStep {
+impl Bootstrap for BySrun {
     fn name(&self) -> &'static str {
         "srun without PMI, by MUNGE"
     }
@@ -91,27 +91,27 @@ struct Stepped {
     step: Step,
     step_name: StepName,
     own_user: u32,
-    notary: Arc<dyn Notary>,
+    credentials: Arc<dyn Credentials>,
     /// For how long the others come.
     meet: Duration,
     /// How long one of them may take to say who it is.
     proof: Duration,
-    guests_max: usize,
+    callers_max: usize,
     /// At rank 0, until all have come.
-    porter: Mutex<Option<Porter>>,
+    server: Mutex<Option<InvitationServer>>,
 }
 
 impl Stepped {
-    fn new(step: Step, own_user: u32, notary: Arc<dyn Notary>, config: &Config) -> Stepped {
+    fn new(step: Step, own_user: u32, credentials: Arc<dyn Credentials>, config: &Config) -> Stepped {
         Stepped {
             step_name: StepName { job: step.job_id, step: step.step_id, size: step.size },
             step,
             own_user,
-            notary,
+            credentials,
             meet: Duration::from_secs(config.meet_timeout_s),
             proof: Duration::from_millis(config.handshake_timeout_ms),
-            guests_max: config.half_open_max as usize,
-            porter: Mutex::new(None),
+            callers_max: config.half_open_max as usize,
+            server: Mutex::new(None),
         }
     }
 
@@ -126,19 +126,19 @@ impl Stepped {
 
     /// Rank 0: from now on the others get the text.
     fn open(&self, text: &str) -> Result<(), String> {
-        let post = Post {
+        let terms = Terms {
             step_name: self.step_name,
             own_user: self.own_user,
             text: text.to_owned(),
-            notary: Arc::clone(&self.notary),
+            credentials: Arc::clone(&self.credentials),
             proof: self.proof,
-            guests_max: self.guests_max,
+            callers_max: self.callers_max,
         };
-        let opened = Porter::open(post, &self.ports(), self.is_on_one_node());
-        let porter = opened.map_err(|error| {
+        let opened = InvitationServer::open(terms, &self.ports(), self.is_on_one_node());
+        let server = opened.map_err(|error| {
             format!("rank 0 can listen at none of the ports {:?} of this step on its node: {error}", self.ports())
         })?;
-        *self.porter.lock() = Some(porter);
+        *self.server.lock() = Some(server);
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl Stepped {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
         let question = Question { rank: self.step.rank, nonce };
-        let vouched = self.notary.vouch(&self.step_name.ask(&question), self.own_user);
+        let vouched = self.credentials.vouch(&self.step_name.ask(&question), self.own_user);
         let credential = vouched.map_err(|error| error.to_string())?;
         let until = Instant::now() + ATTEMPT.max(self.proof);
         write_message(&mut stream, Kind::Question, credential.as_bytes(), until)?;
@@ -206,12 +206,29 @@ impl Stepped {
         match kind {
             Kind::Answer => {
                 let credential = std::str::from_utf8(&body).map_err(|_| "its credential is no text".to_owned())?;
-                let shown = self.notary.read(credential).map_err(|error| error.to_string())?;
+                let shown = self.credentials.read(credential).map_err(|error| error.to_string())?;
                 let answer = self.step_name.check_answer(&question, &shown.payload, shown.uid, self.own_user);
                 answer.map_err(|error| error.to_string())
             }
             Kind::Refusal => Err(format!("it refuses: {}", read_reason(&body))),
             Kind::Question => Err("it asks, and does not answer".to_owned()),
+        }
+    }
+
+    /// `srun` does not notice that the daemon of a task's step is gone, and waits for it for ever, unless the step is cancelled.
+    fn cancel(&self) {
+        let step = format!("{}.{}", self.step.job_id, self.step.step_id);
+        let mut cancel = Command::new("scancel");
+        cancel.arg(&step).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        match cancel.spawn() {
+            Err(error) => tracing::warn!(%error, step, "the step cannot be cancelled, and srun may wait for it"),
+            // If this process is the last one of the step here, Slurm ends what it has started when it ends.
+            Ok(mut cancel) => {
+                let until = Instant::now() + CANCEL_WAIT;
+                while matches!(cancel.try_wait(), Ok(None)) && Instant::now() < until {
+                    std::thread::sleep(CANCEL_LOOK);
+                }
+            }
         }
     }
 }
@@ -237,7 +254,7 @@ impl Manager for Stepped {
     }
 
     fn all_have_come(&self) {
-        self.porter.lock().take();
+        self.server.lock().take();
     }
 
     fn end_without_root(&self) {
@@ -251,25 +268,6 @@ impl Manager for Stepped {
     fn abort(&self, _status: i32) -> bool {
         self.cancel();
         false
-    }
-}
-
-impl Stepped {
-    /// `srun` does not notice that the daemon of a task's step is gone, and waits for it for ever, unless the step is cancelled.
-    fn cancel(&self) {
-        let step = format!("{}.{}", self.step.job_id, self.step.step_id);
-        let mut cancel = Command::new("scancel");
-        cancel.arg(&step).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        match cancel.spawn() {
-            Err(error) => tracing::warn!(%error, step, "the step cannot be cancelled, and srun may wait for it"),
-            // If this process is the last one of the step here, Slurm ends what it has started when it ends.
-            Ok(mut cancel) => {
-                let until = Instant::now() + CANCEL_WAIT;
-                while matches!(cancel.try_wait(), Ok(None)) && Instant::now() < until {
-                    std::thread::sleep(CANCEL_LOOK);
-                }
-            }
-        }
     }
 }
 

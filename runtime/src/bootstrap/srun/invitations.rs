@@ -14,67 +14,68 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::super::listening::listen_everywhere;
-use super::notary::{Notary, read_message, write_message};
+use super::credentials::{Credentials, read_message, write_message};
 
 /// How long nobody is taken in after nobody could be: most likely no descriptor was free.
 const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// What a thread needs that answers one guest.
+/// What a thread needs that answers one caller.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What whoever answers has to know.
-pub(super) struct Post {
+/// What is needed to answer a caller.
+pub(super) struct Terms {
     pub(super) step_name: StepName,
     pub(super) own_user: u32,
     /// The invitation.
     pub(super) text: String,
-    pub(super) notary: Arc<dyn Notary>,
-    /// How long a guest may take.
+    pub(super) credentials: Arc<dyn Credentials>,
+    /// How long a caller may take.
     pub(super) proof: Duration,
-    /// How many guests may be there at a time.
-    pub(super) guests_max: usize,
+    /// How many callers may be there at a time.
+    pub(super) callers_max: usize,
 }
 
-/// See the module. When it goes nobody is answered any more.
-pub(super) struct Porter {
-    house: Arc<House>,
+/// See the module. Once it is dropped no caller is taken in any more; those that were are still answered.
+pub(super) struct InvitationServer {
+    serving: Arc<Serving>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct House {
-    post: Post,
+struct Serving {
+    terms: Terms,
     waker: Waker,
     stops: AtomicBool,
-    guests: Mutex<usize>,
+    callers: Mutex<usize>,
     left: Condvar,
 }
 
-impl Porter {
+impl InvitationServer {
     /// Answers at the first of these ports that is free.
-    pub(super) fn open(post: Post, ports: &[u16], on_one_node: bool) -> io::Result<Porter> {
+    pub(super) fn open(terms: Terms, ports: &[u16], on_one_node: bool) -> io::Result<InvitationServer> {
         let listener = listen(ports, on_one_node)?;
         listener.set_nonblocking(true)?;
-        let house = Arc::new(House {
-            post,
+        let serving = Arc::new(Serving {
+            terms,
             waker: Waker::new()?,
             stops: AtomicBool::new(false),
-            guests: Mutex::new(0),
+            callers: Mutex::new(0),
             left: Condvar::new(),
         });
-        let serving = Arc::clone(&house);
-        let thread = std::thread::Builder::new().name("longarm-porter".into()).spawn(move || serving.run(&listener))?;
-        Ok(Porter { house, thread: Some(thread) })
+        let on_thread = Arc::clone(&serving);
+        let thread =
+            std::thread::Builder::new().name("longarm-invite".into()).spawn(move || on_thread.run(&listener))?;
+        Ok(InvitationServer { serving, thread: Some(thread) })
     }
 }
 
-impl Drop for Porter {
+impl Drop for InvitationServer {
     fn drop(&mut self) {
         {
             // The thread looks and falls asleep under this lock.
-            let _guests = self.house.guests.lock();
-            self.house.stops.store(true, Ordering::Release);
+            let _guests = self.serving.callers.lock();
+            self.serving.stops.store(true, Ordering::Release);
         }
-        self.house.waker.wake();
-        self.house.left.notify_all();
+        self.serving.waker.wake();
+        self.serving.left.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -83,8 +84,8 @@ impl Drop for Porter {
     }
 }
 
-impl House {
-    fn run(self: Arc<House>, listener: &TcpListener) {
+impl Serving {
+    fn run(self: Arc<Serving>, listener: &TcpListener) {
         while self.wait_for(Some(listener), None) {
             match listener.accept() {
                 Ok((stream, from)) => self.take_in(stream, from),
@@ -98,7 +99,7 @@ impl House {
         }
     }
 
-    /// Waits until somebody is there, or the time is over. `false`: the porter goes.
+    /// Waits until somebody is there, or the time is over. `false`: the server goes.
     fn wait_for(&self, listener: Option<&TcpListener>, rest: Option<&Timespec>) -> bool {
         let mut events = vec![PollFd::from_borrowed_fd(self.waker.descriptor(), PollFlags::IN)];
         events.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
@@ -107,40 +108,40 @@ impl House {
         !self.stops.load(Ordering::Acquire)
     }
 
-    fn take_in(self: &Arc<House>, stream: TcpStream, from: SocketAddr) {
-        let mut guests = self.guests.lock();
-        while *guests >= self.post.guests_max {
+    fn take_in(self: &Arc<Serving>, stream: TcpStream, from: SocketAddr) {
+        let mut callers = self.callers.lock();
+        while *callers >= self.terms.callers_max {
             if self.stops.load(Ordering::Acquire) {
                 return;
             }
             // Each of them has a time after which it is gone.
-            self.left.wait_for(&mut guests, self.post.proof);
+            self.left.wait_for(&mut callers, self.terms.proof);
         }
-        *guests += 1;
-        drop(guests);
-        let house = Arc::clone(self);
-        let builder = std::thread::Builder::new().name("longarm-guest".into()).stack_size(STACK_BYTES);
+        *callers += 1;
+        drop(callers);
+        let serving = Arc::clone(self);
+        let builder = std::thread::Builder::new().name("longarm-invited".into()).stack_size(STACK_BYTES);
         let begun = builder.spawn(move || {
-            house.serve(stream, from);
-            house.forget_guest();
+            serving.serve(stream, from);
+            serving.forget_caller();
         });
         if let Err(error) = begun {
             tracing::warn!(%error, "no thread can be started that would answer a rank of this step");
-            self.forget_guest();
+            self.forget_caller();
         }
     }
 
-    fn forget_guest(&self) {
-        *self.guests.lock() -= 1;
+    fn forget_caller(&self) {
+        *self.callers.lock() -= 1;
         self.left.notify_one();
     }
 
     fn serve(&self, mut stream: TcpStream, from: SocketAddr) {
-        let until = Instant::now() + self.post.proof;
+        let until = Instant::now() + self.terms.proof;
         if stream.set_nonblocking(false).is_err() {
             return;
         }
-        let (kind, body) = match self.post.answer(&mut stream, until) {
+        let (kind, body) = match self.terms.answer(&mut stream, until) {
             Ok(credential) => (Kind::Answer, credential.into_bytes()),
             Err(reason) => {
                 tracing::warn!(%from, reason, "somebody who asks for this step's invitation is refused");
@@ -153,18 +154,18 @@ impl House {
     }
 }
 
-impl Post {
+impl Terms {
     fn answer(&self, stream: &mut TcpStream, until: Instant) -> Result<String, String> {
         let (kind, body) = read_message(stream, CREDENTIAL_BYTES_MAX, until)?;
         if kind != Kind::Question {
             return Err("it does not ask".to_owned());
         }
         let credential = std::str::from_utf8(&body).map_err(|_| "its credential is no text".to_owned())?;
-        let shown = self.notary.read(credential).map_err(|error| error.to_string())?;
+        let shown = self.credentials.read(credential).map_err(|error| error.to_string())?;
         let checked = self.step_name.check_question(&shown.payload, shown.uid, self.own_user);
         let question = checked.map_err(|error| error.to_string())?;
         let payload = self.step_name.answer(&question, &self.text);
-        self.notary.vouch(&payload, self.own_user).map_err(|error| error.to_string())
+        self.credentials.vouch(&payload, self.own_user).map_err(|error| error.to_string())
     }
 }
 
@@ -172,10 +173,7 @@ impl Post {
 fn listen(ports: &[u16], on_one_node: bool) -> io::Result<TcpListener> {
     let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
     for port in ports {
-        outcome = match on_one_node {
-            true => TcpListener::bind(("127.0.0.1", *port)),
-            false => listen_everywhere(*port),
-        };
+        outcome = if on_one_node { TcpListener::bind(("127.0.0.1", *port)) } else { listen_everywhere(*port) };
         if outcome.is_ok() {
             break;
         }

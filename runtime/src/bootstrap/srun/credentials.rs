@@ -1,4 +1,4 @@
-//! MUNGE as the notary that vouches for users, and how its credentials travel.
+//! MUNGE as the credentials that vouches for users, and how its credentials travel.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use longarm_control::vouching::{HEADER_BYTES, Kind, frame, read_header};
 use longarm_managers::munge::{self, Credential, MungeError};
 
 /// Makes and reads credentials.
-pub(super) trait Notary: Send + Sync {
+pub(super) trait Credentials: Send + Sync {
     /// A credential of this process's user with a payload, which `user` alone can read.
     fn vouch(&self, payload: &[u8], user: u32) -> Result<String, MungeError>;
 
@@ -19,7 +19,7 @@ pub(super) trait Notary: Send + Sync {
 /// MUNGE's daemon on this host.
 pub(super) struct Munge;
 
-impl Notary for Munge {
+impl Credentials for Munge {
     fn vouch(&self, payload: &[u8], user: u32) -> Result<String, MungeError> {
         munge::encode(payload, user)
     }
