@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use longarm_control::vouching::frame;
 use longarm_managers::munge::{Credential, MungeError};
+use longarm_shm::sync::{AtomicU32, Ordering};
 
 use super::*;
 
@@ -61,10 +62,17 @@ fn stepped(rank: u32, credentials: Arc<dyn Credentials>, ports: &[u16]) -> Stepp
     Stepped::new(step, OWN, credentials, &config)
 }
 
-/// Ports that nobody listens at now.
+/// Two ports at which nobody listens, of those that the kernel gives to nobody who does not ask for them, and that no other test of this
+/// process gets.
 fn free_ports() -> Vec<u16> {
-    let listeners: Vec<TcpListener> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 61_000;
+    let begin = std::process::id().wrapping_mul(64);
+    let ports = std::iter::repeat_with(|| {
+        let port = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % (65_536 - FIRST) + FIRST;
+        u16::try_from(port).expect("it is below 65,536")
+    });
+    ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).take(2).collect()
 }
 
 /// What is said to somebody who says this to rank 0.
