@@ -2,7 +2,8 @@
 //!
 //! The launcher holds a pipe to it. Every rank writes its process group into the pipe before it executes anything: four
 //! bytes, little-endian. Before the launcher collects a process that has ended, after which its number may be anybody's, it takes
-//! the number back: the same four bytes of its negative. When the pipe ends without the farewell (four zero bytes), the launcher
+//! the number back: the same four bytes of its negative. Of a process whose program could not be executed, and so was never seen,
+//! the number stays: the job ends then. When the pipe ends without the farewell (four zero bytes), the launcher
 //! has died, and the guardian kills all groups. It runs in its own process group, so that Ctrl-C does not reach it.
 //!
 //! Grandchildren that move to another process group on purpose are out of its reach.
