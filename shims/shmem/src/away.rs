@@ -26,9 +26,9 @@ use longarm::ffi::{ExposedForGood, OriginBytes, OriginBytesMut, Region, RegionMu
 use longarm::{Message, World};
 use parking_lot::Mutex;
 
-use crate::amo;
 use crate::boundary::{end, or_end};
 use crate::segment::ProgramData;
+use crate::word;
 
 /// The numbers of our active messages.
 const SERVE: u32 = 0x7368_6d01;
@@ -249,7 +249,7 @@ impl Request<'_> {
                 let Some(op) = op else { end(name, format_args!("there is no operation {what}")) };
                 // SAFETY: `decode` has looked at place and width, and segments begin at pages.
                 return (
-                    unsafe { amo::here(self.start, self.bytes, op, self.operands.0, self.operands.1) },
+                    unsafe { word::here(self.start, self.bytes, op, self.operands.0, self.operands.1) },
                     Vec::new(),
                 );
             }

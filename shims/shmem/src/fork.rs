@@ -18,7 +18,7 @@ use std::io::Error;
 
 use longarm::ffi::sync::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::segment::{PAGE, copy_words, move_mapping};
+use crate::pages::{PAGE, copy_words, move_mapping};
 
 /// The segment. Numbers alone, set before the handlers are.
 static START: AtomicUsize = AtomicUsize::new(0);

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
-use crate::segment::PAGE;
+use crate::pages::PAGE;
 
 /// What a heap has where the environment says nothing. Only what is touched is used.
 const DEFAULT_BYTES: u64 = 1 << 32;

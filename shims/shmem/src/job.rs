@@ -15,7 +15,7 @@ use longarm::{Window, World};
 use longarm_mpi::Mpi;
 
 use crate::away::Away;
-use crate::boundary::end;
+use crate::boundary::{self, end};
 use crate::context::Contexts;
 use crate::heap::SymmetricHeap;
 use crate::room::Rooms;
@@ -111,6 +111,7 @@ fn inactive(name: &'static str) -> ! {
 /// From now on this is the job.
 pub(crate) fn set(job: Job) -> &'static Job {
     let job: &'static Job = Box::leak(Box::new(job));
+    boundary::note_world(&job.world);
     let pointer = std::ptr::from_ref(job).cast_mut();
     // PAIR job-set, both.
     ANY.store(pointer, Ordering::Release);
