@@ -68,7 +68,7 @@ unsafe fn update<T: Word>(name: &'static str, context: usize, (dest, pe): (*cons
 #[inline(always)]
 fn done(job: &Job, pe: c_int, op: RmwOp, bytes: usize) {
     if !matches!(op, RmwOp::Fetch) {
-        job.world.notify(pe as u32);
+        job.process.world.notify(pe as u32);
     }
     job.count(pe, CounterKind::Rmw, bytes);
 }

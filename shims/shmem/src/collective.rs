@@ -114,20 +114,20 @@ pub(crate) unsafe fn broadcast<T>(
     match team.room_to_read(job, source.addr()) {
         Some(room) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract; only the root's is read.
-            let theirs = room.hear(name, job, root, unsafe { Region::from_raw(source, bytes) });
+            let theirs = room.hear(name, &job.process, root, unsafe { Region::from_raw(source, bytes) });
             if takes {
                 // SAFETY: this function's own contract; the root shows as many bytes.
                 unsafe { rma::copy(dest, theirs, bytes) };
             }
         }
         Some(room) => {
-            room.meet(name, job);
+            room.meet(name, &job.process);
             if takes {
                 let from = of_member(name, job, team, root, source.addr(), bytes);
                 // SAFETY: this function's own contract, and `of_member` has looked at the root's.
                 unsafe { rma::copy(dest, from, bytes) };
             }
-            room.meet(name, job);
+            room.meet(name, &job.process);
         }
         None if let Some(nodes) = nodes => {
             // SAFETY: this function's own contract.
@@ -161,7 +161,7 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
     match team.room_to_read(job, source.addr()) {
         Some(room) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract.
-            let slots = room.show(name, job, unsafe { Region::from_raw(source, bytes) });
+            let slots = room.show(name, &job.process, unsafe { Region::from_raw(source, bytes) });
             for place in 0..if bytes > 0 { team.size() } else { 0 } {
                 // SAFETY: this function's own contract; each slot has as many bytes.
                 unsafe { rma::copy(dest.wrapping_add(place * bytes), slots(place), bytes) };
@@ -169,7 +169,7 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
         }
         Some(room) => {
             let sizes = vec![bytes; team.size()];
-            room.meet(name, job);
+            room.meet(name, &job.process);
             // SAFETY: this function's own contract; all have shown that they are here.
             unsafe { gather(name, job, (team, room), dest, source, &sizes) };
         }
@@ -219,7 +219,7 @@ unsafe fn gather(
             unsafe { rma::copy(to, from, bytes) };
         }
     }
-    room.meet(name, job);
+    room.meet(name, &job.process);
 }
 
 /// # Safety
@@ -230,7 +230,7 @@ pub(crate) unsafe fn collect<T>(name: &'static str, who: Who, dest: *mut T, sour
     let bytes = bytes_of::<T>(count);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
     if let Some(room) = team.room_to_read(job, source.addr()) {
-        let slots = room.show(name, job, Region::from_slice(&bytes.to_ne_bytes()));
+        let slots = room.show(name, &job.process, Region::from_slice(&bytes.to_ne_bytes()));
         // SAFETY: each slot begins with the word that its member has shown.
         let sizes: Vec<usize> = (0..team.size()).map(|place| unsafe { slots(place).cast::<usize>().read() }).collect();
         // SAFETY: this function's own contract.
@@ -314,7 +314,7 @@ pub(crate) unsafe fn alltoall<T>(
         Some(room) if rows.are_close() && rows.count.saturating_mul(element * team.size()) <= SLOT_BYTES => {
             let bytes = rows.count * element;
             // SAFETY: this function's own contract.
-            let theirs = room.show(name, job, unsafe { Region::from_raw(source, bytes * team.size()) });
+            let theirs = room.show(name, &job.process, unsafe { Region::from_raw(source, bytes * team.size()) });
             for place in 0..team.size() {
                 let from = theirs(place).wrapping_add(team.me * bytes);
                 // SAFETY: this function's own contract; each shows as many bytes for everybody.
@@ -322,7 +322,7 @@ pub(crate) unsafe fn alltoall<T>(
             }
         }
         Some(room) => {
-            room.meet(name, job);
+            room.meet(name, &job.process);
             let (to_bytes, from_bytes) = (rows.row_bytes(rows.to_stride), rows.row_bytes(rows.from_stride));
             for turn in 0..team.size() {
                 let place = (team.me + turn) % team.size();
@@ -331,7 +331,7 @@ pub(crate) unsafe fn alltoall<T>(
                 // SAFETY: this function's own contract, and `of_member` has looked at theirs.
                 unsafe { rows.copy(dest.wrapping_add(place * to_bytes), from) };
             }
-            room.meet(name, job);
+            room.meet(name, &job.process);
         }
         // SAFETY: this function's own contract.
         None => unsafe { alltoall_by_messages(name, &team.group, dest, source, &rows) },

@@ -78,17 +78,17 @@ impl Context {
     pub(crate) fn quiet_before_handing_on(&self, name: &'static str, job: &Job) {
         // PAIR lock-word; see `lock.rs`.
         longarm::ffi::sync::fence(Ordering::Release);
-        if job.is_one_node {
+        if job.process.is_one_node {
             return;
         }
         let _one_at_a_time = self.quieting.lock();
         if let Some(part) = self.pending.lock().take() {
             let completion = part.done();
-            or_end(name, job.world.wait_for_completion(Operation::Quiet, job.me, &completion));
+            or_end(name, job.process.world.wait_for_completion(Operation::Quiet, job.process.me, &completion));
         }
         // PAIR context-sent.
         if self.is_dirty.swap(false, Ordering::Acquire) {
-            or_end(name, job.world.quiet());
+            or_end(name, job.process.world.quiet());
         }
     }
 }

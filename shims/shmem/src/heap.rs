@@ -181,7 +181,7 @@ fn given(name: &'static str, job: &Job, outcome: Result<HeapBlock, HeapError>) -
         Ok(block) => job.heap.keep(job, block),
         Err(HeapError::Exhausted { bytes, heap_bytes }) => {
             // All PEs are refused alike, so one says so.
-            if job.me == 0 {
+            if job.process.me == 0 {
                 let free = job.heap.heap.free_bytes();
                 eprintln!(
                     "longarm: {name}: the symmetric heap of each PE has no room for {bytes} bytes: {free} of {heap_bytes} are free; SHMEM_SYMMETRIC_SIZE makes it larger"
@@ -211,9 +211,9 @@ fn is_other_size(error: &HeapError) -> bool {
 
 /// What the PE that asks for most asks for.
 fn largest(name: &'static str, job: &Job, bytes: usize) -> usize {
-    let asked = or_end(name, job.world.allgather_collective(&[bytes as u64]));
+    let asked = or_end(name, job.process.world.allgather_collective(&[bytes as u64]));
     let (least, most) = asked.iter().fold((u64::MAX, 0), |(least, most), bytes| (least.min(*bytes), most.max(*bytes)));
-    if job.me == 0 && least != most {
+    if job.process.me == 0 && least != most {
         eprintln!(
             "longarm: rank 0: {name}: the PEs ask for different sizes, {least} to {most} bytes; each of them gets {most}"
         );
@@ -242,7 +242,7 @@ pub(crate) fn align(name: &'static str, alignment: u64, bytes: u64) -> *mut c_vo
         return std::ptr::null_mut();
     }
     // Blocks have the same offset at all PEs, so they are as aligned as the heap that is aligned least.
-    if alignment > PAGE && alignment > job.heap.alignment(name, &job.world) {
+    if alignment > PAGE && alignment > job.heap.alignment(name, &job.process.world) {
         refuse_alignment(name, job, alignment);
         return std::ptr::null_mut();
     }
@@ -254,10 +254,10 @@ pub(crate) fn align(name: &'static str, alignment: u64, bytes: u64) -> *mut c_vo
 /// All PEs refuse alike, so one says so.
 #[cold]
 fn refuse_alignment(name: &'static str, job: &Job, alignment: usize) {
-    if job.me == 0 {
+    if job.process.me == 0 {
         eprintln!(
             "longarm: {name}: no block at a multiple of {alignment} bytes, for there are PEs whose symmetric heap starts at a multiple of {} bytes only; it is at most 1 GiB, and less where SHMEM_SYMMETRIC_SIZE is no power of two",
-            job.heap.alignment(name, &job.world)
+            job.heap.alignment(name, &job.process.world)
         );
     }
 }

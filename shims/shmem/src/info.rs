@@ -53,7 +53,7 @@ pub(crate) unsafe fn name(_name: &'static str, name: *mut c_char) {
 
 pub(crate) fn pe_accessible(name: &'static str, pe: c_int) -> c_int {
     let job = job::get(name);
-    c_int::from(u32::try_from(pe).is_ok_and(|pe| pe < job.size))
+    c_int::from(u32::try_from(pe).is_ok_and(|pe| pe < job.process.size))
 }
 
 pub(crate) fn addr_accessible(name: &'static str, address: *const c_void, pe: c_int) -> c_int {
@@ -63,7 +63,7 @@ pub(crate) fn addr_accessible(name: &'static str, address: *const c_void, pe: c_
 
 pub(crate) fn pointer(name: &'static str, address: *const c_void, pe: c_int) -> *mut c_void {
     let job = job::get(name);
-    job.rank(name, pe);
+    job.process.rank(name, pe);
     here(job, address, pe)
 }
 
@@ -71,7 +71,7 @@ fn here(job: &Job, address: *const c_void, pe: c_int) -> *mut c_void {
     if job.find(address.addr(), 1).is_none() {
         return std::ptr::null_mut();
     }
-    if pe as u32 == job.me {
+    if pe as u32 == job.process.me {
         return address.cast_mut();
     }
     job.direct(pe, address.addr(), 1).map_or(std::ptr::null_mut(), |there| there.cast())
@@ -96,7 +96,7 @@ fn count(job: &Job, counted: Counted) -> u64 {
         Counted::Reads => &[CounterKind::Get, CounterKind::Rmw],
         Counted::Targeted => &[],
     };
-    let traffic = job.world.traffic();
+    let traffic = job.process.world.traffic();
     let of_kind = |kind: &CounterKind| traffic.iter().map(|peer| peer.kinds[*kind as usize].operations).sum::<u64>();
     kinds.iter().map(of_kind).sum()
 }

@@ -7,17 +7,17 @@
 
 use std::ffi::c_int;
 use std::fmt::Write;
-use std::time::{Duration, Instant};
 
+use longarm::Window;
 use longarm::ffi::CounterKind;
 use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use longarm::{Window, World};
 use longarm_mpi::Mpi;
 
 use crate::away::Away;
 use crate::boundary::{self, end};
 use crate::context::Contexts;
 use crate::heap::SymmetricHeap;
+use crate::process::Process;
 use crate::room::Rooms;
 use crate::segment::{self, Elsewhere};
 use crate::statics::{Reach, Statics};
@@ -31,9 +31,7 @@ pub(crate) struct Peer {
 
 /// See the module.
 pub(crate) struct Job {
-    pub(crate) world: World,
-    pub(crate) me: u32,
-    pub(crate) size: u32,
+    pub(crate) process: Process,
     pub(crate) peers: Box<[Peer]>,
     pub(crate) heap: SymmetricHeap,
     /// `None`: the program's variables cannot be reached by others.
@@ -45,10 +43,6 @@ pub(crate) struct Job {
     pub(crate) mpi: Option<&'static Mpi>,
     /// What init was asked for.
     pub(crate) thread_level: c_int,
-    /// How long a waiting thread looks before it lets others have the processor.
-    pub(crate) spin: Duration,
-    /// All PEs are on this node.
-    pub(crate) is_one_node: bool,
     /// Every address is compared with the blocks of the heap.
     pub(crate) checks_blocks: bool,
     /// How often init was called without finalize.
@@ -111,7 +105,7 @@ fn inactive(name: &'static str) -> ! {
 /// From now on this is the job.
 pub(crate) fn set(job: Job) -> &'static Job {
     let job: &'static Job = Box::leak(Box::new(job));
-    boundary::note_world(&job.world);
+    boundary::note_world(&job.process.world);
     let pointer = std::ptr::from_ref(job).cast_mut();
     // PAIR job-set, both.
     ANY.store(pointer, Ordering::Release);
@@ -164,7 +158,7 @@ impl Job {
     /// A symmetric address at any PE; ends the job if there is no such PE or address.
     #[inline(never)]
     pub(crate) fn place(&self, name: &'static str, pe: c_int, address: usize, bytes: usize) -> Place<'_> {
-        let rank = self.rank(name, pe);
+        let rank = self.process.rank(name, pe);
         let peer = &self.peers[rank as usize];
         match self.find(address, bytes) {
             Some((window, offset)) => {
@@ -194,20 +188,6 @@ impl Job {
         let statics = self.statics.as_ref()?;
         let offset = address.wrapping_sub(statics.start);
         (offset < statics.bytes && bytes <= statics.bytes - offset).then_some((&statics.window, offset))
-    }
-
-    /// A PE as C gives it.
-    #[inline]
-    pub(crate) fn rank(&self, name: &'static str, pe: c_int) -> u32 {
-        match u32::try_from(pe) {
-            Ok(rank) if rank < self.size => rank,
-            _ => self.no_such_pe(name, pe),
-        }
-    }
-
-    #[cold]
-    pub(crate) fn no_such_pe(&self, name: &'static str, pe: c_int) -> ! {
-        end(name, format_args!("there is no PE {pe}; this job has the PEs 0 to {}", self.size - 1))
     }
 
     #[cold]
@@ -261,81 +241,5 @@ impl Job {
     #[inline(always)]
     pub(crate) fn count(&self, pe: c_int, kind: CounterKind, bytes: usize) {
         self.heap.window.count(pe as u32, kind, bytes as u64);
-    }
-
-    /// What `check` gives soon: it looks before the first pause, which takes longer than what is under way.
-    #[inline]
-    pub(crate) fn glance<R>(&self, mut check: impl FnMut() -> Option<R>) -> Option<R> {
-        const GLANCES: u32 = 100;
-        (0..if self.spin.is_zero() { 1 } else { GLANCES }).find_map(|_| check())
-    }
-
-    /// Waits until `check` gives something.
-    #[inline]
-    pub(crate) fn wait_for<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
-        if let Some(result) = check() {
-            return result;
-        }
-        self.wait_for_words(name, check)
-    }
-
-    #[inline(never)]
-    fn wait_for_words<R>(&self, name: &'static str, mut check: impl FnMut() -> Option<R>) -> R {
-        if self.is_one_node
-            && let Some(result) = self.glance(&mut check)
-        {
-            return result;
-        }
-        self.wait_long(name, false, check)
-    }
-
-    /// Waits for what others bring about in a barrier, after a [`Job::glance`] in vain.
-    #[inline(never)]
-    pub(crate) fn wait_at_barrier<R>(&self, name: &'static str, check: impl FnMut() -> Option<R>) -> R {
-        self.wait_long(name, true, check)
-    }
-
-    fn wait_long<R>(&self, name: &'static str, at_barrier: bool, mut check: impl FnMut() -> Option<R>) -> R {
-        /// Looks between two questions for the time.
-        const LOOKS: u32 = 64;
-        /// How long it gives the processor to others, before it sleeps. Who is woken from a sleep takes so long that
-        /// another one falls asleep meanwhile, so it has to be longer than that.
-        const YIELDING: Duration = Duration::from_millis(2);
-        // Between nodes it helps to move what comes and goes, which the client does while it waits.
-        if self.is_one_node {
-            let began = Instant::now();
-            while began.elapsed() < self.spin {
-                for _ in 0..LOOKS {
-                    if let Some(result) = check() {
-                        return result;
-                    }
-                    std::hint::spin_loop();
-                }
-            }
-            while began.elapsed() < YIELDING {
-                std::thread::yield_now();
-                if let Some(result) = check() {
-                    return result;
-                }
-            }
-        }
-        let waited = if at_barrier { self.world.wait_at_barrier(check) } else { self.world.wait_for_words(check) };
-        match waited {
-            Ok(result) => result,
-            Err(error) => end(name, error),
-        }
-    }
-}
-
-impl Job {
-    /// For a call that looks once and finds nothing: whoever is to change that may need this processor.
-    #[inline]
-    pub(crate) fn let_others_work(&self) {
-        if !self.is_one_node {
-            self.world.progress();
-        }
-        if self.spin.is_zero() {
-            std::thread::yield_now();
-        }
     }
 }

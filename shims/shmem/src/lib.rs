@@ -32,6 +32,7 @@ mod nodes;
 mod operator;
 mod order;
 mod pages;
+mod process;
 mod reduce;
 mod rma;
 mod room;

@@ -39,12 +39,12 @@ impl Words {
         if !lock.addr().is_multiple_of(8) {
             end(name, format_args!("address {lock:p} is not a multiple of the 8 bytes of a lock"));
         }
-        let long_way = || job.place(name, job.me as c_int, lock.addr(), 8).offset;
+        let long_way = || job.place(name, job.process.me as c_int, lock.addr(), 8).offset;
         let offset = job.offset_in_heap(lock.addr(), 8).map_or_else(long_way, |offset| offset as u64);
         // Locks that lie side by side have different homes.
-        let home = (offset / 8 % u64::from(job.size)) as c_int;
+        let home = (offset / 8 % u64::from(job.process.size)) as c_int;
         let last: *mut u32 = lock.cast();
-        Words { last, own: last.wrapping_add(1), home, me: job.me + 1 }
+        Words { last, own: last.wrapping_add(1), home, me: job.process.me + 1 }
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) unsafe fn set(name: &'static str, lock: *mut c_long) {
     }
     // SAFETY: this function's own contract.
     unsafe { amo::or(name, DEFAULT, words.own, words.me, (before - 1) as c_int) };
-    job.wait_for(name, || {
+    job.process.wait_for(name, || {
         // SAFETY: this function's own contract.
         let own = unsafe { amo::fetch(name, DEFAULT, words.own, me) };
         (own & WAITS == 0).then_some(())
@@ -99,7 +99,7 @@ pub(crate) unsafe fn clear(name: &'static str, lock: *mut c_long) {
     if last == 0 {
         end(name, "the lock is not set");
     }
-    let next = job.wait_for(name, || {
+    let next = job.process.wait_for(name, || {
         // SAFETY: this function's own contract.
         let own = unsafe { amo::fetch(name, DEFAULT, words.own, me) };
         Some(own & !WAITS).filter(|next| *next != 0)
@@ -118,7 +118,7 @@ pub(crate) unsafe fn test(name: &'static str, lock: *mut c_long) -> c_int {
     // SAFETY: this function's own contract.
     let last = unsafe { amo::compare_swap(name, DEFAULT, words.last, 0, words.me, words.home) };
     if last != 0 {
-        job.let_others_work();
+        job.process.let_others_work();
     }
     c_int::from(last != 0)
 }

@@ -96,11 +96,11 @@ impl Nodes {
 
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, job: &Job) {
-        self.room.tell(name, job, FIRST);
+        self.room.tell(name, &job.process, FIRST);
         if let Some(group) = &self.group {
             or_end(name, group.sync_collective());
         }
-        self.room.hear(name, job, FIRST, Region::from_slice(&[]));
+        self.room.hear(name, &job.process, FIRST, Region::from_slice(&[]));
     }
 
     /// The root's elements, to all.
@@ -146,11 +146,11 @@ impl Nodes {
             (Some(group), None) => {
                 let mut elements = vec![0; bytes];
                 speak(group, &mut elements);
-                self.room.hear(name, job, FIRST, Region::from_slice(&elements))
+                self.room.hear(name, &job.process, FIRST, Region::from_slice(&elements))
             }
-            (None, None) => self.room.hear(name, job, FIRST, own),
+            (None, None) => self.room.hear(name, &job.process, FIRST, own),
             (group, Some(root)) => {
-                let shown = self.room.hear(name, job, root, own);
+                let shown = self.room.hear(name, &job.process, root, own);
                 if let Some(group) = group {
                     // SAFETY: the root shows as many bytes.
                     speak(group, &mut unsafe { taken(shown, bytes) });
@@ -179,7 +179,7 @@ impl Nodes {
         let theirs = || of_member(name, job, team, root, source.addr(), bytes);
         if is_here {
             // The source is ready.
-            self.room.meet(name, job);
+            self.room.meet(name, &job.process);
         }
         if let Some(group) = &self.group {
             if across::suits_broadcast(self.firsts.len(), bytes) {
@@ -201,7 +201,7 @@ impl Nodes {
             theirs()
         } else {
             // The first one's target is there.
-            self.room.hear(name, job, FIRST, Region::from_slice(&[]));
+            self.room.hear(name, &job.process, FIRST, Region::from_slice(&[]));
             of_member(name, job, team, self.first(), dest.addr(), bytes)
         };
         if takes && from != dest {
@@ -209,7 +209,7 @@ impl Nodes {
             unsafe { rma::copy(dest, from, bytes) };
         }
         // What the others here have copied may be used again.
-        self.room.tell(name, job, self.place_here(root).unwrap_or(FIRST));
+        self.room.tell(name, &job.process, self.place_here(root).unwrap_or(FIRST));
     }
 
     /// Combines the elements of all, for all: those of each node in the team's order, and then the nodes' in the order of their
@@ -243,7 +243,7 @@ impl Nodes {
     ) {
         let bytes = rma::bytes_of::<T>(count as u64);
         // SAFETY: this function's own contract.
-        let shown = self.room.show_to(name, job, FIRST, unsafe { Region::from_raw(source.cast(), bytes) });
+        let shown = self.room.show_to(name, &job.process, FIRST, unsafe { Region::from_raw(source.cast(), bytes) });
         if let Some(group) = &self.group {
             // SAFETY: this function's own contract; every one here shows as many bytes.
             unsafe { rma::copy(dest.cast(), shown(FIRST), bytes) };
@@ -255,7 +255,8 @@ impl Nodes {
             unsafe { between::<O, T>(name, group, (dest, count)) };
         }
         // SAFETY: this function's own contract; the first one has written its own.
-        let all = self.room.hear(name, job, FIRST, unsafe { Region::from_raw(dest.cast_const().cast(), bytes) });
+        let all =
+            self.room.hear(name, &job.process, FIRST, unsafe { Region::from_raw(dest.cast_const().cast(), bytes) });
         if self.group.is_none() {
             // SAFETY: this function's own contract; the first one shows as many bytes.
             unsafe { rma::copy(dest.cast(), all, bytes) };
@@ -273,7 +274,7 @@ impl Nodes {
     ) {
         let bytes = rma::bytes_of::<T>(count as u64);
         // All sources are there.
-        self.room.meet(name, job);
+        self.room.meet(name, &job.process);
         let at_first: *mut T = of_member(name, job, team, self.first(), dest.addr(), bytes).cast();
         let of = |place: &usize| of_member(name, job, team, *place, source.addr(), bytes).cast_const().cast();
         let sources: Vec<*const T> = self.here.iter().map(of).collect();
@@ -282,7 +283,7 @@ impl Nodes {
         // SAFETY: this function's own contract, and `of_member` has looked at theirs.
         unsafe { reduce::combine_share::<O, T>(at_first, &sources, share) };
         // The node's elements are in the first one's target.
-        self.room.tell(name, job, FIRST);
+        self.room.tell(name, &job.process, FIRST);
         if let Some(group) = &self.group {
             if bytes >= across::BYTES_MIN {
                 let circle = Circle::of_group(name, group, &self.first_pes);
@@ -294,13 +295,13 @@ impl Nodes {
             }
         }
         // All elements are there.
-        self.room.hear(name, job, FIRST, Region::from_slice(&[]));
+        self.room.hear(name, &job.process, FIRST, Region::from_slice(&[]));
         if self.group.is_none() {
             // SAFETY: this function's own contract, and `of_member` has looked at theirs.
             unsafe { rma::copy(dest.cast(), at_first.cast(), bytes) };
         }
         // The first one's target may be used again.
-        self.room.tell(name, job, FIRST);
+        self.room.tell(name, &job.process, FIRST);
     }
 }
 

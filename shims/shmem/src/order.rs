@@ -17,7 +17,7 @@ pub(crate) fn fence(name: &'static str, context: usize) {
         }
         job.contexts.get(name, context);
     }
-    job.world.fence();
+    job.process.world.fence();
 }
 
 /// The invalid context has nothing to complete.
@@ -44,7 +44,7 @@ pub(crate) unsafe fn pe_quiet(name: &'static str, handle: usize, pes: *const c_i
         // SAFETY: this function's own contract.
         let pe = unsafe { pes.wrapping_add(place).read() };
         let (_, pe) = context::resolve(name, job, handle, pe);
-        job.rank(name, pe);
+        job.process.rank(name, pe);
     }
     quiet(name, handle);
 }
@@ -52,7 +52,7 @@ pub(crate) unsafe fn pe_quiet(name: &'static str, handle: usize, pes: *const c_i
 /// All PEs meet when everything of the default context is complete.
 pub(crate) fn barrier_all(name: &'static str) {
     let job = job::get(name);
-    if !job.is_one_node {
+    if !job.process.is_one_node {
         quiet(name, DEFAULT);
     }
     meet(name, job, team::WORLD);

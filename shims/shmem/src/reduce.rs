@@ -152,7 +152,7 @@ unsafe fn by_shares<O: Operator<T>, T>(
 ) {
     let size = team.size();
     // All sources are there.
-    room.meet(name, job);
+    room.meet(name, &job.process);
     let bytes = count * size_of::<T>();
     let sources: Vec<*const T> =
         (0..size).map(|place| of_member(name, job, team, place, source.addr(), bytes).cast_const().cast()).collect();
@@ -160,7 +160,7 @@ unsafe fn by_shares<O: Operator<T>, T>(
     // SAFETY: this function's own contract.
     unsafe { combine_share::<O, T>(dest, &sources, share(count, (team.me, size))) };
     // All shares are there.
-    room.meet(name, job);
+    room.meet(name, &job.process);
     for turn in 1..size {
         let place = (team.me + turn) % size;
         let (from, to) = share(count, (place, size));
@@ -172,7 +172,7 @@ unsafe fn by_shares<O: Operator<T>, T>(
         }
     }
     // Nobody reads them any more.
-    room.meet(name, job);
+    room.meet(name, &job.process);
 }
 
 /// From where to where the share of one of several goes.

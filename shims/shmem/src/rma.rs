@@ -104,7 +104,7 @@ unsafe fn put_long(name: &'static str, context: usize, dest: *mut u8, source: *c
 
 /// Whether a transfer is about no bytes; the PE has to be there all the same.
 fn nothing(name: &'static str, job: &Job, bytes: usize, pe: c_int) -> bool {
-    job.rank(name, pe);
+    job.process.rank(name, pe);
     bytes == 0
 }
 

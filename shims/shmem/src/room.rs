@@ -25,7 +25,7 @@ use longarm::ffi::{Region, RegionMut};
 use longarm::{Window, World};
 
 use crate::boundary::{end, or_end};
-use crate::job::Job;
+use crate::process::Process;
 
 /// Rooms of teams, and of active sets.
 pub(crate) const TEAM_ROOMS: usize = 512;
@@ -132,24 +132,29 @@ impl Room {
 
     /// All members meet. What each wrote before is seen by all behind it.
     #[inline]
-    pub(crate) fn meet(&self, name: &'static str, job: &Job) {
-        let barrier = self.come(name, job, &[]);
-        self.wait_for_all(name, job, barrier);
+    pub(crate) fn meet(&self, name: &'static str, process: &Process) {
+        let barrier = self.come(name, process, &[]);
+        self.wait_for_all(name, process, barrier);
     }
 
     /// All members meet, and each shows some bytes, as many each; gives where each member's are. They stay until the next
     /// barrier begins.
     #[inline]
-    pub(crate) fn show(&self, name: &'static str, job: &Job, bytes: Region<'_>) -> impl Fn(usize) -> *const u8 + '_ {
+    pub(crate) fn show(
+        &self,
+        name: &'static str,
+        process: &Process,
+        bytes: Region<'_>,
+    ) -> impl Fn(usize) -> *const u8 + '_ {
         let length = bytes.len();
-        let barrier = self.come_showing(name, job, bytes);
-        self.wait_for_all(name, job, barrier);
+        let barrier = self.come_showing(name, process, bytes);
+        self.wait_for_all(name, process, barrier);
         move |place| self.shown(place, length)
     }
 
     /// All come to the next barrier, and `whom` waits for them. What each wrote before is seen by it behind that.
-    pub(crate) fn tell(&self, name: &'static str, job: &Job, whom: usize) {
-        let _nothing = self.show_to(name, job, whom, Region::from_slice(&[]));
+    pub(crate) fn tell(&self, name: &'static str, process: &Process, whom: usize) {
+        let _nothing = self.show_to(name, process, whom, Region::from_slice(&[]));
     }
 
     /// The same, and each shows some bytes, as many each; gives where each member's are, for `whom`. They stay until it comes
@@ -157,17 +162,17 @@ impl Room {
     pub(crate) fn show_to(
         &self,
         name: &'static str,
-        job: &Job,
+        process: &Process,
         whom: usize,
         bytes: Region<'_>,
     ) -> impl Fn(usize) -> *const u8 + '_ {
         let length = bytes.len();
-        let barrier = self.come_showing(name, job, bytes);
+        let barrier = self.come_showing(name, process, bytes);
         if self.member.me() == whom {
             let mut from = 0;
-            wait(name, job, || self.member.have_all_come(&mut from, barrier).then_some(()));
+            wait(name, process, || self.member.have_all_come(&mut from, barrier).then_some(()));
         } else {
-            job.world.notify_barrier(self.member.board().members[whom].1);
+            process.world.notify_barrier(self.member.board().members[whom].1);
         }
         move |place| self.shown(place, length)
     }
@@ -175,15 +180,15 @@ impl Room {
     /// All come to the next barrier, where `root` shows as many bytes, and nobody waits but for these. They stay until the next
     /// barrier begins.
     #[inline]
-    pub(crate) fn hear(&self, name: &'static str, job: &Job, root: usize, bytes: Region<'_>) -> *const u8 {
+    pub(crate) fn hear(&self, name: &'static str, process: &Process, root: usize, bytes: Region<'_>) -> *const u8 {
         if self.member.me() == root {
-            self.come_showing(name, job, bytes);
-            self.wake_others(job);
+            self.come_showing(name, process, bytes);
+            self.wake_others(process);
         } else {
-            let barrier = self.come(name, job, &[]);
+            let barrier = self.come(name, process, &[]);
             // It may wait until its line is free.
-            job.world.notify_barrier(self.member.board().members[root].1);
-            wait(name, job, || self.member.has_come(root, barrier).then_some(()));
+            process.world.notify_barrier(self.member.board().members[root].1);
+            wait(name, process, || self.member.has_come(root, barrier).then_some(()));
         }
         self.shown(root, bytes.len())
     }
@@ -198,31 +203,31 @@ impl Room {
     }
 
     #[inline]
-    fn come_showing(&self, name: &'static str, job: &Job, bytes: Region<'_>) -> u64 {
+    fn come_showing(&self, name: &'static str, process: &Process, bytes: Region<'_>) -> u64 {
         assert!(bytes.len() <= SLOT_BYTES);
         if bytes.len() <= LINE_BYTES {
             let mut words = [0u64; WORDS];
             // SAFETY: as many bytes of `words`, which are numbers in any case.
             unsafe { RegionMut::from_raw((&raw mut words).cast(), bytes.len()) }.copy_from(bytes);
-            return self.come(name, job, &words[..bytes.len().div_ceil(8)]);
+            return self.come(name, process, &words[..bytes.len().div_ceil(8)]);
         }
         let met = self.member.met();
         if !self.member.is_reached(met) {
-            self.wait_for_all(name, job, met);
+            self.wait_for_all(name, process, met);
         }
         // SAFETY: this PE's own slot of the next barrier, which nobody reads before it; see the module.
         let slot = unsafe { RegionMut::from_raw(self.slot(self.local, met + 1), bytes.len()) };
         slot.copy_from(bytes);
-        self.come(name, job, &[])
+        self.come(name, process, &[])
     }
 
     #[inline]
-    fn come(&self, name: &'static str, job: &Job, words: &[u64]) -> u64 {
+    fn come(&self, name: &'static str, process: &Process, words: &[u64]) -> u64 {
         if let Some(owed) = self.member.owed() {
-            self.wait_for_all(name, job, owed);
+            self.wait_for_all(name, process, owed);
         }
         let barrier = self.member.come(words);
-        if !job.is_one_node {
+        if !process.is_one_node {
             // SeqCst: the number before it and the look for sleepers after it, against a sleeper's announcement and its look at
             // the number. Less lets both miss each other.
             fence(Ordering::SeqCst);
@@ -231,19 +236,19 @@ impl Room {
     }
 
     #[inline]
-    fn wait_for_all(&self, name: &'static str, job: &Job, barrier: u64) {
+    fn wait_for_all(&self, name: &'static str, process: &Process, barrier: u64) {
         let mut from = 0;
-        if wait(name, job, || self.member.have_all_come(&mut from, barrier).then_some(())) {
+        if wait(name, process, || self.member.have_all_come(&mut from, barrier).then_some(())) {
             // One of the last, so that whoever sleeps can go on.
-            self.wake_others(job);
+            self.wake_others(process);
         }
     }
 
     #[inline]
-    fn wake_others(&self, job: &Job) {
+    fn wake_others(&self, process: &Process) {
         for (place, (_, rank)) in self.member.board().members.iter().enumerate() {
             if place != self.member.me() {
-                job.world.notify_barrier(*rank);
+                process.world.notify_barrier(*rank);
             }
         }
     }
@@ -252,10 +257,10 @@ impl Room {
 /// Waits until `look` gives something. True: that was soon, as it is where the others have processors of their own and are
 /// about to follow.
 #[inline]
-fn wait(name: &'static str, job: &Job, mut look: impl FnMut() -> Option<()>) -> bool {
-    let is_soon = job.glance(&mut look).is_some();
+fn wait(name: &'static str, process: &Process, mut look: impl FnMut() -> Option<()>) -> bool {
+    let is_soon = process.glance(&mut look).is_some();
     if !is_soon {
-        job.wait_at_barrier(name, look);
+        process.wait_at_barrier(name, look);
     }
     is_soon
 }

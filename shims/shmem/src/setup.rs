@@ -1,7 +1,6 @@
 //! Init and finalize, who this is, and the end of the job.
 
 use std::ffi::{c_int, c_void};
-use std::time::Duration;
 
 use longarm::World;
 use longarm::ffi::sync::{AtomicBool, AtomicU32, Ordering};
@@ -13,6 +12,7 @@ use crate::context::Contexts;
 use crate::heap::SymmetricHeap;
 use crate::job::{self, Job, Peer};
 use crate::order;
+use crate::process::Process;
 use crate::room::Rooms;
 use crate::segment;
 use crate::statics::Statics;
@@ -65,12 +65,12 @@ pub(crate) unsafe fn query_initialized(_name: &'static str, initialized: *mut c_
 
 /// Also after finalize: many programs say goodbye with their number.
 pub(crate) fn my_pe(name: &'static str) -> c_int {
-    job::past_or_present(name).me as c_int
+    job::past_or_present(name).process.me as c_int
 }
 
 /// The same.
 pub(crate) fn n_pes(name: &'static str) -> c_int {
-    job::past_or_present(name).size as c_int
+    job::past_or_present(name).process.size as c_int
 }
 
 /// Starts, or counts another start.
@@ -91,7 +91,7 @@ fn start(name: &'static str, level: c_int) -> &'static Job {
     let job = job::set(join(name, world, (level, is_threaded, inside.map(|(mpi, _)| mpi))));
     if is_first {
         leave_at_exit();
-        if job.me == 0 {
+        if job.process.me == 0 {
             tell();
         }
     }
@@ -137,22 +137,18 @@ fn join(
         statics: statics.as_ref().map_or(std::ptr::null_mut(), |it| it.mapped(name, world.rank(), rank)),
     });
     Job {
-        me: world.rank(),
-        size: world.size(),
         peers: peers.collect(),
         teams: Teams::new(&world, &rooms),
         contexts: Contexts::new(),
         thread_level,
         mpi,
-        spin: Duration::from_micros(world.config().spin_us),
-        is_one_node: world.node_count() == 1,
         checks_blocks: is_set(["SHMEM_DEBUG", "SMA_DEBUG"]),
         starts: AtomicU32::new(1),
         is_over: AtomicBool::new(false),
         heap,
         statics,
         rooms,
-        world,
+        process: Process::new(world),
     }
 }
 
@@ -178,7 +174,7 @@ fn leave(name: &'static str, job: &'static Job) {
     order::sync_all(name);
     job::retire();
     if !job.is_over.swap(true, Ordering::Relaxed) {
-        or_end(name, longarm_mpi::leave(job.world.clone()));
+        or_end(name, longarm_mpi::leave(job.process.world.clone()));
         if longarm::is_initialized() {
             job.heap.free_all(name);
         }
@@ -198,7 +194,7 @@ fn leave_at_exit() {
         if status != 0 {
             // The launcher sees the status, and ends the others.
             job::retire();
-            job.world.abort(&format!("the process ended with status {status} without shmem_finalize"), status);
+            job.process.world.abort(&format!("the process ended with status {status} without shmem_finalize"), status);
             return;
         }
         if STARTING.try_lock().is_some() {

@@ -48,14 +48,14 @@ unsafe fn put_bytes(
             end(name, format_args!("there is no signal operation {other}; use SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD"))
         }
     };
-    job.rank(name, pe);
+    job.process.rank(name, pe);
     if bytes > 0 {
         let place = job.place(name, pe, dest.addr(), bytes);
         if place.away.is_some() || job.is_away(name, pe, signal.addr(), 8) {
             // Whichever of the two is a variable that is away, the one is complete before the other begins.
             // SAFETY: this function's own contract.
             unsafe { rma::put(name, DEFAULT, dest, source, bytes as u64, pe) };
-            or_end(name, job.world.quiet_rank(pe as u32));
+            or_end(name, job.process.world.quiet_rank(pe as u32));
         } else if place.here.is_null() {
             let word = job.place(name, pe, signal.addr(), 8);
             // SAFETY: this function's own contract.

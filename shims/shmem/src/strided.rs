@@ -69,7 +69,7 @@ pub(crate) unsafe fn put<T>(
     let job = job::get(name);
     let (context, pe) = context::resolve(name, job, context, pe);
     let Some(runs) = Runs::new::<T>(name, (dest_stride, source_stride), blocks) else {
-        job.rank(name, pe);
+        job.process.rank(name, pe);
         return;
     };
     let place = job.place(name, pe, dest.addr(), runs.span(runs.remote_stride));
@@ -108,7 +108,7 @@ pub(crate) unsafe fn get<T>(
     let job = job::get(name);
     let (_, pe) = context::resolve(name, job, context, pe);
     let Some(runs) = Runs::new::<T>(name, (source_stride, dest_stride), blocks) else {
-        job.rank(name, pe);
+        job.process.rank(name, pe);
         return;
     };
     let place = job.place(name, pe, source.addr(), runs.span(runs.remote_stride));

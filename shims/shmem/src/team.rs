@@ -126,7 +126,7 @@ impl Team {
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, job: &Job) {
         match (&self.room, &self.nodes) {
-            (Some(room), _) => room.meet(name, job),
+            (Some(room), _) => room.meet(name, &job.process),
             (None, Some(nodes)) => nodes.meet(name, job),
             (None, None) => {
                 // Stores to mapped memory before it are visible to who has met.
@@ -145,7 +145,7 @@ impl Team {
         read: impl FnOnce(&dyn Fn(usize) -> *const u8) -> R,
     ) -> R {
         if let Some(room) = &self.room {
-            let slots = room.show(name, job, bytes);
+            let slots = room.show(name, &job.process, bytes);
             return read(&slots);
         }
         let mut mine = vec![0; bytes.len()];
@@ -209,7 +209,7 @@ impl Teams {
 
     /// The team of an active set.
     pub(crate) fn of_set(&self, name: &'static str, job: &Job, set: (c_int, c_int, c_int)) -> &'static Team {
-        if set == (0, 0, job.size as c_int)
+        if set == (0, 0, job.process.size as c_int)
             && let Some(world) = self.find(WORLD)
         {
             return world;
@@ -224,7 +224,7 @@ impl Teams {
                 name,
                 format_args!(
                     "the active set of {size} PEs from PE {start} on with stride 2^{log_stride} is not inside of the PEs 0 to {}",
-                    job.size - 1
+                    job.process.size - 1
                 ),
             )
         };
@@ -232,14 +232,14 @@ impl Teams {
             bad();
         }
         let last = i64::from(start) + (i64::from(size - 1) << log_stride);
-        if last >= i64::from(job.size) {
+        if last >= i64::from(job.process.size) {
             bad();
         }
         let members: Vec<u32> = (0..size as u32).map(|place| start as u32 + (place << log_stride)).collect();
         let tag = 1 << 62 | (start as u64) << 40 | (log_stride as u64) << 32 | size as u64;
         let room = job.rooms.of_set(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let room = room.unwrap_or(usize::MAX);
-        let Some(team) = make(&job.world, &job.rooms, members, (room, 0), tag, TeamConfig::default()) else {
+        let Some(team) = make(&job.process.world, &job.rooms, members, (room, 0), tag, TeamConfig::default()) else {
             end(
                 name,
                 format_args!(
@@ -366,7 +366,7 @@ fn split(
     let room = room.map(|(at, word)| at * 64 + word.trailing_zeros() as usize);
     let made = room.and_then(|room| {
         let tag = 1 << 61 | agreed.made << 10 | room as u64;
-        let team = make(&job.world, &job.rooms, members, (room, agreed.met), tag, config)?;
+        let team = make(&job.process.world, &job.rooms, members, (room, agreed.met), tag, config)?;
         teams.put(room, team);
         Some(room)
     });
@@ -440,7 +440,7 @@ pub(crate) unsafe fn split_strided(
     let Some(config) = (unsafe { read_config(config) }) else { return -1 };
     let places = (0..i64::from(size)).map(|place| i64::from(start) + i64::from(stride) * place);
     let members: Vec<u32> = places.map(|place| parent.members[place as usize]).collect();
-    let is_member = members.contains(&job.me);
+    let is_member = members.contains(&job.process.me);
     match split(name, job, (handle, parent), members, config) {
         Some(handle) => {
             // SAFETY: this function's own contract.

@@ -108,7 +108,7 @@ fn check<T>(name: &'static str, word: *const T, comparison: c_int) {
 pub(crate) unsafe fn until<T: Watched>(name: &'static str, word: *mut T, comparison: c_int, value: T) {
     let job = job::get(name);
     check(name, word, comparison);
-    job.wait_for(name, || {
+    job.process.wait_for(name, || {
         // SAFETY: this function's own contract, and aligned.
         holds(unsafe { T::load(word) }, comparison, value).then_some(())
     });
@@ -123,7 +123,7 @@ pub(crate) unsafe fn test<T: Watched>(name: &'static str, word: *mut T, comparis
     let met = holds(unsafe { T::load(word) }, comparison, value);
     if !met {
         // Who looks again and again has to let others work.
-        job.let_others_work();
+        job.process.let_others_work();
     }
     c_int::from(met)
 }
@@ -167,7 +167,7 @@ pub(crate) unsafe fn all<T: Watched>(name: &'static str, words: Words<T>, compar
         return;
     }
     check(name, words.0, comparison);
-    job.wait_for(name, || {
+    job.process.wait_for(name, || {
         // SAFETY: this function's own contract.
         unsafe { do_all_hold(words, comparison, values) }.then_some(())
     });
@@ -189,7 +189,7 @@ pub(crate) unsafe fn test_all<T: Watched>(
     // SAFETY: this function's own contract.
     let met = unsafe { do_all_hold(words, comparison, values) };
     if !met {
-        job.let_others_work();
+        job.process.let_others_work();
     }
     c_int::from(met)
 }
@@ -236,7 +236,7 @@ pub(crate) unsafe fn any<T: Watched>(name: &'static str, words: Words<T>, compar
     }
     check(name, words.0, comparison);
     let start = next_start(words.1);
-    job.wait_for(name, || {
+    job.process.wait_for(name, || {
         // SAFETY: this function's own contract.
         match unsafe { first(words, start, comparison, values) } {
             (None, false) => None,
@@ -261,7 +261,7 @@ pub(crate) unsafe fn test_any<T: Watched>(
     // SAFETY: this function's own contract.
     let (found, _) = unsafe { first(words, next_start(words.1), comparison, values) };
     if found.is_none() {
-        job.let_others_work();
+        job.process.let_others_work();
     }
     found.unwrap_or(u64::MAX)
 }
@@ -298,7 +298,7 @@ pub(crate) unsafe fn some<T: Watched>(
         return 0;
     }
     check(name, words.0, comparison);
-    job.wait_for(name, || {
+    job.process.wait_for(name, || {
         // SAFETY: this function's own contract.
         match unsafe { list(words, indices, comparison, values) } {
             (0, false) => None,
@@ -324,7 +324,7 @@ pub(crate) unsafe fn test_some<T: Watched>(
     // SAFETY: this function's own contract.
     let (found, _) = unsafe { list(words, indices, comparison, values) };
     if found == 0 {
-        job.let_others_work();
+        job.process.let_others_work();
     }
     found
 }
@@ -343,7 +343,7 @@ pub(crate) unsafe fn signal_fetch(name: &'static str, signal: *const u64) -> u64
 pub(crate) unsafe fn signal_wait_until(name: &'static str, signal: *mut u64, comparison: c_int, value: u64) -> u64 {
     let job = job::get(name);
     check(name, signal, comparison);
-    job.wait_for(name, || {
+    job.process.wait_for(name, || {
         // SAFETY: this function's own contract, and aligned.
         let found = unsafe { u64::load(signal) };
         holds(found, comparison, value).then_some(found)
