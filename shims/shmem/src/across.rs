@@ -5,13 +5,13 @@
 use longarm::Group;
 
 use crate::boundary::or_end;
-use crate::context::DEFAULT;
-use crate::job::Job;
+use crate::contexts::DEFAULT;
 use crate::operator::Operator;
 use crate::order;
-use crate::reduce::share;
+use crate::process::Process;
 use crate::rma;
-use crate::team::Team;
+use crate::shares::share;
+use crate::teams::Team;
 
 /// From how many bytes on: below, the barriers take longer than what they save.
 pub(crate) const BYTES_MIN: usize = 64 << 10;
@@ -27,8 +27,8 @@ pub(crate) struct Circle<'a> {
 }
 
 impl<'a> Circle<'a> {
-    pub(crate) fn of_team(name: &'static str, job: &'a Job, team: &'a Team) -> Circle<'a> {
-        Circle { pes: &team.members, me: team.me, meet: Box::new(move || team.meet(name, job)) }
+    pub(crate) fn of_team(name: &'static str, process: &'a Process, team: &'a Team) -> Circle<'a> {
+        Circle { pes: &team.members, me: team.me, meet: Box::new(move || team.meet(name, process)) }
     }
 
     /// `pes` are the members of the group.

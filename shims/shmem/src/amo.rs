@@ -8,7 +8,7 @@ use longarm::error::RmwError;
 use longarm::ffi::{CounterKind, Part, Rmw, RmwOp, RmwWidth};
 
 use crate::boundary::{end, or_end};
-use crate::context::{self, DEFAULT};
+use crate::contexts::DEFAULT;
 use crate::job::{self, Job};
 use crate::word::{Word, here};
 
@@ -83,7 +83,7 @@ fn long(
     fetches: bool,
 ) -> u64 {
     let job = job::get(name);
-    let (context, pe) = context::resolve(name, job, context, pe);
+    let (context, pe) = job.contexts.resolve(name, context, pe);
     let place = job.place(name, pe, address, width);
     if !place.offset.is_multiple_of(width as u64) {
         end(name, format_args!("address {address:#x} for PE {pe} is not a multiple of the {width} bytes of its word"));

@@ -4,83 +4,20 @@
 //! memory, between two barriers: all sources are ready after the first, and may be used again after the second. Else the
 //! elements go as messages of longarm's groups, or by gets where [`across`] is quicker.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 
 use longarm::Group;
 use longarm::ffi::{Grid, Region, RegionMut, Step};
 
 use crate::across::{self, Circle};
+use crate::between_nodes;
 use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
+use crate::members::{given, nodes_to_read, of_member, room_to_read, taken};
 use crate::rma::{self, bytes_of};
 use crate::room::{Room, SLOT_BYTES};
-use crate::team::Team;
-
-/// Who takes part.
-#[derive(Clone, Copy)]
-pub(crate) enum Who {
-    /// A team, by handle.
-    Team(usize),
-    /// An active set: start, logarithm of the stride, size.
-    Set((c_int, c_int, c_int)),
-}
-
-impl Who {
-    /// An active set. Its work array is not used.
-    pub(crate) fn set(set: (c_int, c_int, c_int), _sync: *mut c_long) -> Who {
-        Who::Set(set)
-    }
-
-    /// The same with a second array.
-    pub(crate) fn set_with_work<T>(set: (c_int, c_int, c_int), _work: *mut T, _sync: *mut c_long) -> Who {
-        Who::Set(set)
-    }
-
-    /// The team; `None` for the invalid one.
-    pub(crate) fn team(self, name: &'static str, job: &Job) -> Option<&'static Team> {
-        match self {
-            Who::Team(handle) => job.teams.get(name, handle),
-            Who::Set(set) => Some(job.teams.of_set(name, job, set)),
-        }
-    }
-
-    fn is_set(self) -> bool {
-        matches!(self, Who::Set(_))
-    }
-}
-
-/// Bytes that a member of a team of this node has at a symmetric address.
-pub(crate) fn of_member(
-    name: &'static str,
-    job: &Job,
-    team: &Team,
-    place: usize,
-    address: usize,
-    bytes: usize,
-) -> *mut u8 {
-    let pe = team.members[place] as c_int;
-    job.direct(pe, address, bytes).unwrap_or_else(|| job.place(name, pe, address, bytes).here)
-}
-
-/// Bytes of this process in a vector of its own, for a message.
-///
-/// # Safety
-/// The bytes are readable.
-pub(crate) unsafe fn taken(from: *const u8, bytes: usize) -> Vec<u8> {
-    let mut vector = vec![0; bytes];
-    // SAFETY: this function's own contract.
-    unsafe { Region::from_raw(from, bytes) }.copy_to_slice(&mut vector);
-    vector
-}
-
-/// The bytes of a message in place.
-///
-/// # Safety
-/// As many bytes are writable.
-pub(crate) unsafe fn given(to: *mut u8, bytes: &[u8]) {
-    // SAFETY: this function's own contract.
-    unsafe { RegionMut::from_raw(to, bytes.len()) }.copy_from_slice(bytes);
-}
+use crate::teams::Team;
+use crate::who::Who;
 
 /// The place of the root. In an active set old programs also name it by its number in the world, which is taken where it cannot
 /// be a place.
@@ -110,8 +47,8 @@ pub(crate) unsafe fn broadcast<T>(
     // The root of an active set keeps its own target as it is.
     let takes = team.me != root || !(who.is_set() || dest.cast_const() == source);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    let nodes = team.nodes_to_read(job, source.addr()).and(team.nodes_to_read(job, dest.addr()));
-    match team.room_to_read(job, source.addr()) {
+    let nodes = nodes_to_read(job, team, source.addr()).and(nodes_to_read(job, team, dest.addr()));
+    match room_to_read(job, team, source.addr()) {
         Some(room) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract; only the root's is read.
             let theirs = room.hear(name, &job.process, root, unsafe { Region::from_raw(source, bytes) });
@@ -131,10 +68,10 @@ pub(crate) unsafe fn broadcast<T>(
         }
         None if let Some(nodes) = nodes => {
             // SAFETY: this function's own contract.
-            unsafe { nodes.broadcast(name, job, (team, root), (dest, source, bytes), takes) };
+            unsafe { between_nodes::broadcast(name, job, (team, nodes, root), (dest, source, bytes), takes) };
         }
         None if across::suits_broadcast(team.size(), bytes) => {
-            let circle = Circle::of_team(name, job, team);
+            let circle = Circle::of_team(name, &job.process, team);
             // SAFETY: this function's own contract.
             unsafe { across::broadcast(name, &circle, team.members[root], (dest, source, bytes), takes) };
         }
@@ -158,7 +95,7 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    match team.room_to_read(job, source.addr()) {
+    match room_to_read(job, team, source.addr()) {
         Some(room) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract.
             let slots = room.show(name, &job.process, unsafe { Region::from_raw(source, bytes) });
@@ -229,7 +166,7 @@ pub(crate) unsafe fn collect<T>(name: &'static str, who: Who, dest: *mut T, sour
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    if let Some(room) = team.room_to_read(job, source.addr()) {
+    if let Some(room) = room_to_read(job, team, source.addr()) {
         let slots = room.show(name, &job.process, Region::from_slice(&bytes.to_ne_bytes()));
         // SAFETY: each slot begins with the word that its member has shown.
         let sizes: Vec<usize> = (0..team.size()).map(|place| unsafe { slots(place).cast::<usize>().read() }).collect();
@@ -299,7 +236,7 @@ pub(crate) unsafe fn alltoall<T>(
         end(name, format_args!("the strides are {dest_stride} and {source_stride}; they have to be 1 or more"));
     }
     if count == 0 {
-        team.meet(name, job);
+        team.meet(name, &job.process);
         return 0;
     }
     let element = size_of::<T>();
@@ -310,7 +247,7 @@ pub(crate) unsafe fn alltoall<T>(
         from_stride: source_stride as usize * element,
     };
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    match team.room_to_read(job, source.addr()) {
+    match room_to_read(job, team, source.addr()) {
         Some(room) if rows.are_close() && rows.count.saturating_mul(element * team.size()) <= SLOT_BYTES => {
             let bytes = rows.count * element;
             // SAFETY: this function's own contract.

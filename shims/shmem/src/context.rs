@@ -1,173 +1,24 @@
-//! Contexts: streams of operations that are ordered and completed apart from one another.
-//!
-//! A handle is a number below [`CONTEXTS_MAX`], and 1 is the default context. What goes to PEs of this node is done when the
-//! call returns, whatever the context. What is under way to others is kept by each context for itself, behind a lock of its
-//! own that no operation on this node takes.
+//! The calls that make contexts, and ask of them.
 
 use std::ffi::{c_int, c_long, c_void};
 
-use longarm::error::Operation;
-use longarm::ffi::sync::{AtomicBool, AtomicPtr, Ordering};
-use longarm::ffi::{Completion, Part};
-use parking_lot::Mutex;
-
-use crate::boundary::{end, or_end};
-use crate::job::{self, Job};
-use crate::team::{self, Team};
-
-/// The default context, as in the header.
-pub(crate) const DEFAULT: usize = 1;
-pub(crate) const INVALID: usize = 0;
-const CONTEXTS_MAX: usize = 1 << 14;
-
-/// See the module.
-pub(crate) struct Context {
-    /// Whose numbers name the PEs; `None` for those of the world.
-    team: Option<&'static Team>,
-    team_handle: usize,
-    /// What was started towards other nodes and not waited for.
-    pending: Mutex<Option<Part>>,
-    /// Something was issued towards another node since the last quiet. PAIR context-sent: set (Release) after the issue, taken
-    /// (Acquire) before the quiet that covers it.
-    is_dirty: AtomicBool,
-    /// Held over a quiet: what one thread has taken to wait for, another finds gone, and waits for the first.
-    quieting: Mutex<()>,
-}
-
-/// By handle. PAIR context-set: a context is stored (Release) before its handle is given out, and loaded (Acquire).
-pub(crate) struct Contexts {
-    places: Box<[AtomicPtr<Context>]>,
-    free: Mutex<Vec<usize>>,
-}
-
-impl Context {
-    fn new(team: Option<&'static Team>, team_handle: usize) -> Context {
-        Context {
-            team,
-            team_handle,
-            pending: Mutex::new(None),
-            is_dirty: AtomicBool::new(false),
-            quieting: Mutex::new(()),
-        }
-    }
-
-    /// Something was issued towards another node.
-    pub(crate) fn note_sent(&self) {
-        // PAIR context-sent.
-        self.is_dirty.store(true, Ordering::Release);
-    }
-
-    /// Starts operations as parts of what quiet waits for.
-    pub(crate) fn start<E>(&self, body: impl FnOnce(&Part) -> Result<(), E>) -> Result<(), E> {
-        // Held while parts are added: quiet takes the first one away.
-        let mut pending = self.pending.lock();
-        let started = body(pending.get_or_insert_with(|| Completion::begin().1));
-        self.note_sent();
-        started
-    }
-
-    /// Everything that was issued in this context is complete on return.
-    pub(crate) fn quiet(&self, name: &'static str, job: &Job) {
-        // Stores to mapped memory are visible to all before anything behind this.
-        longarm::ffi::sync::fence(Ordering::SeqCst);
-        self.quiet_before_handing_on(name, job);
-    }
-
-    /// The same before an exchange or a message that hands a lock on: whoever receives it sees what was stored to mapped memory
-    /// before.
-    pub(crate) fn quiet_before_handing_on(&self, name: &'static str, job: &Job) {
-        // PAIR lock-word; see `lock.rs`.
-        longarm::ffi::sync::fence(Ordering::Release);
-        if job.process.is_one_node {
-            return;
-        }
-        let _one_at_a_time = self.quieting.lock();
-        if let Some(part) = self.pending.lock().take() {
-            let completion = part.done();
-            or_end(name, job.process.world.wait_for_completion(Operation::Quiet, job.process.me, &completion));
-        }
-        // PAIR context-sent.
-        if self.is_dirty.swap(false, Ordering::Acquire) {
-            or_end(name, job.process.world.quiet());
-        }
-    }
-}
-
-impl Contexts {
-    pub(crate) fn new() -> Contexts {
-        let places: Box<[AtomicPtr<Context>]> =
-            (0..CONTEXTS_MAX).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-        let contexts = Contexts { places, free: Mutex::new((DEFAULT + 1..CONTEXTS_MAX).rev().collect()) };
-        contexts.put(DEFAULT, Context::new(None, team::WORLD));
-        contexts
-    }
-
-    fn put(&self, handle: usize, context: Context) {
-        let context: &'static mut Context = Box::leak(Box::new(context));
-        // PAIR context-set.
-        self.places[handle].store(context, Ordering::Release);
-    }
-
-    /// The context of a handle. Contexts are leaked: a thread may still look at one while another destroys it.
-    #[inline]
-    pub(crate) fn find(&self, handle: usize) -> Option<&'static Context> {
-        // PAIR context-set.
-        let context = self.places.get(handle)?.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or comes from `Box::leak` in `put`.
-        unsafe { context.as_ref() }
-    }
-
-    pub(crate) fn get(&self, name: &'static str, handle: usize) -> &'static Context {
-        match self.find(handle) {
-            Some(context) => context,
-            None => no_such_context(name, handle),
-        }
-    }
-
-    /// Every context that there is.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Context> + '_ {
-        (DEFAULT..CONTEXTS_MAX).filter_map(|handle| self.find(handle))
-    }
-}
-
-#[cold]
-fn no_such_context(name: &'static str, handle: usize) -> ! {
-    match handle {
-        INVALID => end(name, "the context is SHMEM_CTX_INVALID"),
-        handle => end(name, format_args!("there is no context {handle:#x}; was it destroyed before?")),
-    }
-}
-
-/// The context of a call, and its PE as a number of the world.
-#[inline]
-pub(crate) fn resolve(name: &'static str, job: &Job, handle: usize, pe: c_int) -> (&'static Context, c_int) {
-    let context = job.contexts.get(name, handle);
-    match context.team {
-        None => (context, pe),
-        Some(team) => match team.world_pe(pe) {
-            Some(rank) => (context, rank as c_int),
-            None => team.no_such_pe(name, pe),
-        },
-    }
-}
+use crate::boundary::end;
+use crate::contexts::{DEFAULT, INVALID};
+use crate::job;
+use crate::teams;
 
 /// # Safety
 /// `handle` is writable.
 pub(crate) unsafe fn create(name: &'static str, options: c_long, handle: *mut usize) -> c_int {
     // SAFETY: this function's own contract.
-    unsafe { create_in_team(name, team::WORLD, options, handle) }
+    unsafe { create_in_team(name, teams::WORLD, options, handle) }
 }
 
 /// # Safety
 /// `handle` is writable.
 pub(crate) unsafe fn create_in_team(name: &'static str, team: usize, _options: c_long, handle: *mut usize) -> c_int {
     let job = job::get(name);
-    let made = job.teams.find(team).and_then(|found| {
-        let free = job.contexts.free.lock().pop()?;
-        let of_team = (team != team::WORLD).then_some(found);
-        job.contexts.put(free, Context::new(of_team, team));
-        Some(free)
-    });
+    let made = job.teams.find(team).and_then(|found| job.contexts.add(found, team));
     // SAFETY: this function's own contract.
     unsafe { handle.write(made.unwrap_or(INVALID)) };
     c_int::from(made.is_none())
@@ -181,10 +32,8 @@ pub(crate) fn destroy(name: &'static str, handle: usize) {
     if handle == DEFAULT {
         end(name, "the default context cannot be destroyed");
     }
-    job.contexts.get(name, handle).quiet(name, job);
-    // The context itself stays: another thread may still look at it.
-    job.contexts.places[handle].store(std::ptr::null_mut(), Ordering::Release);
-    job.contexts.free.lock().push(handle);
+    job.contexts.get(name, handle).quiet(name, &job.process);
+    job.contexts.remove(handle);
 }
 
 /// # Safety
@@ -193,7 +42,7 @@ pub(crate) unsafe fn get_team(name: &'static str, handle: usize, team: *mut usiz
     let job = job::get(name);
     let found = job.contexts.find(handle).map(|context| context.team_handle);
     // SAFETY: this function's own contract.
-    unsafe { team.write(found.unwrap_or(team::INVALID)) };
+    unsafe { team.write(found.unwrap_or(teams::INVALID)) };
     if found.is_some() { 0 } else { -1 }
 }
 

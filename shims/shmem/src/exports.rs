@@ -7,11 +7,11 @@ use std::ffi::c_void;
 
 use longarm::{Complex32, Complex64};
 
-use crate::collective::Who;
-use crate::context::DEFAULT;
+use crate::contexts::DEFAULT;
 use crate::info::{Counters, GetThread};
 use crate::operator::{And, Bits128, LongDouble, Max, Min, Or, Product, Sum, Xor};
-use crate::team::TeamConfig;
+use crate::teams::TeamConfig;
+use crate::who::Who;
 use crate::{amo, collective, context, heap, info, lock, order, reduce, rma, setup, signal, strided, team, wait};
 
 include!(concat!(env!("OUT_DIR"), "/exports.rs"));

@@ -1,164 +1,16 @@
-//! The symmetric heap: blocks that have the same address, relative to the heap's start, at every PE.
+//! The calls that give out blocks of the symmetric heap, and take them back.
 
-use std::collections::BTreeMap;
 use std::ffi::{c_long, c_void};
-use std::sync::{Arc, OnceLock};
 
 use longarm::error::{CollectiveError, HeapError};
 use longarm::ffi::RegionMut;
-use longarm::ffi::sync::{AtomicUsize, Ordering};
-use longarm::{HEAP_ALIGNMENT, Heap, HeapBlock, Window, World};
-use parking_lot::Mutex;
+use longarm::{HEAP_ALIGNMENT, HeapBlock};
 
 use crate::boundary::{end, or_end};
+use crate::contexts::DEFAULT;
 use crate::job::{self, Job};
+use crate::order;
 use crate::pages::PAGE;
-
-/// What a heap has where the environment says nothing. Only what is touched is used.
-const DEFAULT_BYTES: u64 = 1 << 32;
-/// A heap has a multiple of this, a large page, so that those of neighbours, which lie one behind the other, start at one too.
-const GRAIN_BYTES: u64 = 2 << 20;
-/// The variables that say it, the first that is set.
-const VARIABLES: [&str; 4] =
-    ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", "SHMEM_SYMMETRIC_HEAP_SIZE", "SHMALLOC_MAX_SIZE"];
-
-/// See the module.
-pub(crate) struct SymmetricHeap {
-    heap: Arc<Heap>,
-    pub(crate) window: Window<u8>,
-    /// Where this PE's part is.
-    pub(crate) start: usize,
-    pub(crate) bytes: usize,
-    /// By offset.
-    blocks: Mutex<BTreeMap<usize, HeapBlock>>,
-    /// One past the last byte of the last block: what lies behind it belongs to nobody. 0 where every address is compared
-    /// with the blocks.
-    pub(crate) live: AtomicUsize,
-    /// What the heaps of all PEs start at multiples of; asked for when a call first needs it.
-    alignment: OnceLock<usize>,
-}
-
-/// The size that the environment asks for.
-pub(crate) fn bytes_asked_for(name: &'static str) -> u64 {
-    let set = VARIABLES.iter().find_map(|variable| Some((variable, std::env::var(variable).ok()?)));
-    let Some((variable, value)) = set else {
-        let own = std::env::var("LONGARM_HEAP_BYTES").ok().and_then(|value| crate::size::parse(&value));
-        return in_grains(own.unwrap_or(DEFAULT_BYTES));
-    };
-    match crate::size::parse(&value).filter(|bytes| *bytes > 0) {
-        Some(bytes) => in_grains(bytes),
-        None => end(
-            name,
-            format_args!(
-                "{variable} is set to {value:?}, which is no size; it takes a number with k, m, g or t behind it, such as 3.1M"
-            ),
-        ),
-    }
-}
-
-/// What is so large that it can only be refused stays as it is.
-fn in_grains(bytes: u64) -> u64 {
-    bytes.checked_next_multiple_of(GRAIN_BYTES).unwrap_or(bytes)
-}
-
-impl SymmetricHeap {
-    /// Collective.
-    pub(crate) fn new(name: &'static str, world: &World) -> SymmetricHeap {
-        let bytes = bytes_asked_for(name);
-        let heap = match world.heap_of_collective(bytes) {
-            Ok(heap) => heap,
-            Err(error) => end(
-                name,
-                format_args!("no symmetric heap of {bytes} bytes: {error}; SHMEM_SYMMETRIC_SIZE asks for another size"),
-            ),
-        };
-        let window = heap.window::<u8>();
-        let start = match window.pointer_at(world.rank()) {
-            Ok(Some(start)) => start.expose_provenance(),
-            Ok(None) => end(name, "the symmetric heap is not mapped"),
-            Err(error) => end(name, error),
-        };
-        window.leave_out_of_dumps();
-        let (blocks, live) = (Mutex::new(BTreeMap::new()), AtomicUsize::new(0));
-        // Somebody else in this process may have asked for the heap before.
-        let bytes = heap.bytes();
-        SymmetricHeap { heap, window, start, bytes, blocks, live, alignment: OnceLock::new() }
-    }
-
-    /// What the heaps of all PEs start at multiples of. The first call is collective.
-    fn alignment(&self, name: &'static str, world: &World) -> usize {
-        *self.alignment.get_or_init(|| {
-            let zeros = or_end(name, world.allgather_collective(&[self.start.trailing_zeros()]));
-            1 << zeros.into_iter().min().unwrap_or(0)
-        })
-    }
-
-    /// The offset of bytes that are inside of the heap, and of one block if that is asked for.
-    pub(crate) fn offset_of(&self, address: usize, bytes: usize, in_one_block: bool) -> Option<usize> {
-        let offset = address.wrapping_sub(self.start);
-        if offset >= self.bytes || bytes > self.bytes - offset {
-            return None;
-        }
-        let blocks = self.blocks.lock();
-        let inside = match in_one_block {
-            true => blocks
-                .range(..=offset)
-                .next_back()
-                .is_some_and(|(start, block)| offset - start + bytes <= block.bytes()),
-            false => {
-                blocks.iter().next_back().is_some_and(|(start, block)| offset + bytes <= start + whole_bytes(block))
-            }
-        };
-        inside.then_some(offset)
-    }
-
-    fn keep(&self, job: &Job, block: HeapBlock) -> *mut c_void {
-        let offset = block.offset();
-        let mut blocks = self.blocks.lock();
-        blocks.insert(offset, block);
-        self.note_live(job, &blocks);
-        std::ptr::with_exposed_provenance_mut(self.start + offset)
-    }
-
-    fn note_live(&self, job: &Job, blocks: &BTreeMap<usize, HeapBlock>) {
-        let end = blocks.iter().next_back().map_or(0, |(start, block)| start + whole_bytes(block));
-        self.live.store(if job.checks_blocks { 0 } else { end }, Ordering::Relaxed);
-    }
-
-    /// Collective. All blocks go back: the world goes on without OpenSHMEM.
-    pub(crate) fn free_all(&self, name: &'static str) {
-        let blocks = std::mem::take(&mut *self.blocks.lock());
-        for block in blocks.into_values() {
-            or_end(name, self.heap.free_collective(block));
-        }
-    }
-
-    fn take(&self, name: &'static str, job: &Job, address: usize) -> HeapBlock {
-        let mut blocks = self.blocks.lock();
-        let found = blocks.remove(&address.wrapping_sub(self.start));
-        self.note_live(job, &blocks);
-        match found {
-            Some(block) => block,
-            None => self.no_block(name, address),
-        }
-    }
-
-    /// All PEs that make this mistake say the same: by the offset, not by their addresses.
-    #[cold]
-    fn no_block(&self, name: &'static str, address: usize) -> ! {
-        let offset = address.wrapping_sub(self.start);
-        match offset < self.bytes {
-            true => end(
-                name,
-                format_args!("offset {offset} of the symmetric heap is not the start of a block; was it freed before?"),
-            ),
-            false => end(
-                name,
-                format_args!("address {address:#x} is not the start of a block: it is outside of the symmetric heap"),
-            ),
-        }
-    }
-}
 
 #[cold]
 fn not_together(name: &'static str, error: &HeapError) -> ! {
@@ -170,15 +22,10 @@ fn not_together(name: &'static str, error: &HeapError) -> ! {
     }
 }
 
-/// The lines of a block, the last one to its end: nothing else is in it.
-fn whole_bytes(block: &HeapBlock) -> usize {
-    block.bytes().next_multiple_of(HEAP_ALIGNMENT)
-}
-
 /// A block, or null with a line that says why there is none.
 fn given(name: &'static str, job: &Job, outcome: Result<HeapBlock, HeapError>) -> *mut c_void {
     match outcome {
-        Ok(block) => job.heap.keep(job, block),
+        Ok(block) => job.heap.keep(block),
         Err(HeapError::Exhausted { bytes, heap_bytes }) => {
             // All PEs are refused alike, so one says so.
             if job.process.me == 0 {
@@ -227,7 +74,7 @@ pub(crate) fn malloc(name: &'static str, bytes: u64) -> *mut c_void {
         return std::ptr::null_mut();
     }
     let start = given(name, job, allocate(name, job, HEAP_ALIGNMENT, bytes as usize));
-    crate::order::barrier_all(name);
+    order::barrier_all(name);
     start
 }
 
@@ -247,7 +94,7 @@ pub(crate) fn align(name: &'static str, alignment: u64, bytes: u64) -> *mut c_vo
         return std::ptr::null_mut();
     }
     let start = given(name, job, allocate(name, job, alignment, bytes as usize));
-    crate::order::barrier_all(name);
+    order::barrier_all(name);
     start
 }
 
@@ -275,7 +122,7 @@ pub(crate) fn calloc(name: &'static str, count: u64, size: u64) -> *mut c_void {
         clear(start.cast(), bytes);
     }
     // Nobody writes to it before it is clear everywhere.
-    crate::order::barrier_all(name);
+    order::barrier_all(name);
     start
 }
 
@@ -299,21 +146,21 @@ pub(crate) fn realloc(name: &'static str, old: *mut c_void, bytes: u64) -> *mut 
         return std::ptr::null_mut();
     }
     let job = job::get(name);
-    crate::order::quiet(name, crate::context::DEFAULT);
-    let block = job.heap.take(name, job, old.addr());
+    order::quiet(name, DEFAULT);
+    let block = job.heap.take(name, old.addr());
     let mut outcome = job.heap.heap.reallocate_collective(block, bytes as usize);
     if outcome.as_ref().is_err_and(|(error, _)| is_other_size(error)) {
         let bytes = largest(name, job, bytes as usize);
         outcome = outcome.or_else(|(_, block)| job.heap.heap.reallocate_collective(block, bytes));
     }
     let start = match outcome {
-        Ok(fresh) => job.heap.keep(job, fresh),
+        Ok(fresh) => job.heap.keep(fresh),
         Err((error, block)) => {
-            job.heap.keep(job, block);
+            job.heap.keep(block);
             given(name, job, Err(error))
         }
     };
-    crate::order::barrier_all(name);
+    order::barrier_all(name);
     start
 }
 
@@ -322,8 +169,8 @@ pub(crate) fn free(name: &'static str, start: *mut c_void) {
     if start.is_null() {
         return;
     }
-    crate::order::quiet(name, crate::context::DEFAULT);
-    let block = job.heap.take(name, job, start.addr());
+    order::quiet(name, DEFAULT);
+    let block = job.heap.take(name, start.addr());
     if let Err(error) = job.heap.heap.free_collective(block) {
         not_together(name, &error);
     }

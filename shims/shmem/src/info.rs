@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use longarm::ffi::CounterKind;
 
 use crate::job::{self, Job};
-use crate::team::Team;
+use crate::teams::Team;
 
 const MAJOR: c_int = 1;
 const MINOR: c_int = 6;

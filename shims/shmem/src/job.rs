@@ -15,13 +15,13 @@ use longarm_mpi::Mpi;
 
 use crate::away::Away;
 use crate::boundary::{self, end};
-use crate::context::Contexts;
-use crate::heap::SymmetricHeap;
+use crate::contexts::Contexts;
 use crate::process::Process;
 use crate::room::Rooms;
 use crate::segment::{self, Elsewhere};
 use crate::statics::{Reach, Statics};
-use crate::team::Teams;
+use crate::symmetric_heap::SymmetricHeap;
+use crate::teams::Teams;
 
 /// Where the memory of a PE is mapped here; null if it is on another node.
 pub(crate) struct Peer {
@@ -43,8 +43,6 @@ pub(crate) struct Job {
     pub(crate) mpi: Option<&'static Mpi>,
     /// What init was asked for.
     pub(crate) thread_level: c_int,
-    /// Every address is compared with the blocks of the heap.
-    pub(crate) checks_blocks: bool,
     /// How often init was called without finalize.
     pub(crate) starts: AtomicU32,
     /// The job is over.
@@ -180,9 +178,15 @@ impl Job {
         self.statics.as_ref().is_some_and(Statics::has_away) && self.place(name, pe, address, bytes).away.is_some()
     }
 
+    /// Whether an address is that of a variable that not every PE's neighbours have mapped.
+    #[inline]
+    pub(crate) fn is_apart(&self, address: usize) -> bool {
+        self.statics.as_ref().is_some_and(|statics| statics.is_apart(address))
+    }
+
     /// The window of a symmetric address, and the bytes from its start.
     pub(crate) fn find(&self, address: usize, bytes: usize) -> Option<(&Window<u8>, usize)> {
-        if let Some(offset) = self.heap.offset_of(address, bytes, self.checks_blocks) {
+        if let Some(offset) = self.heap.offset_of(address, bytes) {
             return Some((&self.heap.window, offset));
         }
         let statics = self.statics.as_ref()?;

@@ -19,7 +19,7 @@ use std::ffi::{c_int, c_long};
 
 use crate::amo;
 use crate::boundary::end;
-use crate::context::DEFAULT;
+use crate::contexts::DEFAULT;
 use crate::job::{self, Job};
 
 /// This PE has not been given the lock yet.
@@ -89,7 +89,7 @@ pub(crate) unsafe fn clear(name: &'static str, lock: *mut c_long) {
     let job = job::get(name);
     let words = Words::new(name, job, lock);
     // PAIR lock-word.
-    job.contexts.get(name, DEFAULT).quiet_before_handing_on(name, job);
+    job.contexts.get(name, DEFAULT).quiet_before_handing_on(name, &job.process);
     let me = own_pe(&words);
     // SAFETY: this function's own contract.
     let last = unsafe { amo::compare_swap(name, DEFAULT, words.last, words.me, 0, words.home) };

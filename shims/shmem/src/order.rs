@@ -3,10 +3,10 @@
 use std::ffi::{c_int, c_void};
 
 use crate::boundary::end;
-use crate::collective::Who;
-use crate::context::{self, DEFAULT, INVALID};
+use crate::contexts::{DEFAULT, INVALID};
 use crate::job::{self, Job};
-use crate::team;
+use crate::teams;
+use crate::who::Who;
 
 #[inline]
 pub(crate) fn fence(name: &'static str, context: usize) {
@@ -27,7 +27,7 @@ pub(crate) fn quiet(name: &'static str, context: usize) {
     if context == INVALID {
         return;
     }
-    job.contexts.get(name, context).quiet(name, job);
+    job.contexts.get(name, context).quiet(name, &job.process);
 }
 
 /// # Safety
@@ -43,7 +43,7 @@ pub(crate) unsafe fn pe_quiet(name: &'static str, handle: usize, pes: *const c_i
     for place in 0..count as usize {
         // SAFETY: this function's own contract.
         let pe = unsafe { pes.wrapping_add(place).read() };
-        let (_, pe) = context::resolve(name, job, handle, pe);
+        let (_, pe) = job.contexts.resolve(name, handle, pe);
         job.process.rank(name, pe);
     }
     quiet(name, handle);
@@ -55,17 +55,17 @@ pub(crate) fn barrier_all(name: &'static str) {
     if !job.process.is_one_node {
         quiet(name, DEFAULT);
     }
-    meet(name, job, team::WORLD);
+    meet(name, job, teams::WORLD);
 }
 
 pub(crate) fn sync_all(name: &'static str) {
-    meet(name, job::get(name), team::WORLD);
+    meet(name, job::get(name), teams::WORLD);
 }
 
 fn meet(name: &'static str, job: &Job, handle: usize) -> c_int {
     match job.teams.get(name, handle) {
         Some(team) => {
-            team.meet(name, job);
+            team.meet(name, &job.process);
             0
         }
         None => -1,
@@ -84,7 +84,7 @@ pub(crate) fn barrier(name: &'static str, who: Who) {
 pub(crate) fn sync(name: &'static str, who: Who) {
     let job = job::get(name);
     if let Some(team) = who.team(name, job) {
-        team.meet(name, job);
+        team.meet(name, &job.process);
     }
 }
 

@@ -10,25 +10,21 @@ use std::ffi::c_int;
 use longarm::ffi::Region;
 
 use crate::across::{self, Circle};
+use crate::between_nodes;
 use crate::boundary::end;
-use crate::collective::{Who, of_member};
 use crate::job::{self, Job};
+use crate::members::{nodes_to_read, of_member, room_to_read};
 use crate::operator::Operator;
 use crate::rma::{self, bytes_of};
 use crate::room::{Room, SLOT_BYTES};
-use crate::team::Team;
+use crate::shares::{combine_share, share};
+use crate::teams::Team;
+use crate::who::Who;
 
 /// Where few bytes end: above, each member combines a share.
 const LITTLE_BYTES: usize = 2 * SLOT_BYTES;
 /// What is shown at once where members are on several nodes, by all together.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// What a share is combined in: it stays in the nearest cache.
-const BLOCK_BYTES: usize = 4096;
-
-/// Memory for one block, aligned for every element.
-#[repr(C, align(64))]
-struct Block([u8; BLOCK_BYTES]);
-
 /// # Safety
 /// The elements are readable at `source` and writable at `dest`, at all members.
 pub(crate) unsafe fn all<O: Operator<T>, T>(
@@ -41,12 +37,12 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(
     let job = job::get(name);
     let Some(team) = who.team(name, job) else { return -1 };
     // Both sides are read by others.
-    let room = team.room_to_read(job, source.addr()).and(team.room_to_read(job, dest.addr()));
-    let nodes = team.nodes_to_read(job, source.addr()).and(team.nodes_to_read(job, dest.addr()));
+    let room = room_to_read(job, team, source.addr()).and(room_to_read(job, team, dest.addr()));
+    let nodes = nodes_to_read(job, team, source.addr()).and(nodes_to_read(job, team, dest.addr()));
     match room {
         None if let Some(nodes) = nodes => {
             // SAFETY: this function's own contract.
-            unsafe { nodes.reduce::<O, T>(name, job, team, (dest, source, count as usize)) };
+            unsafe { between_nodes::reduce::<O, T>(name, job, (team, nodes), (dest, source, count as usize)) };
         }
         Some(room) if bytes_of::<T>(count) > LITTLE_BYTES && team.size() > 1 => {
             // SAFETY: this function's own contract.
@@ -54,7 +50,9 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(
         }
         None if bytes_of::<T>(count) >= across::BYTES_MIN => {
             // SAFETY: this function's own contract.
-            unsafe { across::reduce::<O, T>(name, &Circle::of_team(name, job, team), (dest, source, count as usize)) };
+            unsafe {
+                across::reduce::<O, T>(name, &Circle::of_team(name, &job.process, team), (dest, source, count as usize))
+            };
         }
         _ => {
             // SAFETY: this function's own contract.
@@ -120,7 +118,7 @@ unsafe fn by_pieces<O: Operator<T>, T>(
         let (to, from) = (dest.wrapping_add(at), source.wrapping_add(at));
         // SAFETY: this function's own contract.
         let shown = unsafe { Region::from_raw(from.cast(), piece * size_of::<T>()) };
-        team.show(name, job, shown, |place| {
+        team.show(name, &job.process, shown, |place| {
             if first == end {
                 // SAFETY: this function's own contract. All types are 0 where their bytes are.
                 unsafe { to.write_bytes(0, piece) };
@@ -173,30 +171,4 @@ unsafe fn by_shares<O: Operator<T>, T>(
     }
     // Nobody reads them any more.
     room.meet(name, &job.process);
-}
-
-/// From where to where the share of one of several goes.
-pub(crate) fn share(count: usize, (place, size): (usize, usize)) -> (usize, usize) {
-    (count * place / size, count * (place + 1) / size)
-}
-
-/// Combines one share of the elements of all sources, in their order.
-///
-/// # Safety
-/// The share is readable at the sources and writable at `dest`. It may be that of one of them, which nobody else reads.
-pub(crate) unsafe fn combine_share<O: Operator<T>, T>(dest: *mut T, sources: &[*const T], (from, to): (usize, usize)) {
-    let most = BLOCK_BYTES / size_of::<T>();
-    let mut block = Block([0; BLOCK_BYTES]);
-    let row: *mut T = (&raw mut block).cast();
-    for at in (from..to).step_by(most) {
-        let piece = (to - at).min(most);
-        // SAFETY: this function's own contract; a block has room for the piece.
-        unsafe { rma::copy(row.cast(), sources[0].wrapping_add(at).cast(), piece * size_of::<T>()) };
-        for theirs in &sources[1..] {
-            // SAFETY: as above; the elements are aligned as the source is.
-            unsafe { O::combine(row, theirs.wrapping_add(at), piece) };
-        }
-        // SAFETY: this function's own contract.
-        unsafe { rma::copy(dest.wrapping_add(at).cast(), row.cast(), piece * size_of::<T>()) };
-    }
 }

@@ -6,7 +6,7 @@ use longarm::error::TransferError;
 use longarm::ffi::{CounterKind, LenderMut, OriginBytes, OriginBytesMut, Region, RegionMut, Run, Shapes};
 
 use crate::boundary::{end, or_end};
-use crate::context::{self, DEFAULT};
+use crate::contexts::{Context, DEFAULT};
 use crate::job::{self, Job, Place};
 use crate::operator::LongDouble;
 
@@ -82,7 +82,7 @@ pub(crate) unsafe fn put<T>(name: &'static str, context: usize, dest: *mut T, so
 #[inline(never)]
 unsafe fn put_long(name: &'static str, context: usize, dest: *mut u8, source: *const u8, bytes: usize, pe: c_int) {
     let job = job::get(name);
-    let (context, pe) = context::resolve(name, job, context, pe);
+    let (context, pe) = job.contexts.resolve(name, context, pe);
     if nothing(name, job, bytes, pe) {
         return;
     }
@@ -126,7 +126,7 @@ pub(crate) unsafe fn get<T>(name: &'static str, context: usize, dest: *mut T, so
 #[inline(never)]
 unsafe fn get_long(name: &'static str, context: usize, dest: *mut u8, source: *const u8, bytes: usize, pe: c_int) {
     let job = job::get(name);
-    let (_, pe) = context::resolve(name, job, context, pe);
+    let (_, pe) = job.contexts.resolve(name, context, pe);
     if nothing(name, job, bytes, pe) {
         return;
     }
@@ -208,7 +208,7 @@ pub(crate) unsafe fn put_nbi<T>(
 #[inline(never)]
 unsafe fn start_put(name: &'static str, handle: usize, dest: *mut u8, source: *const u8, bytes: usize, pe: c_int) {
     let job = job::get(name);
-    let (context, world_pe) = context::resolve(name, job, handle, pe);
+    let (context, world_pe) = job.contexts.resolve(name, handle, pe);
     if nothing(name, job, bytes, world_pe) {
         return;
     }
@@ -237,7 +237,7 @@ unsafe fn start_put(name: &'static str, handle: usize, dest: *mut u8, source: *c
 /// The bytes stay, as what is started needs them, until quiet.
 unsafe fn start(
     name: &'static str,
-    context: &context::Context,
+    context: &Context,
     region: RegionMut<'_>,
     place: &Place<'_>,
     begin: impl FnOnce(&LenderMut<'_>, Shapes) -> Result<(), TransferError>,
@@ -276,7 +276,7 @@ pub(crate) unsafe fn get_nbi<T>(
 #[inline(never)]
 unsafe fn start_get(name: &'static str, handle: usize, dest: *mut u8, source: *const u8, bytes: usize, pe: c_int) {
     let job = job::get(name);
-    let (context, world_pe) = context::resolve(name, job, handle, pe);
+    let (context, world_pe) = job.contexts.resolve(name, handle, pe);
     if nothing(name, job, bytes, world_pe) {
         return;
     }

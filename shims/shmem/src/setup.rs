@@ -8,15 +8,15 @@ use longarm_mpi::{Joined, Mpi};
 use parking_lot::Mutex;
 
 use crate::boundary::{self, end, end_with_status, or_end};
-use crate::context::Contexts;
-use crate::heap::SymmetricHeap;
+use crate::contexts::Contexts;
 use crate::job::{self, Job, Peer};
 use crate::order;
 use crate::process::Process;
 use crate::room::Rooms;
 use crate::segment;
 use crate::statics::Statics;
-use crate::team::Teams;
+use crate::symmetric_heap::SymmetricHeap;
+use crate::teams::Teams;
 
 const THREAD_SINGLE: c_int = 0;
 const THREAD_MULTIPLE: c_int = 3;
@@ -129,7 +129,7 @@ fn join(
     world: World,
     (thread_level, is_threaded, mpi): (c_int, bool, Option<&'static Mpi>),
 ) -> Job {
-    let heap = SymmetricHeap::new(name, &world);
+    let heap = SymmetricHeap::new(name, &world, is_set(["SHMEM_DEBUG", "SMA_DEBUG"]));
     let rooms = Rooms::new(name, &world);
     let statics = Statics::new(name, &world, is_threaded);
     let peers = (0..world.size()).map(|rank| Peer {
@@ -142,7 +142,6 @@ fn join(
         contexts: Contexts::new(),
         thread_level,
         mpi,
-        checks_blocks: is_set(["SHMEM_DEBUG", "SMA_DEBUG"]),
         starts: AtomicU32::new(1),
         is_over: AtomicBool::new(false),
         heap,
@@ -169,7 +168,7 @@ pub(crate) fn finalize(name: &'static str) {
 
 fn leave(name: &'static str, job: &'static Job) {
     for context in job.contexts.all() {
-        context.quiet(name, job);
+        context.quiet(name, &job.process);
     }
     order::sync_all(name);
     job::retire();

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use longarm::ffi::{CounterKind, OriginBytes, Region, SignalOp};
 
 use crate::boundary::{end, or_end};
-use crate::context::{self, DEFAULT};
+use crate::contexts::DEFAULT;
 use crate::{amo, job, rma};
 
 const SET: c_int = 0;
@@ -40,7 +40,7 @@ unsafe fn put_bytes(
     pe: c_int,
 ) {
     let job = job::get(name);
-    let (context, pe) = context::resolve(name, job, context, pe);
+    let (context, pe) = job.contexts.resolve(name, context, pe);
     let op = match op {
         SET => SignalOp::Set,
         ADD => SignalOp::Add,

@@ -7,7 +7,6 @@ use longarm::ffi::{
 };
 
 use crate::boundary::{end, or_end};
-use crate::context;
 use crate::job;
 
 /// One call in bytes: how the runs lie on the two sides.
@@ -67,7 +66,7 @@ pub(crate) unsafe fn put<T>(
     pe: c_int,
 ) {
     let job = job::get(name);
-    let (context, pe) = context::resolve(name, job, context, pe);
+    let (context, pe) = job.contexts.resolve(name, context, pe);
     let Some(runs) = Runs::new::<T>(name, (dest_stride, source_stride), blocks) else {
         job.process.rank(name, pe);
         return;
@@ -106,7 +105,7 @@ pub(crate) unsafe fn get<T>(
     pe: c_int,
 ) {
     let job = job::get(name);
-    let (_, pe) = context::resolve(name, job, context, pe);
+    let (_, pe) = job.contexts.resolve(name, context, pe);
     let Some(runs) = Runs::new::<T>(name, (source_stride, dest_stride), blocks) else {
         job.process.rank(name, pe);
         return;

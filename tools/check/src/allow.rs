@@ -42,7 +42,6 @@ pub const ALLOWANCES: &[Allowance] = &[
         "how long a waiting thread spins before it sleeps is a matter of time",
     ),
     allow(Rule::Clock, "client/src/progress/waits.rs", "how long a thread has waited is a matter of time"),
-    allow(Rule::Circles, "shims/shmem/", "not cut yet"),
     allow(
         Rule::Functions,
         "memory/src/add_x86_64.rs",
