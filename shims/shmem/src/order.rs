@@ -76,11 +76,13 @@ pub(crate) fn team_sync(name: &'static str, handle: usize) -> c_int {
     meet(name, job::get(name), handle)
 }
 
+#[inline]
 pub(crate) fn barrier(name: &'static str, who: Who) {
     quiet(name, DEFAULT);
     sync(name, who);
 }
 
+#[inline]
 pub(crate) fn sync(name: &'static str, who: Who) {
     let job = job::get(name);
     if let Some(team) = who.team(name, job) {

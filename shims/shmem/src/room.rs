@@ -256,7 +256,7 @@ impl Room {
 
 /// Waits until `look` gives something. True: that was soon, as it is where the others have processors of their own and are
 /// about to follow.
-#[inline]
+#[inline(always)]
 fn wait(name: &'static str, process: &Process, mut look: impl FnMut() -> Option<()>) -> bool {
     let is_soon = process.glance(&mut look).is_some();
     if !is_soon {
