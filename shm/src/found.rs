@@ -111,7 +111,7 @@ unsafe impl Send for OwnCounters {}
 unsafe impl Sync for OwnCounters {}
 
 impl OwnCounters {
-    /// As [`Counters::add`], without the way there.
+    /// As [`Counters::add`](crate::Counters::add), without the way there.
     ///
     /// # Panics
     ///
