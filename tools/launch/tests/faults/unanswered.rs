@@ -41,7 +41,7 @@ fn asked(world: &World) {
 }
 
 /// The first of the other node falls silent. That rank 1 hears of it can only be by rank 0, which has a connection there.
-fn meets(world: &World) {
+fn meets(world: &World) -> ! {
     if world.rank() == 2 {
         println!("pid {}", std::process::id());
     }
@@ -68,6 +68,10 @@ fn meets(world: &World) {
         }
         barrier();
         barrier();
+    }
+    // Nobody leaves: rank 0 would take rank 1 along, which may not have said all.
+    loop {
+        std::thread::park();
     }
 }
 
