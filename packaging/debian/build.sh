@@ -63,7 +63,17 @@ mv "$root/share/man" "$root/share/bash-completion" "$root/share/fish" "$package/
 mkdir -p "$package/usr/share/zsh"
 mv "$root/share/zsh/site-functions" "$package/usr/share/zsh/vendor-completions"
 rmdir "$root/share/zsh"
-gzip -9n "$package"/usr/share/man/man1/*.1
+# What `longarm perf` runs has its page, and one page tells of both compilers.
+manual=$package/usr/share/man/man1
+for name in oshcc oshrun; do
+    install -m 644 "packaging/debian/man/$name.1" "$manual/$name.longarm.1"
+done
+gzip -9n "$manual"/*.1
+ln -s oshcc.longarm.1.gz "$manual/oshc++.longarm.1.gz"
+for name in longarm-bench longarm-footprint; do
+    ln -s longarm-perf.1.gz "$manual/$name.1.gz"
+done
+install -D -m 644 packaging/debian/lintian-overrides "$package/usr/share/lintian/overrides/longarm"
 
 # What the programs and libraries hold besides longarm: each crate with its licence, and its notices.
 crates=$folder/crates

@@ -1,6 +1,8 @@
 //! Ranks that were started one by one, and told their place: `LONGARM_RANK`, `LONGARM_SIZE`, where rank 0
 //! listens (`LONGARM_ROOT`), and a secret that all of them can read and nobody else (`LONGARM_SECRET_FILE`).
 
+use std::io;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use longarm_control::proof::Ticket;
@@ -67,15 +69,24 @@ impl Bootstrap for Explicit {
 /// Joins a job whose rank 0 listens where all know it. Collective.
 pub(crate) fn enter(root: String, ticket: Ticket, rank: u32, config: &mut Config) -> Result<Found, InitError> {
     let place = root.clone();
-    let root = Root::Named(root);
+    let listen = || listen_at(&place, &Root::Named(place.clone()).resolve()?);
+    enter_listening(root, ticket, rank, listen, config)
+}
+
+/// The same, where rank 0 has a way of its own to listen.
+pub(crate) fn enter_listening(
+    root: String,
+    ticket: Ticket,
+    rank: u32,
+    listen: impl FnOnce() -> io::Result<Vec<TcpListener>>,
+    config: &mut Config,
+) -> Result<Found, InitError> {
     let mut coordinator = None;
     if rank == 0 {
-        let port_in_use = |source| InitError::RootListen { root: root.to_string(), source };
-        let addresses = root.resolve().map_err(port_in_use)?;
-        let listeners = listen_at(&place, &addresses).map_err(port_in_use)?;
+        let listeners = listen().map_err(|source| InitError::RootListen { root: root.clone(), source })?;
         coordinator = Some(member::start_coordinator(listeners, &ticket, None, config)?);
     }
-    member::enter(Entry { root, ticket, rank, coordinator, manager: None }, config)
+    member::enter(Entry { root: Root::Named(root), ticket, rank, coordinator, manager: None }, config)
 }
 
 fn place(variables: Variables<'_>) -> Result<Place, String> {

@@ -1,11 +1,15 @@
 //! Pods of an indexed Job of Kubernetes, one rank each. The manifest says how many there are (`LONGARM_SIZE`), by which headless service
 //! they find each other (`LONGARM_SERVICE`), and mounts a secret that none but they can read (`LONGARM_SECRET_FILE`).
 
+use std::io;
+use std::net::TcpListener;
+
 use longarm_control::proof::Ticket;
 use longarm_managers::kubernetes::{INDEX, Pod};
 
 use super::alone::alone;
-use super::explicit::{enter, read_secret};
+use super::explicit::{enter, enter_listening, read_secret};
+use super::listening::listen_everywhere;
 use super::rendezvous::Found;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::Config;
@@ -44,9 +48,18 @@ impl Bootstrap for ByIndex {
             return Ok((None, alone()?));
         }
         let ticket = Ticket::of_secret(&read_secret(&config.secret_file)?, pod.size);
-        let root = if config.root.is_empty() { format!("{}:{PORT}", pod.host_name(0)) } else { config.root.clone() };
-        Ok(enter(root, ticket, pod.index, config)?)
+        if !config.root.is_empty() {
+            return Ok(enter(config.root.clone(), ticket, pod.index, config)?);
+        }
+        let root = format!("{}:{PORT}", pod.host_name(0));
+        Ok(enter_listening(root, ticket, pod.index, || listen(PORT), config)?)
     }
+}
+
+/// How pod 0 listens: everywhere, because its own name may get its address some time after it has started. Then it looks for itself
+/// by that name as the others do, until it is found.
+fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
+    Ok(vec![listen_everywhere(port)?])
 }
 
 #[cfg(test)]
@@ -71,5 +84,13 @@ mod tests {
         assert!(missing(look(&pod[..2], "secret"), "LONGARM_SIZE"));
         let told = [pod[0], pod[1], pod[2], ("LONGARM_RANK", "0")];
         assert_eq!(look(&told, "secret"), Sight::Nothing, "that is another way");
+    }
+
+    #[test]
+    fn pod_0_listens_at_every_address_without_asking_for_its_own_name() {
+        let listeners = listen(0).unwrap();
+        let places: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap().ip()).collect();
+        assert!(places.iter().all(std::net::IpAddr::is_unspecified), "{places:?}");
+        assert_eq!(places.len(), 1);
     }
 }

@@ -20,6 +20,9 @@ pub const LIST: &str = "docs/commands.list";
 /// What runs everything.
 const ALL: &str = "tools/test-all.sh";
 
+/// What runs the commands of pages, and so must not be one of those that are run.
+const RUNS_PAGES: [&str; 3] = ["make test-all", ALL, "tools/pages.sh"];
+
 /// A command as a page shows it, with single spaces and without its comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
@@ -105,9 +108,14 @@ pub fn check_commands(tree: &impl Tree, shown: &[Shown], list: &str, files: &[(S
     let names = Names::new(tree, files);
     let mut findings = Vec::new();
     for shown in shown {
-        let has_entry = entries.iter().any(|entry| entry.command == shown.command);
-        let wrong = pieces(&shown.command).into_iter().filter_map(|piece| names.fault(&piece, has_entry));
+        let entry = entries.iter().find(|entry| entry.command == shown.command);
+        let wrong = pieces(&shown.command).into_iter().filter_map(|piece| names.fault(&piece, entry.is_some()));
         findings.extend(wrong.map(|what| finding(&shown.path, shown.line, what)));
+        let run = entry.map_or(Some(shown.command.as_str()), |entry| entry.run.as_deref());
+        if run.is_some_and(|run| RUNS_PAGES.iter().any(|all| run.starts_with(all))) {
+            let what = format!("`{}` runs the commands of all pages, and so itself, without an end", shown.command);
+            findings.push(finding(&shown.path, shown.line, what));
+        }
     }
     let runs = files.iter().find(|(path, _)| path == ALL).map_or("", |(_, text)| text);
     let is_run = |target: &&str| {
@@ -253,7 +261,7 @@ mod tests {
 
     fn faults(page: &str, list: &str) -> Vec<String> {
         let files = [
-            ("Makefile".to_owned(), "PREFIX ?= x\n.PHONY: no\ntest: setup ## Tests\n\tmake no\n".to_owned()),
+            ("Makefile".to_owned(), "PREFIX ?= x\n.PHONY: no\ntest: setup ## Tests\n\tmake no\ntest-all:\n".to_owned()),
             ("shm/Cargo.toml".to_owned(), "[package]\nname = \"longarm-shm\"\n".to_owned()),
         ];
         let shown = shown("a.md", &format!("```sh\n{page}\n```\n"));
@@ -282,6 +290,12 @@ mod tests {
         assert_eq!(faults("make test\nmpiexec x", "mpiexec x\n    why several hosts\n"), [""; 0]);
         assert_eq!(faults("make test", "make fuzz\n    why long\n"), ["no page shows `make fuzz`"]);
         assert_eq!(faults("make test", "make test\n    run true\n"), ["is no entry with a reason"]);
+    }
+
+    #[test]
+    fn a_command_that_runs_the_commands_of_pages_is_not_run_itself() {
+        assert_eq!(faults("make test\nmake test-all", "").len(), 1);
+        assert_eq!(faults("make test\nmake test-all", "make test-all\n    why it would never end\n"), [""; 0]);
     }
 
     #[test]
