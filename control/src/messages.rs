@@ -25,7 +25,7 @@ use crate::node_of_rank::NodeOfRank;
 /// Names the environment variable with the number of the descriptor to the launcher.
 pub const CONTROL_FD_VARIABLE: &str = "LONGARM_CONTROL_FD";
 /// Version of these messages. Both sides have to agree.
-pub const CONTROL_VERSION: u32 = 4;
+pub const CONTROL_VERSION: u32 = 5;
 
 /// A line from a rank to the launcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +54,8 @@ pub enum FromRank {
         /// What the launcher should exit with.
         status: i32,
     },
+    /// Whoever has started the rank's process on its host is gone, and the rank ends for that.
+    Orphaned,
     /// Answer to [`ToRank::Inquire`].
     Waits {
         /// The number of the inquiry.

@@ -23,6 +23,9 @@ use crate::said::{self, Counted};
 /// What a rank says to the launcher must not be longer than this.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
+/// How a rank has ended whose starter is gone.
+const ORPHANED: &str = "has lost its process manager: the manager's process on its host is gone";
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HowEnded {
@@ -362,6 +365,9 @@ impl Rendezvous {
                 let failure = self.fail(rank, status, format!("{how}: {}", said::reason(&reason)));
                 Ok(Some(Failure { has_reason: true, ..failure }))
             }
+            // What is left of it on its host ends as well, and is no loss then.
+            (FromRank::Orphaned, _) if self.ranks[rank as usize].said_goodbye => Ok(None),
+            (FromRank::Orphaned, _) => Ok(Some(self.fail(rank, 1, ORPHANED.to_owned()))),
             (FromRank::Publish { card }, Stage::Joined) => self.handle_publish(rank, card).map(|()| None),
             (FromRank::Fetch { node }, Stage::Joined) => self.handle_fetch(rank, node).map(|()| None),
             (FromRank::Waits { inquiry, waits }, Stage::Joined | Stage::Left) => {
@@ -806,6 +812,20 @@ mod tests {
         assert!(matches!(&pair.drain()[..], [(0, ToRank::Died { rank: 1, .. })]));
         assert_eq!(pair.end(1, HowEnded::Exited(1)), None);
         assert_eq!(pair.drain(), []);
+    }
+
+    #[test]
+    fn a_rank_whose_starter_is_gone_has_failed_for_that_reason_unless_it_has_taken_leave() {
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        let failure = pair.say(1, &FromRank::Orphaned).unwrap();
+        assert_eq!((failure.rank, failure.how.as_str(), failure.has_reason), (1, ORPHANED, false));
+        assert!(matches!(&pair.drain()[..], [(0, ToRank::Died { rank: 1, how })] if how == ORPHANED));
+        assert_eq!(pair.end(1, HowEnded::Gone), None, "its end is no second failure");
+        let mut pair = Pair::new(2, 1);
+        pair.join_all();
+        (0..2).for_each(|rank| assert_eq!(pair.leave(rank), None));
+        assert_eq!(pair.say(1, &FromRank::Orphaned), None);
     }
 
     #[test]

@@ -192,6 +192,15 @@ impl Client {
         self.again.as_ref().map(|again| again.try_clone().map(Aborter)).transpose()
     }
 
+    /// The connection once more, to see its end; `None` over a connection of the caller's. Until [`Client::finalize`] it ends only with the
+    /// process at its other end. Nothing is to be read from it.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn connection(&self) -> io::Result<Option<OwnedFd>> {
+        self.again.as_ref().map(|again| again.try_clone().map(OwnedFd::from)).transpose()
+    }
+
     /// Puts a value for the others to get after the next barrier. A key is put once.
     ///
     /// # Errors

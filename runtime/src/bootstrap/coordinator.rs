@@ -77,16 +77,12 @@ impl CoordinatorThread {
 
     /// Waits until what was said to the coordinator before is done, and what it has to say is on its way.
     pub(crate) fn flush(&self) {
-        let until = Instant::now() + FLUSH;
-        let mut turns = self.shared.turns.lock();
-        let (first, _) = *turns;
-        // The first turn may have begun before.
-        while turns.0 < first + 2 || turns.1 {
-            self.shared.waker.wake();
-            if self.shared.turned.wait_until(&mut turns, until).timed_out() {
-                return;
-            }
-        }
+        self.shared.flush();
+    }
+
+    /// Does that from elsewhere.
+    pub(crate) fn flusher(&self) -> Flusher {
+        Flusher(Arc::clone(&self.shared))
     }
 
     /// Ends the thread, and all connections with it.
@@ -97,6 +93,30 @@ impl CoordinatorThread {
             && thread.join().is_err()
         {
             tracing::error!("the coordinator's thread has panicked");
+        }
+    }
+}
+
+/// See [`CoordinatorThread::flusher`].
+pub(crate) struct Flusher(Arc<Shared>);
+
+impl Flusher {
+    pub(crate) fn flush(&self) {
+        self.0.flush();
+    }
+}
+
+impl Shared {
+    fn flush(&self) {
+        let until = Instant::now() + FLUSH;
+        let mut turns = self.turns.lock();
+        let (first, _) = *turns;
+        // The first turn may have begun before.
+        while turns.0 < first + 2 || turns.1 {
+            self.waker.wake();
+            if self.turned.wait_until(&mut turns, until).timed_out() {
+                return;
+            }
         }
     }
 }

@@ -9,7 +9,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-
 use std::time::{Duration, Instant};
 
 use longarm_control::messages::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
@@ -45,8 +44,11 @@ pub(crate) trait Patron: Send + Sync {
     /// What a rank is told may lack what must not travel over this connection.
     fn complete(&self, _start: &mut Start) {}
 
-    /// The other end has hung up while the job went on. Gives the death that is told for it, if it comes back.
-    fn on_hang_up(&self) -> Option<(u32, String)>;
+    /// The conversation for which this is, before it begins.
+    fn accompany(&self, _launcher: &Arc<Launcher>) {}
+
+    /// The other end has hung up while the job went on, after these deaths. Gives the death that is told for it, if it comes back.
+    fn on_hang_up(&self, died: &[(u32, String)]) -> Option<(u32, String)>;
 
     /// A rank has died, and the others are not to go on: sees to the end of this process, if nobody else does.
     fn on_death(&self, _rank: u32, _how: &str) {}
@@ -65,7 +67,7 @@ pub(crate) trait Patron: Send + Sync {
 struct Run;
 
 impl Patron for Run {
-    fn on_hang_up(&self) -> Option<(u32, String)> {
+    fn on_hang_up(&self, _died: &[(u32, String)]) -> Option<(u32, String)> {
         // Without a launcher nobody would end this process: it ends itself.
         own_end::say_last("the launcher is gone, this rank ends");
         // What the program does at its exit may wait for others, and nobody tells of their end now.
@@ -114,6 +116,7 @@ impl Launcher {
     ) -> Result<(Arc<Launcher>, Start), InitError> {
         let heard = Mutex::new(Heard::default());
         let launcher = Arc::new(Launcher { writer: Mutex::new(writer), heard, changed: Condvar::new(), patron });
+        launcher.patron.accompany(&launcher);
         launcher.say_join()?;
         let start = match read(&mut reader)? {
             ToRank::Start(start) => launcher.accepted(*start)?,
@@ -153,6 +156,11 @@ impl Launcher {
 
     fn say_join(&self) -> Result<(), InitError> {
         self.say(&FromRank::Join { version: CONTROL_VERSION, pid: std::process::id() })
+    }
+
+    /// Tells the coordinator that whoever has started this process is gone.
+    pub(crate) fn say_orphaned(&self) -> Result<(), InitError> {
+        self.say(&FromRank::Orphaned)
     }
 
     fn say(&self, message: &FromRank) -> Result<(), InitError> {
@@ -250,7 +258,8 @@ impl Launcher {
         if heard.goodbye {
             return;
         }
-        let death = MutexGuard::unlocked(&mut heard, || self.patron.on_hang_up());
+        let died = heard.died.clone();
+        let death = MutexGuard::unlocked(&mut heard, || self.patron.on_hang_up(&died));
         if let Some((rank, how)) = death.filter(|(rank, _)| !heard.died.iter().any(|(dead, _)| dead == rank)) {
             self.handle_death(&mut heard, rank, &how);
         }

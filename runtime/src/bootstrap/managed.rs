@@ -4,6 +4,7 @@
 //! A process meets its manager once. What the ranks say to each other from then on goes over the coordinator's connections, also in
 //! the worlds that come after the first.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -24,6 +25,11 @@ trait Store: Send {
     /// Rank 0's text is put there by rank 0, and got by all. Collective.
     fn share(&mut self, rank: u32, text: Option<&str>) -> Result<Vec<u8>, String>;
 
+    /// What ends when the manager does, if this process has such a thing.
+    fn connection(&self) -> std::io::Result<Option<OwnedFd>> {
+        Ok(None)
+    }
+
     /// This process needs it no more.
     fn finalize(self: Box<Self>) -> Result<(), String>;
 }
@@ -32,6 +38,10 @@ impl Store for pmi1::Client {
     fn share(&mut self, _rank: u32, text: Option<&str>) -> Result<Vec<u8>, String> {
         text.map_or(Ok(()), |text| self.put(KEY, text.as_bytes())).map_err(|error| error.to_string())?;
         self.barrier().and_then(|()| self.get(KEY)).map_err(|error| error.to_string())
+    }
+
+    fn connection(&self) -> std::io::Result<Option<OwnedFd>> {
+        pmi1::Client::connection(self)
     }
 
     fn finalize(self: Box<Self>) -> Result<(), String> {
@@ -87,6 +97,11 @@ impl Manager for Managed {
 
     fn abort(&self, status: i32) -> bool {
         (self.abort)(status)
+    }
+
+    fn connection(&self) -> std::io::Result<Option<OwnedFd>> {
+        // Who has taken leave of its manager hears nothing of it any more.
+        self.store.lock().as_ref().map_or(Ok(None), |store| store.connection())
     }
 
     fn leave(&self) {

@@ -4,8 +4,10 @@
 //!   manager: rank, size ──▶ rank 0 listens ──▶ invitation, by the manager ──▶ all meet at the coordinator
 //! ```
 
+use std::io;
 use std::net::{IpAddr, TcpListener};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use longarm_control::coordinator::Settings;
@@ -16,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::addresses;
 use super::assembly::{self, Assembly, Root};
-use super::coordinator::{CoordinatorThread, OnEnd, is_stopped, own_command};
+use super::coordinator::{CoordinatorThread, Flusher, OnEnd, is_stopped, own_command};
 use super::launcher::{Launcher, Patron};
 use super::node::raise_descriptor_limit;
 use super::own_end::{self, LAUNCHER_GRACE};
@@ -47,6 +49,11 @@ pub(crate) trait Manager: Send + Sync {
 
     /// Rank 0 is gone, and the job with it, which nobody may have told whoever has started it.
     fn end_without_root(&self) {}
+
+    /// What ends with the manager's process on this host, if there is such a thing besides that process itself.
+    fn connection(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
+    }
 
     /// All have left the world.
     fn leave(&self) {}
@@ -189,6 +196,7 @@ pub(crate) fn enter(entry: Entry, config: &mut Config) -> Result<Found, InitErro
         coordinator,
         manager,
         watch: Mutex::new(None),
+        launcher: Mutex::new(Weak::new()),
     };
     let (launcher, start) = Launcher::join(reader, Box::new(writer), Box::new(member))?;
     if !is_for_one_world {
@@ -208,22 +216,28 @@ struct Member {
     coordinator: Option<CoordinatorThread>,
     manager: Option<Arc<dyn Manager>>,
     watch: Mutex<Option<StarterWatch>>,
+    /// The conversation that this is the patron of.
+    launcher: Mutex<Weak<Launcher>>,
 }
 
 impl Member {
     /// Whoever has started this process is watched as long as it has a world.
     fn watch_starter(&self) {
         // A job of one may be a program that a shell has started, which goes on when the shell ends.
-        let is_watched = self.ticket.size > 1 && self.manager.as_ref().is_some_and(|manager| manager.is_starter());
-        if !is_watched {
-            return;
-        }
-        let rank = self.rank;
+        let is_watched = |manager: &&Arc<dyn Manager>| self.ticket.size > 1 && manager.is_starter();
+        let Some(manager) = self.manager.as_ref().filter(is_watched) else { return };
+        let (rank, report, launcher) = (self.rank, self.report, self.launcher.lock().clone());
+        let flush = self.coordinator.as_ref().map(CoordinatorThread::flusher);
         let on_orphaned = move || {
-            own_end::end_after(LAUNCHER_GRACE, || ());
-            own_end::say_last(&format!("rank {rank}: the launcher's process that started this rank is gone; it ends"));
+            // Should one of those wait who are told.
+            own_end::end_after(report, || ());
+            // The others hear it from the coordinator. This rank's output may have gone with whoever started it.
+            let said = launcher.upgrade().map(|launcher| launcher.say_orphaned());
+            own_end::say_last(&format!("rank {rank} ends: its process manager's process on this host is gone"));
+            flush.filter(|_| said.is_some()).inspect(Flusher::flush);
+            own_end::end_now();
         };
-        match StarterWatch::begin(on_orphaned) {
+        match manager.connection().and_then(|connection| StarterWatch::begin(connection, on_orphaned)) {
             Ok(watch) => *self.watch.lock() = watch,
             Err(error) => tracing::warn!(%error, "the end of whoever started this rank will not be noticed"),
         }
@@ -237,14 +251,19 @@ impl Member {
 }
 
 impl Patron for Member {
+    fn accompany(&self, launcher: &Arc<Launcher>) {
+        *self.launcher.lock() = Arc::downgrade(launcher);
+    }
+
     fn complete(&self, start: &mut Start) {
         start.secret = Start::spell_secret(&self.ticket.job_secret(start.job));
         self.watch_starter();
     }
 
-    fn on_hang_up(&self) -> Option<(u32, String)> {
+    fn on_hang_up(&self, died: &[(u32, String)]) -> Option<(u32, String)> {
         let on_host = self.root_host.as_ref().map(|host| format!(" (on host {host})")).unwrap_or_default();
-        let how = format!("has ended without finalizing{on_host}");
+        let known = died.iter().find(|(rank, _)| *rank == 0).map(|(_, how)| how.clone());
+        let how = known.unwrap_or_else(|| format!("has ended without finalizing{on_host}"));
         own_end::say_last(&format!(
             "rank {}: rank 0 {how}, or has cut this rank off; without it the job cannot go on",
             self.rank

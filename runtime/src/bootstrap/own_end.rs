@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use rustix::process::Signal;
@@ -45,21 +46,26 @@ fn write_last(output: impl AsFd, mut text: &[u8], grace: Duration) -> io::Result
 }
 
 /// The job ends: should nobody have ended this process after `grace`, wakes whoever sleeps in it, who may still say why, and
-/// after as long again ends it. Only the first call does anything.
+/// after as long again ends it. Of several calls the one that ends it first counts.
 pub(crate) fn end_after(grace: Duration, wake: impl FnOnce() + Send + 'static) {
-    static ENDING: parking_lot::Once = parking_lot::Once::new();
-    ENDING.call_once(|| {
-        let ending = std::thread::Builder::new().name("longarm-ending".into()).spawn(move || {
-            std::thread::sleep(grace);
-            wake();
-            std::thread::sleep(grace);
-            end_now();
-        });
-        if let Err(error) = ending {
-            say_last(&format!("no thread can be started that would end this process later ({error}): it ends now"));
-            end_now();
-        }
+    static ENDING: Mutex<Option<Instant>> = Mutex::new(None);
+    let at = Instant::now() + grace * 2;
+    let mut ending = ENDING.lock();
+    if ending.is_some_and(|earlier| earlier <= at) {
+        return;
+    }
+    *ending = Some(at);
+    drop(ending);
+    let ending = std::thread::Builder::new().name("longarm-ending".into()).spawn(move || {
+        std::thread::sleep(grace);
+        wake();
+        std::thread::sleep(grace);
+        end_now();
     });
+    if let Err(error) = ending {
+        say_last(&format!("no thread can be started that would end this process later ({error}): it ends now"));
+        end_now();
+    }
 }
 
 /// Ends this process at once: what the program does at its exit may wait for others.

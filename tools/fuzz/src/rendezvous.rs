@@ -60,6 +60,7 @@ fn message(kind: u8, choices: &mut Choices<'_>) -> FromRank {
             let whom = [Whom::Rank(node(choices)), Whom::HolderAt(0), Whom::Anyone][usize::from(choices.byte() % 3)];
             FromRank::Waits { inquiry: 7, waits: vec![Wait { call: text(choices), whom, waited_ms: choices.word() }] }
         }
+        13 => FromRank::Orphaned,
         _ => {
             let kinds = vec![KindTraffic { operations: choices.word(), bytes: choices.word() }];
             let traffic = vec![PeerTraffic { peer: node(choices), kinds }];

@@ -13,6 +13,7 @@ mod faults {
     pub mod heirs;
     pub mod neighbours;
     pub mod outside;
+    pub mod proxies;
     pub mod standstill;
     pub mod started_by_others;
     pub mod starts;
@@ -25,8 +26,8 @@ mod faults {
 use std::process::ExitCode;
 
 use faults::{
-    arguments, crowd, deaths, endings, heirs, neighbours, standstill, started_by_others, starts, strangers, survivors,
-    unanswered,
+    arguments, crowd, deaths, endings, heirs, neighbours, proxies, standstill, started_by_others, starts, strangers,
+    survivors, unanswered,
 };
 use libtest_mimic::Arguments;
 
@@ -46,6 +47,10 @@ fn main() -> ExitCode {
             started_by_others::body(&parameters);
             return ExitCode::SUCCESS;
         }
+        if body == "proxy" {
+            proxies::proxy_body(&parameters);
+            return ExitCode::SUCCESS;
+        }
         if body == "ending" {
             endings::body(&parameters);
             return ExitCode::SUCCESS;
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
             "first call" => deaths::first_call_body(world),
             "heirs" => heirs::body(world, &parameters),
             "standstill" => standstill::body(world),
+            "proxied" => proxies::body(&world, &parameters),
             "held" => standstill::held_body(world),
             "survivors" => survivors::body(world, &parameters),
             "unanswered" => unanswered::body(world, &parameters),
@@ -77,6 +83,7 @@ fn main() -> ExitCode {
     trials.extend(neighbours::trials());
     trials.extend(standstill::trials());
     trials.extend(started_by_others::trials());
+    trials.extend(proxies::trials());
     trials.extend(starts::trials());
     trials.extend(strangers::trials());
     trials.extend(crowd::trials());
