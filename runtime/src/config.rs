@@ -102,9 +102,8 @@ impl Config {
     /// # Errors
     /// The first variable whose value cannot be used, or two that contradict each other.
     pub fn from_environment() -> Result<Config, ConfigError> {
-        let processors = topology::processors_allowed();
-        let caches = processors.first().map(|first| topology::caches_of(*first)).unwrap_or_default();
-        Config::from_variables(std::env::vars_os(), &caches)
+        let last_cache = topology::last_cache_here().map(std::slice::from_ref);
+        Config::from_variables(std::env::vars_os(), last_cache.unwrap_or_default())
     }
 
     #[doc(hidden)]

@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use rustix::fs::MemfdFlags;
 use rustix::process::Resource;
@@ -259,27 +260,56 @@ pub fn host_name() -> String {
 
 /// The caches that a processor uses, in ascending order of level. Empty where the kernel does not describe them.
 pub fn caches_of(processor: u32) -> Vec<Cache> {
-    let folder = format!("/sys/devices/system/cpu/cpu{processor}");
-    let threads_per_core =
-        read(format!("{folder}/topology/thread_siblings_list")).map_or(1, |list| parse_list(&list).len().max(1) as u32);
-    let mut caches = Vec::new();
-    for index in 0.. {
-        let folder = format!("{folder}/cache/index{index}");
-        // The first index that is missing ends the list.
-        let Some(level) = read_number(format!("{folder}/level")) else { break };
-        let Some(bytes) = read(format!("{folder}/size")).and_then(|size| parse_size(&size)) else { continue };
-        let kind = match read(format!("{folder}/type")).as_deref() {
-            Some("Data") => CacheKind::Data,
-            Some("Instruction") => CacheKind::Instruction,
-            _ => CacheKind::Unified,
-        };
-        let processors = read(format!("{folder}/shared_cpu_list")).map(|list| parse_list(&list)).unwrap_or_default();
-        let cores = (processors.len() as u32).div_ceil(threads_per_core).max(1);
-        let line_bytes = read_number(format!("{folder}/coherency_line_size"));
-        caches.push(Cache { level, kind, bytes, line_bytes, processors, cores });
-    }
+    let threads_per_core = threads_per_core_of(processor);
+    let folders = cache_folders_of(processor);
+    let mut caches: Vec<Cache> = folders.filter_map(|folder| read_cache(&folder, threads_per_core)).collect();
     caches.sort_by_key(|cache| (cache.level, cache.kind != CacheKind::Data));
     caches
+}
+
+/// The one of [`caches_of`] that [`last_cache`] finds. The kernel writes down what is in each file when it is read, and each rank
+/// asks this when it starts, so no other one is read: those that are farther from the processor are listed behind.
+fn last_cache_of(processor: u32) -> Option<Cache> {
+    let folders: Vec<String> = cache_folders_of(processor).collect();
+    let holds_data = |folder: &&String| kind_of_cache(folder) != CacheKind::Instruction;
+    let folder = folders.iter().rev().find(holds_data)?;
+    read_cache(folder, threads_per_core_of(processor))
+}
+
+/// [`last_cache_of`] the first processor that this process may use. It is read once: a process may read its configuration several times
+/// while it starts.
+pub fn last_cache_here() -> Option<&'static Cache> {
+    static HERE: OnceLock<Option<Cache>> = OnceLock::new();
+    HERE.get_or_init(|| processors_allowed().first().and_then(|first| last_cache_of(*first))).as_ref()
+}
+
+/// One folder for each cache.
+fn cache_folders_of(processor: u32) -> impl Iterator<Item = String> {
+    let folders = (0..).map(move |index| format!("/sys/devices/system/cpu/cpu{processor}/cache/index{index}"));
+    // The first one that is missing ends the list.
+    folders.take_while(|folder| Path::new(folder).exists())
+}
+
+fn threads_per_core_of(processor: u32) -> u32 {
+    let siblings = read(format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list"));
+    siblings.map_or(1, |list| parse_list(&list).len().max(1) as u32)
+}
+
+fn kind_of_cache(folder: &str) -> CacheKind {
+    match read(format!("{folder}/type")).as_deref() {
+        Some("Data") => CacheKind::Data,
+        Some("Instruction") => CacheKind::Instruction,
+        _ => CacheKind::Unified,
+    }
+}
+
+fn read_cache(folder: &str, threads_per_core: u32) -> Option<Cache> {
+    let level = read_number(format!("{folder}/level"))?;
+    let bytes = read(format!("{folder}/size")).and_then(|size| parse_size(&size))?;
+    let processors = read(format!("{folder}/shared_cpu_list")).map(|list| parse_list(&list)).unwrap_or_default();
+    let cores = (processors.len() as u32).div_ceil(threads_per_core).max(1);
+    let line_bytes = read_number(format!("{folder}/coherency_line_size"));
+    Some(Cache { level, kind: kind_of_cache(folder), bytes, line_bytes, processors, cores })
 }
 
 /// The largest cache that holds data and is farthest from the processor.
@@ -436,5 +466,12 @@ mod tests {
         let caches = [cache(1, CacheKind::Data), cache(2, CacheKind::Unified), cache(3, CacheKind::Instruction)];
         assert_eq!(last_cache(&caches).map(|cache| cache.level), Some(2));
         assert_eq!(last_cache(&[]), None);
+    }
+
+    #[test]
+    fn the_last_cache_read_alone_is_the_last_one_of_all() {
+        for processor in processors_allowed().into_iter().chain([u32::MAX]) {
+            assert_eq!(last_cache_of(processor).as_ref(), last_cache(&caches_of(processor)));
+        }
     }
 }
