@@ -193,6 +193,18 @@ pub fn hosts(environment: Environment<'_>) -> Result<Option<Vec<Host>>, StepErro
     Ok(Some(hosts.into_list()))
 }
 
+/// The address of a node, `NodeAddr`, in what `scontrol --oneliner show node` says of it: a number or a name.
+///
+/// ```
+/// use longarm_managers::slurm::address_of_node;
+/// let said = "NodeName=c7 Arch=x86_64 NodeAddr=192.0.2.7 NodeHostName=c7 Port=0 OS=Linux Comment=NodeAddr=mine\n";
+/// assert_eq!(address_of_node(said), Some("192.0.2.7"));
+/// assert_eq!(address_of_node("NodeName=c7 State=UNKNOWN"), None);
+/// ```
+pub fn address_of_node(said: &str) -> Option<&str> {
+    said.split_whitespace().find_map(|word| word.strip_prefix("NodeAddr=")).filter(|address| !address.is_empty())
+}
+
 /// Ports as Slurm writes them, `12000-12003,12010`: the first of them, and none of what it does not write so.
 fn ports(text: &str) -> Vec<u16> {
     const PORTS_MAX: usize = 16;

@@ -1,11 +1,11 @@
 //! Tasks of a step that Slurm's `srun` has started without PMI (`--mpi=none`): each is told where the others are, and nothing is carried
 //! between them. Rank 0 listens on the step's first node, and gives its invitation to whom MUNGE knows as the same user.
 
+mod controller;
 mod credentials;
 mod invitations;
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use longarm_managers::munge::{self, CREDENTIAL_BYTES_MAX};
 use longarm_managers::slurm::Step;
 use parking_lot::Mutex;
 
+use self::controller::Controller;
 use self::credentials::{Credentials, Munge, read_message, write_message};
 use self::invitations::{InvitationServer, Terms};
 use super::alone::alone;
@@ -92,6 +93,7 @@ struct Stepped {
     step_name: StepName,
     own_user: u32,
     credentials: Arc<dyn Credentials>,
+    controller: Controller,
     /// For how long the others come.
     meet: Duration,
     /// How long one of them may take to say who it is.
@@ -108,6 +110,7 @@ impl Stepped {
             step,
             own_user,
             credentials,
+            controller: Controller::new(),
             meet: Duration::from_secs(config.meet_timeout_s),
             proof: Duration::from_millis(config.handshake_timeout_ms),
             callers_max: config.half_open_max as usize,
@@ -143,13 +146,13 @@ impl Stepped {
     }
 
     /// Where rank 0 may be, the likeliest first.
-    fn places(&self) -> io::Result<Vec<SocketAddr>> {
+    fn places(&self) -> Result<Vec<SocketAddr>, String> {
         let hosts: Vec<IpAddr> = if self.step.node_id == 0 {
             // The name of this node may stand for an address that only others reach, or for none.
             vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
         } else {
-            let resolved = (self.step.nodes[0].as_str(), 0).to_socket_addrs()?;
-            resolved.map(|address| address.ip()).filter(|address| !address.is_loopback()).collect()
+            let addresses = self.controller.addresses_of(&self.step.nodes[0])?;
+            addresses.into_iter().filter(|address| !address.is_loopback()).collect()
         };
         let ports = self.ports();
         Ok(ports.iter().flat_map(|port| hosts.iter().map(|host| SocketAddr::new(*host, *port))).collect())
@@ -179,7 +182,7 @@ impl Stepped {
 
     /// Asks once wherever rank 0 may be. An error is the most telling one.
     fn ask_everywhere(&self) -> Result<String, String> {
-        let places = self.places().map_err(|error| format!("the node's name has no address: {error}"))?;
+        let places = self.places()?;
         let mut refused = None;
         let mut answered = None;
         for place in places {
