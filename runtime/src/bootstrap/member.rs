@@ -263,11 +263,9 @@ impl Patron for Member {
     fn on_hang_up(&self, died: &[(u32, String)]) -> Option<(u32, String)> {
         let on_host = self.root_host.as_ref().map(|host| format!(" (on host {host})")).unwrap_or_default();
         let known = died.iter().find(|(rank, _)| *rank == 0).map(|(_, how)| how.clone());
+        let cut_off = if known.is_some() { "" } else { ", or has cut this rank off" };
         let how = known.unwrap_or_else(|| format!("has ended without finalizing{on_host}"));
-        own_end::say_last(&format!(
-            "rank {}: rank 0 {how}, or has cut this rank off; without it the job cannot go on",
-            self.rank
-        ));
+        own_end::say_last(&format!("rank {}: rank 0 {how}{cut_off}; without it the job cannot go on", self.rank));
         own_end::end_after(self.report, || ());
         if let Some(manager) = &self.manager {
             manager.end_without_root();
