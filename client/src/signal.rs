@@ -4,7 +4,7 @@ use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth, Run, Signal, SignalOp};
 
 use crate::client::Client;
 use crate::error::{Lost, LostHow, Operation, RmwError, WaitError};
-use crate::origin_bytes::OriginBytes;
+use crate::origin_bytes::{Lender, OriginBytes};
 use crate::path::{Aim, Place};
 use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
@@ -65,36 +65,50 @@ impl WordWidth {
 impl Client {
     /// Writes bytes, then updates an aligned 64-bit signal at the same rank: who sees the signal sees the bytes.
     /// Local completion as put. `shmem_putmem_signal`.
-    #[allow(clippy::too_many_arguments, reason = "two places and two values, as in the C call")]
     pub fn put_signal(
         &self,
         (window, offset): (&ClientWindow, u64),
-        (signal_window, signal_offset): (&ClientWindow, u64),
-        (op, value): (SignalOp, u64),
+        word: (&ClientWindow, u64),
+        signal: (SignalOp, u64),
         rank: Rank,
         source: OriginBytes<'_>,
     ) -> Result<(), RmwError> {
         let run = Run { offset, bytes: source.len() as u64 };
-        let aim = Aim { operation: Operation::Put, window: signal_window, rank };
-        aim.check_word(signal_offset, 8)?;
-        let identity = signal_window.identity();
-        let signal = Signal {
-            window: identity.window,
-            generation: identity.generation,
-            key: identity.key,
-            offset: signal_offset,
-            op,
-            value,
-        };
-        self.write(Writing::Signal(signal), (window, rank), Shapes::contiguous(run), source)?;
-        if let Place::Here(part) = self.place(aim)? {
+        let written = Writing::Signal(signal_of(word, signal, rank)?);
+        self.write(written, (window, rank), Shapes::contiguous(run), source)?;
+        self.update_signal_here(word, signal, rank)
+    }
+
+    /// Starts [`Client::put_signal`]; the source is let go of as by [`Client::start_put`].
+    pub fn start_put_signal(
+        &self,
+        (window, offset): (&ClientWindow, u64),
+        word: (&ClientWindow, u64),
+        signal: (SignalOp, u64),
+        rank: Rank,
+        source: &Lender<'_>,
+    ) -> Result<(), RmwError> {
+        let run = Run { offset, bytes: source.source().len() as u64 };
+        let written = Writing::Signal(signal_of(word, signal, rank)?);
+        self.start_write(written, (window, rank), Shapes::contiguous(run), source)?;
+        self.update_signal_here(word, signal, rank)
+    }
+
+    /// The word behind bytes that were written on this node; at other nodes their server does it.
+    fn update_signal_here(
+        &self,
+        (window, offset): (&ClientWindow, u64),
+        (op, value): (SignalOp, u64),
+        rank: Rank,
+    ) -> Result<(), RmwError> {
+        if let Place::Here(part) = self.place(Aim { operation: Operation::Put, window, rank })? {
             let op = match op {
                 SignalOp::Set => RmwOp::Set,
                 SignalOp::Add => RmwOp::FetchAdd,
             };
             // The update is a full barrier on the processor: the bytes before it are seen by who sees it.
             let rmw = Rmw { op, width: RmwWidth::W64, operand: value, compare: 0 };
-            part.rmw(signal_offset, rmw).expect("checked before");
+            part.rmw(offset, rmw).expect("checked before");
             self.local.ring_window(rank);
         }
         Ok(())
@@ -159,6 +173,17 @@ impl Client {
         let node = self.local.layout.node_of(death.rank);
         Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })
     }
+}
+
+/// The signal as a request names it.
+fn signal_of(
+    (window, offset): (&ClientWindow, u64),
+    (op, value): (SignalOp, u64),
+    rank: Rank,
+) -> Result<Signal, RmwError> {
+    Aim { operation: Operation::Put, window, rank }.check_word(offset, 8)?;
+    let identity = window.identity();
+    Ok(Signal { window: identity.window, generation: identity.generation, key: identity.key, offset, op, value })
 }
 
 #[cfg(test)]

@@ -8,11 +8,14 @@ use std::sync::Arc;
 use longarm_client::DeviceRmwError;
 use longarm_netmod::{DeviceRmw, NoDeviceRmw};
 use longarm_proto::Rank;
+use longarm_shm::sync::{Ordering, fence};
 
 use crate::collective::Signature;
 use crate::element::length_of;
 use crate::error::WindowError;
 use crate::group::Group;
+use crate::started::lane::Lane;
+use crate::started::{Started, promise};
 use crate::window::WindowInner;
 
 /// Words of 64 bits at every member of a group, zero at first, that are updated by RDMA devices: the target's processors take no
@@ -51,6 +54,8 @@ use crate::window::WindowInner;
 #[derive(Clone)]
 pub struct DeviceWords {
     shared: Arc<WindowInner>,
+    /// Updates that were started.
+    started: Arc<Lane>,
 }
 
 impl Group {
@@ -68,7 +73,33 @@ impl Group {
             return Err(WindowError::NoDeviceRmw { rank, node: self.inner.client.layout().node_of(rank), reason });
         }
         let bytes = count.saturating_mul(size_of::<u64>() as u64);
-        Ok(DeviceWords { shared: Arc::new(self.allocate(bytes)?) })
+        Ok(DeviceWords { shared: Arc::new(self.allocate(bytes)?), started: Lane::new() })
+    }
+
+    /// Starts [`Group::device_words_collective`], behind the collectives of this group that were started before.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// # futures_lite::future::block_on(async {
+    /// match world.start_device_words_collective(1).await {
+    ///     Ok(words) => {
+    ///         words.start_fetch_add(0, 0, 1).await?;
+    ///         while words.start_load(0, 0).await? < u64::from(world.size()) {}
+    ///         words.start_compare_swap(0, 0, u64::from(world.size()), 0).await?; // one of them
+    ///         words.start_free_collective().await?;
+    ///     }
+    ///     Err(error) => println!("a window has to do: {error}"),
+    /// }
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields what [`Group::device_words_collective`] returns.
+    pub fn start_device_words_collective(&self, count: u64) -> Started<DeviceWords, WindowError> {
+        self.start(move |group| group.device_words_collective(count))
     }
 }
 
@@ -130,12 +161,60 @@ impl DeviceWords {
         self.shared.inner.client.device_rmw(&self.shared.client, Rank(rank), index, rmw)
     }
 
-    /// Frees the words. Collective over their group.
+    /// Starts [`DeviceWords::fetch_add`], behind the updates of these words that this rank has started before. One that is dropped is
+    /// done all the same.
+    ///
+    /// # Errors
+    /// The future yields what [`DeviceWords::fetch_add`] returns.
+    pub fn start_fetch_add(&self, rank: u32, index: u64, value: u64) -> Started<u64, DeviceRmwError> {
+        self.start(move |words| words.fetch_add(rank, index, value))
+    }
+
+    /// Starts [`DeviceWords::compare_swap`], as [`DeviceWords::start_fetch_add`].
+    ///
+    /// # Errors
+    /// The future yields what [`DeviceWords::compare_swap`] returns.
+    pub fn start_compare_swap(&self, rank: u32, index: u64, expected: u64, new: u64) -> Started<u64, DeviceRmwError> {
+        self.start(move |words| words.compare_swap(rank, index, expected, new))
+    }
+
+    /// Starts [`DeviceWords::load`], as [`DeviceWords::start_fetch_add`].
+    ///
+    /// # Errors
+    /// The future yields what [`DeviceWords::load`] returns.
+    pub fn start_load(&self, rank: u32, index: u64) -> Started<u64, DeviceRmwError> {
+        self.start(move |words| words.load(rank, index))
+    }
+
+    /// On a worker: an update waits until the server of its node has done what it has still to do.
+    fn start(
+        &self,
+        update: impl FnOnce(&DeviceWords) -> Result<u64, DeviceRmwError> + Send + 'static,
+    ) -> Started<u64, DeviceRmwError> {
+        let (started, promised) = promise();
+        let words = self.clone();
+        // SeqCst fence: as in an update, for what this thread has stored on this node; the worker's own comes later.
+        fence(Ordering::SeqCst);
+        self.shared.inner.workers.start(&self.started, move || promised.keep(update(&words)));
+        started
+    }
+
+    /// Frees the words, when the updates that were started are over. Collective over their group.
     ///
     /// # Errors
     /// As [`Window::free_collective`](crate::Window::free_collective).
     pub fn free_collective(&self) -> Result<(), WindowError> {
+        self.started.finish_before();
         self.shared.group.free(&self.shared.client)
+    }
+
+    /// Starts [`DeviceWords::free_collective`], behind the collectives of the words' group that were started before.
+    ///
+    /// # Errors
+    /// The future yields what [`DeviceWords::free_collective`] returns.
+    pub fn start_free_collective(&self) -> Started<(), WindowError> {
+        let words = self.clone();
+        self.shared.group.start(move |_| words.free_collective())
     }
 }
 

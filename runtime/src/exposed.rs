@@ -11,7 +11,7 @@ use crate::collective::Signature;
 use crate::element::{Element, length_of};
 use crate::error::{CollectiveError, TransferError};
 use crate::group::Group;
-use crate::world::World;
+use crate::started::Started;
 
 /// Vectors of the members of a group that the ranks of each node read and write, although they were not allocated as a
 /// [`Window`](crate::Window): the kernel copies between the processes (cross-memory attach), and the owner takes no part in
@@ -39,16 +39,6 @@ pub struct Exposed<T: Element> {
     memory: ExposedMemory<T>,
 }
 
-impl World {
-    /// [`Group::expose_collective`] over all ranks.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn expose_collective<T: Element>(&self, memory: Vec<T>) -> Result<Exposed<T>, CollectiveError> {
-        self.group().expose_collective(memory)
-    }
-}
-
 impl Group {
     /// Lets the members on this rank's node read and write a vector, which may have another length at each. Collective.
     /// It is given back by [`Exposed::withdraw_collective`]; without that it is leaked, because others may still write to
@@ -63,6 +53,27 @@ impl Group {
         let exposed = ExposedMemory::expose(memory, permit_attaching(), |mine| self.exchange_notices::<T>(mine))?;
         let memory = exposed.ok_or(CollectiveError::BrokenNotice)?;
         Ok(Exposed { group: self.clone(), memory })
+    }
+
+    /// Starts [`Group::expose_collective`], behind the collectives of this group that were started before.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// # futures_lite::future::block_on(async {
+    /// let exposed = world.start_expose_collective(vec![7_u64; 100]).await?;
+    /// exposed.put(world.rank(), 3, &[8])?;
+    /// let mine = exposed.start_withdraw_collective().await?;
+    /// assert_eq!(mine[2..4], [7, 8]);
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields what [`Group::expose_collective`] returns.
+    pub fn start_expose_collective<T: Element>(&self, memory: Vec<T>) -> Started<Exposed<T>, CollectiveError> {
+        self.start(move |group| group.expose_collective(memory))
     }
 
     /// The notices of all members, by rank of the world.
@@ -121,6 +132,15 @@ impl<T: Element> Exposed<T> {
     pub fn withdraw_collective(self) -> Result<Vec<T>, CollectiveError> {
         let Exposed { group, memory } = self;
         memory.withdraw(|| group.run(Signature::plain("withdraw"), |_| Ok(())))
+    }
+
+    /// Starts [`Exposed::withdraw_collective`], behind the collectives of its group that were started before.
+    ///
+    /// # Errors
+    /// The future yields what [`Exposed::withdraw_collective`] returns.
+    pub fn start_withdraw_collective(self) -> Started<Vec<T>, CollectiveError> {
+        let group = self.group.clone();
+        group.start(move |_| self.withdraw_collective())
     }
 }
 

@@ -121,7 +121,22 @@ impl World {
     /// # Errors
     /// The future yields what [`World::heap_collective`] returns.
     pub fn start_heap_collective(&self) -> Started<Arc<Heap>, WindowError> {
-        let bytes = self.inner.config.heap_bytes;
+        self.start_heap_of_collective(self.inner.config.heap_bytes)
+    }
+
+    /// Starts [`World::heap_of_collective`], as [`World::start_heap_collective`].
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let heap = world.start_heap_of_collective(1 << 20).wait()?;
+    /// assert_eq!(heap.bytes(), 1 << 20);
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields what [`World::heap_of_collective`] returns.
+    pub fn start_heap_of_collective(&self, bytes: u64) -> Started<Arc<Heap>, WindowError> {
         self.group().start(move |world| heap_of(world, bytes))
     }
 }

@@ -201,13 +201,13 @@ impl<T: Element> Window<T> {
     }
 
     /// Starts an operation on an owned buffer.
-    pub(super) fn start(
+    pub(super) fn start<E>(
         &self,
         operation: Operation,
         rank: u32,
         elements: Vec<T>,
-        issue: impl FnOnce(&LenderMut<'_>) -> Result<(), TransferError>,
-    ) -> Result<Handle<Vec<T>>, TransferError> {
+        issue: impl FnOnce(&LenderMut<'_>) -> Result<(), E>,
+    ) -> Result<Handle<Vec<T>>, E> {
         let buffer = OriginBuffer::new(elements);
         let issued = issue(&buffer.lender());
         let buffer = buffer.issued();

@@ -8,6 +8,8 @@ pub use longarm_client::Compare;
 
 use super::shared::Window;
 use crate::element::{Element, Word};
+use crate::error::Operation;
+use crate::handle::Handle;
 use crate::started::Started;
 
 impl<T: Element> Window<T> {
@@ -65,6 +67,69 @@ impl<T: Element> Window<T> {
         value: u64,
     ) -> Result<(), RmwError> {
         self.put_signal((rank, index), source, (signals, signal_index), (SignalOp::Add, value))
+    }
+
+    /// Starts [`Window::put_signal_set`] and gives the buffer back when it may be reused; the target sees the signal behind the
+    /// elements, whether the handle is waited for or not.
+    ///
+    /// ```
+    /// use longarm::Compare;
+    /// let world = longarm::init()?;
+    /// let row = world.allocate_collective::<f64>(64)?;
+    /// let words = world.allocate_collective::<u64>(2)?;
+    /// let right = (world.rank() + 1) % world.size();
+    /// # futures_lite::future::block_on(async {
+    /// let first = row.start_put_signal_set(right, 0, vec![0.5; 32], (&words, 0), 3)?;
+    /// let second = row.start_put_signal_add(right, 32, vec![0.5; 32], (&words, 1), 1)?;
+    /// words.start_wait_until(0, Compare::Equal, 3).await?;
+    /// words.start_wait_until(1, Compare::Equal, 1).await?; // the left neighbour's row is here
+    /// assert_eq!(row.get_vec(world.rank(), 0..64)?, [first.await?, second.await?].concat());
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What can be known now, as [`Window::put_signal_set`]; the buffer is dropped. The rest comes from the handle.
+    pub fn start_put_signal_set(
+        &self,
+        rank: u32,
+        index: usize,
+        source: Vec<T>,
+        (signals, signal_index): (&Window<u64>, usize),
+        value: u64,
+    ) -> Result<Handle<Vec<T>>, RmwError> {
+        self.start_put_signal((rank, index), source, (signals, signal_index), (SignalOp::Set, value))
+    }
+
+    /// Starts [`Window::put_signal_add`], as [`Window::start_put_signal_set`].
+    ///
+    /// # Errors
+    /// As [`Window::start_put_signal_set`].
+    pub fn start_put_signal_add(
+        &self,
+        rank: u32,
+        index: usize,
+        source: Vec<T>,
+        (signals, signal_index): (&Window<u64>, usize),
+        value: u64,
+    ) -> Result<Handle<Vec<T>>, RmwError> {
+        self.start_put_signal((rank, index), source, (signals, signal_index), (SignalOp::Add, value))
+    }
+
+    fn start_put_signal(
+        &self,
+        (rank, index): (u32, usize),
+        source: Vec<T>,
+        (signals, signal_index): (&Window<u64>, usize),
+        signal: (SignalOp, u64),
+    ) -> Result<Handle<Vec<T>>, RmwError> {
+        let data = (&*self.shared.client, Self::offset(index));
+        let word = (&*signals.shared.client, Window::<u64>::offset(signal_index));
+        self.start(Operation::Put, rank, source, |lender| {
+            self.shared.inner.client.start_put_signal(data, word, signal, Rank(rank), lender)
+        })
     }
 
     fn put_signal(

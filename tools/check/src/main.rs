@@ -16,6 +16,7 @@ mod packages;
 mod pages;
 mod rules;
 mod source;
+mod twins;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -108,6 +109,7 @@ fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
     findings.extend(packages::check_packages(&tree, &packages));
     findings.extend(circles::check_circles(&sources));
     findings.extend(examples::check_examples(&sources));
+    findings.extend(twins::check_twins(&sources));
     without_allowed(findings)
 }
 

@@ -33,6 +33,8 @@ pub enum Rule {
     Circles,
     /// A public item that no example shows.
     Examples,
+    /// A collective call without a twin that is awaited.
+    Twins,
     /// Something left unfinished.
     Unfinished,
     /// A test that is skipped, or that sleeps.
@@ -58,6 +60,7 @@ impl fmt::Display for Rule {
             Rule::Packages => "packages",
             Rule::Circles => "circles",
             Rule::Examples => "examples",
+            Rule::Twins => "twins",
             Rule::Unfinished => "unfinished",
             Rule::Tests => "tests",
             Rule::Words => "words",

@@ -151,6 +151,7 @@ fn all_jobs() -> Vec<Job> {
         job("collectives_that_are_started_in_crossed_orders_do_not_wait_for_each_other", started::crossed, EVERY),
         job("memory_and_groups_are_made_and_freed_while_a_thread_goes_on", started::memory_and_groups, EVERY),
         job("words_are_waited_for_and_quiets_awaited_on_one_thread", started::words, EVERY),
+        job("puts_with_a_signal_and_exposed_memory_are_awaited", started::signals_and_exposed, EVERY),
         job("tasks_of_one_thread_take_mutexes_in_turns_and_give_them_up", started::locks, EVERY),
         job("groups_are_made_from_lists", groups::lists, USUAL),
         job("groups_are_split_and_split_again", groups::splits, EVERY),

@@ -1,5 +1,6 @@
 //! Words that RDMA devices update, where there are such devices; and where there are none, that this is said.
 
+use futures_lite::future::block_on;
 use longarm::error::{DeviceRmwError, NoDeviceRmw, TransferError, WindowError};
 use longarm::{DeviceWords, World};
 
@@ -32,6 +33,7 @@ pub fn all(world: &World) {
         ranks(world).all(|rank| words.len_at(rank) == Some(COUNT as usize)) && words.len_at(world.size()).is_none()
     );
     sums(world, &words);
+    awaited(world);
     one_at_a_time(world, &words);
     flags(world, &words);
     errors(world, &words);
@@ -54,6 +56,8 @@ fn refused(world: &World, error: &WindowError, promised: &str) {
     assert_eq!(reason == NoDeviceRmw::Alone, world.size() == 1, "{error}");
     let said = error.to_string();
     assert!(said.contains(&format!("failed: rank {rank} (node {node}) {reason}; ")), "{said}");
+    let awaited = world.start_device_words_collective(1).wait().expect_err("as the blocking call");
+    assert_eq!(awaited.to_string(), said);
     barrier(world);
     // A group of its own, in which another one is the first.
     if promised.parse::<u32>().is_err() && world.size() > 1 {
@@ -95,6 +99,29 @@ fn sums(world: &World, words: &DeviceWords) {
     assert_eq!(words.fetch_add(me, AROUND, u64::MAX), Ok(0));
     assert_eq!(words.fetch_add(me, AROUND, 3), Ok(u64::MAX));
     assert_eq!(words.load(me, AROUND), Ok(2));
+}
+
+/// The same without a thread that blocks: updates that were started are done in their order, and before the words are freed.
+fn awaited(world: &World) {
+    let (right, size) = (ahead(world, 1), u64::from(world.size()));
+    block_on(async {
+        let words = world.start_device_words_collective(2).await.expect("words, as before");
+        for target in ranks(world) {
+            drop(words.start_fetch_add(target, 0, 1)); // it is done all the same
+        }
+        let first = words.start_fetch_add(right, 1, 5);
+        let (second, third) = (words.start_compare_swap(right, 1, 5, 7), words.start_load(right, 1));
+        assert_eq!((third.await, second.await, first.await), (Ok(7), Ok(5), Ok(0)));
+        world.start_barrier_collective().await.expect("a barrier");
+        assert_eq!(words.start_load(right, 0).await, Ok(size));
+        let last = words.start_fetch_add(right, 0, 1);
+        let freed = words.start_free_collective();
+        last.await.expect("it was started before they were freed");
+        freed.await.expect("they are freed");
+        let late = words.start_load(right, 0).await;
+        let freed = matches!(late, Err(DeviceRmwError::Transfer(TransferError::FreedWindow { .. })));
+        assert!(freed, "{late:?}");
+    });
 }
 
 /// A lock at the last rank: who holds it changes a plain window.

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use futures_lite::future::{block_on, zip};
-use longarm::error::{CollectiveError, HeapError, MutexError, Rank, TransferError, WaitError, WindowError};
+use longarm::error::{CollectiveError, HeapError, MutexError, Rank, RmwError, TransferError, WaitError, WindowError};
 use longarm::{Compare, Reduction, World};
 
 use super::support::{ahead, barrier, ranks};
@@ -221,6 +221,61 @@ pub fn memory_and_groups(world: &World) {
         let twice = world.start_subgroup_collective(&[me, me]).await;
         assert!(matches!(twice, Err(CollectiveError::BadMember { .. })));
         second.free_collective().expect("it is freed");
+    });
+}
+
+/// Puts with a signal go on beside each other; whoever awaits the signals finds all bytes. Memory in no window is exposed and taken
+/// back while the thread goes on.
+pub fn signals_and_exposed(world: &World) {
+    const LENGTHS: [usize; 4] = [0, 1, 3000, 100_000];
+    let total: usize = LENGTHS.iter().sum();
+    let data = world.allocate_collective::<u64>(total).expect("data");
+    let signals = world.allocate_collective::<u64>(2).expect("signals");
+    let (me, right) = (world.rank(), ahead(world, 1));
+    let left = ahead(world, world.size() - 1);
+    let value = |rank: u32, round: u64| u64::from(rank) << 32 | round;
+    let rounds = if world.size() > 4 { 4 } else { 12 };
+    for round in 1..=rounds {
+        block_on(async {
+            let mut at = 0;
+            let puts = LENGTHS.map(|length| {
+                let source = vec![value(me, round); length];
+                let put = data.start_put_signal_add(right, at, source, (&signals, 0), 1).expect("a put with signal");
+                at += length;
+                put
+            });
+            let last = data.start_put_signal_set(right, 0, Vec::new(), (&signals, 1), round).expect("a signal alone");
+            let sum = round * LENGTHS.len() as u64;
+            signals.start_wait_until(0, Compare::Equal, sum).await.expect("all signals");
+            signals.start_wait_until(1, Compare::Equal, round).await.expect("the last one");
+            let found = data.get_vec(me, 0..total).expect("one's own part");
+            assert!(found.iter().all(|element| *element == value(left, round)), "round {round}");
+            for (put, length) in puts.into_iter().zip(LENGTHS) {
+                assert_eq!(put.await.expect("the buffer comes back"), vec![value(me, round); length]);
+            }
+            last.await.expect("nothing comes back");
+            world.start_barrier_collective().await.expect("the next round");
+        });
+    }
+    let outside = data.start_put_signal_set(right, 0, vec![1], (&signals, 2), 1).map(drop);
+    assert!(matches!(outside, Err(RmwError::Transfer(TransferError::OutsideWindow { .. }))), "{outside:?}");
+    block_on(async {
+        let mine = vec![me; 5000 + me as usize];
+        let address = mine.as_ptr().addr();
+        let exposing = world.start_expose_collective(mine);
+        let summing = world.start_allreduce_collective(Reduction::Sum, vec![1_u32]);
+        assert_eq!(summing.await.expect("behind that"), [world.size()]);
+        assert!(exposing.test(), "what was started before is over");
+        let exposed = exposing.await.expect("memory can be exposed");
+        for rank in ranks(world).filter(|rank| world.node_of(*rank) == Some(world.node())) {
+            exposed.put(rank, me as usize, &[me + 1000]).expect("a neighbour's memory");
+        }
+        let mine = exposed.start_withdraw_collective().await.expect("all of them have written");
+        assert_eq!((mine.len(), mine.as_ptr().addr()), (5000 + me as usize, address));
+        for (index, element) in (0..).zip(&mine) {
+            let is_written = world.node_of(index) == Some(world.node());
+            assert_eq!(*element, if is_written { index + 1000 } else { me }, "element {index} of rank {me}");
+        }
     });
 }
 
