@@ -3,15 +3,21 @@
 use longarm_proto::Rank;
 
 use super::call::Call;
+use super::rounds::Circle;
 use super::signature::{SIGNATURE_BYTES, Signature};
 use crate::error::CollectiveError;
 
 const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
-pub(super) const DIGEST_BYTES: usize = 8;
+const DIGEST_BYTES: usize = 8;
 /// All of whom was heard call the same.
 pub(super) const SAME: u8 = 1;
 /// All of whom was heard have laid out their stage.
 pub(super) const OFFERED: u8 = 2;
+
+/// [`SAME`] and [`OFFERED`] of members that call the same.
+pub(super) fn flags_of(offered: bool) -> u8 {
+    SAME | if offered { OFFERED } else { 0 }
+}
 
 /// A signature and one rank that has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,16 +64,67 @@ pub(crate) enum Load {
     OfAll(Vec<u8>),
 }
 
+/// How many bytes travel with an agreement.
+#[derive(Clone, Copy)]
+pub(super) enum Carried {
+    /// None.
+    Nothing,
+    /// So many, of one member.
+    OfOne(usize),
+    /// So many of every member.
+    OfAll(usize),
+}
+
+/// What an agreement came to in which all call the same.
+pub(super) enum Outcome {
+    /// The load has come. Whether all members have laid out their staging buffer.
+    Agreed { all_offered: bool },
+    /// The load is too much, and has to be carried otherwise.
+    TooMuch,
+}
+
+impl Outcome {
+    /// The bytes that came for a load.
+    pub(super) fn of(load: &mut Load, brought: Vec<u8>, all_offered: bool) -> Outcome {
+        if load.fill(brought) { Outcome::Agreed { all_offered } } else { Outcome::TooMuch }
+    }
+}
+
+/// What is known of some members.
+#[cfg_attr(test, derive(Clone, PartialEq, Debug))]
+pub(super) struct Known {
+    /// [`SAME`] and [`OFFERED`].
+    pub(super) flags: u8,
+    /// What little data they have. Of all: those of this speaker, of the one before it, and so on around.
+    pub(super) bytes: Vec<u8>,
+}
+
 impl Load {
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Load::Empty)
     }
 
-    /// Takes what barriers brought. Whether that is all.
+    /// The bytes that are here.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Load::OfOne { bytes: Some(bytes), .. } | Load::OfAll(bytes) => bytes,
+            Load::Empty | Load::OfOne { bytes: None, .. } => &[],
+        }
+    }
+
+    pub(super) fn carried(&self) -> Carried {
+        match self {
+            Load::Empty => Carried::Nothing,
+            Load::OfOne { due, .. } => Carried::OfOne(*due),
+            Load::OfAll(own) => Carried::OfAll(own.len()),
+        }
+    }
+
+    /// Takes what an agreement brought. Whether that is all.
     pub(super) fn fill(&mut self, brought: Vec<u8>) -> bool {
         match self {
             Load::Empty => true,
-            // More than can be shown there.
+            // More than can be shown at barriers, or nobody had it.
             _ if brought.is_empty() => false,
             Load::OfOne { bytes, .. } => {
                 *bytes = Some(brought);
@@ -79,114 +136,108 @@ impl Load {
             }
         }
     }
-
-    /// Adds what the member `distance` places ahead has to hear.
-    fn append_to(&self, body: &mut Vec<u8>, distance: u32, size: u32) {
-        match self {
-            Load::Empty | Load::OfOne { bytes: None, .. } => {}
-            Load::OfOne { bytes: Some(bytes), .. } => body.extend_from_slice(bytes),
-            Load::OfAll(pieces) => {
-                // Before this round there are pieces of `distance` members; near the end not all are missing there.
-                let piece_bytes = pieces.len() / distance as usize;
-                let wanted = piece_bytes * distance.min(size - distance) as usize;
-                body.extend_from_slice(&pieces[..wanted]);
-            }
-        }
-    }
-
-    /// How many bytes have to be heard in the round of this distance from who calls the same, as all do whom that one has
-    /// heard. Nothing has come yet where the bytes of one are on their way.
-    fn due(&self, distance: u32, size: u32, found: usize) -> usize {
-        match self {
-            Load::Empty => 0,
-            Load::OfOne { due, .. } => {
-                if found == 0 {
-                    0
-                } else {
-                    *due
-                }
-            }
-            Load::OfAll(pieces) => pieces.len() / distance as usize * distance.min(size - distance) as usize,
-        }
-    }
-
-    /// Takes what was heard. With a member that called something else it makes no sense, and is not used then.
-    fn take(&mut self, heard: &[u8]) {
-        match self {
-            Load::OfOne { bytes: bytes @ None, .. } if !heard.is_empty() => *bytes = Some(heard.to_vec()),
-            Load::OfAll(pieces) => pieces.extend_from_slice(heard),
-            Load::Empty | Load::OfOne { .. } => {}
-        }
-    }
 }
 
 impl Call<'_> {
-    /// Dissemination (Hensgen, Finkel, Manber): in round k every member tells the one 2^k places ahead whether all of
-    /// whom it has heard call the same, and what it calls itself. After the last round all know it of the whole group,
-    /// and have the whole load. Only if there are differences they find out which.
+    /// In every round a member tells the one ahead whether all of whom it has heard call the same, and what it calls itself. After
+    /// the last round all know it of the whole group, and have the whole load. Only if there are differences they find out which.
     /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
     pub(super) fn agree(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
-        let digest = mine.digest();
-        let mut flags = SAME | if offered { OFFERED } else { 0 };
-        let mut distance = 1;
-        while distance < self.size() {
-            let to = (self.me() + distance) % self.size();
-            let from = (self.me() + self.size() - distance) % self.size();
-            let _expecting = self.expect(from);
-            let digest_bytes = digest.to_le_bytes();
-            if load.is_empty() {
-                let mut body = [flags; DIGEST_BYTES + 1];
-                body[..DIGEST_BYTES].copy_from_slice(&digest_bytes);
-                self.send(to, &body)?;
-            } else {
-                let mut body = [&digest_bytes[..], &[flags]].concat();
-                load.append_to(&mut body, distance, self.size());
-                self.send(to, &body)?;
-            }
-            let heard = self.receive(from)?;
-            let Some((&[ref theirs @ .., their_flags], heard)) = heard.split_first_chunk::<{ DIGEST_BYTES + 1 }>()
-            else {
-                return Err(self.bad_message(from, heard.len() as u64, "a digest".into()));
-            };
-            flags &= their_flags & if *theirs == digest_bytes { !0 } else { !SAME };
-            if flags & SAME != 0 {
-                self.check_bytes(from, heard.len() as u64, load.due(distance, self.size(), heard.len()))?;
-            }
-            load.take(heard);
-            distance *= 2;
-            self.next_step();
+        let known = Known { flags: flags_of(offered), bytes: load.bytes().to_vec() };
+        let known = self.agree_around(&Circle::of_members(self.size(), self.me()), &mine, load.carried(), known)?;
+        if known.flags & SAME == 0 {
+            return Err(self.find_differences(mine));
         }
-        if flags & SAME == 0 {
-            self.find_differences(mine)?;
-        }
-        Ok(flags & OFFERED != 0)
+        load.fill(known.bytes);
+        Ok(known.flags & OFFERED != 0)
     }
 
-    /// In round k every member tells the one 2^k places ahead the smallest and the largest signature it has heard of.
+    /// The same among the speakers of a circle, of whom this is one and knows of some members, that those of the others do not.
+    pub(super) fn agree_around(
+        &mut self,
+        circle: &Circle<'_>,
+        mine: &Signature,
+        carried: Carried,
+        mut known: Known,
+    ) -> Result<Known, CollectiveError> {
+        let digest = mine.digest().to_le_bytes();
+        self.disseminate(circle, |call, round| {
+            // Before this round there are bytes of `distance` speakers; near the end not all are missing there.
+            let due = |ahead: u32, piece_bytes: usize| circle.members_behind(ahead, round.missing) * piece_bytes;
+            let told = match carried {
+                // Not all that should be is here then, and nobody wants it.
+                _ if known.flags & SAME == 0 => &[],
+                Carried::Nothing => &[],
+                Carried::OfOne(_) => &known.bytes[..],
+                Carried::OfAll(piece_bytes) => &known.bytes[..due(0, piece_bytes)],
+            };
+            call.tell_agreement(round.to, digest, known.flags, told)?;
+            let heard = call.receive(round.from)?;
+            let Some((&[ref theirs @ .., their_flags], bytes)) = heard.split_first_chunk::<{ DIGEST_BYTES + 1 }>()
+            else {
+                return Err(call.bad_message(round.from, heard.len() as u64, "a digest".into()));
+            };
+            known.flags &= their_flags & if *theirs == digest { !0 } else { !SAME };
+            if known.flags & SAME == 0 {
+                return Ok(());
+            }
+            let due = match carried {
+                Carried::Nothing => 0,
+                // It may not have come by there yet.
+                Carried::OfOne(_) if bytes.is_empty() => 0,
+                Carried::OfOne(due) => due,
+                Carried::OfAll(piece_bytes) => due(circle.size() - round.distance, piece_bytes),
+            };
+            call.check_bytes(round.from, bytes.len() as u64, due)?;
+            if matches!(carried, Carried::OfAll(_)) || known.bytes.is_empty() {
+                known.bytes.extend_from_slice(bytes);
+            }
+            Ok(())
+        })?;
+        Ok(known)
+    }
+
+    fn tell_agreement(
+        &self,
+        to: u32,
+        digest: [u8; DIGEST_BYTES],
+        flags: u8,
+        told: &[u8],
+    ) -> Result<(), CollectiveError> {
+        if told.is_empty() {
+            let mut body = [flags; DIGEST_BYTES + 1];
+            body[..DIGEST_BYTES].copy_from_slice(&digest);
+            return self.send(to, &body);
+        }
+        self.send(to, &[&digest[..], &[flags], told].concat())
+    }
+
+    /// Who calls what, where not all call the same: every member tells the one ahead the smallest and the largest signature it has
+    /// heard of.
     #[cold]
-    pub(super) fn find_differences(&mut self, mine: Signature) -> Result<(), CollectiveError> {
+    pub(super) fn find_differences(&mut self, mine: Signature) -> CollectiveError {
         let me = self.member(self.me());
         let (mut least, mut most) = (Claim(mine, me), Claim(mine, me));
-        let mut distance = 1;
-        while distance < self.size() {
+        let heard = self.disseminate(&Circle::of_members(self.size(), self.me()), |call, round| {
             let mut body = Vec::with_capacity(2 * CLAIM_BYTES);
             [least, most].iter().for_each(|claim| claim.encode(&mut body));
-            self.send((self.me() + distance) % self.size(), &body)?;
-            let from = (self.me() + self.size() - distance) % self.size();
-            let heard = self.receive_exactly(from, 2 * CLAIM_BYTES)?;
-            let due = || self.bad_message(from, heard.len() as u64, "two claims".into());
-            let (low, high) = decode_two(&heard).ok_or_else(due)?;
+            call.send(round.to, &body)?;
+            let heard = call.receive_exactly(round.from, 2 * CLAIM_BYTES)?;
+            let bad = || call.bad_message(round.from, heard.len() as u64, "two claims".into());
+            let (low, high) = decode_two(&heard).ok_or_else(bad)?;
             least = least.min(low);
             most = most.max(high);
-            distance *= 2;
-            self.next_step();
+            Ok(())
+        });
+        if let Err(error) = heard {
+            return error;
         }
         if least.0 == most.0 {
             // Equal signatures have equal digests: somebody has said that it called something else, and now that it has not.
             let before = (self.me() + self.size() - 1) % self.size();
-            return Err(self.bad_message(before, 2 * CLAIM_BYTES as u64, "claims that differ".into()));
+            return self.bad_message(before, 2 * CLAIM_BYTES as u64, "claims that differ".into());
         }
         let other = if least.0 == mine { most } else { least };
-        Err(CollectiveError::Mismatch { mine, rank: other.1, theirs: other.0 })
+        CollectiveError::Mismatch { mine, rank: other.1, theirs: other.0 }
     }
 }

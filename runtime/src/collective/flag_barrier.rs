@@ -5,7 +5,7 @@
 
 use longarm_client::Lost;
 
-use super::agree::Load;
+use super::agree::{Load, Outcome};
 use super::call::Call;
 use super::signature::Signature;
 use crate::error::CollectiveError;
@@ -41,11 +41,7 @@ impl Shown {
 
     /// What a member shows that calls this and has this load.
     pub(super) fn of(mine: &Signature, load: &Load, offered: bool) -> Shown {
-        let bytes: &[u8] = match load {
-            Load::OfOne { bytes: Some(bytes), .. } | Load::OfAll(bytes) => bytes,
-            Load::Empty | Load::OfOne { bytes: None, .. } => &[],
-        };
-        Shown::new(mine.digest(), bytes, offered)
+        Shown::new(mine.digest(), load.bytes(), offered)
     }
 
     /// What the first of a node tells the others. `bytes` as for [`Shown::new`].
@@ -117,14 +113,8 @@ impl Met {
 }
 
 impl Call<'_> {
-    /// Whether all members have laid out their staging buffer, as this one says by `offered`. `None`: all call the same, but the load is
-    /// too much, and has to be carried otherwise.
-    pub(super) fn meet(
-        &mut self,
-        mine: Signature,
-        load: &mut Load,
-        offered: bool,
-    ) -> Result<Option<bool>, CollectiveError> {
+    /// `offered`: this member's staging buffer is laid out.
+    pub(super) fn meet(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<Outcome, CollectiveError> {
         let (me, size, client) = (self.me(), self.size(), &self.group.inner.client);
         let death = || -> Option<Lost> { self.group.death() };
         // Of this one, of the one before it, and so on around.
@@ -133,8 +123,8 @@ impl Call<'_> {
         let met = client.meet(shown.words(), self.name, &death, |word| Met::read(word, (me, &mine, load), around))?;
         match met {
             Met::Wrong { member, found, due } => Err(self.bad_message(member, found, due.to_string())),
-            Met::Differ => self.find_differences(mine).map(|()| None),
-            Met::Agree { offered, bytes } => Ok(load.fill(bytes).then_some(offered)),
+            Met::Differ => Err(self.find_differences(mine)),
+            Met::Agree { offered, bytes } => Ok(Outcome::of(load, bytes, offered)),
         }
     }
 }

@@ -15,6 +15,7 @@ mod elements;
 mod flag_barrier;
 mod large;
 mod light;
+mod rounds;
 mod run;
 pub(crate) mod signature;
 mod staged;
@@ -22,6 +23,7 @@ mod staging;
 pub(crate) mod staging_buffer;
 mod started;
 mod subgroups;
+mod told;
 
 use zerocopy::IntoBytes;
 

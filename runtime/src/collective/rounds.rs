@@ -1,0 +1,148 @@
+//! Rounds in which all that speak hear of all: the one loop of messages that agreements and the search for differences have.
+
+use longarm_client::Layout;
+use longarm_proto::NodeId;
+
+use super::call::Call;
+use crate::error::CollectiveError;
+
+/// Those that speak, around a circle.
+pub(super) struct Circle<'a> {
+    size: u32,
+    /// Which of them this rank is.
+    me: u32,
+    /// Where the first rank of each node speaks for all of the node's: who is where.
+    nodes: Option<&'a Layout>,
+}
+
+/// One of the rounds, as one that speaks sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Round {
+    /// The place of whom it tells something.
+    pub(super) to: u32,
+    /// The place of whom it hears.
+    pub(super) from: u32,
+    /// How far apart they are on the circle; of so many each has heard, itself among them.
+    pub(super) distance: u32,
+    /// Of so many of these the one that hears has not heard yet.
+    pub(super) missing: u32,
+}
+
+impl<'a> Circle<'a> {
+    /// As many members of a group, each for itself.
+    pub(super) fn of_members(size: u32, me: u32) -> Circle<'a> {
+        Circle { size, me, nodes: None }
+    }
+
+    /// The first rank of each node of the world, of which this is one.
+    pub(super) fn of_firsts(layout: &'a Layout) -> Circle<'a> {
+        Circle { size: layout.node_count(), me: layout.my_node().0, nodes: Some(layout) }
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// For how many members `count` of them speak: the one `ahead` places ahead of this one, the one before it, and so on.
+    pub(super) fn members_behind(&self, ahead: u32, count: u32) -> usize {
+        let around = |back: u32| (self.me + ahead + self.size() - back) % self.size();
+        match self.nodes {
+            None => count as usize,
+            Some(layout) => (0..count).map(|back| layout.ranks_of(NodeId(around(back))).len()).sum(),
+        }
+    }
+
+    /// The place in the group of one that speaks.
+    fn speaker(&self, at: u32) -> u32 {
+        self.nodes.map_or(at, |layout| layout.server_host(NodeId(at)).0)
+    }
+
+    /// Dissemination (Hensgen, Finkel, Manber): in round k each tells the one 2^k places ahead, and hears the one as far behind.
+    fn rounds(&self) -> impl Iterator<Item = Round> + '_ {
+        let (me, size) = (self.me, self.size());
+        let distances = std::iter::successors(Some(1), |distance| Some(2 * distance));
+        distances.take_while(move |distance| *distance < size).map(move |distance| Round {
+            to: self.speaker((me + distance) % size),
+            from: self.speaker((me + size - distance) % size),
+            distance,
+            missing: distance.min(size - distance),
+        })
+    }
+}
+
+impl Call<'_> {
+    /// In each round `turn` sends one message and then receives one.
+    pub(super) fn disseminate(
+        &mut self,
+        circle: &Circle<'_>,
+        mut turn: impl FnMut(&Call<'_>, &Round) -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        for round in circle.rounds() {
+            let _expecting = self.expect(round.from);
+            turn(self, &round)?;
+            self.next_step();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_proto::Rank;
+
+    use super::*;
+
+    /// Node 0 has one rank, node 1 two, and so on.
+    fn layouts(nodes: u32) -> Vec<Layout> {
+        let node_of: Vec<NodeId> = (0..nodes).flat_map(|node| (0..=node).map(move |_| NodeId(node))).collect();
+        let first = |node: u32| Rank(node * (node + 1) / 2);
+        (0..nodes).map(|node| Layout::new(first(node), &node_of)).collect()
+    }
+
+    #[test]
+    fn after_the_rounds_each_has_heard_of_each_exactly_once() {
+        for size in 1..=20_u32 {
+            let layouts = layouts(size);
+            for by_node in [false, true] {
+                let circles: Vec<Circle<'_>> = if by_node {
+                    layouts.iter().map(Circle::of_firsts).collect()
+                } else {
+                    (0..size).map(|me| Circle::of_members(size, me)).collect()
+                };
+                // Of whom each has heard, as an agreement lines it up.
+                let mut heard: Vec<Vec<u32>> = (0..size).map(|me| vec![me]).collect();
+                for at in 0..circles[0].rounds().count() {
+                    let told = heard.clone();
+                    for (me, circle) in (0..).zip(&circles) {
+                        let round = circle.rounds().nth(at).expect("all have as many");
+                        let from = &told[((me + size - round.distance) % size) as usize];
+                        assert_eq!(round.from, circle.speaker(from[0]));
+                        assert_eq!(from.len(), round.distance as usize);
+                        let new = &from[..round.missing as usize];
+                        let members = |speaker: &u32| if by_node { *speaker as usize + 1 } else { 1 };
+                        let due: usize = new.iter().map(members).sum();
+                        assert_eq!(circle.members_behind(size - round.distance, round.missing), due, "{size}: {me}");
+                        heard[me as usize].extend_from_slice(new);
+                    }
+                }
+                for (me, heard) in (0..).zip(&heard) {
+                    let around: Vec<u32> = (0..size).map(|back| (me + size - back) % size).collect();
+                    assert_eq!(*heard, around, "{size} around {me}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whom_one_tells_hears_it_in_the_same_round() {
+        for size in 2..=40_u32 {
+            let circles: Vec<Circle<'_>> = (0..size).map(|me| Circle::of_members(size, me)).collect();
+            for (me, circle) in (0..).zip(&circles) {
+                for (at, round) in circle.rounds().enumerate() {
+                    let there = circles[round.to as usize].rounds().nth(at).expect("all have as many");
+                    assert_eq!((there.from, there.distance), (me, round.distance));
+                }
+            }
+        }
+    }
+}
