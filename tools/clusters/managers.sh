@@ -68,7 +68,8 @@ agents_of() {
     impi) echo '[h]ydra_(bstrap|pmi)_proxy' ;;
     openmpi4) echo '[o]rted' ;;
     prrte5) echo '[p]rted' ;;
-    ssh | agents) echo '[l]ongarm.* agent' ;;
+    # Not the shell that becomes the agent: what it runs while it reads its settings bears its arguments, and is missed by nobody.
+    ssh | agents) echo '^ *(ssh|longarm) .*[l]ongarm.* agent' ;;
     # Not srun, which has two processes, one of which only waits for the end of the other.
     slurm-run) echo '^ *[^ ]* [^ ]*[l]ongarm agent' ;;
     slurm-*) echo '[s]lurmstepd' ;;
