@@ -271,18 +271,7 @@ pub trait DirectAccess {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct InPieces(RegionMut<'static>, Vec<Run>);
-
-    impl Loan for InPieces {
-        fn memory(&self) -> RegionMut<'_> {
-            self.0
-        }
-
-        fn pieces(&self) -> &[Run] {
-            &self.1
-        }
-    }
+    use crate::direct_conformance::InPieces;
 
     fn found(pieces: &[(u64, u64)], at: usize, bytes: usize) -> Vec<(usize, usize, usize)> {
         let memory = RegionMut::from_slice(Box::leak(vec![0; 1000].into_boxed_slice()));

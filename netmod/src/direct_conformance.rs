@@ -10,7 +10,7 @@ use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
 
 use crate::conformance::{connected, listen};
 use crate::direct::{DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Loan, Reach, Wish};
-use crate::endpoint::{Link, Netmod};
+use crate::endpoint::{Link, Listener, Netmod};
 
 /// Bytes of a window: more than what goes in one piece, and no multiple of anything.
 const WINDOW_BYTES: usize = 150_001;
@@ -49,8 +49,17 @@ impl Loan for Leaked {
     }
 }
 
-/// The same, of which some pieces take part.
-struct InPieces(RegionMut<'static>, Vec<Run>);
+/// Memory of this process for as long as it lives, of which some pieces take part: what tests of netmods lend.
+///
+/// ```
+/// use longarm_memory::RegionMut;
+/// use longarm_netmod::{InPieces, Loan};
+/// use longarm_proto::Run;
+///
+/// let memory = RegionMut::from_slice(Box::leak(Box::new([0; 100])));
+/// assert_eq!(InPieces(memory, vec![Run { offset: 50, bytes: 8 }, Run { offset: 0, bytes: 1 }]).bytes(), 9);
+/// ```
+pub struct InPieces(pub RegionMut<'static>, pub Vec<Run>);
 
 impl Loan for InPieces {
     fn memory(&self) -> RegionMut<'_> {
@@ -171,19 +180,31 @@ impl Pair {
     }
 }
 
-fn pair(netmod: &dyn Netmod, listener: &mut dyn crate::endpoint::Listener) -> Pair {
+fn pair(netmod: &dyn Netmod, listener: &mut dyn Listener) -> Pair {
     let (caller, called) = connected(netmod, listener);
     Pair { caller, called }
 }
 
-fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod) {
+/// A pair of which one end reaches what the other has published. Its ends go before what they reach.
+struct Reaching {
+    pair: Pair,
+    published: Box<dyn Send>,
+    listener: Box<dyn Listener>,
+}
+
+/// Publishes the memory of [`PART`] and connects who is to reach it. `None`: the link reaches no memory.
+fn reaching(netmod: &dyn Netmod, window: RegionMut<'static>, wish: Wish) -> Option<Reaching> {
     let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, window) = (listen(netmod), leaked(0, WINDOW_BYTES));
-    let _published = memory.publish(PART, window);
+    let mut listener = listen(netmod);
+    let published = memory.publish(PART, window);
     let mut pair = pair(netmod, &mut *listener);
-    if !pair.reaches(Wish::PutLent) {
-        return;
-    }
+    pair.reaches(wish).then_some(Reaching { pair, published, listener })
+}
+
+fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod) {
+    let window = leaked(0, WINDOW_BYTES);
+    let Some(mut reaching) = reaching(netmod, window, Wish::PutLent) else { return };
+    let pair = &mut reaching.pair;
     let mut expected = vec![0; WINDOW_BYTES];
     let mut ticket = 10;
     for (bytes, offset) in [(1, 0), (8, 8), (100, 3), (5_000, 1_001), (70_001, 9), (0, 77), (8, WINDOW_BYTES - 8)] {
@@ -217,13 +238,9 @@ fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod) {
 }
 
 fn memory_in_pieces_is_moved_in_their_order(netmod: &dyn Netmod) {
-    let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
-    let _published = memory.publish(PART, window);
-    let mut pair = pair(netmod, &mut *listener);
-    if !pair.reaches(Wish::PutLent) {
-        return;
-    }
+    let window = leaked(0, 4096);
+    let Some(mut reaching) = reaching(netmod, window, Wish::PutLent) else { return };
+    let pair = &mut reaching.pair;
     let pieces: Vec<Run> = [(700, 100), (0, 300), (350, 1)].map(|(offset, bytes)| Run { offset, bytes }).into();
     let (mine, run) = (leaked(0, 1000), Run { offset: 10, bytes: 401 });
     let all: Vec<u8> = (0..1000_u32).map(|at| (at % 251) as u8).collect();
@@ -246,13 +263,9 @@ fn memory_in_pieces_is_moved_in_their_order(netmod: &dyn Netmod) {
 
 fn what_is_kept_back_goes_out_with_its_batch(netmod: &dyn Netmod) {
     const PUTS: u64 = 5;
-    let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
-    let _published = memory.publish(PART, window);
-    let mut pair = pair(netmod, &mut *listener);
-    if !pair.reaches(Wish::PutCopied(64)) {
-        return;
-    }
+    let window = leaked(0, 4096);
+    let Some(mut reaching) = reaching(netmod, window, Wish::PutCopied(64)) else { return };
+    let pair = &mut reaching.pair;
     for round in 0..3 {
         let access = pair.caller.direct().expect("it reaches memory");
         access.begin_batch();
@@ -272,13 +285,9 @@ fn what_is_kept_back_goes_out_with_its_batch(netmod: &dyn Netmod) {
 }
 
 fn a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod: &dyn Netmod) {
-    let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
-    let _published = memory.publish(PART, window);
-    let mut pair = pair(netmod, &mut *listener);
-    if !pair.reaches(Wish::Get) {
-        return;
-    }
+    let window = leaked(0, 4096);
+    let Some(mut reaching) = reaching(netmod, window, Wish::Get) else { return };
+    let pair = &mut reaching.pair;
     for round in 1..=40_u8 {
         window.copy_from_slice(&[round; 4096]);
         let (run, into) = (Run { offset: 64, bytes: 64 }, leaked(0, 64));
@@ -303,13 +312,9 @@ fn a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod: &dyn Netmod) {
 
 fn who_is_told_that_all_is_over_finds_every_end(netmod: &dyn Netmod) {
     const TRANSFERS: u64 = 6;
-    let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
-    let _published = memory.publish(PART, window);
-    let mut pair = pair(netmod, &mut *listener);
-    if !pair.reaches(Wish::PutLent) {
-        return;
-    }
+    let window = leaked(0, 4096);
+    let Some(mut reaching) = reaching(netmod, window, Wish::PutLent) else { return };
+    let pair = &mut reaching.pair;
     for round in 0..20 {
         let tickets = TRANSFERS * round..TRANSFERS * (round + 1);
         for ticket in tickets.clone() {
@@ -320,7 +325,7 @@ fn who_is_told_that_all_is_over_finds_every_end(netmod: &dyn Netmod) {
         let is_over = (0..1000).any(|_| access.look_for_ends(100));
         for ticket in tickets {
             if is_over {
-                let outcome = access_of(&mut pair).take_outcome();
+                let outcome = access_of(pair).take_outcome();
                 assert_eq!(outcome, Some((ticket, DirectOutcome::Done)), "what is said to be over can be taken");
             } else {
                 pair.is_done(ticket);
@@ -328,7 +333,7 @@ fn who_is_told_that_all_is_over_finds_every_end(netmod: &dyn Netmod) {
             let there = bytes_of(window.slice(8 * (ticket % TRANSFERS) as usize, 8));
             assert!(there == ticket.to_ne_bytes(), "what is said to be over is done");
         }
-        assert_eq!(access_of(&mut pair).take_outcome(), None, "each end is told once");
+        assert_eq!(access_of(pair).take_outcome(), None, "each end is told once");
     }
 }
 
@@ -337,13 +342,9 @@ fn access_of(pair: &mut Pair) -> &mut dyn DirectAccess {
 }
 
 fn what_is_begun_behind_a_put_comes_after_it(netmod: &dyn Netmod) {
-    let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, window) = (listen(netmod), leaked(0, WINDOW_BYTES));
-    let _published = memory.publish(PART, window);
-    let mut pair = pair(netmod, &mut *listener);
-    if !pair.reaches(Wish::PutLent) {
-        return;
-    }
+    let window = leaked(0, WINDOW_BYTES);
+    let Some(mut reaching) = reaching(netmod, window, Wish::PutLent) else { return };
+    let pair = &mut reaching.pair;
     for round in 1..40_u8 {
         let ticket = u64::from(round) * 2;
         let (run, into) = (Run { offset: 64, bytes: 64 }, leaked(0, 64));
@@ -370,13 +371,9 @@ fn what_is_begun_behind_a_put_comes_after_it(netmod: &dyn Netmod) {
 }
 
 fn only_what_is_published_is_reached_and_only_with_its_key(netmod: &dyn Netmod) {
-    let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
-    let published = memory.publish(PART, window);
-    let mut first = pair(netmod, &mut *listener);
-    if !first.reaches(Wish::PutLent) {
-        return;
-    }
+    let window = leaked(0, 4096);
+    let reached = reaching(netmod, window, Wish::PutLent);
+    let Some(Reaching { mut listener, published, pair: mut first }) = reached else { return };
     let others = [
         WindowRef { key: AccessKey(0x4321), ..PART },
         WindowRef { window: WindowId(8), ..PART },
@@ -404,14 +401,10 @@ fn updates_of_a_word_are_done_once_and_tell_the_value_before(netmod: &dyn Netmod
     if netmod.device_rmw().is_err() {
         return;
     }
-    let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, all) = (listen(netmod), leaked(0, 4096 + 8));
+    let all = leaked(0, 4096 + 8);
     let window = all.slice(all.as_ptr().addr().wrapping_neg() % 8, 4096);
-    let _published = memory.publish(PART, window);
-    let mut pair = pair(netmod, &mut *listener);
-    if !pair.reaches(Wish::Rmw) {
-        return;
-    }
+    let Some(mut reaching) = reaching(netmod, window, Wish::Rmw) else { return };
+    let pair = &mut reaching.pair;
     let word = || u64::from_ne_bytes(*bytes_of(window.slice(8, 8)).first_chunk().expect("eight bytes"));
     for round in 0..20 {
         let before = pair.rmw(round, 8, DeviceRmw::FetchAdd(3));
@@ -428,13 +421,9 @@ fn updates_of_a_word_are_done_once_and_tell_the_value_before(netmod: &dyn Netmod
 
 fn a_broken_link_leaves_word_of_each_transfer(netmod: &dyn Netmod) {
     const PUTS: u64 = 12;
-    let memory = netmod.remote_memory().expect("asked before");
-    let (mut listener, window) = (listen(netmod), leaked(0, 4096));
-    let _published = memory.publish(PART, window);
-    let mut first = pair(netmod, &mut *listener);
-    if !first.reaches(Wish::PutLent) {
-        return;
-    }
+    let window = leaked(0, 4096);
+    let reached = reaching(netmod, window, Wish::PutLent);
+    let Some(Reaching { mut listener, published: _published, pair: mut first }) = reached else { return };
     let run = |ticket: u64| Run { offset: ticket * 8, bytes: 8 };
     for ticket in 0..PUTS {
         first.put(ticket, run(ticket), DirectSource::Copied(Region::from_slice(&[ticket as u8 + 1; 8])));

@@ -44,6 +44,7 @@ pub use direct::{
     DEVICE_WORD_BYTES, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Loan, NoDeviceRmw, Reach,
     RemoteMemory, Wish,
 };
+pub use direct_conformance::InPieces;
 pub use encrypted::KeyError;
 pub use endpoint::{Capabilities, Link, Listener, Netmod};
 pub use entrance::{Entrance, EntranceOptions, EntranceStep, EntranceTokens, PATIENCE_MS};

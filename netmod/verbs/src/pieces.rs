@@ -30,21 +30,10 @@ pub(crate) fn around(pieces: &[Piece]) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use longarm_memory::RegionMut;
+    use longarm_netmod::InPieces;
     use longarm_proto::Run;
 
     use super::*;
-
-    struct InPieces(RegionMut<'static>, Vec<Run>);
-
-    impl Loan for InPieces {
-        fn memory(&self) -> RegionMut<'_> {
-            self.0
-        }
-
-        fn pieces(&self) -> &[Run] {
-            &self.1
-        }
-    }
 
     fn loan(pieces: &[(u64, u64)]) -> InPieces {
         let memory = RegionMut::from_slice(Box::leak(vec![0; 1000].into_boxed_slice()));

@@ -1,26 +1,30 @@
 //! Transfers of memory that lies in pieces, and several that the device is told of at once.
 
-use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{DirectOutcome, DirectSource, Loan, Reach};
+use longarm_memory::Region;
+use longarm_netmod::{DirectOutcome, DirectSource, InPieces, Loan, Reach};
 use longarm_proto::Run;
 use longarm_verbs::Counts;
 
 use crate::{Memory, PART, Pair};
 
 /// Pieces of some memory, in this order.
-struct InPieces {
+struct Pieces {
     memory: Memory,
     pieces: Vec<Run>,
 }
 
-impl InPieces {
-    fn new(memory: Memory, pieces: impl IntoIterator<Item = (usize, usize)>) -> InPieces {
+impl Pieces {
+    fn new(memory: Memory, pieces: impl IntoIterator<Item = (usize, usize)>) -> Pieces {
         let run = |(offset, bytes)| Run { offset: offset as u64, bytes: bytes as u64 };
-        InPieces { memory, pieces: pieces.into_iter().map(run).collect() }
+        Pieces { memory, pieces: pieces.into_iter().map(run).collect() }
     }
 
     fn len(&self) -> usize {
         self.pieces.iter().map(|piece| piece.bytes as usize).sum()
+    }
+
+    fn loan(&self) -> Box<dyn Loan> {
+        Box::new(InPieces(self.memory.0, self.pieces.clone()))
     }
 
     /// What lies in them.
@@ -30,37 +34,21 @@ impl InPieces {
     }
 }
 
-impl Clone for InPieces {
-    fn clone(&self) -> InPieces {
-        InPieces { memory: self.memory, pieces: self.pieces.clone() }
-    }
-}
-
-impl Loan for InPieces {
-    fn memory(&self) -> RegionMut<'_> {
-        self.memory.0
-    }
-
-    fn pieces(&self) -> &[Run] {
-        &self.pieces
-    }
-}
-
-fn put(pair: &mut Pair, pieces: &InPieces, offset: usize) {
-    pair.put(1, offset, DirectSource::Lent(Box::new(pieces.clone())), pieces.len());
+fn put(pair: &mut Pair, pieces: &Pieces, offset: usize) {
+    pair.put(1, offset, DirectSource::Lent(pieces.loan()), pieces.len());
     assert_eq!(pair.outcome(), (1, DirectOutcome::Done));
     let there = pair.window.bytes();
     assert!(there[offset..offset + pieces.len()] == pieces.bytes(), "{} pieces", pieces.pieces.len());
 }
 
-fn get(pair: &mut Pair, pieces: &InPieces, offset: usize) {
+fn get(pair: &mut Pair, pieces: &Pieces, offset: usize) {
     let run = Run { offset: offset as u64, bytes: pieces.len() as u64 };
     let between = {
         let mut all = pieces.memory.bytes();
         pieces.pieces.iter().for_each(|piece| all[piece.offset as usize..][..piece.bytes as usize].fill(0));
         all
     };
-    pair.caller.direct().unwrap().get(2, &PART, run, Box::new(pieces.clone())).unwrap();
+    pair.caller.direct().unwrap().get(2, &PART, run, pieces.loan()).unwrap();
     assert_eq!(pair.outcome(), (2, DirectOutcome::Done));
     assert!(pieces.bytes() == pair.window.bytes()[offset..offset + pieces.len()]);
     let mut all = pieces.memory.bytes();
@@ -73,10 +61,7 @@ fn one_request_takes_as_many_pieces_as_the_device_does_and_all_are_registered_on
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     assert_eq!(pair.reach(), Reach::Yes);
     let rows = |count, bytes| {
-        InPieces::new(
-            Memory::new(count * (16 << 10)).fill(5),
-            (0..count).map(move |row| (row * (16 << 10) + 100, bytes)),
-        )
+        Pieces::new(Memory::new(count * (16 << 10)).fill(5), (0..count).map(move |row| (row * (16 << 10) + 100, bytes)))
     };
     for (rows, requests) in [(rows(6, 8 << 10), 1), (rows(12, 4 << 10), 2), (rows(3, 16_000), 1)] {
         let misses = pair.origin.cache_statistics().unwrap().misses;
@@ -107,8 +92,8 @@ fn pieces_that_are_not_worth_registering_are_copied_together() {
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     assert_eq!(pair.reach(), Reach::Yes);
     // Too few bytes, and too far apart.
-    let few = InPieces::new(Memory::new(1 << 20).fill(5), (0..16).map(|row| (row * 1000 + 3, 512)));
-    let far = InPieces::new(Memory::new(1 << 20).fill(6), (0..16).map(|row| (row * (64 << 10) + 3, 5000)));
+    let few = Pieces::new(Memory::new(1 << 20).fill(5), (0..16).map(|row| (row * 1000 + 3, 512)));
+    let far = Pieces::new(Memory::new(1 << 20).fill(6), (0..16).map(|row| (row * (64 << 10) + 3, 5000)));
     for (pieces, buffers) in [(few, 1), (far, 10)] {
         let bytes = pieces.len() as u64;
         let cost = pair.cost(|pair| put(pair, &pieces, 8));
@@ -124,7 +109,7 @@ fn long_pieces_far_apart_are_registered_each_for_itself() {
     let Some(mut pair) = Pair::new(|_| ()) else { return };
     assert_eq!(pair.reach(), Reach::Yes);
     // The second lies before the first.
-    let far = InPieces::new(Memory::new(4 << 20).fill(6), [(3 << 20, 200_000), (5, 100_000)]);
+    let far = Pieces::new(Memory::new(4 << 20).fill(6), [(3 << 20, 200_000), (5, 100_000)]);
     let cost = pair.cost(|pair| put(pair, &far, 8));
     assert_eq!((cost.writes, cost.copied_bytes, cost.zero_copy_bytes), (2, 0, 300_000));
     pair.window.fill(9);
@@ -138,7 +123,7 @@ fn many_pieces_at_odd_places_arrive_at_every_length() {
     assert_eq!(pair.reach(), Reach::Yes);
     for step in [777, 4096, 20_011, 70_001] {
         let pieces = (0..40).map(|piece| (piece * step + piece % 7, 512 + (piece * 131) % (step - 512).max(1)));
-        let pieces = InPieces::new(Memory::new(41 * step + 4096).fill(step as u8), pieces);
+        let pieces = Pieces::new(Memory::new(41 * step + 4096).fill(step as u8), pieces);
         put(&mut pair, &pieces, 13);
         pair.window.fill(77);
         get(&mut pair, &pieces, 13);
@@ -196,8 +181,8 @@ fn what_carries_its_bytes_comes_behind_what_was_kept_back_and_its_end_is_told() 
     let memory = Memory::new(4 * 256).fill(4);
     pair.caller.direct().unwrap().begin_batch();
     for ticket in 0..4 {
-        let piece = InPieces::new(memory, [(ticket * 256, 256)]);
-        pair.put(ticket as u64, ticket * 256, DirectSource::Lent(Box::new(piece)), 256);
+        let piece = Pieces::new(memory, [(ticket * 256, 256)]);
+        pair.put(ticket as u64, ticket * 256, DirectSource::Lent(piece.loan()), 256);
     }
     pair.put(4, 1024, DirectSource::Copied(Region::from_slice(&[9; 8])), 8);
     pair.caller.direct().unwrap().post_batch().unwrap();
