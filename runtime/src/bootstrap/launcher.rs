@@ -272,11 +272,14 @@ impl Rendezvous for Launcher {
     }
 
     fn watch_deaths(&self, on_death: OnDeath) {
-        let mut heard = self.heard.lock();
-        for (rank, how) in &heard.died {
-            on_death(*rank, how);
-        }
-        heard.on_death = Some(on_death);
+        let died = {
+            let mut heard = self.heard.lock();
+            heard.on_death = Some(Arc::clone(&on_death));
+            heard.died.clone()
+        };
+        // Not under the lock: whoever is told may ask for a card, or end the job. Each death is told once: those that come now are
+        // the listener's to tell.
+        died.iter().for_each(|(rank, how)| on_death(*rank, how));
     }
 
     fn explains_deaths(&self) -> bool {
@@ -360,6 +363,27 @@ fn read(reader: &mut impl BufRead) -> Result<ToRank, InitError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_hears_late_of_a_death_may_end_the_job_for_it() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(ours));
+        let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron: Box::new(Run) };
+        let launcher = Arc::new(launcher);
+        launcher.handle_death(&mut launcher.heard.lock(), 3, "was killed");
+        let (told, by) = (std::sync::mpsc::channel(), Arc::downgrade(&launcher));
+        launcher.watch_deaths(Arc::new(move |rank, how| {
+            let launcher = by.upgrade().expect("it is there");
+            drop(launcher.heard.try_lock().expect("nobody holds it who tells of a death"));
+            launcher.abort(how, 1);
+            told.0.send(rank).expect("it is heard");
+        }));
+        assert_eq!(told.1.try_iter().collect::<Vec<_>>(), [3]);
+        drop(launcher);
+        let said: Vec<String> = BufReader::new(theirs).lines().map_while(Result::ok).collect();
+        let abort = FromRank::Abort { reason: "was killed".into(), status: 1 };
+        assert_eq!(said, [serde_json::to_string(&abort).expect("it is a message")]);
+    }
 
     #[test]
     fn a_card_that_is_not_known_is_asked_for_once_and_keeps_nobody_waiting() {

@@ -121,11 +121,35 @@ impl Workers {
 
     /// Runs a call behind those that the lane has.
     pub(crate) fn start(&self, lane: &Arc<Lane>, call: impl FnOnce() + Send + 'static) {
+        if self.enter(lane, call)
+            && let Err(error) = self.add_worker()
+        {
+            tracing::warn!(%error, "a call that was started runs before the call returns: no thread can be started for it");
+            self.0.work(Duration::ZERO);
+        }
+    }
+
+    /// The same for who may hold locks: never on the thread that calls. Where no thread can be started, the call waits for the next one
+    /// that is, or for a thread that starts something else or finishes all.
+    pub(crate) fn start_elsewhere(&self, lane: &Arc<Lane>, call: impl FnOnce() + Send + 'static) {
+        self.enter(lane, call);
+        // Also for one that could not be started the last time.
+        let lacks_worker = {
+            let state = self.0.state.lock();
+            state.ready.len() > state.idle
+        };
+        if lacks_worker && let Err(error) = self.add_worker() {
+            tracing::warn!(%error, "a call that was started waits: no thread can be started for it");
+        }
+    }
+
+    /// True: no worker is free for it.
+    fn enter(&self, lane: &Arc<Lane>, call: impl FnOnce() + Send + 'static) -> bool {
         {
             let mut calls = lane.calls.lock();
             calls.push_back(Box::new(call));
             if lane.worker.load(Ordering::Acquire) != NOBODY {
-                return;
+                return false;
             }
             lane.worker.store(SOMEBODY, Ordering::Release);
         }
@@ -135,22 +159,18 @@ impl Workers {
         let suffices = state.ready.len() <= state.idle;
         drop(state);
         self.0.more.notify_one();
-        if !suffices {
-            self.add_worker();
-        }
+        !suffices
     }
 
-    fn add_worker(&self) {
+    fn add_worker(&self) -> std::io::Result<()> {
         let pool = Arc::clone(&self.0);
-        let worker = std::thread::Builder::new().name("longarm-worker".into());
-        if let Err(error) = worker.spawn(move || pool.work(IDLE)) {
-            tracing::warn!(%error, "a call that was started runs before the call returns: no thread can be started for it");
-            self.0.work(Duration::ZERO);
-        }
+        std::thread::Builder::new().name("longarm-worker".into()).spawn(move || pool.work(IDLE)).map(drop)
     }
 
     /// Waits until all that was started is over.
     pub(crate) fn finish_all(&self) {
+        // What no thread could be started for.
+        self.0.work(Duration::ZERO);
         let mut state = self.0.state.lock();
         while state.active > 0 {
             self.0.all_over.wait(&mut state);
@@ -221,6 +241,19 @@ mod tests {
         first.finish_before();
         workers.finish_all();
         assert_eq!(noted.try_iter().collect::<Vec<_>>(), [1, 2]);
+        workers.stop();
+    }
+
+    #[test]
+    fn what_got_no_thread_is_done_at_the_latest_when_all_is_finished() {
+        let (workers, lane) = (Workers::default(), Lane::new());
+        let (note, noted) = mpsc::channel();
+        assert!(workers.enter(&lane, move || note.send(std::thread::current().id()).unwrap()), "nobody is free");
+        workers.finish_all();
+        assert_eq!(noted.try_recv(), Ok(std::thread::current().id()));
+        let (note, noted) = mpsc::channel();
+        workers.start_elsewhere(&lane, move || note.send(std::thread::current().id()).unwrap());
+        assert_ne!(noted.recv(), Ok(std::thread::current().id()));
         workers.stop();
     }
 

@@ -98,7 +98,7 @@ impl Inner {
             let Some(inner) = world.upgrade().filter(|inner| inner.questions.are_any()) else { return };
             // On a worker: whoever notices a loss may hold locks, and who asked is woken, which runs the program's code.
             let workers = inner.workers.clone();
-            workers.start(&lane, move || inner.questions.lose_if(|rank| loss_of(&inner.client, rank)));
+            workers.start_elsewhere(&lane, move || inner.questions.lose_if(|rank| loss_of(&inner.client, rank)));
         });
     }
 }
