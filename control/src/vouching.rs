@@ -42,6 +42,15 @@ pub struct StepName {
     pub size: u32,
 }
 
+/// Whose credential was shown, and whose the job is: the numbers of users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Users {
+    /// Who has made the credential, as the cluster's service says.
+    pub vouched: u32,
+    /// Whose the job is.
+    pub own: u32,
+}
+
 /// One rank's question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
@@ -146,12 +155,12 @@ impl StepName {
         self.payload(QUESTION_DOMAIN, question)
     }
 
-    /// Takes the payload of a credential that `user` has made, in a job of the user `own`.
+    /// Takes the payload of a credential of these users.
     ///
     /// # Errors
     /// Why it is no question of a rank of this job.
-    pub fn check_question(&self, payload: &[u8], user: u32, own: u32) -> Result<Question, VouchError> {
-        let (question, rest) = self.read(QUESTION_DOMAIN, payload, user, own)?;
+    pub fn check_question(&self, payload: &[u8], users: Users) -> Result<Question, VouchError> {
+        let (question, rest) = self.read(QUESTION_DOMAIN, payload, users)?;
         if rest.is_empty() { Ok(question) } else { Err(VouchError::Garbled) }
     }
 
@@ -162,12 +171,12 @@ impl StepName {
         payload
     }
 
-    /// Takes the payload of a credential that `user` has made, in a job of the user `own`: the invitation.
+    /// Takes the payload of a credential of these users: the invitation.
     ///
     /// # Errors
     /// Why it is no answer to this question.
-    pub fn check_answer(&self, asked: &Question, payload: &[u8], user: u32, own: u32) -> Result<String, VouchError> {
-        let (question, invitation) = self.read(ANSWER_DOMAIN, payload, user, own)?;
+    pub fn check_answer(&self, asked: &Question, payload: &[u8], users: Users) -> Result<String, VouchError> {
+        let (question, invitation) = self.read(ANSWER_DOMAIN, payload, users)?;
         if question != *asked {
             return Err(VouchError::OtherQuestion);
         }
@@ -183,15 +192,10 @@ impl StepName {
         payload
     }
 
-    fn read<'a>(
-        &self,
-        domain: &[u8; 16],
-        payload: &'a [u8],
-        user: u32,
-        own: u32,
-    ) -> Result<(Question, &'a [u8]), VouchError> {
-        if user != own {
-            return Err(VouchError::OtherUser { found: user, own });
+    fn read<'a>(&self, domain: &[u8; 16], payload: &'a [u8], users: Users) -> Result<(Question, &'a [u8]), VouchError> {
+        let Users { vouched, own } = users;
+        if vouched != own {
+            return Err(VouchError::OtherUser { found: vouched, own });
         }
         let (said, rest) = payload.split_first_chunk::<PAYLOAD_BYTES>().ok_or(VouchError::Garbled)?;
         if said[..16] != *domain {
@@ -273,28 +277,30 @@ mod tests {
     use super::*;
 
     const STEP: StepName = StepName { job: 12, step: 4, size: 3 };
+    const SAME: Users = Users { vouched: 1000, own: 1000 };
+    const OTHER: Users = Users { vouched: 1001, own: 1000 };
     const QUESTION: Question = Question { rank: 2, nonce: [7; NONCE_BYTES] };
 
     #[test]
     fn who_asks_as_a_rank_of_the_job_gets_its_invitation() {
-        let asked = STEP.check_question(&STEP.ask(&QUESTION), 1000, 1000).unwrap();
+        let asked = STEP.check_question(&STEP.ask(&QUESTION), SAME).unwrap();
         assert_eq!(asked, QUESTION);
         let answer = STEP.answer(&asked, "come in");
-        assert_eq!(STEP.check_answer(&QUESTION, &answer, 1000, 1000).as_deref(), Ok("come in"));
+        assert_eq!(STEP.check_answer(&QUESTION, &answer, SAME).as_deref(), Ok("come in"));
     }
 
     #[test]
     fn another_users_word_counts_for_nothing_on_either_side() {
         let error = Err(VouchError::OtherUser { found: 1001, own: 1000 });
-        assert_eq!(STEP.check_question(&STEP.ask(&QUESTION), 1001, 1000), error);
+        assert_eq!(STEP.check_question(&STEP.ask(&QUESTION), OTHER), error);
         let answer = STEP.answer(&QUESTION, "come in");
-        assert_eq!(STEP.check_answer(&QUESTION, &answer, 1001, 1000).map(|_| QUESTION), error);
+        assert_eq!(STEP.check_answer(&QUESTION, &answer, OTHER).map(|_| QUESTION), error);
     }
 
     #[test]
     fn a_question_of_another_job_step_size_or_rank_is_told_apart() {
         let asked =
-            |name: StepName, rank| STEP.check_question(&name.ask(&Question { rank, ..QUESTION }), 0, 0).unwrap_err();
+            |name: StepName, rank| STEP.check_question(&name.ask(&Question { rank, ..QUESTION }), SAME).unwrap_err();
         assert_eq!(asked(StepName { job: 13, ..STEP }, 1), VouchError::OtherJob { job: 13, step: 4 });
         assert_eq!(asked(StepName { step: 5, ..STEP }, 1), VouchError::OtherJob { job: 12, step: 5 });
         assert_eq!(asked(StepName { size: 4, ..STEP }, 1), VouchError::OtherSize { found: 4, own: 3 });
@@ -303,26 +309,26 @@ mod tests {
 
     #[test]
     fn an_answer_to_another_question_or_a_question_for_an_answer_is_not_believed() {
-        let check = |payload: &[u8]| STEP.check_answer(&QUESTION, payload, 0, 0).unwrap_err();
+        let check = |payload: &[u8]| STEP.check_answer(&QUESTION, payload, SAME).unwrap_err();
         let earlier = Question { nonce: [8; NONCE_BYTES], ..QUESTION };
         assert_eq!(check(&STEP.answer(&earlier, "come in")), VouchError::OtherQuestion);
         assert_eq!(check(&STEP.answer(&Question { rank: 1, ..QUESTION }, "")), VouchError::OtherQuestion);
         assert_eq!(check(&STEP.ask(&QUESTION)), VouchError::Garbled);
         let answer = STEP.answer(&QUESTION, "");
-        assert_eq!(STEP.check_question(&answer, 0, 0), Err(VouchError::Garbled));
+        assert_eq!(STEP.check_question(&answer, SAME), Err(VouchError::Garbled));
     }
 
     #[test]
     fn garbage_of_any_length_is_no_question_and_no_answer() {
         let (question, answer) = (STEP.ask(&QUESTION), STEP.answer(&QUESTION, "come in"));
         for length in 0..question.len() {
-            assert_eq!(STEP.check_question(&question[..length], 0, 0), Err(VouchError::Garbled), "{length}");
-            assert_eq!(STEP.check_answer(&QUESTION, &answer[..length], 0, 0), Err(VouchError::Garbled), "{length}");
+            assert_eq!(STEP.check_question(&question[..length], SAME), Err(VouchError::Garbled), "{length}");
+            assert_eq!(STEP.check_answer(&QUESTION, &answer[..length], SAME), Err(VouchError::Garbled), "{length}");
         }
         let longer = [question, vec![0]].concat();
-        assert_eq!(STEP.check_question(&longer, 0, 0), Err(VouchError::Garbled));
+        assert_eq!(STEP.check_question(&longer, SAME), Err(VouchError::Garbled));
         let no_text = [STEP.answer(&QUESTION, ""), vec![0xff]].concat();
-        assert_eq!(STEP.check_answer(&QUESTION, &no_text, 0, 0), Err(VouchError::Garbled));
+        assert_eq!(STEP.check_answer(&QUESTION, &no_text, SAME), Err(VouchError::Garbled));
     }
 
     #[test]

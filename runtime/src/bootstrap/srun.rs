@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longarm_control::proof::NONCE_BYTES;
-use longarm_control::vouching::{Kind, Question, StepName, read_reason};
+use longarm_control::vouching::{Kind, Question, StepName, Users, read_reason};
 use longarm_managers::munge::{self, CREDENTIAL_BYTES_MAX};
 use longarm_managers::slurm::Step;
 use parking_lot::Mutex;
@@ -210,7 +210,8 @@ impl Stepped {
             Kind::Answer => {
                 let credential = std::str::from_utf8(&body).map_err(|_| "its credential is no text".to_owned())?;
                 let shown = self.credentials.read(credential).map_err(|error| error.to_string())?;
-                let answer = self.step_name.check_answer(&question, &shown.payload, shown.uid, self.own_user);
+                let users = Users { vouched: shown.uid, own: self.own_user };
+                let answer = self.step_name.check_answer(&question, &shown.payload, users);
                 answer.map_err(|error| error.to_string())
             }
             Kind::Refusal => Err(format!("it refuses: {}", read_reason(&body))),

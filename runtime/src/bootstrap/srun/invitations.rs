@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use longarm_control::vouching::{Kind, StepName, write_reason};
+use longarm_control::vouching::{Kind, StepName, Users, write_reason};
 use longarm_managers::munge::CREDENTIAL_BYTES_MAX;
 use longarm_netmod::Waker;
 use longarm_shm::sync::{AtomicBool, Ordering};
@@ -160,13 +160,25 @@ impl Terms {
         if kind != Kind::Question {
             return Err("it does not ask".to_owned());
         }
+        if has_hung_up(stream) {
+            // It asks again with another credential, or has gone: what is made for it now is read by nobody.
+            return Err("it has hung up".to_owned());
+        }
         let credential = std::str::from_utf8(&body).map_err(|_| "its credential is no text".to_owned())?;
         let shown = self.credentials.read(credential).map_err(|error| error.to_string())?;
-        let checked = self.step_name.check_question(&shown.payload, shown.uid, self.own_user);
+        let users = Users { vouched: shown.uid, own: self.own_user };
+        let checked = self.step_name.check_question(&shown.payload, users);
         let question = checked.map_err(|error| error.to_string())?;
         let payload = self.step_name.answer(&question, &self.text);
         self.credentials.vouch(&payload, self.own_user).map_err(|error| error.to_string())
     }
+}
+
+/// Whether a caller is known to be gone. Ranks of the step close nothing before they have their answer.
+fn has_hung_up(stream: &TcpStream) -> bool {
+    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut events = [PollFd::new(stream, PollFlags::RDHUP)];
+    rustix::event::poll(&mut events, Some(&Timespec::default())).is_ok() && events[0].revents().intersects(gone)
 }
 
 /// Listens at the first of these ports that is free: at all addresses, since each of the others may know this node by another one.

@@ -151,6 +151,27 @@ fn a_credential_that_is_shown_twice_is_refused_and_its_answer_is_of_no_use_to_ot
 }
 
 #[test]
+fn nothing_is_made_for_a_caller_who_has_hung_up() {
+    let ports = free_ports();
+    let credentials = one_cluster(OWN);
+    let first = stepped(0, Arc::clone(&credentials), &ports);
+    first.share(Some("come in".to_owned())).unwrap();
+    let question = first.step_name.ask(&Question { rank: 1, nonce: [1; 32] });
+    let credential = credentials.vouch(&question, OWN).unwrap();
+    let frame = frame(Kind::Question, credential.as_bytes());
+    let mut stream = TcpStream::connect(("127.0.0.1", ports[0])).unwrap();
+    stream.write_all(&frame[..frame.len() - 1]).unwrap();
+    // Its end is there as soon as the question is whole.
+    let held = rustix::net::sockopt::set_tcp_cork(&stream, true);
+    held.and_then(|()| rustix::io::write(&stream, &frame[frame.len() - 1..])).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).unwrap();
+    assert!(String::from_utf8_lossy(&heard).contains("it has hung up"));
+    assert!(credentials.read(&credential).is_ok(), "it was not used up");
+}
+
+#[test]
 fn a_rank_believes_nobody_of_another_user_and_says_what_it_has_heard() {
     let ports = free_ports();
     let impostor = stepped(0, one_cluster(OWN + 1), &ports);
