@@ -289,20 +289,7 @@ ready() {
     esac
 }
 
-is_wanted() { [ ${#wanted[@]} -eq 0 ] || printf '%s\n' "${wanted[@]}" | grep -qx -- "$1"; }
-
-# Fetches what is wanted, before there are hosts: they have of it what is there when they come up.
-fetch() {
-    local entry name software what
-    for entry in "${PARTS[@]}"; do
-        IFS='|' read -r name software what <<<"$entry"
-        if is_wanted "$name" && [ -n "$software" ]; then
-            # Who lacks it says why when its turn comes.
-            tools/clusters/software.sh "$software" >/dev/null
-        fi
-    done
-    return 0
-}
+fetch() { printf '%s\n' "${PARTS[@]}" | cut -d'|' -f1,2 | fetch_wanted; }
 
 prepare() {
     "$hosts" up 4 --owner $$ || return 1

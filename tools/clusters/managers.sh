@@ -2,6 +2,9 @@
 #
 #   command_of MANAGER LAYOUT     puts the words that come before the program into the array `command`
 #   agents_of MANAGER             prints an expression for the arguments of the processes that it has on each host
+#   is_wanted NAME                whether the array `wanted` has this name; it has all while it is empty
+#   fetch_wanted                  reads NAME|SOFTWARE a line, and fetches what those that are wanted need, before there are hosts: they
+#                                 have of it what is there when they come up
 #
 # LAYOUT says how many ranks n1, n2 and so on have: 3,1,2. All is started from n0.
 
@@ -23,6 +26,18 @@ host_count_of() {
 # Which host has which rank, a line each.
 file_of() {
     awk -v RS=, '{ for (i = 0; i < $1; i++) printf "n%d\n", NR }' <<<"$1"
+}
+
+is_wanted() { [ ${#wanted[@]} -eq 0 ] || printf '%s\n' "${wanted[@]}" | grep -qx -- "$1"; }
+
+fetch_wanted() {
+    local name software
+    while IFS='|' read -r name software; do
+        if [ -n "$software" ] && is_wanted "$name"; then
+            # Who lacks it says why when its turn comes.
+            tools/clusters/software.sh "$software" >/dev/null </dev/null || true
+        fi
+    done
 }
 
 command_of() {

@@ -19,14 +19,14 @@ hosts=tools/clusters/hosts.sh
 host_count=8
 ppn=8
 rounds=7
-only=
+wanted=()
 tree=$target/launch-programs/tree
 while [ $# -gt 1 ]; do
     case $1 in
     --hosts) host_count=$2 ;;
     --ppn) ppn=$2 ;;
     --rounds) rounds=$2 ;;
-    --only) only=$2 ;;
+    --only) IFS=, read -ra wanted <<<"$2" ;;
     --programs) tree=$2 ;;
     *) break ;;
     esac
@@ -133,13 +133,7 @@ once() {
 
 median() { sort -n "$1" | sed -n "$(((rounds + 1) / 2))p"; }
 
-is_wanted() { [ -z "$only" ] || [[ ,$only, == *",$1,"* ]]; }
-
-# The hosts have of it what is there when they come up. What cannot be had is told again below.
-for entry in "${CONTENDERS[@]}"; do
-    IFS='|' read -r name _ software _ <<<"$entry"
-    if is_wanted "$name" && [ -n "$software" ]; then tools/clusters/software.sh "$software" >/dev/null || true; fi
-done
+printf '%s\n' "${CONTENDERS[@]}" | cut -d'|' -f1,3 | fetch_wanted
 "$hosts" up "$host_count" --owner $$
 trap '"$hosts" down' EXIT
 trap 'exit 130' INT TERM HUP
