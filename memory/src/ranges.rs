@@ -20,13 +20,13 @@ pub struct NotTaken;
 /// use longarm_memory::Ranges;
 ///
 /// let mut ranges = Ranges::new(0..4096);
-/// let first = ranges.take(0, 64, 100).expect("there is room");
-/// let second = ranges.take(0, 1024, 100).expect("also at a multiple of 1024");
+/// let first = ranges.take_first(0, 64, 100).expect("there is room");
+/// let second = ranges.take_first(0, 1024, 100).expect("also at a multiple of 1024");
 /// assert_eq!((first, second), (0, 1024));
 /// assert!(ranges.take_at(100..200) && !ranges.take_at(1100..1200));
-/// ranges.give_back(0..200).expect("all of it was taken");
-/// ranges.give_back(0..200).expect_err("none of it is any more");
-/// assert_eq!(ranges.free(), 4096 - 100);
+/// ranges.release(0..200).expect("all of it was taken");
+/// ranges.release(0..200).expect_err("none of it is any more");
+/// assert_eq!(ranges.free_length(), 4096 - 100);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ranges {
@@ -44,7 +44,7 @@ impl Ranges {
 
     /// Takes the first `length` numbers in a row that begin at a multiple of `alignment`, which is at least 1, and not before `from`.
     /// `None` if there are not so many, or if `length` is 0.
-    pub fn take(&mut self, from: u64, alignment: u64, length: u64) -> Option<u64> {
+    pub fn take_first(&mut self, from: u64, alignment: u64, length: u64) -> Option<u64> {
         let start = self.gaps.iter().find_map(|(&gap, &end)| {
             let start = gap.max(from).checked_next_multiple_of(alignment)?;
             (start.checked_add(length)? <= end).then_some(start)
@@ -78,11 +78,11 @@ impl Ranges {
         is_inside && (piece.is_empty() || gap.is_none_or(|(_, end)| *end <= piece.start))
     }
 
-    /// From now on this piece is free.
+    /// From now on this piece is free. It need not have been taken at once, nor be all that was.
     ///
     /// # Errors
     /// [`NotTaken`] if any of it is free or outside; nothing has changed then.
-    pub fn give_back(&mut self, piece: Range<u64>) -> Result<(), NotTaken> {
+    pub fn release(&mut self, piece: Range<u64>) -> Result<(), NotTaken> {
         if !self.are_taken(&piece) {
             return Err(NotTaken);
         }
@@ -102,7 +102,7 @@ impl Ranges {
     }
 
     /// How many are free, in all gaps together.
-    pub fn free(&self) -> u64 {
+    pub fn free_length(&self) -> u64 {
         self.gaps.iter().map(|(start, end)| end - start).sum()
     }
 }
@@ -146,7 +146,7 @@ mod tests {
                 match step {
                     0 => {
                         let due = model.first_fit(at, 1 << power, length);
-                        prop_assert_eq!(ranges.take(at, 1 << power, length), due);
+                        prop_assert_eq!(ranges.take_first(at, 1 << power, length), due);
                         if let Some(start) = due {
                             model.set(start..start + length, true);
                         }
@@ -161,14 +161,14 @@ mod tests {
                     _ => {
                         let may = model.all_are(&piece, true);
                         prop_assert_eq!(ranges.are_taken(&piece), may);
-                        prop_assert_eq!(ranges.give_back(piece.clone()).is_ok(), may);
+                        prop_assert_eq!(ranges.release(piece.clone()).is_ok(), may);
                         if may {
                             model.set(piece, false);
                         }
                     }
                 }
                 let free = WHOLE.filter(|at| !model.0[*at as usize]).count();
-                prop_assert_eq!(ranges.free(), free as u64);
+                prop_assert_eq!(ranges.free_length(), free as u64);
                 let touch = ranges.gaps.values().any(|end| ranges.gaps.contains_key(end));
                 prop_assert!(!touch, "{:?}", ranges.gaps);
             }
@@ -178,16 +178,16 @@ mod tests {
     #[test]
     fn what_does_not_fit_into_a_number_is_refused() {
         let mut ranges = Ranges::new(8..u64::MAX);
-        assert_eq!(ranges.take(0, 1, u64::MAX), None);
-        assert_eq!(ranges.take(u64::MAX, 1 << 40, 1), None);
-        assert_eq!(ranges.take(0, 64, u64::MAX - 64), Some(64));
-        assert_eq!(ranges.free(), 64 - 8);
+        assert_eq!(ranges.take_first(0, 1, u64::MAX), None);
+        assert_eq!(ranges.take_first(u64::MAX, 1 << 40, 1), None);
+        assert_eq!(ranges.take_first(0, 64, u64::MAX - 64), Some(64));
+        assert_eq!(ranges.free_length(), 64 - 8);
     }
 
     #[test]
     fn an_empty_range_has_nothing_to_give() {
         let mut ranges = Ranges::new(5..5);
-        assert_eq!((ranges.take(0, 1, 1), ranges.take(0, 1, 0), ranges.free()), (None, None, 0));
-        assert_eq!(ranges.give_back(5..6), Err(NotTaken));
+        assert_eq!((ranges.take_first(0, 1, 1), ranges.take_first(0, 1, 0), ranges.free_length()), (None, None, 0));
+        assert_eq!(ranges.release(5..6), Err(NotTaken));
     }
 }

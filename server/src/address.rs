@@ -52,7 +52,7 @@ impl AddressSpace {
         let taken_bytes = whole_grains(bytes).filter(|_| bytes > 0)?;
         let places = [(self.next, alignment_of(taken_bytes)), (0, alignment_of(taken_bytes)), (0, GRAIN_BYTES)];
         let mut places = places.into_iter();
-        let address = places.find_map(|(from, alignment)| self.ranges.take(from, alignment, taken_bytes))?;
+        let address = places.find_map(|(from, alignment)| self.ranges.take_first(from, alignment, taken_bytes))?;
         self.next = address + taken_bytes;
         Some(address)
     }
@@ -60,7 +60,7 @@ impl AddressSpace {
     /// What was taken for a window of this size is free again.
     pub(crate) fn give_back(&mut self, address: u64, bytes: u64) {
         let taken_bytes = whole_grains(bytes).expect("it was taken");
-        self.ranges.give_back(address..address + taken_bytes).expect("a range is given back once");
+        self.ranges.release(address..address + taken_bytes).expect("a range is given back once");
     }
 }
 

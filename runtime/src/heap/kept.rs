@@ -54,14 +54,14 @@ impl Blocks {
 
     pub(super) fn take(&mut self, alignment: usize, bytes: usize) -> Option<usize> {
         let need = Blocks::need(bytes)?;
-        let start = self.ranges.take(0, alignment as u64, need as u64)? as usize;
+        let start = self.ranges.take_first(0, alignment as u64, need as u64)? as usize;
         self.taken.insert(start, start + need);
         Some(start)
     }
 
     pub(super) fn give_back(&mut self, offset: usize) -> Option<()> {
         let end = self.taken.remove(&offset)?;
-        self.ranges.give_back(offset as u64..end as u64).expect("a block is taken until it is given back");
+        self.ranges.release(offset as u64..end as u64).expect("a block is taken until it is given back");
         Some(())
     }
 
@@ -72,7 +72,7 @@ impl Blocks {
         let (before, after) = (*end as u64, new_end as u64);
         let is_done = before == after
             || (before < after && self.ranges.take_at(before..after))
-            || (after < before && self.ranges.give_back(after..before).is_ok());
+            || (after < before && self.ranges.release(after..before).is_ok());
         if is_done {
             *end = new_end;
         }
@@ -80,7 +80,7 @@ impl Blocks {
     }
 
     pub(super) fn free_bytes(&self) -> usize {
-        self.ranges.free() as usize
+        self.ranges.free_length() as usize
     }
 }
 

@@ -36,7 +36,7 @@ impl Pools {
         let none =
             || Refusal::fatal(format!("no room for {bytes} bytes: a process has {pool_bytes} for such segments"));
         let whole = (bytes as u64).checked_next_multiple_of(ALIGNMENT).ok_or_else(none)?;
-        let piece = pool.pieces.take(0, ALIGNMENT, whole).ok_or_else(none)?;
+        let piece = pool.pieces.take_first(0, ALIGNMENT, whole).ok_or_else(none)?;
         Ok(pool.start + piece as usize)
     }
 
@@ -62,6 +62,6 @@ impl Pools {
                 tracing::debug!("the pages of a freed segment stay until ARMCI_Finalize");
             }
         }
-        pool.pieces.give_back(piece).map_err(|_| Refusal::fatal("a segment was given back while it was"))
+        pool.pieces.release(piece).map_err(|_| Refusal::fatal("a segment was given back while it was"))
     }
 }

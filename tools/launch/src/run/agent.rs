@@ -31,7 +31,7 @@ use super::child::{Place, Template};
 use super::guardian::Guardian;
 use super::here::{Begun, Here};
 use super::link::{self, Link, Opening};
-use super::to_launcher::{FRAMES_MAX, Gone, Launcher, Printer};
+use super::to_launcher::{FRAMES_MAX, Launcher, LauncherGone, Printer};
 use super::watch::{Event, Happening};
 use super::{RunError, While, program};
 
@@ -76,7 +76,7 @@ async fn serve(printer: &Printer) -> io::Result<()> {
             guardian.dismiss();
             match gone {
                 None => launcher.part(FromAgent::Finished { host }).await,
-                Some(Gone::Ended) => {}
+                Some(LauncherGone::Ended) => {}
                 // Only now: who does not listen may not read either.
                 Some(gone) => printer.print(format!("longarm agent: {gone}")),
             }
@@ -209,7 +209,7 @@ impl Agent {
     }
 
     /// Until the launcher has said that all is over and everything was passed on, or is gone. No process of this host is left then.
-    async fn run(&mut self, launcher: &mut Launcher, printer: &Printer) -> Option<Gone> {
+    async fn run(&mut self, launcher: &mut Launcher, printer: &Printer) -> Option<LauncherGone> {
         let out = self.out.clone();
         let is_over = |agent: &Agent| {
             agent.is_finishing && agent.outputs.is_empty() && agent.unfinished.is_empty() && agent.unsaid.is_empty()

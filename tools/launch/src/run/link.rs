@@ -273,14 +273,14 @@ async fn serve(opening: Opening, mut frames: mpsc::Receiver<ToAgent>, is_flooded
             let mut reader = Reader { decoder, known: Known::new(&branch), has_finished: false };
             let how = tokio::select! {
                 how = reader.run(&mut transport, silence, &happenings) => how,
-                () = is_flooded.notified() => Gone::Broken("it does not take in what it is told".to_owned()),
+                () = is_flooded.notified() => AgentGone::Broken("it does not take in what it is told".to_owned()),
             };
             writer.abort();
             let _ = writer.await;
             let reason = match how {
-                Gone::Silent(silence) => format!("it has said nothing for {:.1} s", silence.as_secs_f64()),
-                Gone::Broken(what) => what,
-                Gone::Ended => transport.told_end().await.1,
+                AgentGone::Silent(silence) => format!("it has said nothing for {:.1} s", silence.as_secs_f64()),
+                AgentGone::Broken(what) => what,
+                AgentGone::Ended => transport.told_end().await.1,
             };
             drop(transport);
             if !reader.has_finished {
@@ -458,7 +458,7 @@ impl Known {
 }
 
 /// How an agent went.
-enum Gone {
+enum AgentGone {
     Silent(Duration),
     Broken(String),
     Ended,
@@ -477,16 +477,16 @@ impl Reader {
         transport: &mut Transport,
         silence: Option<Duration>,
         happenings: &mpsc::Sender<Happening>,
-    ) -> Gone {
+    ) -> AgentGone {
         let mut chunk = vec![0; 64 << 10];
         loop {
             loop {
                 match self.decoder.next_frame::<FromAgent>() {
-                    Err(error) => return Gone::Broken(format!("it sends what no agent sends: {error}")),
+                    Err(error) => return AgentGone::Broken(format!("it sends what no agent sends: {error}")),
                     Ok(None) => break,
                     Ok(Some(FromAgent::Beat)) => {}
                     Ok(Some(frame)) if !self.known.has(frame.about()) => {
-                        return Gone::Broken(format!("it speaks of {:?}, which is none of its", frame.about()));
+                        return AgentGone::Broken(format!("it speaks of {:?}, which is none of its", frame.about()));
                     }
                     Ok(Some(frame)) => {
                         self.has_finished |= frame == FromAgent::Finished { host: self.known.root };
@@ -498,12 +498,12 @@ impl Reader {
             let count = match silence {
                 Some(silence) => match timeout(silence, read).await {
                     Ok(count) => count,
-                    Err(_) => return Gone::Silent(silence),
+                    Err(_) => return AgentGone::Silent(silence),
                 },
                 None => read.await,
             };
             match count {
-                Ok(0) | Err(_) => return Gone::Ended,
+                Ok(0) | Err(_) => return AgentGone::Ended,
                 Ok(count) => self.decoder.feed(&chunk[..count]),
             }
         }

@@ -44,7 +44,7 @@ pub struct Launcher {
 
 /// The launcher is gone, or given up.
 #[derive(Debug, thiserror::Error)]
-pub enum Gone {
+pub enum LauncherGone {
     /// It closed our input.
     #[error("the launcher is gone")]
     Ended,
@@ -104,17 +104,17 @@ impl Launcher {
     ///
     /// # Errors
     /// When nothing will come any more.
-    pub async fn hear(&mut self) -> Result<ToAgent, Gone> {
+    pub async fn hear(&mut self) -> Result<ToAgent, LauncherGone> {
         loop {
             tokio::select! {
                 frame = self.frames.recv() => {
                     self.heard = Instant::now();
-                    return frame.ok_or(Gone::Ended)?.map_err(Gone::Broken);
+                    return frame.ok_or(LauncherGone::Ended)?.map_err(LauncherGone::Broken);
                 }
                 _ = self.ticks.tick() => {
                     let unheard = self.heard.elapsed();
                     if self.silence.is_some_and(|silence| unheard > silence) {
-                        return Err(Gone::Silent(unheard));
+                        return Err(LauncherGone::Silent(unheard));
                     }
                     // A launcher that takes nothing in for a while hears of us by what waits for it.
                     let _ = self.out.try_send(FromAgent::Beat);
