@@ -57,7 +57,8 @@ impl Loan for Leaked {
 /// use longarm_proto::Run;
 ///
 /// let memory = RegionMut::from_slice(Box::leak(Box::new([0; 100])));
-/// assert_eq!(InPieces(memory, vec![Run { offset: 50, bytes: 8 }, Run { offset: 0, bytes: 1 }]).bytes(), 9);
+/// let lent = InPieces(memory, vec![Run { offset: 50, bytes: 8 }, Run { offset: 0, bytes: 1 }]);
+/// assert_eq!((lent.memory().len(), lent.pieces().len()), (100, 2));
 /// ```
 pub struct InPieces(pub RegionMut<'static>, pub Vec<Run>);
 
