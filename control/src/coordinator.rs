@@ -6,22 +6,24 @@
 //!
 //! Pure: it holds no socket, thread or clock. Feed it with the `handle_*` functions, then drain [`Coordinator::poll_effect`] until
 //! it is `None`. Nothing of a connection is read before it has proven that it knows the job's secret. Who has not in time is cut
-//! off, and of those who have not yet only a few are kept.
+//! off, and of those who have not yet only a few are kept. The ranks of a machine may come through one of them
+//! ([`crate::relay`]): then each of them is a connection of its own here all the same.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::arrival::{Arrival, Layout, Met, show_missing};
 use crate::messages::{ToRank, Wait, Whom};
-use crate::proof::{CoordinatorProof, HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, ProofError, Ticket, refusal};
+use crate::proof::{Caller, CoordinatorProof, HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, ProofError, Ticket, refusal};
 use crate::rendezvous::{Failure, HowEnded, Job, LINE_BYTES_MAX, Place, Rendezvous, Violation};
 use crate::standing::{RankStanding, Report, State, Summary};
 use crate::watchdog::{Answers, Watchdog};
 
 mod connection;
+mod relays;
 mod standing;
 
-use connection::{Connection, Stage};
+use connection::{Connection, Stage, Through, Trunk};
 
 /// What a rank may have sent before it is known that all have come: its first line, and that it joins.
 const EARLY_BYTES_MAX: usize = 1 << 20;
@@ -144,8 +146,7 @@ impl Coordinator {
 
     /// Somebody has connected. `None`: there are too many that have not proven themselves; it is to be closed.
     pub fn handle_connection(&mut self, nonce: [u8; NONCE_BYTES], now: Instant) -> Option<u64> {
-        let is_open = matches!(self.course, Course::Gathering { .. });
-        if !is_open || self.half_open >= self.settings.half_open_max {
+        if !self.is_open() || self.half_open >= self.settings.half_open_max {
             return None;
         }
         let number = self.next_connection;
@@ -165,20 +166,13 @@ impl Coordinator {
 
     /// A connection has ended.
     pub fn handle_hang_up(&mut self, number: u64, now: Instant) {
-        if let Some(rank) = self.forget(number) {
-            self.handle_gone(rank, number, now);
-        }
+        self.lose(number, now);
         self.settle(now);
     }
 
     /// A connection does not take what is sent to it: so many bytes wait for it.
     pub fn handle_deaf(&mut self, number: u64, waiting: usize, now: Instant) {
-        if let Some(Stage::Rank(rank)) = self.connections.get(&number).map(|connection| &connection.stage) {
-            let rank = *rank;
-            self.violate(rank, &Violation::Deaf { waiting }, now);
-        } else {
-            self.close(number);
-        }
+        self.be_deaf(number, waiting, now);
         self.settle(now);
     }
 
@@ -238,6 +232,31 @@ impl Coordinator {
         matches!(self.course, Course::Gathering { .. })
     }
 
+    fn be_deaf(&mut self, number: u64, waiting: usize, now: Instant) {
+        match self.connections.get(&number).map(|connection| &connection.stage) {
+            Some(Stage::Rank(rank)) => self.violate(*rank, &Violation::Deaf { waiting }, now),
+            Some(Stage::Relay(trunk)) => {
+                self.violate(trunk.rank, &Violation::Deaf { waiting }, now);
+                self.lose(number, now);
+                self.effects.push_back(Effect::Close { connection: number });
+            }
+            _ => self.close(number),
+        }
+    }
+
+    /// A connection is gone, and those that came through it.
+    fn lose(&mut self, number: u64, now: Instant) {
+        let through = self.through(number);
+        if let Some(rank) = self.forget(number) {
+            self.handle_gone(rank, number, now);
+        }
+        for one in through {
+            if let Some(rank) = self.forget(one) {
+                self.handle_gone(rank, one, now);
+            }
+        }
+    }
+
     /// Takes one message off what has come. Whether there may be another one.
     fn take_one(&mut self, number: u64, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(&number) else { return false };
@@ -259,10 +278,16 @@ impl Coordinator {
                 let Some((checked, rest)) = connection.received.split_first_chunk::<PROOF_BYTES>() else {
                     return false;
                 };
+                let is_relay = proof.caller() == Caller::Relay;
                 match proof.check(checked) {
+                    // A relay behind a relay is none of ours.
+                    Ok(_) if is_relay && connection.through.is_some() => self.close(number),
                     Ok((rank, welcome)) => {
                         connection.received = rest.to_vec();
-                        connection.stage = Stage::Arriving { rank, until };
+                        connection.stage = match is_relay {
+                            true => Stage::Relay(Box::new(Trunk::new(rank))),
+                            false => Stage::Arriving { rank, until },
+                        };
                         self.half_open -= 1;
                         self.send(number, welcome.to_vec());
                     }
@@ -275,6 +300,7 @@ impl Coordinator {
                 Err(_) => self.fail_connection(number, format!("rank {rank} sent a first line without an end")),
             },
             Stage::Rank(rank) => return self.take_line_of_rank(number, rank, now),
+            Stage::Relay(_) => return self.take_frame(number, now),
         }
         true
     }
@@ -348,7 +374,7 @@ impl Coordinator {
         let on_several = layout.processors.len() > 1;
         let met = Met::All { host: arrivals[0].host.clone(), on_several };
         connections.iter().flatten().for_each(|number| self.send_line(*number, &met));
-        let is_stranger = |connection: &Connection| !matches!(connection.stage, Stage::Rank(_));
+        let is_stranger = |connection: &Connection| !matches!(connection.stage, Stage::Rank(_) | Stage::Relay(_));
         let strangers = self.connections.iter().filter(|(_, connection)| is_stranger(connection));
         let strangers: Vec<u64> = strangers.map(|(number, _)| *number).collect();
         self.course = Course::Met { arrivals, connections: connections.clone(), rendezvous, layout };
@@ -369,7 +395,13 @@ impl Coordinator {
     /// The ranks will not be together: all that have come are told why.
     fn fail_all(&mut self, reason: String) {
         self.course = Course::Failed;
-        let numbers: Vec<u64> = self.connections.keys().copied().collect();
+        let mut numbers: Vec<u64> = self.connections.keys().copied().collect();
+        // A relay may end as soon as its own rank hears it, and what is said to those behind it goes through it.
+        numbers.sort_by_key(|number| match self.connections[number].stage {
+            Stage::Relay(_) => 2,
+            Stage::Rank(rank) if self.is_relays_own(*number, rank) => 1,
+            _ => 0,
+        });
         for number in numbers {
             let is_rank = matches!(self.connections[&number].stage, Stage::Rank(_) | Stage::Arriving { .. });
             if is_rank {
@@ -432,11 +464,14 @@ impl Coordinator {
         let cut: Vec<u64> =
             with_it.iter().copied().chain(violator).filter_map(|rank| connections[rank as usize]).collect();
         for number in cut {
-            let Some(rank) = self.forget(number) else { continue };
+            let Some(Stage::Rank(rank)) = self.connections.get(&number).map(|connection| &connection.stage) else {
+                continue;
+            };
+            let rank = *rank;
             if rank != failure.rank {
                 self.send_line(number, &ToRank::Died { rank: failure.rank, how: failure.how.clone() });
             }
-            self.effects.push_back(Effect::Close { connection: number });
+            self.close(number);
             self.handle_gone(rank, number, now);
         }
     }
@@ -449,7 +484,8 @@ impl Coordinator {
     }
 
     fn pass_messages(&mut self) {
-        let mut last = None;
+        // The process of a relay, or of rank 0, which this is, may end as soon as it hears something: those behind it first.
+        let (mut later, mut root) = (Vec::new(), None);
         while let Course::Met { rendezvous, connections, arrivals, layout } = &mut self.course
             && let Some((rank, mut message)) = rendezvous.poll_message()
         {
@@ -459,15 +495,17 @@ impl Coordinator {
             {
                 *how = format!("{how} (on host {})", arrivals[*dead as usize].host);
             }
-            // Rank 0's process, which this is, may end as soon as it hears it: all others first.
-            if rank == 0 && message == ToRank::Goodbye {
-                last = Some(number);
-                continue;
+            match message {
+                ToRank::Goodbye if rank == 0 => root = Some(number),
+                message if self.is_relays_own(number, rank) => later.push((number, message)),
+                message => self.send_line(number, &message),
             }
-            self.send_line(number, &message);
         }
-        if let Some(number) = last {
-            self.send_line(number, &ToRank::Goodbye);
+        // Rank 0 is the last to be let go, unless it is behind another rank's relay itself.
+        let at = if root.is_some_and(|root| self.is_behind_another(root, 0)) { 0 } else { later.len() };
+        root.into_iter().for_each(|root| later.insert(at, (root, ToRank::Goodbye)));
+        for (number, message) in later {
+            self.send_line(number, &message);
         }
     }
 
@@ -478,7 +516,10 @@ impl Coordinator {
     }
 
     fn send(&mut self, connection: u64, bytes: Vec<u8>) {
-        self.effects.push_back(Effect::Send { connection, bytes });
+        match self.connections.get(&connection).and_then(|connection| connection.through) {
+            Some(through) => self.send_through(through, &bytes),
+            None => self.effects.push_back(Effect::Send { connection, bytes }),
+        }
     }
 
     fn refuse(&mut self, connection: u64, error: ProofError) {
@@ -487,19 +528,26 @@ impl Coordinator {
     }
 
     fn close(&mut self, connection: u64) {
+        let through = self.connections.get(&connection).and_then(|connection| connection.through);
         self.forget(connection);
-        self.effects.push_back(Effect::Close { connection });
+        match through {
+            Some(through) => self.close_through(through),
+            None => self.effects.push_back(Effect::Close { connection }),
+        }
     }
 
     /// The rank that a connection is of, if it has come that far. It is not known any more.
     fn forget(&mut self, number: u64) -> Option<u32> {
         let connection = self.connections.remove(&number)?;
+        if let Some(through) = connection.through {
+            self.forget_member(through);
+        }
         match connection.stage {
             Stage::Hello { .. } | Stage::Proof { .. } => {
                 self.half_open -= 1;
                 None
             }
-            Stage::Arriving { .. } => None,
+            Stage::Arriving { .. } | Stage::Relay(_) => None,
             Stage::Rank(rank) => Some(rank),
         }
     }

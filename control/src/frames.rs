@@ -1,4 +1,4 @@
-//! How the frames of [`crate::agent`] are written and read. Pure: bytes in, frames out.
+//! How the frames of [`crate::agent`] and [`crate::relay`] are written and read. Pure: bytes in, frames out.
 
 use crate::agent::{CHUNK_BYTES_MAX, FromAgent, Stream, ToAgent};
 use crate::rendezvous::{HowEnded, LINE_BYTES_MAX};
@@ -107,7 +107,7 @@ impl Decoder {
     }
 }
 
-mod kind {
+pub(crate) mod kind {
     pub const BEAT: u8 = 0;
     pub const SETUP: u8 = 1;
     pub const MESSAGE: u8 = 2;
@@ -128,10 +128,16 @@ mod kind {
     pub const REFUSED: u8 = 40;
     pub const LOST: u8 = 41;
     pub const FINISHED: u8 = 42;
+    pub const TO_MEMBER: u8 = 64;
+    pub const CLOSE_MEMBER: u8 = 65;
+    pub const MEMBER: u8 = 96;
+    pub const OF_MEMBER: u8 = 97;
+    pub const MEMBER_GONE: u8 = 98;
+    pub const MEMBER_DEAF: u8 = 99;
 }
 
 /// Adds a frame of these parts.
-fn add(bytes: &mut Vec<u8>, kind: u8, whom: u32, payload: &[&[u8]]) {
+pub(crate) fn add(bytes: &mut Vec<u8>, kind: u8, whom: u32, payload: &[&[u8]]) {
     let length = HEAD_BYTES + payload.iter().map(|part| part.len()).sum::<usize>();
     assert!(length <= HEAD_BYTES + PAYLOAD_BYTES_MAX, "what is sent is bounded where it comes from");
     bytes.extend_from_slice(&(length as u32).to_le_bytes());
@@ -141,15 +147,15 @@ fn add(bytes: &mut Vec<u8>, kind: u8, whom: u32, payload: &[&[u8]]) {
 }
 
 /// What a frame is made of.
-struct Parts<'a> {
-    kind: u8,
-    whom: u32,
-    payload: &'a [u8],
+pub(crate) struct Parts<'a> {
+    pub(crate) kind: u8,
+    pub(crate) whom: u32,
+    pub(crate) payload: &'a [u8],
     bytes: u32,
 }
 
 impl<'a> Parts<'a> {
-    fn of(frame: &'a [u8]) -> Result<Parts<'a>, FrameError> {
+    pub(crate) fn of(frame: &'a [u8]) -> Result<Parts<'a>, FrameError> {
         let bytes = frame.len() as u32;
         let Some(([kind, whom @ ..], payload)) = frame.split_first_chunk::<HEAD_BYTES>() else {
             return Err(FrameError::Short { bytes });
@@ -164,7 +170,7 @@ impl<'a> Parts<'a> {
         Ok(*head)
     }
 
-    fn number(&mut self) -> Result<i32, FrameError> {
+    pub(crate) fn number(&mut self) -> Result<i32, FrameError> {
         self.cut().map(i32::from_le_bytes)
     }
 
@@ -181,7 +187,7 @@ impl<'a> Parts<'a> {
     }
 
     /// A piece of a stream.
-    fn chunk(&self) -> Result<Vec<u8>, FrameError> {
+    pub(crate) fn chunk(&self) -> Result<Vec<u8>, FrameError> {
         if self.payload.len() > CHUNK_BYTES_MAX { Err(self.content()) } else { Ok(self.payload.to_vec()) }
     }
 
@@ -189,7 +195,7 @@ impl<'a> Parts<'a> {
         String::from_utf8(self.payload.to_vec()).map_err(|_| self.content())
     }
 
-    fn nothing<F>(&self, frame: F) -> Result<F, FrameError> {
+    pub(crate) fn nothing<F>(&self, frame: F) -> Result<F, FrameError> {
         if self.payload.is_empty() { Ok(frame) } else { Err(self.content()) }
     }
 }

@@ -20,6 +20,7 @@ pub mod node_of_rank;
 pub mod plan;
 pub mod proof;
 pub mod questions;
+pub mod relay;
 pub mod rendezvous;
 mod said;
 #[doc(hidden)]

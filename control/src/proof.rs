@@ -8,6 +8,8 @@
 //!                            ◄── welcome: MAC("coordinator", hello, challenge)
 //! ```
 //!
+//! A relay ([`crate::relay`]) proves itself in the same way, as the rank in whose process it is: its hello begins with another word.
+//!
 //! In place of a challenge may come a refusal, of the same length, which says why there is no use in going on. Anybody can make one;
 //! all it does is that a message for people says more.
 //!
@@ -30,11 +32,13 @@ pub const PROOF_BYTES: usize = 32;
 pub const NONCE_BYTES: usize = 32;
 
 const HELLO_MAGIC: [u8; 4] = *b"LaRk";
+const RELAY_MAGIC: [u8; 4] = *b"LaRe";
 const CHALLENGE_MAGIC: [u8; 4] = *b"LaCo";
 const REFUSAL_MAGIC: [u8; 4] = *b"LaNo";
 const RANK_DOMAIN: &[u8; 32] = b"longarm coordinator v1 rank    \0";
 const COORDINATOR_DOMAIN: &[u8; 32] = b"longarm coordinator v1 itself  \0";
 const JOB_DOMAIN: &[u8; 32] = b"longarm coordinator v1 job     \0";
+const PLACE_DOMAIN: &[u8; 32] = b"longarm coordinator v1 place   \0";
 
 /// What lets a process into a job, brought to it by whoever started it. Its secret is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -67,6 +71,15 @@ impl Ticket {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         hasher.update(JOB_DOMAIN).update(&self.assembly.to_le_bytes()).update(&job.to_le_bytes());
         *hasher.finalize().as_bytes()
+    }
+
+    /// A name that nobody guesses who has not the secret, for a place where processes of the job meet that share a machine.
+    pub fn place_name(&self, machine: &str, what: &str, number: u32) -> String {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        hasher.update(PLACE_DOMAIN).update(&self.assembly.to_le_bytes()).update(&number.to_le_bytes());
+        hasher.update(&(what.len() as u64).to_le_bytes()).update(what.as_bytes()).update(machine.as_bytes());
+        let name = hasher.finalize().to_hex();
+        format!("longarm-{what}-{}", &name[..32])
     }
 
     fn proof(&self, domain: &[u8; 32], hello: &[u8; HELLO_BYTES], challenge: &[u8; CHALLENGE_BYTES]) -> blake3::Hash {
@@ -122,6 +135,15 @@ pub enum ProofError {
     WrongProof,
 }
 
+/// Who proves itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A rank.
+    Rank,
+    /// The relay in a rank's process, over whose connection others of its machine come.
+    Relay,
+}
+
 /// The rank's side. Send the hello, take the challenge, send the proof, take the welcome.
 #[derive(Debug)]
 pub struct RankProof {
@@ -138,8 +160,21 @@ pub struct RankWelcome {
 impl RankProof {
     /// The hello of a rank is to be sent.
     pub fn start(ticket: &Ticket, rank: u32, nonce: [u8; NONCE_BYTES]) -> (RankProof, [u8; HELLO_BYTES]) {
+        RankProof::start_as(Caller::Rank, ticket, rank, nonce)
+    }
+
+    /// The hello of a rank, or of the relay in its process, is to be sent.
+    pub fn start_as(
+        caller: Caller,
+        ticket: &Ticket,
+        rank: u32,
+        nonce: [u8; NONCE_BYTES],
+    ) -> (RankProof, [u8; HELLO_BYTES]) {
         let mut hello = [0; HELLO_BYTES];
-        hello[..4].copy_from_slice(&HELLO_MAGIC);
+        hello[..4].copy_from_slice(match caller {
+            Caller::Rank => &HELLO_MAGIC,
+            Caller::Relay => &RELAY_MAGIC,
+        });
         hello[4..8].copy_from_slice(&CONTROL_VERSION.to_le_bytes());
         hello[8..16].copy_from_slice(&ticket.assembly.to_le_bytes());
         hello[16..20].copy_from_slice(&rank.to_le_bytes());
@@ -181,6 +216,7 @@ impl RankWelcome {
 /// The coordinator's side. Take the hello, send the challenge, take the proof, send the welcome.
 #[derive(Debug)]
 pub struct CoordinatorProof {
+    caller: Caller,
     rank: u32,
     expected: blake3::Hash,
     welcome: blake3::Hash,
@@ -196,7 +232,8 @@ impl CoordinatorProof {
         nonce: [u8; NONCE_BYTES],
         hello: &[u8; HELLO_BYTES],
     ) -> Result<(CoordinatorProof, [u8; CHALLENGE_BYTES]), ProofError> {
-        check_start(hello, HELLO_MAGIC)?;
+        let caller = if hello[..4] == RELAY_MAGIC { Caller::Relay } else { Caller::Rank };
+        check_start(hello, if caller == Caller::Relay { RELAY_MAGIC } else { HELLO_MAGIC })?;
         let word = |at: usize| u32::from_le_bytes(hello[at..at + 4].try_into().expect("four bytes"));
         if hello[8..16] != ticket.assembly.to_le_bytes() {
             return Err(ProofError::OtherJob);
@@ -217,7 +254,12 @@ impl CoordinatorProof {
         challenge[8..].copy_from_slice(&nonce);
         let expected = ticket.proof(RANK_DOMAIN, hello, &challenge);
         let welcome = ticket.proof(COORDINATOR_DOMAIN, hello, &challenge);
-        Ok((CoordinatorProof { rank, expected, welcome }, challenge))
+        Ok((CoordinatorProof { caller, rank, expected, welcome }, challenge))
+    }
+
+    /// As what it comes.
+    pub fn caller(&self) -> Caller {
+        self.caller
     }
 
     /// Takes the proof: the rank that has proven itself, and the welcome that is to be sent.

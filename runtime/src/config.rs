@@ -89,10 +89,12 @@ const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Interface));
 
 #[doc(hidden)]
 /// Variables that the launcher sets for the ranks it starts. They are no configuration.
-pub const LAUNCHER_VARIABLES: [(&str, &str); 4] = [
+pub const LAUNCHER_VARIABLES: [(&str, &str); 6] = [
     (longarm_control::messages::CONTROL_FD_VARIABLE, "descriptor of the socket to the launcher"),
     ("LONGARM_RANK", "number of this rank: for scripts, and where LONGARM_ROOT is set"),
     ("LONGARM_SIZE", "how many ranks the job has: for scripts, and where LONGARM_ROOT is set"),
+    ("LONGARM_LOCAL_RANK", "number of this rank among those of its host, where LONGARM_ROOT is set"),
+    ("LONGARM_LOCAL_SIZE", "how many ranks its host has, where LONGARM_ROOT is set"),
     ("LONGARM_NODE", "number of this rank's node, for scripts"),
 ];
 

@@ -1,7 +1,9 @@
 //! One connection to the coordinator: how far it is, and what has come over it.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
+use crate::frames::Decoder;
 use crate::proof::{CoordinatorProof, NONCE_BYTES};
 use crate::rendezvous::Violation;
 
@@ -9,6 +11,10 @@ use crate::rendezvous::Violation;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stage: Stage,
+    /// The relay that it comes through, if it does.
+    pub(super) through: Option<Through>,
+    /// The random number of our side.
+    pub(super) nonce: [u8; NONCE_BYTES],
     /// What has come and was not taken yet.
     pub(super) received: Vec<u8>,
     /// Bytes of it in which there is no end of a line.
@@ -26,18 +32,45 @@ pub(super) enum Stage {
     Arriving { rank: u32, until: Instant },
     /// It is a rank.
     Rank(u32),
+    /// It is a relay, through which ranks come.
+    Relay(Box<Trunk>),
+}
+
+/// The connection of a relay.
+#[derive(Debug)]
+pub(super) struct Trunk {
+    /// The rank in whose process the relay is.
+    pub(super) rank: u32,
+    pub(super) frames: Decoder,
+    /// The connection that each of its members is.
+    pub(super) members: BTreeMap<u32, u64>,
+}
+
+impl Trunk {
+    pub(super) fn new(rank: u32) -> Trunk {
+        Trunk { rank, frames: Decoder::default(), members: BTreeMap::new() }
+    }
+}
+
+/// How a connection comes through a relay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Through {
+    /// The relay's own connection.
+    pub(super) trunk: u64,
+    /// Which of the relay's members it is.
+    pub(super) member: u32,
 }
 
 impl Connection {
     pub(super) fn new(nonce: [u8; NONCE_BYTES], until: Instant) -> Connection {
-        Connection { stage: Stage::Hello { nonce, until }, received: Vec::new(), searched: 0 }
+        Connection { stage: Stage::Hello { nonce, until }, through: None, nonce, received: Vec::new(), searched: 0 }
     }
 
     /// When it is cut off, if it does not become a rank before.
     pub(super) fn until(&self) -> Option<Instant> {
         match self.stage {
             Stage::Hello { until, .. } | Stage::Proof { until, .. } | Stage::Arriving { until, .. } => Some(until),
-            Stage::Rank(_) => None,
+            Stage::Rank(_) | Stage::Relay(_) => None,
         }
     }
 

@@ -302,3 +302,174 @@ fn the_watchdog_says_who_has_waited_for_too_long() {
     }
     assert!(job.said[0].starts_with("rank 0 has waited in barrier for 11 s"), "{:?}", job.said);
 }
+
+mod through_a_relay {
+    use super::*;
+    use crate::frames::{Decoder, Frame};
+    use crate::proof::Caller;
+    use crate::relay::{FromRelay, ToRelay};
+
+    fn relay(job: &mut Job, rank: u32) -> u64 {
+        let number = job.connect();
+        let (proof, hello) = RankProof::start_as(Caller::Relay, &job.ticket, rank, [2; 32]);
+        job.bytes(number, &hello);
+        let challenge: [u8; CHALLENGE_BYTES] = job.sent.remove(&number).unwrap().try_into().unwrap();
+        let (welcome, proof) = proof.handle_challenge(&challenge).unwrap();
+        job.bytes(number, &proof);
+        welcome.check(&job.sent.remove(&number).unwrap().try_into().unwrap()).unwrap();
+        number
+    }
+
+    fn pass(job: &mut Job, relay: u64, frame: &FromRelay) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        job.bytes(relay, &bytes);
+    }
+
+    fn say(job: &mut Job, relay: u64, member: u32, message: &impl serde::Serialize) {
+        let mut bytes = serde_json::to_vec(message).unwrap();
+        bytes.push(b'\n');
+        pass(job, relay, &FromRelay::Bytes { member, bytes });
+    }
+
+    fn told(job: &mut Job, relay: u64) -> Vec<ToRelay> {
+        let mut decoder = Decoder::default();
+        decoder.feed(&job.sent.remove(&relay).unwrap_or_default());
+        std::iter::from_fn(|| decoder.next_frame().unwrap()).collect()
+    }
+
+    fn bytes_for(job: &mut Job, relay: u64) -> Vec<u8> {
+        let bytes = |frame| if let ToRelay::Bytes { bytes, .. } = frame { bytes } else { panic!("{frame:?}") };
+        told(job, relay).into_iter().flat_map(bytes).collect()
+    }
+
+    fn come(job: &mut Job, relay: u64, member: u32, caller: Caller, rank: u32) {
+        pass(job, relay, &FromRelay::Member { member });
+        let (proof, hello) = RankProof::start_as(caller, &job.ticket, rank, [2; 32]);
+        pass(job, relay, &FromRelay::Bytes { member, bytes: hello.to_vec() });
+        let challenge: [u8; CHALLENGE_BYTES] = bytes_for(job, relay).try_into().unwrap();
+        let (welcome, proof) = proof.handle_challenge(&challenge).unwrap();
+        pass(job, relay, &FromRelay::Bytes { member, bytes: proof.to_vec() });
+        if caller == Caller::Rank {
+            welcome.check(&bytes_for(job, relay).try_into().unwrap()).unwrap();
+            let arrival = Arrival {
+                version: CONTROL_VERSION,
+                machine: "b".to_owned(),
+                host: "host-b".to_owned(),
+                pid: 100 + rank,
+                processors: vec![0],
+                nodes: 1,
+            };
+            say(job, relay, member, &arrival);
+        }
+    }
+
+    fn is_for(frame: &ToRelay, whom: u32) -> bool {
+        matches!(frame, ToRelay::Bytes { member, .. } if *member == whom)
+    }
+
+    /// Rank 0 comes by itself, ranks 1 and 2 through the relay of rank 1, as its members 5 and 6.
+    fn met(survivors_go_on: bool) -> (Job, u64, u64) {
+        let mut job = Job::new(3, survivors_go_on);
+        let root = job.come(0, "a");
+        let relay = relay(&mut job, 1);
+        come(&mut job, relay, 5, Caller::Rank, 1);
+        come(&mut job, relay, 6, Caller::Rank, 2);
+        let join = FromRank::Join { version: CONTROL_VERSION, pid: 1 };
+        job.say(root, &join);
+        say(&mut job, relay, 5, &join);
+        say(&mut job, relay, 6, &join);
+        assert!(job.lines(root)[1].contains("Start"));
+        let heard = told(&mut job, relay);
+        let count = |member| heard.iter().filter(|frame| is_for(frame, member)).count();
+        assert_eq!((count(5), count(6)), (2, 2), "both hear that all are there, and where");
+        assert_eq!((job.coordinator.connections_over(relay), job.coordinator.connections_over(root)), (2, 1));
+        (job, root, relay)
+    }
+
+    #[test]
+    fn the_end_of_a_relay_is_that_of_its_own_rank_first_and_then_of_those_behind_it() {
+        let (mut job, root, relay) = met(false);
+        job.hang_up(relay);
+        assert_eq!(job.said, ["rank 1 (node 1, pid 101 on host-b) has ended without finalizing; ending the job"]);
+        let lines = job.lines(root);
+        assert!(lines[0].contains("\"rank\":1") && lines[1].contains("\"rank\":2"), "{lines:?}");
+        assert!(job.sent.is_empty(), "nothing is said to whom is gone");
+        let (mut job, root, relay) = met(true);
+        job.hang_up(relay);
+        assert_eq!(job.lines(root).len(), 2, "rank 2 goes with its node's server");
+        job.say(root, &leave());
+        assert_eq!(job.lines(root), ["\"Goodbye\""]);
+    }
+
+    #[test]
+    fn the_end_of_a_rank_behind_a_relay_is_its_own_alone() {
+        for frame in [FromRelay::Gone { member: 6 }, FromRelay::Deaf { member: 6, waiting: 1 << 26 }] {
+            let (mut job, root, relay) = met(true);
+            pass(&mut job, relay, &frame);
+            let lines = job.lines(root);
+            assert!(lines.len() == 1 && lines[0].contains("\"rank\":2"), "{lines:?}");
+            assert!(told(&mut job, relay).iter().any(|frame| is_for(frame, 5)));
+            assert!(job.closed.is_empty());
+        }
+    }
+
+    #[test]
+    fn who_may_end_when_it_hears_that_all_have_left_hears_it_after_those_behind_it() {
+        let (mut job, root, relay) = met(false);
+        job.say(root, &leave());
+        say(&mut job, relay, 5, &leave());
+        say(&mut job, relay, 6, &leave());
+        let members: Vec<u32> = told(&mut job, relay)
+            .into_iter()
+            .map(|frame| if let ToRelay::Bytes { member, .. } = frame { member } else { panic!("{frame:?}") })
+            .collect();
+        assert_eq!(members, [6, 5]);
+        assert_eq!(job.lines(root), ["\"Goodbye\""]);
+    }
+
+    #[test]
+    fn a_relay_gives_nobody_a_proof_and_what_it_makes_up_costs_its_own_connection() {
+        let mut job = Job::new(3, false);
+        let relay = relay(&mut job, 1);
+        pass(&mut job, relay, &FromRelay::Member { member: 0 });
+        pass(&mut job, relay, &FromRelay::Bytes { member: 0, bytes: vec![b'x'; HELLO_BYTES] });
+        assert_eq!(told(&mut job, relay).pop(), Some(ToRelay::Close { member: 0 }), "no hello");
+        pass(&mut job, relay, &FromRelay::Bytes { member: 0, bytes: b"late".to_vec() });
+        come(&mut job, relay, 1, Caller::Relay, 2);
+        assert_eq!(told(&mut job, relay), [ToRelay::Close { member: 1 }], "no relay is behind a relay");
+        pass(&mut job, relay, &FromRelay::Member { member: 2 });
+        job.wait(Duration::from_secs(2));
+        assert_eq!(told(&mut job, relay), [ToRelay::Close { member: 2 }], "a proof has its time there too");
+        for member in 3..6 {
+            pass(&mut job, relay, &FromRelay::Member { member });
+        }
+        assert!(told(&mut job, relay).is_empty());
+        pass(&mut job, relay, &FromRelay::Member { member: 7 });
+        assert_eq!(told(&mut job, relay), [ToRelay::Close { member: 7 }], "three are kept");
+        pass(&mut job, relay, &FromRelay::Member { member: 3 });
+        assert_eq!(job.closed, [relay], "there is one already");
+        job.come(0, "a");
+        assert_eq!(job.closed, [relay]);
+    }
+
+    #[test]
+    fn all_behind_a_relay_are_told_why_they_will_not_be_together() {
+        let mut job = Job::new(3, false);
+        let relay = relay(&mut job, 1);
+        come(&mut job, relay, 5, Caller::Rank, 1);
+        come(&mut job, relay, 6, Caller::Rank, 2);
+        job.wait(Duration::from_secs(60));
+        let told = told(&mut job, relay);
+        for member in [5, 6] {
+            let reason = told.iter().any(|frame| match frame {
+                ToRelay::Bytes { member: of, bytes } => {
+                    *of == member && String::from_utf8_lossy(bytes).contains("rank 0 of 3")
+                }
+                ToRelay::Close { .. } => false,
+            });
+            assert!(reason && told.contains(&ToRelay::Close { member }), "{told:?}");
+        }
+        assert_eq!(job.closed, [relay]);
+    }
+}

@@ -1,15 +1,22 @@
-//! A rank's way into a job that something else has started: it connects to the coordinator, both prove that they know the secret,
-//! and it says where it runs. From then on it speaks as with `longarm run`.
+//! A rank's way into a job that something else has started: it connects to the coordinator, by itself or through the first rank of its
+//! node, both prove that they know the secret, and it says where it runs. From then on it speaks as with `longarm run`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longarm_control::arrival::{Arrival, Met};
 use longarm_control::messages::CONTROL_VERSION;
-use longarm_control::proof::{CHALLENGE_BYTES, PROOF_BYTES, ProofError, RankProof, Ticket};
+use longarm_control::proof::{CHALLENGE_BYTES, Caller, PROOF_BYTES, ProofError, RankProof, Ticket};
+use longarm_control::relay::LAST;
 use longarm_memory::Unshared;
+use longarm_shm::sync::{AtomicBool, Ordering};
+use rustix::net::SendFlags;
 
+use super::neighbours::{self, First, Neighbours, Part};
+use super::relay::RelayThread;
 use crate::config::Config;
 use crate::error::InitError;
 use crate::topology;
@@ -33,11 +40,93 @@ pub(crate) enum Root {
 
 /// A rank that has met the others.
 pub(crate) struct Assembly {
-    pub(crate) reader: BufReader<Unshared<TcpStream>>,
-    pub(crate) writer: Unshared<TcpStream>,
+    pub(crate) reader: Box<dyn BufRead + Send>,
+    pub(crate) writer: Box<dyn Write + Send>,
     /// Where rank 0 runs.
     pub(crate) host: String,
     pub(crate) on_several: bool,
+    /// The others of its node come through this process.
+    pub(crate) relay: Option<RelayThread>,
+    /// It comes through another one of its node.
+    pub(crate) behind: Option<Behind>,
+}
+
+/// The relay that a rank comes through, in another one's process.
+#[derive(Clone)]
+pub(crate) struct Behind {
+    /// Whose process that is.
+    pub(crate) rank: u32,
+    heard_last: Arc<AtomicBool>,
+}
+
+impl Behind {
+    /// Whether the relay's process has ended, and nothing else, now that the connection has.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.heard_last.load(Ordering::Acquire)
+    }
+}
+
+/// What leads to the coordinator.
+enum Way {
+    Far(Unshared<TcpStream>),
+    /// Over the relay of this rank's node.
+    Near(Unshared<UnixStream>),
+}
+
+impl Way {
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Way::Far(stream) => stream.set_read_timeout(timeout),
+            Way::Near(stream) => stream.set_read_timeout(timeout),
+        }
+    }
+
+    fn try_clone(&self) -> io::Result<Way> {
+        Ok(match self {
+            Way::Far(stream) => Way::Far(Unshared::new(stream.try_clone()?)?),
+            Way::Near(stream) => Way::Near(Unshared::new(stream.try_clone()?)?),
+        })
+    }
+}
+
+impl Read for Way {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Way::Far(stream) => stream.read(into),
+            Way::Near(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Way {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Way::Far(stream) => stream.write(bytes),
+            // A relay that is gone is no reason for a signal.
+            Way::Near(stream) => Ok(rustix::net::send(&*stream, bytes, SendFlags::NOSIGNAL)?),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a rank hears once it has proven itself, without a relay's last byte.
+struct Ears {
+    way: Way,
+    heard_last: Arc<AtomicBool>,
+}
+
+impl Read for Ears {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.way.read(into)?;
+        if matches!(self.way, Way::Near(_)) && into[..bytes].last() == Some(&LAST) {
+            self.heard_last.store(true, Ordering::Release);
+            return Ok(bytes - 1);
+        }
+        Ok(bytes)
+    }
 }
 
 /// Why an attempt did not succeed.
@@ -73,36 +162,101 @@ impl std::fmt::Display for Root {
 ///
 /// # Errors
 /// Who is missing, or why the coordinator cannot be reached or does not let this rank in.
-pub(crate) fn meet(root: &Root, ticket: &Ticket, rank: u32, config: &Config) -> Result<Assembly, InitError> {
+pub(crate) fn meet(
+    root: &Root,
+    ticket: &Ticket,
+    rank: u32,
+    neighbours: Option<Neighbours>,
+    config: &Config,
+) -> Result<Assembly, InitError> {
     let patience = Duration::from_secs(config.meet_timeout_s);
     let until = Instant::now() + patience;
-    let mut pause = PAUSE_MIN;
-    let stream = loop {
-        let reason = match attempt(root, ticket, rank) {
-            Ok(stream) => break stream,
-            Err(Attempt::Never(reason)) => return Err(InitError::NotLetIn { root: root.to_string(), reason }),
-            Err(Attempt::Again(reason)) => reason,
-        };
-        if Instant::now() + pause >= until {
-            let seconds = config.meet_timeout_s;
-            return Err(InitError::Unreached { root: root.to_string(), seconds, reason });
+    let gate = Gate { root, ticket, rank, config, until };
+    let (mut relay, mut of) = (None, None);
+    let near = match neighbours::find(neighbours, config.nodes, ticket, rank, until) {
+        Part::First(first) => gate.begin_relay(first)?.map(|(thread, stream)| {
+            relay = Some(thread);
+            stream
+        }),
+        Part::Behind(stream, first) => {
+            of = Some(first);
+            Some(stream)
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
+        Part::Alone => None,
     };
+    let near = near.and_then(|stream| match prove(stream, Caller::Rank, ticket, rank) {
+        Ok(stream) => Some(stream),
+        // It shows by itself what is wrong, if anything is but the relay.
+        Err(Attempt::Again(reason) | Attempt::Never(reason)) => {
+            tracing::debug!(reason, "the relay of this node leads nowhere: this rank goes to rank 0 by itself");
+            None
+        }
+    });
     // A child of a fork that outlives this rank would hide its death from the coordinator.
-    let stream = Unshared::new(stream).map_err(InitError::Coordinator)?;
-    arrive(stream, config, patience + SPARE)
+    let way = match near {
+        Some(stream) => Way::Near(Unshared::new(stream).map_err(InitError::Coordinator)?),
+        None => Way::Far(Unshared::new(gate.connect(Caller::Rank)?).map_err(InitError::Coordinator)?),
+    };
+    arrive(way, relay, of, config, patience + SPARE)
 }
 
-fn attempt(root: &Root, ticket: &Ticket, rank: u32) -> Result<TcpStream, Attempt> {
+/// What a connection to the coordinator needs.
+struct Gate<'a> {
+    root: &'a Root,
+    ticket: &'a Ticket,
+    rank: u32,
+    config: &'a Config,
+    until: Instant,
+}
+
+impl Gate<'_> {
+    /// Connects, and proves itself, as soon as the coordinator is there.
+    fn connect(&self, caller: Caller) -> Result<TcpStream, InitError> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let reason = match attempt(self.root, caller, self.ticket, self.rank) {
+                Ok(stream) => return Ok(stream),
+                Err(Attempt::Never(reason)) => {
+                    return Err(InitError::NotLetIn { root: self.root.to_string(), reason });
+                }
+                Err(Attempt::Again(reason)) => reason,
+            };
+            if Instant::now() + pause >= self.until {
+                let (root, seconds) = (self.root.to_string(), self.config.meet_timeout_s);
+                return Err(InitError::Unreached { root, seconds, reason });
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// From now on the others of this node come through this process. Nothing, where the system does not allow it.
+    fn begin_relay(&self, first: First) -> Result<Option<(RelayThread, UnixStream)>, InitError> {
+        let root = Unshared::new(self.connect(Caller::Relay)?).map_err(InitError::Coordinator)?;
+        let _ = root.set_read_timeout(None);
+        // Strangers of this user, and this rank itself.
+        let members_max = first.others as usize + self.config.half_open_max as usize + 1;
+        let begun = RelayThread::start(root, self.rank, first.listener, members_max).and_then(|(thread, stream)| {
+            stream.set_read_timeout(Some(ATTEMPT))?;
+            (&stream).read_exact(&mut [0; size_of::<u32>()])?;
+            Ok((thread, stream))
+        });
+        Ok(begun.inspect_err(|error| tracing::warn!(%error, "the ranks of this node go to rank 0 by themselves")).ok())
+    }
+}
+
+fn attempt(root: &Root, caller: Caller, ticket: &Ticket, rank: u32) -> Result<TcpStream, Attempt> {
     let again = |error: io::Error| Attempt::Again(error.to_string());
     let addresses = root.resolve().map_err(again)?;
     let mut last = Attempt::Again("the name has no address".to_owned());
     let mut never = None;
     for address in addresses {
         let connected = TcpStream::connect_timeout(&address, ATTEMPT);
-        match connected.map_err(again).and_then(|stream| prove(stream, ticket, rank)) {
+        let proven = connected.map_err(again).and_then(|stream| {
+            keep_alive(&stream);
+            prove(stream, caller, ticket, rank)
+        });
+        match proven {
             Ok(stream) => return Ok(stream),
             // Somebody else may listen there, and rank 0 at another one of these addresses.
             Err(Attempt::Never(reason)) => never = Some(Attempt::Never(reason)),
@@ -112,7 +266,25 @@ fn attempt(root: &Root, ticket: &Ticket, rank: u32) -> Result<TcpStream, Attempt
     Err(never.unwrap_or(last))
 }
 
-fn prove(mut stream: TcpStream, ticket: &Ticket, rank: u32) -> Result<TcpStream, Attempt> {
+/// What a proof goes over.
+trait Connection: Read + Write {
+    fn limit_reads(&self, timeout: Duration) -> io::Result<()>;
+}
+
+impl Connection for TcpStream {
+    fn limit_reads(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))
+    }
+}
+
+impl Connection for UnixStream {
+    fn limit_reads(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))
+    }
+}
+
+/// Both prove to each other that they know the secret.
+fn prove<S: Connection>(mut stream: S, caller: Caller, ticket: &Ticket, rank: u32) -> Result<S, Attempt> {
     let again = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Attempt::Again("it lets nobody in; is another job's rank 0 there?".to_owned()),
         _ => Attempt::Again(error.to_string()),
@@ -120,9 +292,8 @@ fn prove(mut stream: TcpStream, ticket: &Ticket, rank: u32) -> Result<TcpStream,
     let never = |error: ProofError| Attempt::Never(error.to_string());
     let mut nonce = [0; 32];
     getrandom::fill(&mut nonce).map_err(|_| Attempt::Never("the system gives no random numbers".to_owned()))?;
-    keep_alive(&stream);
-    stream.set_read_timeout(Some(ATTEMPT)).map_err(again)?;
-    let (proof, hello) = RankProof::start(ticket, rank, nonce);
+    stream.limit_reads(ATTEMPT).map_err(again)?;
+    let (proof, hello) = RankProof::start_as(caller, ticket, rank, nonce);
     stream.write_all(&hello).map_err(again)?;
     let mut challenge = [0; CHALLENGE_BYTES];
     stream.read_exact(&mut challenge).map_err(again)?;
@@ -139,7 +310,13 @@ fn prove(mut stream: TcpStream, ticket: &Ticket, rank: u32) -> Result<TcpStream,
 }
 
 /// Says where this rank runs, and waits for the others.
-fn arrive(mut stream: Unshared<TcpStream>, config: &Config, patience: Duration) -> Result<Assembly, InitError> {
+fn arrive(
+    mut way: Way,
+    relay: Option<RelayThread>,
+    of: Option<u32>,
+    config: &Config,
+    patience: Duration,
+) -> Result<Assembly, InitError> {
     let arrival = Arrival {
         version: CONTROL_VERSION,
         machine: topology::machine_name(),
@@ -150,17 +327,32 @@ fn arrive(mut stream: Unshared<TcpStream>, config: &Config, patience: Duration) 
     };
     let mut line = serde_json::to_vec(&arrival).map_err(|_| InitError::LauncherGarbled)?;
     line.push(b'\n');
-    stream.write_all(&line).map_err(InitError::Coordinator)?;
-    stream.set_read_timeout(Some(patience)).map_err(InitError::Coordinator)?;
-    let reading = stream.try_clone().and_then(Unshared::new).map_err(InitError::Coordinator)?;
-    let mut reader = BufReader::new(reading);
+    way.write_all(&line).map_err(InitError::Coordinator)?;
+    way.set_read_timeout(Some(patience)).map_err(InitError::Coordinator)?;
+    let heard_last = Arc::new(AtomicBool::new(false));
+    let behind = of.filter(|_| matches!(way, Way::Near(_)));
+    let behind = behind.map(|rank| Behind { rank, heard_last: Arc::clone(&heard_last) });
+    let mut reader = BufReader::new(Ears { way: way.try_clone().map_err(InitError::Coordinator)?, heard_last });
     let mut line = String::new();
     if reader.read_line(&mut line).map_err(InitError::Coordinator)? == 0 {
-        return Err(InitError::Coordinator(io::ErrorKind::UnexpectedEof.into()));
+        return Err(match behind.filter(Behind::has_ended) {
+            Some(behind) => {
+                let reason =
+                    format!("rank {}, through which this one came, has ended before all had come", behind.rank);
+                InitError::NotTogether { reason }
+            }
+            None => InitError::Coordinator(io::ErrorKind::UnexpectedEof.into()),
+        });
     }
-    stream.set_read_timeout(None).map_err(InitError::Coordinator)?;
+    way.set_read_timeout(None).map_err(InitError::Coordinator)?;
+    if let Some(relay) = &relay {
+        relay.all_have_come();
+    }
     match serde_json::from_str(&line).map_err(|_| InitError::LauncherGarbled)? {
-        Met::All { host, on_several } => Ok(Assembly { reader, writer: stream, host, on_several }),
+        Met::All { host, on_several } => {
+            let (reader, writer) = (Box::new(reader), Box::new(way));
+            Ok(Assembly { reader, writer, host, on_several, relay, behind })
+        }
         Met::Failed { reason } => Err(InitError::NotTogether { reason }),
     }
 }

@@ -22,7 +22,7 @@ use super::own_end;
 
 /// What is read of a connection at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// What may wait for a connection that does not read. A job of very many ranks has long lines.
+/// What may wait for a connection that does not read, for each rank that comes over it. A job of very many ranks has long lines.
 const UNSENT_BYTES_MAX: usize = 64 << 20;
 /// Who may ask at a time, how long they may take, and how much they may say.
 const ASKERS_MAX: usize = 16;
@@ -382,7 +382,7 @@ impl Desk {
             // A connection that cannot be watched any more is one that has ended.
             let _ = self.poller.modify(&line.stream, number, interest);
         }
-        if waiting > UNSENT_BYTES_MAX && !closes {
+        if waiting > UNSENT_BYTES_MAX.saturating_mul(self.coordinator.connections_over(number)) && !closes {
             self.coordinator.handle_deaf(number, waiting, Instant::now());
         }
     }

@@ -11,6 +11,7 @@ use super::alone::alone;
 use super::assembly::Root;
 use super::listening::listen_at;
 use super::member::{self, Entry};
+use super::neighbours::Neighbours;
 use super::rendezvous::Found;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::Config;
@@ -62,15 +63,21 @@ impl Bootstrap for Explicit {
             return Ok((None, alone()?));
         }
         let ticket = Ticket::of_secret(&read_secret(&config.secret_file)?, place.size);
-        Ok(enter(config.root.clone(), ticket, place.rank, config)?)
+        Ok(enter(config.root.clone(), ticket, place.rank, neighbours(variables), config)?)
     }
 }
 
 /// Joins a job whose rank 0 listens where all know it. Collective.
-pub(crate) fn enter(root: String, ticket: Ticket, rank: u32, config: &mut Config) -> Result<Found, InitError> {
+pub(crate) fn enter(
+    root: String,
+    ticket: Ticket,
+    rank: u32,
+    neighbours: Option<Neighbours>,
+    config: &mut Config,
+) -> Result<Found, InitError> {
     let place = root.clone();
     let listen = || listen_at(&place, &Root::Named(place.clone()).resolve()?);
-    enter_listening(root, ticket, rank, listen, config)
+    enter_listening(root, ticket, rank, neighbours, listen, config)
 }
 
 /// The same, where rank 0 has a way of its own to listen.
@@ -78,6 +85,7 @@ pub(crate) fn enter_listening(
     root: String,
     ticket: Ticket,
     rank: u32,
+    neighbours: Option<Neighbours>,
     listen: impl FnOnce() -> io::Result<Vec<TcpListener>>,
     config: &mut Config,
 ) -> Result<Found, InitError> {
@@ -86,7 +94,13 @@ pub(crate) fn enter_listening(
         let listeners = listen().map_err(|source| InitError::RootListen { root: root.clone(), source })?;
         coordinator = Some(member::start_coordinator(listeners, &ticket, None, config)?);
     }
-    member::enter(Entry { root: Root::Named(root), ticket, rank, coordinator, manager: None }, config)
+    member::enter(Entry { root: Root::Named(root), ticket, rank, neighbours, coordinator, manager: None }, config)
+}
+
+/// Which of this host's ranks this one is, where that was told. What cannot be read is as good as nothing: the rank goes by itself.
+fn neighbours(variables: Variables<'_>) -> Option<Neighbours> {
+    let number = |name: &str| variables(name)?.trim().parse().ok();
+    Neighbours::of(number("LONGARM_LOCAL_RANK"), number("LONGARM_LOCAL_SIZE"))
 }
 
 fn place(variables: Variables<'_>) -> Result<Place, String> {

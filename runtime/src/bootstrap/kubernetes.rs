@@ -49,10 +49,11 @@ impl Bootstrap for ByIndex {
         }
         let ticket = Ticket::of_secret(&read_secret(&config.secret_file)?, pod.size);
         if !config.root.is_empty() {
-            return Ok(enter(config.root.clone(), ticket, pod.index, config)?);
+            return Ok(enter(config.root.clone(), ticket, pod.index, None, config)?);
         }
         let root = format!("{}:{PORT}", pod.host_name(0));
-        Ok(enter_listening(root, ticket, pod.index, || listen(PORT), config)?)
+        // A pod has one rank.
+        Ok(enter_listening(root, ticket, pod.index, None, || listen(PORT), config)?)
     }
 }
 

@@ -8,11 +8,13 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use longarm_managers::slurm::Step;
 use longarm_managers::{pmi1, pmix};
 use parking_lot::Mutex;
 
 use super::alone::alone;
 use super::member::{self, Manager};
+use super::neighbours::Neighbours;
 use super::rendezvous::Found;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::{Config, OnFailure};
@@ -68,6 +70,7 @@ struct Managed {
     rank: u32,
     size: u32,
     on_one_machine: Option<bool>,
+    neighbours: Option<Neighbours>,
     store: Mutex<Option<Box<dyn Store>>>,
     abort: Abort,
     /// For how long the others come.
@@ -93,6 +96,10 @@ impl Manager for Managed {
         *self.store.lock() = Some(store);
         String::from_utf8(bytes)
             .map_err(|_| "the process manager gave something that rank 0 has not put there".to_owned())
+    }
+
+    fn neighbours(&self) -> Option<Neighbours> {
+        self.neighbours
     }
 
     fn abort(&self, status: i32) -> bool {
@@ -175,12 +182,25 @@ impl Bootstrap for ByPmi1 {
             rank,
             size,
             on_one_machine: here.filter(|here| *here == size).map(|_| true),
+            neighbours: neighbours(variables, rank, size),
             store: Mutex::new(Some(Box::new(client))),
             meet: Duration::from_secs(config.meet_timeout_s),
             abort: Box::new(move |status| aborter.as_ref().is_some_and(|aborter| aborter.abort(status).is_ok())),
         };
         join(managed, config)
     }
+}
+
+/// What a manager with PMI-1 tells each process of the others on its host: hydra and Intel's in the first pair, Slurm where it is the one
+/// that has started this process as a task.
+fn neighbours(variables: Variables<'_>, rank: u32, size: u32) -> Option<Neighbours> {
+    let number = |name: &str| variables(name)?.trim().parse::<u32>().ok();
+    let by_hydra = Neighbours::of(number("MPI_LOCALRANKID"), number("MPI_LOCALNRANKS"));
+    by_hydra.or_else(|| {
+        let step = Step::from_environment(&|name| variables(name)).ok().flatten()?;
+        let is_own = (step.rank, step.size) == (rank, size);
+        is_own.then(|| Neighbours::of(Some(step.local_id), Some(step.local_size()))).flatten()
+    })
 }
 
 /// PMIx, by the library that the machine has.
@@ -206,6 +226,7 @@ impl Bootstrap for ByPmix {
             rank,
             size,
             on_one_machine: here.filter(|here| *here == size).map(|_| true),
+            neighbours: Neighbours::of(client.place(rank).ok().and_then(|place| place.local_rank), here),
             store: Mutex::new(Some(Box::new(client))),
             meet: Duration::from_secs(config.meet_timeout_s),
             abort: Box::new(move |status| aborter.abort(status, "the job cannot go on").is_ok()),

@@ -17,15 +17,18 @@ use longarm_control::proof::Ticket;
 use parking_lot::Mutex;
 
 use super::addresses;
-use super::assembly::{self, Assembly, Root};
+use super::assembly::{self, Assembly, Behind, Root};
 use super::coordinator::{CoordinatorThread, Flusher, OnEnd, is_stopped, own_command};
 use super::launcher::{Launcher, Patron};
+use super::neighbours::Neighbours;
 use super::node::raise_descriptor_limit;
 use super::own_end::{self, LAUNCHER_GRACE};
+use super::relay::{self, RelayThread};
 use super::rendezvous::Found;
 use super::starter::StarterWatch;
 use crate::config::{Config, InterfaceChoice, OnFailure};
 use crate::error::InitError;
+use crate::topology;
 
 /// Whoever has started the processes of a job, seen from one of them. All that is asked of it is this.
 pub(crate) trait Manager: Send + Sync {
@@ -40,6 +43,11 @@ pub(crate) trait Manager: Send + Sync {
 
     /// Rank 0 brings a text, and all get it. Collective.
     fn share(&self, text: Option<String>) -> Result<String, String>;
+
+    /// Which of the processes of the job on this host this one is, if it says so. They are in the order of their ranks.
+    fn neighbours(&self) -> Option<Neighbours> {
+        None
+    }
 
     /// All ranks have met: nobody asks for the text any more.
     fn all_have_come(&self) {}
@@ -93,8 +101,9 @@ pub(crate) fn join(manager: Arc<dyn Manager>, config: &mut Config) -> Result<Fou
     }
     let text = manager.share(text).map_err(exchanged)?;
     let invitation = Invitation::read(&text, manager.size()).map_err(|error| exchanged(error.to_string()))?;
-    let (rank, root) = (manager.rank(), Root::At(invitation.at));
-    enter(Entry { root, ticket: invitation.ticket, rank, coordinator, manager: Some(manager) }, config)
+    let (rank, neighbours, root) = (manager.rank(), manager.neighbours(), Root::At(invitation.at));
+    let (ticket, manager) = (invitation.ticket, Some(manager));
+    enter(Entry { root, ticket, rank, neighbours, coordinator, manager }, config)
 }
 
 fn begin(
@@ -176,14 +185,16 @@ pub(crate) struct Entry {
     pub(crate) root: Root,
     pub(crate) ticket: Ticket,
     pub(crate) rank: u32,
+    pub(crate) neighbours: Option<Neighbours>,
     pub(crate) coordinator: Option<CoordinatorThread>,
     pub(crate) manager: Option<Arc<dyn Manager>>,
 }
 
 /// Meets the others and joins their job. Collective.
 pub(crate) fn enter(entry: Entry, config: &mut Config) -> Result<Found, InitError> {
-    let Entry { root, ticket, rank, coordinator, manager } = entry;
-    let Assembly { reader, writer, host, on_several } = assembly::meet(&root, &ticket, rank, config)?;
+    let Entry { root, ticket, rank, neighbours, coordinator, manager } = entry;
+    let assembly = assembly::meet(&root, &ticket, rank, neighbours, config)?;
+    let Assembly { reader, writer, host, on_several, relay, behind } = assembly;
     if let Some(manager) = &manager {
         manager.all_have_come();
     }
@@ -192,13 +203,15 @@ pub(crate) fn enter(entry: Entry, config: &mut Config) -> Result<Found, InitErro
         rank,
         ticket,
         root_host: on_several.then_some(host),
+        behind,
+        relay,
         report: Duration::from_millis(config.report_ms),
         coordinator,
         manager,
         watch: Mutex::new(None),
         launcher: Mutex::new(Weak::new()),
     };
-    let (launcher, start) = Launcher::join(reader, Box::new(writer), Box::new(member))?;
+    let (launcher, start) = Launcher::join(reader, writer, Box::new(member))?;
     if !is_for_one_world {
         launcher.keep();
     }
@@ -211,6 +224,10 @@ struct Member {
     ticket: Ticket,
     /// Where rank 0 runs, if that is worth telling.
     root_host: Option<String>,
+    /// Another rank of its node, through which it speaks with rank 0.
+    behind: Option<Behind>,
+    /// Before the coordinator: what it passes on last goes there.
+    relay: Option<RelayThread>,
     report: Duration,
     /// At rank 0.
     coordinator: Option<CoordinatorThread>,
@@ -228,12 +245,14 @@ impl Member {
         let Some(manager) = self.manager.as_ref().filter(is_watched) else { return };
         let (rank, report, launcher) = (self.rank, self.report, self.launcher.lock().clone());
         let flush = self.coordinator.as_ref().map(CoordinatorThread::flusher);
+        let pass_on = self.relay.as_ref().map(RelayThread::flusher);
         let on_orphaned = move || {
             // Should one of those wait who are told.
             own_end::end_after(report, || ());
             // The others hear it from the coordinator. This rank's output may have gone with whoever started it.
             let said = launcher.upgrade().map(|launcher| launcher.say_orphaned());
             own_end::say_last(&format!("rank {rank} ends: its process manager's process on this host is gone"));
+            pass_on.filter(|_| said.is_some()).inspect(relay::Flusher::flush);
             flush.filter(|_| said.is_some()).inspect(Flusher::flush);
             own_end::end_now();
         };
@@ -243,10 +262,34 @@ impl Member {
         }
     }
 
+    /// What has gone through this process is where it was to go.
+    fn flush(&self) {
+        if let Some(relay) = &self.relay {
+            relay.flush();
+        }
+        if let Some(coordinator) = &self.coordinator {
+            coordinator.flush();
+        }
+    }
+
     fn watch_no_more(&self) {
         if let Some(watch) = self.watch.lock().take() {
             watch.end();
         }
+    }
+}
+
+impl Member {
+    /// The first rank of this node is gone, and the node's server with it. The coordinator, which tells all others, does not reach this
+    /// rank any more.
+    fn handle_end_of_relay(&self, relay: u32, died: &[(u32, String)]) -> (u32, String) {
+        let on_host = self.root_host.as_ref().map(|_| format!(" (on host {})", topology::host_name()));
+        let known = died.iter().find(|(rank, _)| *rank == relay).map(|(_, how)| how.clone());
+        let how = known.unwrap_or_else(|| format!("has ended without finalizing{}", on_host.unwrap_or_default()));
+        let rank = self.rank;
+        own_end::say_last(&format!("rank {rank}: rank {relay}, the first of its node, {how}; this rank cannot go on"));
+        own_end::end_after(self.report, || ());
+        (relay, how)
     }
 }
 
@@ -261,6 +304,9 @@ impl Patron for Member {
     }
 
     fn on_hang_up(&self, died: &[(u32, String)]) -> Option<(u32, String)> {
+        if let Some(behind) = self.behind.as_ref().filter(|behind| behind.has_ended()) {
+            return Some(self.handle_end_of_relay(behind.rank, died));
+        }
         let on_host = self.root_host.as_ref().map(|host| format!(" (on host {host})")).unwrap_or_default();
         let known = died.iter().find(|(rank, _)| *rank == 0).map(|(_, how)| how.clone());
         let cut_off = if known.is_some() { "" } else { ", or has cut this rank off" };
@@ -280,9 +326,11 @@ impl Patron for Member {
 
     fn after_goodbye(&self) {
         self.watch_no_more();
+        // Those behind this process, first by way of the coordinator if that is here.
         if let Some(coordinator) = &self.coordinator {
             coordinator.flush();
         }
+        self.flush();
         if let Some(manager) = &self.manager {
             manager.leave();
         }
@@ -298,9 +346,7 @@ impl Patron for Member {
     }
 
     fn abort(&self, reason: &str, status: i32, follows: bool) {
-        if let Some(coordinator) = &self.coordinator {
-            coordinator.flush();
-        }
+        self.flush();
         // A launcher that is gone, or ends others only, leaves this process to itself.
         own_end::end_after(LAUNCHER_GRACE, || ());
         if follows {

@@ -21,6 +21,7 @@ use self::credentials::{Credentials, Munge, read_message, write_message};
 use self::invitations::{InvitationServer, Terms};
 use super::alone::alone;
 use super::member::{self, Manager};
+use super::neighbours::Neighbours;
 use super::rendezvous::Found;
 use super::signs;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
@@ -255,6 +256,10 @@ impl Manager for Stepped {
             Some(text) => self.open(&text).map(|()| text),
             None => self.ask(),
         }
+    }
+
+    fn neighbours(&self) -> Option<Neighbours> {
+        Neighbours::of(Some(self.step.local_id), Some(self.step.local_size()))
     }
 
     fn all_have_come(&self) {

@@ -14,6 +14,7 @@ mod faults {
     pub mod neighbours;
     pub mod outside;
     pub mod proxies;
+    pub mod relays;
     pub mod standstill;
     pub mod started_by_others;
     pub mod starts;
@@ -26,8 +27,8 @@ mod faults {
 use std::process::ExitCode;
 
 use faults::{
-    arguments, crowd, deaths, endings, heirs, neighbours, proxies, standstill, started_by_others, starts, strangers,
-    survivors, unanswered,
+    arguments, crowd, deaths, endings, heirs, neighbours, proxies, relays, standstill, started_by_others, starts,
+    strangers, survivors, unanswered,
 };
 use libtest_mimic::Arguments;
 
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
     trials.extend(standstill::trials());
     trials.extend(started_by_others::trials());
     trials.extend(proxies::trials());
+    trials.extend(relays::trials());
     trials.extend(starts::trials());
     trials.extend(strangers::trials());
     trials.extend(crowd::trials());

@@ -38,7 +38,9 @@ pub fn body(parameters: &str) {
             witness::stay()
         }
         Some(("go on", victim)) => super::starts::go_on(world, victim.parse().expect("a rank")),
+        Some(("outlive", victim)) => super::relays::outlive(world, victim.parse().expect("a rank")),
         Some(("worlds", times)) => join_often(world, times.parse().expect("a number")),
+        _ if parameters == "count" => super::relays::count(world),
         _ if parameters == "deserter" => desert(world),
         _ if parameters == "stand still" => stand_still(world),
         _ => work(world),
@@ -107,35 +109,62 @@ fn stand_still(world: World) {
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (ranks, nodes) in [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (8, 1), (8, 2)] {
-        let name = format!("ranks_that_were_told_where_to_meet_make_a_world ({nodes} x {})", ranks / nodes);
-        trials.push(Trial::test(name, move || meet(ranks, nodes)));
-    }
-    for nodes in [1, 2] {
-        for victim in 0..4 {
-            let name =
-                format!("without_a_launcher_of_ours_a_killed_rank_{victim}_is_named_by_all ({nodes} x {})", 4 / nodes);
-            trials.push(Trial::test(name, move || name_the_dead(victim, nodes)));
-            let name = format!("a_child_that_outlives_rank_{victim}_does_not_hide_its_death ({nodes} x {})", 4 / nodes);
-            trials.push(Trial::test(name, move || hear_of_the_dead("parent", victim, nodes)));
+        for coming in Coming::ALL {
+            let name = format!("ranks_that_were_told_where_to_meet_make_a_world ({nodes} x {}){coming}", ranks / nodes);
+            trials.push(Trial::test(name, move || meet(coming, ranks, nodes)));
         }
     }
+    for (coming, nodes, victim) in victims() {
+        let of = format!("({nodes} x {}){coming}", 4 / nodes);
+        let name = format!("without_a_launcher_of_ours_a_killed_rank_{victim}_is_named_by_all {of}");
+        trials.push(Trial::test(name, move || name_the_dead(coming, victim, nodes)));
+        let name = format!("a_child_that_outlives_rank_{victim}_does_not_hide_its_death {of}");
+        trials.push(Trial::test(name, move || hear_of_the_dead(coming, "parent", victim, nodes)));
+    }
+    for coming in Coming::ALL {
+        let mut trial = |name: &str, run: fn(Coming) -> Result<(), Failed>| {
+            trials.push(Trial::test(format!("{name}{coming}"), move || run(coming)));
+        };
+        trial("without_a_launcher_of_ours_a_world_is_left_and_joined_again", join_again);
+        trial("without_a_launcher_of_ours_a_rank_that_ends_the_job_is_heard_by_all", deserted);
+        trial("longarm_ps_and_the_watchdog_know_a_job_without_a_launcher_of_ours", standstill);
+        trial("a_rank_that_does_not_come_is_named_by_those_who_do", missing);
+    }
     let mut trial = |name: &str, run: fn() -> Result<(), Failed>| trials.push(Trial::test(name, run));
-    trial("without_a_launcher_of_ours_a_world_is_left_and_joined_again", || {
-        let ended = Told::start(3, 1, "worlds 3", &[])?.end()?;
-        ended.iter().try_for_each(|rank| rank.expect("world 2"))
-    });
     trial("a_rank_with_another_secret_is_told_so_and_the_others_who_is_missing", wrong_secret);
-    trial("a_rank_that_does_not_come_is_named_by_those_who_do", missing);
     trial("a_rank_that_takes_the_job_for_a_larger_one_is_told_so", wrong_size);
     trial("strangers_at_the_coordinators_port_keep_nobody_out", strangers);
-    trial("without_a_launcher_of_ours_a_rank_that_ends_the_job_is_heard_by_all", deserted);
-    trial("longarm_ps_and_the_watchdog_know_a_job_without_a_launcher_of_ours", standstill);
     trial("who_is_promised_others_and_finds_no_way_is_told_what_was_seen", no_way);
     trials
 }
 
+fn victims() -> impl Iterator<Item = (Coming, u32, u32)> {
+    let of = |coming| [1, 2].into_iter().flat_map(move |nodes| (0..4).map(move |victim| (coming, nodes, victim)));
+    Coming::ALL.into_iter().flat_map(of)
+}
+
+/// How ranks come to rank 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coming {
+    /// Each by itself.
+    Alone,
+    /// Those of a node through its first, as they know their neighbours.
+    Together,
+}
+
+impl Coming {
+    const ALL: [Coming; 2] = [Coming::Alone, Coming::Together];
+}
+
+impl std::fmt::Display for Coming {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(if *self == Coming::Together { ", through one of a node" } else { "" })
+    }
+}
+
 /// A job of processes that were told who they are.
 pub struct Told {
+    coming: Coming,
     ranks: Vec<Child>,
     root: String,
     folder: tempfile::TempDir,
@@ -143,13 +172,13 @@ pub struct Told {
 
 /// A rank that has ended.
 pub struct Ended {
-    success: bool,
-    said: String,
-    errors: String,
+    pub success: bool,
+    pub said: String,
+    pub errors: String,
 }
 
 impl Ended {
-    fn expect(&self, part: &str) -> Result<(), Failed> {
+    pub fn expect(&self, part: &str) -> Result<(), Failed> {
         if self.said.contains(part) || self.errors.contains(part) {
             return Ok(());
         }
@@ -159,16 +188,22 @@ impl Ended {
 
 impl Told {
     /// Nobody yet.
-    pub fn new() -> Result<Told, Failed> {
+    pub fn new(coming: Coming) -> Result<Told, Failed> {
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join("secret"), "a secret of a test, long enough")?;
         // Free a moment ago, and nobody is given it again soon.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        Ok(Told { ranks: Vec::new(), root: format!("127.0.0.1:{port}"), folder })
+        Ok(Told { coming, ranks: Vec::new(), root: format!("127.0.0.1:{port}"), folder })
     }
 
-    fn start(ranks: u32, nodes: u32, what: &str, variables: &[(&str, &str)]) -> Result<Told, Failed> {
-        let mut job = Told::new()?;
+    pub fn start(
+        coming: Coming,
+        ranks: u32,
+        nodes: u32,
+        what: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Told, Failed> {
+        let mut job = Told::new(coming)?;
         for rank in 0..ranks {
             job.add(rank, ranks, nodes, what, variables)?;
         }
@@ -195,6 +230,9 @@ impl Told {
         command.env(BODY, "started by others").env(PARAMETERS, what).env("LONGARM_NODES", nodes.to_string());
         command.env("LONGARM_RANK", rank.to_string()).env("LONGARM_SIZE", size.to_string());
         command.env("LONGARM_ROOT", &self.root).env("LONGARM_SECRET_FILE", self.secret());
+        if self.coming == Coming::Together {
+            command.env("LONGARM_LOCAL_RANK", rank.to_string()).env("LONGARM_LOCAL_SIZE", size.to_string());
+        }
         command.env("LONGARM_TEST_MARK", self.folder.path()).envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.ranks.push(command.spawn()?);
@@ -226,8 +264,8 @@ impl Drop for Told {
     }
 }
 
-fn meet(ranks: u32, nodes: u32) -> Result<(), Failed> {
-    let ended = Told::start(ranks, nodes, "work", &[])?.end()?;
+fn meet(coming: Coming, ranks: u32, nodes: u32) -> Result<(), Failed> {
+    let ended = Told::start(coming, ranks, nodes, "work", &[])?.end()?;
     for (rank, ended) in ended.iter().enumerate() {
         let node = rank as u32 * nodes / ranks;
         ended.expect(&format!("rank {rank} of {ranks} on node {node} of {nodes} counts {ranks}\n"))?;
@@ -238,8 +276,13 @@ fn meet(ranks: u32, nodes: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-fn hear_of_the_dead(kind: &str, victim: u32, nodes: u32) -> Result<(), Failed> {
-    let mut job = Told::start(4, nodes, &format!("{kind} {victim}"), &[NO_HURRY])?;
+fn join_again(coming: Coming) -> Result<(), Failed> {
+    let ended = Told::start(coming, 3, 1, "worlds 3", &[])?.end()?;
+    ended.iter().try_for_each(|rank| rank.expect("world 2"))
+}
+
+fn hear_of_the_dead(coming: Coming, kind: &str, victim: u32, nodes: u32) -> Result<(), Failed> {
+    let mut job = Told::start(coming, 4, nodes, &format!("{kind} {victim}"), &[NO_HURRY])?;
     let how = format!("failed: rank {victim} (node {}) has ended without finalizing", victim * nodes / 4);
     for (rank, process) in (0..).zip(&mut job.ranks).filter(|(rank, _)| *rank != victim) {
         let mut lines = BufReader::new(process.stdout.as_mut().expect("stdout is piped")).lines();
@@ -253,17 +296,17 @@ fn hear_of_the_dead(kind: &str, victim: u32, nodes: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-fn name_the_dead(victim: u32, nodes: u32) -> Result<(), Failed> {
-    hear_of_the_dead("victim", victim, nodes)?;
+fn name_the_dead(coming: Coming, victim: u32, nodes: u32) -> Result<(), Failed> {
+    hear_of_the_dead(coming, "victim", victim, nodes)?;
     // In a hurry they end by themselves, and none of them well.
-    let ended = Told::start(4, nodes, &format!("victim {victim}"), &[("LONGARM_REPORT_MS", "1")])?.end()?;
+    let ended = Told::start(coming, 4, nodes, &format!("victim {victim}"), &[("LONGARM_REPORT_MS", "1")])?.end()?;
     let speaker = if victim == 0 { 1 } else { 0 };
     ended[speaker].expect(&format!("rank {victim} "))?;
     if ended.iter().any(|rank| rank.success) { Err("a rank ended as if nothing had been".into()) } else { Ok(()) }
 }
 
 fn wrong_secret() -> Result<(), Failed> {
-    let mut job = Told::new()?;
+    let mut job = Told::new(Coming::Alone)?;
     let other = job.folder.path().join("other");
     std::fs::write(&other, "another secret that is long enough")?;
     let soon = ("LONGARM_MEET_TIMEOUT_S", "2");
@@ -274,8 +317,8 @@ fn wrong_secret() -> Result<(), Failed> {
     ended[0].expect("rank 1 of 2 did not call longarm::init within 2 s")
 }
 
-fn missing() -> Result<(), Failed> {
-    let mut job = Told::new()?;
+fn missing(coming: Coming) -> Result<(), Failed> {
+    let mut job = Told::new(coming)?;
     for rank in [0, 2] {
         job.add(rank, 4, 1, "work", &[("LONGARM_MEET_TIMEOUT_S", "1")])?;
     }
@@ -283,14 +326,14 @@ fn missing() -> Result<(), Failed> {
 }
 
 fn wrong_size() -> Result<(), Failed> {
-    let mut job = Told::new()?;
+    let mut job = Told::new(Coming::Alone)?;
     job.add(0, 2, 1, "work", &[("LONGARM_MEET_TIMEOUT_S", "2")])?;
     job.add(1, 3, 1, "work", &[("LONGARM_MEET_TIMEOUT_S", "2")])?;
     job.end()?[1].expect("it takes the job for one of 2 ranks, and this is one of 3")
 }
 
 fn strangers() -> Result<(), Failed> {
-    let mut job = Told::new()?;
+    let mut job = Told::new(Coming::Alone)?;
     job.add(0, 2, 1, "work", &[])?;
     let mut strangers = Vec::new();
     while strangers.len() < 30 {
@@ -309,8 +352,8 @@ fn strangers() -> Result<(), Failed> {
     ended.iter().try_for_each(|rank| rank.expect("counts 2"))
 }
 
-fn deserted() -> Result<(), Failed> {
-    let ended = Told::start(4, 2, "deserter", &[])?.end()?;
+fn deserted(coming: Coming) -> Result<(), Failed> {
+    let ended = Told::start(coming, 4, 2, "deserter", &[])?.end()?;
     ended[1].expect("rank 1 ends the job: it left its world without finalize")?;
     for rank in [0, 2, 3] {
         ended[rank].expect("barrier: ")?;
@@ -319,8 +362,8 @@ fn deserted() -> Result<(), Failed> {
     Ok(())
 }
 
-fn standstill() -> Result<(), Failed> {
-    let mut job = Told::start(3, 1, "stand still", &[("LONGARM_WATCHDOG_S", "1")])?;
+fn standstill(coming: Coming) -> Result<(), Failed> {
+    let mut job = Told::start(coming, 3, 1, "stand still", &[("LONGARM_WATCHDOG_S", "1")])?;
     let mut line = String::new();
     BufReader::new(job.ranks[0].stdout.as_mut().expect("stdout is piped")).read_line(&mut line)?;
     let pid = line.trim().strip_prefix("process ").ok_or_else(|| format!("rank 0 says `{line}`"))?;
@@ -347,7 +390,7 @@ fn standstill() -> Result<(), Failed> {
 }
 
 fn no_way() -> Result<(), Failed> {
-    let mut job = Told::new()?;
+    let mut job = Told::new(Coming::Alone)?;
     job.add(1, 2, 1, "work", &[("LONGARM_ROOT", ""), ("PMI_RANK", "1"), ("PMI_SIZE", "2")])?;
     let ended = job.end()?;
     let parts =

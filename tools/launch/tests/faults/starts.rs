@@ -14,7 +14,7 @@ use longarm_control::messages::{FromRank, NodeCard, ToRank};
 use longarm_control::proof::{CHALLENGE_BYTES, HELLO_BYTES, PROOF_BYTES};
 use longarm_control::scale::{Job, is_of_start};
 
-use super::started_by_others::Told;
+use super::started_by_others::{Coming, Told};
 use super::witness;
 use crate::{BODY, PARAMETERS};
 
@@ -120,7 +120,7 @@ fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// A real start, and the same counted.
 fn compare(ranks: u32, nodes: u32) -> Result<(), Failed> {
-    let mut job = Told::new()?;
+    let mut job = Told::new(Coming::Alone)?;
     let (at, listening) = listen_in(job.root(), ranks - 1)?;
     // The others say themselves where rank 0 is to be found: at the listener.
     job.add(0, ranks, nodes, "work", &[])?;

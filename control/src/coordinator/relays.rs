@@ -1,0 +1,148 @@
+//! Connections that come through the relay of a machine.
+
+use super::*;
+use crate::frames::Frame;
+use crate::relay::{FromRelay, ToRelay};
+
+impl Coordinator {
+    /// How many connections come over this one. What may wait for it is bounded for each of them.
+    pub fn connections_over(&self, number: u64) -> usize {
+        self.trunk(number).map_or(1, |trunk| trunk.members.len().max(1))
+    }
+
+    fn trunk(&self, number: u64) -> Option<&Trunk> {
+        match &self.connections.get(&number)?.stage {
+            Stage::Relay(trunk) => Some(trunk),
+            _ => None,
+        }
+    }
+
+    fn trunk_mut(&mut self, number: u64) -> Option<&mut Trunk> {
+        match &mut self.connections.get_mut(&number)?.stage {
+            Stage::Relay(trunk) => Some(trunk),
+            _ => None,
+        }
+    }
+
+    /// The connections that come through this one: first that of the rank whose process ended, if it did.
+    pub(super) fn through(&self, number: u64) -> Vec<u64> {
+        let Some(trunk) = self.trunk(number) else { return Vec::new() };
+        let mut through: Vec<u64> = trunk.members.values().copied().collect();
+        through.sort_by_key(|one| !self.is_rank(*one, trunk.rank));
+        through
+    }
+
+    fn is_rank(&self, number: u64, rank: u32) -> bool {
+        self.connections.get(&number).is_some_and(|one| matches!(one.stage, Stage::Rank(own) if own == rank))
+    }
+
+    /// Whether this rank has the relay in its process through which it comes.
+    pub(super) fn is_relays_own(&self, number: u64, rank: u32) -> bool {
+        self.rank_of_relay(number) == Some(rank)
+    }
+
+    /// Whether this rank comes through the relay in another one's process.
+    pub(super) fn is_behind_another(&self, number: u64, rank: u32) -> bool {
+        self.rank_of_relay(number).is_some_and(|of_relay| of_relay != rank)
+    }
+
+    fn rank_of_relay(&self, number: u64) -> Option<u32> {
+        Some(self.trunk(self.connections.get(&number)?.through?.trunk)?.rank)
+    }
+
+    /// Takes one frame off what has come from a relay. Whether there may be another one.
+    pub(super) fn take_frame(&mut self, number: u64, now: Instant) -> bool {
+        let Some(connection) = self.connections.get_mut(&number) else { return false };
+        let received = std::mem::take(&mut connection.received);
+        let Stage::Relay(trunk) = &mut connection.stage else { return false };
+        trunk.frames.feed(&received);
+        match trunk.frames.next_frame() {
+            Ok(None) => false,
+            Ok(Some(frame)) => {
+                self.handle_frame(number, frame, now);
+                true
+            }
+            Err(_) => {
+                self.drop_trunk(number, now);
+                false
+            }
+        }
+    }
+
+    fn handle_frame(&mut self, number: u64, frame: FromRelay, now: Instant) {
+        let Some(trunk) = self.trunk(number) else { return };
+        let known = |member: u32| trunk.members.get(&member).copied();
+        match frame {
+            FromRelay::Member { member } if known(member).is_some() => self.drop_trunk(number, now),
+            FromRelay::Member { member } => self.take_member(Through { trunk: number, member }, now),
+            // It may not have heard yet that a member was closed.
+            FromRelay::Bytes { member, bytes } => {
+                let Some(one) = known(member) else { return };
+                if let Some(connection) = self.connections.get_mut(&one) {
+                    connection.received.extend_from_slice(&bytes);
+                }
+                while self.take_one(one, now) {}
+            }
+            FromRelay::Gone { member } => {
+                if let Some(one) = known(member) {
+                    self.lose(one, now);
+                }
+            }
+            FromRelay::Deaf { member, waiting } => {
+                if let Some(one) = known(member) {
+                    self.be_deaf(one, waiting as usize, now);
+                }
+            }
+        }
+    }
+
+    /// Somebody has connected to a relay.
+    fn take_member(&mut self, through: Through, now: Instant) {
+        let Some(connection) = self.connections.get(&through.trunk) else { return };
+        let nonce = self.nonce_of_member(through, connection.nonce);
+        let Some(number) = self.handle_connection(nonce, now) else { return self.close_through(through) };
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.through = Some(through);
+        }
+        if let Some(trunk) = self.trunk_mut(through.trunk) {
+            trunk.members.insert(through.member, number);
+        }
+    }
+
+    /// That of the relay's connection is random, and the number of a connection comes once: so nobody knows this one before, and
+    /// it is never the same.
+    fn nonce_of_member(&self, through: Through, own: [u8; NONCE_BYTES]) -> [u8; NONCE_BYTES] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.settings.ticket.secret);
+        hasher.update(b"longarm coordinator v1 nonce of a member").update(&own);
+        hasher.update(&through.member.to_le_bytes()).update(&self.next_connection.to_le_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
+    /// A relay has said what none of ours says.
+    fn drop_trunk(&mut self, number: u64, now: Instant) {
+        self.lose(number, now);
+        self.effects.push_back(Effect::Close { connection: number });
+    }
+
+    pub(super) fn send_through(&mut self, through: Through, bytes: &[u8]) {
+        // What is said to a rank whose relay is gone is lost, as it is.
+        if self.connections.contains_key(&through.trunk) {
+            let bytes = ToRelay::message(through.member, bytes);
+            self.effects.push_back(Effect::Send { connection: through.trunk, bytes });
+        }
+    }
+
+    pub(super) fn close_through(&mut self, through: Through) {
+        if self.connections.contains_key(&through.trunk) {
+            let mut bytes = Vec::new();
+            ToRelay::Close { member: through.member }.encode(&mut bytes);
+            self.effects.push_back(Effect::Send { connection: through.trunk, bytes });
+        }
+    }
+
+    pub(super) fn forget_member(&mut self, through: Through) {
+        if let Some(trunk) = self.trunk_mut(through.trunk) {
+            trunk.members.remove(&through.member);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The thread of a rank's process through which the other ranks of its node speak with rank 0: they connect to it over an abstract
+//! socket, and it alone has a connection to the coordinator. What it passes on stands in `longarm_control::relay`; here are its sockets.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use longarm_control::relay::{Effect, LAST, Relay};
+use longarm_memory::Unshared;
+use longarm_netmod::{Interest, Poller, Ready, Waker};
+use longarm_shm::sync::{AtomicBool, Ordering};
+use parking_lot::{Condvar, Mutex};
+use rustix::net::SendFlags;
+
+use super::own_end;
+
+/// What is read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// With so much waiting for the coordinator, no more is heard of the members.
+const TO_ROOT_BYTES_MAX: usize = 1 << 20;
+/// What may wait for a member that does not read.
+const UNSENT_BYTES_MAX: usize = 64 << 20;
+/// How long a process that ends waits for what has still to go through, and so long does what was to be said to a member that is let go.
+const FLUSH: Duration = Duration::from_secs(1);
+/// How long nobody is taken in after nobody could be.
+const REST: Duration = Duration::from_millis(100);
+
+const NOTHING: Interest = Interest { readable: false, writable: false };
+
+const WAKER: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX - 1;
+const ROOT: u64 = u64::MAX - 2;
+
+/// The thread, from outside.
+pub(crate) struct RelayThread {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    waker: Waker,
+    stops: AtomicBool,
+    all_have_come: AtomicBool,
+    turns: Mutex<Turns>,
+    turned: Condvar,
+}
+
+/// How far the thread is.
+#[derive(Default)]
+struct Turns {
+    /// How often it has done all that there was to do.
+    count: u64,
+    /// Something could not be passed on yet.
+    is_behind: bool,
+    has_ended: bool,
+}
+
+impl RelayThread {
+    /// Passes on what goes between the members that come to a listener and the coordinator at the other end of a connection, which has let
+    /// the relay of this rank in. Gives the rank's own connection to it.
+    pub(crate) fn start(
+        root: Unshared<TcpStream>,
+        rank: u32,
+        listener: Unshared<UnixListener>,
+        members_max: usize,
+    ) -> io::Result<(RelayThread, UnixStream)> {
+        let shared = Arc::new(Shared {
+            waker: Waker::new()?,
+            stops: AtomicBool::new(false),
+            all_have_come: AtomicBool::new(false),
+            turns: Mutex::default(),
+            turned: Condvar::new(),
+        });
+        let mut desk = Desk::new(root, rank, listener, members_max, Arc::clone(&shared))?;
+        let (own, others) = UnixStream::pair()?;
+        desk.take_in(others)?;
+        let thread = std::thread::Builder::new().name("longarm-relay".into()).spawn(move || desk.run())?;
+        Ok((RelayThread { shared, thread: Mutex::new(Some(thread)) }, own))
+    }
+
+    /// All ranks have met: nobody is taken in any more.
+    pub(crate) fn all_have_come(&self) {
+        self.shared.all_have_come.store(true, Ordering::Release);
+        self.shared.waker.wake();
+    }
+
+    /// Waits until what was said before has been passed on.
+    pub(crate) fn flush(&self) {
+        self.flusher().flush();
+    }
+
+    /// The same for another thread.
+    pub(crate) fn flusher(&self) -> Flusher {
+        Flusher(Arc::clone(&self.shared))
+    }
+}
+
+/// Waits for what is to be passed on.
+pub(crate) struct Flusher(Arc<Shared>);
+
+impl Flusher {
+    /// See [`RelayThread::flush`].
+    pub(crate) fn flush(&self) {
+        let until = Instant::now() + FLUSH;
+        let mut turns = self.0.turns.lock();
+        let first = turns.count;
+        // The first turn may have begun before.
+        while !turns.has_ended && (turns.count < first + 2 || turns.is_behind) {
+            self.0.waker.wake();
+            if self.0.turned.wait_until(&mut turns, until).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for RelayThread {
+    fn drop(&mut self) {
+        self.flush();
+        self.shared.stops.store(true, Ordering::Release);
+        self.shared.waker.wake();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the relay's thread has panicked");
+        }
+    }
+}
+
+/// A member's connection, and what could not be sent yet.
+struct Line {
+    stream: Unshared<UnixStream>,
+    unsent: Vec<u8>,
+    interest: Interest,
+    /// Nothing is heard of it any more, and it is closed when all is sent, or then.
+    closes: Option<Instant>,
+}
+
+/// The thread's own.
+struct Desk {
+    poller: Poller,
+    rank: u32,
+    /// Nothing, when it has ended.
+    root: Option<Unshared<TcpStream>>,
+    to_root: Vec<u8>,
+    root_interest: Interest,
+    /// More may have come than was read.
+    has_more: bool,
+    listener: Option<Unshared<UnixListener>>,
+    relay: Relay,
+    lines: HashMap<u32, Line>,
+    /// Until when nobody is taken in.
+    rests: Option<Instant>,
+    shared: Arc<Shared>,
+}
+
+impl Desk {
+    fn new(
+        root: Unshared<TcpStream>,
+        rank: u32,
+        listener: Unshared<UnixListener>,
+        members_max: usize,
+        shared: Arc<Shared>,
+    ) -> io::Result<Desk> {
+        let poller = Poller::new()?;
+        root.set_nonblocking(true)?;
+        listener.set_nonblocking(true)?;
+        poller.add(&root, ROOT, Interest::READABLE)?;
+        poller.add(&listener, LISTENER, Interest::READABLE)?;
+        poller.add(shared.waker.descriptor(), WAKER, Interest::READABLE)?;
+        Ok(Desk {
+            poller,
+            rank,
+            root: Some(root),
+            to_root: Vec::new(),
+            root_interest: Interest::READABLE,
+            has_more: false,
+            listener: Some(listener),
+            relay: Relay::new(members_max),
+            lines: HashMap::new(),
+            rests: None,
+            shared,
+        })
+    }
+
+    fn run(mut self) {
+        let mut ready = Vec::new();
+        while !self.shared.stops.load(Ordering::Acquire) && (self.root.is_some() || !self.lines.is_empty()) {
+            let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            if let Err(error) = self.poller.wait(&mut ready, rest) {
+                own_end::say_last(&format!("the relay in rank {} can hear nothing any more: {error}", self.rank));
+                break;
+            }
+            self.has_more = false;
+            for one in std::mem::take(&mut ready) {
+                self.handle_ready(one);
+            }
+            self.handle_time(Instant::now());
+            if self.shared.all_have_come.load(Ordering::Acquire) {
+                self.listener = None;
+            }
+            self.end_turn();
+        }
+        // Whoever is left hears that it is this process's will.
+        self.handle_end_of_root();
+        self.shared.turns.lock().has_ended = true;
+        self.shared.turned.notify_all();
+    }
+
+    fn end_turn(&mut self) {
+        let is_behind =
+            self.has_more || !self.to_root.is_empty() || self.lines.values().any(|line| !line.unsent.is_empty());
+        let mut turns = self.shared.turns.lock();
+        turns.count += 1;
+        turns.is_behind = is_behind;
+        self.shared.turned.notify_all();
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let closing = self.lines.values().filter_map(|line| line.closes).min();
+        [closing, self.rests].into_iter().flatten().min()
+    }
+
+    fn handle_time(&mut self, now: Instant) {
+        self.lines.retain(|_, line| line.closes.is_none_or(|until| until > now));
+        if self.rests.take_if(|until| *until <= now).is_some() {
+            self.watch_door(Interest::READABLE);
+        }
+    }
+
+    fn watch_door(&self, interest: Interest) {
+        if let Some(listener) = &self.listener {
+            // What cannot be watched lets nobody in: who waits there goes to rank 0 by itself.
+            let _ = self.poller.modify(listener, LISTENER, interest);
+        }
+    }
+
+    fn handle_ready(&mut self, ready: Ready) {
+        match ready.token {
+            WAKER => self.shared.waker.clear(),
+            LISTENER => self.accept(),
+            ROOT => {
+                if ready.writable {
+                    self.send_to_root();
+                }
+                if ready.readable {
+                    self.hear_root();
+                }
+            }
+            member => {
+                let member = member as u32;
+                if ready.writable {
+                    self.send(member);
+                }
+                if ready.readable {
+                    self.hear(member);
+                }
+            }
+        }
+        self.do_effects();
+    }
+
+    fn accept(&mut self) {
+        let Some(accepted) = self.listener.as_ref().map(|listener| listener.accept()) else { return };
+        match accepted {
+            Ok((stream, _)) if is_of_own_user(&stream) => {
+                if let Err(error) = self.take_in(stream) {
+                    tracing::warn!(%error, "a rank of this node could not be taken in, and goes to rank 0 by itself");
+                }
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the relay cannot be taken in now");
+                self.watch_door(NOTHING);
+                self.rests = Some(Instant::now() + REST);
+            }
+        }
+    }
+
+    /// A member is greeted with the rank that the relay is in.
+    fn take_in(&mut self, stream: UnixStream) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        let stream = Unshared::new(stream)?;
+        let Some(member) = self.relay.handle_member() else { return Ok(()) };
+        if let Err(error) = self.poller.add(&stream, u64::from(member), Interest::READABLE) {
+            self.relay.handle_hang_up(member);
+            return Err(error);
+        }
+        let unsent = self.rank.to_le_bytes().to_vec();
+        self.lines.insert(member, Line { stream, unsent, interest: Interest::READABLE, closes: None });
+        self.send(member);
+        self.do_effects();
+        Ok(())
+    }
+
+    /// Reads once: what is left is told again.
+    fn hear_root(&mut self) {
+        let Some(root) = &mut self.root else { return };
+        let mut chunk = [0; CHUNK_BYTES];
+        match root.read(&mut chunk) {
+            Ok(bytes @ 1..) => {
+                self.has_more |= bytes == CHUNK_BYTES;
+                if let Err(error) = self.relay.handle_root_bytes(&chunk[..bytes]) {
+                    tracing::error!(%error, "the coordinator says to the relay what nobody understands");
+                    self.handle_end_of_root();
+                }
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Ok(0) | Err(_) => self.handle_end_of_root(),
+        }
+    }
+
+    /// Rank 0 is gone, or has cut this relay off: all members are told that it is not this process that has ended.
+    fn handle_end_of_root(&mut self) {
+        self.do_effects();
+        self.root = None;
+        self.to_root.clear();
+        self.listener = None;
+        let members: Vec<u32> = self.lines.keys().copied().collect();
+        members.into_iter().for_each(|member| self.close(member));
+    }
+
+    /// Reads once: what is left is told again.
+    fn hear(&mut self, member: u32) {
+        let Some(line) = self.lines.get_mut(&member).filter(|line| line.closes.is_none()) else { return };
+        let mut chunk = [0; CHUNK_BYTES];
+        match line.stream.read(&mut chunk) {
+            Ok(bytes @ 1..) => {
+                self.has_more |= bytes == CHUNK_BYTES;
+                self.relay.handle_bytes(member, &chunk[..bytes]);
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Ok(0) | Err(_) => {
+                self.lines.remove(&member);
+                self.relay.handle_hang_up(member);
+            }
+        }
+    }
+
+    fn do_effects(&mut self) {
+        while let Some(effect) = self.relay.poll_effect() {
+            match effect {
+                Effect::ToRoot(bytes) => self.to_root.extend_from_slice(&bytes),
+                Effect::ToMember { member, bytes } => {
+                    if let Some(line) = self.lines.get_mut(&member).filter(|line| line.closes.is_none()) {
+                        line.unsent.extend_from_slice(&bytes);
+                    }
+                    self.send(member);
+                }
+                Effect::Close { member } => self.close(member),
+            }
+        }
+        self.send_to_root();
+    }
+
+    fn send_to_root(&mut self) {
+        let Some(root) = &mut self.root else { return self.to_root.clear() };
+        let was_full = self.to_root.len() > TO_ROOT_BYTES_MAX;
+        let mut sent = 0;
+        while sent < self.to_root.len() {
+            match root.write(&self.to_root[sent..]) {
+                Ok(bytes) => sent += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Any other error shows when it is read.
+                Err(_) => break,
+            }
+        }
+        self.to_root.drain(..sent);
+        let interest = Interest { readable: true, writable: !self.to_root.is_empty() };
+        if interest != std::mem::replace(&mut self.root_interest, interest) {
+            // A connection that cannot be watched any more is one that has ended.
+            let _ = self.poller.modify(&*root, ROOT, interest);
+        }
+        if was_full || self.to_root.len() > TO_ROOT_BYTES_MAX {
+            let members: Vec<u32> = self.lines.keys().copied().collect();
+            members.into_iter().for_each(|member| self.watch(member));
+        }
+    }
+
+    /// Closes a connection when what it has to be told is sent, or after a while.
+    fn close(&mut self, member: u32) {
+        let Some(line) = self.lines.get_mut(&member).filter(|line| line.closes.is_none()) else { return };
+        line.closes = Some(Instant::now() + FLUSH);
+        line.unsent.push(LAST);
+        self.send(member);
+    }
+
+    fn send(&mut self, member: u32) {
+        let Some(line) = self.lines.get_mut(&member) else { return };
+        let mut sent = 0;
+        let mut is_gone = false;
+        while sent < line.unsent.len() {
+            match rustix::net::send(&line.stream, &line.unsent[sent..], SendFlags::NOSIGNAL) {
+                Ok(bytes) => sent += bytes,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break,
+                // That shows when it is read, if it still is.
+                Err(_) => {
+                    is_gone = true;
+                    break;
+                }
+            }
+        }
+        line.unsent.drain(..sent);
+        let waiting = if is_gone { 0 } else { line.unsent.len() };
+        if line.closes.is_some() && waiting == 0 {
+            self.lines.remove(&member);
+            return;
+        }
+        if is_gone {
+            line.unsent.clear();
+        }
+        let closes = line.closes.is_some();
+        self.watch(member);
+        if waiting > UNSENT_BYTES_MAX && !closes {
+            self.relay.handle_deaf(member, waiting);
+        }
+    }
+
+    /// What is to be told of a member's connection.
+    fn watch(&mut self, member: u32) {
+        let has_room = self.to_root.len() <= TO_ROOT_BYTES_MAX;
+        let Some(line) = self.lines.get_mut(&member) else { return };
+        let interest = Interest { readable: has_room && line.closes.is_none(), writable: !line.unsent.is_empty() };
+        if interest != std::mem::replace(&mut line.interest, interest) {
+            // A connection that cannot be watched any more is one that has ended.
+            let _ = self.poller.modify(&line.stream, u64::from(member), interest);
+        }
+    }
+}
+
+/// Whether the process at the other end is of the same user.
+pub(super) fn is_of_own_user(stream: impl AsFd) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == own)
+}
