@@ -276,7 +276,7 @@ fn last_cache_of(processor: u32) -> Option<Cache> {
     read_cache(folder, threads_per_core_of(processor))
 }
 
-/// [`last_cache_of`] the first processor that this process may use. It is read once: a process may read its configuration several times
+/// The last cache of the first processor that this process may use. It is read once: a process may read its configuration several times
 /// while it starts.
 pub fn last_cache_here() -> Option<&'static Cache> {
     static HERE: OnceLock<Option<Cache>> = OnceLock::new();
