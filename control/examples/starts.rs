@@ -9,23 +9,28 @@ use longarm_control::scale::{Job, Talk};
 fn main() {
     let per_host = std::env::args().nth(1).and_then(|number| number.parse().ok()).unwrap_or(128);
     println!(
-        "| ranks | hosts | messages | bytes to rank 0 | bytes from it | bytes a rank | the coordinator's own time |"
+        "| ranks | hosts | connections | messages | bytes to rank 0 | bytes from it | bytes a rank | the coordinator's own time |"
     );
-    println!("| --: | --: | --: | --: | --: | --: | --: |");
+    println!("| --: | --: | --: | --: | --: | --: | --: | --: |");
     for ranks in [2, 8, 64, 128, 1000, 10_000, 100_000_u32] {
         let job = Job::typical(ranks, per_host);
-        let began = Instant::now();
-        let talk: Talk = job.start(began).into_iter().sum();
-        let took = began.elapsed();
-        let (to, from) = (talk.to_root, talk.from_root);
-        println!(
-            "| {ranks} | {} | {} | {} | {} | {} | {:.1} ms |",
-            job.cards.len(),
-            to.messages + from.messages,
-            to.bytes,
-            from.bytes,
-            (to.bytes + from.bytes) / u64::from(ranks),
-            took.as_secs_f64() * 1e3
-        );
+        row(&job, ranks, |began| job.start(began));
+        row(&job, job.cards.len() as u32, |began| job.start_through_relays(per_host, began));
     }
+}
+
+fn row(job: &Job, connections: u32, start: impl Fn(Instant) -> Vec<Talk>) {
+    let began = Instant::now();
+    let talk: Talk = start(began).into_iter().sum();
+    let took = began.elapsed();
+    let (to, from, ranks) = (talk.to_root, talk.from_root, job.arrivals.len() as u64);
+    println!(
+        "| {ranks} | {} | {connections} | {} | {} | {} | {} | {:.1} ms |",
+        job.cards.len(),
+        to.messages + from.messages,
+        to.bytes,
+        from.bytes,
+        (to.bytes + from.bytes) / ranks,
+        took.as_secs_f64() * 1e3
+    );
 }

@@ -1,15 +1,20 @@
 //! What the start of a job costs that something else has started, by the number of its ranks: the coordinator itself, and the messages
 //! that ranks send it, without sockets. Counted is all that goes over the connections until each rank knows its own node's server;
 //! every other node with which a rank speaks later costs a question and a card more.
+//!
+//! Each rank has a connection of its own, or the ranks of a host come through a relay ([`crate::relay`]).
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use serde::Serialize;
 
 use crate::arrival::{Arrival, Met};
 use crate::coordinator::{Coordinator, Effect, Settings};
+use crate::frames::{Decoder, Frame};
 use crate::messages::{CONTROL_VERSION, FromRank, NodeCard, Start, ToRank};
-use crate::proof::{CHALLENGE_BYTES, NONCE_BYTES, RankProof, Ticket};
+use crate::proof::{CHALLENGE_BYTES, Caller, NONCE_BYTES, RankProof, Ticket};
+use crate::relay::{FromRelay, ToRelay};
 
 /// A job as its ranks describe it.
 #[derive(Clone, Debug)]
@@ -83,17 +88,32 @@ impl Job {
         Job { number: u64::MAX / 3, arrivals: arrivals.collect(), cards: cards.collect() }
     }
 
-    /// What each of its ranks and the coordinator say to each other at the start.
+    /// What each of its ranks and the coordinator say to each other at the start, each over a connection of its own.
     ///
     /// # Panics
     /// When the coordinator and the ranks do not understand each other.
     pub fn start(&self, now: Instant) -> Vec<Talk> {
+        self.start_over(None, now)
+    }
+
+    /// The same where so many ranks, one after the other, come through the relay of the first of them, whose own proof is counted with what
+    /// that rank says.
+    ///
+    /// # Panics
+    /// See [`Job::start`].
+    pub fn start_through_relays(&self, per_relay: u32, now: Instant) -> Vec<Talk> {
+        self.start_over(Some(per_relay), now)
+    }
+
+    fn start_over(&self, per_relay: Option<u32>, now: Instant) -> Vec<Talk> {
         let size = self.arrivals.len() as u32;
         let ticket = Ticket { assembly: 1, size, secret: [7; 32] };
         let coordinator = Coordinator::new(settings(&ticket, self.number), now);
-        let mut course = Course { coordinator, now, talks: vec![Talk::default(); size as usize], nodes: Vec::new() };
+        let (talks, nodes, frames) = (vec![Talk::default(); size as usize], Vec::new(), HashMap::new());
+        let mut course = Course { coordinator, now, talks, nodes, per_relay, ways: Vec::new(), frames };
         for (rank, arrival) in (0..size).zip(&self.arrivals) {
-            course.prove(&ticket, rank);
+            course.connect(&ticket, rank);
+            course.prove(&ticket, Caller::Rank, rank);
             course.say(rank, arrival);
         }
         for (rank, arrival) in (0..size).zip(&self.arrivals) {
@@ -130,20 +150,53 @@ fn settings(ticket: &Ticket, job: u64) -> Settings {
     }
 }
 
+/// How a rank comes to the coordinator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Over this connection, which is its own.
+    Own(u64),
+    /// Over that of a relay, as the member with this number.
+    Through(u64, u32),
+}
+
 struct Course {
     coordinator: Coordinator,
     now: Instant,
     talks: Vec<Talk>,
     /// The node of each rank, as it is told.
     nodes: Vec<u32>,
+    per_relay: Option<u32>,
+    /// How each rank comes. While a relay proves itself it is that of its rank.
+    ways: Vec<Way>,
+    /// What has come for the relay at each connection, and the rank of its first member.
+    frames: HashMap<u64, (u32, Decoder)>,
 }
 
 impl Course {
-    /// Connections have the numbers of the ranks, as these come in their order.
-    fn prove(&mut self, ticket: &Ticket, rank: u32) {
-        let number = self.coordinator.handle_connection([1; NONCE_BYTES], self.now);
-        assert_eq!(number, Some(u64::from(rank)));
-        let (proof, hello) = RankProof::start(ticket, rank, [2; NONCE_BYTES]);
+    /// Ranks come in their order, and a relay before its members.
+    fn connect(&mut self, ticket: &Ticket, rank: u32) {
+        let Some(per_relay) = self.per_relay else {
+            let own = self.coordinator.handle_connection([1; NONCE_BYTES], self.now);
+            return self.ways.push(Way::Own(own.expect("there is room")));
+        };
+        let member = rank % per_relay;
+        if member == 0 {
+            let relay = self.coordinator.handle_connection([1; NONCE_BYTES], self.now).expect("there is room");
+            self.ways.push(Way::Own(relay));
+            self.prove(ticket, Caller::Relay, rank);
+            self.frames.insert(relay, (rank, Decoder::default()));
+            self.ways[rank as usize] = Way::Through(relay, 0);
+        } else {
+            let Way::Through(relay, _) = self.ways[rank as usize - 1] else {
+                unreachable!("it is behind the same relay")
+            };
+            self.ways.push(Way::Through(relay, member));
+        }
+        self.pass(rank, &FromRelay::Member { member });
+    }
+
+    fn prove(&mut self, ticket: &Ticket, caller: Caller, rank: u32) {
+        let (proof, hello) = RankProof::start_as(caller, ticket, rank, [2; NONCE_BYTES]);
         let challenge = self.send(rank, &hello).expect("who greets is challenged");
         let challenge: [u8; CHALLENGE_BYTES] = challenge.try_into().expect("a challenge has its length");
         let (welcome, proof) = proof.handle_challenge(&challenge).expect("both are of one job");
@@ -157,20 +210,55 @@ impl Course {
         self.send(rank, &line);
     }
 
-    /// Sends, and counts what all are told for it. The last that this rank is told comes back.
+    /// Sends something of a rank. The last that this rank is told for it comes back.
     fn send(&mut self, rank: u32, bytes: &[u8]) -> Option<Vec<u8>> {
+        match self.ways[rank as usize] {
+            Way::Own(connection) => self.give(rank, connection, bytes),
+            Way::Through(_, member) => self.pass(rank, &FromRelay::Bytes { member, bytes: bytes.to_vec() }),
+        }
+    }
+
+    fn pass(&mut self, rank: u32, frame: &FromRelay) -> Option<Vec<u8>> {
+        let (Way::Own(connection) | Way::Through(connection, _)) = self.ways[rank as usize];
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.give(rank, connection, &bytes)
+    }
+
+    /// Gives bytes to the coordinator, and counts what all are told for it.
+    fn give(&mut self, rank: u32, connection: u64, bytes: &[u8]) -> Option<Vec<u8>> {
         self.talks[rank as usize].to_root.add(bytes.len());
-        self.coordinator.handle_bytes(u64::from(rank), bytes, self.now);
+        self.coordinator.handle_bytes(connection, bytes, self.now);
         let mut told = None;
         while let Some(effect) = self.coordinator.poll_effect() {
             let Effect::Send { connection, bytes } = effect else { panic!("a start without failures: {effect:?}") };
-            self.talks[connection as usize].from_root.add(bytes.len());
-            self.note_node(&bytes);
-            if connection == u64::from(rank) {
-                told = Some(bytes);
+            let (whom, message) = self.read(connection, &bytes);
+            self.talks[whom as usize].from_root.add(bytes.len());
+            self.note_node(&message);
+            if whom == rank {
+                told = Some(message);
             }
         }
         told
+    }
+
+    /// Whom the coordinator tells something, and what. Each message for a member goes out by itself.
+    fn read(&mut self, connection: u64, bytes: &[u8]) -> (u32, Vec<u8>) {
+        let Some((first, decoder)) = self.frames.get_mut(&connection) else {
+            // Who has none yet is the relay that proves itself.
+            let latest = self.ways.len() as u32 - 1;
+            let whom = if self.per_relay.is_some() { latest } else { connection as u32 };
+            return (whom, bytes.to_vec());
+        };
+        decoder.feed(bytes);
+        let (mut member, mut message) = (None, Vec::new());
+        while let Some(frame) = decoder.next_frame().expect("the coordinator speaks as it should") {
+            let ToRelay::Bytes { member: whom, bytes } = frame else { panic!("a start without failures: {frame:?}") };
+            assert!(member.is_none_or(|member| member == whom), "it is one member's message");
+            member = Some(whom);
+            message.extend(bytes);
+        }
+        (*first + member.expect("it is told something"), message)
     }
 
     /// Ranks are told in their order. All are told the same nodes, so that one line is enough to read.
@@ -198,6 +286,7 @@ pub fn is_of_start(line: &[u8], node: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proof::{HELLO_BYTES, PROOF_BYTES};
 
     fn total(ranks: u32, per_host: u32) -> Talk {
         Job::typical(ranks, per_host).start(Instant::now()).into_iter().sum()
@@ -210,6 +299,25 @@ mod tests {
             // Hello, proof, arrival, join, card or question; challenge, welcome, met, start, and the card for who asks.
             let asks = u64::from(rank % 3 != 0);
             assert_eq!((talk.to_root.messages, talk.from_root.messages), (5, 4 + asks), "rank {rank}");
+        }
+    }
+
+    #[test]
+    fn through_relays_each_message_has_the_head_of_a_frame_and_a_relay_proves_itself_once() {
+        let job = Job::typical(7, 3);
+        let (alone, relayed) = (job.start(Instant::now()), job.start_through_relays(3, Instant::now()));
+        for (rank, (alone, relayed)) in alone.iter().zip(&relayed).enumerate() {
+            let is_first = rank % 3 == 0;
+            let proof = |alone: u64| if is_first { alone } else { 0 };
+            // That it has come is a message more, and so are the relay's hello and proof, and what answers these.
+            assert_eq!(relayed.to_root.messages, alone.to_root.messages + 1 + proof(2), "rank {rank}");
+            assert_eq!(relayed.from_root.messages, alone.from_root.messages + proof(2), "rank {rank}");
+            let heads = 9 * (alone.to_root.messages + 1);
+            let hello = proof((HELLO_BYTES + PROOF_BYTES) as u64);
+            assert_eq!(relayed.to_root.bytes, alone.to_root.bytes + heads + hello, "rank {rank}");
+            let heads = 9 * alone.from_root.messages;
+            let answers = proof((CHALLENGE_BYTES + PROOF_BYTES) as u64);
+            assert_eq!(relayed.from_root.bytes, alone.from_root.bytes + heads + answers, "rank {rank}");
         }
     }
 

@@ -56,7 +56,7 @@ fn skip_to_marker(bytes: &[u8], piece: usize) -> Option<&[u8]> {
 }
 
 /// The frames of the bytes, which are the same however they are cut.
-fn check_frames<F: Frame + PartialEq + std::fmt::Debug>(bytes: &[u8], piece: usize) -> Vec<F> {
+pub(crate) fn check_frames<F: Frame + PartialEq + std::fmt::Debug>(bytes: &[u8], piece: usize) -> Vec<F> {
     let (frames, error) = decoded::<F>(bytes, piece);
     let (whole, same_error) = decoded::<F>(bytes, bytes.len().max(1));
     assert_eq!((&frames, &error), (&whole, &same_error));

@@ -5,7 +5,7 @@ use longarm_proto::*;
 use crate::inputs::Seeds;
 use crate::{
     agents, bodies, bootstrap, config, coordinator, decode, door, handshake, hostile_server, mail, managers, rdma,
-    rendezvous, responder, router, trunk,
+    relays, rendezvous, responder, router, trunk,
 };
 
 /// A function of bytes that panics when something is wrong.
@@ -30,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "control", run: bootstrap::control, seeds: bootstrap::control_seeds },
     Target { name: "agent_frames", run: agents::agent_frames, seeds: agents::seeds },
     Target { name: "coordinator", run: coordinator::coordinator, seeds: coordinator::seeds },
+    Target { name: "relay", run: relays::relay, seeds: relays::seeds },
     Target { name: "invitation", run: coordinator::invitation, seeds: coordinator::invitation_seeds },
     Target { name: "door", run: door::door, seeds: door::seeds },
     Target { name: "rdma_record", run: rdma::rdma_record, seeds: rdma::record_seeds },
