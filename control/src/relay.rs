@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::agent::CHUNK_BYTES_MAX;
 use crate::frames::{Decoder, Frame, FrameError, Parts, add, kind};
 
-/// The last byte that a member hears of a relay that lives. It stands in no message: these are lines of JSON.
+/// The last byte that a member hears of a relay that lives. It is looked for behind the proof only, where all messages are lines of JSON.
 pub const LAST: u8 = 0x04;
 
 /// A frame from a relay.

@@ -90,6 +90,9 @@ pub enum Violation {
     /// The line is no message.
     #[error("sent a line that the launcher does not understand")]
     Malformed,
+    /// What its relay sent is no frame of a relay, or does not fit the ones before.
+    #[error("has a relay that sent what no relay sends")]
+    Relay,
     /// The line has no end.
     #[error("sent a line of more than {LINE_BYTES_MAX} bytes")]
     Endless,

@@ -88,7 +88,7 @@ longarm_client::debug_as_display!(ConfigError);
 const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Interface));
 
 #[doc(hidden)]
-/// Variables that the launcher sets for the ranks it starts. They are no configuration.
+/// Variables that tell a rank its place: set by the launcher, or by a script that starts ranks one by one. They are no configuration.
 pub const LAUNCHER_VARIABLES: [(&str, &str); 6] = [
     (longarm_control::messages::CONTROL_FD_VARIABLE, "descriptor of the socket to the launcher"),
     ("LONGARM_RANK", "number of this rank: for scripts, and where LONGARM_ROOT is set"),

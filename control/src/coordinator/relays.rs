@@ -1,4 +1,5 @@
-//! Connections that come through the relay of a machine.
+//! Connections that come through the relay of a node. A member's end comes as [`FromRelay::Gone`], and goes by `lose` and `handle_gone` to the
+//! rendezvous.
 
 use super::*;
 use crate::frames::Frame;
@@ -118,8 +119,11 @@ impl Coordinator {
         *hasher.finalize().as_bytes()
     }
 
-    /// A relay has said what none of ours says.
+    /// A relay has said what none of ours says, which is its rank's fault.
     fn drop_trunk(&mut self, number: u64, now: Instant) {
+        if let Some(rank) = self.trunk(number).map(|trunk| trunk.rank) {
+            self.violate(rank, &Violation::Relay, now);
+        }
         self.lose(number, now);
         self.effects.push_back(Effect::Close { connection: number });
     }

@@ -234,7 +234,7 @@ impl Gate<'_> {
     fn begin_relay(&self, first: First) -> Result<Option<(RelayThread, UnixStream)>, InitError> {
         let root = Unshared::new(self.connect(Caller::Relay)?).map_err(InitError::Coordinator)?;
         let _ = root.set_read_timeout(None);
-        // Strangers of this user, and this rank itself.
+        // Besides the others: this rank itself, and strangers of this user.
         let members_max = first.others as usize + self.config.half_open_max as usize + 1;
         let begun = RelayThread::start(root, self.rank, first.listener, members_max).and_then(|(thread, stream)| {
             stream.set_read_timeout(Some(ATTEMPT))?;

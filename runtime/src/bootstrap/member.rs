@@ -283,11 +283,16 @@ impl Member {
     /// The first rank of this node is gone, and the node's server with it. The coordinator, which tells all others, does not reach this
     /// rank any more.
     fn handle_end_of_relay(&self, relay: u32, died: &[(u32, String)]) -> (u32, String) {
-        let on_host = self.root_host.as_ref().map(|_| format!(" (on host {})", topology::host_name()));
-        let known = died.iter().find(|(rank, _)| *rank == relay).map(|(_, how)| how.clone());
-        let how = known.unwrap_or_else(|| format!("has ended without finalizing{}", on_host.unwrap_or_default()));
-        let rank = self.rank;
-        own_end::say_last(&format!("rank {rank}: rank {relay}, the first of its node, {how}; this rank cannot go on"));
+        // Of a death that is known the reason was said, by the rank itself or by the coordinator.
+        let how = died.iter().find(|(rank, _)| *rank == relay).map(|(_, how)| how.clone()).unwrap_or_else(|| {
+            let on_host = self.root_host.as_ref().map(|_| format!(" (on host {})", topology::host_name()));
+            let how = format!("has ended without finalizing{}", on_host.unwrap_or_default());
+            let rank = self.rank;
+            own_end::say_last(&format!(
+                "rank {rank}: rank {relay}, the first of its node, {how}; this rank cannot go on"
+            ));
+            how
+        });
         own_end::end_after(self.report, || ());
         (relay, how)
     }

@@ -92,7 +92,7 @@ pub(crate) fn find(neighbours: Option<Neighbours>, nodes: u64, ticket: &Ticket, 
         Ok((stream, first)) if first < rank => Part::Behind(stream, first),
         Ok(_) => Part::Alone,
         Err(error) => {
-            tracing::debug!(%error, "no other rank of this node answers: this one goes to rank 0 by itself");
+            tracing::warn!(%error, "the first rank of this node does not answer (can the ranks of this host see each other?): this one goes to rank 0 by itself");
             Part::Alone
         }
     }

@@ -1,5 +1,5 @@
 //! The thread of a rank's process through which the other ranks of its node speak with rank 0: they connect to it over an abstract
-//! socket, and it alone has a connection to the coordinator. What it passes on stands in `longarm_control::relay`; here are its sockets.
+//! socket, and it alone has a connection to the coordinator. [`super::assembly`] starts it. What it passes on stands in `longarm_control::relay`; here are its sockets.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -25,7 +25,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 const TO_ROOT_BYTES_MAX: usize = 1 << 20;
 /// What may wait for a member that does not read.
 const UNSENT_BYTES_MAX: usize = 64 << 20;
-/// How long a process that ends waits for what has still to go through, and so long does what was to be said to a member that is let go.
+/// How long a process that ends waits for what has still to go through, and a closed member for what it has still to be told.
 const FLUSH: Duration = Duration::from_secs(1);
 /// How long nobody is taken in after nobody could be.
 const REST: Duration = Duration::from_millis(100);

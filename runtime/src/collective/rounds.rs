@@ -22,7 +22,7 @@ pub(super) struct Round {
     pub(super) to: u32,
     /// The place of whom it hears.
     pub(super) from: u32,
-    /// How far apart they are on the circle; of so many each has heard, itself among them.
+    /// How far apart they are on the circle. Each has heard of so many so far, itself included.
     pub(super) distance: u32,
     /// Of so many of these the one that hears has not heard yet.
     pub(super) missing: u32,

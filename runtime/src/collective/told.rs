@@ -111,7 +111,7 @@ mod tests {
     fn what_no_first_tells_is_a_failure_and_never_an_agreement() {
         let bad = Told::BadMessage { rank: Rank(3), found: 5 }.shown().words().to_vec();
         for kind in (0..=u8::MAX).filter(|kind| !matches!(u64::from(*kind), KNOWN | DEATH)) {
-            // None of the others has so many bytes, but for the one.
+            // Only a bad message has 12 bytes.
             let words = [&[u64::from(kind)], &bad[1..]].concat();
             let expected = if u64::from(kind) == BAD_MESSAGE { bad_message() } else { Told::Failed };
             assert_eq!(read(&words), expected, "{kind}");
