@@ -2,7 +2,7 @@
 //!
 //! The ranks of a machine connect to a relay in the process of one of them, which alone has a connection to rank 0. Each of them is a
 //! **member**, with a number of the relay's. What a member says goes through the relay as it is, its proof included, and so does what
-//! it is told: a relay understands nothing of it, and can give no rank's proof but its own.
+//! it is told: a relay understands nothing of it, and gives no rank's proof but its own.
 //!
 //! The frames are written and read as those of agents ([`crate::frames`]). A relay has to be let in first, as a rank has
 //! ([`crate::proof::Caller`]).

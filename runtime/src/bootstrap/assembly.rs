@@ -16,6 +16,7 @@ use longarm_shm::sync::{AtomicBool, Ordering};
 use rustix::net::SendFlags;
 
 use super::neighbours::{self, First, Neighbours, Part};
+use super::node::raise_descriptor_limit;
 use super::relay::RelayThread;
 use crate::config::Config;
 use crate::error::InitError;
@@ -232,6 +233,7 @@ impl Gate<'_> {
 
     /// From now on the others of this node come through this process. Nothing, where the system does not allow it.
     fn begin_relay(&self, first: First) -> Result<Option<(RelayThread, UnixStream)>, InitError> {
+        raise_descriptor_limit();
         let root = Unshared::new(self.connect(Caller::Relay)?).map_err(InitError::Coordinator)?;
         let _ = root.set_read_timeout(None);
         // Besides the others: this rank itself, and strangers of this user.

@@ -246,6 +246,7 @@ impl Member {
         let (rank, report, launcher) = (self.rank, self.report, self.launcher.lock().clone());
         let flush = self.coordinator.as_ref().map(CoordinatorThread::flusher);
         let pass_on = self.relay.as_ref().map(RelayThread::flusher);
+        let pass_back = self.relay.as_ref().map(RelayThread::flusher);
         let on_orphaned = move || {
             // Should one of those wait who are told.
             own_end::end_after(report, || ());
@@ -254,6 +255,8 @@ impl Member {
             own_end::say_last(&format!("rank {rank} ends: its process manager's process on this host is gone"));
             pass_on.filter(|_| said.is_some()).inspect(relay::Flusher::flush);
             flush.filter(|_| said.is_some()).inspect(Flusher::flush);
+            // At rank 0 the coordinator's news goes to those behind this process by way of the relay.
+            pass_back.filter(|_| said.is_some()).inspect(relay::Flusher::flush);
             own_end::end_now();
         };
         match manager.connection().and_then(|connection| StarterWatch::begin(connection, on_orphaned)) {
@@ -269,6 +272,10 @@ impl Member {
         }
         if let Some(coordinator) = &self.coordinator {
             coordinator.flush();
+            // What it says to those behind this process goes through the relay again.
+            if let Some(relay) = &self.relay {
+                relay.flush();
+            }
         }
     }
 

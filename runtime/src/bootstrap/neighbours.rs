@@ -86,7 +86,9 @@ pub(crate) fn find(neighbours: Option<Neighbours>, nodes: u64, ticket: &Ticket, 
     if neighbours.place == block.first {
         return names.be_first(&block).map_or(Part::Alone, Part::First);
     }
-    let found = names.find_first(&block, neighbours.place, until).and_then(|stream| greet(stream, until));
+    // One that listens and does not answer leaves time to go by itself.
+    let half = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
+    let found = names.find_first(&block, neighbours.place, half).and_then(|stream| greet(stream, half));
     match found {
         // One that is not before this rank is none whose end is that of this rank's node.
         Ok((stream, first)) if first < rank => Part::Behind(stream, first),
@@ -104,6 +106,8 @@ fn greet(mut stream: UnixStream, until: Instant) -> io::Result<(UnixStream, u32)
     stream.set_read_timeout(Some(rest))?;
     let mut rank = [0; 4];
     stream.read_exact(&mut rank)?;
+    // The time to connect was bounded by this one. What is said later waits as long as it has to.
+    stream.set_write_timeout(None)?;
     Ok((stream, u32::from_le_bytes(rank)))
 }
 
