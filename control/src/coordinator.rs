@@ -235,11 +235,7 @@ impl Coordinator {
     fn be_deaf(&mut self, number: u64, waiting: usize, now: Instant) {
         match self.connections.get(&number).map(|connection| &connection.stage) {
             Some(Stage::Rank(rank)) => self.violate(*rank, &Violation::Deaf { waiting }, now),
-            Some(Stage::Relay(trunk)) => {
-                self.violate(trunk.rank, &Violation::Deaf { waiting }, now);
-                self.lose(number, now);
-                self.effects.push_back(Effect::Close { connection: number });
-            }
+            Some(Stage::Relay(_)) => self.drop_relay(number, &Violation::Deaf { waiting }, now),
             _ => self.close(number),
         }
     }
@@ -261,9 +257,9 @@ impl Coordinator {
     fn take_one(&mut self, number: u64, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(&number) else { return false };
         match connection.stage {
-            Stage::Hello { nonce, until } => {
+            Stage::Hello { until } => {
                 let Some(hello) = connection.take::<HELLO_BYTES>() else { return false };
-                match CoordinatorProof::start(&self.settings.ticket, nonce, &hello) {
+                match CoordinatorProof::start(&self.settings.ticket, connection.nonce, &hello) {
                     Ok((proof, challenge)) => {
                         connection.stage = Stage::Proof { proof, until };
                         self.send(number, challenge.to_vec());

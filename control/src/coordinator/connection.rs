@@ -13,7 +13,7 @@ pub(super) struct Connection {
     pub(super) stage: Stage,
     /// The relay that it comes through, if it does.
     pub(super) through: Option<Through>,
-    /// The random number of our side.
+    /// The random number of our side, for this connection alone.
     pub(super) nonce: [u8; NONCE_BYTES],
     /// What has come and was not taken yet.
     pub(super) received: Vec<u8>,
@@ -24,8 +24,8 @@ pub(super) struct Connection {
 /// How far a connection is.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Nothing whole has come. Our nonce is for this connection alone.
-    Hello { nonce: [u8; NONCE_BYTES], until: Instant },
+    /// Nothing whole has come.
+    Hello { until: Instant },
     /// It was challenged.
     Proof { proof: CoordinatorProof, until: Instant },
     /// It has proven itself, and is to say where it runs.
@@ -63,7 +63,7 @@ pub(super) struct Through {
 
 impl Connection {
     pub(super) fn new(nonce: [u8; NONCE_BYTES], until: Instant) -> Connection {
-        Connection { stage: Stage::Hello { nonce, until }, through: None, nonce, received: Vec::new(), searched: 0 }
+        Connection { stage: Stage::Hello { until }, through: None, nonce, received: Vec::new(), searched: 0 }
     }
 
     /// When it is cut off, if it does not become a rank before.

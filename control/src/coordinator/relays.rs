@@ -64,7 +64,7 @@ impl Coordinator {
                 true
             }
             Err(_) => {
-                self.drop_trunk(number, now);
+                self.drop_relay(number, &Violation::Relay, now);
                 false
             }
         }
@@ -74,7 +74,7 @@ impl Coordinator {
         let Some(trunk) = self.trunk(number) else { return };
         let known = |member: u32| trunk.members.get(&member).copied();
         match frame {
-            FromRelay::Member { member } if known(member).is_some() => self.drop_trunk(number, now),
+            FromRelay::Member { member } if known(member).is_some() => self.drop_relay(number, &Violation::Relay, now),
             FromRelay::Member { member } => self.take_member(Through { trunk: number, member }, now),
             // It may not have heard yet that a member was closed.
             FromRelay::Bytes { member, bytes } => {
@@ -119,10 +119,10 @@ impl Coordinator {
         *hasher.finalize().as_bytes()
     }
 
-    /// A relay has said what none of ours says, which is its rank's fault.
-    fn drop_trunk(&mut self, number: u64, now: Instant) {
+    /// Ends the connection of a relay that breaks the rules, which is its rank's fault.
+    pub(super) fn drop_relay(&mut self, number: u64, violation: &Violation, now: Instant) {
         if let Some(rank) = self.trunk(number).map(|trunk| trunk.rank) {
-            self.violate(rank, &Violation::Relay, now);
+            self.violate(rank, violation, now);
         }
         self.lose(number, now);
         self.effects.push_back(Effect::Close { connection: number });

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::messages::{CONTROL_VERSION, FromRank};
-use crate::proof::{CHALLENGE_BYTES, RankProof};
+use crate::proof::{CHALLENGE_BYTES, Caller, RankProof};
 
 struct Job {
     coordinator: Coordinator,
@@ -85,9 +85,9 @@ impl Job {
         self.coordinator.handle_connection([1; 32], self.now).expect("it is let in")
     }
 
-    fn prove(&mut self, rank: u32) -> u64 {
+    fn prove(&mut self, caller: Caller, rank: u32) -> u64 {
         let number = self.connect();
-        let (proof, hello) = RankProof::start(&self.ticket, rank, [2; 32]);
+        let (proof, hello) = RankProof::start_as(caller, &self.ticket, rank, [2; 32]);
         self.bytes(number, &hello);
         let challenge: [u8; CHALLENGE_BYTES] = self.sent.remove(&number).unwrap().try_into().unwrap();
         let (welcome, proof) = proof.handle_challenge(&challenge).unwrap();
@@ -97,7 +97,7 @@ impl Job {
     }
 
     fn come(&mut self, rank: u32, machine: &str) -> u64 {
-        let number = self.prove(rank);
+        let number = self.prove(Caller::Rank, rank);
         let (machine, host) = (machine.to_owned(), format!("host-{machine}"));
         let arrival =
             Arrival { version: CONTROL_VERSION, machine, host, pid: 100 + rank, processors: vec![0], nodes: 1 };
@@ -306,19 +306,7 @@ fn the_watchdog_says_who_has_waited_for_too_long() {
 mod through_a_relay {
     use super::*;
     use crate::frames::{Decoder, Frame};
-    use crate::proof::Caller;
     use crate::relay::{FromRelay, ToRelay};
-
-    fn relay(job: &mut Job, rank: u32) -> u64 {
-        let number = job.connect();
-        let (proof, hello) = RankProof::start_as(Caller::Relay, &job.ticket, rank, [2; 32]);
-        job.bytes(number, &hello);
-        let challenge: [u8; CHALLENGE_BYTES] = job.sent.remove(&number).unwrap().try_into().unwrap();
-        let (welcome, proof) = proof.handle_challenge(&challenge).unwrap();
-        job.bytes(number, &proof);
-        welcome.check(&job.sent.remove(&number).unwrap().try_into().unwrap()).unwrap();
-        number
-    }
 
     fn pass(job: &mut Job, relay: u64, frame: &FromRelay) {
         let mut bytes = Vec::new();
@@ -372,7 +360,7 @@ mod through_a_relay {
     fn met(survivors_go_on: bool) -> (Job, u64, u64) {
         let mut job = Job::new(3, survivors_go_on);
         let root = job.come(0, "a");
-        let relay = relay(&mut job, 1);
+        let relay = job.prove(Caller::Relay, 1);
         come(&mut job, relay, 5, Caller::Rank, 1);
         come(&mut job, relay, 6, Caller::Rank, 2);
         let join = FromRank::Join { version: CONTROL_VERSION, pid: 1 };
@@ -431,7 +419,7 @@ mod through_a_relay {
     #[test]
     fn a_relay_gives_nobody_a_proof_and_what_it_makes_up_costs_its_own_connection() {
         let mut job = Job::new(3, false);
-        let relay = relay(&mut job, 1);
+        let relay = job.prove(Caller::Relay, 1);
         pass(&mut job, relay, &FromRelay::Member { member: 0 });
         pass(&mut job, relay, &FromRelay::Bytes { member: 0, bytes: vec![b'x'; HELLO_BYTES] });
         assert_eq!(told(&mut job, relay).pop(), Some(ToRelay::Close { member: 0 }), "no hello");
@@ -456,7 +444,7 @@ mod through_a_relay {
     #[test]
     fn all_behind_a_relay_are_told_why_they_will_not_be_together() {
         let mut job = Job::new(3, false);
-        let relay = relay(&mut job, 1);
+        let relay = job.prove(Caller::Relay, 1);
         come(&mut job, relay, 5, Caller::Rank, 1);
         come(&mut job, relay, 6, Caller::Rank, 2);
         job.wait(Duration::from_secs(60));

@@ -174,7 +174,8 @@ pub(crate) fn meet(
     let until = Instant::now() + patience;
     let gate = Gate { root, ticket, rank, config, until };
     let (mut relay, mut of) = (None, None);
-    let near = match neighbours::find(neighbours, config.nodes, ticket, rank, until) {
+    let machine = topology::machine_name();
+    let near = match neighbours::find(neighbours, config.nodes, (ticket, &machine), rank, until) {
         Part::First(first) => gate.begin_relay(first)?.map(|(thread, stream)| {
             relay = Some(thread);
             stream
@@ -185,6 +186,7 @@ pub(crate) fn meet(
         }
         Part::Alone => None,
     };
+    let near = near.filter(|stream| stream.set_read_timeout(Some(ATTEMPT)).is_ok());
     let near = near.and_then(|stream| match prove(stream, Caller::Rank, ticket, rank) {
         Ok(stream) => Some(stream),
         // It shows by itself what is wrong, if anything is but the relay.
@@ -198,7 +200,7 @@ pub(crate) fn meet(
         Some(stream) => Way::Near(Unshared::new(stream).map_err(InitError::Coordinator)?),
         None => Way::Far(Unshared::new(gate.connect(Caller::Rank)?).map_err(InitError::Coordinator)?),
     };
-    arrive(way, relay, of, config, patience + SPARE)
+    arrive(way, machine, (relay, of), config, patience + SPARE)
 }
 
 /// What a connection to the coordinator needs.
@@ -256,6 +258,7 @@ fn attempt(root: &Root, caller: Caller, ticket: &Ticket, rank: u32) -> Result<Tc
         let connected = TcpStream::connect_timeout(&address, ATTEMPT);
         let proven = connected.map_err(again).and_then(|stream| {
             keep_alive(&stream);
+            stream.set_read_timeout(Some(ATTEMPT)).map_err(again)?;
             prove(stream, caller, ticket, rank)
         });
         match proven {
@@ -268,25 +271,8 @@ fn attempt(root: &Root, caller: Caller, ticket: &Ticket, rank: u32) -> Result<Tc
     Err(never.unwrap_or(last))
 }
 
-/// What a proof goes over.
-trait Connection: Read + Write {
-    fn limit_reads(&self, timeout: Duration) -> io::Result<()>;
-}
-
-impl Connection for TcpStream {
-    fn limit_reads(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))
-    }
-}
-
-impl Connection for UnixStream {
-    fn limit_reads(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))
-    }
-}
-
-/// Both prove to each other that they know the secret.
-fn prove<S: Connection>(mut stream: S, caller: Caller, ticket: &Ticket, rank: u32) -> Result<S, Attempt> {
+/// Both prove to each other that they know the secret, over a stream that waits [`ATTEMPT`] at most for what it reads.
+fn prove<S: Read + Write>(mut stream: S, caller: Caller, ticket: &Ticket, rank: u32) -> Result<S, Attempt> {
     let again = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Attempt::Again("it lets nobody in; is another job's rank 0 there?".to_owned()),
         _ => Attempt::Again(error.to_string()),
@@ -294,7 +280,6 @@ fn prove<S: Connection>(mut stream: S, caller: Caller, ticket: &Ticket, rank: u3
     let never = |error: ProofError| Attempt::Never(error.to_string());
     let mut nonce = [0; 32];
     getrandom::fill(&mut nonce).map_err(|_| Attempt::Never("the system gives no random numbers".to_owned()))?;
-    stream.limit_reads(ATTEMPT).map_err(again)?;
     let (proof, hello) = RankProof::start_as(caller, ticket, rank, nonce);
     stream.write_all(&hello).map_err(again)?;
     let mut challenge = [0; CHALLENGE_BYTES];
@@ -314,14 +299,14 @@ fn prove<S: Connection>(mut stream: S, caller: Caller, ticket: &Ticket, rank: u3
 /// Says where this rank runs, and waits for the others.
 fn arrive(
     mut way: Way,
-    relay: Option<RelayThread>,
-    of: Option<u32>,
+    machine: String,
+    (relay, of): (Option<RelayThread>, Option<u32>),
     config: &Config,
     patience: Duration,
 ) -> Result<Assembly, InitError> {
     let arrival = Arrival {
         version: CONTROL_VERSION,
-        machine: topology::machine_name(),
+        machine,
         host: topology::host_name(),
         pid: std::process::id(),
         processors: topology::processors_allowed(),

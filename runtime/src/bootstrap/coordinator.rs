@@ -7,33 +7,20 @@ use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use longarm_control::coordinator::{Coordinator, Effect, Settings};
 use longarm_control::questions;
 use longarm_memory::Unshared;
-use longarm_netmod::{Interest, Poller, Ready, Waker};
-use longarm_shm::sync::{AtomicBool, Ordering};
-use parking_lot::{Condvar, Mutex};
+use longarm_netmod::{Interest, Poller, Ready};
 
 use super::assembly::keep_alive;
 use super::own_end;
+use super::serving::{CHUNK_BYTES, FLUSH, NOTHING, REST, Serving, Turns, UNSENT_BYTES_MAX, send_unsent};
 
-/// What is read of a connection at a time.
-const CHUNK_BYTES: usize = 64 << 10;
-/// What may wait for a connection that does not read, for each rank that comes over it. A job of very many ranks has long lines.
-const UNSENT_BYTES_MAX: usize = 64 << 20;
 /// Who may ask at a time, how long they may take, and how much they may say.
 const ASKERS_MAX: usize = 16;
 const ASKER_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a process that ends waits for what it has still to say, and so long does what was to be said to a connection that is closed.
-const FLUSH: Duration = Duration::from_secs(1);
-/// How long nobody is taken in after nobody could be: most likely no descriptor was free, and whoever waits is announced without end.
-const REST: Duration = Duration::from_millis(100);
-
-const NOTHING: Interest = Interest { readable: false, writable: false };
-
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 const QUESTIONS: u64 = u64::MAX - 2;
@@ -43,19 +30,8 @@ const ASKERS: u64 = 1 << 62;
 /// What is done when the job is to be ended, with the status.
 pub(crate) type OnEnd = Box<dyn Fn(i32) + Send>;
 
-/// The thread, from outside.
-pub(crate) struct CoordinatorThread {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-struct Shared {
-    waker: Waker,
-    stops: AtomicBool,
-    /// How often it has done all that there was to do, and whether something could not be sent.
-    turns: Mutex<(u64, bool)>,
-    turned: Condvar,
-}
+/// The thread, from outside. Dropped, it still tells the others why: whoever started it does not come into the job after all.
+pub(crate) struct CoordinatorThread(Serving);
 
 impl CoordinatorThread {
     /// Starts to serve whoever connects.
@@ -64,70 +40,19 @@ impl CoordinatorThread {
         settings: Settings,
         on_end: OnEnd,
     ) -> io::Result<CoordinatorThread> {
-        let shared = Arc::new(Shared {
-            waker: Waker::new()?,
-            stops: AtomicBool::new(false),
-            turns: Mutex::new((0, false)),
-            turned: Condvar::new(),
-        });
-        let desk = Desk::new(listeners, settings, Arc::clone(&shared), on_end)?;
-        let thread = std::thread::Builder::new().name("longarm-coordinator".into()).spawn(move || desk.run())?;
-        Ok(CoordinatorThread { shared, thread: Mutex::new(Some(thread)) })
+        let turns = Turns::new()?;
+        let desk = Desk::new(listeners, settings, Arc::clone(&turns), on_end)?;
+        Ok(CoordinatorThread(Serving::start("longarm-coordinator", turns, move || desk.run())?))
     }
 
-    /// Waits until what was said to the coordinator before is done, and what it has to say is on its way.
-    pub(crate) fn flush(&self) {
-        self.shared.flush();
-    }
-
-    /// Does that from elsewhere.
-    pub(crate) fn flusher(&self) -> Flusher {
-        Flusher(Arc::clone(&self.shared))
+    /// What waits until all that was said to the coordinator before is done, and what it has to say is on its way.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        self.0.turns()
     }
 
     /// Ends the thread, and all connections with it.
     pub(crate) fn stop(&self) {
-        self.shared.stops.store(true, Ordering::Release);
-        self.shared.waker.wake();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the coordinator's thread has panicked");
-        }
-    }
-}
-
-/// See [`CoordinatorThread::flusher`].
-pub(crate) struct Flusher(Arc<Shared>);
-
-impl Flusher {
-    pub(crate) fn flush(&self) {
-        self.0.flush();
-    }
-}
-
-impl Shared {
-    fn flush(&self) {
-        let until = Instant::now() + FLUSH;
-        let mut turns = self.turns.lock();
-        let (first, _) = *turns;
-        // The first turn may have begun before.
-        while turns.0 < first + 2 || turns.1 {
-            self.waker.wake();
-            if self.turned.wait_until(&mut turns, until).timed_out() {
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for CoordinatorThread {
-    /// Whoever started it does not come into the job after all. The others are still told why.
-    fn drop(&mut self) {
-        if self.thread.lock().is_some() {
-            self.flush();
-            self.stop();
-        }
+        self.0.stop();
     }
 }
 
@@ -159,12 +84,12 @@ struct Desk {
     next_asker: u64,
     /// Until when nobody is taken in.
     rests: Option<Instant>,
-    shared: Arc<Shared>,
+    turns: Arc<Turns>,
     on_end: OnEnd,
 }
 
 impl Desk {
-    fn new(listeners: Vec<TcpListener>, settings: Settings, shared: Arc<Shared>, on_end: OnEnd) -> io::Result<Desk> {
+    fn new(listeners: Vec<TcpListener>, settings: Settings, turns: Arc<Turns>, on_end: OnEnd) -> io::Result<Desk> {
         let poller = Poller::new()?;
         // A child of a fork that outlives this process would keep the ports, and the connections of those who wait for its end.
         let listeners: Vec<_> = listeners.into_iter().map(Unshared::new).collect::<io::Result<_>>()?;
@@ -172,7 +97,7 @@ impl Desk {
             listener.set_nonblocking(true)?;
             poller.add(listener, LISTENER, Interest::READABLE)?;
         }
-        poller.add(shared.waker.descriptor(), WAKER, Interest::READABLE)?;
+        poller.add(turns.waker().descriptor(), WAKER, Interest::READABLE)?;
         let questions = listen_to_questions(settings.pid);
         let questions = questions.inspect_err(|error| tracing::warn!(%error, "longarm ps will not find this job")).ok();
         if let Some(questions) = &questions {
@@ -187,18 +112,18 @@ impl Desk {
             askers: HashMap::new(),
             next_asker: ASKERS,
             rests: None,
-            shared,
+            turns,
             on_end,
         })
     }
 
     fn run(mut self) {
         let mut ready = Vec::new();
-        while !self.shared.stops.load(Ordering::Acquire) {
+        while !self.turns.stops() {
             let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
             if let Err(error) = self.poller.wait(&mut ready, rest) {
                 own_end::say_last(&format!("the coordinator of this job can hear nothing any more: {error}"));
-                return;
+                break;
             }
             for one in std::mem::take(&mut ready) {
                 self.handle_ready(one);
@@ -214,10 +139,9 @@ impl Desk {
                 self.listeners.clear();
             }
             let has_unsent = self.lines.values().any(|line| !line.unsent.is_empty());
-            let mut turns = self.shared.turns.lock();
-            *turns = (turns.0 + 1, has_unsent);
-            self.shared.turned.notify_all();
+            self.turns.end_turn(has_unsent);
         }
+        self.turns.end();
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -260,7 +184,7 @@ impl Desk {
 
     fn handle_ready(&mut self, ready: Ready) {
         match ready.token {
-            WAKER => self.shared.waker.clear(),
+            WAKER => self.turns.waker().clear(),
             LISTENER => self.accept(),
             QUESTIONS => self.accept_asker(),
             asker if asker >= ASKERS => self.hear_asker(asker),
@@ -351,21 +275,7 @@ impl Desk {
 
     fn send_unsent(&mut self, number: u64) {
         let Some(line) = self.lines.get_mut(&number) else { return };
-        let mut sent = 0;
-        let mut is_gone = false;
-        while sent < line.unsent.len() {
-            match line.stream.write(&line.unsent[sent..]) {
-                Ok(bytes) => sent += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // That shows when it is read, if it still is.
-                Err(_) => {
-                    is_gone = true;
-                    break;
-                }
-            }
-        }
-        line.unsent.drain(..sent);
+        let is_gone = send_unsent(&mut line.unsent, |bytes| line.stream.write(bytes));
         let waiting = line.unsent.len();
         if line.closes.is_some() && (waiting == 0 || is_gone) {
             self.lines.remove(&number);

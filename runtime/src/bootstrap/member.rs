@@ -18,13 +18,14 @@ use parking_lot::Mutex;
 
 use super::addresses;
 use super::assembly::{self, Assembly, Behind, Root};
-use super::coordinator::{CoordinatorThread, Flusher, OnEnd, is_stopped, own_command};
+use super::coordinator::{CoordinatorThread, OnEnd, is_stopped, own_command};
 use super::launcher::{Launcher, Patron};
 use super::neighbours::Neighbours;
 use super::node::raise_descriptor_limit;
 use super::own_end::{self, LAUNCHER_GRACE};
-use super::relay::{self, RelayThread};
+use super::relay::RelayThread;
 use super::rendezvous::Found;
+use super::serving::Turns;
 use super::starter::StarterWatch;
 use crate::config::{Config, InterfaceChoice, OnFailure};
 use crate::error::InitError;
@@ -244,19 +245,16 @@ impl Member {
         let is_watched = |manager: &&Arc<dyn Manager>| self.ticket.size > 1 && manager.is_starter();
         let Some(manager) = self.manager.as_ref().filter(is_watched) else { return };
         let (rank, report, launcher) = (self.rank, self.report, self.launcher.lock().clone());
-        let flush = self.coordinator.as_ref().map(CoordinatorThread::flusher);
-        let pass_on = self.relay.as_ref().map(RelayThread::flusher);
-        let pass_back = self.relay.as_ref().map(RelayThread::flusher);
+        let before_end = self.before_end();
         let on_orphaned = move || {
             // Should one of those wait who are told.
             own_end::end_after(report, || ());
             // The others hear it from the coordinator. This rank's output may have gone with whoever started it.
             let said = launcher.upgrade().map(|launcher| launcher.say_orphaned());
             own_end::say_last(&format!("rank {rank} ends: its process manager's process on this host is gone"));
-            pass_on.filter(|_| said.is_some()).inspect(relay::Flusher::flush);
-            flush.filter(|_| said.is_some()).inspect(Flusher::flush);
-            // At rank 0 the coordinator's news goes to those behind this process by way of the relay.
-            pass_back.filter(|_| said.is_some()).inspect(relay::Flusher::flush);
+            if said.is_some() {
+                before_end.iter().for_each(|turns| turns.flush());
+            }
             own_end::end_now();
         };
         match manager.connection().and_then(|connection| StarterWatch::begin(connection, on_orphaned)) {
@@ -265,18 +263,18 @@ impl Member {
         }
     }
 
+    /// The threads of this process through which its news go, in this order: to rank 0, and, if that is here, from there to those behind
+    /// this process.
+    fn before_end(&self) -> Vec<Arc<Turns>> {
+        let relay = self.relay.as_ref().map(|relay| Arc::clone(relay.turns()));
+        let coordinator = self.coordinator.as_ref().map(|coordinator| Arc::clone(coordinator.turns()));
+        let back = relay.clone().filter(|_| coordinator.is_some());
+        [relay, coordinator, back].into_iter().flatten().collect()
+    }
+
     /// What has gone through this process is where it was to go.
     fn flush(&self) {
-        if let Some(relay) = &self.relay {
-            relay.flush();
-        }
-        if let Some(coordinator) = &self.coordinator {
-            coordinator.flush();
-            // What it says to those behind this process goes through the relay again.
-            if let Some(relay) = &self.relay {
-                relay.flush();
-            }
-        }
+        self.before_end().iter().for_each(|turns| turns.flush());
     }
 
     fn watch_no_more(&self) {
@@ -284,9 +282,7 @@ impl Member {
             watch.end();
         }
     }
-}
 
-impl Member {
     /// The first rank of this node is gone, and the node's server with it. The coordinator, which tells all others, does not reach this
     /// rank any more.
     fn handle_end_of_relay(&self, relay: u32, died: &[(u32, String)]) -> (u32, String) {
@@ -340,7 +336,7 @@ impl Patron for Member {
         self.watch_no_more();
         // Those behind this process, first by way of the coordinator if that is here.
         if let Some(coordinator) = &self.coordinator {
-            coordinator.flush();
+            coordinator.turns().flush();
         }
         self.flush();
         if let Some(manager) = &self.manager {

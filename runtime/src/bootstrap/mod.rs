@@ -19,6 +19,7 @@ mod node;
 pub(crate) mod own_end;
 mod relay;
 mod rendezvous;
+mod serving;
 mod signs;
 mod srun;
 mod starter;

@@ -16,7 +16,6 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::relay::is_of_own_user;
-use crate::topology;
 
 /// How long the first rank of a node is waited for. Where it comes later than that, each goes by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -76,13 +75,19 @@ pub(crate) struct First {
 }
 
 /// Finds the others of this rank's node.
-pub(crate) fn find(neighbours: Option<Neighbours>, nodes: u64, ticket: &Ticket, rank: u32, until: Instant) -> Part {
+pub(crate) fn find(
+    neighbours: Option<Neighbours>,
+    nodes: u64,
+    (ticket, machine): (&Ticket, &str),
+    rank: u32,
+    until: Instant,
+) -> Part {
     let Some(neighbours) = neighbours else { return Part::Alone };
     let block = neighbours.block(nodes);
     if block.end - block.first < 2 {
         return Part::Alone;
     }
-    let names = Names { ticket, machine: topology::machine_name() };
+    let names = Names { ticket, machine };
     if neighbours.place == block.first {
         return names.be_first(&block).map_or(Part::Alone, Part::First);
     }
@@ -114,16 +119,16 @@ fn greet(mut stream: UnixStream, until: Instant) -> io::Result<(UnixStream, u32)
 /// Where they meet. Who has other namespaces has other names.
 struct Names<'a> {
     ticket: &'a Ticket,
-    machine: String,
+    machine: &'a str,
 }
 
 impl Names<'_> {
     fn of_relay(&self, block: &Block) -> String {
-        self.ticket.place_name(&self.machine, "relay", block.number)
+        self.ticket.place_name(self.machine, "relay", block.number)
     }
 
     fn of_waiting(&self, place: u32) -> String {
-        self.ticket.place_name(&self.machine, "knock", place)
+        self.ticket.place_name(self.machine, "knock", place)
     }
 
     /// Listens, and knocks where others may wait already. Nothing, if somebody has the name.
@@ -239,7 +244,7 @@ mod tests {
     fn whoever_comes_first_the_two_find_each_other() {
         for member_is_first in [true, false] {
             let ticket = ticket(1);
-            let names = Names { ticket: &ticket, machine: "machine".to_owned() };
+            let names = Names { ticket: &ticket, machine: "machine" };
             let block = Neighbours { place: 0, count: 2 }.block(1);
             let until = Instant::now() + Duration::from_secs(600);
             std::thread::scope(|scope| {
@@ -264,12 +269,12 @@ mod tests {
     fn who_has_another_secret_or_machine_is_not_found() {
         let (one, other) = (ticket(1), ticket(2));
         let block = Neighbours { place: 0, count: 2 }.block(1);
-        let names = Names { ticket: &one, machine: "machine".to_owned() };
+        let names = Names { ticket: &one, machine: "machine" };
         let _first = names.be_first(&block).unwrap();
         assert!(names.be_first(&block).is_none(), "a name is taken once");
         let soon = Instant::now() + Duration::from_millis(30);
         for (ticket, machine) in [(&other, "machine"), (&one, "container")] {
-            let names = Names { ticket, machine: machine.to_owned() };
+            let names = Names { ticket, machine };
             assert_eq!(names.find_first(&block, 1, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
     }

@@ -7,57 +7,27 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use longarm_control::relay::{Effect, LAST, Relay};
 use longarm_memory::Unshared;
-use longarm_netmod::{Interest, Poller, Ready, Waker};
+use longarm_netmod::{Interest, Poller, Ready};
 use longarm_shm::sync::{AtomicBool, Ordering};
-use parking_lot::{Condvar, Mutex};
 use rustix::net::SendFlags;
 
 use super::own_end;
+use super::serving::{CHUNK_BYTES, FLUSH, NOTHING, REST, Serving, Turns, UNSENT_BYTES_MAX, send_unsent};
 
-/// What is read at a time.
-const CHUNK_BYTES: usize = 64 << 10;
 /// With so much waiting for the coordinator, no more is heard of the members.
 const TO_ROOT_BYTES_MAX: usize = 1 << 20;
-/// What may wait for a member that does not read.
-const UNSENT_BYTES_MAX: usize = 64 << 20;
-/// How long a process that ends waits for what has still to go through, and a closed member for what it has still to be told.
-const FLUSH: Duration = Duration::from_secs(1);
-/// How long nobody is taken in after nobody could be.
-const REST: Duration = Duration::from_millis(100);
-
-const NOTHING: Interest = Interest { readable: false, writable: false };
-
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 const ROOT: u64 = u64::MAX - 2;
 
 /// The thread, from outside.
 pub(crate) struct RelayThread {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-struct Shared {
-    waker: Waker,
-    stops: AtomicBool,
-    all_have_come: AtomicBool,
-    turns: Mutex<Turns>,
-    turned: Condvar,
-}
-
-/// How far the thread is.
-#[derive(Default)]
-struct Turns {
-    /// How often it has done all that there was to do.
-    count: u64,
-    /// Something could not be passed on yet.
-    is_behind: bool,
-    has_ended: bool,
+    serving: Serving,
+    all_have_come: Arc<AtomicBool>,
 }
 
 impl RelayThread {
@@ -69,66 +39,23 @@ impl RelayThread {
         listener: Unshared<UnixListener>,
         members_max: usize,
     ) -> io::Result<(RelayThread, UnixStream)> {
-        let shared = Arc::new(Shared {
-            waker: Waker::new()?,
-            stops: AtomicBool::new(false),
-            all_have_come: AtomicBool::new(false),
-            turns: Mutex::default(),
-            turned: Condvar::new(),
-        });
-        let mut desk = Desk::new(root, rank, listener, members_max, Arc::clone(&shared))?;
+        let (turns, all_have_come) = (Turns::new()?, Arc::new(AtomicBool::new(false)));
+        let mut desk = Desk::new(root, rank, listener, members_max, (Arc::clone(&turns), Arc::clone(&all_have_come)))?;
         let (own, others) = UnixStream::pair()?;
         desk.take_in(others)?;
-        let thread = std::thread::Builder::new().name("longarm-relay".into()).spawn(move || desk.run())?;
-        Ok((RelayThread { shared, thread: Mutex::new(Some(thread)) }, own))
+        let serving = Serving::start("longarm-relay", turns, move || desk.run())?;
+        Ok((RelayThread { serving, all_have_come }, own))
     }
 
     /// All ranks have met: nobody is taken in any more.
     pub(crate) fn all_have_come(&self) {
-        self.shared.all_have_come.store(true, Ordering::Release);
-        self.shared.waker.wake();
+        self.all_have_come.store(true, Ordering::Release);
+        self.serving.turns().wake();
     }
 
-    /// Waits until what was said before has been passed on.
-    pub(crate) fn flush(&self) {
-        self.flusher().flush();
-    }
-
-    /// The same for another thread.
-    pub(crate) fn flusher(&self) -> Flusher {
-        Flusher(Arc::clone(&self.shared))
-    }
-}
-
-/// Waits for what is to be passed on.
-pub(crate) struct Flusher(Arc<Shared>);
-
-impl Flusher {
-    /// See [`RelayThread::flush`].
-    pub(crate) fn flush(&self) {
-        let until = Instant::now() + FLUSH;
-        let mut turns = self.0.turns.lock();
-        let first = turns.count;
-        // The first turn may have begun before.
-        while !turns.has_ended && (turns.count < first + 2 || turns.is_behind) {
-            self.0.waker.wake();
-            if self.0.turned.wait_until(&mut turns, until).timed_out() {
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for RelayThread {
-    fn drop(&mut self) {
-        self.flush();
-        self.shared.stops.store(true, Ordering::Release);
-        self.shared.waker.wake();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the relay's thread has panicked");
-        }
+    /// What waits until all that was said before has been passed on.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        self.serving.turns()
     }
 }
 
@@ -156,7 +83,8 @@ struct Desk {
     lines: HashMap<u32, Line>,
     /// Until when nobody is taken in.
     rests: Option<Instant>,
-    shared: Arc<Shared>,
+    turns: Arc<Turns>,
+    all_have_come: Arc<AtomicBool>,
 }
 
 impl Desk {
@@ -165,14 +93,14 @@ impl Desk {
         rank: u32,
         listener: Unshared<UnixListener>,
         members_max: usize,
-        shared: Arc<Shared>,
+        (turns, all_have_come): (Arc<Turns>, Arc<AtomicBool>),
     ) -> io::Result<Desk> {
         let poller = Poller::new()?;
         root.set_nonblocking(true)?;
         listener.set_nonblocking(true)?;
         poller.add(&root, ROOT, Interest::READABLE)?;
         poller.add(&listener, LISTENER, Interest::READABLE)?;
-        poller.add(shared.waker.descriptor(), WAKER, Interest::READABLE)?;
+        poller.add(turns.waker().descriptor(), WAKER, Interest::READABLE)?;
         Ok(Desk {
             poller,
             rank,
@@ -184,13 +112,14 @@ impl Desk {
             relay: Relay::new(members_max),
             lines: HashMap::new(),
             rests: None,
-            shared,
+            turns,
+            all_have_come,
         })
     }
 
     fn run(mut self) {
         let mut ready = Vec::new();
-        while !self.shared.stops.load(Ordering::Acquire) && (self.root.is_some() || !self.lines.is_empty()) {
+        while !self.turns.stops() && (self.root.is_some() || !self.lines.is_empty()) {
             let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
             if let Err(error) = self.poller.wait(&mut ready, rest) {
                 own_end::say_last(&format!("the relay in rank {} can hear nothing any more: {error}", self.rank));
@@ -201,24 +130,15 @@ impl Desk {
                 self.handle_ready(one);
             }
             self.handle_time(Instant::now());
-            if self.shared.all_have_come.load(Ordering::Acquire) {
+            if self.all_have_come.load(Ordering::Acquire) {
                 self.listener = None;
             }
-            self.end_turn();
+            let has_unsent = !self.to_root.is_empty() || self.lines.values().any(|line| !line.unsent.is_empty());
+            self.turns.end_turn(self.has_more || has_unsent);
         }
         // Whoever is left hears that it is this process's will.
         self.handle_end_of_root();
-        self.shared.turns.lock().has_ended = true;
-        self.shared.turned.notify_all();
-    }
-
-    fn end_turn(&mut self) {
-        let is_behind =
-            self.has_more || !self.to_root.is_empty() || self.lines.values().any(|line| !line.unsent.is_empty());
-        let mut turns = self.shared.turns.lock();
-        turns.count += 1;
-        turns.is_behind = is_behind;
-        self.shared.turned.notify_all();
+        self.turns.end();
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -242,7 +162,7 @@ impl Desk {
 
     fn handle_ready(&mut self, ready: Ready) {
         match ready.token {
-            WAKER => self.shared.waker.clear(),
+            WAKER => self.turns.waker().clear(),
             LISTENER => self.accept(),
             ROOT => {
                 if ready.writable {
@@ -362,16 +282,8 @@ impl Desk {
     fn send_to_root(&mut self) {
         let Some(root) = &mut self.root else { return self.to_root.clear() };
         let was_full = self.to_root.len() > TO_ROOT_BYTES_MAX;
-        let mut sent = 0;
-        while sent < self.to_root.len() {
-            match root.write(&self.to_root[sent..]) {
-                Ok(bytes) => sent += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Any other error shows when it is read.
-                Err(_) => break,
-            }
-        }
-        self.to_root.drain(..sent);
+        // An error shows when it is read.
+        send_unsent(&mut self.to_root, |bytes| root.write(bytes));
         let interest = Interest { readable: true, writable: !self.to_root.is_empty() };
         if interest != std::mem::replace(&mut self.root_interest, interest) {
             // A connection that cannot be watched any more is one that has ended.
@@ -393,21 +305,9 @@ impl Desk {
 
     fn send(&mut self, member: u32) {
         let Some(line) = self.lines.get_mut(&member) else { return };
-        let mut sent = 0;
-        let mut is_gone = false;
-        while sent < line.unsent.len() {
-            match rustix::net::send(&line.stream, &line.unsent[sent..], SendFlags::NOSIGNAL) {
-                Ok(bytes) => sent += bytes,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => break,
-                // That shows when it is read, if it still is.
-                Err(_) => {
-                    is_gone = true;
-                    break;
-                }
-            }
-        }
-        line.unsent.drain(..sent);
+        let stream = &line.stream;
+        // A member that is gone is no reason for a signal.
+        let is_gone = send_unsent(&mut line.unsent, |bytes| Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?));
         let waiting = if is_gone { 0 } else { line.unsent.len() };
         if line.closes.is_some() && waiting == 0 {
             self.lines.remove(&member);

@@ -98,22 +98,27 @@ struct Play {
     ended: usize,
 }
 
+/// A job of this ticket, in which so many connections without a proof are kept.
+pub(crate) fn settings(ticket: &Ticket, survivors_go_on: bool, half_open_max: usize) -> Settings {
+    Settings {
+        ticket: ticket.clone(),
+        job: 9,
+        survivors_go_on,
+        arrival: Duration::from_secs(30),
+        proof: Duration::from_secs(2),
+        half_open_max,
+        report: Duration::from_millis(700),
+        watchdog_s: 10,
+        pid: 1,
+        command: "program".to_owned(),
+        is_stopped: |_| false,
+    }
+}
+
 impl Play {
     fn new(size: u32, survivors_go_on: bool) -> Play {
         let (ticket, now) = (Ticket { assembly: 5, size, secret: [3; 32] }, Instant::now());
-        let settings = Settings {
-            ticket: ticket.clone(),
-            job: 9,
-            survivors_go_on,
-            arrival: Duration::from_secs(30),
-            proof: Duration::from_secs(2),
-            half_open_max: HALF_OPEN_MAX,
-            report: Duration::from_millis(700),
-            watchdog_s: 10,
-            pid: 1,
-            command: "program".to_owned(),
-            is_stopped: |_| false,
-        };
+        let settings = settings(&ticket, survivors_go_on, HALF_OPEN_MAX);
         let coordinator = Coordinator::new(settings, now);
         Play { coordinator, ticket, now, peers: BTreeMap::new(), told: BTreeSet::new(), ended: 0 }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use longarm_control::arrival::Arrival;
-use longarm_control::coordinator::{Coordinator, Effect, Settings};
+use longarm_control::coordinator::{Coordinator, Effect};
 use longarm_control::frames::{Decoder, Frame};
 use longarm_control::messages::{CONTROL_VERSION, FromRank};
 use longarm_control::proof::{CHALLENGE_BYTES, Caller, RankProof, Ticket};
@@ -16,6 +16,7 @@ use longarm_control::relay::{Effect as RelayEffect, FromRelay, Relay, ToRelay};
 
 use crate::agents::check_frames;
 use crate::choices::{Choices, Script};
+use crate::coordinator::settings;
 use crate::inputs::Seeds;
 
 const RANKS: u32 = 3;
@@ -91,20 +92,7 @@ struct Play {
 impl Play {
     fn new(survivors_go_on: bool) -> Play {
         let (ticket, now) = (Ticket { assembly: 5, size: RANKS, secret: [3; 32] }, Instant::now());
-        let settings = Settings {
-            ticket: ticket.clone(),
-            job: 9,
-            survivors_go_on,
-            arrival: Duration::from_secs(30),
-            proof: Duration::from_secs(2),
-            half_open_max: 8,
-            report: Duration::from_millis(700),
-            watchdog_s: 10,
-            pid: 1,
-            command: "program".to_owned(),
-            is_stopped: |_| false,
-        };
-        let mut coordinator = Coordinator::new(settings, now);
+        let mut coordinator = Coordinator::new(settings(&ticket, survivors_go_on, 8), now);
         let relay = coordinator.handle_connection([1; 32], now).expect("there is room");
         let (from_relay, to_relay) = (Decoder::default(), Decoder::default());
         let (there, told) = (BTreeSet::new(), Vec::new());

@@ -23,13 +23,7 @@ fn settings() -> Settings {
 fn desk() -> (Desk, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    let shared = Arc::new(Shared {
-        waker: Waker::new().unwrap(),
-        stops: AtomicBool::new(false),
-        turns: Mutex::new((0, false)),
-        turned: Condvar::new(),
-    });
-    (Desk::new(vec![listener], settings(), shared, Box::new(|_| ())).unwrap(), at)
+    (Desk::new(vec![listener], settings(), Turns::new().unwrap(), Box::new(|_| ())).unwrap(), at)
 }
 
 /// What the poller tells of without waiting.

@@ -84,6 +84,13 @@ fn said_to(ports: &[u16], message: &[u8]) -> String {
     String::from_utf8_lossy(&heard[16..]).into_owned()
 }
 
+/// Rank 0, which gives everybody who may have it the text "come in".
+fn inviting(credentials: &Arc<dyn Credentials>, ports: &[u16]) -> Stepped {
+    let first = stepped(0, Arc::clone(credentials), ports);
+    first.share(Some("come in".to_owned())).unwrap();
+    first
+}
+
 #[test]
 fn all_ranks_of_a_step_get_what_rank_0_has_to_say() {
     let ports = free_ports();
@@ -107,8 +114,7 @@ fn rank_0_is_found_behind_somebody_else_who_has_its_first_port() {
     let ports = free_ports();
     let squatter = TcpListener::bind(("127.0.0.1", ports[0])).unwrap();
     let credentials = one_cluster(OWN);
-    let first = stepped(0, Arc::clone(&credentials), &ports);
-    first.share(Some("come in".to_owned())).unwrap();
+    let _first = inviting(&credentials, &ports);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let (mut caller, _) = squatter.accept().unwrap();
@@ -122,8 +128,7 @@ fn rank_0_is_found_behind_somebody_else_who_has_its_first_port() {
 fn who_is_of_another_user_or_shows_nothing_good_is_refused_with_a_reason() {
     let ports = free_ports();
     let credentials = one_cluster(OWN);
-    let first = stepped(0, Arc::clone(&credentials), &ports);
-    first.share(Some("come in".to_owned())).unwrap();
+    let first = inviting(&credentials, &ports);
     let question = first.step_name.ask(&Question { rank: 1, nonce: [1; 32] });
     let ask = |credential: &str| said_to(&ports, &frame(Kind::Question, credential.as_bytes()));
     let of_another = one_cluster(OWN + 1).vouch(&question, OWN).unwrap();
@@ -141,8 +146,7 @@ fn who_is_of_another_user_or_shows_nothing_good_is_refused_with_a_reason() {
 fn a_credential_that_is_shown_twice_is_refused_and_its_answer_is_of_no_use_to_others() {
     let ports = free_ports();
     let credentials = one_cluster(OWN);
-    let first = stepped(0, Arc::clone(&credentials), &ports);
-    first.share(Some("come in".to_owned())).unwrap();
+    let first = inviting(&credentials, &ports);
     let question = first.step_name.ask(&Question { rank: 1, nonce: [1; 32] });
     let credential = credentials.vouch(&question, OWN).unwrap();
     let answer = said_to(&ports, &frame(Kind::Question, credential.as_bytes()));
@@ -154,8 +158,7 @@ fn a_credential_that_is_shown_twice_is_refused_and_its_answer_is_of_no_use_to_ot
 fn nothing_is_made_for_a_caller_who_has_hung_up() {
     let ports = free_ports();
     let credentials = one_cluster(OWN);
-    let first = stepped(0, Arc::clone(&credentials), &ports);
-    first.share(Some("come in".to_owned())).unwrap();
+    let first = inviting(&credentials, &ports);
     let question = first.step_name.ask(&Question { rank: 1, nonce: [1; 32] });
     let credential = credentials.vouch(&question, OWN).unwrap();
     let frame = frame(Kind::Question, credential.as_bytes());

@@ -1,0 +1,150 @@
+//! What the threads of the coordinator and of a relay have in common: how others wake and end them, and wait for what they have still to
+//! send; and how they send.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use longarm_netmod::{Interest, Waker};
+use longarm_shm::sync::{AtomicBool, Ordering};
+use parking_lot::{Condvar, Mutex};
+
+/// What is read of a connection at a time.
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
+/// What may wait for one rank that does not read. A job of very many ranks has long lines.
+pub(super) const UNSENT_BYTES_MAX: usize = 64 << 20;
+/// How long a process that ends waits for what has still to be sent, and a closed connection for what it has still to be told.
+pub(super) const FLUSH: Duration = Duration::from_secs(1);
+/// How long nobody is taken in after nobody could be: most likely no descriptor was free, and whoever waits is announced without end.
+pub(super) const REST: Duration = Duration::from_millis(100);
+
+pub(super) const NOTHING: Interest = Interest { readable: false, writable: false };
+
+/// Such a thread, from outside. Dropped, it sends what it has to, and ends.
+pub(super) struct Serving {
+    turns: Arc<Turns>,
+    name: &'static str,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Serving {
+    /// Starts a thread that looks at these turns.
+    pub(super) fn start(
+        name: &'static str,
+        turns: Arc<Turns>,
+        run: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Serving> {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        Ok(Serving { turns, name, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// What wakes it and waits for it, also from another thread.
+    pub(super) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// Ends the thread, and all connections with it.
+    pub(super) fn stop(&self) {
+        self.turns.stops.store(true, Ordering::Release);
+        self.turns.wake();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread {} has panicked", self.name);
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if self.thread.lock().is_some() {
+            self.turns.flush();
+            self.stop();
+        }
+    }
+}
+
+/// The turns of such a thread, in each of which it does all that there is to do.
+pub(crate) struct Turns {
+    waker: Waker,
+    stops: AtomicBool,
+    past: Mutex<Past>,
+    turned: Condvar,
+}
+
+#[derive(Default)]
+struct Past {
+    count: u64,
+    /// Something could not be sent in the last one.
+    is_behind: bool,
+    /// There will be no other one.
+    has_ended: bool,
+}
+
+impl Turns {
+    pub(super) fn new() -> io::Result<Arc<Turns>> {
+        let (stops, past, turned) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
+        Ok(Arc::new(Turns { waker: Waker::new()?, stops, past, turned }))
+    }
+
+    /// What the thread watches, so that it can be woken.
+    pub(super) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Whether the thread is to end.
+    pub(super) fn stops(&self) -> bool {
+        self.stops.load(Ordering::Acquire)
+    }
+
+    /// By the thread, behind each turn.
+    pub(super) fn end_turn(&self, is_behind: bool) {
+        let mut past = self.past.lock();
+        past.count += 1;
+        past.is_behind = is_behind;
+        self.turned.notify_all();
+    }
+
+    /// By the thread, behind the last one.
+    pub(super) fn end(&self) {
+        self.past.lock().has_ended = true;
+        self.turned.notify_all();
+    }
+
+    /// Waits until what was said to the thread before is done, and what it has to say is on its way.
+    pub(crate) fn flush(&self) {
+        let until = Instant::now() + FLUSH;
+        let mut past = self.past.lock();
+        let first = past.count;
+        // The first turn may have begun before.
+        while !past.has_ended && (past.count < first + 2 || past.is_behind) {
+            self.waker.wake();
+            if self.turned.wait_until(&mut past, until).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+/// Sends what there is room for. Whether the connection is gone, which shows when it is read, if it still is.
+pub(super) fn send_unsent(unsent: &mut Vec<u8>, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> bool {
+    let mut sent = 0;
+    let mut is_gone = false;
+    while sent < unsent.len() {
+        match write(&unsent[sent..]) {
+            Ok(bytes) => sent += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                is_gone = error.kind() != io::ErrorKind::WouldBlock;
+                break;
+            }
+        }
+    }
+    unsent.drain(..sent);
+    is_gone
+}
