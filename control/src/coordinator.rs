@@ -234,6 +234,11 @@ impl Coordinator {
 
     fn be_deaf(&mut self, number: u64, waiting: usize, now: Instant) {
         match self.connections.get(&number).map(|connection| &connection.stage) {
+            Some(Stage::Rank(rank)) if self.is_open() => {
+                let rank = *rank;
+                self.close(number);
+                self.handle_gone(rank, number, now);
+            }
             Some(Stage::Rank(rank)) => self.violate(*rank, &Violation::Deaf { waiting }, now),
             Some(Stage::Relay(_)) => self.drop_relay(number, &Violation::Deaf { waiting }, now),
             _ => self.close(number),

@@ -403,6 +403,20 @@ mod through_a_relay {
     }
 
     #[test]
+    fn a_rank_that_hears_nothing_before_all_have_come_is_not_waited_for() {
+        let mut job = Job::new(4, true);
+        let root = job.come(0, "a");
+        let relay = job.prove(Caller::Relay, 1);
+        come(&mut job, relay, 5, Caller::Rank, 1);
+        come(&mut job, relay, 6, Caller::Rank, 2);
+        told(&mut job, relay);
+        pass(&mut job, relay, &FromRelay::Deaf { member: 6, waiting: 1 << 26 });
+        assert!(job.lines(root)[0].contains("rank 2 (pid 102 on host-b) has ended before all had come"));
+        let heard = told(&mut job, relay);
+        assert!(heard.iter().any(|frame| is_for(frame, 5)) && !heard.iter().any(|frame| is_for(frame, 6)), "{heard:?}");
+    }
+
+    #[test]
     fn who_may_end_when_it_hears_that_all_have_left_hears_it_after_those_behind_it() {
         let (mut job, root, relay) = met(false);
         job.say(root, &leave());
