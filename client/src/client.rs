@@ -37,7 +37,7 @@ pub struct ClientOptions {
     /// The server of this node, if it is hosted by this process.
     pub assist: Option<Arc<dyn Assist>>,
     /// Who is known to be dead.
-    pub failures: Arc<Failures>,
+    pub failures: Failures,
     /// How long a waiting thread looks before it sleeps, in microseconds. 0 where threads outnumber processors.
     pub spin_us: u64,
     /// Puts and accumulates up to this size are copied and need not wait for the link.
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// Who is known to be dead.
-    pub fn failures(&self) -> &Arc<Failures> {
+    pub fn failures(&self) -> &Failures {
         &self.local.failures
     }
 

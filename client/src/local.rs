@@ -23,13 +23,14 @@ pub(crate) struct Local {
     eventcounts: Eventcounts,
     /// Where the ranks of the world meet, if they are all on one node.
     pub(crate) barriers: FlagBarriers,
-    pub(crate) failures: Arc<Failures>,
+    /// By value: every direct operation looks at it.
+    pub(crate) failures: Failures,
     main_thread: usize,
 }
 
 impl Local {
     /// The calling thread counts as the main one.
-    pub(crate) fn new(layout: Layout, segment: Arc<NodeSegment>, failures: Arc<Failures>) -> Local {
+    pub(crate) fn new(layout: Layout, segment: Arc<NodeSegment>, failures: Failures) -> Local {
         Local {
             counters: segment.own_counters(layout.local_of(layout.me())),
             eventcounts: segment.eventcounts(),

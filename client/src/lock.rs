@@ -90,15 +90,21 @@ impl MutexHome {
 
 impl Client {
     /// Takes a mutex; waits until its turn has come, whoever dies meanwhile except its host. `ARMCI_Lock`.
-    #[inline]
     pub fn lock<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Result<Taken<'a>, MutexError> {
-        if let Some(word) = self.word_here(home, host, number)
-            && word.compare_exchange(0, mutex_word(self.local.layout.me())).is_ok()
-        {
-            self.local.count(host, CounterKind::Lock, 0);
-            return Ok(Taken { previous_holder_died: false, word: Some(word) });
+        match self.lock_at_once(home, host, number) {
+            Some(taken) => Ok(taken),
+            None => self.lock_long(home, host, number),
         }
-        self.lock_long(home, host, number)
+    }
+
+    /// Takes a mutex that is free and mapped here, if nothing is wrong. `None`: nothing was done, and another way has to be taken, or
+    /// finds out what is wrong.
+    #[inline]
+    pub fn lock_at_once<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Taken<'a>> {
+        let word = self.word_here(home, host, number)?;
+        word.compare_exchange(0, mutex_word(self.local.layout.me())).ok()?;
+        self.local.count(host, CounterKind::Lock, 0);
+        Some(Taken { previous_holder_died: false, word: Some(word) })
     }
 
     /// The word of a mutex, if it is mapped here and nothing is wrong. By one exchange a free mutex is taken and one that

@@ -86,7 +86,7 @@ impl MockWorld {
             dial: Arc::clone(&servers) as _,
             time: Arc::clone(&time) as _,
             assist: Some(Arc::clone(&assist) as _),
-            failures: Arc::new(Failures::new(NODES.len() as u32, true)),
+            failures: Failures::new(NODES.len() as u32, true),
             spin_us,
             eager_bytes: EAGER_BYTES,
             endpoint: EndpointOptions {

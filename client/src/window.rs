@@ -238,9 +238,9 @@ impl ClientWindow {
         self.at_once(failures, rank)?.region_mut(run.offset, run.bytes).ok()
     }
 
-    /// Whether a rank's part is in this node's memory.
+    /// Whether a rank's part is in this node's memory: what is started there is done on return.
     #[inline]
-    pub(crate) fn is_here(&self, rank: Rank) -> bool {
+    pub fn is_here(&self, rank: Rank) -> bool {
         self.index_here.get(rank.0 as usize).is_some_and(|index| *index != NOT_HERE)
     }
 

@@ -37,11 +37,25 @@ type Output<R> = Box<dyn FnOnce(&Completion) -> R + Send>;
 /// ```
 #[must_use = "an operation without a handle is completed by quiet; say so with `drop`"]
 pub struct Handle<R> {
+    state: State<R>,
+}
+
+enum State<R> {
+    /// It was complete when it had been started.
+    Done(R),
+    /// It was not.
+    Started(Operating<R>),
+    /// Its output was taken.
+    Over,
+}
+
+/// An operation that somebody else completes.
+struct Operating<R> {
     client: Arc<Client>,
     completion: Arc<Completion>,
     operation: Operation,
     rank: Rank,
-    output: Option<Output<R>>,
+    output: Output<R>,
 }
 
 impl<R> Handle<R> {
@@ -51,34 +65,64 @@ impl<R> Handle<R> {
         (operation, rank): (Operation, Rank),
         output: impl FnOnce(&Completion) -> R + Send + 'static,
     ) -> Handle<R> {
-        Handle { client: Arc::clone(client), completion, operation, rank, output: Some(Box::new(output)) }
+        let (client, output) = (Arc::clone(client), Box::new(output));
+        Handle { state: State::Started(Operating { client, completion, operation, rank, output }) }
+    }
+
+    /// Of an operation that is complete, and has brought this. Nothing is allocated for it.
+    #[inline]
+    pub(crate) fn done(output: R) -> Handle<R> {
+        Handle { state: State::Done(output) }
     }
 
     /// Whether the operation is complete; moves what can be moved first.
     pub fn test(&self) -> bool {
-        if !self.completion.is_complete() {
-            self.client.poll_progress();
+        if let State::Started(operating) = &self.state
+            && !operating.completion.is_complete()
+        {
+            operating.client.poll_progress();
         }
-        self.completion.is_complete()
+        self.is_complete()
+    }
+
+    fn is_complete(&self) -> bool {
+        match &self.state {
+            State::Started(operating) => operating.completion.is_complete(),
+            State::Done(_) | State::Over => true,
+        }
     }
 
     /// Waits, and gives back the buffer or the value.
     ///
     /// # Errors
     /// [`TransferError::Lost`] if the target is gone, [`TransferError::Refused`] if its server said no.
-    pub fn wait(mut self) -> Result<R, TransferError> {
+    #[inline]
+    pub fn wait(self) -> Result<R, TransferError> {
+        match self.state {
+            State::Done(output) => Ok(output),
+            State::Started(operating) => operating.wait(),
+            State::Over => over(),
+        }
+    }
+}
+
+impl<R> Operating<R> {
+    fn wait(self) -> Result<R, TransferError> {
         self.client.wait_completion(Awaited::rank(self.operation, self.rank), &self.completion);
         self.finish()
     }
 
-    fn finish(&mut self) -> Result<R, TransferError> {
-        let (operation, rank) = (self.operation, self.rank);
-        if let Some(outcome) = self.completion.failure() {
-            return Err(self.client.explain(outcome, operation, rank));
+    fn finish(self) -> Result<R, TransferError> {
+        match self.completion.failure() {
+            Some(outcome) => Err(self.client.explain(outcome, self.operation, self.rank)),
+            None => Ok((self.output)(&self.completion)),
         }
-        let output = self.output.take().expect("a handle is finished once");
-        Ok(output(&self.completion))
     }
+}
+
+#[cold]
+fn over() -> ! {
+    panic!("a handle whose output was taken is asked for it again");
 }
 
 impl<R> Unpin for Handle<R> {}
@@ -87,20 +131,30 @@ impl<R> Future for Handle<R> {
     type Output = Result<R, TransferError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.completion.poll_complete(context) {
-            Poll::Pending => {
-                self.client.keep_moving();
-                Poll::Pending
-            }
-            Poll::Ready(()) => Poll::Ready(self.finish()),
+        if let State::Started(operating) = &self.state
+            && operating.completion.poll_complete(context).is_pending()
+        {
+            operating.client.keep_moving();
+            return Poll::Pending;
         }
+        Poll::Ready(match std::mem::replace(&mut self.state, State::Over) {
+            State::Done(output) => Ok(output),
+            State::Started(operating) => operating.finish(),
+            State::Over => over(),
+        })
     }
 }
 
 impl<R> std::fmt::Debug for Handle<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let complete = self.completion.is_complete();
-        write!(f, "Handle({} to rank {}, complete: {complete})", self.operation, self.rank)
+        let complete = self.is_complete();
+        match &self.state {
+            State::Started(operating) => {
+                let Operating { operation, rank, .. } = operating;
+                write!(f, "Handle({operation} to rank {rank}, complete: {complete})")
+            }
+            State::Done(_) | State::Over => write!(f, "Handle(complete: {complete})"),
+        }
     }
 }
 
@@ -115,8 +169,14 @@ impl<R> std::fmt::Debug for Handle<R> {
 /// # Ok::<(), longarm::Error>(())
 /// ```
 pub fn wait_any<R>(handles: &[Handle<R>]) -> Option<usize> {
-    let client = &handles.first()?.client;
-    Some(client.wait_any(|| handles.iter().position(|handle| handle.completion.is_complete())))
+    let look = || handles.iter().position(Handle::is_complete);
+    if let Some(complete) = look() {
+        return Some(complete);
+    }
+    match &handles.first()?.state {
+        State::Started(operating) => Some(operating.client.wait_any(look)),
+        State::Done(_) | State::Over => unreachable!("it is complete"),
+    }
 }
 
 /// Waits until at least one of the operations is complete and gives the places of all that are.
@@ -133,7 +193,7 @@ pub fn wait_some<R>(handles: &[Handle<R>]) -> Vec<usize> {
     if wait_any(handles).is_none() {
         return Vec::new();
     }
-    let complete = handles.iter().enumerate().filter(|(_, handle)| handle.completion.is_complete());
+    let complete = handles.iter().enumerate().filter(|(_, handle)| handle.is_complete());
     complete.map(|(place, _)| place).collect()
 }
 

@@ -148,7 +148,7 @@ fn heap_of(world: &Group, bytes: u64) -> Result<Arc<Heap>, WindowError> {
     if let Some(heap) = &mut *world.inner.heap.lock() {
         return Ok(heap.hand_out(world));
     }
-    let window = Arc::clone(&world.allocate(bytes)?.client);
+    let window = Arc::clone(&world.allocate_at(bytes, true)?.client);
     let memory = Memory { window, blocks: Mutex::new(Blocks::new(bytes as usize)), heap_bytes: bytes };
     let mut heap = KeptHeap { memory: Arc::new(memory), handed: Weak::<Heap>::new() };
     let handed = heap.hand_out(world);

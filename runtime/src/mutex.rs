@@ -2,12 +2,14 @@
 
 pub(crate) mod gate;
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use longarm_client::{Awaited, MutexError, MutexHome, Operation, Taken};
 use longarm_proto::Rank;
+use longarm_shm::thread;
 
-use gate::{Entry, Gates};
+use gate::{Entry, Gate, Gates, Place, Turn};
 
 use crate::error::WindowError;
 use crate::group::Group;
@@ -17,8 +19,8 @@ use crate::window::WindowInner;
 /// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group, first come, first
 /// served over all nodes. Not recursive. Locks are not fences: call quiet before unlocking what others are to see.
 ///
-/// Threads of a rank share them: of one rank, one thread at a time has a mutex or asks for it, the others wait behind it in the order in
-/// which they came.
+/// Threads of a rank share them: of one rank, one thread at a time has a mutex, and one asks for it; the others wait behind it in the
+/// order in which they came.
 ///
 /// ```
 /// let world = longarm::init()?;
@@ -55,13 +57,12 @@ pub struct Mutexes {
 /// ```
 #[must_use = "the mutex is unlocked when the guard is dropped"]
 pub struct MutexGuard<'a> {
-    mutexes: &'a Mutexes,
-    host: u32,
-    number: u64,
-    held: bool,
-    /// It was taken through the gate, and is given back through it.
-    gated: bool,
-    taken: Taken<'a>,
+    pub(crate) mutexes: &'a Mutexes,
+    /// Of this mutex.
+    pub(crate) gate: &'a Gate,
+    pub(crate) host: u32,
+    pub(crate) number: u64,
+    pub(crate) taken: Taken<'a>,
 }
 
 impl Group {
@@ -134,42 +135,75 @@ impl Mutexes {
     ///
     /// # Errors
     /// [`MutexError`]: there is no such mutex, the host or the server of its node is lost; [`MutexError::HeldAlready`] for a mutex that
-    /// this thread has taken, or that this rank has without a guard ([`MutexGuard::keep`], [`Mutexes::lock_kept`]).
+    /// this thread has taken.
     #[inline]
     pub fn lock(&self, host: u32, number: u64) -> Result<MutexGuard<'_>, MutexError> {
-        if !self.gates.try_enter((host, number), self.count(host)) {
-            self.enter(host, number)?;
+        let (gate, taken) = match self.take_past_gate((host, number)) {
+            Some(past) => past,
+            None => self.take_behind_others((host, number))?,
+        };
+        Ok(MutexGuard { mutexes: self, gate, host, number, taken })
+    }
+
+    /// Takes a mutex of this node that is free, and that no other thread of this rank asks for.
+    #[inline]
+    fn take_past_gate(&self, place: Place) -> Option<(&Gate, Taken<'_>)> {
+        let gate = self.gates.find(place)?;
+        if gate.is_asked_for() {
+            return None;
         }
-        match self.shared.inner.client.lock(&self.home, Rank(host), number) {
-            Ok(taken) => Ok(self.gated_guard((host, number), taken)),
-            Err(error) => {
-                self.gates.leave((host, number));
-                Err(error)
+        let taken = self.shared.inner.client.lock_at_once(&self.home, Rank(place.0), place.1)?;
+        gate.hold(thread::current());
+        Some((gate, taken))
+    }
+
+    /// Behind the other threads of this rank, and then behind other ranks.
+    #[inline(never)]
+    fn take_behind_others(&self, place: Place) -> Result<(&Gate, Taken<'_>), MutexError> {
+        let (gate, me) = (self.gate(place)?, thread::current());
+        match self.gates.come(gate, place, me) {
+            Entry::Entered => {}
+            Entry::Queued(turn) => self.wait_for_thread(place, &turn),
+            Entry::Inside => return Err(MutexError::HeldAlready { host: Rank(place.0), number: place.1 }),
+        }
+        let taken = self.ask_for(place, gate, me).inspect(|_| gate.hold(me));
+        self.gates.leave(gate, place);
+        taken.map(|taken| (gate, taken))
+    }
+
+    /// For the one thread of this rank that asks.
+    fn ask_for(&self, place: Place, gate: &Gate, me: usize) -> Result<Taken<'_>, MutexError> {
+        let mut release = None;
+        loop {
+            match self.shared.inner.client.lock(&self.home, Rank(place.0), place.1) {
+                Err(MutexError::HeldAlready { .. }) if gate.holder() != me => match release.take() {
+                    None => release = Some(gate.await_release(me)),
+                    Some(turn) => self.wait_for_thread(place, &turn),
+                },
+                result => return result,
             }
         }
     }
 
-    /// Behind the other threads of this rank.
-    #[cold]
-    fn enter(&self, host: u32, number: u64) -> Result<(), MutexError> {
-        let count = self.count(host);
+    /// Another thread of this rank has the mutex, or is before this one.
+    fn wait_for_thread(&self, (host, _): Place, turn: &Turn) {
         let _listed = self.shared.inner.client.enter_wait(Awaited::holder(Operation::Lock, Rank(host)));
-        match self.gates.enter((host, number), count) {
-            Entry::Entered | Entry::Queued(_) => Ok(()),
-            Entry::Inside => Err(MutexError::HeldAlready { host: Rank(host), number }),
-            Entry::Unknown => Err(MutexError::UnknownMutex { host: Rank(host), number, count }),
-        }
+        turn.wait();
     }
 
-    /// Takes a mutex for the rank as a whole and keeps it without a guard, for callers such as C. Other threads of the rank do not wait
-    /// for it: they get [`MutexError::HeldAlready`]. Returns whether the previous holder
-    /// died with it ([`MutexGuard::previous_holder_died`]). [`Mutexes::guard_of_kept`] or [`Mutexes::unlock`] unlocks it.
+    pub(crate) fn gate(&self, place: Place) -> Result<&Gate, MutexError> {
+        let (count, (host, number)) = (self.count(place.0), place);
+        self.gates.gate(place, count).ok_or(MutexError::UnknownMutex { host: Rank(host), number, count })
+    }
+
+    /// Takes a mutex and keeps it without a guard, for callers such as C: [`Mutexes::lock`] and [`MutexGuard::keep`]. Returns whether the
+    /// previous holder died with it ([`MutexGuard::previous_holder_died`]).
     ///
     /// ```
     /// let world = longarm::init()?;
     /// let mutexes = world.mutexes_collective(1)?;
     /// assert!(!mutexes.lock_kept(0, 0)?); // its last holder lives
-    /// mutexes.guard_of_kept(0, 0).unlock()?;
+    /// mutexes.guard_of_kept(0, 0).expect("it is kept").unlock()?;
     /// # world.finalize()?;
     /// # Ok::<(), longarm::Error>(())
     /// ```
@@ -178,13 +212,10 @@ impl Mutexes {
     /// As [`Mutexes::lock`].
     #[inline]
     pub fn lock_kept(&self, host: u32, number: u64) -> Result<bool, MutexError> {
-        let taken = self.shared.inner.client.lock(&self.home, Rank(host), number)?;
-        Ok(taken.previous_holder_died)
-    }
-
-    #[inline]
-    pub(crate) fn gated_guard<'a>(&'a self, (host, number): (u32, u64), taken: Taken<'a>) -> MutexGuard<'a> {
-        MutexGuard { mutexes: self, host, number, held: true, gated: true, taken }
+        let guard = self.lock(host, number)?;
+        let previous_holder_died = guard.previous_holder_died();
+        guard.keep();
+        Ok(previous_holder_died)
     }
 
     /// Takes a mutex if nobody waits for it and it is free, or its holder is known to be dead. `None` also while another thread of
@@ -203,17 +234,31 @@ impl Mutexes {
     /// # Errors
     /// As [`Mutexes::lock`].
     pub fn try_lock(&self, host: u32, number: u64) -> Result<Option<MutexGuard<'_>>, MutexError> {
-        let client = &self.shared.inner.client;
-        let count = self.count(host);
-        if !self.gates.try_enter((host, number), count) {
-            let unknown = MutexError::UnknownMutex { host: Rank(host), number, count };
-            return if number < count { Ok(None) } else { Err(unknown) };
+        let place = (host, number);
+        let taken = match self.take_past_gate(place) {
+            Some(past) => Some(past),
+            None => self.try_take(place)?,
+        };
+        Ok(taken.map(|(gate, taken)| MutexGuard { mutexes: self, gate, host, number, taken }))
+    }
+
+    /// In front of nobody.
+    fn try_take(&self, place: Place) -> Result<Option<(&Gate, Taken<'_>)>, MutexError> {
+        let (gate, me) = (self.gate(place)?, thread::current());
+        if gate.holder() != 0 || !self.gates.try_enter(gate, me) {
+            return Ok(None);
         }
-        let taken = client.try_lock(&self.home, Rank(host), number);
-        if !matches!(taken, Ok(Some(_))) {
-            self.gates.leave((host, number));
-        }
-        Ok(taken?.map(|taken| self.gated_guard((host, number), taken)))
+        let taken = match self.shared.inner.client.try_lock(&self.home, Rank(place.0), place.1) {
+            Ok(Some(taken)) => {
+                gate.hold(me);
+                Ok(Some((gate, taken)))
+            }
+            // Another thread has it, and has said so in the meantime.
+            Ok(None) | Err(MutexError::HeldAlready { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.gates.leave(gate, place);
+        taken
     }
 
     /// Unlocks a mutex without its guard, for callers that could not keep one, and waits until that is done.
@@ -221,23 +266,30 @@ impl Mutexes {
     /// # Errors
     /// [`MutexError::NotHeld`] if this rank does not hold it; else as [`Mutexes::lock`].
     pub fn unlock(&self, host: u32, number: u64) -> Result<(), MutexError> {
-        self.shared.inner.client.unlock(&self.home, Rank(host), number)
+        let gate = self.gate((host, number))?;
+        gate.let_go();
+        let unlocked = self.shared.inner.client.unlock(&self.home, Rank(host), number);
+        gate.released();
+        unlocked
     }
 
-    /// The guard of a mutex that this rank holds, whose own guard was given up by [`MutexGuard::keep`], or that was taken by
-    /// [`Mutexes::lock_kept`]. Whether it does hold it is not looked at. `ARMCI_Unlock`.
+    /// The guard of a mutex that this rank holds, whose own guard was given up by [`MutexGuard::keep`] or [`Mutexes::lock_kept`]. `None`
+    /// if no thread of this rank has the mutex. Whether the one that has it has a guard of its own is not looked at. `ARMCI_Unlock`.
     ///
     /// ```
     /// let world = longarm::init()?;
     /// let mutexes = world.mutexes_collective(1)?;
+    /// assert!(mutexes.guard_of_kept(0, 0).is_none());
     /// mutexes.lock(0, 0)?.keep();
-    /// mutexes.guard_of_kept(0, 0).unlock()?;
+    /// mutexes.guard_of_kept(0, 0).expect("it is kept").unlock()?;
     /// assert!(mutexes.try_lock(0, 0)?.is_some());
     /// # world.finalize()?;
     /// # Ok::<(), longarm::Error>(())
     /// ```
-    pub fn guard_of_kept(&self, host: u32, number: u64) -> MutexGuard<'_> {
-        MutexGuard { mutexes: self, host, number, held: true, gated: false, taken: Taken::somehow(false) }
+    #[inline]
+    pub fn guard_of_kept(&self, host: u32, number: u64) -> Option<MutexGuard<'_>> {
+        let gate = self.gates.find((host, number)).filter(|gate| gate.holder() != 0)?;
+        Some(MutexGuard { mutexes: self, gate, host, number, taken: Taken::somehow(false) })
     }
 
     /// Frees all mutexes of the set. Collective over its group. `ARMCI_Destroy_mutexes`.
@@ -291,28 +343,21 @@ impl MutexGuard<'_> {
     /// known by then that the mutex's host or the server of its node has died: the mutex has gone with it, and calls that need it
     /// fail.
     #[inline]
-    pub fn unlock(mut self) -> Result<(), MutexError> {
-        self.give_back()
+    pub fn unlock(self) -> Result<(), MutexError> {
+        ManuallyDrop::new(self).give_back()
     }
 
     #[inline]
-    fn give_back(&mut self) -> Result<(), MutexError> {
-        self.held = false;
+    fn give_back(&self) -> Result<(), MutexError> {
         let (client, home) = (&self.mutexes.shared.inner.client, &*self.mutexes.home);
+        self.gate.let_go();
         let unlocked = client.unlock_taken(home, self.taken, Rank(self.host), self.number);
-        self.leave_gate();
+        self.gate.released();
         unlocked
     }
 
-    #[inline]
-    fn leave_gate(&self) {
-        if self.gated {
-            self.mutexes.gates.leave((self.host, self.number));
-        }
-    }
-
-    /// Keeps the mutex locked without a guard; [`Mutexes::unlock`] or [`Mutexes::guard_of_kept`] unlocks it. Until then it belongs to
-    /// the rank as a whole: other threads do not wait for it, but get [`MutexError::HeldAlready`].
+    /// Keeps the mutex locked without a guard; [`Mutexes::unlock`] or [`Mutexes::guard_of_kept`] unlocks it, in whatever thread. Other
+    /// threads wait for it until then, and this one gets [`MutexError::HeldAlready`].
     ///
     /// ```
     /// let world = longarm::init()?;
@@ -323,17 +368,15 @@ impl MutexGuard<'_> {
     /// # world.finalize()?;
     /// # Ok::<(), longarm::Error>(())
     /// ```
-    pub fn keep(mut self) {
-        self.held = false;
-        self.leave_gate();
+    #[inline]
+    pub fn keep(self) {
+        std::mem::forget(self);
     }
 }
 
 impl Drop for MutexGuard<'_> {
     fn drop(&mut self) {
-        if self.held
-            && let Err(error) = self.give_back()
-        {
+        if let Err(error) = self.give_back() {
             tracing::warn!(host = self.host, number = self.number, "a mutex could not be unlocked: {error}");
         }
     }

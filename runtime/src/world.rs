@@ -194,7 +194,7 @@ fn client_of(
         dial: Arc::new(dialer),
         time: clock,
         assist: node.assist(),
-        failures: Arc::new(Failures::new(start.node_of_rank.len() as u32, start.survivors_go_on)),
+        failures: Failures::new(start.node_of_rank.len() as u32, start.survivors_go_on),
         spin_us: config.spin_us,
         eager_bytes: config.eager_bytes as usize,
         endpoint: EndpointOptions {

@@ -40,6 +40,8 @@ pub enum DoorRequest {
         key: u64,
         /// Rank and bytes of each part on this node, ascending by rank.
         parts: Vec<(u32, u64)>,
+        /// Its addresses start at a multiple of as large a power of two as fits into it: for a heap, whose blocks are aligned to as much.
+        aligned: bool,
     },
     /// The descriptor of a window that is served.
     Attach {

@@ -74,12 +74,17 @@ impl Windows {
     }
 
     /// Starts to serve a window. False if one of this identity is served already.
-    pub fn insert(&mut self, window: WindowId, generation: Generation, key: AccessKey, parts: WindowParts) -> bool {
+    pub fn insert(
+        &mut self,
+        (window, generation, key): (WindowId, Generation, AccessKey),
+        parts: WindowParts,
+        aligned: bool,
+    ) -> bool {
         if self.live.contains_key(&window) {
             return false;
         }
         self.freed.remove(&window);
-        let address = self.addresses.take(parts.memory.bytes());
+        let address = self.addresses.take(parts.memory.bytes(), aligned);
         let published = self.publish((window, generation, key), &parts);
         self.live.insert(window, Entry { _published: published, generation, key, parts: Arc::new(parts), address });
         true

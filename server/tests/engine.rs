@@ -103,11 +103,12 @@ fn over(netmod: Box<dyn Netmod>, encrypted: bool, play: &(impl Fn(&Outside) + Sy
         let peers = scope.spawn(|| {
             let parts = vec![(0, PARTS[0]), (1, PARTS[1])];
             let door = Door::connect(&door_name(job, NODE)).unwrap();
-            let create = DoorRequest::Create { window: WINDOW, generation: 3, key: KEY, parts: parts.clone() };
+            let create =
+                DoorRequest::Create { window: WINDOW, generation: 3, key: KEY, parts: parts.clone(), aligned: false };
             let handed = door.call(&create).unwrap().unwrap();
             let memory = NodeWindow::attach(handed.file, &PARTS).unwrap();
             // One that was there, for requests that come too late.
-            door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts }).unwrap();
+            door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts, aligned: false }).unwrap();
             door.call(&DoorRequest::Free { window: 8, generation: 1 }).unwrap();
             let sent_large = Arc::clone(&sent_large);
             play(&Outside { netmod, address, job, memory, segment, encrypted, sent_large });
@@ -638,7 +639,13 @@ fn every_window_has_addresses_of_its_own_and_all_ranks_are_told_the_same() {
     over_each_network(|outside| {
         let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
         let create = |window, bytes| {
-            let request = DoorRequest::Create { window, generation: 1, key: KEY, parts: vec![(0, bytes), (1, bytes)] };
+            let request = DoorRequest::Create {
+                window,
+                generation: 1,
+                key: KEY,
+                parts: vec![(0, bytes), (1, bytes)],
+                aligned: false,
+            };
             door.call(&request).unwrap().unwrap()
         };
         let bytes = 100 << 20;
@@ -891,7 +898,8 @@ fn a_large_reply_is_noted_and_a_small_one_is_not() {
     const LARGE: u64 = 200 << 10;
     over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
         let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
-        door.call(&DoorRequest::Create { window: 9, generation: 1, key: KEY, parts: vec![(0, LARGE)] }).unwrap();
+        door.call(&DoorRequest::Create { window: 9, generation: 1, key: KEY, parts: vec![(0, LARGE)], aligned: false })
+            .unwrap();
         let window = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
         let mut peer = outside.peer(4);
         for (bytes, is_large) in [(4096, false), (LARGE, true)] {

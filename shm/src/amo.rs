@@ -126,7 +126,7 @@ pub(crate) unsafe fn load_u64(word: *mut u64) -> u64 {
     unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Acquire)
 }
 
-/// Exchanges a word with Acquire and Release.
+/// Exchanges a word, in one order with all that is sequentially consistent: who gives a mutex back looks then for who asks for it.
 ///
 /// # Safety
 ///
@@ -134,7 +134,7 @@ pub(crate) unsafe fn load_u64(word: *mut u64) -> u64 {
 #[inline]
 pub(crate) unsafe fn compare_exchange_u32(word: *mut u32, from: u32, to: u32) -> Result<u32, u32> {
     // SAFETY: the caller's promise.
-    unsafe { AtomicU32::from_ptr(word) }.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+    unsafe { AtomicU32::from_ptr(word) }.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
 }
 
 #[cfg(test)]

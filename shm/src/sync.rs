@@ -21,9 +21,6 @@ pub use crate::loom_models::mortal::{AtomicU32, AtomicU64};
 #[cfg(all(not(test), loom))]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64};
 
-/// A fence for the compiler only. The model checker has no such thing, so this is the standard library's in both builds.
-pub use std::sync::atomic::compiler_fence;
-
 /// How many times a loop looks at a word that another rank is about to change before it yields or gives up.
 ///
 /// Small enough that an oversubscribed machine loses nothing, long enough for a rank that is running to finish a copy

@@ -1,20 +1,31 @@
-//! What stands in front of a mutex of the job, for the threads and tasks of one rank: the job knows ranks only.
+//! What stands beside a mutex of the job, for the threads and tasks of one rank: the job knows ranks only.
 //!
 //! ```text
+//!   thread ─── the mutex is free, nobody asks: one exchange of its word takes it ───────────────► holds
+//!
 //!   thread ─┐
-//!   thread ─┼─► gate: one at a time, in the order in which they came ─► the mutex of the job, among ranks
+//!   thread ─┼─► gate: one at a time asks, in the order in which they came ─► the mutex, among ranks ─► holds
 //!   task   ─┘
 //! ```
 //!
-//! A gate is a word of this process:
+//! A gate is two words of this process:
 //!
 //! ```text
-//!              0   nobody of this rank has the mutex or asks for it
-//!          token   somebody does, nobody waits here
-//!   WAITED|token   somebody does, and others wait in the queue
+//!   asker             0   nobody of this rank asks for the mutex
+//!                 token   somebody does, nobody waits behind
+//!          WAITED|token   somebody does, and others wait in the queue
+//!   holder            0   nobody of this rank is known to have it
+//!                 token   somebody does, or is about to give it back
 //! ```
 //!
-//! The one that leaves gives a gate that is waited for to the first of the queue, without letting it become 0 in between: nobody overtakes.
+//! The asker that has its answer gives the gate to the first of the queue, without letting it become 0 in between: nobody overtakes. Who
+//! finds nobody asking and the mutex free takes it past the gate. So a thread may come to ask for what its own rank has: the mutex's word, or its
+//! server, says so, and the asker waits for the holder to let go.
+//!
+//! # Why no asker is missed
+//! An asker writes `asker`, then looks at the word; a holder gives the word back, then looks at `asker`. All four are sequentially
+//! consistent, so one of the two sees the other. Of another node's mutex the server says what the word says, and requests of a
+//! rank reach it in the order in which they were made.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +33,6 @@ use std::task::{Context, Poll};
 
 use atomic_waker::AtomicWaker;
 use longarm_shm::sync::{AtomicU32, AtomicUsize, Ordering};
-use longarm_shm::thread;
 use parking_lot::Mutex;
 
 use crate::started::park;
@@ -30,23 +40,34 @@ use crate::started::park;
 /// Set in a gate's word while somebody waits in its queue. Tokens are addresses, or [`TASK`], and even.
 const WAITED: usize = 1;
 /// The token of all tasks: which one of them it is nobody can tell.
-const TASK: usize = 2;
+pub(crate) const TASK: usize = 2;
 
 const WAITING: u32 = 0;
 const ENTERED: u32 = 1;
 const GONE: u32 = 2;
 
 /// Which mutex: its host and its number there.
-type Place = (u32, u64);
+pub(crate) type Place = (u32, u64);
 
 /// The gates of all mutexes of a set.
 pub(crate) struct Gates {
     /// Those of each host, made when one of them is first wanted.
-    hosts: Box<[OnceLock<Box<[AtomicUsize]>>]>,
+    hosts: Box<[OnceLock<Box<[Gate]>>]>,
+    /// Those who wait to ask.
     queues: Mutex<HashMap<Place, VecDeque<Arc<Turn>>>>,
 }
 
-/// Somebody in a queue.
+/// The gate of one mutex, on a line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct Gate {
+    asker: AtomicUsize,
+    holder: AtomicUsize,
+    /// What the asker waits for while this rank's own holder has the mutex.
+    release: Mutex<Option<Arc<Turn>>>,
+}
+
+/// Somebody who waits.
 pub(crate) struct Turn {
     token: usize,
     state: AtomicU32,
@@ -55,14 +76,62 @@ pub(crate) struct Turn {
 
 /// What became of who came to a gate.
 pub(crate) enum Entry {
-    /// It is in.
+    /// It asks now.
     Entered,
     /// It is in the queue.
     Queued(Arc<Turn>),
-    /// It is the thread that is in already, which would wait for itself.
+    /// It is the thread that asks already, which would wait for itself.
     Inside,
-    /// There is no such mutex.
-    Unknown,
+}
+
+impl Gate {
+    /// Whether somebody of this rank asks for the mutex, or waits to.
+    #[inline]
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.asker.load(Ordering::SeqCst) != 0
+    }
+
+    /// It has the mutex from now on.
+    #[inline]
+    pub(crate) fn hold(&self, token: usize) {
+        self.holder.store(token, Ordering::Relaxed);
+    }
+
+    /// It is about to give the mutex back.
+    #[inline]
+    pub(crate) fn let_go(&self) {
+        self.holder.store(0, Ordering::Relaxed);
+    }
+
+    /// For the asker, to whom the mutex's word or its server has said that this rank has it: what to wait for, if it asks once
+    /// more and is told the same. The holder may have let go in between.
+    pub(crate) fn await_release(&self, token: usize) -> Arc<Turn> {
+        let turn = Turn::new(token);
+        *self.release.lock() = Some(Arc::clone(&turn));
+        turn
+    }
+
+    /// The mutex was given back. Whoever gave it back tells an asker that waits for it.
+    #[inline]
+    pub(crate) fn released(&self) {
+        if self.is_asked_for() {
+            self.tell_asker();
+        }
+    }
+
+    #[cold]
+    fn tell_asker(&self) {
+        let asker = self.release.lock().take();
+        if let Some(asker) = asker.filter(|asker| asker.enter()) {
+            asker.waker.wake();
+        }
+    }
+
+    /// Who of this rank has the mutex, or 0. A thread that has it reads its own token, and no other thread does.
+    #[inline]
+    pub(crate) fn holder(&self) -> usize {
+        self.holder.load(Ordering::Relaxed)
+    }
 }
 
 impl Gates {
@@ -70,81 +139,59 @@ impl Gates {
         Gates { hosts: (0..ranks).map(|_| OnceLock::new()).collect(), queues: Mutex::default() }
     }
 
-    /// A mutex of a host with so many.
+    /// The gate of a mutex, if one of its host was wanted before.
     #[inline]
-    fn gate(&self, (host, number): Place, count: u64) -> Option<&AtomicUsize> {
+    pub(crate) fn find(&self, (host, number): Place) -> Option<&Gate> {
+        self.hosts.get(host as usize)?.get()?.get(usize::try_from(number).ok()?)
+    }
+
+    /// The gate of a mutex of a host that has so many. `None`: there is no such mutex.
+    pub(crate) fn gate(&self, (host, number): Place, count: u64) -> Option<&Gate> {
         let gates = self.hosts.get(host as usize)?;
-        let gates = match gates.get() {
-            Some(gates) => gates,
-            None => gates.get_or_init(|| (0..count).map(|_| AtomicUsize::new(0)).collect()),
-        };
-        gates.get(usize::try_from(number).ok()?)
+        gates.get_or_init(|| (0..count).map(|_| Gate::default()).collect()).get(usize::try_from(number).ok()?)
     }
 
-    /// The calling thread enters, if nobody is in. False: somebody is, or there is no such mutex.
-    #[inline]
-    pub(crate) fn try_enter(&self, place: Place, count: u64) -> bool {
+    /// Who comes asks, if nobody does. False: somebody does.
+    pub(crate) fn try_enter(&self, gate: &Gate, token: usize) -> bool {
         // PAIR gate: who enters sees what those who left have done.
-        let enter =
-            |gate: &AtomicUsize| gate.compare_exchange(0, thread::current(), Ordering::Acquire, Ordering::Relaxed);
-        self.gate(place, count).is_some_and(|gate| enter(gate).is_ok())
+        gate.asker.compare_exchange(0, token, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// The calling thread enters, when its turn comes. Never [`Entry::Queued`].
-    pub(crate) fn enter(&self, place: Place, count: u64) -> Entry {
-        match self.come(place, count, thread::current()) {
-            Entry::Queued(turn) => {
-                turn.wait();
-                Entry::Entered
-            }
-            entry => entry,
-        }
-    }
-
-    /// A task enters or takes its place in the queue.
-    pub(crate) fn come_as_task(&self, place: Place, count: u64) -> Entry {
-        self.come(place, count, TASK)
-    }
-
-    fn come(&self, place: Place, count: u64, token: usize) -> Entry {
-        let Some(gate) = self.gate(place, count) else { return Entry::Unknown };
-        // PAIR gate.
-        if gate.compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+    /// Who comes asks, or takes its place in the queue.
+    pub(crate) fn come(&self, gate: &Gate, place: Place, token: usize) -> Entry {
+        if self.try_enter(gate, token) {
             return Entry::Entered;
         }
         let mut queues = self.queues.lock();
-        let mut word = gate.load(Ordering::Relaxed);
+        let mut word = gate.asker.load(Ordering::Relaxed);
         loop {
             if word & !WAITED == token && token != TASK {
                 return Entry::Inside;
             }
             // What is waited for is given on with the lock of the queues only.
             let next = if word == 0 { token } else { word | WAITED };
-            match gate.compare_exchange(word, next, Ordering::Acquire, Ordering::Relaxed) {
+            // PAIR gate.
+            match gate.asker.compare_exchange(word, next, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(0) => return Entry::Entered,
                 Ok(_) => break,
                 Err(found) => word = found,
             }
         }
-        let turn = Arc::new(Turn { token, state: AtomicU32::new(WAITING), waker: AtomicWaker::new() });
+        let turn = Turn::new(token);
         queues.entry(place).or_default().push_back(Arc::clone(&turn));
         Entry::Queued(turn)
     }
 
-    /// Who is in leaves.
-    #[inline]
-    pub(crate) fn leave(&self, place: Place) {
-        let gate = self.hosts[place.0 as usize].get().map(|gates| &gates[place.1 as usize]);
-        let gate = gate.expect("who is in came by it");
-        let word = gate.load(Ordering::Relaxed);
+    /// The asker leaves: it has its answer.
+    pub(crate) fn leave(&self, gate: &Gate, place: Place) {
+        let word = gate.asker.load(Ordering::Relaxed);
         // PAIR gate.
-        if word & WAITED != 0 || gate.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+        if word & WAITED != 0 || gate.asker.compare_exchange(word, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             self.give_on(gate, place);
         }
     }
 
-    #[cold]
-    fn give_on(&self, gate: &AtomicUsize, place: Place) {
+    fn give_on(&self, gate: &Gate, place: Place) {
         let mut queues = self.queues.lock();
         loop {
             let queue = queues.entry(place).or_default();
@@ -155,19 +202,23 @@ impl Gates {
             }
             let Some(next) = next else { break };
             // PAIR gate.
-            gate.store(next.token | if is_last { 0 } else { WAITED }, Ordering::Release);
-            if next.state.compare_exchange(WAITING, ENTERED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            gate.asker.store(next.token | if is_last { 0 } else { WAITED }, Ordering::SeqCst);
+            if next.enter() {
                 drop(queues);
                 next.waker.wake();
                 return;
             }
         }
-        gate.store(0, Ordering::Release);
+        gate.asker.store(0, Ordering::SeqCst);
     }
 }
 
 impl Turn {
-    fn wait(&self) {
+    fn new(token: usize) -> Arc<Turn> {
+        Arc::new(Turn { token, state: AtomicU32::new(WAITING), waker: AtomicWaker::new() })
+    }
+
+    pub(crate) fn wait(&self) {
         park::block_on(|context| self.poll(context));
     }
 
@@ -176,6 +227,11 @@ impl Turn {
         self.waker.register(context.waker());
         // PAIR gate.
         if self.state.load(Ordering::Acquire) == ENTERED { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Its turn has come. False: it waits no more.
+    fn enter(&self) -> bool {
+        self.state.compare_exchange(WAITING, ENTERED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// It waits no more. False: it is in already, and has to leave.
@@ -194,12 +250,17 @@ mod tests {
     use super::*;
 
     const PLACE: Place = (1, 0);
+    const ME: usize = 64;
 
     fn queued(gates: &Gates) -> Arc<Turn> {
-        match gates.come_as_task(PLACE, 1) {
+        match gates.come(gate(gates), PLACE, TASK) {
             Entry::Queued(turn) => turn,
             _ => panic!("somebody is in"),
         }
+    }
+
+    fn gate(gates: &Gates) -> &Gate {
+        gates.gate(PLACE, 1).expect("there is one")
     }
 
     fn is_in(turn: &Turn) -> bool {
@@ -207,66 +268,114 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_enters_in_the_order_of_coming_and_nobody_overtakes() {
+    fn who_waits_asks_in_the_order_of_coming_and_nobody_overtakes() {
         let gates = Gates::new(2);
-        assert!(matches!(gates.come_as_task(PLACE, 1), Entry::Entered));
+        let gate = gate(&gates);
+        assert!(matches!(gates.come(gate, PLACE, TASK), Entry::Entered));
         let turns = [queued(&gates), queued(&gates), queued(&gates)];
         for at in 0..3 {
-            assert!(!is_in(&turns[at]) && !gates.try_enter(PLACE, 1));
-            gates.leave(PLACE);
-            assert!(is_in(&turns[at]) && turns[at + 1..].iter().all(|later| !is_in(later)));
+            assert!(!is_in(&turns[at]) && !gates.try_enter(gate, ME));
+            gates.leave(gate, PLACE);
+            assert!(gate.is_asked_for() && is_in(&turns[at]) && turns[at + 1..].iter().all(|later| !is_in(later)));
         }
-        gates.leave(PLACE);
-        assert!(gates.try_enter(PLACE, 1) && gates.queues.lock().is_empty());
+        gates.leave(gate, PLACE);
+        assert!(!gate.is_asked_for() && gates.try_enter(gate, ME) && gates.queues.lock().is_empty());
     }
 
     #[test]
     fn who_has_gone_is_passed_over_and_who_was_let_in_meanwhile_leaves() {
         let gates = Gates::new(2);
-        assert!(gates.try_enter(PLACE, 1));
+        let gate = gate(&gates);
+        assert!(gates.try_enter(gate, ME));
         let turns = [queued(&gates), queued(&gates), queued(&gates)];
         assert!(turns[0].abandon());
-        gates.leave(PLACE);
+        gates.leave(gate, PLACE);
         assert!(!is_in(&turns[0]) && is_in(&turns[1]));
         assert!(!turns[1].abandon(), "it is in");
         assert!(turns[2].abandon());
-        gates.leave(PLACE);
-        assert!(gates.try_enter(PLACE, 1), "nobody waits any more");
+        gates.leave(gate, PLACE);
+        assert!(gates.try_enter(gate, ME), "nobody waits any more");
     }
 
     #[test]
-    fn a_thread_does_not_wait_for_itself_nor_for_a_mutex_that_is_not_there() {
+    fn a_thread_does_not_wait_for_itself_and_there_is_no_gate_without_a_mutex() {
         let gates = Gates::new(2);
-        assert!(matches!(gates.enter(PLACE, 1), Entry::Entered));
-        assert!(matches!(gates.enter(PLACE, 1), Entry::Inside));
+        assert!(gates.find(PLACE).is_none(), "none was wanted");
+        let gate = gate(&gates);
+        assert!(matches!(gates.come(gate, PLACE, ME), Entry::Entered));
+        assert!(matches!(gates.come(gate, PLACE, ME), Entry::Inside));
         let turn = queued(&gates);
-        assert!(matches!(gates.enter(PLACE, 1), Entry::Inside), "also while another one waits");
-        gates.leave(PLACE);
-        assert!(is_in(&turn));
+        assert!(matches!(gates.come(gate, PLACE, ME), Entry::Inside), "also while another one waits");
+        gates.leave(gate, PLACE);
+        assert!(is_in(&turn) && gates.find(PLACE).is_some());
         for place in [(1, 1), (0, 0), (2, 0), (u32::MAX, u64::MAX)] {
-            let count = u64::from(place.0 == 1);
-            assert!(matches!(gates.enter(place, count), Entry::Unknown) && !gates.try_enter(place, count));
+            assert!(gates.gate(place, u64::from(place.0 == 1)).is_none() && gates.find(place).is_none());
         }
     }
 
     #[test]
-    fn one_thread_at_a_time_is_in() {
-        let (gates, threads, rounds) = (Gates::new(2), 4, if cfg!(miri) { 20 } else { 5000 });
-        let (all_there, count) = (Barrier::new(threads), AtomicU64::new(0));
+    fn an_asker_hears_of_the_release_that_comes_behind_its_look_and_nobody_of_one_that_nobody_awaits() {
+        let gates = Gates::new(2);
+        let gate = gate(&gates);
+        gate.hold(ME);
+        gate.let_go();
+        gate.released(); // Nobody asks.
+        gate.hold(ME);
+        assert!(gates.try_enter(gate, TASK));
+        let turn = gate.await_release(TASK);
+        assert!(gate.holder() == ME && !is_in(&turn));
+        gate.let_go();
+        gate.released();
+        assert!(gate.holder() == 0 && is_in(&turn));
+        let again = gate.await_release(TASK);
+        assert!(!is_in(&again), "each waits for a release of its own");
+    }
+
+    /// The mutex is a word here, as on one node. Half of the locks try to go past the gate.
+    #[test]
+    fn one_thread_at_a_time_has_the_mutex_and_no_asker_is_missed() {
+        const FREE: u32 = 0;
+        const RANK: u32 = 1;
+        let (gates, threads, rounds) = (Gates::new(2), 4, if cfg!(miri) { 20 } else { 20_000 });
+        let (word, all_there, count) = (AtomicU32::new(FREE), Barrier::new(threads), AtomicU64::new(0));
+        let take = || word.compare_exchange(FREE, RANK, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        let lock = |me: usize, past: bool| {
+            let gate = gate(&gates);
+            if past && !gate.is_asked_for() && take() {
+                return gate.hold(me);
+            }
+            if let Entry::Queued(turn) = gates.come(gate, PLACE, me) {
+                turn.wait();
+            }
+            let mut release: Option<Arc<Turn>> = None;
+            while !take() {
+                assert_ne!(gate.holder(), me, "nobody asks for what it has");
+                match release.take() {
+                    None => release = Some(gate.await_release(me)),
+                    Some(turn) => turn.wait(),
+                }
+            }
+            gate.hold(me);
+            gates.leave(gate, PLACE);
+        };
         std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
+            for thread in 0..threads {
+                let (lock, word, all_there, count, gates) = (&lock, &word, &all_there, &count, &gates);
+                scope.spawn(move || {
                     all_there.wait();
-                    for _ in 0..rounds {
-                        assert!(matches!(gates.enter(PLACE, 1), Entry::Entered));
-                        // Relaxed, and not one step: what the gate orders is seen.
+                    for round in 0..rounds {
+                        lock(ME * (1 + thread), round % 2 == 0);
+                        // Relaxed, and not one step: what the mutex orders is seen.
                         let before = count.load(Ordering::Relaxed);
                         count.store(before + 1, Ordering::Relaxed);
-                        gates.leave(PLACE);
+                        gate(gates).let_go();
+                        assert_eq!(word.swap(FREE, Ordering::SeqCst), RANK);
+                        gate(gates).released();
                     }
                 });
             }
         });
-        assert_eq!(count.load(Ordering::Relaxed), threads as u64 * rounds);
+        assert_eq!(count.load(Ordering::Relaxed), (threads * rounds) as u64);
+        assert!(!gate(&gates).is_asked_for() && gates.queues.lock().is_empty());
     }
 }

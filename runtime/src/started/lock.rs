@@ -9,7 +9,7 @@ use longarm_client::{Completion, LockBegun, MutexError, Taken};
 use longarm_proto::Rank;
 
 use super::park;
-use crate::mutex::gate::{Entry, Turn};
+use crate::mutex::gate::{Entry, Gate, Place, TASK, Turn};
 use crate::mutex::{MutexGuard, Mutexes};
 
 /// A mutex that was asked for: [`Mutexes::start_lock`]. A [`Future`](std::future::Future) that yields the guard.
@@ -29,17 +29,20 @@ use crate::mutex::{MutexGuard, Mutexes};
 #[must_use = "the mutex is given up when this is dropped"]
 pub struct Locking<'a> {
     mutexes: &'a Mutexes,
-    place: (u32, u64),
+    place: Place,
     state: State<'a>,
 }
 
+/// What it awaits. The gate of the mutex is in those in which it has come to it.
 enum State<'a> {
     /// Others of this rank are before it.
-    Queued(Arc<Turn>),
-    /// It is the one of this rank that asks, and has to give its place on.
-    Asked(Arc<Completion>),
+    Queued(&'a Gate, Arc<Turn>),
+    /// It is the one of this rank that asks, and has to leave the gate. What it waits for if it is told that this rank has the mutex.
+    Asked(&'a Gate, Arc<Completion>, Option<Arc<Turn>>),
+    /// It asks, and this rank has the mutex.
+    Held(&'a Gate, Arc<Turn>),
     /// It is over, and so is its place.
-    Over(Option<Result<Taken<'a>, MutexError>>),
+    Over(Option<Result<MutexGuard<'a>, MutexError>>),
 }
 
 impl Mutexes {
@@ -62,29 +65,49 @@ impl Mutexes {
     /// # Errors
     /// The future yields what [`Mutexes::lock`] returns.
     pub fn start_lock(&self, host: u32, number: u64) -> Locking<'_> {
-        let (place, count) = ((host, number), self.count(host));
-        let state = match self.gates.come_as_task(place, count) {
-            Entry::Entered => self.ask(place),
-            Entry::Queued(turn) => State::Queued(turn),
-            Entry::Inside | Entry::Unknown => {
-                State::Over(Some(Err(MutexError::UnknownMutex { host: Rank(host), number, count })))
-            }
+        let place = (host, number);
+        let state = match self.gate(place) {
+            Err(unknown) => State::Over(Some(Err(unknown))),
+            Ok(gate) => match self.gates.come(gate, place, TASK) {
+                Entry::Queued(turn) => State::Queued(gate, turn),
+                Entry::Entered | Entry::Inside => self.ask(gate, place, None),
+            },
         };
         Locking { mutexes: self, place, state }
     }
 
-    /// For who is the one of this rank that asks.
-    fn ask(&self, (host, number): (u32, u64)) -> State<'_> {
-        match self.shared.inner.client.begin_lock(&self.home, Rank(host), number) {
-            Ok(LockBegun::Asked(completion)) => State::Asked(completion),
-            Ok(LockBegun::Taken(taken)) => State::Over(Some(Ok(taken))),
-            Err(error) => self.give_up((host, number), error),
+    /// For who is the one of this rank that asks. `release`: it has asked before, and was told that this rank has the mutex.
+    fn ask<'a>(&'a self, gate: &'a Gate, place: Place, release: Option<Arc<Turn>>) -> State<'a> {
+        match self.shared.inner.client.begin_lock(&self.home, Rank(place.0), place.1) {
+            Ok(LockBegun::Asked(completion)) => State::Asked(gate, completion, release),
+            Ok(LockBegun::Taken(taken)) => self.told(gate, place, Ok(taken), release),
+            Err(error) => self.told(gate, place, Err(error), release),
         }
     }
 
-    fn give_up(&self, place: (u32, u64), error: MutexError) -> State<'_> {
-        self.gates.leave(place);
-        State::Over(Some(Err(error)))
+    /// Of a mutex that a task has from now on.
+    fn guard<'a>(&'a self, gate: &'a Gate, (host, number): Place, taken: Taken<'a>) -> MutexGuard<'a> {
+        gate.hold(TASK);
+        MutexGuard { mutexes: self, gate, host, number, taken }
+    }
+
+    /// For who has asked: what came of it.
+    fn told<'a>(
+        &'a self,
+        gate: &'a Gate,
+        place: Place,
+        answer: Result<Taken<'a>, MutexError>,
+        release: Option<Arc<Turn>>,
+    ) -> State<'a> {
+        if matches!(answer, Err(MutexError::HeldAlready { .. })) {
+            return match release {
+                Some(turn) => State::Held(gate, turn),
+                None => self.ask(gate, place, Some(gate.await_release(TASK))),
+            };
+        }
+        let guard = answer.map(|taken| self.guard(gate, place, taken));
+        self.gates.leave(gate, place);
+        State::Over(Some(guard))
     }
 }
 
@@ -100,27 +123,24 @@ impl<'a> Locking<'a> {
     fn poll_guard(&mut self, context: &mut Context<'_>) -> Poll<Result<MutexGuard<'a>, MutexError>> {
         loop {
             match &mut self.state {
-                State::Queued(turn) => {
+                State::Queued(gate, turn) | State::Held(gate, turn) => {
                     if turn.poll(context).is_pending() {
                         return Poll::Pending;
                     }
-                    self.state = self.mutexes.ask(self.place);
+                    self.state = self.mutexes.ask(gate, self.place, None);
                 }
-                State::Asked(completion) => {
+                State::Asked(gate, completion, release) => {
                     let client = &self.mutexes.shared.inner.client;
                     // The server that was asked says so when the host dies, and its own death ends what it was asked.
                     if completion.poll_complete(context).is_pending() {
                         client.keep_moving();
                         return Poll::Pending;
                     }
-                    self.state = match client.end_lock(completion, Rank(self.place.0), self.place.1) {
-                        Ok(taken) => State::Over(Some(Ok(taken))),
-                        Err(error) => self.mutexes.give_up(self.place, error),
-                    };
+                    let answer = client.end_lock(completion, Rank(self.place.0), self.place.1);
+                    self.state = self.mutexes.told(gate, self.place, answer, release.take());
                 }
-                State::Over(result) => {
-                    let result = result.take().expect("a future that is over is not polled");
-                    return Poll::Ready(result.map(|taken| self.mutexes.gated_guard(self.place, taken)));
+                State::Over(guard) => {
+                    return Poll::Ready(guard.take().expect("a future that is over is not polled"));
                 }
             }
         }
@@ -138,9 +158,9 @@ impl<'a> Future for Locking<'a> {
 impl Drop for Locking<'_> {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.state, State::Over(None)) {
-            State::Queued(turn) if turn.abandon() => {}
-            State::Queued(_) => self.mutexes.gates.leave(self.place),
-            State::Asked(completion) => {
+            State::Queued(_, turn) if turn.abandon() => {}
+            State::Queued(gate, _) | State::Held(gate, _) => self.mutexes.gates.leave(gate, self.place),
+            State::Asked(_, completion, _) => {
                 let (mutexes, place) = (self.mutexes.clone(), self.place);
                 let waker = Waker::from(Arc::new(Unwanted { mutexes, place, completion: Arc::clone(&completion) }));
                 if completion.poll_complete(&mut Context::from_waker(&waker)).is_ready() {
@@ -149,8 +169,7 @@ impl Drop for Locking<'_> {
                     self.mutexes.shared.inner.client.keep_moving();
                 }
             }
-            State::Over(Some(Ok(taken))) => drop(self.mutexes.gated_guard(self.place, taken)),
-            State::Over(_) => {}
+            State::Over(guard) => drop(guard),
         }
     }
 }
@@ -167,11 +186,12 @@ impl Wake for Unwanted {
         let inner = Arc::clone(&self.mutexes.shared.inner);
         // On a worker: to give it back may take an answer, which the thread that wakes may be the one to bring.
         inner.workers.start(&inner.errands, move || {
-            let (client, (host, number)) = (&self.mutexes.shared.inner.client, self.place);
-            match client.end_lock(&self.completion, Rank(host), number) {
-                Ok(taken) => drop(self.mutexes.gated_guard(self.place, taken)),
-                Err(_) => self.mutexes.gates.leave(self.place),
-            }
+            let (mutexes, place) = (&self.mutexes, self.place);
+            let gate = mutexes.gate(place).expect("it was asked for at its gate");
+            let answer = mutexes.shared.inner.client.end_lock(&self.completion, Rank(place.0), place.1);
+            let guard = answer.map(|taken| mutexes.guard(gate, place, taken));
+            mutexes.gates.leave(gate, place);
+            drop(guard);
         });
     }
 }

@@ -137,6 +137,10 @@ impl<T: Number> Window<T> {
         update: Update<T>,
         source: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
+        if self.is_here(rank) {
+            self.accumulate(rank, selection, update, &source)?;
+            return Ok(Handle::done(source));
+        }
         let shapes = Self::shapes(selection, Operation::Accumulate, rank, source.len())?;
         let operator = update.kernel(rank)?;
         self.start(Operation::Accumulate, rank, source, |lender| {

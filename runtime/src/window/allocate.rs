@@ -67,6 +67,11 @@ impl Group {
     }
 
     pub(crate) fn allocate(&self, bytes: u64) -> Result<WindowInner, WindowError> {
+        self.allocate_at(bytes, false)
+    }
+
+    /// `aligned`: where it starts is a multiple of as large a power of two as fits into it.
+    pub(crate) fn allocate_at(&self, bytes: u64, aligned: bool) -> Result<WindowInner, WindowError> {
         let fresh = self.inner.numbers.take();
         let key = random_key()?;
         let mine = [bytes, u64::from(fresh.0), u64::from(fresh.1), key];
@@ -75,7 +80,7 @@ impl Group {
         let refusal = self.refusal(&proposals);
         let made = match &refusal {
             Some(_) => None,
-            None => Some(self.make(&proposals)),
+            None => Some(self.make(&proposals, aligned)),
         };
         let bad = matches!(made, Some(Err(_)));
         let worst = self.gather_few(Signature::plain("allocated"), &[u8::from(bad)])?;
@@ -105,7 +110,7 @@ impl Group {
     }
 
     /// The first member of each node has the node's memory made.
-    fn make(&self, proposals: &[Proposal]) -> Result<Option<NodeWindow>, WindowError> {
+    fn make(&self, proposals: &[Proposal], aligned: bool) -> Result<Option<NodeWindow>, WindowError> {
         let layout = self.inner.client.layout();
         let mut here: Vec<(u32, u64)> = self
             .shared
@@ -121,7 +126,8 @@ impl Group {
         }
         let part_bytes: Vec<u64> = here.iter().map(|part| part.1).collect();
         let WindowIdentity { window, generation, key } = identity(self.shared.members[0], &proposals[0]);
-        let request = DoorRequest::Create { window: window.0, generation: generation.0, key: key.0, parts: here };
+        let request =
+            DoorRequest::Create { window: window.0, generation: generation.0, key: key.0, parts: here, aligned };
         let rank = layout.me();
         let failed = |reason: String| WindowError::OutOfMemory { rank, reason };
         let handed = self.inner.node.ask(&request).map_err(|error| failed(error.to_string()))?;

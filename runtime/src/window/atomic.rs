@@ -172,6 +172,9 @@ impl<T: Word> Window<T> {
     }
 
     fn start_rmw(&self, rank: u32, index: usize, op: RmwOp, operand: T, compare: T) -> Result<Handle<T>, RmwError> {
+        if self.is_here(rank) {
+            return self.rmw(rank, index, op, operand, compare).map(Handle::done);
+        }
         let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
         let (completion, part) = Completion::begin();
         let client = &self.shared.inner.client;

@@ -166,6 +166,15 @@ impl<T: Element> Window<T> {
         selection: impl Selection,
         source: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
+        if self.is_here(rank) {
+            self.put(rank, selection, &source)?;
+            return Ok(Handle::done(source));
+        }
+        if let Some(index) = selection.index(source.len())
+            && self.put_together(rank, index, &source)
+        {
+            return Ok(Handle::done(source));
+        }
         let shapes = Self::shapes(selection, Operation::Put, rank, source.len())?;
         self.start(Operation::Put, rank, source, |lender| {
             self.shared.inner.client.start_put(&self.shared.client, Rank(rank), shapes, lender)
@@ -192,12 +201,29 @@ impl<T: Element> Window<T> {
         &self,
         rank: u32,
         selection: impl Selection,
-        target: Vec<T>,
+        mut target: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError> {
+        if self.is_here(rank) {
+            self.get(rank, selection, &mut target)?;
+            return Ok(Handle::done(target));
+        }
         let shapes = Self::shapes(selection, Operation::Get, rank, target.len())?;
         self.start(Operation::Get, rank, target, |lender| {
             self.shared.inner.client.start_get(&self.shared.client, Rank(rank), shapes, lender)
         })
+    }
+
+    /// Whether what is started at a rank is done on return.
+    #[inline]
+    pub(super) fn is_here(&self, rank: u32) -> bool {
+        self.shared.client.is_here(Rank(rank))
+    }
+
+    /// See [`Client::put_together`](longarm_client::Client::put_together): a small put to another node, copied on return.
+    #[inline]
+    pub(crate) fn put_together(&self, rank: u32, index: usize, source: &[T]) -> bool {
+        let (window, offset) = (&self.shared.client, Self::offset(index));
+        self.shared.inner.client.put_together(window, Rank(rank), offset, OriginBytes::from(source.as_bytes()))
     }
 
     /// Starts an operation on an owned buffer.

@@ -17,7 +17,6 @@ pub(super) fn death_listener(
     routed: bool,
 ) -> OnDeath {
     let (hearing, questions) = (Arc::downgrade(client), Arc::clone(questions));
-    let failures = Arc::clone(client.failures());
     let tell_server = node.death_listener();
     let segment = Arc::clone(&node.segment);
     let layout = client.layout().clone();
@@ -25,11 +24,11 @@ pub(super) fn death_listener(
         if !explains_deaths && segment.is_job_ending() {
             // A rank has said why the job ends. Who is gone since then is no news, and would hide the reason while somebody
             // is there to end this process. If nobody is, whoever sleeps for the dead has to look.
-            let (hearing, failures) = (hearing.clone(), Arc::clone(&failures));
+            let hearing = hearing.clone();
             let how = how.to_owned();
             own_end::end_after(own_end::LAUNCHER_GRACE, move || {
-                failures.note(longarm_client::Death { rank: Rank(rank), how: how.clone() });
                 if let Some(client) = hearing.upgrade() {
+                    client.failures().note(longarm_client::Death { rank: Rank(rank), how: how.clone() });
                     client.on_death(Rank(rank), &how);
                 }
             });
@@ -37,8 +36,8 @@ pub(super) fn death_listener(
         }
         // The stripe locks that it held, first: the server may be the one that waits for them.
         segment.release_of_dead(Rank(rank));
-        failures.note(longarm_client::Death { rank: Rank(rank), how: how.to_owned() });
         if let Some(client) = hearing.upgrade() {
+            client.failures().note(longarm_client::Death { rank: Rank(rank), how: how.to_owned() });
             client.on_death(Rank(rank), how);
         }
         if let Some(lost) = hearing.upgrade().and_then(|client| client.alive(Operation::Message, Rank(rank)).err()) {

@@ -40,8 +40,8 @@ impl ServeState {
             DoorRequest::NodeSegment { .. } => {
                 Opened::Plain(DoorReply::Refused { reason: "this is the door of another job".into() })
             }
-            DoorRequest::Create { window, generation, key, parts } => {
-                self.create(door::identity(*window, *generation), *key, parts)
+            DoorRequest::Create { window, generation, key, parts, aligned } => {
+                self.create(door::identity(*window, *generation), *key, parts, *aligned)
             }
             DoorRequest::Attach { window, generation } => {
                 let (window, generation) = door::identity(*window, *generation);
@@ -63,7 +63,13 @@ impl ServeState {
         }
     }
 
-    fn create(&mut self, (window, generation): (WindowId, Generation), key: u64, parts: &[(u32, u64)]) -> Opened {
+    fn create(
+        &mut self,
+        (window, generation): (WindowId, Generation),
+        key: u64,
+        parts: &[(u32, u64)],
+        aligned: bool,
+    ) -> Opened {
         let Some((key, ranks, part_bytes)) = door::parts_of(key, parts) else {
             return Opened::Plain(door::refused(Refusal::NotSupported));
         };
@@ -76,7 +82,7 @@ impl ServeState {
             Ok(memory) => memory,
             Err(error) => return Opened::Plain(DoorReply::Refused { reason: error.to_string() }),
         };
-        if !self.windows.insert(window, generation, key, WindowParts { memory, ranks }) {
+        if !self.windows.insert((window, generation, key), WindowParts { memory, ranks }, aligned) {
             return Opened::Plain(DoorReply::Refused { reason: "a window of this identity exists".into() });
         }
         self.hand_out(window, generation)

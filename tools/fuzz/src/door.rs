@@ -64,12 +64,18 @@ fn packet(choices: &mut Choices<'_>, job: u64) -> Vec<u8> {
         0..=2 => {
             let count = choices.byte() % 4;
             let parts = (0..count).map(|_| (u32::from(choices.byte() % 4), bytes(choices))).collect();
-            DoorRequest::Create { window, generation, key: 5, parts }
+            DoorRequest::Create { window, generation, key: 5, parts, aligned: false }
         }
         3 => DoorRequest::Attach { window, generation },
         4 | 5 => DoorRequest::Free { window, generation },
         6 => DoorRequest::NodeSegment { job: job ^ u64::from(choices.byte() % 2) },
-        _ => DoorRequest::Create { window: choices.word(), generation, key: choices.word(), parts: vec![(0, 8)] },
+        _ => DoorRequest::Create {
+            window: choices.word(),
+            generation,
+            key: choices.word(),
+            parts: vec![(0, 8)],
+            aligned: false,
+        },
     };
     let mut packet = serde_json::to_vec(&request).expect("a request can be written");
     if kind >= 0xf0 {

@@ -108,7 +108,7 @@ impl Caller {
             dial: Arc::new(HostileDial(Arc::clone(answers))),
             time: Arc::new(Ticks::default()),
             assist: None,
-            failures: Arc::new(Failures::new(ranks, false)),
+            failures: Failures::new(ranks, false),
             spin_us: SPIN_US,
             eager_bytes: EAGER_BYTES,
             endpoint: EndpointOptions {

@@ -41,7 +41,7 @@ pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String
         segment: job::with_node(layout.my_node().0, |node| Arc::clone(&node.segment)),
         dial: Arc::new(dial),
         assist: None,
-        failures: Arc::new(Failures::new(layout.rank_count(), false)),
+        failures: Failures::new(layout.rank_count(), false),
         spin_us: 0,
         eager_bytes: 1 << dice.between(6, 13),
         endpoint: EndpointOptions {

@@ -140,7 +140,7 @@ pub fn free_after_quiet(world: &World) {
                 let guard = mutexes.try_lock(host, 0).expect("a try").expect("it was free before");
                 if turn % 2 == 0 {
                     guard.keep();
-                    mutexes.guard_of_kept(host, 0).unlock().expect("an unlock");
+                    mutexes.guard_of_kept(host, 0).expect("it is kept").unlock().expect("an unlock");
                 } else {
                     guard.unlock().expect("an unlock");
                 }
@@ -247,7 +247,7 @@ pub fn threads(world: &World) {
     mutexes.free_collective().expect("the mutexes are freed");
 }
 
-/// A thread does not wait for itself, and nobody waits for what the rank keeps without a guard.
+/// A thread does not wait for itself, and others wait for what it keeps without a guard.
 fn thread_errors(world: &World, mutexes: &longarm::Mutexes) {
     let me = world.rank();
     let held = MutexError::HeldAlready { host: Rank(me), number: 0 };
@@ -257,11 +257,12 @@ fn thread_errors(world: &World, mutexes: &longarm::Mutexes) {
         let other = scope.spawn(|| mutexes.try_lock(me, 0).expect("a try").is_none());
         assert!(other.join().expect("it ends"), "another thread does not get it");
         guard.keep();
-        let other = scope.spawn(|| mutexes.lock(me, 0).err());
-        assert_eq!(other.join().expect("it ends"), Some(held.clone()), "it is the rank's");
+        assert_eq!(mutexes.lock(me, 0).err(), Some(held.clone()), "the same thread, without a guard");
+        let waits = scope.spawn(|| mutexes.lock(me, 0).expect("its turn comes").unlock());
         // Any thread gives it back.
         let other = scope.spawn(|| mutexes.unlock(me, 0));
         assert_eq!(other.join().expect("it ends"), Ok(()));
+        assert_eq!(waits.join().expect("it ends"), Ok(()));
     });
     // A guard that goes to another thread is given back there.
     let guard = mutexes.lock(me, 0).expect("a lock");
