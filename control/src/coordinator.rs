@@ -108,6 +108,8 @@ pub struct Coordinator {
     failed: bool,
     watchdog: Watchdog,
     askers: Vec<u64>,
+    /// Ranks that have given the reason for the job's end, with a relay in their process, which wait until it has come back through that.
+    waiting_for_echo: Vec<u32>,
 }
 
 /// How far the job is.
@@ -140,6 +142,7 @@ impl Coordinator {
             failed: false,
             watchdog: Watchdog::new(settings.watchdog_s, now),
             askers: Vec::new(),
+            waiting_for_echo: Vec::new(),
             settings,
         }
     }
@@ -247,6 +250,7 @@ impl Coordinator {
 
     /// A connection is gone, and those that came through it.
     fn lose(&mut self, number: u64, now: Instant) {
+        self.fail_with_relay(number);
         let through = self.through(number);
         if let Some(rank) = self.forget(number) {
             self.handle_gone(rank, number, now);
@@ -442,7 +446,7 @@ impl Coordinator {
     }
 
     fn handle_failure(&mut self, failure: &Failure, now: Instant) {
-        let Course::Met { arrivals, connections, layout, .. } = &self.course else { return };
+        let Course::Met { arrivals, layout, .. } = &self.course else { return };
         let is_first = !std::mem::replace(&mut self.failed, true);
         let goes_on = self.settings.survivors_go_on;
         // Who gives a reason says it where its process can be heard even if this one cannot; those after it only follow.
@@ -459,6 +463,10 @@ impl Coordinator {
         if is_first && !goes_on {
             self.ending = Some((failure.status, now + self.settings.report));
         }
+        if failure.has_reason {
+            self.waiting_for_echo.push(failure.rank);
+        }
+        let Course::Met { connections, .. } = &self.course else { return };
         // One that has given a reason ends by itself. The others are cut off, and end for that.
         let with_it: Vec<u32> = if goes_on { failure.taken_along.clone() } else { Vec::new() };
         let violator = Some(failure.rank).filter(|_| !failure.has_reason);
@@ -482,6 +490,7 @@ impl Coordinator {
         self.pass_messages();
         self.look_at_answers(now);
         self.pass_messages();
+        self.release_those_who_gave_a_reason();
     }
 
     fn pass_messages(&mut self) {

@@ -51,6 +51,34 @@ impl Coordinator {
         Some(self.trunk(self.connections.get(&number)?.through?.trunk)?.rank)
     }
 
+    /// Before all have come: with a relay's connection those go that have come through it, and it is the relay's own rank whose process has
+    /// ended, also where that one had not come itself. Where nobody had, its rank may still come by itself.
+    pub(super) fn fail_with_relay(&mut self, number: u64) {
+        let Course::Gathering { arrivals, .. } = &self.course else { return };
+        let Some(trunk) = self.trunk(number) else { return };
+        let is_rank = |one: &u64| matches!(self.connections.get(one).map(|one| &one.stage), Some(Stage::Rank(_)));
+        if trunk.members.values().any(is_rank) {
+            let rank = trunk.rank;
+            let process = arrivals[rank as usize].as_ref().map(|(_, own)| format!(" ({})", show_process(own)));
+            let reason = format!("rank {rank}{} has ended before all had come", process.unwrap_or_default());
+            self.forget(number);
+            self.fail_all(reason);
+        }
+    }
+
+    /// What was said of the end of ranks that gave a reason is on its way to those behind them: they may end.
+    pub(super) fn release_those_who_gave_a_reason(&mut self) {
+        for rank in std::mem::take(&mut self.waiting_for_echo) {
+            let Course::Met { connections, .. } = &self.course else { continue };
+            // Rank 0's process has the coordinator too, and sees by itself what has left.
+            if let Some(number) =
+                connections[rank as usize].filter(|number| self.is_relays_own(*number, rank) && rank != 0)
+            {
+                self.send_line(number, &ToRank::Goodbye);
+            }
+        }
+    }
+
     /// Takes one frame off what has come from a relay. Whether there may be another one.
     pub(super) fn take_frame(&mut self, number: u64, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(&number) else { return false };

@@ -391,6 +391,53 @@ mod through_a_relay {
     }
 
     #[test]
+    fn the_end_of_a_relay_before_all_have_come_is_that_of_its_own_rank_whether_that_had_come_or_not() {
+        for has_come in [true, false] {
+            let mut job = Job::new(4, false);
+            let root = job.come(0, "a");
+            let relay = job.prove(Caller::Relay, 2);
+            // Of a manager whose numbers on a host are not in the order of the ranks.
+            come(&mut job, relay, 6, Caller::Rank, 1);
+            if has_come {
+                come(&mut job, relay, 5, Caller::Rank, 2);
+            }
+            job.hang_up(relay);
+            let process = if has_come { " (pid 102 on host-b)" } else { "" };
+            let reason = format!("rank 2{process} has ended before all had come");
+            assert!(job.lines(root)[0].contains(&reason), "{has_come}");
+            assert_eq!(job.closed, [root], "who is gone is not spoken of");
+        }
+    }
+
+    #[test]
+    fn a_relay_that_nobody_has_come_through_may_end_and_its_rank_come_by_itself() {
+        let mut job = Job::new(2, false);
+        let relay = job.prove(Caller::Relay, 1);
+        pass(&mut job, relay, &FromRelay::Member { member: 5 });
+        job.hang_up(relay);
+        let (root, other) = (job.come(0, "a"), job.come(1, "a"));
+        assert!(job.lines(root)[0].contains("All") && job.lines(other)[0].contains("All"));
+    }
+
+    #[test]
+    fn a_rank_with_a_relay_that_ends_the_job_is_let_go_when_those_behind_it_have_been_told_why() {
+        for survivors_go_on in [false, true] {
+            let (mut job, root, relay) = met(survivors_go_on);
+            say(&mut job, relay, 5, &FromRank::Abort { reason: "no memory".to_owned(), status: 3 });
+            let heard = told(&mut job, relay);
+            let text = |frame: &ToRelay| match frame {
+                ToRelay::Bytes { member, bytes } => (*member, String::from_utf8(bytes.clone()).unwrap()),
+                ToRelay::Close { member } => (*member, "end".to_owned()),
+            };
+            let heard: Vec<(u32, String)> = heard.iter().map(text).collect();
+            let died = heard.iter().position(|(member, text)| *member == 6 && text.contains("aborted: no memory"));
+            let goodbye = heard.iter().position(|one| *one == (5, "\"Goodbye\"\n".to_owned()));
+            assert!(died.is_some() && died < goodbye, "{heard:?}");
+            assert!(job.lines(root).iter().all(|line| line.contains("Died")), "nobody else is let go");
+        }
+    }
+
+    #[test]
     fn the_end_of_a_rank_behind_a_relay_is_its_own_alone() {
         for frame in [FromRelay::Gone { member: 6 }, FromRelay::Deaf { member: 6, waiting: 1 << 26 }] {
             let (mut job, root, relay) = met(true);

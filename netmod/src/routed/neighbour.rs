@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::endpoint::Link;
 use crate::link_error::{LinkError, moved};
+use crate::own_user::is_of_own_user;
 use crate::poller::Interest;
 
 /// Bytes of the longest address.
@@ -65,7 +66,7 @@ impl NeighbourLink {
         let name = SocketAddrUnix::new_abstract_name(socket_name.as_bytes()).map_err(|_| LinkError::BadAddress)?;
         rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &name))?;
         // Who listened: noted by the kernel when it began to. Anybody may have taken the name first.
-        if !is_of_this_user(socket.as_fd()) {
+        if !is_of_own_user(&socket) {
             return Err(LinkError::Refused);
         }
         let mut greeting = (address.len() as u16).to_le_bytes().to_vec();
@@ -152,16 +153,12 @@ pub(super) fn listen(socket_name: &str) -> Result<OwnedFd, LinkError> {
 pub(super) fn accept(listener: BorrowedFd<'_>) -> Result<Option<OwnedFd>, LinkError> {
     loop {
         match rustix::net::accept_with(listener, FLAGS) {
-            Ok(socket) if is_of_this_user(socket.as_fd()) => return Ok(Some(socket)),
+            Ok(socket) if is_of_own_user(&socket) => return Ok(Some(socket)),
             Ok(_) | Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(Errno::AGAIN) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         }
     }
-}
-
-fn is_of_this_user(socket: BorrowedFd<'_>) -> bool {
-    sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
 /// A rank that has connected and is saying which address it wants to reach.

@@ -15,6 +15,7 @@ use longarm_memory::Unshared;
 use longarm_shm::sync::{AtomicBool, Ordering};
 use rustix::net::SendFlags;
 
+use super::launcher::{is_end, read_line};
 use super::neighbours::{self, First, Neighbours, Part};
 use super::node::raise_descriptor_limit;
 use super::relay::RelayThread;
@@ -314,23 +315,23 @@ fn arrive(
     };
     let mut line = serde_json::to_vec(&arrival).map_err(|_| InitError::LauncherGarbled)?;
     line.push(b'\n');
-    way.write_all(&line).map_err(InitError::Coordinator)?;
+    match way.write_all(&line) {
+        // Why it has gone may stand in what it has said before.
+        Err(error) if is_end(&error) => {}
+        written => written.map_err(InitError::Coordinator)?,
+    }
     way.set_read_timeout(Some(patience)).map_err(InitError::Coordinator)?;
     let heard_last = Arc::new(AtomicBool::new(false));
     let behind = of.filter(|_| matches!(way, Way::Near(_)));
     let behind = behind.map(|rank| Behind { rank, heard_last: Arc::clone(&heard_last) });
     let mut reader = BufReader::new(Ears { way: way.try_clone().map_err(InitError::Coordinator)?, heard_last });
-    let mut line = String::new();
-    if reader.read_line(&mut line).map_err(InitError::Coordinator)? == 0 {
-        return Err(match behind.filter(Behind::has_ended) {
-            Some(behind) => {
-                let reason =
-                    format!("rank {}, through which this one came, has ended before all had come", behind.rank);
-                InitError::NotTogether { reason }
-            }
-            None => InitError::Coordinator(io::ErrorKind::UnexpectedEof.into()),
-        });
-    }
+    let line = read_line(&mut reader).map_err(|error| match behind.as_ref().filter(|_| is_end(&error)) {
+        Some(behind) if behind.has_ended() => {
+            let reason = format!("rank {}, through which this one came, has ended before all had come", behind.rank);
+            InitError::NotTogether { reason }
+        }
+        _ => InitError::Coordinator(error),
+    })?;
     way.set_read_timeout(None).map_err(InitError::Coordinator)?;
     if let Some(relay) = &relay {
         relay.all_have_come();
@@ -355,5 +356,46 @@ pub(crate) fn keep_alive(stream: &TcpStream) {
         .and_then(|()| sockopt::set_tcp_user_timeout(stream, 8000));
     if let Err(error) = set {
         tracing::debug!(%error, "that a host is gone may be noticed late");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a rank says that comes through a relay, whose end of the connection this does something with.
+    fn said_behind(relay: impl FnOnce(UnixStream)) -> String {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let way = Way::Near(Unshared::new(ours).expect("it can be noted"));
+        relay(theirs);
+        let patience = Duration::from_secs(600);
+        match arrive(way, "machine".to_owned(), (None, Some(3)), &Config::default(), patience) {
+            Ok(_) => "it has met the others".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_relay_has_one_text_however_it_shows() {
+        let text =
+            "the ranks did not come together: rank 3, through which this one came, has ended before all had come";
+        assert_eq!(said_behind(drop), text, "before anything is said");
+        let reader = |mut relay: UnixStream| {
+            std::thread::spawn(move || relay.read_exact(&mut [0]));
+        };
+        assert_eq!(said_behind(reader), text, "with what it has not read: a reset");
+        let partial = |mut relay: UnixStream| relay.write_all(b"{\"Failed\":").expect("there is room");
+        assert_eq!(said_behind(partial), text, "in the midst of a line");
+    }
+
+    #[test]
+    fn a_relay_that_lets_a_rank_go_is_not_the_one_that_has_ended() {
+        for said in [&[LAST][..], b"{\"Failed\":\x04"] {
+            let told = said_behind(|mut relay| relay.write_all(said).expect("there is room"));
+            assert!(told.starts_with("the ranks meet at rank 0, and the connection to it fails"), "{told}");
+        }
+        let reason = b"{\"Failed\":{\"reason\":\"rank 7 is missing\"}}\n\x04";
+        let told = said_behind(|mut relay| relay.write_all(reason).expect("there is room"));
+        assert_eq!(told, "the ranks did not come together: rank 7 is missing");
     }
 }

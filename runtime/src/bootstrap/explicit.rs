@@ -52,7 +52,7 @@ impl Bootstrap for Explicit {
                 "LONGARM_SECRET_FILE is not set: a file with random bytes that the job's processes can read, and nobody else"
                     .to_owned(),
             ),
-            Ok(_) => Sight::Usable,
+            Ok(_) => neighbours(variables).map_or_else(Sight::Unusable, |_| Sight::Usable),
             Err(reason) => Sight::Unusable(reason),
         }
     }
@@ -62,8 +62,9 @@ impl Bootstrap for Explicit {
         if place.size == 1 {
             return Ok((None, alone()?));
         }
+        let neighbours = neighbours(variables).map_err(NotJoined::Unusable)?;
         let ticket = Ticket::of_secret(&read_secret(&config.secret_file)?, place.size);
-        Ok(enter(config.root.clone(), ticket, place.rank, neighbours(variables), config)?)
+        Ok(enter(config.root.clone(), ticket, place.rank, neighbours, config)?)
     }
 }
 
@@ -97,18 +98,25 @@ pub(crate) fn enter_listening(
     member::enter(Entry { root: Root::Named(root), ticket, rank, neighbours, coordinator, manager: None }, config)
 }
 
-/// Which of this host's ranks this one is, where that was told. What cannot be read is as good as nothing: the rank goes by itself.
-fn neighbours(variables: Variables<'_>) -> Option<Neighbours> {
-    let number = |name: &str| variables(name)?.trim().parse().ok();
-    Neighbours::of(number("LONGARM_LOCAL_RANK"), number("LONGARM_LOCAL_SIZE"))
+/// Which of this host's ranks this one is, where that was told.
+fn neighbours(variables: Variables<'_>) -> Result<Option<Neighbours>, String> {
+    if variables("LONGARM_LOCAL_RANK").is_none() && variables("LONGARM_LOCAL_SIZE").is_none() {
+        return Ok(None);
+    }
+    let (place, count) = (number(variables, "LONGARM_LOCAL_RANK")?, number(variables, "LONGARM_LOCAL_SIZE")?);
+    match Neighbours::of(Some(place), Some(count)) {
+        None => Err(format!("LONGARM_LOCAL_RANK={place} is none of the {count} of its host (LONGARM_LOCAL_SIZE)")),
+        neighbours => Ok(neighbours),
+    }
+}
+
+fn number(variables: Variables<'_>, name: &str) -> Result<u32, String> {
+    let value = variables(name).ok_or_else(|| format!("{name} is not set"))?;
+    value.trim().parse().map_err(|_| format!("{name}={value} is no number"))
 }
 
 fn place(variables: Variables<'_>) -> Result<Place, String> {
-    let number = |name: &str| {
-        let value = variables(name).ok_or_else(|| format!("{name} is not set"))?;
-        value.trim().parse::<u32>().map_err(|_| format!("{name}={value} is no number"))
-    };
-    let place = Place { rank: number("LONGARM_RANK")?, size: number("LONGARM_SIZE")? };
+    let place = Place { rank: number(variables, "LONGARM_RANK")?, size: number(variables, "LONGARM_SIZE")? };
     match place {
         Place { size: 0, .. } => Err("LONGARM_SIZE is 0".to_owned()),
         Place { rank, size } if rank >= size => Err(format!("LONGARM_RANK={rank} is no rank of {size}")),
@@ -159,5 +167,27 @@ mod tests {
         assert!(missing(look(&[("LONGARM_RANK", "2"), ("LONGARM_SIZE", "2")], "host:1", "file"), "no rank of 2"));
         assert!(missing(look(&[("LONGARM_RANK", "x"), ("LONGARM_SIZE", "2")], "host:1", "file"), "no number"));
         assert_eq!(look(&[("LONGARM_RANK", "0"), ("LONGARM_SIZE", "1")], "", ""), Sight::Usable, "one needs nobody");
+    }
+
+    #[test]
+    fn what_a_rank_is_told_of_its_host_is_used_or_refused_and_not_passed_over() {
+        let told = |local: &[(&str, &str)]| {
+            let both = [("LONGARM_RANK", "1"), ("LONGARM_SIZE", "4")];
+            look(&[&both[..], local].concat(), "host:1", "file")
+        };
+        let (place, count) = (("LONGARM_LOCAL_RANK", "1"), ("LONGARM_LOCAL_SIZE", "2"));
+        assert_eq!((told(&[]), told(&[place, count])), (Sight::Usable, Sight::Usable));
+        for (local, reason) in [
+            (&[("LONGARM_LOCAL_RANK", "abc"), count][..], "LONGARM_LOCAL_RANK=abc is no number"),
+            (&[place, ("LONGARM_LOCAL_SIZE", "-2")], "LONGARM_LOCAL_SIZE=-2 is no number"),
+            (&[place], "LONGARM_LOCAL_SIZE is not set"),
+            (&[count], "LONGARM_LOCAL_RANK is not set"),
+            (
+                &[place, ("LONGARM_LOCAL_SIZE", "1")],
+                "LONGARM_LOCAL_RANK=1 is none of the 1 of its host (LONGARM_LOCAL_SIZE)",
+            ),
+        ] {
+            assert_eq!(told(local), Sight::Unusable(reason.to_owned()));
+        }
     }
 }

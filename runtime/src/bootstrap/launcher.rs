@@ -4,8 +4,8 @@
 //! of the process when the launcher is gone. The conversation lasts as long as the process, and a process that has left its world
 //! may join again over it. What differs between launchers is a [`Patron`]'s.
 
-use std::collections::{HashMap, HashSet};
-use std::io::{BufRead, BufReader, Write};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -35,6 +35,10 @@ struct Heard {
     /// The other end has hung up: nothing is heard any more.
     is_over: bool,
     died: Vec<(u32, String)>,
+    /// Those of them that whoever watches has not been told.
+    untold: VecDeque<(u32, String)>,
+    /// Some thread is telling them, and will tell those that come meanwhile: so they are told in their order.
+    is_telling: bool,
     on_death: Option<OnDeath>,
     on_inquiry: Option<OnInquiry>,
 }
@@ -58,6 +62,16 @@ pub(crate) trait Patron: Send + Sync {
 
     /// This process's world has gone, with a farewell or without.
     fn forget_world(&self) {}
+
+    /// Why the job did not begin after all, though the ranks had met.
+    fn on_no_start(&self, error: InitError) -> InitError {
+        error
+    }
+
+    /// For how long a rank that has said why the job ends waits to be let go. Nothing: nobody hears of it through this process.
+    fn echo_patience(&self) -> Option<Duration> {
+        None
+    }
 
     /// This rank has said why the job ends: `follows`, if only because another one has ended it. Ends it.
     fn abort(&self, _reason: &str, _status: i32, _follows: bool) {}
@@ -117,9 +131,14 @@ impl Launcher {
         let heard = Mutex::new(Heard::default());
         let launcher = Arc::new(Launcher { writer: Mutex::new(writer), heard, changed: Condvar::new(), patron });
         launcher.patron.accompany(&launcher);
-        launcher.say_join()?;
-        let start = match read(&mut reader)? {
+        match launcher.say_join() {
+            // The other end may have said why before it went.
+            Err(InitError::Launcher(error)) if is_end(&error) => {}
+            said => said?,
+        }
+        let start = match read(&mut reader).map_err(|error| launcher.patron.on_no_start(error))? {
             ToRank::Start(start) => launcher.accepted(*start)?,
+            ToRank::Died { rank, how } => return Err(InitError::Died { rank, how }),
             _ => return Err(InitError::LauncherGarbled),
         };
         launcher.heard.lock().start = Some(start.clone());
@@ -140,8 +159,8 @@ impl Launcher {
     fn join_again(&self) -> Result<Start, InitError> {
         let mut heard = self.heard.lock();
         // Deaths since goodbye are told again.
-        let is_over = heard.is_over;
-        *heard = Heard { is_over, ..Heard::default() };
+        let (is_over, is_telling) = (heard.is_over, heard.is_telling);
+        *heard = Heard { is_over, is_telling, ..Heard::default() };
         self.say_join()?;
         loop {
             if let Some(start) = &heard.start {
@@ -235,19 +254,39 @@ impl Launcher {
 
     fn handle_death(&self, heard: &mut MutexGuard<'_, Heard>, rank: u32, how: &str) {
         heard.died.push((rank, how.to_owned()));
+        heard.untold.push_back((rank, how.to_owned()));
         // Before anybody is told: who waits for this card need not wait for that.
         self.changed.notify_all();
         let survivors_go_on = heard.start.as_ref().is_some_and(|start| start.survivors_go_on);
-        let on_death = heard.on_death.clone();
-        // Not under the lock: whoever is told may ask for a card.
-        MutexGuard::unlocked(heard, || {
-            if !survivors_go_on {
-                self.patron.on_death(rank, how);
-            }
-            if let Some(on_death) = on_death {
-                on_death(rank, how);
-            }
-        });
+        if !survivors_go_on {
+            MutexGuard::unlocked(heard, || self.patron.on_death(rank, how));
+        }
+        Launcher::tell_deaths(heard);
+    }
+
+    /// Tells whoever watches of all deaths that it has not been told, unless another thread does.
+    fn tell_deaths(heard: &mut MutexGuard<'_, Heard>) {
+        if std::mem::replace(&mut heard.is_telling, true) {
+            return;
+        }
+        while let Some(on_death) = heard.on_death.clone()
+            && let Some((rank, how)) = heard.untold.pop_front()
+        {
+            // Not under the lock: whoever is told may ask for a card, or end the job, and so may what goes with it.
+            MutexGuard::unlocked(heard, move || {
+                on_death(rank, &how);
+                drop(on_death);
+            });
+        }
+        heard.is_telling = false;
+    }
+
+    /// Whoever is behind this process hears the reason for the job's end through it: it stays until that has come back.
+    fn await_echo(&self) {
+        let Some(patience) = self.patron.echo_patience() else { return };
+        let until = Instant::now() + patience;
+        let mut heard = self.heard.lock();
+        while !heard.goodbye && !heard.is_over && !self.changed.wait_until(&mut heard, until).timed_out() {}
     }
 
     /// After goodbye it is normal that nothing more comes.
@@ -272,14 +311,9 @@ impl Rendezvous for Launcher {
     }
 
     fn watch_deaths(&self, on_death: OnDeath) {
-        let died = {
-            let mut heard = self.heard.lock();
-            heard.on_death = Some(Arc::clone(&on_death));
-            heard.died.clone()
-        };
-        // Not under the lock: whoever is told may ask for a card, or end the job. Each death is told once: those that come now are
-        // the listener's to tell.
-        died.iter().for_each(|(rank, how)| on_death(*rank, how));
+        let mut heard = self.heard.lock();
+        heard.on_death = Some(on_death);
+        Launcher::tell_deaths(&mut heard);
     }
 
     fn explains_deaths(&self) -> bool {
@@ -345,19 +379,34 @@ impl Rendezvous for Launcher {
     }
 
     fn abort(&self, reason: &str, status: i32) {
-        let _ = self.say(&FromRank::Abort { reason: reason.to_owned(), status });
+        let is_said = self.say(&FromRank::Abort { reason: reason.to_owned(), status }).is_ok();
         let follows = self.heard.lock().died.iter().any(|(_, how)| reason.contains(how.as_str()));
+        if is_said && !follows {
+            self.await_echo();
+        }
         self.patron.abort(reason, status, follows);
     }
 }
 
 fn read(reader: &mut impl BufRead) -> Result<ToRank, InitError> {
-    let mut line = String::new();
-    let bytes = reader.read_line(&mut line).map_err(InitError::Launcher)?;
-    if bytes == 0 {
-        return Err(InitError::Launcher(std::io::ErrorKind::UnexpectedEof.into()));
-    }
+    let line = read_line(reader).map_err(InitError::Launcher)?;
     serde_json::from_str(&line).map_err(|_| InitError::LauncherGarbled)
+}
+
+/// A whole line. The end of a connection is the same however it shows: in the midst of a line, or with what the other end has not read.
+pub(super) fn read_line(reader: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    match reader.read_line(&mut line) {
+        Ok(_) if line.ends_with('\n') => Ok(line),
+        Err(error) if !is_end(&error) => Err(error),
+        Ok(_) | Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Whether the other end has gone.
+pub(super) fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 #[cfg(test)]
@@ -383,6 +432,74 @@ mod tests {
         let said: Vec<String> = BufReader::new(theirs).lines().map_while(Result::ok).collect();
         let abort = FromRank::Abort { reason: "was killed".into(), status: 1 };
         assert_eq!(said, [serde_json::to_string(&abort).expect("it is a message")]);
+    }
+
+    #[test]
+    fn deaths_are_told_in_their_order_also_those_that_come_while_earlier_ones_are_told() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
+        let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(ours));
+        let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron: Box::new(Run) };
+        let launcher = Arc::new(launcher);
+        for rank in [3, 4] {
+            launcher.handle_death(&mut launcher.heard.lock(), rank, "was killed");
+        }
+        let (told, by) = (Arc::new(Mutex::new(Vec::new())), Arc::downgrade(&launcher));
+        let notes = Arc::clone(&told);
+        launcher.watch_deaths(Arc::new(move |rank, _| {
+            notes.lock().push(rank);
+            if rank == 3 {
+                let launcher = by.upgrade().expect("it is there");
+                let hear = move || launcher.handle_death(&mut launcher.heard.lock(), 5, "was killed");
+                std::thread::spawn(hear).join().expect("it does not wait");
+            }
+        }));
+        assert_eq!(*told.lock(), [3, 4, 5]);
+    }
+
+    /// Somebody is behind this rank.
+    struct Watched {
+        asked: std::sync::mpsc::Sender<&'static str>,
+    }
+
+    impl Patron for Watched {
+        fn on_hang_up(&self, _died: &[(u32, String)]) -> Option<(u32, String)> {
+            None
+        }
+
+        fn echo_patience(&self) -> Option<Duration> {
+            self.asked.send("how long it waits").expect("it is heard");
+            Some(Duration::from_secs(600))
+        }
+
+        fn abort(&self, _reason: &str, _status: i32, _follows: bool) {
+            self.asked.send("to end").expect("it is heard");
+        }
+    }
+
+    #[test]
+    fn who_ends_the_job_stays_until_those_behind_it_know_why_or_nobody_can_tell_them() {
+        for message in [Some(ToRank::Goodbye), None] {
+            let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+            let reader = BufReader::new(ours.try_clone().expect("a copy"));
+            let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(ours));
+            let (asked, is_asked) = std::sync::mpsc::channel();
+            let patron = Box::new(Watched { asked });
+            let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron };
+            std::thread::scope(|scope| {
+                scope.spawn(|| launcher.listen(reader));
+                scope.spawn(|| launcher.abort("no memory", 1));
+                let mut said = String::new();
+                BufReader::new(&theirs).read_line(&mut said).expect("it is said");
+                let first = is_asked.recv().expect("it is asked something");
+                if let Some(message) = message {
+                    writeln!(theirs, "{}", serde_json::to_string(&message).expect("it is a message"))
+                        .expect("it is read");
+                }
+                theirs.shutdown(std::net::Shutdown::Write).expect("it is open");
+                assert!(said.contains("Abort"), "{said}");
+                assert_eq!((first, is_asked.recv()), ("how long it waits", Ok("to end")));
+            });
+        }
     }
 
     #[test]

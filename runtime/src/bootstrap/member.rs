@@ -19,13 +19,13 @@ use parking_lot::Mutex;
 use super::addresses;
 use super::assembly::{self, Assembly, Behind, Root};
 use super::coordinator::{CoordinatorThread, OnEnd, is_stopped, own_command};
-use super::launcher::{Launcher, Patron};
+use super::launcher::{Launcher, Patron, is_end};
 use super::neighbours::Neighbours;
 use super::node::raise_descriptor_limit;
 use super::own_end::{self, LAUNCHER_GRACE};
 use super::relay::RelayThread;
 use super::rendezvous::Found;
-use super::serving::Turns;
+use super::serving::{FLUSH, Turns};
 use super::starter::StarterWatch;
 use crate::config::{Config, InterfaceChoice, OnFailure};
 use crate::error::InitError;
@@ -330,6 +330,20 @@ impl Patron for Member {
     fn on_death(&self, _rank: u32, _how: &str) {
         // Rank 0's process has the manager end the job. Should it not, or should there be none:
         own_end::end_after(if self.manager.is_some() { LAUNCHER_GRACE } else { self.report }, || ());
+    }
+
+    fn on_no_start(&self, error: InitError) -> InitError {
+        match (error, &self.behind) {
+            (InitError::Launcher(error), Some(behind)) if is_end(&error) && behind.has_ended() => {
+                InitError::Died { rank: behind.rank, how: "has ended without finalizing".to_owned() }
+            }
+            (error, _) => error,
+        }
+    }
+
+    fn echo_patience(&self) -> Option<Duration> {
+        // What rank 0's process says goes through it alone, which `flush` sees.
+        (self.relay.is_some() && self.coordinator.is_none()).then_some(FLUSH)
     }
 
     fn after_goodbye(&self) {

@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 
 use longarm_control::proof::Ticket;
 use longarm_memory::Unshared;
+use longarm_netmod::is_of_own_user;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::relay::is_of_own_user;
-
 /// How long the first rank of a node is waited for. Where it comes later than that, each goes by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// So many knocks are taken off before the relay is looked for.
+const KNOCKS_MAX: usize = 1024;
 
 /// Which of the processes of the job on this host this one is, by rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +153,9 @@ impl Names<'_> {
         let waiting = listen(&self.of_waiting(place))?;
         waiting.set_nonblocking(true)?;
         loop {
-            match connect(&self.of_relay(block), Some(until)) {
+            // It takes nobody in before it has a connection to rank 0 itself. A queue that is full by then is so by strangers.
+            let room_until = until.min(Instant::now() + PATIENCE);
+            match connect(&self.of_relay(block), Some(room_until)) {
                 Ok(stream) if is_of_own_user(&stream) => return Ok(stream),
                 Ok(_) => return Err(io::ErrorKind::PermissionDenied.into()),
                 Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => return Err(error),
@@ -188,8 +192,8 @@ fn await_knock(waiting: &UnixListener, until: Instant) -> io::Result<()> {
         match rustix::event::poll(&mut events, Some(&Timespec::try_from(rest).unwrap_or_default())) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => {
-                // One that has hung up meanwhile has knocked as well.
-                let _ = waiting.accept();
+                // One that has hung up meanwhile has knocked as well. Strangers may have left the relay no room: whoever knocks, it is looked for.
+                let _ = (0..KNOCKS_MAX).find(|_| waiting.accept().is_err());
                 return Ok(());
             }
             Err(error) => return Err(error.into()),

@@ -4,14 +4,13 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::Instant;
 
 use longarm_control::relay::{Effect, LAST, Relay};
 use longarm_memory::Unshared;
-use longarm_netmod::{Interest, Poller, Ready};
+use longarm_netmod::{Interest, Poller, Ready, is_of_own_user};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use rustix::net::SendFlags;
 
@@ -20,6 +19,8 @@ use super::serving::{CHUNK_BYTES, FLUSH, NOTHING, REST, Serving, Turns, UNSENT_B
 
 /// With so much waiting for the coordinator, no more is heard of the members.
 const TO_ROOT_BYTES_MAX: usize = 1 << 20;
+/// So many are taken in or sent away before anything else is done.
+const ACCEPTED_MAX: usize = 1024;
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 const ROOT: u64 = u64::MAX - 2;
@@ -185,20 +186,26 @@ impl Desk {
         self.do_effects();
     }
 
+    /// All users of the host see the listener and can fill its queue, in which the node's ranks wait too. So it is emptied faster than it is
+    /// filled: those of others are sent away before anything else is done for them.
     fn accept(&mut self) {
-        let Some(accepted) = self.listener.as_ref().map(|listener| listener.accept()) else { return };
-        match accepted {
-            Ok((stream, _)) if is_of_own_user(&stream) => {
-                if let Err(error) = self.take_in(stream) {
-                    tracing::warn!(%error, "a rank of this node could not be taken in, and goes to rank 0 by itself");
+        for _ in 0..ACCEPTED_MAX {
+            let Some(accepted) = self.listener.as_ref().map(|listener| listener.accept()) else { return };
+            match accepted {
+                Ok((stream, _)) if !is_of_own_user(&stream) => {}
+                Ok((stream, _)) => {
+                    if let Err(error) = self.take_in(stream) {
+                        tracing::warn!(%error, "a rank of this node could not be taken in, and goes to rank 0 by itself");
+                    }
                 }
-            }
-            Ok(_) => {}
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(error) => {
-                tracing::warn!(%error, "a connection to the relay cannot be taken in now");
-                self.watch_door(NOTHING);
-                self.rests = Some(Instant::now() + REST);
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection to the relay cannot be taken in now");
+                    self.watch_door(NOTHING);
+                    self.rests = Some(Instant::now() + REST);
+                    return;
+                }
             }
         }
     }
@@ -335,8 +342,109 @@ impl Desk {
     }
 }
 
-/// Whether the process at the other end is of the same user.
-pub(super) fn is_of_own_user(stream: impl AsFd) -> bool {
-    let own = rustix::process::geteuid();
-    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == own)
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
+    use std::time::Duration;
+
+    use longarm_control::frames::Decoder;
+    use longarm_control::relay::{FromRelay, ToRelay};
+    use longarm_shm::sync::AtomicU32;
+
+    use super::*;
+
+    /// What one member may have said since the last look at how much waits for the coordinator, with the heads of its frames.
+    const TURN_BYTES: usize = CHUNK_BYTES + 256;
+
+    /// A relay whose thread does not run, the coordinator's end of its connection, and its first member's end.
+    fn desk() -> (Desk, TcpStream, UnixStream) {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        let root = TcpStream::connect(door.local_addr().unwrap()).unwrap();
+        let (far, _) = door.accept().unwrap();
+        let name = format!("longarm-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+        let shared = (Turns::new().unwrap(), Arc::default());
+        let (root, listener) = (Unshared::new(root).unwrap(), Unshared::new(listener).unwrap());
+        let mut desk = Desk::new(root, 0, listener, 1, shared).unwrap();
+        let (member, own) = UnixStream::pair().unwrap();
+        desk.take_in(own).unwrap();
+        (desk, far, member)
+    }
+
+    /// Does what there is to do now. Whether there was anything.
+    fn turn(desk: &mut Desk) -> bool {
+        let mut ready = Vec::new();
+        desk.poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
+        let is_busy = !ready.is_empty();
+        ready.into_iter().for_each(|one| desk.handle_ready(one));
+        is_busy
+    }
+
+    /// Bytes that were written or read, or none as long as there is no room or nothing there.
+    fn moved(outcome: io::Result<usize>) -> usize {
+        match outcome {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn of_members_no_more_is_heard_than_rank_0_takes_and_the_rest_when_it_takes_it() {
+        let (mut desk, mut far, mut member) = desk();
+        member.set_nonblocking(true).unwrap();
+        far.set_nonblocking(true).unwrap();
+        let mut said = 0;
+        loop {
+            let bytes = moved(member.write(&[7; CHUNK_BYTES]));
+            said += bytes;
+            assert!(said < 64 << 20, "nothing bounds what waits: {} bytes", desk.to_root.len());
+            if !turn(&mut desk) && bytes == 0 {
+                break;
+            }
+        }
+        let waiting = desk.to_root.len();
+        assert!(waiting > TO_ROOT_BYTES_MAX && waiting <= TO_ROOT_BYTES_MAX + TURN_BYTES, "{waiting} bytes wait");
+        let (mut decoder, mut heard, mut chunk) = (Decoder::default(), 0, vec![0; CHUNK_BYTES]);
+        while heard < said {
+            let bytes = moved(far.read(&mut chunk));
+            decoder.feed(&chunk[..bytes]);
+            while let Some(frame) = decoder.next_frame().unwrap() {
+                heard += if let FromRelay::Bytes { bytes, .. } = frame { bytes.len() } else { 0 };
+            }
+            turn(&mut desk);
+        }
+        assert_eq!(heard, said);
+    }
+
+    #[test]
+    fn a_member_that_takes_nothing_is_let_go_of_and_rank_0_told_how_much_waits() {
+        const MESSAGE_BYTES: usize = 1 << 20;
+        let (mut desk, mut far, _member) = desk();
+        let frames = ToRelay::message(0, &vec![7; MESSAGE_BYTES]);
+        let mut messages = 0;
+        while desk.lines[&0].closes.is_none() {
+            messages += 1;
+            assert!(messages * MESSAGE_BYTES < 2 * UNSENT_BYTES_MAX, "nothing bounds what waits");
+            desk.relay.handle_root_bytes(&frames).unwrap();
+            desk.do_effects();
+        }
+        let waiting = desk.lines[&0].unsent.len();
+        assert!(waiting > UNSENT_BYTES_MAX && waiting <= UNSENT_BYTES_MAX + MESSAGE_BYTES, "{waiting} bytes wait");
+        let (mut decoder, mut chunk) = (Decoder::default(), [0; 64]);
+        let deaf = loop {
+            match decoder.next_frame().unwrap() {
+                Some(FromRelay::Deaf { member, waiting }) => break (member, waiting as usize),
+                Some(_) => {}
+                None => {
+                    let bytes = far.read(&mut chunk).unwrap();
+                    decoder.feed(&chunk[..bytes]);
+                }
+            }
+        };
+        assert_eq!((deaf.0, deaf.1 > UNSENT_BYTES_MAX), (0, true), "{deaf:?}");
+    }
 }

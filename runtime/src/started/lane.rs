@@ -132,12 +132,8 @@ impl Workers {
     /// The same for who may hold locks: never on the thread that calls. Where no thread can be started, the call waits for the next one
     /// that is, or for a thread that starts something else or finishes all.
     pub(crate) fn start_elsewhere(&self, lane: &Arc<Lane>, call: impl FnOnce() + Send + 'static) {
-        self.enter(lane, call);
         // Also for one that could not be started the last time.
-        let lacks_worker = {
-            let state = self.0.state.lock();
-            state.ready.len() > state.idle
-        };
+        let lacks_worker = self.enter(lane, call) || self.lacks_worker();
         if lacks_worker && let Err(error) = self.add_worker() {
             tracing::warn!(%error, "a call that was started waits: no thread can be started for it");
         }
@@ -160,6 +156,11 @@ impl Workers {
         drop(state);
         self.0.more.notify_one();
         !suffices
+    }
+
+    fn lacks_worker(&self) -> bool {
+        let state = self.0.state.lock();
+        state.ready.len() > state.idle
     }
 
     fn add_worker(&self) -> std::io::Result<()> {
