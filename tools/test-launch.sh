@@ -5,7 +5,11 @@
 #
 #   --list         says which parts there are
 #   --rounds N     how often each kind of process is killed (50)
+#   --links N      how often links are cut, which takes longest (as --rounds says)
+#   --kinds NAMES  only these are killed: launcher, agent, rank, link, separated by commas
+#   --only-kills   no jobs are run to their end
 #   --quick        what fits into make test: few jobs, killed a few times, and what is built there
+#   --built        nothing is built: what the last run has built is used
 #   --seed N       decides when what is killed
 #
 # The hosts are those of tools/clusters/hosts.sh, so it needs root; what cannot be had is left out with a word. Whatever happens,
@@ -41,17 +45,19 @@ QUICK=(agents ssh hydra4)
 # How many ranks each host has.
 LAYOUTS=(1,1 3,1 2,3,1 1,1,1,1 5,2,7,2 9,4,11,8)
 LAYOUTS_QUICK=(1,1 3,1,2)
-STAGES=(launcher agent rank link)
+KINDS=(launcher agent rank link)
 # Whoever has not come to an end by then hangs. A host that does not answer is given up after 60 s.
 HANG_S=90
 rounds=
+links=
 quick=
+built=
 wanted=()
 seed=$$
 
 say() { printf 'test-launch: %s\n' "$*"; }
 usage() {
-    sed -n '4,9s/^# \{0,3\}//p' "$0" >&2
+    sed -n '4,13s/^# \{0,3\}//p' "$0" >&2
     exit 2
 }
 
@@ -62,8 +68,15 @@ while [ $# -gt 0 ]; do
         exit 0
         ;;
     --rounds) rounds=${2:-} && shift ;;
+    --links) links=${2:-} && shift ;;
+    --kinds) IFS=, read -ra KINDS <<<"${2:-}" && shift ;;
+    --built) built=yes ;;
+    --only-kills) LAYOUTS=() ;;
     --seed) seed=${2:-} && shift ;;
-    --quick) quick=yes LAYOUTS=("${LAYOUTS_QUICK[@]}") ;;
+    --quick)
+        quick=yes
+        [ ${#LAYOUTS[@]} -eq 0 ] || LAYOUTS=("${LAYOUTS_QUICK[@]}")
+        ;;
     -*) usage ;;
     *)
         mapfile -t found < <(printf '%s\n' "${PARTS[@]}" | cut -d'|' -f1 | grep -x -- "$1\(-.*\)\?")
@@ -74,7 +87,9 @@ while [ $# -gt 0 ]; do
     shift || usage
 done
 [ -n "$rounds" ] || rounds=$([ -n "$quick" ] && echo 2 || echo 50)
-[[ $rounds =~ ^[0-9]+$ && $seed =~ ^[0-9]+$ ]] || usage
+[ -n "$links" ] || links=$rounds
+[[ $rounds =~ ^[0-9]+$ && $links =~ ^[0-9]+$ && $seed =~ ^[0-9]+$ ]] || usage
+[[ ${#KINDS[@]} -gt 0 && " ${KINDS[*]} " =~ ^(\ (launcher|agent|rank|link))+\ $ ]] || usage
 RANDOM=$seed
 say "--seed $seed repeats when what is killed"
 [ ${#wanted[@]} -gt 0 ] || [ -z "$quick" ] || wanted=("${QUICK[@]}")
@@ -244,19 +259,21 @@ start_ms_of() {
 }
 
 kills() {
-    local manager=$1 layout=$2 stage round bad took_ms launcher_status longest times start_ms failed=0
+    local manager=$1 layout=$2 stage count round bad took_ms launcher_status longest times start_ms failed=0
     start_ms_of "$manager" "$layout"
     say "$manager $layout: all are at work after $start_ms ms"
-    for stage in "${STAGES[@]}"; do
-        bad=0 longest=0 times=()
-        for ((round = 0; round < rounds; round++)); do
+    for stage in "${KINDS[@]}"; do
+        bad=0 longest=0 times=() count=$rounds
+        [ "$stage" != link ] || count=$links
+        [ "$count" -gt 0 ] || continue
+        for ((round = 0; round < count; round++)); do
             # Half of them before all are there.
             # The shell tells of everything that is killed, which is not news here.
             kill_one "$manager" "$layout" "$stage" $((start_ms * 2)) 2>>"$rig/logs/kills" || bad=$((bad + 1))
             times+=("$took_ms")
         done
         longest=$(printf '%s\n' "${times[@]}" | sort -n | tail -n 1)
-        say "$manager $layout: $stage killed $rounds times, $bad wrong; nothing left after $(printf '%s\n' "${times[@]}" | sort -n | sed -n $(((rounds + 1) / 2))p) ms (median), $longest ms at most"
+        say "$manager $layout: $stage killed $count times, $bad wrong; nothing left after $(printf '%s\n' "${times[@]}" | sort -n | sed -n $(((count + 1) / 2))p) ms (median), $longest ms at most"
         [ $bad -eq 0 ] || failed=1
     done
     return $failed
@@ -269,7 +286,7 @@ part() {
             job "$manager" "$layout" "$program" || failed=1
         done
     done
-    [ "$rounds" -eq 0 ] || kills "$manager" 2,1,2 || failed=1
+    [ $((rounds + links)) -eq 0 ] || kills "$manager" 2,1,2 || failed=1
     return $failed
 }
 
@@ -297,7 +314,12 @@ prepare() {
     trap 'exit 130' INT TERM HUP
 }
 
-step build build
+if [ -z "$built" ]; then
+    step build build
+elif [ ! -x "$programs/accumulate" ]; then
+    say "nothing is built here yet: leave out --built" >&2
+    exit 2
+fi
 step fetch fetch
 if [ "$(id -u)" -ne 0 ]; then
     skip hosts "only root can make hosts up"
