@@ -160,6 +160,8 @@ await() {
     # That something is left is no failure of the pipe.
     while { "$hosts" leftovers || true; } | has_to_go "$@" >"$rig/leftovers"; do
         [ $((SECONDS - began)) -lt "$HANG_S" ] || { cat "$rig/leftovers" && return 1; }
+        # That takes ten seconds and more, in which the ranks that look for a sign of life need the processors.
+        [ "${2:-}" != link ] || sleep 0.2
     done
 }
 
@@ -195,6 +197,15 @@ status_of() {
     launcher_status=$status
 }
 
+# Waits until a launcher's ranks are at work. The status is not 0 if they never are.
+await_work() {
+    local began=$SECONDS
+    until grep -aq ' at work' "$rig/output"; do
+        [ -e "/proc/$1" ] && [ $((SECONDS - began)) -lt "$HANG_S" ] || return 1
+        sleep 0.02
+    done
+}
+
 # One job that is killed: the manager, the layout, which kind of process, when at the latest, in milliseconds. Sets `took_ms`.
 kill_one() {
     local manager=$1 layout=$2 stage=$3 wait_ms=$((RANDOM % ($4 + 1))) pid victim="" began wrong="" output=$rig/output
@@ -203,7 +214,7 @@ kill_one() {
     pid=$!
     sleep "$((wait_ms / 1000)).$(printf '%03d' $((wait_ms % 1000)))"
     # Who waits in another's process manager until all have come hears nothing of a cut link, as little as that one does.
-    until [ "$stage" != link ] || is_ours "$manager" || grep -aq ' at work' "$output" || [ ! -e "/proc/$pid" ]; do sleep 0.02; done
+    [ "$stage" != link ] || is_ours "$manager" || await_work "$pid" || wrong="not all ranks came to work; "
     # And salloc waits for a host that is not there to be given.
     [ "$stage-$manager" != link-slurm-run ] || one_of "$pid" '^ *[^ ]* [^ ]*[l]ongarm run ' >/dev/null
     : >"$rig/left"

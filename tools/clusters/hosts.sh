@@ -267,6 +267,17 @@ clear_hosts() {
     done
 }
 
+# The system may take a second to see that a link is back, and drops what is sent there until then. And an address that a host
+# still asks for in vain is unreachable to who connects meanwhile.
+join_host() {
+    local name
+    ip -n "$spaces-net" link set "$1" up
+    until ip -n "$spaces-net" -br link show "$1" | grep -q ' UP ' && ip -n "$spaces-$1" -br link show eth0 | grep -q ' UP '; do
+        sleep 0.02
+    done
+    for name in $(names); do ip -n "$spaces-$name" neigh flush dev eth0; done
+}
+
 down() {
     local name pid host
     trap - ERR
@@ -303,7 +314,7 @@ at)
     exec nsenter --target "$pid" --uts --ipc --net --mount "$@"
     ;;
 cut) ip -n "$spaces-net" link set "${1:?}" down ;;
-join) ip -n "$spaces-net" link set "${1:?}" up ;;
+join) join_host "${1:?}" ;;
 settle | leftovers | down) "$command" ;;
 processes) processes "$@" ;;
 clear) clear_hosts ;;
