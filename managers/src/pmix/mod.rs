@@ -256,6 +256,14 @@ impl Client {
         self.fence(true)
     }
 
+    /// Hands over what was put, and waits for nobody. Who gets it with [`Client::get_within`] waits for it, if need be.
+    ///
+    /// # Errors
+    /// [`PmixError`].
+    pub fn commit(&mut self) -> Result<(), PmixError> {
+        self.library.commit().map_err(|status| failed(self.library, "hand over values", status))
+    }
+
     fn fence(&self, collect: bool) -> Result<(), PmixError> {
         self.library.commit().map_err(|status| failed(self.library, "hand over values", status))?;
         self.library.fence(collect).map_err(|status| failed(self.library, "wait for all ranks", status))
@@ -266,8 +274,16 @@ impl Client {
     /// # Errors
     /// [`PmixError::Missing`] where it has not; some process managers need a minute to say so.
     pub fn get(&mut self, rank: u32, key: &str) -> Result<Vec<u8>, PmixError> {
+        self.get_within(rank, key, GET_TIMEOUT_S)
+    }
+
+    /// As [`Client::get`], of a rank that may not have put it yet: for so many seconds it is waited for.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_within(&mut self, rank: u32, key: &str, timeout_s: u16) -> Result<Vec<u8>, PmixError> {
         check_key(key)?;
-        let found = self.library.get_value(&self.own.with_rank(rank), key, GET_TIMEOUT_S);
+        let found = self.library.get_value(&self.own.with_rank(rank), key, timeout_s);
         match found {
             Ok(Found::Bytes(bytes)) if bytes.len() <= VALUE_BYTES_MAX => Ok(bytes),
             Ok(Found::Bytes(bytes)) => Err(PmixError::LongValue { bytes: bytes.len() }),

@@ -1,12 +1,12 @@
 //! Ranks that a process manager has started which keeps a store for them: PMI-1 (`mpiexec` of MPICH and of Intel MPI, Slurm's pmi2, Flux)
-//! and PMIx (Open MPI, PRRTE, Slurm's pmix). Rank 0 puts one text there, and all others get it.
+//! and PMIx (Open MPI, PRRTE, Slurm's pmix, where one process of a node speaks for all). Rank 0 puts one text there, and all others get it.
 //!
 //! A process meets its manager once. What the ranks say to each other from then on goes over the coordinator's connections, also in
 //! the worlds that come after the first.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longarm_managers::slurm::Step;
 use longarm_managers::{pmi1, pmix};
@@ -14,8 +14,9 @@ use parking_lot::Mutex;
 
 use super::alone::alone;
 use super::member::{self, Manager};
-use super::neighbours::Neighbours;
+use super::neighbours::{First, Neighbours};
 use super::rendezvous::Found;
+use super::speaker::{Circle, Telling};
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::{Config, OnFailure};
 
@@ -31,6 +32,9 @@ trait Store: Send {
     fn connection(&self) -> std::io::Result<Option<OwnedFd>> {
         Ok(None)
     }
+
+    /// All ranks have met.
+    fn all_have_come(&mut self) {}
 
     /// This process needs it no more.
     fn finalize(self: Box<Self>) -> Result<(), String>;
@@ -59,6 +63,52 @@ impl Store for pmix::Client {
 
     fn finalize(self: Box<Self>) -> Result<(), String> {
         pmix::Client::finalize(*self).map_err(|error| error.to_string())
+    }
+}
+
+/// PMIx where one process of a node speaks: nobody waits for the processes that do not, and those are told.
+struct Speaker {
+    client: pmix::Client,
+    /// Where the others of the node ask, until they are told.
+    others: Option<First>,
+    telling: Option<Telling>,
+    meet: Duration,
+}
+
+impl Store for Speaker {
+    fn share(&mut self, _rank: u32, text: Option<&str>) -> Result<Vec<u8>, String> {
+        let seconds = u16::try_from(self.meet.as_secs()).unwrap_or(u16::MAX);
+        let client = &mut self.client;
+        let put = text.map_or(Ok(()), |text| client.put(KEY, text.as_bytes()));
+        let text = put.and_then(|()| client.commit()).and_then(|()| client.get_within(0, KEY, seconds));
+        let text = text.map_err(|error| error.to_string())?;
+        if let Some(others) = self.others.take() {
+            let telling = Telling::begin(others, text.clone());
+            let failed = |error: &std::io::Error| tracing::warn!(%error, "the other ranks of this node are not told");
+            self.telling = telling.inspect_err(failed).ok();
+        }
+        Ok(text)
+    }
+
+    fn all_have_come(&mut self) {
+        self.telling = None;
+    }
+
+    fn finalize(self: Box<Self>) -> Result<(), String> {
+        self.client.finalize().map_err(|error| error.to_string())
+    }
+}
+
+/// What a process was told by the one that speaks for its node.
+struct Told(Vec<u8>);
+
+impl Store for Told {
+    fn share(&mut self, _rank: u32, _text: Option<&str>) -> Result<Vec<u8>, String> {
+        Ok(self.0.clone())
+    }
+
+    fn finalize(self: Box<Self>) -> Result<(), String> {
+        Ok(())
     }
 }
 
@@ -100,6 +150,12 @@ impl Manager for Managed {
 
     fn neighbours(&self) -> Option<Neighbours> {
         self.neighbours
+    }
+
+    fn all_have_come(&self) {
+        if let Some(store) = self.store.lock().as_mut() {
+            store.all_have_come();
+        }
     }
 
     fn abort(&self, status: i32) -> bool {
@@ -216,23 +272,62 @@ impl Bootstrap for ByPmix {
     }
 
     fn join(&self, variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
+        let circle = Circle::find(variables);
+        if let Some(told) =
+            circle.as_ref().filter(|circle| !circle.is_speaker()).and_then(|circle| told(circle, config))
+        {
+            return join(told, config);
+        }
+        // From now on the others of the node wait here, while this process meets its server.
+        let others = circle.as_ref().and_then(Circle::open);
         let unusable = |error: pmix::PmixError| NotJoined::Unusable(error.to_string());
         let client = pmix::Client::connect(&|name| variables(name)).map_err(unusable)?;
         let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
-        let aborter = client.aborter();
+        let (aborter, meet) = (client.aborter(), Duration::from_secs(config.meet_timeout_s));
         let (rank, size) = (client.rank(), client.size());
-        let here = client.local_size().map_err(unusable)?;
+        let (place, here) = match &circle {
+            Some(Circle { step }) => (Some(step.local_id), Some(step.local_size())),
+            None => {
+                let here = client.local_size().map_err(unusable)?;
+                (client.place(rank).ok().and_then(|place| place.local_rank), here)
+            }
+        };
+        let store: Box<dyn Store> = match circle {
+            Some(_) => Box::new(Speaker { client, others, telling: None, meet }),
+            None => Box::new(client),
+        };
         let managed = Managed {
             rank,
             size,
             on_one_machine: here.filter(|here| *here == size).map(|_| true),
-            neighbours: Neighbours::of(client.place(rank).ok().and_then(|place| place.local_rank), here),
-            store: Mutex::new(Some(Box::new(client))),
-            meet: Duration::from_secs(config.meet_timeout_s),
+            neighbours: Neighbours::of(place, here),
+            store: Mutex::new(Some(store)),
+            meet,
             abort: Box::new(move |status| aborter.abort(status, "the job cannot go on").is_ok()),
         };
         join(managed, config)
     }
+}
+
+/// A process for which another one of its node speaks. Nothing, where that one is not found, or cannot speak.
+fn told(circle: &Circle, config: &Config) -> Option<Managed> {
+    let meet = Duration::from_secs(config.meet_timeout_s);
+    let failed = |error: &std::io::Error| {
+        tracing::warn!(%error, "the rank that speaks with PMIx for this node tells nothing: this one speaks itself");
+    };
+    let text = circle.hear(Instant::now() + meet).inspect_err(failed).ok()?;
+    let Step { rank, size, local_id, .. } = circle.step;
+    let here = circle.step.local_size();
+    Some(Managed {
+        rank,
+        size,
+        on_one_machine: (here == size).then_some(true),
+        neighbours: Neighbours::of(Some(local_id), Some(here)),
+        store: Mutex::new(Some(Box::new(Told(text)))),
+        meet,
+        // Rank 0's process has the manager end the job.
+        abort: Box::new(|_| false),
+    })
 }
 
 #[cfg(test)]

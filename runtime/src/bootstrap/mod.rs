@@ -21,6 +21,7 @@ mod relay;
 mod rendezvous;
 mod serving;
 mod signs;
+mod speaker;
 mod srun;
 mod starter;
 mod way;

@@ -33,12 +33,12 @@ pub(crate) struct Neighbours {
 
 /// The ranks of a node, as one of them sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Block {
+pub(super) struct Block {
     /// Its number on the host.
-    number: u32,
+    pub(super) number: u32,
     /// Places of its ranks on the host: from the first to the one behind the last.
-    first: u32,
-    end: u32,
+    pub(super) first: u32,
+    pub(super) end: u32,
 }
 
 impl Neighbours {
@@ -89,9 +89,13 @@ pub(crate) fn find(
     if block.end - block.first < 2 {
         return Part::Alone;
     }
-    let names = Names { ticket, machine };
+    let name = |what: &str, number: u32| ticket.place_name(machine, what, number);
+    let names = Names(&name);
     if neighbours.place == block.first {
-        return names.be_first(&block).map_or(Part::Alone, Part::First);
+        let first = names.be_first(&block);
+        let first =
+            first.inspect_err(|error| tracing::warn!(%error, "the ranks of this node go to rank 0 by themselves"));
+        return first.map_or(Part::Alone, Part::First);
     }
     // One that listens and does not answer leaves time to go by itself.
     let half = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
@@ -118,36 +122,30 @@ fn greet(mut stream: UnixStream, until: Instant) -> io::Result<(UnixStream, u32)
     Ok((stream, u32::from_le_bytes(rank)))
 }
 
-/// Where they meet. Who has other namespaces has other names.
-struct Names<'a> {
-    ticket: &'a Ticket,
-    machine: &'a str,
-}
+/// Where they meet: the name of a place, by what it is and its number. Who has another network namespace sees none of them.
+pub(super) struct Names<'a>(pub(super) &'a (dyn Fn(&str, u32) -> String + Sync));
 
 impl Names<'_> {
     fn of_relay(&self, block: &Block) -> String {
-        self.ticket.place_name(self.machine, "relay", block.number)
+        (self.0)("relay", block.number)
     }
 
     fn of_waiting(&self, place: u32) -> String {
-        self.ticket.place_name(self.machine, "knock", place)
+        (self.0)("knock", place)
     }
 
-    /// Listens, and knocks where others may wait already. Nothing, if somebody has the name.
-    fn be_first(&self, block: &Block) -> Option<First> {
-        let listener = listen(&self.of_relay(block)).and_then(Unshared::new);
-        let listener = listener
-            .inspect_err(|error| tracing::warn!(%error, "the ranks of this node go to rank 0 by themselves"))
-            .ok()?;
+    /// Listens, and knocks where others may wait already. An error, if somebody has the name.
+    pub(super) fn be_first(&self, block: &Block) -> io::Result<First> {
+        let listener = listen(&self.of_relay(block)).and_then(Unshared::new)?;
         for place in block.first + 1..block.end {
             // Who has not come yet finds the listener.
             let _ = connect(&self.of_waiting(place), None);
         }
-        Some(First { listener, others: block.end - block.first - 1 })
+        Ok(First { listener, others: block.end - block.first - 1 })
     }
 
     /// Connects to the first one, as soon as it is there.
-    fn find_first(&self, block: &Block, place: u32, until: Instant) -> io::Result<UnixStream> {
+    pub(super) fn find_first(&self, block: &Block, place: u32, until: Instant) -> io::Result<UnixStream> {
         let patience_ends = until.min(Instant::now() + PATIENCE);
         // Before the first look: whoever is not there then will knock.
         let waiting = listen(&self.of_waiting(place))?;
@@ -248,7 +246,8 @@ mod tests {
     fn whoever_comes_first_the_two_find_each_other() {
         for member_is_first in [true, false] {
             let ticket = ticket(1);
-            let names = Names { ticket: &ticket, machine: "machine" };
+            let name = |what: &str, number: u32| ticket.place_name("machine", what, number);
+            let names = Names(&name);
             let block = Neighbours { place: 0, count: 2 }.block(1);
             let until = Instant::now() + Duration::from_secs(600);
             std::thread::scope(|scope| {
@@ -273,12 +272,14 @@ mod tests {
     fn who_has_another_secret_or_machine_is_not_found() {
         let (one, other) = (ticket(1), ticket(2));
         let block = Neighbours { place: 0, count: 2 }.block(1);
-        let names = Names { ticket: &one, machine: "machine" };
+        let name = |what: &str, number: u32| one.place_name("machine", what, number);
+        let names = Names(&name);
         let _first = names.be_first(&block).unwrap();
-        assert!(names.be_first(&block).is_none(), "a name is taken once");
+        assert!(names.be_first(&block).is_err(), "a name is taken once");
         let soon = Instant::now() + Duration::from_millis(30);
         for (ticket, machine) in [(&other, "machine"), (&one, "container")] {
-            let names = Names { ticket, machine };
+            let name = |what: &str, number: u32| ticket.place_name(machine, what, number);
+            let names = Names(&name);
             assert_eq!(names.find_first(&block, 1, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
     }
