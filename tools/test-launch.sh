@@ -148,7 +148,11 @@ job() {
 # Ends what is left all the same, so that the next job finds the hosts as this one did.
 tidy() {
     "$hosts" clear
-    [[ $1 != slurm-* ]] || "${at_n0[@]}" sh -c 'scancel --user=root; scontrol update nodename=ALL state=resume' >/dev/null 2>&1
+    [[ $1 == slurm-* ]] || return 0
+    "${at_n0[@]}" sh -c 'scancel --user=root; scontrol update nodename=ALL state=resume' >/dev/null 2>&1
+    # Whoever looks for those of the next job would take one that is still ending for them.
+    local began=$SECONDS
+    while "$hosts" processes | grep -q slurmstepd && [ $((SECONDS - began)) -lt "$HANG_S" ]; do sleep 0.05; done
 }
 
 is_ours() { [ "$1" = agents ] || [ "$1" = ssh ] || [ "$1" = slurm-run ]; }
