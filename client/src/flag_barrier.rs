@@ -8,7 +8,6 @@ use parking_lot::MutexGuard;
 
 use crate::client::Client;
 use crate::error::{Lost, LostHow};
-use crate::local::flag_barriers::Reach;
 use crate::progress::pace::Drive;
 use crate::progress::waits::{Awaited, WaitingCall, Whom};
 
@@ -18,12 +17,7 @@ const FIRST: usize = 0;
 impl Client {
     /// Whether all ranks of the world meet by [`Client::meet`].
     pub fn can_meet(&self) -> bool {
-        self.local.barriers.reach == Reach::World
-    }
-
-    /// Whether the ranks of each node meet by [`Client::meet_on_node`], and the first ones of the nodes by messages.
-    pub fn can_meet_by_node(&self) -> bool {
-        self.local.barriers.reach == Reach::ByNode
+        self.local.barriers.all_are_here
     }
 
     /// All ranks of the world meet, and each shows some words; `read` is told those of every rank. A death in `group` ends

@@ -1,11 +1,12 @@
 //! Groups: some ranks of the world, with collectives over them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longarm_client::{Client, Lost, Operation};
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU64, Ordering};
 
+use crate::collective::nodes::Nodes;
 use crate::inner::Inner;
 use crate::started::lane::Lane;
 use crate::started::{Started, promise};
@@ -39,6 +40,16 @@ pub(crate) struct Members {
     pub(crate) sequence: AtomicU64,
     /// Collectives that were started, and run behind each other.
     pub(crate) lane: Arc<Lane>,
+    /// Who of them is where, from the first collective on that asks for it.
+    nodes: OnceLock<Nodes>,
+}
+
+impl Members {
+    /// `index`: this rank's place among them.
+    fn new(id: u64, members: Box<[Rank]>, index: u32) -> Arc<Members> {
+        let (sequence, lane) = (AtomicU64::new(0), Lane::new());
+        Arc::new(Members { id, members, index, sequence, lane, nodes: OnceLock::new() })
+    }
 }
 
 /// Id of the group of all ranks.
@@ -50,8 +61,7 @@ impl Group {
     pub(crate) fn world(inner: &Arc<Inner>) -> Group {
         let members = (0..inner.client.layout().rank_count()).map(Rank).collect();
         let index = inner.me().0;
-        let shared = Members { id: WORLD, members, index, sequence: AtomicU64::new(0), lane: Lane::new() };
-        Group { inner: Arc::clone(inner), shared: Arc::new(shared) }
+        Group { inner: Arc::clone(inner), shared: Members::new(WORLD, members, index) }
     }
 
     /// This rank's place among the members.
@@ -88,21 +98,14 @@ impl Group {
         // Lists hash to other numbers: the tag comes first.
         let mut tagged = vec![Rank((tag >> 32) as u32 ^ u32::MAX), Rank(tag as u32)];
         tagged.extend_from_slice(&members);
-        let shared = Members {
-            id: FROM_LIST | hash_of(&tagged),
-            members,
-            index,
-            sequence: AtomicU64::new(0),
-            lane: Lane::new(),
-        };
-        Some(Group { inner: Arc::clone(inner), shared: Arc::new(shared) })
+        let id = FROM_LIST | hash_of(&tagged);
+        Some(Group { inner: Arc::clone(inner), shared: Members::new(id, members, index) })
     }
 
     pub(crate) fn with_members(&self, id: u64, members: Box<[Rank]>) -> Group {
         let me = self.inner.me();
         let index = members.iter().position(|rank| *rank == me).expect("this rank is a member") as u32;
-        let shared = Members { id, members, index, sequence: AtomicU64::new(0), lane: Lane::new() };
-        Group { inner: Arc::clone(&self.inner), shared: Arc::new(shared) }
+        Group { inner: Arc::clone(&self.inner), shared: Members::new(id, members, index) }
     }
 
     /// Whether its members meet in shared memory.
@@ -110,9 +113,15 @@ impl Group {
         self.shared.id == WORLD && self.inner.client.can_meet()
     }
 
-    /// Whether those of its members that share a node meet in shared memory, and one of each node speaks for them.
-    pub(crate) fn can_meet_by_node(&self) -> bool {
-        self.shared.id == WORLD && self.inner.client.can_meet_by_node()
+    /// Whether those of its members that share a node meet by the lines of the node's segment.
+    pub(crate) fn has_lines(&self) -> bool {
+        self.shared.id == WORLD
+    }
+
+    /// Who of its members is where.
+    pub(crate) fn nodes(&self) -> &Nodes {
+        let Members { members, index, nodes, .. } = &*self.shared;
+        nodes.get_or_init(|| Nodes::new(self.inner.client.layout(), members, *index))
     }
 
     /// Runs a collective behind those that were started before, while the caller goes on.

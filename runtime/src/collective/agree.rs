@@ -75,21 +75,6 @@ pub(super) enum Carried {
     OfAll(usize),
 }
 
-/// What an agreement came to in which all call the same.
-pub(super) enum Outcome {
-    /// The load has come. Whether all members have laid out their staging buffer.
-    Agreed { all_offered: bool },
-    /// The load is too much, and has to be carried otherwise.
-    TooMuch,
-}
-
-impl Outcome {
-    /// The bytes that came for a load.
-    pub(super) fn of(load: &mut Load, brought: Vec<u8>, all_offered: bool) -> Outcome {
-        if load.fill(brought) { Outcome::Agreed { all_offered } } else { Outcome::TooMuch }
-    }
-}
-
 /// What is known of some members.
 #[cfg_attr(test, derive(Clone, PartialEq, Debug))]
 pub(super) struct Known {
@@ -97,6 +82,10 @@ pub(super) struct Known {
     pub(super) flags: u8,
     /// What little data they have. Of all: those of this speaker, of the one before it, and so on around.
     pub(super) bytes: Vec<u8>,
+}
+
+impl Known {
+    pub(super) const NOTHING: Known = Known { flags: 0, bytes: Vec::new() };
 }
 
 impl Load {

@@ -1,149 +1,114 @@
-//! The agreement of a world of several nodes, some of which have several ranks: the ranks of a node meet in shared memory, and the
-//! first of them speaks for all with those of the other nodes.
-//!
-//! ```text
-//!   node 0:  0 1 2 ── flag barrier ── 0 ┐                      ┌ 0 ── flag barrier ── 0 1 2
-//!   node 1:  3 4 5 ── flag barrier ── 3 ┴ rounds of messages ──┴ 3 ── flag barrier ── 3 4 5
-//! ```
+//! The agreement of a group that has several members on one of several nodes: those of a node tell the first of them what they call,
+//! and the first one agrees with those of the other nodes (`through_first.rs`).
 //!
 //! So there are as many rounds of messages between nodes as the number of nodes has bits, and connections for these only, whatever the
-//! number of ranks.
+//! number of ranks. What little data there is goes the same way: what does not fit into a line is sent to the first, and by it.
 
-use longarm_client::{Lost, LostHow, Operation};
-use longarm_proto::{NodeId, Rank};
-
-use super::agree::{Carried, Known, Load, OFFERED, Outcome, SAME, flags_of};
+use super::agree::{Known, Load, OFFERED, SAME, flags_of};
 use super::call::Call;
-use super::flag_barrier::{DATA_BYTES, Met, Shown};
+use super::flag_barrier::{DATA_BYTES, Met, Shown, shown_count};
 use super::rounds::Circle;
 use super::signature::Signature;
-use super::told::Told;
 use crate::error::CollectiveError;
 
+/// What the members on a node have told the first of them.
+struct Heard {
+    met: Met,
+    /// Who has sent more, by its number on the node, and how many bytes.
+    sent: Vec<(u32, u64)>,
+}
+
 impl Call<'_> {
-    /// `offered`: this member's staging buffer is laid out.
+    /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
     pub(super) fn agree_by_node(
         &mut self,
         mine: Signature,
         load: &mut Load,
         offered: bool,
-    ) -> Result<Outcome, CollectiveError> {
-        let (group, begin) = (self.group, self.slot.step);
-        let layout = group.inner.client.layout();
-        let death = || -> Option<Lost> { group.death() };
-        let here = group.inner.client.meet_on_node(self.name, &death);
-        let my_local = layout.local_of(layout.me());
-        let locals = 0..layout.ranks_of(layout.my_node()).len() as u32;
-        let met = here.tell_first(Shown::of(&mine, load, offered).words(), |word| {
-            Met::read(word, (my_local, &mine, load), locals)
-        });
-        // An error of the first is told, too: all come to as many barriers, whatever becomes of the collective.
-        let spoken = match met {
-            Err(lost) if !here.is_first() => return Err(lost.into()),
-            met => met.map_err(CollectiveError::from).transpose(),
-        };
-        let spoken = spoken.map(|met| met.and_then(|met| self.speak(&mine, load, self.known_of(met)?)));
-        let telling = spoken.as_ref().map(|spoken| Told::of(spoken.as_ref(), load).shown());
-        let heard = here.hear_first(telling.as_ref().map_or(&[], Shown::words), Told::read)?;
-        let known = spoken.transpose()?;
-        if matches!(heard, Told::Death) {
-            return Err(here.hear_of_death().into());
+    ) -> Result<bool, CollectiveError> {
+        let nodes = self.group.nodes();
+        let (my_local, locals) = (nodes.local(), 0..nodes.here().len() as u32);
+        if !nodes.is_first() && load.bytes().len() > DATA_BYTES {
+            self.send(nodes.first(nodes.mine()), load.bytes())?;
         }
-        drop(here);
-        // As after all rounds, at those too who have taken no part in them.
-        self.slot.step = begin + layout.node_count().next_power_of_two().trailing_zeros();
-        let Told::Known(Known { flags, mut bytes }) = heard else {
-            return Err(group.death().map_or_else(|| self.heard_of(&heard), CollectiveError::Lost));
+        let sent_at = self.slot.step;
+        self.next_step();
+        let (shown, to_carry) = (Shown::to_first(&mine, load, offered), &*load);
+        let read = |word: &dyn Fn(u32, usize) -> u64| Heard {
+            sent: locals.clone().skip(1).map(|local| (local, shown_count(&|at| word(local, at)))).collect(),
+            met: Met::read(word, (my_local, &mine, to_carry), locals),
         };
-        if flags & SAME == 0 {
+        let known = self.through_first(shown.words(), read, |call, heard| {
+            let now = std::mem::replace(&mut call.slot.step, sent_at);
+            let known = call.known_of(heard, to_carry)?;
+            call.slot.step = now;
+            call.agree_around(&Circle::of_firsts(nodes), &mine, to_carry.carried(), known)
+        })?;
+        if known.flags & SAME == 0 {
             return Err(self.find_differences(mine));
         }
-        if let Load::OfAll(own) = &*load {
-            bytes = self.hand_out(own.len(), known)?;
-        }
-        Ok(Outcome::of(load, bytes, flags & OFFERED != 0))
+        let bytes = self.hand_out(load, known.bytes)?;
+        load.fill(bytes);
+        Ok(known.flags & OFFERED != 0)
     }
 
-    /// The place of the member that speaks for a node.
-    fn first_of(&self, node: NodeId) -> u32 {
-        self.group.inner.client.layout().server_host(node).0
-    }
-
-    /// What the first of this node has told of the error that it got.
-    #[cold]
-    fn heard_of(&self, told: &Told) -> CollectiveError {
-        let layout = self.group.inner.client.layout();
-        let first = layout.server_host(layout.my_node());
-        let of_members = |rank: &Rank| layout.contains(*rank);
-        match told {
-            Told::BadMessage { rank, found } if of_members(rank) => {
-                self.bad_message(rank.0, *found, "what all members call".into())
+    /// What the members on this node have come to.
+    fn known_of(&self, heard: Heard, load: &Load) -> Result<Known, CollectiveError> {
+        let here = self.group.nodes().here();
+        // What they have sent is taken in whether or not it is wanted.
+        let sent = heard.sent.into_iter().filter(|(_, count)| *count > DATA_BYTES as u64).map(|(local, count)| {
+            let place = here[local as usize];
+            self.receive_if(place, |found| self.check_bytes(place, found, usize::try_from(count).unwrap_or(usize::MAX)))
+        });
+        let sent = sent.collect::<Result<Vec<Vec<u8>>, _>>()?.concat();
+        match heard.met {
+            Met::Differ => Ok(Known::NOTHING),
+            Met::Agree { offered, bytes } => {
+                let own = if load.bytes().len() > DATA_BYTES { load.bytes() } else { &[] };
+                // All are of one length: all are shown, or all but this one's are sent.
+                Ok(Known { flags: flags_of(offered), bytes: [&bytes, own, &sent].concat() })
             }
-            Told::Lost { rank } if of_members(rank) => {
-                let (rank, operation) = (*rank, Operation::Collective);
-                CollectiveError::Lost(Lost { rank, node: layout.node_of(rank), operation, how: LostHow::SaidBy(first) })
-            }
-            _ => self.bad_message(first.0, 0, "what all members call".into()),
+            Met::Wrong { member, found, due } => Err(self.bad_message(here[member as usize], found, due.to_string())),
         }
     }
 
-    /// What the members of this node have come to.
-    fn known_of(&self, met: Met) -> Result<Known, CollectiveError> {
-        let layout = self.group.inner.client.layout();
-        match met {
-            Met::Differ => Ok(Known { flags: 0, bytes: Vec::new() }),
-            Met::Agree { offered, bytes } => Ok(Known { flags: flags_of(offered), bytes }),
-            Met::Wrong { member, found, due } => {
-                let rank = layout.ranks_of(layout.my_node())[member as usize];
-                Err(self.bad_message(rank.0, found, due.to_string()))
-            }
-        }
-    }
-
-    /// The agreement of the first ones.
-    fn speak(&mut self, mine: &Signature, load: &Load, known: Known) -> Result<Known, CollectiveError> {
-        let carried = match load.carried() {
-            // They are too many to be shown.
-            Carried::OfAll(_) if known.bytes.is_empty() => Carried::Nothing,
-            carried => carried,
+    /// The first of the node sends the bytes of a load to the others here, if they did not fit into a line. Gives them as the load has
+    /// them.
+    fn hand_out(&mut self, load: &Load, known: Vec<u8>) -> Result<Vec<u8>, CollectiveError> {
+        let nodes = self.group.nodes();
+        let due = match load {
+            Load::Empty => return Ok(known),
+            Load::OfOne { due, .. } => *due,
+            Load::OfAll(own) => own.len() * self.size() as usize,
         };
-        let circle = Circle::of_firsts(self.group.inner.client.layout());
-        self.agree_around(&circle, mine, carried, known)
-    }
-
-    /// The first of the node sends the bytes of all members to the others here. Gives them as [`Load::OfAll`] has them; none if they
-    /// were too many to be shown.
-    fn hand_out(&mut self, piece_bytes: usize, known: Option<Known>) -> Result<Vec<u8>, CollectiveError> {
-        let layout = self.group.inner.client.layout();
-        let (size, me) = (self.size() as usize, self.me() as usize);
-        if piece_bytes > DATA_BYTES {
-            return Ok(Vec::new());
-        }
-        let by_rank = match known {
-            Some(known) => {
-                let by_rank = self.by_rank(&known.bytes, piece_bytes);
-                for rank in &layout.ranks_of(layout.my_node())[1..] {
-                    self.send(rank.0, &by_rank)?;
-                }
-                by_rank
+        let mut known = known;
+        if due > DATA_BYTES {
+            if nodes.is_first() {
+                nodes.here()[1..].iter().try_for_each(|place| self.send(*place, &known))?;
+            } else {
+                known = self.receive_exactly(nodes.first(nodes.mine()), due)?;
             }
-            None => self.receive_exactly(self.first_of(layout.my_node()), size * piece_bytes)?,
-        };
-        self.next_step();
-        let around = (0..size).map(|back| (me + size - back) % size * piece_bytes);
-        Ok(around.flat_map(|at| &by_rank[at..at + piece_bytes]).copied().collect())
+            self.next_step();
+        }
+        match load {
+            Load::OfAll(own) => {
+                self.check_bytes(nodes.first(nodes.mine()), known.len() as u64, due)?;
+                Ok(self.around(&known, own.len()))
+            }
+            _ => Ok(known),
+        }
     }
 
-    /// The bytes of all members, that lie in the order of [`Known::bytes`], in the order of their places.
-    fn by_rank(&self, bytes: &[u8], piece_bytes: usize) -> Vec<u8> {
-        let layout = self.group.inner.client.layout();
-        let (nodes, me) = (layout.node_count(), layout.my_node().0);
-        let ranks = (0..nodes).flat_map(|back| layout.ranks_of(NodeId((me + nodes - back) % nodes)));
-        let mut by_rank = vec![0; bytes.len()];
-        for (rank, piece) in ranks.zip(bytes.chunks(piece_bytes)) {
-            let at = rank.0 as usize * piece_bytes;
-            by_rank[at..at + piece_bytes].copy_from_slice(piece);
+    /// The bytes of all members, that lie in the order of [`Known::bytes`], in that of [`Load::OfAll`].
+    fn around(&self, bytes: &[u8], piece_bytes: usize) -> Vec<u8> {
+        let nodes = self.group.nodes();
+        let (size, me, count, mine) = (self.size(), self.me(), nodes.count(), nodes.mine());
+        let places = (0..count).flat_map(|back| nodes.on((mine + count - back) % count));
+        let mut around = vec![0; bytes.len()];
+        for (place, piece) in places.zip(bytes.chunks_exact(piece_bytes)) {
+            let at = ((me + size - place) % size) as usize * piece_bytes;
+            around[at..at + piece_bytes].copy_from_slice(piece);
         }
-        by_rank
+        around
     }
 }

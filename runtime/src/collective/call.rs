@@ -17,11 +17,12 @@ pub(crate) struct Call<'a> {
     pub(super) group: &'a Group,
     pub(super) slot: Slot,
     pub(super) name: WaitingCall,
+    pub(super) signature: Signature,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(group: &'a Group, slot: Slot, signature: &Signature) -> Call<'a> {
-        Call { group, slot, name: WaitingCall::Collective(signature.name()) }
+        Call { group, slot, name: WaitingCall::Collective(signature.name()), signature: *signature }
     }
 
     pub(super) fn me(&self) -> u32 {

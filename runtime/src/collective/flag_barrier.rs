@@ -5,7 +5,7 @@
 
 use longarm_client::Lost;
 
-use super::agree::{Load, Outcome};
+use super::agree::Load;
 use super::call::Call;
 use super::signature::Signature;
 use crate::error::CollectiveError;
@@ -26,11 +26,11 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// `bytes` that fit, or none.
-    fn new(word: u64, bytes: &[u8], offered: bool) -> Shown {
+    /// `bytes` that fit, or none. `count` is how many it says they are.
+    fn new(word: u64, (bytes, count): (&[u8], usize), offered: bool) -> Shown {
         let bytes = if bytes.len() <= DATA_BYTES { bytes } else { &[] };
         let mut words = [0; 2 + DATA_WORDS];
-        (words[0], words[1]) = (word, bytes.len() as u64 | if offered { OFFERED } else { 0 });
+        (words[0], words[1]) = (word, count as u64 | if offered { OFFERED } else { 0 });
         for (word, piece) in words[2..].iter_mut().zip(bytes.chunks(8)) {
             let mut whole = [0; 8];
             whole[..piece.len()].copy_from_slice(piece);
@@ -39,14 +39,20 @@ impl Shown {
         Shown { words, bytes: bytes.len() }
     }
 
-    /// What a member shows that calls this and has this load.
-    pub(super) fn of(mine: &Signature, load: &Load, offered: bool) -> Shown {
-        Shown::new(mine.digest(), load.bytes(), offered)
+    /// What a member shows that calls this and has this load: none of what does not fit.
+    fn of(mine: &Signature, load: &Load, offered: bool) -> Shown {
+        let bytes = load.bytes();
+        Shown::new(mine.digest(), (bytes, if bytes.len() <= DATA_BYTES { bytes.len() } else { 0 }), offered)
+    }
+
+    /// The same to the first of its node, which it sends what does not fit.
+    pub(super) fn to_first(mine: &Signature, load: &Load, offered: bool) -> Shown {
+        Shown::new(mine.digest(), (load.bytes(), load.bytes().len()), offered)
     }
 
     /// What the first of a node tells the others. `bytes` as for [`Shown::new`].
     pub(super) fn told(word: u64, bytes: &[u8]) -> Shown {
-        let mut shown = Shown::new(word, bytes, false);
+        let mut shown = Shown::new(word, (bytes, bytes.len()), false);
         shown.words[1] |= TOLD;
         shown
     }
@@ -56,16 +62,16 @@ impl Shown {
     }
 }
 
-/// The bytes that a member shows. It shows so many only if it is sound.
+/// The bytes that a member shows, if they fit.
 fn shown_bytes(word: &dyn Fn(usize) -> u64) -> Vec<u8> {
-    let count = (shown_count(word) as usize).min(DATA_BYTES);
+    let count = usize::try_from(shown_count(word)).ok().filter(|count| *count <= DATA_BYTES).unwrap_or(0);
     let mut bytes: Vec<u8> = (0..count.div_ceil(8)).flat_map(|at| word(2 + at).to_ne_bytes()).collect();
     bytes.truncate(count);
     bytes
 }
 
-/// How many bytes a member shows.
-fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
+/// How many bytes a member shows, or says that it sends.
+pub(super) fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
     word(1) & !(OFFERED | TOLD)
 }
 
@@ -78,7 +84,8 @@ pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Vec<u8>)> {
 pub(super) enum Met {
     /// Not all call the same.
     Differ,
-    /// All do. Whether all have laid out their staging buffer; and the bytes that they show, one's behind the other's.
+    /// All do. Whether all have laid out their staging buffer; and the bytes that they show, one's behind the other's, but for those that
+    /// do not fit.
     Agree { offered: bool, bytes: Vec<u8> },
     /// A member shows another number of bytes than there are.
     Wrong { member: u32, found: u64, due: usize },
@@ -113,8 +120,13 @@ impl Met {
 }
 
 impl Call<'_> {
-    /// `offered`: this member's staging buffer is laid out.
-    pub(super) fn meet(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<Outcome, CollectiveError> {
+    /// `offered`: this member's staging buffer is laid out. Gives whether all members' are; `None` if the load does not fit.
+    pub(super) fn meet(
+        &mut self,
+        mine: Signature,
+        load: &mut Load,
+        offered: bool,
+    ) -> Result<Option<bool>, CollectiveError> {
         let (me, size, client) = (self.me(), self.size(), &self.group.inner.client);
         let death = || -> Option<Lost> { self.group.death() };
         // Of this one, of the one before it, and so on around.
@@ -124,7 +136,7 @@ impl Call<'_> {
         match met {
             Met::Wrong { member, found, due } => Err(self.bad_message(member, found, due.to_string())),
             Met::Differ => Err(self.find_differences(mine)),
-            Met::Agree { offered, bytes } => Ok(Outcome::of(load, bytes, offered)),
+            Met::Agree { offered, bytes } => Ok(load.fill(bytes).then_some(offered)),
         }
     }
 }

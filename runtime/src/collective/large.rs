@@ -5,7 +5,8 @@ use zerocopy::IntoBytes;
 use super::agree::Load;
 use super::elements::{from_bytes, joined};
 use super::signature::Signature;
-use super::staged::{lay_out_all, lay_out_elements, lay_out_shares};
+use super::staged::{Rooms, lay_out_all, lay_out_piece, lay_out_shares};
+use super::staged_reduction::lay_out_elements;
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::{Group, bytes_of};
@@ -49,7 +50,8 @@ impl Group {
         elements: &[T],
     ) -> Result<Vec<T>, CollectiveError> {
         let mut call = self.call(&signature);
-        let staged = call.stage(|staged| lay_out_all(staged, elements.as_bytes(), 0));
+        let rooms = Rooms::of(self.nodes(), self.size());
+        let staged = call.stage(|staged| lay_out_piece(staged, &rooms, elements.as_bytes(), 0));
         let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
             return Ok(joined(&call.allgather_exactly(elements.as_bytes())?));
         };
@@ -66,7 +68,8 @@ impl Group {
         elements: &[T],
     ) -> Result<Vec<Vec<T>>, CollectiveError> {
         let mut call = self.call(&signature);
-        let staged = call.stage(|staged| lay_out_all(staged, elements.as_bytes(), 0));
+        let rooms = Rooms::of(self.nodes(), self.size());
+        let staged = call.stage(|staged| lay_out_piece(staged, &rooms, elements.as_bytes(), 0));
         let mut load = Load::OfAll(bytes_of(&[elements.len() as u64]));
         let staged = call.agree_staged(signature, &mut load, staged)?;
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));

@@ -7,6 +7,7 @@ use longarm_shm::CELL_PAYLOAD_BYTES;
 use super::agree::Load;
 use super::elements::from_bytes;
 use super::signature::Signature;
+use super::tree::combine;
 use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
@@ -78,47 +79,5 @@ impl Group {
         all.rotate_left(root as usize * elements.len());
         combine(&mut all, elements.len(), reduction);
         elements.copy_from_slice(&all[..elements.len()]);
-    }
-}
-
-/// Combines pieces of `count` elements into the first, in the order of the binomial tree by which large ones are
-/// reduced: the same bits come out.
-pub(super) fn combine<T: Number>(all: &mut [T], count: usize, reduction: Reduction) {
-    let pieces = all.len() / count;
-    let mut distance = 1;
-    while distance < pieces {
-        for left in (0..pieces - distance).step_by(2 * distance) {
-            let (before, behind) = all.split_at_mut((left + distance) * count);
-            for (mine, theirs) in before[left * count..].iter_mut().zip(&behind[..count]) {
-                *mine = mine.combine(*theirs, reduction).expect("checked before the call");
-            }
-        }
-        distance *= 2;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What member `place` of the tree has after combining what its children sent: those 1, 2, 4 and so on places
-    /// behind it, as long as its own bit of the distance is not set.
-    fn by_tree(values: &[f64], place: usize) -> f64 {
-        let distances = std::iter::successors(Some(1), |distance| Some(distance * 2));
-        let children = distances.take_while(|distance| *distance < values.len() && place & distance == 0);
-        let present = children.map(|distance| place + distance).filter(|child| *child < values.len());
-        present.fold(values[place], |sum, child| sum + by_tree(values, child))
-    }
-
-    #[test]
-    fn little_data_is_combined_in_the_order_of_the_tree() {
-        for size in 1..=40 {
-            // Sums of these depend on the order in their last bits.
-            let values: Vec<f64> = (0..size).map(|place| 10_f64.powi(place * 7 % 31 - 15) / 3.0).collect();
-            let mut all: Vec<f64> = values.iter().flat_map(|value| [*value, 1.0, -*value]).collect();
-            combine(&mut all, 3, Reduction::Sum);
-            let expected = by_tree(&values, 0);
-            assert_eq!(all[..3], [expected, f64::from(size), -expected], "{size} members");
-        }
     }
 }

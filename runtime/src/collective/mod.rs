@@ -15,15 +15,19 @@ mod elements;
 mod flag_barrier;
 mod large;
 mod light;
+pub(crate) mod nodes;
 mod rounds;
 mod run;
 pub(crate) mod signature;
 mod staged;
+mod staged_reduction;
 mod staging;
 pub(crate) mod staging_buffer;
 mod started;
 mod subgroups;
+mod through_first;
 mod told;
+mod tree;
 
 use zerocopy::IntoBytes;
 
@@ -95,7 +99,7 @@ impl Group {
         if self.is_light_for_one(size_of_val(elements)) {
             return self.broadcast_light(signature, root, elements.as_mut_bytes());
         }
-        if self.suits_staged_broadcast(size_of_val(elements)) {
+        if self.suits_stages(size_of_val(elements)) {
             return self.broadcast_large(signature, root, elements.as_mut_bytes());
         }
         self.run(signature, |call| call.broadcast(root, elements.as_mut_bytes()))
@@ -186,7 +190,7 @@ impl Group {
         if self.is_light_for_all(size_of_val(elements)) {
             return Ok(from_bytes(&self.gather_light(signature, elements.as_bytes())?));
         }
-        if self.suits_stages(size_of_val(elements)) {
+        if self.suits_staged_gather(size_of_val(elements)) {
             return self.allgather_large(signature, elements);
         }
         let all = self.run(signature, |call| call.allgather_exactly(elements.as_bytes()))?;

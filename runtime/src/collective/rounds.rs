@@ -1,9 +1,7 @@
 //! Rounds in which all that speak hear of all: the one loop of messages that agreements and the search for differences have.
 
-use longarm_client::Layout;
-use longarm_proto::NodeId;
-
 use super::call::Call;
+use super::nodes::Nodes;
 use crate::error::CollectiveError;
 
 /// Those that speak, around a circle.
@@ -11,8 +9,8 @@ pub(super) struct Circle<'a> {
     size: u32,
     /// Which of them this rank is.
     me: u32,
-    /// Where the first rank of each node speaks for all of the node's: who is where.
-    nodes: Option<&'a Layout>,
+    /// Where the first member on each node speaks for all there: who is where.
+    nodes: Option<&'a Nodes>,
 }
 
 /// One of the rounds, as one that speaks sees it.
@@ -34,9 +32,9 @@ impl<'a> Circle<'a> {
         Circle { size, me, nodes: None }
     }
 
-    /// The first rank of each node of the world, of which this is one.
-    pub(super) fn of_firsts(layout: &'a Layout) -> Circle<'a> {
-        Circle { size: layout.node_count(), me: layout.my_node().0, nodes: Some(layout) }
+    /// The first member on each node, of which this is one.
+    pub(super) fn of_firsts(nodes: &'a Nodes) -> Circle<'a> {
+        Circle { size: nodes.count(), me: nodes.mine(), nodes: Some(nodes) }
     }
 
     pub(super) fn size(&self) -> u32 {
@@ -48,13 +46,13 @@ impl<'a> Circle<'a> {
         let around = |back: u32| (self.me + ahead + self.size() - back) % self.size();
         match self.nodes {
             None => count as usize,
-            Some(layout) => (0..count).map(|back| layout.ranks_of(NodeId(around(back))).len()).sum(),
+            Some(nodes) => (0..count).map(|back| nodes.on(around(back)).len()).sum(),
         }
     }
 
     /// The place in the group of one that speaks.
     fn speaker(&self, at: u32) -> u32 {
-        self.nodes.map_or(at, |layout| layout.server_host(NodeId(at)).0)
+        self.nodes.map_or(at, |nodes| nodes.first(at))
     }
 
     /// Dissemination (Hensgen, Finkel, Manber): in round k each tells the one 2^k places ahead, and hears the one as far behind.
@@ -88,24 +86,26 @@ impl Call<'_> {
 
 #[cfg(test)]
 mod tests {
-    use longarm_proto::Rank;
+    use longarm_client::Layout;
+    use longarm_proto::{NodeId, Rank};
 
     use super::*;
 
-    /// Node 0 has one rank, node 1 two, and so on.
-    fn layouts(nodes: u32) -> Vec<Layout> {
-        let node_of: Vec<NodeId> = (0..nodes).flat_map(|node| (0..=node).map(move |_| NodeId(node))).collect();
-        let first = |node: u32| Rank(node * (node + 1) / 2);
-        (0..nodes).map(|node| Layout::new(first(node), &node_of)).collect()
+    /// As the first ones see them: node 0 has one rank, node 1 two, and so on.
+    fn nodes(count: u32) -> Vec<Nodes> {
+        let node_of: Vec<NodeId> = (0..count).flat_map(|node| (0..=node).map(move |_| NodeId(node))).collect();
+        let members: Vec<Rank> = (0..node_of.len() as u32).map(Rank).collect();
+        let layout = Layout::new(Rank(0), &node_of);
+        (0..count).map(|node| Nodes::new(&layout, &members, node * (node + 1) / 2)).collect()
     }
 
     #[test]
     fn after_the_rounds_each_has_heard_of_each_exactly_once() {
         for size in 1..=20_u32 {
-            let layouts = layouts(size);
+            let nodes = nodes(size);
             for by_node in [false, true] {
                 let circles: Vec<Circle<'_>> = if by_node {
-                    layouts.iter().map(Circle::of_firsts).collect()
+                    nodes.iter().map(Circle::of_firsts).collect()
                 } else {
                     (0..size).map(|me| Circle::of_members(size, me)).collect()
                 };

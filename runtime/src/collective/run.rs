@@ -3,7 +3,7 @@
 use longarm_client::mail::Slot;
 use longarm_shm::sync::Ordering;
 
-use super::agree::{Load, Outcome};
+use super::agree::Load;
 use super::call::Call;
 use super::signature::Signature;
 use crate::error::CollectiveError;
@@ -45,16 +45,13 @@ impl Call<'_> {
     /// the same way, whatever they call: a call that goes another way than the others' would not be seen to differ.
     /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
     pub(crate) fn begin(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
-        let outcome = if self.group.can_meet() {
-            self.meet(mine, load, offered)?
-        } else if self.group.can_meet_by_node() {
-            self.agree_by_node(mine, load, offered)?
-        } else {
-            Outcome::TooMuch
-        };
-        match outcome {
-            Outcome::Agreed { all_offered } => Ok(all_offered),
-            Outcome::TooMuch => self.agree(mine, load, offered),
+        if self.group.can_meet() {
+            if let Some(all_offered) = self.meet(mine, load, offered)? {
+                return Ok(all_offered);
+            }
+        } else if self.group.nodes().are_shared() {
+            return self.agree_by_node(mine, load, offered);
         }
+        self.agree(mine, load, offered)
     }
 }

@@ -1,47 +1,48 @@
 //! Collectives on much data: each member lays out what it has in its staging buffer (`staging.rs`), and gets
-//! what it needs from those of the others. What is more than a staging buffer holds goes in rounds, in one half of it after the other;
-//! before a half is used again all members have met, after getting what was there. At the end they meet as well: no message is
+//! what it needs from those of the others. What all members on a node need from other nodes comes there once: the first of them gets it and
+//! lays it out for the others. What is more than a staging buffer holds goes in rounds, in one part of it after the other;
+//! before a part is used again all members have met, after getting what was there. At the end they meet as well: no message is
 //! left behind for a rank that goes on to compute, and a staging buffer that is given back is read by nobody.
 
 use longarm_client::TransferError;
-use zerocopy::IntoBytes;
 
 use super::agree::Load;
 use super::call::Call;
-use super::light::combine;
+use super::nodes::Nodes;
 use super::signature::Signature;
 use super::staging::{Staged, Want, take};
 use super::staging_buffer::HALF_BYTES;
-use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
 
-/// From how many bytes on, in a world of one node and of several: below, messages are quicker. The bytes are as many at all
-/// members, or all are told the largest.
-const BYTES_MIN: [usize; 2] = [8 << 10, 32 << 10];
-/// The same for reductions, which have another barrier.
-const REDUCED_BYTES_MIN: [usize; 2] = [8 << 10, 128 << 10];
-/// How many members may get all bytes from one: for more, a tree of messages is quicker.
-const TAKERS_MAX: u32 = 8;
+/// From how many bytes on, in a world of one node, between nodes of one member each, and between those that members share: below, messages
+/// are quicker. The bytes are as many at all members, or all are told the largest.
+const BYTES_MIN: [usize; 3] = [8 << 10, 32 << 10, 4 << 10];
+/// The same for reductions, which meet more often.
+const REDUCED_BYTES_MIN: [usize; 3] = [8 << 10, 128 << 10, 128 << 10];
 /// How small a member's share of a reduction may become.
 const SHARE_BYTES_MIN: usize = 4 << 10;
-/// How small the block for each other member may become in an all-to-all.
+/// How small the piece of each other member may become in a gathering or an all-to-all.
 const BLOCK_BYTES_MIN: usize = 4 << 10;
 /// Blocks of a staging buffer begin at such bounds.
 const LINE_BYTES: usize = 64;
 
 impl Group {
-    /// Of two bounds the one that holds in this world.
-    fn bound(&self, [here, elsewhere]: [usize; 2]) -> usize {
-        if self.inner.client.layout().node_count() == 1 { here } else { elsewhere }
+    /// Of these bounds the one that holds for this group.
+    fn bound(&self, [here, elsewhere, shared]: [usize; 3]) -> usize {
+        match self.inner.client.layout().node_count() {
+            1 => here,
+            _ if self.nodes().are_shared() => shared,
+            _ => elsewhere,
+        }
     }
 
     pub(super) fn suits_stages(&self, bytes: usize) -> bool {
         self.size() > 1 && bytes >= self.bound(BYTES_MIN)
     }
 
-    pub(super) fn suits_staged_broadcast(&self, bytes: usize) -> bool {
-        self.suits_stages(bytes) && self.size() <= TAKERS_MAX
+    pub(super) fn suits_staged_gather(&self, bytes: usize) -> bool {
+        self.suits_stages(bytes) && Rooms::of(self.nodes(), self.size()).piece >= BLOCK_BYTES_MIN
     }
 
     pub(super) fn suits_staged_alltoall(&self, bytes: usize) -> bool {
@@ -49,7 +50,9 @@ impl Group {
     }
 
     pub(super) fn suits_staged_reduction(&self, bytes: usize) -> bool {
-        self.size() > 1 && bytes >= self.bound(REDUCED_BYTES_MIN) && bytes / self.size() as usize >= SHARE_BYTES_MIN
+        // Those that combine at the same time: the first ones of the nodes, or all where there is one node.
+        let shares = if self.nodes().count() > 1 { self.nodes().count() } else { self.size() };
+        self.size() > 1 && bytes >= self.bound(REDUCED_BYTES_MIN) && bytes / shares as usize >= SHARE_BYTES_MIN
     }
 
     /// The staging buffer, unless so little is to be moved at most that messages are quicker.
@@ -96,6 +99,40 @@ pub(super) fn lay_out_shares(
     })
 }
 
+/// Where a gathering has what in the staging buffers, in pieces of how many bytes.
+pub(super) struct Rooms {
+    piece: usize,
+    /// How much of its staging buffer a member has for its own pieces.
+    own: usize,
+}
+
+impl Rooms {
+    pub(super) fn of(nodes: &Nodes, size: u32) -> Rooms {
+        if !nodes.are_shared() {
+            return Rooms { piece: HALF_BYTES, own: 2 * HALF_BYTES };
+        }
+        // The upper half of the first one's is for a piece of each member on another node.
+        let far = (0..nodes.count()).map(|node| nodes.on(node).len()).filter(|here| *here > 1);
+        let far = far.map(|here| size as usize - here).max().unwrap_or(1);
+        Rooms { piece: HALF_BYTES / far.max(2) / LINE_BYTES * LINE_BYTES, own: HALF_BYTES }
+    }
+
+    /// Where the piece of a round begins: one may be read while the next is written.
+    fn own(&self, round: usize) -> usize {
+        round % 2 * self.own / 2
+    }
+}
+
+/// Lays out a round of what all gather.
+pub(super) fn lay_out_piece(
+    staged: &Staged<'_>,
+    rooms: &Rooms,
+    bytes: &[u8],
+    round: usize,
+) -> Result<(), TransferError> {
+    staged.lay_out(rooms.own(round), &bytes[part(round, rooms.piece, bytes.len())])
+}
+
 /// Lays out a round of bytes that all get.
 pub(super) fn lay_out_all(staged: &Staged<'_>, bytes: &[u8], round: usize) -> Result<(), TransferError> {
     staged.lay_out(half(round), &bytes[part(round, HALF_BYTES, bytes.len())])
@@ -104,12 +141,6 @@ pub(super) fn lay_out_all(staged: &Staged<'_>, bytes: &[u8], round: usize) -> Re
 /// Which block of a member's staging buffer is for which other one.
 fn block_of(from: u32, to: u32, size: u32) -> usize {
     ((to + size - from - 1) % size) as usize
-}
-
-/// Lays out the first round of a reduction.
-pub(super) fn lay_out_elements<T: Number>(staged: &Staged<'_>, elements: &[T]) -> Result<(), TransferError> {
-    let most = elements.len().min(HALF_BYTES / size_of::<T>());
-    staged.lay_out(0, elements[..most].as_bytes())
 }
 
 impl<'a> Call<'a> {
@@ -142,21 +173,12 @@ impl<'a> Call<'a> {
     }
 
     /// All members meet.
-    fn meet_again(&mut self) -> Result<(), CollectiveError> {
-        let mut distance = 1;
-        while distance < self.size() {
-            let from = (self.me() + self.size() - distance) % self.size();
-            let _expecting = self.expect(from);
-            self.send((self.me() + distance) % self.size(), &[])?;
-            self.receive_exactly(from, 0)?;
-            distance *= 2;
-            self.next_step();
-        }
-        Ok(())
+    pub(super) fn meet_again(&mut self) -> Result<(), CollectiveError> {
+        self.begin(self.signature, &mut Load::Empty, false).map(drop)
     }
 
     /// All have got what they wanted.
-    fn finish(&mut self, staged: Staged<'_>) -> Result<(), CollectiveError> {
+    pub(super) fn finish(&mut self, staged: Staged<'_>) -> Result<(), CollectiveError> {
         self.meet_again()?;
         staged.give_back();
         Ok(())
@@ -169,21 +191,59 @@ impl<'a> Call<'a> {
         root: u32,
         bytes: &mut [u8],
     ) -> Result<(), CollectiveError> {
-        let is_root = self.me() == root;
+        let (me, nodes) = (self.me(), self.group.nodes());
+        let root_node = nodes.node_of(root);
         for round in 0..bytes.len().div_ceil(HALF_BYTES) {
             if round > 0 {
                 self.meet_again()?;
             }
-            if is_root {
+            if me == root {
                 // The others get this round from the other half meanwhile.
                 lay_out_all(&staged, bytes, round + 1)?;
-            } else {
-                let part = part(round, HALF_BYTES, bytes.len());
-                let target = &mut bytes[part];
-                staged.fetch(vec![Want { place: root, offset: half(round), target }])?;
+                self.without_first();
+                continue;
+            }
+            let part = part(round, HALF_BYTES, bytes.len());
+            let (target, offset) = (&mut bytes[part], half(round));
+            if nodes.mine() == root_node {
+                staged.fetch(vec![Want { place: root, offset, target }])?;
+                self.without_first();
+                continue;
+            }
+            self.speak_first(|call| call.pass_on(&staged, (root, root_node), (offset, target)))?;
+            if !nodes.is_first() {
+                staged.fetch(vec![Want { place: nodes.first(nodes.mine()), offset, target }])?;
             }
         }
         self.finish(staged)
+    }
+
+    /// The first of a node gets what the root has laid out, from where the binomial tree of the nodes brings it, and lays it out in
+    /// the same place.
+    fn pass_on(
+        &mut self,
+        staged: &Staged<'_>,
+        (root, root_node): (u32, u32),
+        (offset, target): (usize, &mut [u8]),
+    ) -> Result<(), CollectiveError> {
+        let nodes = self.group.nodes();
+        let count = nodes.count();
+        let first = |turn: u32| nodes.first((root_node + turn) % count);
+        let turn = (nodes.mine() + count - root_node) % count;
+        let distance = 1 << turn.trailing_zeros();
+        let before = turn - distance;
+        // All have agreed that the root's is there.
+        let from = if before == 0 { root } else { first(before) };
+        if before > 0 {
+            self.receive_exactly(from, 0)?;
+        }
+        staged.fetch(vec![Want { place: from, offset, target: &mut *target }])?;
+        let behind = std::iter::successors(Some(distance / 2), |distance| Some(distance / 2));
+        let behind: Vec<u32> = behind.take_while(|distance| *distance > 0).map(|distance| turn + distance).collect();
+        if behind.iter().any(|turn| *turn < count) || nodes.here().len() > 1 {
+            staged.lay_out(offset, target)?;
+        }
+        behind.into_iter().filter(|turn| *turn < count).try_for_each(|turn| self.send(first(turn), &[]))
     }
 
     /// All get what all have, whose first round is laid out. `all`: where that of each member goes.
@@ -193,22 +253,56 @@ impl<'a> Call<'a> {
         mine: &[u8],
         all: &mut [&mut [u8]],
     ) -> Result<(), CollectiveError> {
-        let me = self.me();
+        let (me, nodes) = (self.me(), self.group.nodes());
+        let rooms = Rooms::of(nodes, self.size());
         all[me as usize].copy_from_slice(mine);
         let most = all.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
-        for round in 0..most.div_ceil(HALF_BYTES) {
+        for round in 0..most.div_ceil(rooms.piece) {
             if round > 0 {
-                lay_out_all(&staged, mine, round)?;
+                lay_out_piece(&staged, &rooms, mine, round)?;
                 self.meet_again()?;
             }
-            let places = (0..).zip(all.iter_mut()).filter(|(place, _)| *place != me);
-            let wants = places.map(|(place, bytes)| {
-                let part = part(round, HALF_BYTES, bytes.len());
-                Want { place, offset: half(round), target: &mut bytes[part] }
-            });
-            staged.fetch(wants.collect())?;
+            let (mut near, mut far) = (Vec::new(), Vec::new());
+            for (place, bytes) in (0..).zip(all.iter_mut()).filter(|(place, _)| *place != me) {
+                let part = part(round, rooms.piece, bytes.len());
+                let want = Want { place, offset: rooms.own(round), target: &mut bytes[part] };
+                if nodes.here().contains(&place) { near.push(want) } else { far.push(want) }
+            }
+            if nodes.here().len() == 1 || far.is_empty() {
+                near.append(&mut far);
+                staged.fetch(near)?;
+                self.without_first();
+            } else {
+                self.gather_by_first(&staged, rooms.piece, near, far)?;
+            }
         }
         self.finish(staged)
+    }
+
+    /// The first of a node gets what all here want from other nodes, and lays it out for them.
+    fn gather_by_first(
+        &mut self,
+        staged: &Staged<'_>,
+        piece: usize,
+        near: Vec<Want<'_>>,
+        mut far: Vec<Want<'_>>,
+    ) -> Result<(), CollectiveError> {
+        let nodes = self.group.nodes();
+        let room = |at: usize| HALF_BYTES + at * piece;
+        if !nodes.is_first() {
+            staged.fetch(near)?;
+            self.speak_first(|_| Ok(()))?;
+            for (at, want) in far.iter_mut().enumerate() {
+                (want.place, want.offset) = (nodes.first(nodes.mine()), room(at));
+            }
+            return staged.fetch(far);
+        }
+        self.speak_first(|_| {
+            let wants = far.iter_mut().map(|want| Want { target: &mut *want.target, ..*want });
+            staged.fetch(near.into_iter().map(|want| Want { target: want.target, ..want }).chain(wants).collect())?;
+            let mut laid_out = far.iter().enumerate();
+            Ok(laid_out.try_for_each(|(at, want)| staged.lay_out(room(at), want.target))?)
+        })
     }
 
     /// Each gets from all what they have for it, the first round of which is laid out. `all`: where that of each goes.
@@ -235,80 +329,5 @@ impl<'a> Call<'a> {
             staged.fetch(wants.collect())?;
         }
         self.finish(staged)
-    }
-
-    /// Each combines a share of every round for all, in the order of the tree from `root`, and lays it out in the other
-    /// half; then all get the shares, or the root only. The first round is laid out.
-    pub(super) fn reduce_staged<T: Number>(
-        &mut self,
-        staged: Staged<'_>,
-        (root, for_all): (u32, bool),
-        reduction: Reduction,
-        elements: &mut [T],
-    ) -> Result<(), CollectiveError> {
-        let round_elements = HALF_BYTES / size_of::<T>();
-        let mut pieces = Vec::new();
-        for (round, elements) in elements.chunks_mut(round_elements).enumerate() {
-            if round > 0 {
-                staged.lay_out(0, elements.as_bytes())?;
-                self.meet_again()?;
-            }
-            self.combine_share(&staged, root, reduction, (&mut pieces, elements))?;
-            self.meet_again()?;
-            if for_all || self.me() == root {
-                self.fetch_shares(&staged, elements)?;
-            }
-        }
-        self.finish(staged)
-    }
-
-    /// The share of a member in so many elements.
-    fn share(&self, count: usize, place: u32) -> std::ops::Range<usize> {
-        let (place, size) = (place as usize, self.size() as usize);
-        count * place / size..count * (place + 1) / size
-    }
-
-    fn combine_share<T: Number>(
-        &self,
-        staged: &Staged<'_>,
-        root: u32,
-        reduction: Reduction,
-        (pieces, elements): (&mut Vec<T>, &mut [T]),
-    ) -> Result<(), CollectiveError> {
-        let (me, size) = (self.me(), self.size());
-        let share = self.share(elements.len(), me);
-        let offset = share.start * size_of::<T>();
-        let mine = &mut elements[share];
-        pieces.resize(mine.len() * size as usize, T::default());
-        let mut wants = Vec::new();
-        // The first is the root's.
-        for (turn, piece) in (0..).zip(pieces.chunks_exact_mut(mine.len().max(1))) {
-            let place = (root + turn) % size;
-            if place == me {
-                piece.copy_from_slice(mine);
-            } else {
-                wants.push(Want { place, offset, target: piece.as_mut_bytes() });
-            }
-        }
-        staged.fetch(wants)?;
-        if !mine.is_empty() {
-            combine(pieces, mine.len(), reduction);
-            mine.copy_from_slice(&pieces[..mine.len()]);
-        }
-        Ok(staged.lay_out(HALF_BYTES + offset, mine.as_bytes())?)
-    }
-
-    fn fetch_shares<T: Number>(&self, staged: &Staged<'_>, elements: &mut [T]) -> Result<(), CollectiveError> {
-        let (me, count) = (self.me(), elements.len());
-        let (mut wants, mut rest, mut offset) = (Vec::new(), elements, HALF_BYTES);
-        for place in 0..self.size() {
-            let (share, behind) = rest.split_at_mut(self.share(count, place).len());
-            let bytes = size_of_val(share);
-            if place != me {
-                wants.push(Want { place, offset, target: share.as_mut_bytes() });
-            }
-            (rest, offset) = (behind, offset + bytes);
-        }
-        staged.fetch(wants)
     }
 }

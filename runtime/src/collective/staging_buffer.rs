@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 
 /// A staging buffer has two halves: one may be read while the other is written.
 pub(super) const HALF_BYTES: usize = 1 << 20;
-pub(super) const PART_BYTES: u64 = 2 * HALF_BYTES as u64;
+/// And room for the elements by which slices of one half are larger than even ones, in reductions.
+const SLICES_BYTES: usize = 64 << 10;
+pub(super) const PART_BYTES: u64 = (2 * HALF_BYTES + SLICES_BYTES) as u64;
 
 /// The staging buffer of this rank, and its way to those of the others.
 pub(crate) struct StagingBuffer {

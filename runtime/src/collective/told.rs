@@ -1,16 +1,16 @@
-//! What the first rank of a node tells the others of its node at the second barrier of an agreement by node.
+//! What the first rank of a node tells the others of its node when the first ones have spoken with each other (`through_first.rs`).
 
 use longarm_client::LostHow;
 use longarm_proto::Rank;
 
-use super::agree::{Known, Load};
-use super::flag_barrier::{Shown, told};
+use super::agree::Known;
+use super::flag_barrier::{DATA_BYTES, Shown, told};
 use crate::error::CollectiveError;
 
 /// See the module.
 #[cfg_attr(test, derive(Clone, PartialEq, Debug))]
 pub(super) enum Told {
-    /// What the agreement came to; of the bytes, those of one only: those of all go by messages.
+    /// What the first ones came to; of the bytes, what fits into a line: more goes by messages.
     Known(Known),
     /// A rank has sent something else than is due, so many bytes of it.
     BadMessage { rank: Rank, found: u64 },
@@ -30,11 +30,11 @@ const DEATH: u64 = 4;
 const FAILED: u64 = 5;
 
 impl Told {
-    pub(super) fn of(spoken: Result<&Known, &CollectiveError>, load: &Load) -> Told {
+    pub(super) fn of(spoken: Result<&Known, &CollectiveError>) -> Told {
         match spoken {
-            Ok(known) => {
-                let bytes = if matches!(load, Load::OfOne { .. }) { known.bytes.clone() } else { Vec::new() };
-                Told::Known(Known { flags: known.flags, bytes })
+            Ok(Known { flags, bytes }) => {
+                let fits = bytes.len() <= DATA_BYTES;
+                Told::Known(Known { flags: *flags, bytes: if fits { bytes.clone() } else { Vec::new() } })
             }
             Err(CollectiveError::BadMessage { rank, found, .. }) => Told::BadMessage { rank: *rank, found: *found },
             Err(error) => match error.lost() {

@@ -462,6 +462,7 @@ pub fn with_a_broken_member(world: &World) {
             }
         }
     }
+    tell_first_as_if_broken(world);
     // As many as each says: here it is the number of bytes in front of each that can be wrong.
     for length in [1, 17, 1 << 40, u64::MAX - 7, u64::MAX] {
         let pair = two(world);
@@ -476,4 +477,25 @@ pub fn with_a_broken_member(world: &World) {
         }
     }
     barrier(world);
+}
+
+/// Rank 1 tells rank 0, which speaks for both of them with another node, what nobody tells.
+fn tell_first_as_if_broken(world: &World) {
+    let (last, me) = (world.size() - 1, world.rank());
+    if world.node_of(0) != world.node_of(1) || world.node_of(0) == world.node_of(last) {
+        return;
+    }
+    let is_in = [0, 1, last].contains(&me);
+    // No whole word, more words than there are, and far more.
+    for (total_bytes, bytes) in [(7, 7), (64, 64), (1 << 40, 56)] {
+        let Some(group) = world.split_collective(is_in.then_some(0), 0).expect("a split") else { continue };
+        if me == 1 {
+            group.send_as_if_broken(0, 1, total_bytes, &vec![0xa5; bytes]).expect("rank 0 lives");
+        }
+        if me == 0 {
+            let error = group.sync_collective().expect_err("rank 1 has told nothing of the kind");
+            let is_named = matches!(&error, CollectiveError::BadMessage { rank, .. } if rank.0 == 1);
+            assert!(is_named, "{bytes} of {total_bytes} bytes: {error}");
+        }
+    }
 }

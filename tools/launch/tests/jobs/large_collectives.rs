@@ -12,10 +12,13 @@ const BYTES: [usize; 9] =
 /// One collective after the other, now of all, now of some.
 pub fn in_a_row(world: &World) {
     let me = world.rank();
+    // All of one node and the first or last ranks of the others, in an order in which the nodes take turns.
+    let is_uneven = world.node() == 0 || me + 1 == world.size() || me % 4 == 2;
     let groups = [
         world.group().clone(),
         world.split_collective(Some(me % 2), -i64::from(me)).expect("a split").expect("a group"),
         world.split_collective(Some(world.node()), 0).expect("a split").expect("a group"),
+        world.split_collective(Some(u32::from(is_uneven)), i64::from(me * 7 % 5)).expect("a split").expect("a group"),
     ];
     // Many ranks would move gigabytes.
     let sizes = if world.size() > 5 { &BYTES[..4] } else { &BYTES };

@@ -1,0 +1,121 @@
+//! Which members of a group share a node: who speaks for whom.
+
+use longarm_client::Layout;
+use longarm_proto::Rank;
+
+/// The members of a group by node. Nodes are numbered in the order of their first members.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    /// The places of the members, node by node, ascending in each.
+    places: Box<[u32]>,
+    /// Where in `places` each node begins, and where the last one ends.
+    starts: Box<[u32]>,
+    /// Which of them is this rank's.
+    mine: u32,
+    /// Which of the members here this rank is.
+    local: u32,
+}
+
+impl Nodes {
+    /// `me`: the place of this rank.
+    pub(crate) fn new(layout: &Layout, members: &[Rank], me: u32) -> Nodes {
+        let mut number_of = vec![u32::MAX; layout.node_count() as usize];
+        let mut counts: Vec<u32> = Vec::new();
+        for member in members {
+            let number = &mut number_of[layout.node_of(*member).0 as usize];
+            if *number == u32::MAX {
+                *number = counts.len() as u32;
+                counts.push(0);
+            }
+            counts[*number as usize] += 1;
+        }
+        let ends = counts.iter().scan(0, |end, count| {
+            *end += count;
+            Some(*end)
+        });
+        let starts: Box<[u32]> = std::iter::once(0).chain(ends).collect();
+        let number = |member: &Rank| number_of[layout.node_of(*member).0 as usize];
+        let mut next = starts.to_vec();
+        let mut places = vec![0; members.len()].into_boxed_slice();
+        for (place, member) in (0..).zip(members) {
+            let at = &mut next[number(member) as usize];
+            places[*at as usize] = place;
+            *at += 1;
+        }
+        let mine = number(&members[me as usize]);
+        let mut nodes = Nodes { places, starts, mine, local: 0 };
+        nodes.local = nodes.here().iter().position(|place| *place == me).expect("this rank is on its node") as u32;
+        nodes
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.starts.len() as u32 - 1
+    }
+
+    pub(super) fn mine(&self) -> u32 {
+        self.mine
+    }
+
+    pub(super) fn local(&self) -> u32 {
+        self.local
+    }
+
+    /// The places of the members on a node, ascending.
+    pub(super) fn on(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        &self.places[self.starts[node] as usize..self.starts[node + 1] as usize]
+    }
+
+    /// The places of the members on this rank's node.
+    pub(super) fn here(&self) -> &[u32] {
+        self.on(self.mine)
+    }
+
+    /// The place of the member that speaks for a node.
+    pub(super) fn first(&self, node: u32) -> u32 {
+        self.on(node)[0]
+    }
+
+    /// Whether this rank speaks for its node.
+    pub(super) fn is_first(&self) -> bool {
+        self.local == 0
+    }
+
+    /// The node of the member at a place.
+    pub(super) fn node_of(&self, place: u32) -> u32 {
+        (0..self.count()).find(|node| self.on(*node).contains(&place)).expect("every member is on a node")
+    }
+
+    /// Whether there are several nodes, on some of which there are several members.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.count() > 1 && (self.count() as usize) < self.places.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_proto::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn members_are_found_by_node_wherever_they_are_in_the_group() {
+        let layout = Layout::new(Rank(1), &[0, 0, 1, 2, 2, 2].map(NodeId));
+        // Places 0 to 4; node 2 comes first, and nobody of node 1.
+        let members = [5, 0, 3, 1, 4].map(Rank);
+        let nodes = Nodes::new(&layout, &members, 3);
+        assert_eq!((nodes.count(), nodes.mine(), nodes.local()), (2, 1, 1));
+        assert_eq!((nodes.on(0), nodes.on(1), nodes.here()), (&[0, 2, 4][..], &[1, 3][..], &[1, 3][..]));
+        assert_eq!([nodes.first(0), nodes.first(1)], [0, 1]);
+        assert_eq!([0, 1, 2, 3, 4].map(|place| nodes.node_of(place)), [0, 1, 0, 1, 0]);
+        assert!(nodes.are_shared() && !nodes.is_first());
+    }
+
+    #[test]
+    fn a_node_of_its_own_for_each_and_one_for_all_are_not_shared_nodes() {
+        let layout = Layout::new(Rank(0), &[0, 0, 1].map(NodeId));
+        assert!(!Nodes::new(&layout, &[0, 1].map(Rank), 0).are_shared());
+        assert!(!Nodes::new(&layout, &[0, 2].map(Rank), 1).are_shared());
+        assert!(Nodes::new(&layout, &[0, 1, 2].map(Rank), 0).are_shared());
+    }
+}

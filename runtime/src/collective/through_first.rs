@@ -1,0 +1,185 @@
+//! The members on a node tell the first of them something, the first ones of the nodes speak with each other, and each tells its node
+//! what came of it.
+//!
+//! ```text
+//!   node 0:  0 1 2 ── tell ──► 0 ┐                 ┌ 0 ── tell ──► 0 1 2
+//!   node 1:  3 4 5 ── tell ──► 3 ┴ messages, gets ─┴ 3 ── tell ──► 3 4 5
+//! ```
+//!
+//! In the world they tell by the lines of the node's segment, in other groups by messages, which stay on the node as well.
+
+use longarm_client::{Lost, LostHow, NodeBarriers, Operation};
+use longarm_proto::Rank;
+
+use super::agree::Known;
+use super::call::Call;
+use super::flag_barrier::Shown;
+use super::told::Told;
+use crate::error::CollectiveError;
+
+/// More steps than the first ones take.
+const STEPS: u32 = 256;
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// How the members on a node tell the first of them something, and hear of it.
+enum Here<'a> {
+    Lines(NodeBarriers<'a>),
+    Letters,
+}
+
+impl<'a> Here<'a> {
+    fn of(call: &Call<'a>, death: &'a dyn Fn() -> Option<Lost>) -> Here<'a> {
+        if call.group.has_lines() {
+            Here::Lines(call.group.inner.client.meet_on_node(call.name, death))
+        } else {
+            Here::Letters
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Shows `words` to the first, which takes what `read` gets from the words of each (by its number on the node) to the other first
+    /// ones, by `speak`. Gives what that came to: at the others without bytes that do not fit into a line.
+    pub(super) fn through_first<M>(
+        &mut self,
+        words: &[u64],
+        read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> M,
+        speak: impl FnOnce(&mut Self, M) -> Result<Known, CollectiveError>,
+    ) -> Result<Known, CollectiveError> {
+        let (group, begin) = (self.group, self.slot.step);
+        let death = || -> Option<Lost> { group.death() };
+        let here = Here::of(self, &death);
+        let spoken = match self.tell_first(&here, words, read) {
+            Ok(None) => None,
+            Ok(Some(met)) => Some(speak(self, met)),
+            // An error of the first is told, too: all come to as many barriers, whatever becomes of the collective.
+            Err(error) if group.nodes().is_first() => Some(Err(error)),
+            Err(error) => return Err(error),
+        };
+        self.after_first(&here, begin, spoken)
+    }
+
+    /// The same of first ones that have to hear nothing.
+    pub(super) fn speak_first(
+        &mut self,
+        speak: impl FnOnce(&mut Self) -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        let (group, begin) = (self.group, self.slot.step);
+        let death = || -> Option<Lost> { group.death() };
+        let here = Here::of(self, &death);
+        let spoken = group.nodes().is_first().then(|| speak(self).map(|()| Known::NOTHING));
+        self.after_first(&here, begin, spoken).map(drop)
+    }
+
+    /// What a member does in place of [`Call::speak_first`] that has nothing to hear: all take as many steps.
+    pub(super) fn without_first(&mut self) {
+        self.slot.step += STEPS;
+    }
+
+    /// `spoken`: what the first one here has come to.
+    fn after_first(
+        &mut self,
+        here: &Here<'_>,
+        begin: u32,
+        spoken: Option<Result<Known, CollectiveError>>,
+    ) -> Result<Known, CollectiveError> {
+        self.slot.step = begin;
+        let telling = spoken.as_ref().map(|spoken| Told::of(spoken.as_ref()).shown());
+        let heard = self.hear_first(here, telling.as_ref().map_or(&[], Shown::words));
+        self.slot.step = begin + STEPS;
+        match (spoken, heard?) {
+            // Which it has told.
+            (Some(spoken), _) => spoken,
+            (None, Told::Known(known)) => Ok(known),
+            (None, Told::Death) => Err(self.hear_of_death(here, begin)),
+            (None, other) => Err(self.group.death().map_or_else(|| self.heard_of(&other), CollectiveError::Lost)),
+        }
+    }
+
+    fn tell_first<M>(
+        &self,
+        here: &Here<'_>,
+        words: &[u64],
+        read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> M,
+    ) -> Result<Option<M>, CollectiveError> {
+        if let Here::Lines(lines) = here {
+            return Ok(lines.tell_first(words, read)?);
+        }
+        let nodes = self.group.nodes();
+        if !nodes.is_first() {
+            return self.send_words(nodes.first(nodes.mine()), words).map(|()| None);
+        }
+        let others = nodes.here()[1..].iter().map(|place| self.receive_words(*place));
+        let others = others.collect::<Result<Vec<Vec<u64>>, _>>()?;
+        let of = |local: u32| if local == 0 { words } else { &others[local as usize - 1] };
+        Ok(Some(read(&|local, at| of(local).get(at).copied().unwrap_or(0))))
+    }
+
+    /// The first tells these words.
+    fn hear_first(&self, here: &Here<'_>, words: &[u64]) -> Result<Told, CollectiveError> {
+        if let Here::Lines(lines) = here {
+            return Ok(lines.hear_first(words, Told::read)?);
+        }
+        let nodes = self.group.nodes();
+        let of = |words: &[u64]| Told::read(&|at| words.get(at).copied().unwrap_or(0));
+        if !nodes.is_first() {
+            return Ok(of(&self.receive_words(nodes.first(nodes.mine()))?));
+        }
+        // Each is told, whatever becomes of one of them.
+        let told: Vec<_> = nodes.here()[1..].iter().map(|place| self.send_words(*place, words)).collect();
+        told.into_iter().collect::<Result<(), _>>()?;
+        Ok(of(words))
+    }
+
+    fn send_words(&self, to: u32, words: &[u64]) -> Result<(), CollectiveError> {
+        let mut body = [0; longarm_shm::flag_barrier::WORDS * WORD_BYTES];
+        for (place, word) in body.chunks_exact_mut(WORD_BYTES).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        self.send(to, &body[..words.len() * WORD_BYTES])
+    }
+
+    fn receive_words(&self, from: u32) -> Result<Vec<u64>, CollectiveError> {
+        const MOST: usize = longarm_shm::flag_barrier::WORDS;
+        let body = self.receive_if(from, |found| {
+            let is_sound = found <= (MOST * WORD_BYTES) as u64 && found.is_multiple_of(WORD_BYTES as u64);
+            if is_sound { Ok(()) } else { Err(self.bad_message(from, found, format!("{MOST} words at most"))) }
+        })?;
+        Ok(body.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+    }
+
+    /// Waits until the death is known here of which the first has told.
+    fn hear_of_death(&mut self, here: &Here<'_>, begin: u32) -> CollectiveError {
+        self.slot.step = begin;
+        match here {
+            Here::Lines(lines) => lines.hear_of_death().into(),
+            Here::Letters => {
+                let nodes = self.group.nodes();
+                // Nothing more comes from it in this step: the death ends the wait.
+                match self.receive(nodes.first(nodes.mine())) {
+                    Err(error) => error,
+                    Ok(body) => self.bad_message(nodes.first(nodes.mine()), body.len() as u64, "nothing".into()),
+                }
+            }
+        }
+    }
+
+    /// What the first of this node has told of the error that it got.
+    #[cold]
+    fn heard_of(&self, told: &Told) -> CollectiveError {
+        let (layout, nodes) = (self.group.inner.client.layout(), self.group.nodes());
+        let first = nodes.first(nodes.mine());
+        let due = || String::from("what all members call");
+        match told {
+            Told::BadMessage { rank, found } => {
+                let place = self.group.place_of(rank.0);
+                self.bad_message(place.unwrap_or(first), place.map_or(0, |_| *found), due())
+            }
+            Told::Lost { rank } if layout.contains(*rank) => {
+                let (rank, operation, first): (Rank, _, _) = (*rank, Operation::Collective, self.member(first));
+                CollectiveError::Lost(Lost { rank, node: layout.node_of(rank), operation, how: LostHow::SaidBy(first) })
+            }
+            _ => self.bad_message(first, 0, due()),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The binomial tree by which reductions combine, and what of it lies on one node.
+//!
+//! Members are numbered by turns, from the root on. Those of a node combine what of the tree lies among them: so the order is the same in
+//! every layout, and comes to the same bits.
+
+use std::ops::Range;
+
+use super::nodes::Nodes;
+use crate::element::{Number, Reduction};
+
+/// Members of one node that are a whole subtree, and no part of a larger one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Subtree {
+    pub(super) turns: Range<u32>,
+    pub(super) node: u32,
+    /// Which of its node's it is.
+    pub(super) number: usize,
+}
+
+/// All subtrees of the nodes, in the order of their turns.
+pub(super) fn subtrees(nodes: &Nodes, (root, size): (u32, u32)) -> Vec<Subtree> {
+    let mut node_of = vec![0; size as usize];
+    for node in 0..nodes.count() {
+        for place in nodes.on(node) {
+            node_of[((place + size - root) % size) as usize] = node;
+        }
+    }
+    let mut found = Vec::new();
+    split(&node_of, 0..size.next_power_of_two(), &mut found);
+    let mut counts = vec![0; nodes.count() as usize];
+    found.sort_unstable_by_key(|(turns, _)| turns.start);
+    let numbered = found.into_iter().map(|(turns, node)| {
+        let count = &mut counts[node as usize];
+        *count += 1;
+        Subtree { turns, node, number: *count - 1 }
+    });
+    numbered.collect()
+}
+
+/// Finds the subtrees of a part of the tree.
+fn split(node_of: &[u32], turns: Range<u32>, found: &mut Vec<(Range<u32>, u32)>) {
+    let there = turns.start..turns.end.min(node_of.len() as u32);
+    if there.is_empty() {
+        return;
+    }
+    let nodes = &node_of[there.start as usize..there.end as usize];
+    if nodes.iter().all(|node| *node == nodes[0]) {
+        return found.push((there, nodes[0]));
+    }
+    let middle = turns.start + turns.len() as u32 / 2;
+    split(node_of, turns.start..middle, found);
+    split(node_of, middle..turns.end, found);
+}
+
+/// Combines pieces of `count` elements into the first, in the order of the tree: as many members, one piece each.
+pub(super) fn combine<T: Number>(all: &mut [T], count: usize, reduction: Reduction) {
+    combine_those(all, count, 0..(all.len() / count) as u32, reduction);
+}
+
+/// The same of a piece for each subtree.
+pub(super) fn combine_subtrees<T: Number>(all: &mut [T], count: usize, trees: &[Subtree], reduction: Reduction) {
+    combine_those(all, count, trees.iter().map(|tree| tree.turns.start), reduction);
+}
+
+/// `starts`: at which turn the pieces begin.
+fn combine_those<T: Number>(all: &mut [T], count: usize, starts: impl Iterator<Item = u32>, reduction: Reduction) {
+    // Which pieces are left, by where they begin.
+    let mut left: Vec<(u32, usize)> = starts.zip(0..).collect();
+    let mut distance = 1;
+    while left.len() > 1 {
+        left.dedup_by(|behind, before| {
+            let are_one = before.0 % (2 * distance) == 0 && before.0 + distance == behind.0;
+            if are_one {
+                let (mine, theirs) = all.split_at_mut(behind.1 * count);
+                for (mine, theirs) in mine[before.1 * count..].iter_mut().zip(&theirs[..count]) {
+                    *mine = mine.combine(*theirs, reduction).expect("checked before the call");
+                }
+            }
+            are_one
+        });
+        distance *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_client::Layout;
+    use longarm_proto::{NodeId, Rank};
+
+    use super::*;
+
+    fn nodes(node_of: &[u32]) -> Nodes {
+        let node_of: Vec<NodeId> = node_of.iter().copied().map(NodeId).collect();
+        let members: Vec<Rank> = (0..node_of.len() as u32).map(Rank).collect();
+        Nodes::new(&Layout::new(Rank(0), &node_of), &members, 0)
+    }
+
+    fn found(node_of: &[u32], root: u32) -> Vec<(Range<u32>, u32, usize)> {
+        let all = subtrees(&nodes(node_of), (root, node_of.len() as u32));
+        all.into_iter().map(|subtree| (subtree.turns, subtree.node, subtree.number)).collect()
+    }
+
+    #[test]
+    fn what_lies_on_a_node_is_whole_subtrees() {
+        assert_eq!(found(&[0, 0, 1, 1], 0), [(0..2, 0, 0), (2..4, 1, 0)]);
+        assert_eq!(found(&[0, 0, 0, 0, 1], 0), [(0..4, 0, 0), (4..5, 1, 0)]);
+        assert_eq!(found(&[0, 0, 0, 1, 1, 1], 0), [(0..2, 0, 0), (2..3, 0, 1), (3..4, 1, 0), (4..6, 1, 1)]);
+        assert_eq!(found(&[0, 0, 1, 1], 1), [(0..1, 0, 0), (1..2, 1, 0), (2..3, 1, 1), (3..4, 0, 1)]);
+        assert_eq!(found(&[0, 0, 0], 0), [(0..3, 0, 0)]);
+    }
+
+    /// What member `place` of the tree has after combining what its children sent: those 1, 2, 4 and so on places
+    /// behind it, as long as its own bit of the distance is not set.
+    fn by_tree(values: &[f64], place: usize) -> f64 {
+        let distances = std::iter::successors(Some(1), |distance| Some(distance * 2));
+        let children = distances.take_while(|distance| *distance < values.len() && place & distance == 0);
+        let present = children.map(|distance| place + distance).filter(|child| *child < values.len());
+        present.fold(values[place], |sum, child| sum + by_tree(values, child))
+    }
+
+    /// Sums of these depend on the order in their last bits.
+    fn values(size: u32) -> Vec<f64> {
+        (0..size as i32).map(|place| 10_f64.powi(place * 7 % 31 - 15) / 3.0).collect()
+    }
+
+    #[test]
+    fn little_data_is_combined_in_the_order_of_the_tree() {
+        for size in 1..=40 {
+            let values = values(size);
+            let mut all: Vec<f64> = values.iter().flat_map(|value| [*value, 1.0, -*value]).collect();
+            combine(&mut all, 3, Reduction::Sum);
+            let expected = by_tree(&values, 0);
+            assert_eq!(all[..3], [expected, f64::from(size), -expected], "{size} members");
+        }
+    }
+
+    #[test]
+    fn what_nodes_have_combined_comes_to_the_same_bits_in_every_layout() {
+        for size in 1..=24_u32 {
+            let values = values(size);
+            for layout in 0..60_u32 {
+                // Blocks, turns, and mixtures of both, without a node that has no rank.
+                let node_count = (layout % 5 + 1).min(size);
+                let mixed = |rank: u32| rank.wrapping_mul(2_654_435_761).rotate_left(layout) % node_count;
+                let node_of = |rank: u32| match layout / 20 {
+                    0 => rank * node_count / size,
+                    1 => rank % node_count,
+                    _ => {
+                        if rank < node_count {
+                            rank
+                        } else {
+                            mixed(rank)
+                        }
+                    }
+                };
+                let nodes = nodes(&(0..size).map(node_of).collect::<Vec<u32>>());
+                let all = subtrees(&nodes, (0, size));
+                let mut pieces: Vec<f64> = Vec::new();
+                for subtree in &all {
+                    let mut piece = values[subtree.turns.start as usize..subtree.turns.end as usize].to_vec();
+                    combine(&mut piece, 1, Reduction::Sum);
+                    pieces.push(piece[0]);
+                }
+                combine_subtrees(&mut pieces, 1, &all, Reduction::Sum);
+                assert_eq!(pieces[0].to_bits(), by_tree(&values, 0).to_bits(), "{size} in {layout}");
+            }
+        }
+    }
+}
