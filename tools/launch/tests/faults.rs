@@ -56,6 +56,9 @@ fn main() -> ExitCode {
             endings::body(&parameters);
             return ExitCode::SUCCESS;
         }
+        if body == "relay stranger" {
+            return relays::fill(&parameters);
+        }
         if body == "other user" {
             return crowd::as_other_user(&parameters);
         }

@@ -23,7 +23,7 @@ const THREADS: usize = 4;
 /// Lines that each of these keeps open without a word.
 const LINES_MAX: usize = 100;
 /// Some user that is not the one of the test.
-const OTHER_USER: u32 = 65_534;
+pub const OTHER_USER: u32 = 65_534;
 /// What a stranger that belongs to the test believes in.
 const WRONG_SECRET: Secret = Secret([0x5a; 32]);
 

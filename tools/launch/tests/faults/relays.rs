@@ -1,12 +1,21 @@
 //! Jobs that something else has started, whose ranks speak with rank 0 through the first of their node.
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::{Failed, Trial};
 use longarm::World;
 
+use super::crowd::OTHER_USER;
 use super::started_by_others::{Coming, Told};
 use super::witness;
+use crate::{BODY, PARAMETERS};
+
+/// Namespaces that the second half of a host's ranks has for itself, and the connections that rank 0 has then.
+const CONTAINERS: [(&str, usize); 4] =
+    [("--ipc", 1), ("--mount", 1), ("--ipc --mount --pid --fork --kill-child", 3), ("--user", 3)];
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
@@ -18,6 +27,12 @@ pub fn trials() -> Vec<Trial> {
         trials.push(Trial::test(name, move || connect(coming, ranks, nodes, connections)));
     }
     trials.push(Trial::test("a_node_whose_first_rank_is_not_where_the_others_look_goes_rank_by_rank", miss));
+    trials.push(Trial::test("strangers_who_fill_a_relays_queue_keep_no_rank_of_its_node_from_it", crowd));
+    for (kinds, connections) in CONTAINERS {
+        let name = format!("ranks_of_a_host_in_several_containers_make_a_world ({kinds})");
+        trials.push(Trial::test(name, move || contain(kinds, connections)));
+    }
+    trials.push(Trial::test("ranks_of_a_host_in_a_container_without_a_way_out_are_named_and_say_so", be_apart));
     for victim in 2..4 {
         let name = format!("those_who_are_to_go_on_outlive_rank_{victim}, through one of a node");
         trials.push(Trial::test(name, move || go_on(victim)));
@@ -114,4 +129,112 @@ fn go_on(victim: u32) -> Result<(), Failed> {
     }
     ended[0].expect(&format!("rank {victim} (node 1, "))?;
     ended[0].expect("; the others go on")
+}
+
+/// A process of another user: it fills the queue at a name until nobody waits there any more, and says when it was full.
+pub fn fill(name: &str) -> ExitCode {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    assert_eq!(rustix::process::geteuid().as_raw(), OTHER_USER);
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("it is a name");
+    let mut was_full = false;
+    loop {
+        // What is closed stays in the queue.
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None);
+        let socket = socket.expect("the system gives a socket");
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::AGAIN) if !was_full => {
+                println!("full");
+                was_full = true;
+            }
+            Err(rustix::io::Errno::AGAIN) => {}
+            Err(_) => return ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// The name at which the relay in a process listens, as everybody sees it.
+fn name_of_relay(pid: u32) -> Option<String> {
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let own: Vec<String> = links
+        .filter_map(|link| Some(std::fs::read_link(link.path()).ok()?.to_string_lossy().into_owned()))
+        .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let table = std::fs::read_to_string("/proc/net/unix").ok()?;
+    let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.find_map(|row| {
+        let (inode, name) = (row.get(6)?, row.get(7)?.strip_prefix('@')?);
+        (name.starts_with("longarm-relay-") && own.iter().any(|one| one == inode)).then(|| name.to_owned())
+    })
+}
+
+/// The second node's relay waits for rank 0, and its queue is full of strangers before the other rank of its node comes.
+fn crowd() -> Result<(), Failed> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can be another user: nothing is tested");
+        return Ok(());
+    }
+    let mut job = Told::new(Coming::Together)?;
+    job.add(2, 4, 2, "count", &[])?;
+    let pid = job.last_pid();
+    let name = loop {
+        match name_of_relay(pid) {
+            Some(name) => break name,
+            None => std::thread::yield_now(),
+        }
+    };
+    let mut command = Command::new("/proc/self/exe");
+    command.uid(OTHER_USER).env(BODY, "relay stranger").env(PARAMETERS, name).current_dir("/").stdout(Stdio::piped());
+    let mut stranger = command.spawn()?;
+    let mut line = String::new();
+    BufReader::new(stranger.stdout.as_mut().expect("stdout is piped")).read_line(&mut line)?;
+    job.add(3, 4, 2, "count", &[])?;
+    job.add(0, 4, 2, "count", &[])?;
+    job.add(1, 4, 2, "count", &[])?;
+    let ended = job.end()?;
+    let status = stranger.wait()?;
+    if line != "full\n" || !status.success() {
+        return Err(format!("the stranger says `{line}` and ends with {status}").into());
+    }
+    // In this order they were added.
+    ended[2].expect("connections: 2\n")
+}
+
+/// The other half of a host's ranks is in a container with a network of its own, from which no way leads to rank 0.
+fn be_apart() -> Result<(), Failed> {
+    if !Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no network of its own can be made here");
+        return Ok(());
+    }
+    let mut job = Told::new(Coming::Together)?;
+    for rank in 0..4 {
+        let starter = if rank < 2 { &[][..] } else { &["unshare", "--net"] };
+        job.add_inside(starter, rank, 4, (1, "count"), &[("LONGARM_MEET_TIMEOUT_S", "3")])?;
+    }
+    let root = job.root().to_owned();
+    let ended = job.end()?;
+    for rank in 0..2 {
+        ended[rank].expect("ranks 2-3 of 4 did not call longarm::init within 3 s")?;
+        ended[rank + 2].expect(&root)?;
+    }
+    Ok(())
+}
+
+/// Half of a host's ranks are in another container.
+fn contain(kinds: &str, connections: usize) -> Result<(), Failed> {
+    let starter: Vec<&str> = ["unshare"].into_iter().chain(kinds.split(' ')).collect();
+    if !Command::new(starter[0]).args(&starter[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no container can be made here with {kinds}");
+        return Ok(());
+    }
+    let mut job = Told::new(Coming::Together)?;
+    for rank in 0..4 {
+        let starter = if rank < 2 { &[][..] } else { &starter };
+        job.add_inside(starter, rank, 4, (1, "count"), &[])?;
+    }
+    let ended = job.end()?;
+    if let Some((rank, one)) = ended.iter().enumerate().find(|(_, rank)| !rank.success) {
+        return Err(format!("rank {rank} ended with {}{}", one.said, one.errors).into());
+    }
+    ended[0].expect(&format!("connections: {connections}\n"))
 }

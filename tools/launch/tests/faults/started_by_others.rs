@@ -41,7 +41,7 @@ pub fn body(parameters: &str) {
         Some(("outlive", victim)) => super::relays::outlive(world, victim.parse().expect("a rank")),
         Some(("worlds", times)) => join_often(world, times.parse().expect("a number")),
         _ if parameters == "count" => super::relays::count(world),
-        _ if parameters == "deserter" => desert(world),
+        Some(("deserter", rank)) => desert(world, rank.parse().expect("a rank")),
         _ if parameters == "stand still" => stand_still(world),
         _ => work(world),
     }
@@ -82,16 +82,16 @@ fn leave_a_child() {
     }
 }
 
-/// Rank 1 returns an error; the others wait for it.
-fn desert(world: World) {
+/// A rank returns an error; the others wait for it.
+fn desert(world: World, deserter: u32) {
     let window = witness::window(&world);
-    if world.rank() == 1 {
+    if world.rank() == deserter {
         // Whoever were still in the barrier would hear of it there.
         witness::await_others(&world, &window);
         drop((window, world));
         std::process::exit(3);
     }
-    witness::be_counted(&window, 1);
+    witness::be_counted(&window, deserter);
     witness::hear_of_the_end(&world)
 }
 
@@ -190,7 +190,8 @@ impl Told {
     /// Nobody yet.
     pub fn new(coming: Coming) -> Result<Told, Failed> {
         let folder = tempfile::tempdir()?;
-        std::fs::write(folder.path().join("secret"), "a secret of a test, long enough")?;
+        // Nobody else's on this machine: who has the same one finds the same places.
+        std::fs::write(folder.path().join("secret"), format!("a secret of a test, in {}", folder.path().display()))?;
         // Free a moment ago, and nobody is given it again soon.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         Ok(Told { coming, ranks: Vec::new(), root: format!("127.0.0.1:{port}"), folder })
@@ -210,6 +211,11 @@ impl Told {
         Ok(job)
     }
 
+    /// The process of the rank that was added last.
+    pub fn last_pid(&self) -> u32 {
+        self.ranks.last().expect("one was added").id()
+    }
+
     pub fn root(&self) -> &str {
         &self.root
     }
@@ -226,7 +232,22 @@ impl Told {
         what: &str,
         variables: &[(&str, &str)],
     ) -> Result<(), Failed> {
-        let mut command = Command::new(std::env::current_exe()?);
+        self.add_inside(&[], rank, size, (nodes, what), variables)
+    }
+
+    /// The same, where another program starts the rank: one that puts it into namespaces of its own.
+    pub fn add_inside(
+        &mut self,
+        starter: &[&str],
+        rank: u32,
+        size: u32,
+        (nodes, what): (u32, &str),
+        variables: &[(&str, &str)],
+    ) -> Result<(), Failed> {
+        let own = std::env::current_exe()?;
+        let mut words = starter.iter().map(std::ffi::OsStr::new).chain([own.as_os_str()]);
+        let mut command = Command::new(words.next().expect("there is the program itself"));
+        command.args(words);
         command.env(BODY, "started by others").env(PARAMETERS, what).env("LONGARM_NODES", nodes.to_string());
         command.env("LONGARM_RANK", rank.to_string()).env("LONGARM_SIZE", size.to_string());
         command.env("LONGARM_ROOT", &self.root).env("LONGARM_SECRET_FILE", self.secret());
@@ -352,12 +373,19 @@ fn strangers() -> Result<(), Failed> {
     ended.iter().try_for_each(|rank| rank.expect("counts 2"))
 }
 
+/// One behind another rank, and the first one of a node that is not rank 0's.
 fn deserted(coming: Coming) -> Result<(), Failed> {
-    let ended = Told::start(coming, 4, 2, "deserter", &[])?.end()?;
-    ended[1].expect("rank 1 ends the job: it left its world without finalize")?;
-    for rank in [0, 2, 3] {
-        ended[rank].expect("barrier: ")?;
-        ended[rank].expect("rank 1 (node 0) aborted: it left its world without finalize")?;
+    for deserter in [1, 2] {
+        let ended = Told::start(coming, 4, 2, &format!("deserter {deserter}"), &[])?.end()?;
+        ended[deserter]
+            .expect(&format!("rank {deserter} ends the job: it left its world without finalize"))
+            .map_err(|failed| format!("the deserter {deserter}: {}", failed.message().unwrap_or("")))?;
+        for rank in (0..4).filter(|rank| *rank != deserter) {
+            let node = deserter / 2;
+            ended[rank].expect("barrier: ")?;
+            ended[rank]
+                .expect(&format!("rank {deserter} (node {node}) aborted: it left its world without finalize"))?;
+        }
     }
     Ok(())
 }

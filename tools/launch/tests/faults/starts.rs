@@ -10,8 +10,10 @@ use std::thread::JoinHandle;
 use libtest_mimic::{Failed, Trial};
 use longarm::World;
 use longarm_control::arrival::Arrival;
+use longarm_control::frames::{Decoder, Frame};
 use longarm_control::messages::{FromRank, NodeCard, ToRank};
 use longarm_control::proof::{CHALLENGE_BYTES, HELLO_BYTES, PROOF_BYTES};
+use longarm_control::relay::{FromRelay, ToRelay};
 use longarm_control::scale::{Job, is_of_start};
 
 use super::started_by_others::{Coming, Told};
@@ -24,6 +26,10 @@ pub fn trials() -> Vec<Trial> {
     for (ranks, nodes) in [(2, 1), (8, 1), (9, 3), (32, 4)] {
         let name = format!("a_start_costs_what_was_counted_for_it ({nodes} x {})", ranks / nodes);
         trials.push(Trial::test(name, move || compare(ranks, nodes)));
+    }
+    for (ranks, nodes) in [(8, 2), (12, 3)] {
+        let name = format!("a_start_costs_what_was_counted_for_it ({nodes} x {}){}", ranks / nodes, Coming::Together);
+        trials.push(Trial::test(name, move || compare_relayed(ranks, nodes)));
     }
     trials.push(Trial::test("under_hydra_those_who_are_to_go_on_outlive_a_rank", outlive));
     trials
@@ -71,6 +77,9 @@ fn outlive() -> Result<(), Failed> {
     }
     if output.status.code() == Some(3) { Ok(()) } else { Err(format!("mpiexec ends with {}", output.status).into()) }
 }
+
+/// The head of a frame.
+const HEAD_BYTES: u64 = 9;
 
 /// What went over one connection.
 struct Heard {
@@ -129,7 +138,7 @@ fn compare(ranks: u32, nodes: u32) -> Result<(), Failed> {
     }
     job.end()?;
     let heard = listening.join().expect("listening does not panic");
-    let (counted, of_rank) = count(&heard, ranks)?;
+    let (counted, of_rank) = count(&heard)?;
     for (rank, heard) in of_rank {
         let (node, talk) = (counted.node_of_rank[rank as usize], counted.talks[rank as usize]);
         let is_own = |line: &Vec<u8>| is_of_start(line, node);
@@ -155,7 +164,7 @@ struct Counted {
 }
 
 /// The same job, of what its ranks have said of themselves.
-fn count(heard: &[Heard], ranks: u32) -> Result<(Counted, HashMap<u32, &Heard>), Failed> {
+fn count(heard: &[Heard]) -> Result<(Counted, HashMap<u32, &Heard>), Failed> {
     let (mut arrivals, mut cards, mut of_rank) = (HashMap::new(), HashMap::new(), HashMap::new());
     let (mut number, mut node_of_rank) = (0, Vec::new());
     for one in heard {
@@ -176,12 +185,111 @@ fn count(heard: &[Heard], ranks: u32) -> Result<(Counted, HashMap<u32, &Heard>),
             }
         }
     }
-    // Rank 0 is on the same machine as all others, and is not listened to. Its own number of a process changes nothing for them.
-    let own = arrivals.get(&1).cloned().ok_or("rank 1 has said nothing")?;
+    let talks = job_of(number, &arrivals, &cards, &node_of_rank)?.start(std::time::Instant::now());
+    Ok((Counted { node_of_rank, talks }, of_rank))
+}
+
+/// The job as its ranks have described it.
+fn job_of(
+    number: u64,
+    arrivals: &HashMap<u32, Arrival>,
+    cards: &HashMap<u32, NodeCard>,
+    node_of_rank: &[u32],
+) -> Result<Job, Failed> {
+    let ranks = node_of_rank.len() as u32;
+    // Those on rank 0's node are on the same machine as all others, and not all are listened to. Their own numbers of a process change
+    // nothing for the others.
+    let own = arrivals.get(&(ranks - 1)).cloned().ok_or("the last rank has said nothing")?;
     let arrivals = (0..ranks).map(|rank| arrivals.get(&rank).cloned().unwrap_or_else(|| own.clone())).collect();
     let unknown = NodeCard { node: 0, server_pid: 0, address: String::new(), host: String::new(), door: String::new() };
     let count = node_of_rank.iter().max().map_or(1, |node| node + 1);
     let cards = (0..count).map(|node| cards.get(&node).cloned().unwrap_or_else(|| unknown.clone())).collect();
-    let talks = Job { number, arrivals, cards }.start(std::time::Instant::now());
-    Ok((Counted { node_of_rank, talks }, of_rank))
+    Ok(Job { number, arrivals, cards })
+}
+
+/// What went over a relay's connection, behind its own proof: of each member what it said, or heard, and in how many frames.
+fn members_of<F: Frame>(
+    bytes: &[u8],
+    part: impl Fn(F) -> Option<(u32, Vec<u8>)>,
+) -> Result<Vec<(Vec<u8>, u64)>, Failed> {
+    let (mut decoder, mut members) = (Decoder::default(), Vec::new());
+    decoder.feed(bytes);
+    while let Some(frame) = decoder.next_frame::<F>().map_err(|error| format!("no frame: {error}"))? {
+        let Some((member, bytes)) = part(frame) else { continue };
+        members.resize_with(members.len().max(member as usize + 1), Default::default);
+        let (all, frames): &mut (Vec<u8>, u64) = &mut members[member as usize];
+        all.extend(bytes);
+        *frames += 1;
+    }
+    Ok(members)
+}
+
+/// A real start through relays, and the same counted. Listened to are those of all nodes but the first, whose relay is in rank 0's process.
+///
+/// Each message and its bytes are equal. What differs is how many frames they stand in: the relay puts what it reads at a time into one,
+/// and what a member has said in two messages may be there at once. So no more heads of frames go over a connection than were counted.
+fn compare_relayed(ranks: u32, nodes: u32) -> Result<(), Failed> {
+    let mut job = Told::new(Coming::Together)?;
+    let (at, listening) = listen_in(job.root(), nodes - 1)?;
+    let per_node = ranks / nodes;
+    for rank in 0..ranks {
+        let through = [("LONGARM_ROOT", at.as_str())];
+        job.add(rank, ranks, nodes, "work", if rank < per_node { &[] } else { &through })?;
+    }
+    job.end()?;
+    let (mut talks, mut arrivals, mut cards) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let (mut number, mut node_of_rank) = (0, Vec::new());
+    for one in listening.join().expect("listening does not panic") {
+        let said = members_of(&one.to_root[HELLO_BYTES + PROOF_BYTES..], |frame| match frame {
+            FromRelay::Bytes { member, bytes } => Some((member, bytes)),
+            _ => None,
+        })?;
+        let heard = members_of(&one.from_root[CHALLENGE_BYTES + PROOF_BYTES..], |frame| match frame {
+            ToRelay::Bytes { member, bytes } => Some((member, bytes)),
+            ToRelay::Close { .. } => None,
+        })?;
+        for (said, heard) in said.into_iter().zip(heard) {
+            let rank = u32::from_le_bytes(said.0[16..20].try_into()?);
+            arrivals.insert(rank, Arrival::read(&lines(&said.0[HELLO_BYTES + PROOF_BYTES..])[0])?);
+            for line in lines(&heard.0[CHALLENGE_BYTES + PROOF_BYTES..]) {
+                match serde_json::from_slice(&line) {
+                    Ok(ToRank::Start(start)) => (number, node_of_rank) = (start.job, start.node_of_rank.to_vec()),
+                    Ok(ToRank::Card { card }) => drop(cards.insert(card.node, card)),
+                    _ => {}
+                }
+            }
+            talks.insert(rank, (said, heard));
+        }
+    }
+    let counted = job_of(number, &arrivals, &cards, &node_of_rank)?;
+    let counted = counted.start_through_relays(per_node, std::time::Instant::now());
+    if talks.len() as u32 != ranks - per_node {
+        return Err(format!("{} ranks were listened to", talks.len()).into());
+    }
+    for (rank, (said, heard)) in talks {
+        let is_first = rank % per_node == 0;
+        let (to, from) = (counted[rank as usize].to_root, counted[rank as usize].from_root);
+        let node = node_of_rank[rank as usize];
+        let bytes = |lines: &[Vec<u8>]| lines.iter().map(|line| line.len() as u64 + 1).sum::<u64>();
+        // That a member is there is a frame of its own, and the relay's proof is in none.
+        let (said_lines, heard_lines) =
+            (lines(&said.0[HELLO_BYTES + PROOF_BYTES..]), lines(&heard.0[CHALLENGE_BYTES + PROOF_BYTES..]));
+        let own_heard: Vec<_> = heard_lines.into_iter().filter(|line| is_of_start(line, node)).collect();
+        let own_said = &said_lines[..3];
+        let relays = u64::from(is_first);
+        let proofs = (HELLO_BYTES + PROOF_BYTES) as u64;
+        let (frames_to, frames_from) = (5 + 1, own_heard.len() as u64 + 2);
+        let real_to = proofs * (1 + relays) + bytes(own_said) + HEAD_BYTES * frames_to;
+        let answers = (CHALLENGE_BYTES + PROOF_BYTES) as u64;
+        let real_from = answers * (1 + relays) + bytes(&own_heard) + HEAD_BYTES * frames_from;
+        if (real_to, real_from) != (to.bytes, from.bytes) {
+            return Err(format!("rank {rank}: {real_to} and {real_from} bytes are not {to:?} and {from:?}").into());
+        }
+        // One frame a message, and no more.
+        let messages = (said_lines.len() as u64 + 2, lines(&heard.0[CHALLENGE_BYTES + PROOF_BYTES..]).len() as u64 + 2);
+        if said.1 > messages.0 || heard.1 != messages.1 {
+            return Err(format!("rank {rank}: {} and {} frames for {messages:?} messages", said.1, heard.1).into());
+        }
+    }
+    Ok(())
 }
