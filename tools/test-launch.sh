@@ -180,11 +180,11 @@ has_to_go() {
     esac
 }
 
-# A process on a host, any of those whose name and arguments match: the launcher, which ends the search when it is gone, the pattern.
+# A process on a host, any of those whose name and arguments match, and no shell that has only started it: the launcher, which ends the search when it is gone, the pattern.
 one_of() {
     local found=()
     while [ -e "/proc/$1" ] && [ ${#found[@]} -eq 0 ]; do
-        mapfile -t found < <("$hosts" processes | awk -v pattern="$2" '{ pid = $2; $1 = $2 = ""; if ($0 ~ pattern) print pid }')
+        mapfile -t found < <("$hosts" processes | awk -v pattern="$2" '{ pid = $2; name = $3; $1 = $2 = ""; if ($0 ~ pattern && name !~ /^(ba)?sh$/) print pid }')
     done
     [ ${#found[@]} -eq 0 ] || echo "${found[RANDOM % ${#found[@]}]}"
 }
