@@ -21,7 +21,7 @@
 //! - [`Selection`]: which elements a transfer means: an index, a range, a [`Patch`], a list of [`Segment`]s.
 //! - [`Window::put_many`], [`Window::update_many`], [`Window::get_many`]: single elements of many ranks in one call.
 //! - [`OwnPart`]: a rank's own part, worked on in place.
-//! - [`Handle`], [`World::scope`]: the same without waiting.
+//! - [`Handle`], [`ManyHandle`], [`World::scope`]: the same without waiting.
 //! - [`Started`]: collectives, quiet, waits and locks that are awaited.
 //! - [`Mutexes`], [`Heap`], [`Message`], [`Question`]: locks, symmetric memory, code that runs elsewhere.
 //! - [`DeviceWords`]: words that RDMA devices update, and nobody else touches.
@@ -85,7 +85,7 @@ pub use question::Question;
 pub use scope::Scope;
 pub use selection::{Extent, Selection};
 pub use started::{Started, lock::Locking};
-pub use window::{Compare, OwnPart, Update, Window};
+pub use window::{Compare, ManyHandle, OwnPart, Update, Window};
 pub use world::start::{init, init_inside, init_inside_shared, init_shared, init_with, is_initialized, is_launched};
 pub use world::{Death, World};
 

@@ -13,6 +13,7 @@ use longarm_proto::{Kernel, Rank, Scale};
 use zerocopy::IntoBytes;
 
 use super::accumulate::Update;
+use super::many_handle::{Asked, ManyHandle};
 use super::shared::Window;
 use crate::element::{Element, Number};
 use crate::error::Operation;
@@ -38,6 +39,9 @@ trait Batch<T: Element> {
         elements: Vec<T>,
     ) -> Result<Handle<Vec<T>>, TransferError>;
 }
+
+/// Elements, each with its rank and its index there.
+type List<T> = Vec<(u32, usize, T)>;
 
 struct Puts;
 
@@ -69,6 +73,13 @@ impl<T: Element> Batch<T> for Puts {
 struct Updates<T> {
     update: Update<T>,
     operator: (Kernel, Scale),
+}
+
+impl<T: Number> Updates<T> {
+    fn new(update: Update<T>, operands: &[(u32, usize, T)]) -> Result<Updates<T>, TransferError> {
+        let operator = update.kernel(operands.first().map_or(0, |(rank, _, _)| *rank))?;
+        Ok(Updates { update, operator })
+    }
 }
 
 impl<T: Number> Batch<T> for Updates<T> {
@@ -119,7 +130,8 @@ impl<T: Element> Window<T> {
     /// As [`Window::put`], of the first that cannot be done. What can be known at once is looked at for all of them first, and then
     /// nothing was written; when a target is lost meanwhile, those for other ranks were or were not.
     pub fn put_many(&self, elements: &[(u32, usize, T)]) -> Result<(), TransferError> {
-        self.issue_many(&Puts, elements)
+        // Nobody waits for what was started: its elements are copies, which are kept until they are on their way.
+        self.issue_many(&Puts, elements).map(drop)
     }
 
     /// Reads the element at each index of a rank: a list of (rank, index). They come in the order of the list, and show what
@@ -137,6 +149,56 @@ impl<T: Element> Window<T> {
     /// # Errors
     /// As [`Window::get`], of the first that cannot be done.
     pub fn get_many(&self, places: &[(u32, usize)]) -> Result<Vec<T>, TransferError> {
+        let (elements, asked) = self.ask_many(places)?;
+        ManyHandle::of_places(elements, asked).wait()
+    }
+
+    /// Starts [`Window::put_many`] and gives the list back once nothing of it is in use any more. Awaited, it blocks no thread.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<u64>(100)?;
+    /// let right = (world.rank() + 1) % world.size();
+    /// # futures_lite::future::block_on(async {
+    /// let list = window.start_put_many(vec![(right, 7, 70), (right, 99, 990)])?.await?;
+    /// world.start_barrier_collective().await?;
+    /// let places = list.iter().map(|(_, index, _)| (world.rank(), *index)).collect();
+    /// assert_eq!(window.start_get_many(places)?.await?, [70, 990]);
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What can be known now, as [`Window::put_many`]; the list is dropped. The rest comes from the handle.
+    pub fn start_put_many(&self, elements: Vec<(u32, usize, T)>) -> Result<ManyHandle<T, List<T>>, TransferError> {
+        let handles = self.issue_many(&Puts, &elements)?;
+        Ok(ManyHandle::of_list(elements, handles))
+    }
+
+    /// Starts [`Window::get_many`]. Awaited, it blocks no thread.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let window = world.allocate_collective::<i32>(10)?;
+    /// window.put(world.rank(), 0, &[5, 6, 7])?;
+    /// let get = window.start_get_many(vec![(world.rank(), 2), (world.rank(), 0)])?;
+    /// // ... compute ...
+    /// assert_eq!(get.wait()?, [7, 5]); // or get.await
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What can be known now, as [`Window::get_many`]. The rest comes from the handle.
+    pub fn start_get_many(&self, places: Vec<(u32, usize)>) -> Result<ManyHandle<T, Vec<T>>, TransferError> {
+        let (elements, asked) = self.ask_many(&places)?;
+        Ok(ManyHandle::of_places(elements, asked))
+    }
+
+    /// What is here is read. The rest has room in the list, and is asked for.
+    fn ask_many(&self, places: &[(u32, usize)]) -> Result<(Vec<T>, Vec<Asked<T>>), TransferError> {
         places.iter().try_for_each(|(rank, index)| self.check_one(Operation::Get, *rank, *index))?;
         let (client, window) = (&self.shared.inner.client, &self.shared.client);
         let mut elements = vec![T::new_zeroed(); places.len()];
@@ -151,14 +213,10 @@ impl<T: Element> Window<T> {
         for of_rank in by_rank(&mut away, |(rank, _)| *rank) {
             let pieces = pieces(of_rank.iter().map(|(_, place)| places[*place].1));
             let room = vec![T::new_zeroed(); of_rank.len()];
-            asked.push((of_rank, self.start_get(of_rank[0].0, &pieces, room)?));
+            let handle = self.start_get(of_rank[0].0, &pieces, room)?;
+            asked.push(Asked { places: of_rank.iter().map(|(_, place)| *place).collect(), handle });
         }
-        for (of_rank, handle) in asked {
-            for ((_, place), element) in of_rank.iter().zip(handle.wait()?) {
-                elements[*place] = element;
-            }
-        }
-        Ok(elements)
+        Ok((elements, asked))
     }
 
     /// An element that can be neither there nor anywhere.
@@ -168,7 +226,12 @@ impl<T: Element> Window<T> {
         self.shared.client.check(operation, Rank(rank), offset, offset.saturating_add(size_of::<T>() as u64))
     }
 
-    fn issue_many<B: Batch<T>>(&self, batch: &B, elements: &[(u32, usize, T)]) -> Result<(), TransferError> {
+    /// Gives what was started of it; the rest is done.
+    fn issue_many<B: Batch<T>>(
+        &self,
+        batch: &B,
+        elements: &[(u32, usize, T)],
+    ) -> Result<Vec<Handle<Vec<T>>>, TransferError> {
         elements.iter().try_for_each(|(rank, index, _)| self.check_one(B::OPERATION, *rank, *index))?;
         let mut away = Vec::new();
         for (rank, index, element) in elements {
@@ -176,6 +239,7 @@ impl<T: Element> Window<T> {
                 away.push((*rank, *index, *element));
             }
         }
+        let mut handles = Vec::new();
         for of_rank in by_rank(&mut away, |(rank, _, _)| *rank) {
             let (rank, index, element) = of_rank[0];
             if of_rank.len() == 1 && batch.together(self, rank, index, element) {
@@ -183,10 +247,9 @@ impl<T: Element> Window<T> {
             }
             let pieces = pieces(of_rank.iter().map(|(_, index, _)| *index));
             let elements = of_rank.iter().map(|(_, _, element)| *element).collect();
-            // Nobody waits for it: the elements are a copy, which is kept until they are on their way.
-            drop(batch.start(self, rank, &pieces, elements)?);
+            handles.push(batch.start(self, rank, &pieces, elements)?);
         }
-        Ok(())
+        Ok(handles)
     }
 }
 
@@ -211,8 +274,36 @@ impl<T: Number> Window<T> {
     /// # Errors
     /// As [`Window::put_many`], and [`TransferError::NoSuchKernel`] for an update that the type does not have.
     pub fn update_many(&self, operands: &[(u32, usize, T)], update: Update<T>) -> Result<(), TransferError> {
-        let operator = update.kernel(operands.first().map_or(0, |(rank, _, _)| *rank))?;
-        self.issue_many(&Updates { update, operator }, operands)
+        self.issue_many(&Updates::new(update, operands)?, operands).map(drop)
+    }
+
+    /// Starts [`Window::update_many`] and gives the list back once nothing of it is in use any more. Awaited, it blocks no thread.
+    ///
+    /// ```
+    /// use longarm::Update;
+    /// let world = longarm::init()?;
+    /// let histogram = world.allocate_collective::<u64>(16)?;
+    /// # futures_lite::future::block_on(async {
+    /// let ones = vec![(0, 3, 1), (0, 14, 1), (0, 3, 1)];
+    /// let ones = histogram.start_update_many(ones, Update::Sum)?.await?;
+    /// histogram.start_update_many(ones, Update::Sum)?.await?;
+    /// world.start_barrier_collective().await?;
+    /// # Ok::<(), longarm::Error>(())
+    /// # })?;
+    /// assert_eq!(histogram.get_one(0, 3)?, 4 * u64::from(world.size()));
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Window::start_put_many`] and [`Window::update_many`].
+    pub fn start_update_many(
+        &self,
+        operands: Vec<(u32, usize, T)>,
+        update: Update<T>,
+    ) -> Result<ManyHandle<T, List<T>>, TransferError> {
+        let handles = self.issue_many(&Updates::new(update, &operands)?, &operands)?;
+        Ok(ManyHandle::of_list(operands, handles))
     }
 }
 

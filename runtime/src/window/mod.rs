@@ -4,14 +4,17 @@ mod accumulate;
 mod allocate;
 mod atomic;
 mod many;
+mod many_handle;
 pub(crate) mod map;
 pub(crate) mod numbers;
 mod own_part;
 mod shared;
+mod signal;
 mod transfer;
 mod wait;
 
 pub use accumulate::Update;
+pub use many_handle::ManyHandle;
 pub use own_part::OwnPart;
 pub use shared::Window;
 pub(crate) use shared::WindowInner;

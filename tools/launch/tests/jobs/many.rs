@@ -1,5 +1,6 @@
 //! Lists of single elements in one call.
 
+use futures_lite::future::block_on;
 use longarm::error::TransferError;
 use longarm::{Complex32, Number, Update, Window, World};
 
@@ -38,11 +39,21 @@ fn puts_and_gets<T: longarm::Element>(world: &World) {
             model[rank][at] = element;
             list.push((rank as u32, first + at, element));
         }
-        window.put_many(&list).expect("a list");
+        let list = if length % 2 == 0 {
+            window.put_many(&list).expect("a list");
+            list
+        } else {
+            block_on(window.start_put_many(list).expect("a list")).expect("it comes back")
+        };
         let places: Vec<_> = list.iter().rev().map(|(rank, index, _)| (*rank, *index)).collect();
         let expected: Vec<T> = places.iter().map(|(rank, index)| model[*rank as usize][index - first]).collect();
         let found = window.get_many(&places).expect("a list");
         assert_same(&found, &expected, format!("{length} elements of {} bytes", size_of::<T>()));
+        let (first_half, second_half) = places.split_at(length / 2);
+        let [one, other] = [first_half, second_half].map(|half| window.start_get_many(half.to_vec()).expect("a list"));
+        let other = block_on(other).expect("a list");
+        let found = [one.wait().expect("a list"), other].concat();
+        assert_same(&found, &expected, format!("{length} elements of {} bytes, awaited", size_of::<T>()));
         for rank in ranks(world) {
             let found = window.get_vec(rank, first..first + STRIP).expect("a strip");
             assert_same(&found, &model[rank as usize], format!("the strip at rank {rank} after {length} elements"));
@@ -55,6 +66,7 @@ fn updates<T: Number + Small>(world: &World, all: &[Update<T>]) {
     let count = STRIP * world.size() as usize;
     let together = world.allocate_collective::<T>(count).expect("a window");
     let single = world.allocate_collective::<T>(count).expect("a window");
+    let awaited = world.allocate_collective::<T>(count).expect("a window");
     let first = STRIP * world.rank() as usize;
     let mut dice = Dice::new(&[u64::from(world.rank()), T::TYPE as u64]);
     for (update, length) in all.iter().flat_map(|update| LENGTHS.map(|length| (*update, length))) {
@@ -64,13 +76,15 @@ fn updates<T: Number + Small>(world: &World, all: &[Update<T>]) {
             list.push((rank, first + at, T::small(dice.below(5) as i8)));
         }
         together.update_many(&list, update).expect("a list");
+        let list = block_on(awaited.start_update_many(list, update).expect("a list")).expect("it comes back");
         for (rank, index, operand) in list {
             single.accumulate(rank, index, update, &[operand]).expect("an element");
         }
         for rank in ranks(world) {
             let strip = |window: &Window<T>| window.get_vec(rank, first..first + STRIP).expect("a strip");
             let what = format!("{length} of {update:?} on {:?} at rank {rank}", T::TYPE);
-            assert_same(&strip(&together), &strip(&single), what);
+            assert_same(&strip(&together), &strip(&single), &what);
+            assert_same(&strip(&awaited), &strip(&single), format!("{what}, awaited"));
         }
     }
     barrier(world);
@@ -108,6 +122,9 @@ pub fn refused(world: &World) {
             window.put_many(&list).expect_err("a wrong place"),
             window.update_many(&list, Update::Sum).expect_err("a wrong place"),
             window.get_many(&[(me, 0), wrong]).expect_err("a wrong place"),
+            window.start_put_many(list.clone()).expect_err("a wrong place"),
+            window.start_update_many(list, Update::Sum).expect_err("a wrong place"),
+            window.start_get_many(vec![(me, 0), wrong]).expect_err("a wrong place"),
         ];
         for error in errors {
             match error {
