@@ -84,7 +84,7 @@ pub use patch::{DIMENSIONS_MAX, Patch, PatchPair, Segment};
 pub use question::Question;
 pub use scope::Scope;
 pub use selection::{Extent, Selection};
-pub use started::{Started, lock::Locking};
+pub use started::{Started, lock::Locking, try_lock::TryLocking};
 pub use window::{Compare, ManyHandle, OwnPart, Update, Window};
 pub use world::start::{init, init_inside, init_inside_shared, init_shared, init_with, is_initialized, is_launched};
 pub use world::{Death, World};

@@ -147,7 +147,7 @@ impl Mutexes {
 
     /// Takes a mutex of this node that is free, and that no other thread of this rank asks for.
     #[inline]
-    fn take_past_gate(&self, place: Place) -> Option<(&Gate, Taken<'_>)> {
+    pub(crate) fn take_past_gate(&self, place: Place) -> Option<(&Gate, Taken<'_>)> {
         let gate = self.gates.find(place)?;
         if gate.is_asked_for() {
             return None;
@@ -237,14 +237,14 @@ impl Mutexes {
         let place = (host, number);
         let taken = match self.take_past_gate(place) {
             Some(past) => Some(past),
-            None => self.try_take(place)?,
+            None => self.try_take(place, thread::current())?,
         };
         Ok(taken.map(|(gate, taken)| MutexGuard { mutexes: self, gate, host, number, taken }))
     }
 
     /// In front of nobody.
-    fn try_take(&self, place: Place) -> Result<Option<(&Gate, Taken<'_>)>, MutexError> {
-        let (gate, me) = (self.gate(place)?, thread::current());
+    pub(crate) fn try_take(&self, place: Place, me: usize) -> Result<Option<(&Gate, Taken<'_>)>, MutexError> {
+        let gate = self.gate(place)?;
         if gate.holder() != 0 || !self.gates.try_enter(gate, me) {
             return Ok(None);
         }

@@ -86,7 +86,7 @@ impl Mutexes {
     }
 
     /// Of a mutex that a task has from now on.
-    fn guard<'a>(&'a self, gate: &'a Gate, (host, number): Place, taken: Taken<'a>) -> MutexGuard<'a> {
+    pub(super) fn guard<'a>(&'a self, gate: &'a Gate, (host, number): Place, taken: Taken<'a>) -> MutexGuard<'a> {
         gate.hold(TASK);
         MutexGuard { mutexes: self, gate, host, number, taken }
     }

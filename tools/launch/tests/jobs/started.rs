@@ -151,19 +151,37 @@ pub fn locks(world: &World) {
                 futures_lite::future::yield_now().await;
                 counters.put_one(host, 0, value + 1).expect("one more");
                 world.start_quiet_rank(host).await.expect("quiet before unlock");
+                guard.start_unlock().await.expect("an unlock");
+            }
+        }
+    };
+    let trying = async || {
+        for _ in 0..rounds {
+            for host in ranks(world) {
+                let guard = loop {
+                    match mutexes.start_try_lock(host, 0).await.expect("an answer") {
+                        Some(guard) => break guard,
+                        None => futures_lite::future::yield_now().await,
+                    }
+                };
+                let value = counters.get_one(host, 0).expect("a look");
+                futures_lite::future::yield_now().await;
+                counters.put_one(host, 0, value + 1).expect("one more");
+                world.start_quiet_rank(host).await.expect("quiet before unlock");
                 guard.unlock().expect("an unlock");
             }
         }
     };
     std::thread::scope(|scope| {
         scope.spawn(|| block_on(task()));
-        block_on(zip(task(), task()));
+        block_on(zip(task(), trying()));
     });
     barrier(world);
     assert_eq!(counters.get_one(world.rank(), 0), Ok(3 * rounds * u64::from(world.size())));
     given_up(world, &mutexes);
     let unknown = MutexError::UnknownMutex { host: Rank(0), number: 1, count: 1 };
-    assert_eq!(mutexes.start_lock(0, 1).wait().err(), Some(unknown));
+    assert_eq!(mutexes.start_lock(0, 1).wait().err(), Some(unknown.clone()));
+    assert_eq!(mutexes.start_try_lock(0, 1).wait().err(), Some(unknown));
     barrier(world);
     mutexes.free_collective().expect("the mutexes are freed");
     assert!(matches!(mutexes.start_lock(0, 0).wait(), Err(MutexError::Transfer(_))));
@@ -296,11 +314,13 @@ fn given_up(world: &World, mutexes: &longarm::Mutexes) {
             let mut asked = Box::pin(mutexes.start_lock(host, 0));
             assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             drop(asked);
+            assert!(mutexes.start_try_lock(host, 0).wait().expect("an answer").is_none(), "rank 0 has it");
             barrier(world);
         }
         // All get it, also those that had given it up.
         mutexes.lock(host, 0).expect("a lock").unlock().expect("an unlock");
         drop(mutexes.start_lock(host, 0));
+        drop(mutexes.start_try_lock(host, 0));
         mutexes.start_lock(host, 0).wait().expect("a lock").unlock().expect("an unlock");
         barrier(world);
     }
