@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use longarm_control::scale::{Job, Talk};
+use longarm_control::scale::{Exchange, Job};
 
 fn main() {
     let per_host = std::env::args().nth(1).and_then(|number| number.parse().ok()).unwrap_or(128);
@@ -19,11 +19,11 @@ fn main() {
     }
 }
 
-fn row(job: &Job, connections: u32, start: impl Fn(Instant) -> Vec<Talk>) {
+fn row(job: &Job, connections: u32, start: impl Fn(Instant) -> Vec<Exchange>) {
     let began = Instant::now();
-    let talk: Talk = start(began).into_iter().sum();
+    let exchange: Exchange = start(began).into_iter().sum();
     let took = began.elapsed();
-    let (to, from, ranks) = (talk.to_root, talk.from_root, job.arrivals.len() as u64);
+    let (to, from, ranks) = (exchange.to_coordinator, exchange.from_coordinator, job.arrivals.len() as u64);
     println!(
         "| {ranks} | {} | {connections} | {} | {} | {} | {} | {:.1} ms |",
         job.cards.len(),

@@ -23,7 +23,7 @@ mod connection;
 mod relays;
 mod standing;
 
-use connection::{Connection, Stage, Through, Trunk};
+use connection::{Connection, RelayConnection, Stage, Through};
 
 /// What a rank may have sent before it is known that all have come: its first line, and that it joins.
 const EARLY_BYTES_MAX: usize = 1 << 20;
@@ -101,7 +101,7 @@ pub struct Coordinator {
     connections: HashMap<u64, Connection>,
     next_connection: u64,
     half_open: usize,
-    course: Course,
+    phase: Phase,
     effects: VecDeque<Effect>,
     /// The first failure's status, and when the job is ended.
     ending: Option<(i32, Instant)>,
@@ -114,7 +114,7 @@ pub struct Coordinator {
 
 /// How far the job is.
 #[derive(Debug)]
-enum Course {
+enum Phase {
     /// Who has come, and over which connection.
     Gathering { arrivals: Vec<Option<(u64, Arrival)>>, missing: u32, until: Instant },
     /// All have come.
@@ -132,7 +132,7 @@ impl Coordinator {
             connections: HashMap::new(),
             next_connection: 0,
             half_open: 0,
-            course: Course::Gathering {
+            phase: Phase::Gathering {
                 arrivals: vec![None; size as usize],
                 missing: size,
                 until: now + settings.arrival,
@@ -200,7 +200,7 @@ impl Coordinator {
         let late: Vec<u64> =
             self.connections.iter().filter(|(_, connection)| late(connection)).map(|(number, _)| *number).collect();
         late.into_iter().for_each(|number| self.close(number));
-        if let Course::Gathering { until, .. } = self.course
+        if let Phase::Gathering { until, .. } = self.phase
             && until <= now
         {
             self.give_up();
@@ -220,8 +220,8 @@ impl Coordinator {
     /// When [`Coordinator::handle_time`] has something to do without anything else happening.
     pub fn deadline(&self) -> Option<Instant> {
         let proofs = self.connections.values().filter_map(Connection::until).min();
-        let gathering = if let Course::Gathering { until, .. } = self.course { Some(until) } else { None };
-        let met = if matches!(self.course, Course::Met { .. }) { self.watchdog.deadline() } else { None };
+        let gathering = if let Phase::Gathering { until, .. } = self.phase { Some(until) } else { None };
+        let met = if matches!(self.phase, Phase::Met { .. }) { self.watchdog.deadline() } else { None };
         [proofs, gathering, met, self.ending.map(|(_, at)| at)].into_iter().flatten().min()
     }
 
@@ -232,7 +232,7 @@ impl Coordinator {
 
     /// Whether whoever connects is let in: all have not come yet.
     pub fn is_open(&self) -> bool {
-        matches!(self.course, Course::Gathering { .. })
+        matches!(self.phase, Phase::Gathering { .. })
     }
 
     fn be_deaf(&mut self, number: u64, waiting: usize, now: Instant) {
@@ -290,7 +290,7 @@ impl Coordinator {
                     Ok((rank, welcome)) => {
                         connection.received = rest.to_vec();
                         connection.stage = match is_relay {
-                            true => Stage::Relay(Box::new(Trunk::new(rank))),
+                            true => Stage::Relay(Box::new(RelayConnection::new(rank))),
                             false => Stage::Arriving { rank, until },
                         };
                         self.half_open -= 1;
@@ -312,7 +312,7 @@ impl Coordinator {
 
     fn take_line_of_rank(&mut self, number: u64, rank: u32, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(&number) else { return false };
-        let Course::Met { rendezvous, .. } = &mut self.course else {
+        let Phase::Met { rendezvous, .. } = &mut self.phase else {
             // What it says is read when all are there.
             if connection.received.len() > EARLY_BYTES_MAX {
                 self.close(number);
@@ -336,7 +336,7 @@ impl Coordinator {
     }
 
     fn handle_arrival(&mut self, number: u64, rank: u32, line: &[u8], now: Instant) {
-        let Course::Gathering { arrivals, missing, .. } = &mut self.course else {
+        let Phase::Gathering { arrivals, missing, .. } = &mut self.phase else {
             self.close(number);
             return;
         };
@@ -363,7 +363,7 @@ impl Coordinator {
 
     /// All have come.
     fn begin(&mut self, now: Instant) {
-        let Course::Gathering { arrivals, .. } = std::mem::replace(&mut self.course, Course::Failed) else { return };
+        let Phase::Gathering { arrivals, .. } = std::mem::replace(&mut self.phase, Phase::Failed) else { return };
         let (connections, arrivals): (Vec<_>, Vec<_>) =
             arrivals.into_iter().flatten().map(|(number, arrival)| (Some(number), arrival)).unzip();
         let layout = Layout::of(&arrivals, arrivals[0].nodes);
@@ -382,7 +382,7 @@ impl Coordinator {
         let is_stranger = |connection: &Connection| !matches!(connection.stage, Stage::Rank(_) | Stage::Relay(_));
         let strangers = self.connections.iter().filter(|(_, connection)| is_stranger(connection));
         let strangers: Vec<u64> = strangers.map(|(number, _)| *number).collect();
-        self.course = Course::Met { arrivals, connections: connections.clone(), rendezvous, layout };
+        self.phase = Phase::Met { arrivals, connections: connections.clone(), rendezvous, layout };
         strangers.into_iter().for_each(|number| self.close(number));
         // What they have said meanwhile.
         for number in connections.into_iter().flatten() {
@@ -392,14 +392,14 @@ impl Coordinator {
 
     /// The time is over, and some have not come.
     fn give_up(&mut self) {
-        let Course::Gathering { arrivals, .. } = &self.course else { return };
+        let Phase::Gathering { arrivals, .. } = &self.phase else { return };
         let missing: Vec<u32> = (0..).zip(arrivals).filter(|(_, one)| one.is_none()).map(|(rank, _)| rank).collect();
         self.fail_all(show_missing(&missing, self.settings.ticket.size, self.settings.arrival.as_secs()));
     }
 
     /// The ranks will not be together: all that have come are told why.
     fn fail_all(&mut self, reason: String) {
-        self.course = Course::Failed;
+        self.phase = Phase::Failed;
         let mut numbers: Vec<u64> = self.connections.keys().copied().collect();
         // A relay may end as soon as its own rank hears it, and what is said to those behind it goes through it.
         numbers.sort_by_key(|number| match self.connections[number].stage {
@@ -423,30 +423,30 @@ impl Coordinator {
 
     /// The connection of a rank has ended: so has the rank.
     fn handle_gone(&mut self, rank: u32, number: u64, now: Instant) {
-        match &mut self.course {
-            Course::Gathering { arrivals, .. } => {
+        match &mut self.phase {
+            Phase::Gathering { arrivals, .. } => {
                 let Some((_, arrival)) = arrivals[rank as usize].take_if(|(own, _)| *own == number) else { return };
                 self.fail_all(format!("rank {rank} ({}) has ended before all had come", show_process(&arrival)));
             }
-            Course::Met { connections, rendezvous, .. } => {
+            Phase::Met { connections, rendezvous, .. } => {
                 connections[rank as usize] = None;
                 self.watchdog.handle_end(rank);
                 if let Some(failure) = rendezvous.handle_end(rank, HowEnded::Gone) {
                     self.handle_failure(&failure, now);
                 }
             }
-            Course::Failed => {}
+            Phase::Failed => {}
         }
     }
 
     fn violate(&mut self, rank: u32, violation: &Violation, now: Instant) {
-        let Course::Met { rendezvous, .. } = &mut self.course else { return };
+        let Phase::Met { rendezvous, .. } = &mut self.phase else { return };
         let failure = rendezvous.handle_violation(rank, violation);
         self.handle_failure(&failure, now);
     }
 
     fn handle_failure(&mut self, failure: &Failure, now: Instant) {
-        let Course::Met { arrivals, layout, .. } = &self.course else { return };
+        let Phase::Met { arrivals, layout, .. } = &self.phase else { return };
         let is_first = !std::mem::replace(&mut self.failed, true);
         let goes_on = self.settings.survivors_go_on;
         // Who gives a reason says it where its process can be heard even if this one cannot; those after it only follow.
@@ -466,7 +466,7 @@ impl Coordinator {
         if failure.has_reason {
             self.waiting_for_echo.push(failure.rank);
         }
-        let Course::Met { connections, .. } = &self.course else { return };
+        let Phase::Met { connections, .. } = &self.phase else { return };
         // One that has given a reason ends by itself. The others are cut off, and end for that.
         let with_it: Vec<u32> = if goes_on { failure.taken_along.clone() } else { Vec::new() };
         let violator = Some(failure.rank).filter(|_| !failure.has_reason);
@@ -496,7 +496,7 @@ impl Coordinator {
     fn pass_messages(&mut self) {
         // The process of a relay, or of rank 0, which this is, may end as soon as it hears something: those behind it first.
         let (mut later, mut root) = (Vec::new(), None);
-        while let Course::Met { rendezvous, connections, arrivals, layout } = &mut self.course
+        while let Phase::Met { rendezvous, connections, arrivals, layout } = &mut self.phase
             && let Some((rank, mut message)) = rendezvous.poll_message()
         {
             let Some(number) = connections[rank as usize] else { continue };

@@ -38,11 +38,11 @@ pub struct Traffic {
 
 /// What one rank and the coordinator say to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Talk {
+pub struct Exchange {
     /// What the rank says.
-    pub to_root: Traffic,
+    pub to_coordinator: Traffic,
     /// What it hears.
-    pub from_root: Traffic,
+    pub from_coordinator: Traffic,
 }
 
 impl Traffic {
@@ -52,15 +52,15 @@ impl Traffic {
     }
 }
 
-impl std::iter::Sum for Talk {
-    fn sum<I: Iterator<Item = Talk>>(talks: I) -> Talk {
+impl std::iter::Sum for Exchange {
+    fn sum<I: Iterator<Item = Exchange>>(exchanges: I) -> Exchange {
         let plus = |one: Traffic, other: Traffic| Traffic {
             messages: one.messages + other.messages,
             bytes: one.bytes + other.bytes,
         };
-        talks.fold(Talk::default(), |sum, talk| Talk {
-            to_root: plus(sum.to_root, talk.to_root),
-            from_root: plus(sum.from_root, talk.from_root),
+        exchanges.fold(Exchange::default(), |sum, exchange| Exchange {
+            to_coordinator: plus(sum.to_coordinator, exchange.to_coordinator),
+            from_coordinator: plus(sum.from_coordinator, exchange.from_coordinator),
         })
     }
 }
@@ -92,7 +92,7 @@ impl Job {
     ///
     /// # Panics
     /// When the coordinator and the ranks do not understand each other.
-    pub fn start(&self, now: Instant) -> Vec<Talk> {
+    pub fn start(&self, now: Instant) -> Vec<Exchange> {
         self.start_over(None, now)
     }
 
@@ -101,25 +101,25 @@ impl Job {
     ///
     /// # Panics
     /// See [`Job::start`].
-    pub fn start_through_relays(&self, per_relay: u32, now: Instant) -> Vec<Talk> {
+    pub fn start_through_relays(&self, per_relay: u32, now: Instant) -> Vec<Exchange> {
         self.start_over(Some(per_relay), now)
     }
 
-    fn start_over(&self, per_relay: Option<u32>, now: Instant) -> Vec<Talk> {
+    fn start_over(&self, per_relay: Option<u32>, now: Instant) -> Vec<Exchange> {
         let size = self.arrivals.len() as u32;
         let ticket = Ticket { assembly: 1, size, secret: [7; 32] };
         let coordinator = Coordinator::new(settings(&ticket, self.number), now);
-        let (talks, nodes, frames) = (vec![Talk::default(); size as usize], Vec::new(), HashMap::new());
-        let mut course = Course { coordinator, now, talks, nodes, per_relay, ways: Vec::new(), frames };
+        let (exchanges, nodes, frames) = (vec![Exchange::default(); size as usize], Vec::new(), HashMap::new());
+        let mut simulation = Simulation { coordinator, now, exchanges, nodes, per_relay, routes: Vec::new(), frames };
         for (rank, arrival) in (0..size).zip(&self.arrivals) {
-            course.connect(&ticket, rank);
-            course.prove(&ticket, Caller::Rank, rank);
-            course.say(rank, arrival);
+            simulation.connect(&ticket, rank);
+            simulation.prove(&ticket, Caller::Rank, rank);
+            simulation.say(rank, arrival);
         }
         for (rank, arrival) in (0..size).zip(&self.arrivals) {
-            course.say(rank, &FromRank::Join { version: CONTROL_VERSION, pid: arrival.pid });
+            simulation.say(rank, &FromRank::Join { version: CONTROL_VERSION, pid: arrival.pid });
         }
-        let nodes = std::mem::take(&mut course.nodes);
+        let nodes = std::mem::take(&mut simulation.nodes);
         assert_eq!(nodes.len(), size as usize, "every rank is told where all are");
         let mut led = vec![false; self.cards.len()];
         for (rank, node) in (0..size).zip(nodes) {
@@ -127,9 +127,9 @@ impl Job {
                 false => FromRank::Publish { card: self.cards[node as usize].clone() },
                 true => FromRank::Fetch { node },
             };
-            course.say(rank, &message);
+            simulation.say(rank, &message);
         }
-        course.talks
+        simulation.exchanges
     }
 }
 
@@ -152,45 +152,45 @@ fn settings(ticket: &Ticket, job: u64) -> Settings {
 
 /// How a rank comes to the coordinator.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Route {
     /// Over this connection, which is its own.
     Own(u64),
     /// Over that of a relay, as the member with this number.
     Through(u64, u32),
 }
 
-struct Course {
+struct Simulation {
     coordinator: Coordinator,
     now: Instant,
-    talks: Vec<Talk>,
+    exchanges: Vec<Exchange>,
     /// The node of each rank, as it is told.
     nodes: Vec<u32>,
     per_relay: Option<u32>,
     /// How each rank comes. While a relay proves itself it is that of its rank.
-    ways: Vec<Way>,
+    routes: Vec<Route>,
     /// What has come for the relay at each connection, and the rank of its first member.
     frames: HashMap<u64, (u32, Decoder)>,
 }
 
-impl Course {
+impl Simulation {
     /// Ranks come in their order, and a relay before its members.
     fn connect(&mut self, ticket: &Ticket, rank: u32) {
         let Some(per_relay) = self.per_relay else {
             let own = self.coordinator.handle_connection([1; NONCE_BYTES], self.now);
-            return self.ways.push(Way::Own(own.expect("there is room")));
+            return self.routes.push(Route::Own(own.expect("there is room")));
         };
         let member = rank % per_relay;
         if member == 0 {
             let relay = self.coordinator.handle_connection([1; NONCE_BYTES], self.now).expect("there is room");
-            self.ways.push(Way::Own(relay));
+            self.routes.push(Route::Own(relay));
             self.prove(ticket, Caller::Relay, rank);
             self.frames.insert(relay, (rank, Decoder::default()));
-            self.ways[rank as usize] = Way::Through(relay, 0);
+            self.routes[rank as usize] = Route::Through(relay, 0);
         } else {
-            let Way::Through(relay, _) = self.ways[rank as usize - 1] else {
+            let Route::Through(relay, _) = self.routes[rank as usize - 1] else {
                 unreachable!("it is behind the same relay")
             };
-            self.ways.push(Way::Through(relay, member));
+            self.routes.push(Route::Through(relay, member));
         }
         self.pass(rank, &FromRelay::Member { member });
     }
@@ -212,14 +212,14 @@ impl Course {
 
     /// Sends something of a rank. The last that this rank is told for it comes back.
     fn send(&mut self, rank: u32, bytes: &[u8]) -> Option<Vec<u8>> {
-        match self.ways[rank as usize] {
-            Way::Own(connection) => self.give(rank, connection, bytes),
-            Way::Through(_, member) => self.pass(rank, &FromRelay::Bytes { member, bytes: bytes.to_vec() }),
+        match self.routes[rank as usize] {
+            Route::Own(connection) => self.give(rank, connection, bytes),
+            Route::Through(_, member) => self.pass(rank, &FromRelay::Bytes { member, bytes: bytes.to_vec() }),
         }
     }
 
     fn pass(&mut self, rank: u32, frame: &FromRelay) -> Option<Vec<u8>> {
-        let (Way::Own(connection) | Way::Through(connection, _)) = self.ways[rank as usize];
+        let (Route::Own(connection) | Route::Through(connection, _)) = self.routes[rank as usize];
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         self.give(rank, connection, &bytes)
@@ -227,13 +227,13 @@ impl Course {
 
     /// Gives bytes to the coordinator, and counts what all are told for it.
     fn give(&mut self, rank: u32, connection: u64, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.talks[rank as usize].to_root.add(bytes.len());
+        self.exchanges[rank as usize].to_coordinator.add(bytes.len());
         self.coordinator.handle_bytes(connection, bytes, self.now);
         let mut told = None;
         while let Some(effect) = self.coordinator.poll_effect() {
             let Effect::Send { connection, bytes } = effect else { panic!("a start without failures: {effect:?}") };
             let (whom, message) = self.read(connection, &bytes);
-            self.talks[whom as usize].from_root.add(bytes.len());
+            self.exchanges[whom as usize].from_coordinator.add(bytes.len());
             self.note_node(&message);
             if whom == rank {
                 told = Some(message);
@@ -246,7 +246,7 @@ impl Course {
     fn read(&mut self, connection: u64, bytes: &[u8]) -> (u32, Vec<u8>) {
         let Some((first, decoder)) = self.frames.get_mut(&connection) else {
             // Who has none yet is the relay that proves itself.
-            let latest = self.ways.len() as u32 - 1;
+            let latest = self.routes.len() as u32 - 1;
             let whom = if self.per_relay.is_some() { latest } else { connection as u32 };
             return (whom, bytes.to_vec());
         };
@@ -288,17 +288,21 @@ mod tests {
     use super::*;
     use crate::proof::{HELLO_BYTES, PROOF_BYTES};
 
-    fn total(ranks: u32, per_host: u32) -> Talk {
+    fn total(ranks: u32, per_host: u32) -> Exchange {
         Job::typical(ranks, per_host).start(Instant::now()).into_iter().sum()
     }
 
     #[test]
     fn every_rank_says_five_things_and_hears_four_or_five() {
-        let talks = Job::typical(6, 3).start(Instant::now());
-        for (rank, talk) in talks.iter().enumerate() {
+        let exchanges = Job::typical(6, 3).start(Instant::now());
+        for (rank, exchange) in exchanges.iter().enumerate() {
             // Hello, proof, arrival, join, card or question; challenge, welcome, met, start, and the card for who asks.
             let asks = u64::from(rank % 3 != 0);
-            assert_eq!((talk.to_root.messages, talk.from_root.messages), (5, 4 + asks), "rank {rank}");
+            assert_eq!(
+                (exchange.to_coordinator.messages, exchange.from_coordinator.messages),
+                (5, 4 + asks),
+                "rank {rank}"
+            );
         }
     }
 
@@ -310,21 +314,21 @@ mod tests {
             let is_first = rank % 3 == 0;
             let proof = |alone: u64| if is_first { alone } else { 0 };
             // That it has come is a message more, and so are the relay's hello and proof, and what answers these.
-            assert_eq!(relayed.to_root.messages, alone.to_root.messages + 1 + proof(2), "rank {rank}");
-            assert_eq!(relayed.from_root.messages, alone.from_root.messages + proof(2), "rank {rank}");
-            let heads = 9 * (alone.to_root.messages + 1);
+            assert_eq!(relayed.to_coordinator.messages, alone.to_coordinator.messages + 1 + proof(2), "rank {rank}");
+            assert_eq!(relayed.from_coordinator.messages, alone.from_coordinator.messages + proof(2), "rank {rank}");
+            let heads = 9 * (alone.to_coordinator.messages + 1);
             let hello = proof((HELLO_BYTES + PROOF_BYTES) as u64);
-            assert_eq!(relayed.to_root.bytes, alone.to_root.bytes + heads + hello, "rank {rank}");
-            let heads = 9 * alone.from_root.messages;
+            assert_eq!(relayed.to_coordinator.bytes, alone.to_coordinator.bytes + heads + hello, "rank {rank}");
+            let heads = 9 * alone.from_coordinator.messages;
             let answers = proof((CHALLENGE_BYTES + PROOF_BYTES) as u64);
-            assert_eq!(relayed.from_root.bytes, alone.from_root.bytes + heads + answers, "rank {rank}");
+            assert_eq!(relayed.from_coordinator.bytes, alone.from_coordinator.bytes + heads + answers, "rank {rank}");
         }
     }
 
     #[test]
     fn what_a_rank_says_and_hears_does_not_depend_on_how_many_there_are() {
         let (few, many) = (total(64, 16), total(4096, 16));
-        assert!(many.to_root.bytes <= few.to_root.bytes * 64 * 101 / 100, "{few:?} {many:?}");
-        assert!(many.from_root.bytes <= few.from_root.bytes * 64 * 105 / 100, "{few:?} {many:?}");
+        assert!(many.to_coordinator.bytes <= few.to_coordinator.bytes * 64 * 101 / 100, "{few:?} {many:?}");
+        assert!(many.from_coordinator.bytes <= few.from_coordinator.bytes * 64 * 105 / 100, "{few:?} {many:?}");
     }
 }

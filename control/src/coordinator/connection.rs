@@ -33,12 +33,12 @@ pub(super) enum Stage {
     /// It is a rank.
     Rank(u32),
     /// It is a relay, through which ranks come.
-    Relay(Box<Trunk>),
+    Relay(Box<RelayConnection>),
 }
 
 /// The connection of a relay.
 #[derive(Debug)]
-pub(super) struct Trunk {
+pub(super) struct RelayConnection {
     /// The rank in whose process the relay is.
     pub(super) rank: u32,
     pub(super) frames: Decoder,
@@ -46,9 +46,9 @@ pub(super) struct Trunk {
     pub(super) members: BTreeMap<u32, u64>,
 }
 
-impl Trunk {
-    pub(super) fn new(rank: u32) -> Trunk {
-        Trunk { rank, frames: Decoder::default(), members: BTreeMap::new() }
+impl RelayConnection {
+    pub(super) fn new(rank: u32) -> RelayConnection {
+        RelayConnection { rank, frames: Decoder::default(), members: BTreeMap::new() }
     }
 }
 
@@ -56,7 +56,7 @@ impl Trunk {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Through {
     /// The relay's own connection.
-    pub(super) trunk: u64,
+    pub(super) relay: u64,
     /// Which of the relay's members it is.
     pub(super) member: u32,
 }

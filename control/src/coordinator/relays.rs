@@ -8,28 +8,28 @@ use crate::relay::{FromRelay, ToRelay};
 impl Coordinator {
     /// How many connections come over this one. What may wait for it is bounded for each of them.
     pub fn connections_over(&self, number: u64) -> usize {
-        self.trunk(number).map_or(1, |trunk| trunk.members.len().max(1))
+        self.relay(number).map_or(1, |relay| relay.members.len().max(1))
     }
 
-    fn trunk(&self, number: u64) -> Option<&Trunk> {
+    fn relay(&self, number: u64) -> Option<&RelayConnection> {
         match &self.connections.get(&number)?.stage {
-            Stage::Relay(trunk) => Some(trunk),
+            Stage::Relay(relay) => Some(relay),
             _ => None,
         }
     }
 
-    fn trunk_mut(&mut self, number: u64) -> Option<&mut Trunk> {
+    fn relay_mut(&mut self, number: u64) -> Option<&mut RelayConnection> {
         match &mut self.connections.get_mut(&number)?.stage {
-            Stage::Relay(trunk) => Some(trunk),
+            Stage::Relay(relay) => Some(relay),
             _ => None,
         }
     }
 
     /// The connections that come through this one: first that of the rank whose process ended, if it did.
     pub(super) fn through(&self, number: u64) -> Vec<u64> {
-        let Some(trunk) = self.trunk(number) else { return Vec::new() };
-        let mut through: Vec<u64> = trunk.members.values().copied().collect();
-        through.sort_by_key(|one| !self.is_rank(*one, trunk.rank));
+        let Some(relay) = self.relay(number) else { return Vec::new() };
+        let mut through: Vec<u64> = relay.members.values().copied().collect();
+        through.sort_by_key(|one| !self.is_rank(*one, relay.rank));
         through
     }
 
@@ -48,17 +48,17 @@ impl Coordinator {
     }
 
     fn rank_of_relay(&self, number: u64) -> Option<u32> {
-        Some(self.trunk(self.connections.get(&number)?.through?.trunk)?.rank)
+        Some(self.relay(self.connections.get(&number)?.through?.relay)?.rank)
     }
 
     /// Before all have come: with a relay's connection those go that have come through it, and it is the relay's own rank whose process has
     /// ended, also where that one had not come itself. Where nobody had, its rank may still come by itself.
     pub(super) fn fail_with_relay(&mut self, number: u64) {
-        let Course::Gathering { arrivals, .. } = &self.course else { return };
-        let Some(trunk) = self.trunk(number) else { return };
+        let Phase::Gathering { arrivals, .. } = &self.phase else { return };
+        let Some(relay) = self.relay(number) else { return };
         let is_rank = |one: &u64| matches!(self.connections.get(one).map(|one| &one.stage), Some(Stage::Rank(_)));
-        if trunk.members.values().any(is_rank) {
-            let rank = trunk.rank;
+        if relay.members.values().any(is_rank) {
+            let rank = relay.rank;
             let process = arrivals[rank as usize].as_ref().map(|(_, own)| format!(" ({})", show_process(own)));
             let reason = format!("rank {rank}{} has ended before all had come", process.unwrap_or_default());
             self.forget(number);
@@ -69,7 +69,7 @@ impl Coordinator {
     /// What was said of the end of ranks that gave a reason is on its way to those behind them: they may end.
     pub(super) fn release_those_who_gave_a_reason(&mut self) {
         for rank in std::mem::take(&mut self.waiting_for_echo) {
-            let Course::Met { connections, .. } = &self.course else { continue };
+            let Phase::Met { connections, .. } = &self.phase else { continue };
             // Rank 0's process has the coordinator too, and sees by itself what has left.
             if let Some(number) =
                 connections[rank as usize].filter(|number| self.is_relays_own(*number, rank) && rank != 0)
@@ -83,9 +83,9 @@ impl Coordinator {
     pub(super) fn take_frame(&mut self, number: u64, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(&number) else { return false };
         let received = std::mem::take(&mut connection.received);
-        let Stage::Relay(trunk) = &mut connection.stage else { return false };
-        trunk.frames.feed(&received);
-        match trunk.frames.next_frame() {
+        let Stage::Relay(relay) = &mut connection.stage else { return false };
+        relay.frames.feed(&received);
+        match relay.frames.next_frame() {
             Ok(None) => false,
             Ok(Some(frame)) => {
                 self.handle_frame(number, frame, now);
@@ -99,11 +99,11 @@ impl Coordinator {
     }
 
     fn handle_frame(&mut self, number: u64, frame: FromRelay, now: Instant) {
-        let Some(trunk) = self.trunk(number) else { return };
-        let known = |member: u32| trunk.members.get(&member).copied();
+        let Some(relay) = self.relay(number) else { return };
+        let known = |member: u32| relay.members.get(&member).copied();
         match frame {
             FromRelay::Member { member } if known(member).is_some() => self.drop_relay(number, &Violation::Relay, now),
-            FromRelay::Member { member } => self.take_member(Through { trunk: number, member }, now),
+            FromRelay::Member { member } => self.take_member(Through { relay: number, member }, now),
             // It may not have heard yet that a member was closed.
             FromRelay::Bytes { member, bytes } => {
                 let Some(one) = known(member) else { return };
@@ -127,14 +127,14 @@ impl Coordinator {
 
     /// Somebody has connected to a relay.
     fn take_member(&mut self, through: Through, now: Instant) {
-        let Some(connection) = self.connections.get(&through.trunk) else { return };
+        let Some(connection) = self.connections.get(&through.relay) else { return };
         let nonce = self.nonce_of_member(through, connection.nonce);
         let Some(number) = self.handle_connection(nonce, now) else { return self.close_through(through) };
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.through = Some(through);
         }
-        if let Some(trunk) = self.trunk_mut(through.trunk) {
-            trunk.members.insert(through.member, number);
+        if let Some(relay) = self.relay_mut(through.relay) {
+            relay.members.insert(through.member, number);
         }
     }
 
@@ -149,7 +149,7 @@ impl Coordinator {
 
     /// Ends the connection of a relay that breaks the rules, which is its rank's fault.
     pub(super) fn drop_relay(&mut self, number: u64, violation: &Violation, now: Instant) {
-        if let Some(rank) = self.trunk(number).map(|trunk| trunk.rank) {
+        if let Some(rank) = self.relay(number).map(|relay| relay.rank) {
             self.violate(rank, violation, now);
         }
         self.lose(number, now);
@@ -158,23 +158,23 @@ impl Coordinator {
 
     pub(super) fn send_through(&mut self, through: Through, bytes: &[u8]) {
         // What is said to a rank whose relay is gone is lost, as it is.
-        if self.connections.contains_key(&through.trunk) {
+        if self.connections.contains_key(&through.relay) {
             let bytes = ToRelay::message(through.member, bytes);
-            self.effects.push_back(Effect::Send { connection: through.trunk, bytes });
+            self.effects.push_back(Effect::Send { connection: through.relay, bytes });
         }
     }
 
     pub(super) fn close_through(&mut self, through: Through) {
-        if self.connections.contains_key(&through.trunk) {
+        if self.connections.contains_key(&through.relay) {
             let mut bytes = Vec::new();
             ToRelay::Close { member: through.member }.encode(&mut bytes);
-            self.effects.push_back(Effect::Send { connection: through.trunk, bytes });
+            self.effects.push_back(Effect::Send { connection: through.relay, bytes });
         }
     }
 
     pub(super) fn forget_member(&mut self, through: Through) {
-        if let Some(trunk) = self.trunk_mut(through.trunk) {
-            trunk.members.remove(&through.member);
+        if let Some(relay) = self.relay_mut(through.relay) {
+            relay.members.remove(&through.member);
         }
     }
 }

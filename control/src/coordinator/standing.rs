@@ -7,7 +7,7 @@ use super::*;
 impl Coordinator {
     /// Asks all ranks what they wait for, unless that is under way.
     pub(super) fn ask_ranks(&mut self, now: Instant) {
-        let Course::Met { rendezvous, .. } = &mut self.course else {
+        let Phase::Met { rendezvous, .. } = &mut self.phase else {
             // The time that they may take to come is another one.
             self.watchdog = Watchdog::new(self.settings.watchdog_s, now);
             return;
@@ -20,7 +20,7 @@ impl Coordinator {
 
     /// Collects the answers, and uses them once they are complete.
     pub(super) fn look_at_answers(&mut self, now: Instant) {
-        let Course::Met { rendezvous, .. } = &mut self.course else { return };
+        let Phase::Met { rendezvous, .. } = &mut self.phase else { return };
         while let Some((rank, inquiry, waits)) = rendezvous.poll_waits() {
             self.watchdog.handle_answer(rank, inquiry, waits);
         }
@@ -40,7 +40,7 @@ impl Coordinator {
     }
 
     pub(super) fn summary(&self, now: Instant) -> Summary {
-        let nodes = if let Course::Met { layout, .. } = &self.course { layout.plan.nodes } else { 0 };
+        let nodes = if let Phase::Met { layout, .. } = &self.phase { layout.plan.nodes } else { 0 };
         Summary {
             pid: self.settings.pid,
             ranks: self.settings.ticket.size,
@@ -53,14 +53,14 @@ impl Coordinator {
 
     /// On how many hosts the ranks are, if there are several. One may be several machines, which share no memory.
     fn hosts(&self) -> Option<u32> {
-        let Course::Met { arrivals, .. } = &self.course else { return None };
+        let Phase::Met { arrivals, .. } = &self.phase else { return None };
         let hosts: BTreeSet<&str> = arrivals.iter().map(|arrival| arrival.host.as_str()).collect();
         Some(hosts.len() as u32).filter(|hosts| *hosts > 1)
     }
 
     /// Who has come and waits for whom, as long as not all have.
     pub(super) fn report_before_start(&self, now: Instant) -> Option<Report> {
-        let Course::Gathering { arrivals, .. } = &self.course else { return None };
+        let Phase::Gathering { arrivals, .. } = &self.phase else { return None };
         let first_missing = arrivals.iter().position(Option::is_none).unwrap_or_default() as u32;
         let waited_ms = now.saturating_duration_since(self.since).as_millis() as u64;
         let ranks = (0..).zip(arrivals).map(|(rank, arrival)| {
@@ -76,7 +76,7 @@ impl Coordinator {
     }
 
     fn report(&self, answers: &Answers, now: Instant) -> Option<Report> {
-        let Course::Met { rendezvous, arrivals, layout, .. } = &self.course else { return None };
+        let Phase::Met { rendezvous, arrivals, layout, .. } = &self.phase else { return None };
         let (home, hosts) = (layout.plan.machine_of_node.first(), self.hosts());
         let ranks = (0..).zip(&layout.plan.node_of_rank).map(|(rank, node)| {
             let pid = arrivals[rank as usize].pid;

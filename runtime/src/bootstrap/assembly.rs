@@ -16,7 +16,7 @@ use longarm_shm::sync::{AtomicBool, Ordering};
 use rustix::net::SendFlags;
 
 use super::launcher::{is_end, read_line};
-use super::neighbours::{self, First, Neighbours, Part};
+use super::neighbours::{self, First, Neighbours, Role};
 use super::node::raise_descriptor_limit;
 use super::relay::RelayThread;
 use crate::config::Config;
@@ -69,43 +69,43 @@ impl Behind {
 }
 
 /// What leads to the coordinator.
-enum Way {
-    Far(Unshared<TcpStream>),
+enum Stream {
+    Tcp(Unshared<TcpStream>),
     /// Over the relay of this rank's node.
-    Near(Unshared<UnixStream>),
+    Unix(Unshared<UnixStream>),
 }
 
-impl Way {
+impl Stream {
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
-            Way::Far(stream) => stream.set_read_timeout(timeout),
-            Way::Near(stream) => stream.set_read_timeout(timeout),
+            Stream::Tcp(stream) => stream.set_read_timeout(timeout),
+            Stream::Unix(stream) => stream.set_read_timeout(timeout),
         }
     }
 
-    fn try_clone(&self) -> io::Result<Way> {
+    fn try_clone(&self) -> io::Result<Stream> {
         Ok(match self {
-            Way::Far(stream) => Way::Far(Unshared::new(stream.try_clone()?)?),
-            Way::Near(stream) => Way::Near(Unshared::new(stream.try_clone()?)?),
+            Stream::Tcp(stream) => Stream::Tcp(Unshared::new(stream.try_clone()?)?),
+            Stream::Unix(stream) => Stream::Unix(Unshared::new(stream.try_clone()?)?),
         })
     }
 }
 
-impl Read for Way {
+impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Way::Far(stream) => stream.read(into),
-            Way::Near(stream) => stream.read(into),
+            Stream::Tcp(stream) => stream.read(into),
+            Stream::Unix(stream) => stream.read(into),
         }
     }
 }
 
-impl Write for Way {
+impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Way::Far(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.write(bytes),
             // A relay that is gone is no reason for a signal.
-            Way::Near(stream) => Ok(rustix::net::send(&*stream, bytes, SendFlags::NOSIGNAL)?),
+            Stream::Unix(stream) => Ok(rustix::net::send(&*stream, bytes, SendFlags::NOSIGNAL)?),
         }
     }
 
@@ -115,15 +115,15 @@ impl Write for Way {
 }
 
 /// What a rank hears once it has proven itself, without a relay's last byte.
-struct Ears {
-    way: Way,
+struct StreamReader {
+    stream: Stream,
     heard_last: Arc<AtomicBool>,
 }
 
-impl Read for Ears {
+impl Read for StreamReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.way.read(into)?;
-        if matches!(self.way, Way::Near(_)) && into[..bytes].last() == Some(&LAST) {
+        let bytes = self.stream.read(into)?;
+        if matches!(self.stream, Stream::Unix(_)) && into[..bytes].last() == Some(&LAST) {
             self.heard_last.store(true, Ordering::Release);
             return Ok(bytes - 1);
         }
@@ -177,15 +177,15 @@ pub(crate) fn meet(
     let (mut relay, mut of) = (None, None);
     let machine = topology::machine_name();
     let near = match neighbours::find(neighbours, config.nodes, (ticket, &machine), rank, until) {
-        Part::First(first) => gate.begin_relay(first)?.map(|(thread, stream)| {
+        Role::First(first) => gate.begin_relay(first)?.map(|(thread, stream)| {
             relay = Some(thread);
             stream
         }),
-        Part::Behind(stream, first) => {
+        Role::Behind(stream, first) => {
             of = Some(first);
             Some(stream)
         }
-        Part::Alone => None,
+        Role::Alone => None,
     };
     let near = near.filter(|stream| stream.set_read_timeout(Some(ATTEMPT)).is_ok());
     let near = near.and_then(|stream| match prove(stream, Caller::Rank, ticket, rank) {
@@ -197,11 +197,11 @@ pub(crate) fn meet(
         }
     });
     // A child of a fork that outlives this rank would hide its death from the coordinator.
-    let way = match near {
-        Some(stream) => Way::Near(Unshared::new(stream).map_err(InitError::Coordinator)?),
-        None => Way::Far(Unshared::new(gate.connect(Caller::Rank)?).map_err(InitError::Coordinator)?),
+    let stream = match near {
+        Some(stream) => Stream::Unix(Unshared::new(stream).map_err(InitError::Coordinator)?),
+        None => Stream::Tcp(Unshared::new(gate.connect(Caller::Rank)?).map_err(InitError::Coordinator)?),
     };
-    arrive(way, machine, (relay, of), config, patience + SPARE)
+    arrive(stream, machine, (relay, of), config, patience + SPARE)
 }
 
 /// What a connection to the coordinator needs.
@@ -299,7 +299,7 @@ fn prove<S: Read + Write>(mut stream: S, caller: Caller, ticket: &Ticket, rank: 
 
 /// Says where this rank runs, and waits for the others.
 fn arrive(
-    mut way: Way,
+    mut stream: Stream,
     machine: String,
     (relay, of): (Option<RelayThread>, Option<u32>),
     config: &Config,
@@ -315,16 +315,17 @@ fn arrive(
     };
     let mut line = serde_json::to_vec(&arrival).map_err(|_| InitError::LauncherGarbled)?;
     line.push(b'\n');
-    match way.write_all(&line) {
+    match stream.write_all(&line) {
         // Why it has gone may stand in what it has said before.
         Err(error) if is_end(&error) => {}
         written => written.map_err(InitError::Coordinator)?,
     }
-    way.set_read_timeout(Some(patience)).map_err(InitError::Coordinator)?;
+    stream.set_read_timeout(Some(patience)).map_err(InitError::Coordinator)?;
     let heard_last = Arc::new(AtomicBool::new(false));
-    let behind = of.filter(|_| matches!(way, Way::Near(_)));
+    let behind = of.filter(|_| matches!(stream, Stream::Unix(_)));
     let behind = behind.map(|rank| Behind { rank, heard_last: Arc::clone(&heard_last) });
-    let mut reader = BufReader::new(Ears { way: way.try_clone().map_err(InitError::Coordinator)?, heard_last });
+    let mut reader =
+        BufReader::new(StreamReader { stream: stream.try_clone().map_err(InitError::Coordinator)?, heard_last });
     let line = read_line(&mut reader).map_err(|error| match behind.as_ref().filter(|_| is_end(&error)) {
         Some(behind) if behind.has_ended() => {
             let reason = format!("rank {}, through which this one came, has ended before all had come", behind.rank);
@@ -332,13 +333,13 @@ fn arrive(
         }
         _ => InitError::Coordinator(error),
     })?;
-    way.set_read_timeout(None).map_err(InitError::Coordinator)?;
+    stream.set_read_timeout(None).map_err(InitError::Coordinator)?;
     if let Some(relay) = &relay {
         relay.all_have_come();
     }
     match serde_json::from_str(&line).map_err(|_| InitError::LauncherGarbled)? {
         Met::All { host, on_several } => {
-            let (reader, writer) = (Box::new(reader), Box::new(way));
+            let (reader, writer) = (Box::new(reader), Box::new(stream));
             Ok(Assembly { reader, writer, host, on_several, relay, behind })
         }
         Met::Failed { reason } => Err(InitError::NotTogether { reason }),
@@ -366,10 +367,10 @@ mod tests {
     /// What a rank says that comes through a relay, whose end of the connection this does something with.
     fn said_behind(relay: impl FnOnce(UnixStream)) -> String {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
-        let way = Way::Near(Unshared::new(ours).expect("it can be noted"));
+        let stream = Stream::Unix(Unshared::new(ours).expect("it can be noted"));
         relay(theirs);
         let patience = Duration::from_secs(600);
-        match arrive(way, "machine".to_owned(), (None, Some(3)), &Config::default(), patience) {
+        match arrive(stream, "machine".to_owned(), (None, Some(3)), &Config::default(), patience) {
             Ok(_) => "it has met the others".to_owned(),
             Err(error) => error.to_string(),
         }

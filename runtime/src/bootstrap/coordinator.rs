@@ -155,7 +155,7 @@ impl Desk {
         self.askers.retain(|_, asker| asker.until > now);
         self.lines.retain(|_, line| line.closes.is_none_or(|until| until > now));
         if self.rests.take_if(|until| *until <= now).is_some() {
-            self.watch_doors(Interest::READABLE);
+            self.watch_listeners(Interest::READABLE);
         }
     }
 
@@ -167,12 +167,12 @@ impl Desk {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
         ) {
             tracing::warn!(%error, "a connection to the coordinator cannot be taken in now");
-            self.watch_doors(NOTHING);
+            self.watch_listeners(NOTHING);
             self.rests = Some(now + REST);
         }
     }
 
-    fn watch_doors(&self, interest: Interest) {
+    fn watch_listeners(&self, interest: Interest) {
         for listener in &self.listeners {
             // What cannot be watched lets nobody in: who waits there hears so when his time is over.
             let _ = self.poller.modify(listener, LISTENER, interest);

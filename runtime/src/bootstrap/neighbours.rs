@@ -60,7 +60,7 @@ impl Neighbours {
 }
 
 /// What a rank has to do with its node's relay.
-pub(crate) enum Part {
+pub(crate) enum Role {
     /// It is the first one, and the others come to it.
     First(First),
     /// It goes through the first one, which is of this rank.
@@ -83,11 +83,11 @@ pub(crate) fn find(
     (ticket, machine): (&Ticket, &str),
     rank: u32,
     until: Instant,
-) -> Part {
-    let Some(neighbours) = neighbours else { return Part::Alone };
+) -> Role {
+    let Some(neighbours) = neighbours else { return Role::Alone };
     let block = neighbours.block(nodes);
     if block.end - block.first < 2 {
-        return Part::Alone;
+        return Role::Alone;
     }
     let name = |what: &str, number: u32| ticket.place_name(machine, what, number);
     let names = Names(&name);
@@ -95,18 +95,18 @@ pub(crate) fn find(
         let first = names.be_first(&block);
         let first =
             first.inspect_err(|error| tracing::warn!(%error, "the ranks of this node go to rank 0 by themselves"));
-        return first.map_or(Part::Alone, Part::First);
+        return first.map_or(Role::Alone, Role::First);
     }
     // One that listens and does not answer leaves time to go by itself.
     let half = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
     let found = names.find_first(&block, neighbours.place, half).and_then(|stream| greet(stream, half));
     match found {
         // One that is not before this rank is none whose end is that of this rank's node.
-        Ok((stream, first)) if first < rank => Part::Behind(stream, first),
-        Ok(_) => Part::Alone,
+        Ok((stream, first)) if first < rank => Role::Behind(stream, first),
+        Ok(_) => Role::Alone,
         Err(error) => {
             tracing::warn!(%error, "the first rank of this node does not answer (can the ranks of this host see each other?): this one goes to rank 0 by itself");
-            Part::Alone
+            Role::Alone
         }
     }
 }

@@ -140,7 +140,7 @@ fn compare(ranks: u32, nodes: u32) -> Result<(), Failed> {
     let heard = listening.join().expect("listening does not panic");
     let (counted, of_rank) = count(&heard)?;
     for (rank, heard) in of_rank {
-        let (node, talk) = (counted.node_of_rank[rank as usize], counted.talks[rank as usize]);
+        let (node, exchange) = (counted.node_of_rank[rank as usize], counted.exchanges[rank as usize]);
         let is_own = |line: &Vec<u8>| is_of_start(line, node);
         let from_root = heard.from_root[CHALLENGE_BYTES + PROOF_BYTES..].to_vec();
         let told: Vec<_> = lines(&from_root).into_iter().filter(is_own).collect();
@@ -148,10 +148,10 @@ fn compare(ranks: u32, nodes: u32) -> Result<(), Failed> {
         let said: Vec<_> = lines(&heard.to_root[HELLO_BYTES + PROOF_BYTES..]).into_iter().take(3).collect();
         let said_bytes = HELLO_BYTES + PROOF_BYTES + said.iter().map(|line| line.len() + 1).sum::<usize>();
         let real = (said_bytes as u64, said.len() as u64 + 2, told_bytes as u64, told.len() as u64 + 2);
-        let (to, from) = (talk.to_root, talk.from_root);
+        let (to, from) = (exchange.to_coordinator, exchange.from_coordinator);
         if real != (to.bytes, to.messages, from.bytes, from.messages) {
             let told: Vec<_> = told.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-            return Err(format!("rank {rank}: {real:?} is not {talk:?}: {told:?}").into());
+            return Err(format!("rank {rank}: {real:?} is not {exchange:?}: {told:?}").into());
         }
     }
     Ok(())
@@ -160,7 +160,7 @@ fn compare(ranks: u32, nodes: u32) -> Result<(), Failed> {
 /// What was counted for a job.
 struct Counted {
     node_of_rank: Vec<u32>,
-    talks: Vec<longarm_control::scale::Talk>,
+    exchanges: Vec<longarm_control::scale::Exchange>,
 }
 
 /// The same job, of what its ranks have said of themselves.
@@ -185,8 +185,8 @@ fn count(heard: &[Heard]) -> Result<(Counted, HashMap<u32, &Heard>), Failed> {
             }
         }
     }
-    let talks = job_of(number, &arrivals, &cards, &node_of_rank)?.start(std::time::Instant::now());
-    Ok((Counted { node_of_rank, talks }, of_rank))
+    let exchanges = job_of(number, &arrivals, &cards, &node_of_rank)?.start(std::time::Instant::now());
+    Ok((Counted { node_of_rank, exchanges }, of_rank))
 }
 
 /// The job as its ranks have described it.
@@ -268,7 +268,7 @@ fn compare_relayed(ranks: u32, nodes: u32) -> Result<(), Failed> {
     }
     for (rank, (said, heard)) in talks {
         let is_first = rank % per_node == 0;
-        let (to, from) = (counted[rank as usize].to_root, counted[rank as usize].from_root);
+        let (to, from) = (counted[rank as usize].to_coordinator, counted[rank as usize].from_coordinator);
         let node = node_of_rank[rank as usize];
         let bytes = |lines: &[Vec<u8>]| lines.iter().map(|line| line.len() as u64 + 1).sum::<u64>();
         // That a member is there is a frame of its own, and the relay's proof is in none.
