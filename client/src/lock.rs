@@ -161,6 +161,16 @@ impl Client {
         Ok(Taken::somehow(inherited != 0))
     }
 
+    /// An error if the server of a mutex is known to be lost. What it or a mutex's word says that this rank has may then be nobody's to give
+    /// back: a grant that was lost with the connection, or an unlock that failed.
+    pub fn mutex_server(&self, host: Rank) -> Result<(), MutexError> {
+        let Some(endpoint) = self.progress.endpoint_if_open(self.local.layout.node_of(host)) else { return Ok(()) };
+        match endpoint.broken() {
+            Some(how) => Err(self.progress.lost(Operation::Lock, endpoint, how.clone()).into()),
+            None => Ok(()),
+        }
+    }
+
     /// An error if a rank is dead.
     pub fn alive(&self, operation: Operation, rank: Rank) -> Result<(), Lost> {
         self.local.alive(operation, rank)

@@ -135,7 +135,8 @@ impl Mutexes {
     ///
     /// # Errors
     /// [`MutexError`]: there is no such mutex, the host or the server of its node is lost; [`MutexError::HeldAlready`] for a mutex that
-    /// this thread has taken.
+    /// this thread has taken, or that a thread has kept which has ended, and whose place in memory this one has. A wait for another thread
+    /// of this rank ends when that one unlocks, whatever becomes of the host meanwhile.
     #[inline]
     pub fn lock(&self, host: u32, number: u64) -> Result<MutexGuard<'_>, MutexError> {
         let (gate, taken) = match self.take_past_gate((host, number)) {
@@ -176,10 +177,13 @@ impl Mutexes {
         let mut release = None;
         loop {
             match self.shared.inner.client.lock(&self.home, Rank(place.0), place.1) {
-                Err(MutexError::HeldAlready { .. }) if gate.holder() != me => match release.take() {
-                    None => release = Some(gate.await_release(me)),
-                    Some(turn) => self.wait_for_thread(place, &turn),
-                },
+                Err(MutexError::HeldAlready { .. }) if gate.holder() != me => {
+                    self.shared.inner.client.mutex_server(Rank(place.0))?;
+                    match release.take() {
+                        None => release = Some(gate.await_release(me)),
+                        Some(turn) => self.wait_for_thread(place, &turn),
+                    }
+                }
                 result => return result,
             }
         }
@@ -245,20 +249,17 @@ impl Mutexes {
     /// In front of nobody.
     pub(crate) fn try_take(&self, place: Place, me: usize) -> Result<Option<(&Gate, Taken<'_>)>, MutexError> {
         let gate = self.gate(place)?;
+        let (client, host) = (&self.shared.inner.client, Rank(place.0));
         if gate.holder() != 0 || !self.gates.try_enter(gate, me) {
+            // Not where nobody can have it any more.
+            self.shared.client.check(Operation::Lock, host, 0, 0)?;
+            client.alive(Operation::Lock, host)?;
             return Ok(None);
         }
-        let taken = match self.shared.inner.client.try_lock(&self.home, Rank(place.0), place.1) {
-            Ok(Some(taken)) => {
-                gate.hold(me);
-                Ok(Some((gate, taken)))
-            }
-            // Another thread has it, and has said so in the meantime.
-            Ok(None) | Err(MutexError::HeldAlready { .. }) => Ok(None),
-            Err(error) => Err(error),
-        };
+        let taken = client.try_lock(&self.home, host, place.1);
+        let taken = taken.inspect(|taken| taken.iter().for_each(|_| gate.hold(me)));
         self.gates.leave(gate, place);
-        taken
+        Ok(taken?.map(|taken| (gate, taken)))
     }
 
     /// Unlocks a mutex without its guard, for callers that could not keep one, and waits until that is done.
@@ -357,7 +358,7 @@ impl MutexGuard<'_> {
     }
 
     /// Keeps the mutex locked without a guard; [`Mutexes::unlock`] or [`Mutexes::guard_of_kept`] unlocks it, in whatever thread. Other
-    /// threads wait for it until then, and this one gets [`MutexError::HeldAlready`].
+    /// threads wait for it until then; the one that took it, unless it did by [`Mutexes::start_lock`], gets [`MutexError::HeldAlready`].
     ///
     /// ```
     /// let world = longarm::init()?;

@@ -18,7 +18,7 @@ pub fn current() -> usize {
 #[inline]
 pub fn current() -> usize {
     thread_local! {
-        static MINE: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
+        static MINE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
     }
     MINE.with(|mine| std::ptr::from_ref(mine).addr())
 }

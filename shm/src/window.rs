@@ -287,7 +287,7 @@ impl<'a> Window<'a> {
 
     /// Stores `to` if the word of 4 bytes is `from`; gives the old value, in `Err` if it was another one.
     ///
-    /// Acquire and Release: enough for a mutex word, which is what it is for.
+    /// Sequentially consistent, as the word of a mutex needs it, which is what it is for.
     ///
     /// # Errors
     ///

@@ -15,8 +15,10 @@ use parking_lot::Mutex;
 use super::alone::alone;
 use super::member::{self, Manager};
 use super::neighbours::{First, Neighbours};
+use super::own_end;
 use super::rendezvous::Found;
 use super::speaker::{Circle, Telling};
+use super::starter::StarterWatch;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::{Config, OnFailure};
 
@@ -208,6 +210,24 @@ fn join(managed: Managed, config: &mut Config) -> Result<Found, NotJoined> {
     Ok(member::join(Arc::new(managed), config)?)
 }
 
+/// While a process meets its manager it watches for the end of the manager's process that has started it: whoever is left of the manager may
+/// answer nothing any more, and the ranks that were ended elsewhere never come.
+fn watching_starter<R>(meet: impl FnOnce() -> R) -> R {
+    let on_orphaned = || {
+        own_end::say_last(
+            "this process ends: its process manager's process on this host went before the ranks had met",
+        );
+        own_end::end_now();
+    };
+    let failed = |error: &std::io::Error| tracing::warn!(%error, "the end of whoever started this rank is not noticed");
+    let watch = StarterWatch::begin(None, on_orphaned).inspect_err(failed).ok().flatten();
+    let met = meet();
+    if let Some(watch) = watch {
+        watch.end();
+    }
+    met
+}
+
 /// PMI-1.
 pub(crate) struct ByPmi1;
 
@@ -222,29 +242,33 @@ impl Bootstrap for ByPmi1 {
     }
 
     fn join(&self, variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
-        let unusable = |error: pmi1::Pmi1Error| NotJoined::Unusable(error.to_string());
-        let client = pmi1::Client::connect(&|name| variables(name)).map_err(unusable)?;
-        let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
-        let aborter = client.aborter().map_err(|error| NotJoined::Unusable(error.to_string()))?;
-        if config.on_failure == OnFailure::Continue {
-            // By it hydra tells those that it leaves alive of a death.
-            let outlived = longarm_memory::outlive_signal(libc::SIGUSR1);
-            outlived.unwrap_or_else(|error| tracing::warn!(%error, "a death may end this rank as well"));
-        }
-        let (rank, size) = (client.rank(), client.size());
-        // Hydra says how many of its processes are here.
-        let here = variables("MPI_LOCALNRANKS").and_then(|here| here.trim().parse::<u32>().ok());
-        let managed = Managed {
-            rank,
-            size,
-            on_one_machine: here.filter(|here| *here == size).map(|_| true),
-            neighbours: neighbours(variables, rank, size),
-            store: Mutex::new(Some(Box::new(client))),
-            meet: Duration::from_secs(config.meet_timeout_s),
-            abort: Box::new(move |status| aborter.as_ref().is_some_and(|aborter| aborter.abort(status).is_ok())),
-        };
-        join(managed, config)
+        watching_starter(|| join_by_pmi1(variables, config))
     }
+}
+
+fn join_by_pmi1(variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
+    let unusable = |error: pmi1::Pmi1Error| NotJoined::Unusable(error.to_string());
+    let client = pmi1::Client::connect(&|name| variables(name)).map_err(unusable)?;
+    let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
+    let aborter = client.aborter().map_err(|error| NotJoined::Unusable(error.to_string()))?;
+    if config.on_failure == OnFailure::Continue {
+        // By it hydra tells those that it leaves alive of a death.
+        let outlived = longarm_memory::outlive_signal(libc::SIGUSR1);
+        outlived.unwrap_or_else(|error| tracing::warn!(%error, "a death may end this rank as well"));
+    }
+    let (rank, size) = (client.rank(), client.size());
+    // Hydra says how many of its processes are here.
+    let here = variables("MPI_LOCALNRANKS").and_then(|here| here.trim().parse::<u32>().ok());
+    let managed = Managed {
+        rank,
+        size,
+        on_one_machine: here.filter(|here| *here == size).map(|_| true),
+        neighbours: neighbours(variables, rank, size),
+        store: Mutex::new(Some(Box::new(client))),
+        meet: Duration::from_secs(config.meet_timeout_s),
+        abort: Box::new(move |status| aborter.as_ref().is_some_and(|aborter| aborter.abort(status).is_ok())),
+    };
+    join(managed, config)
 }
 
 /// What a manager with PMI-1 tells each process of the others on its host: hydra and Intel's in the first pair, Slurm where it is the one
@@ -272,41 +296,43 @@ impl Bootstrap for ByPmix {
     }
 
     fn join(&self, variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
-        let circle = Circle::find(variables);
-        if let Some(told) =
-            circle.as_ref().filter(|circle| !circle.is_speaker()).and_then(|circle| told(circle, config))
-        {
-            return join(told, config);
-        }
-        // From now on the others of the node wait here, while this process meets its server.
-        let others = circle.as_ref().and_then(Circle::open);
-        let unusable = |error: pmix::PmixError| NotJoined::Unusable(error.to_string());
-        let client = pmix::Client::connect(&|name| variables(name)).map_err(unusable)?;
-        let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
-        let (aborter, meet) = (client.aborter(), Duration::from_secs(config.meet_timeout_s));
-        let (rank, size) = (client.rank(), client.size());
-        let (place, here) = match &circle {
-            Some(Circle { step }) => (Some(step.local_id), Some(step.local_size())),
-            None => {
-                let here = client.local_size().map_err(unusable)?;
-                (client.place(rank).ok().and_then(|place| place.local_rank), here)
-            }
-        };
-        let store: Box<dyn Store> = match circle {
-            Some(_) => Box::new(Speaker { client, others, telling: None, meet }),
-            None => Box::new(client),
-        };
-        let managed = Managed {
-            rank,
-            size,
-            on_one_machine: here.filter(|here| *here == size).map(|_| true),
-            neighbours: Neighbours::of(place, here),
-            store: Mutex::new(Some(store)),
-            meet,
-            abort: Box::new(move |status| aborter.abort(status, "the job cannot go on").is_ok()),
-        };
-        join(managed, config)
+        watching_starter(|| join_by_pmix(variables, config))
     }
+}
+
+fn join_by_pmix(variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
+    let circle = Circle::find(variables);
+    if let Some(told) = circle.as_ref().filter(|circle| !circle.is_speaker()).and_then(|circle| told(circle, config)) {
+        return join(told, config);
+    }
+    // From now on the others of the node wait here, while this process meets its server.
+    let others = circle.as_ref().and_then(Circle::open);
+    let unusable = |error: pmix::PmixError| NotJoined::Unusable(error.to_string());
+    let client = pmix::Client::connect(&|name| variables(name)).map_err(unusable)?;
+    let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
+    let (aborter, meet) = (client.aborter(), Duration::from_secs(config.meet_timeout_s));
+    let (rank, size) = (client.rank(), client.size());
+    let (place, here) = match &circle {
+        Some(Circle { step }) => (Some(step.local_id), Some(step.local_size())),
+        None => {
+            let here = client.local_size().map_err(unusable)?;
+            (client.place(rank).ok().and_then(|place| place.local_rank), here)
+        }
+    };
+    let store: Box<dyn Store> = match circle {
+        Some(_) => Box::new(Speaker { client, others, telling: None, meet }),
+        None => Box::new(client),
+    };
+    let managed = Managed {
+        rank,
+        size,
+        on_one_machine: here.filter(|here| *here == size).map(|_| true),
+        neighbours: Neighbours::of(place, here),
+        store: Mutex::new(Some(store)),
+        meet,
+        abort: Box::new(move |status| aborter.abort(status, "the job cannot go on").is_ok()),
+    };
+    join(managed, config)
 }
 
 /// A process for which another one of its node speaks. Nothing, where that one is not found, or cannot speak.

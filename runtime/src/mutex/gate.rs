@@ -8,23 +8,23 @@
 //!   task   ─┘
 //! ```
 //!
-//! A gate is two words of this process:
+//! A gate is two words of this process, and a place for what an asker waits for:
 //!
 //! ```text
 //!   asker             0   nobody of this rank asks for the mutex
 //!                 token   somebody does, nobody waits behind
 //!          WAITED|token   somebody does, and others wait in the queue
-//!   holder            0   nobody of this rank is known to have it
-//!                 token   somebody does, or is about to give it back
+//!   holder            0   nobody of this rank is known to have it: somebody may have taken it just now, or be giving it back
+//!                 token   somebody has it
 //! ```
 //!
-//! The asker that has its answer gives the gate to the first of the queue, without letting it become 0 in between: nobody overtakes. Who
+//! The asker that has its answer gives the gate to the first of the queue, without letting it become 0 in between. Who
 //! finds nobody asking and the mutex free takes it past the gate. So a thread may come to ask for what its own rank has: the mutex's word, or its
-//! server, says so, and the asker waits for the holder to let go.
+//! server, says so, and the asker waits for the holder to let go. Who looked before that asker came may still be before it, once.
 //!
 //! # Why no asker is missed
-//! An asker writes `asker`, then looks at the word; a holder gives the word back, then looks at `asker`. All four are sequentially
-//! consistent, so one of the two sees the other. Of another node's mutex the server says what the word says, and requests of a
+//! An asker writes `asker`, and before it waits looks at the word by an exchange; a holder gives the word back by one, then looks at `asker`. All four
+//! are sequentially consistent, so one of the two sees the other. Of another node's mutex the server says what the word says, and requests of a
 //! rank reach it in the order in which they were made.
 
 use std::collections::{HashMap, VecDeque};
@@ -127,7 +127,8 @@ impl Gate {
         }
     }
 
-    /// Who of this rank has the mutex, or 0. A thread that has it reads its own token, and no other thread does.
+    /// Who of this rank has the mutex, or 0. A thread that has it reads its own token, and of those that run with it no other does: the
+    /// token of one that has ended with the mutex may be a later one's.
     #[inline]
     pub(crate) fn holder(&self) -> usize {
         self.holder.load(Ordering::Relaxed)

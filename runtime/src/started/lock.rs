@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use longarm_client::{Completion, LockBegun, MutexError, Taken};
 use longarm_proto::Rank;
+use longarm_shm::sync::{AtomicBool, Ordering};
 
 use super::park;
 use crate::mutex::gate::{Entry, Gate, Place, TASK, Turn};
@@ -70,7 +71,8 @@ impl Mutexes {
             Err(unknown) => State::Over(Some(Err(unknown))),
             Ok(gate) => match self.gates.come(gate, place, TASK) {
                 Entry::Queued(turn) => State::Queued(gate, turn),
-                Entry::Entered | Entry::Inside => self.ask(gate, place, None),
+                Entry::Entered => self.ask(gate, place, None),
+                Entry::Inside => unreachable!("which task it is nobody can tell"),
             },
         };
         Locking { mutexes: self, place, state }
@@ -99,6 +101,11 @@ impl Mutexes {
         answer: Result<Taken<'a>, MutexError>,
         release: Option<Arc<Turn>>,
     ) -> State<'a> {
+        let client = &self.shared.inner.client;
+        let answer = match answer {
+            Err(held @ MutexError::HeldAlready { .. }) => client.mutex_server(Rank(place.0)).and(Err(held)),
+            answer => answer,
+        };
         if matches!(answer, Err(MutexError::HeldAlready { .. })) {
             return match release {
                 Some(turn) => State::Held(gate, turn),
@@ -162,7 +169,9 @@ impl Drop for Locking<'_> {
             State::Queued(gate, _) | State::Held(gate, _) => self.mutexes.gates.leave(gate, self.place),
             State::Asked(_, completion, _) => {
                 let (mutexes, place) = (self.mutexes.clone(), self.place);
-                let waker = Waker::from(Arc::new(Unwanted { mutexes, place, completion: Arc::clone(&completion) }));
+                let (completion, begun) = (Arc::clone(&completion), AtomicBool::new(false));
+                let waker =
+                    Waker::from(Arc::new(Unwanted { mutexes, place, completion: Arc::clone(&completion), begun }));
                 if completion.poll_complete(&mut Context::from_waker(&waker)).is_ready() {
                     waker.wake();
                 } else {
@@ -179,10 +188,16 @@ struct Unwanted {
     mutexes: Mutexes,
     place: (u32, u64),
     completion: Arc<Completion>,
+    /// Somebody gives it back.
+    begun: AtomicBool,
 }
 
 impl Wake for Unwanted {
     fn wake(self: Arc<Self>) {
+        // What completes while its waker is registered wakes, and is found complete by who registers as well.
+        if self.begun.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let inner = Arc::clone(&self.mutexes.shared.inner);
         // On a worker: to give it back may take an answer, which the thread that wakes may be the one to bring.
         inner.workers.start(&inner.errands, move || {
@@ -190,8 +205,9 @@ impl Wake for Unwanted {
             let gate = mutexes.gate(place).expect("it was asked for at its gate");
             let answer = mutexes.shared.inner.client.end_lock(&self.completion, Rank(place.0), place.1);
             let guard = answer.map(|taken| mutexes.guard(gate, place, taken));
-            mutexes.gates.leave(gate, place);
+            // Before the next one asks, who would be told that this rank has it.
             drop(guard);
+            mutexes.gates.leave(gate, place);
         });
     }
 }
