@@ -172,7 +172,7 @@ impl Mutexes {
         taken.map(|taken| (gate, taken))
     }
 
-    /// For the one thread of this rank that asks.
+    /// Asks for the mutex until this rank has it: another thread of it may have taken it past the gate.
     fn ask_for(&self, place: Place, gate: &Gate, me: usize) -> Result<Taken<'_>, MutexError> {
         let mut release = None;
         loop {
@@ -246,12 +246,12 @@ impl Mutexes {
         Ok(taken.map(|(gate, taken)| MutexGuard { mutexes: self, gate, host, number, taken }))
     }
 
-    /// In front of nobody.
+    /// Takes the mutex if it is free and nobody of this rank has it or asks for it.
     pub(crate) fn try_take(&self, place: Place, me: usize) -> Result<Option<(&Gate, Taken<'_>)>, MutexError> {
         let gate = self.gate(place)?;
         let (client, host) = (&self.shared.inner.client, Rank(place.0));
         if gate.holder() != 0 || !self.gates.try_enter(gate, me) {
-            // Not where nobody can have it any more.
+            // A host that is lost, and a set that is freed, are errors.
             self.shared.client.check(Operation::Lock, host, 0, 0)?;
             client.alive(Operation::Lock, host)?;
             return Ok(None);

@@ -67,7 +67,7 @@ impl Circle {
         first.inspect_err(|error| tracing::warn!(%error, "each rank of this node speaks with PMIx itself")).ok()
     }
 
-    /// What the speaker of this node has heard. It is waited for as long as it lives, until the time is up.
+    /// What the speaker of this node has heard. It is waited for two seconds until it listens, then as long as it lives, until the time is up.
     pub(super) fn hear(&self, until: Instant) -> io::Result<Vec<u8>> {
         let name = |what: &str, number: u32| self.name(what, number);
         let stream = Names(&name).find_first(&self.block(), self.step.local_id, until)?;

@@ -20,7 +20,7 @@
 //!
 //! The asker that has its answer gives the gate to the first of the queue, without letting it become 0 in between. Who
 //! finds nobody asking and the mutex free takes it past the gate. So a thread may come to ask for what its own rank has: the mutex's word, or its
-//! server, says so, and the asker waits for the holder to let go. Who looked before that asker came may still be before it, once.
+//! server, says so, and the asker waits for the holder to let go. A thread that saw no asker just before one came may still take the mutex first, at most once.
 //!
 //! # Why no asker is missed
 //! An asker writes `asker`, and before it waits looks at the word by an exchange; a holder gives the word back by one, then looks at `asker`. All four

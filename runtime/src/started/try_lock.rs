@@ -163,7 +163,7 @@ impl<'a> TryLocking<'a> {
                 self.state = State::Over(None);
                 Poll::Ready(answer.map(|taken| taken.map(|unclaimed| unclaimed.claim(self.mutexes))))
             }
-            State::Over(guard) => Poll::Ready(Ok(guard.take())),
+            State::Over(guard) => Poll::Ready(Ok(Some(guard.take().expect("a future that is over is not polled")))),
         }
     }
 }
