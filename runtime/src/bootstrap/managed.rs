@@ -212,7 +212,13 @@ fn join(managed: Managed, config: &mut Config) -> Result<Found, NotJoined> {
 
 /// While a process meets its manager it watches for the end of the manager's process that has started it: whoever is left of the manager may
 /// answer nothing any more, and the ranks that were ended elsewhere never come.
-fn watching_starter<R>(meet: impl FnOnce() -> R) -> R {
+///
+/// A program alone may be one that a shell has started, which goes on when the shell ends.
+fn watching_starter<R>(variables: Variables<'_>, meet: impl FnOnce() -> R) -> R {
+    let sizes = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"];
+    if sizes.into_iter().find_map(variables).is_some_and(|size| size.trim() == "1") {
+        return meet();
+    }
     let on_orphaned = || {
         own_end::say_last(
             "this process ends: its process manager's process on this host went before the ranks had met",
@@ -242,7 +248,7 @@ impl Bootstrap for ByPmi1 {
     }
 
     fn join(&self, variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
-        watching_starter(|| join_by_pmi1(variables, config))
+        watching_starter(variables, || join_by_pmi1(variables, config))
     }
 }
 
@@ -296,7 +302,7 @@ impl Bootstrap for ByPmix {
     }
 
     fn join(&self, variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
-        watching_starter(|| join_by_pmix(variables, config))
+        watching_starter(variables, || join_by_pmix(variables, config))
     }
 }
 
@@ -313,7 +319,7 @@ fn join_by_pmix(variables: Variables<'_>, config: &mut Config) -> Result<Found, 
     let (aborter, meet) = (client.aborter(), Duration::from_secs(config.meet_timeout_s));
     let (rank, size) = (client.rank(), client.size());
     let (place, here) = match &circle {
-        Some(Circle { step }) => (Some(step.local_id), Some(step.local_size())),
+        Some(Circle { step, .. }) => (Some(step.local_id), Some(step.local_size())),
         None => {
             let here = client.local_size().map_err(unusable)?;
             (client.place(rank).ok().and_then(|place| place.local_rank), here)

@@ -24,20 +24,33 @@ use super::way::Variables;
 const TEXT_BYTES_MAX: u32 = 64 << 10;
 /// How long one that has come may take to read its text.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
+/// Until it is tried again to take one in, where the system refused that.
+const REST: Duration = Duration::from_millis(10);
+
+/// Bytes of what tells a step from others of the same numbers.
+const ORIGIN_BYTES_MAX: usize = 32;
 
 /// The processes of a step on this node.
 pub(super) struct Circle {
     pub(super) step: Step,
+    /// Tells the step from one of the same numbers of another cluster: that one's name, and the port of this step's `srun`.
+    origin: String,
 }
 
 impl Circle {
     /// The circle of this process, if it is Slurm's server of PMIx that the environment names, and not that of another
     /// manager whose own processes are a step's tasks.
     pub(super) fn find(variables: Variables<'_>) -> Option<Circle> {
+        // The parts of a heterogeneous step are counted each by itself in some variables, and together in others.
+        if variables("SLURM_HET_SIZE").is_some() {
+            return None;
+        }
         let step = Step::from_environment(&|name| variables(name)).ok().flatten()?;
         let is_of_step = variables("PMIX_NAMESPACE")? == format!("slurm.pmix.{}.{}", step.job_id, step.step_id)
             && variables("PMIX_RANK")?.trim().parse() == Ok(step.rank);
-        is_of_step.then_some(Circle { step })
+        let origin =
+            ["SLURM_CLUSTER_NAME", "SLURM_SRUN_COMM_PORT"].map(|name| variables(name).unwrap_or_default()).join("-");
+        is_of_step.then_some(Circle { step, origin })
     }
 
     /// Whether this process speaks with the server. Rank 0 does, as it alone has something to say.
@@ -51,7 +64,9 @@ impl Circle {
 
     fn name(&self, what: &str, number: u32) -> String {
         let Step { job_id, step_id, node_id, .. } = &self.step;
-        format!("longarm-step-{job_id}.{step_id}-{node_id}-{what}-{number}")
+        // A name of the system has 107 bytes.
+        let origin = self.origin.get(..self.origin.len().min(ORIGIN_BYTES_MAX)).unwrap_or_default();
+        format!("longarm-step-{origin}-{job_id}.{step_id}-{node_id}-{what}-{number}")
     }
 
     fn block(&self) -> Block {
@@ -89,14 +104,14 @@ fn hear_from(mut stream: UnixStream, until: Instant) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Tells the others of a node, in a thread of its own, until all have asked or this is dropped.
+/// Tells the others of a node, in a thread of its own, until this is dropped: whoever of them asks, as often as they ask.
 pub(super) struct Telling(Arc<Unshared<std::os::unix::net::UnixListener>>);
 
 impl Telling {
-    pub(super) fn begin(First { listener, others }: First, text: Vec<u8>) -> io::Result<Telling> {
+    pub(super) fn begin(First { listener, .. }: First, text: Vec<u8>) -> io::Result<Telling> {
         let listener = Arc::new(listener);
         let theirs = Arc::clone(&listener);
-        std::thread::Builder::new().name("longarm-speaker".into()).spawn(move || tell(&theirs, others, &text))?;
+        std::thread::Builder::new().name("longarm-speaker".into()).spawn(move || tell(&theirs, &text))?;
         Ok(Telling(listener))
     }
 }
@@ -108,18 +123,16 @@ impl Drop for Telling {
     }
 }
 
-fn tell(listener: &std::os::unix::net::UnixListener, others: u32, text: &[u8]) {
-    let mut told = 0;
-    while told < others {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // All have come, in one way or another, or nobody can be taken in: they speak for themselves.
-            Err(_) => return,
-        };
-        // What others of the machine do here is of no account.
-        if is_of_own_user(&stream) && tell_one(stream, text).is_ok() {
-            told += 1;
+fn tell(listener: &std::os::unix::net::UnixListener, text: &[u8]) {
+    loop {
+        match listener.accept() {
+            // What others of the machine do here is of no account, and one that is not told speaks for itself.
+            Ok((stream, _)) => drop(is_of_own_user(&stream).then(|| tell_one(stream, text))),
+            // Nobody is told any more: all have come.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Without room for one more descriptor, most likely: those that wait keep waiting.
+            Err(_) => std::thread::sleep(REST),
         }
     }
 }

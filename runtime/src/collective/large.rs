@@ -74,7 +74,7 @@ impl Group {
         let staged = call.agree_staged(signature, &mut load, staged)?;
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
         let most = lengths.iter().max().map_or(0, |most| (*most as usize).saturating_mul(size_of::<T>()));
-        let Some(staged) = self.unless_little(staged, most) else {
+        let Some(staged) = self.if_suited(staged, self.suits_stages(most) && rooms.suit()) else {
             return Ok(call.allgather(elements.as_bytes())?.iter().map(|body| from_bytes(body)).collect());
         };
         let places = (0..).zip(lengths);
@@ -115,7 +115,7 @@ impl Group {
         // What each has for each, by place.
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
         let most = lengths.iter().max().map_or(0, |most| *most as usize);
-        let Some(staged) = self.unless_little(staged, most) else {
+        let Some(staged) = self.if_suited(staged, self.suits_stages(most)) else {
             return Ok(call.alltoall(shares)?.iter().map(|body| from_bytes(body)).collect());
         };
         let for_me = (0..).zip(lengths.iter().skip(self.rank() as usize).step_by(shares.len()));

@@ -42,7 +42,7 @@ impl Group {
     }
 
     pub(super) fn suits_staged_gather(&self, bytes: usize) -> bool {
-        self.suits_stages(bytes) && Rooms::of(self.nodes(), self.size()).piece >= BLOCK_BYTES_MIN
+        self.suits_stages(bytes) && Rooms::of(self.nodes(), self.size()).suit()
     }
 
     pub(super) fn suits_staged_alltoall(&self, bytes: usize) -> bool {
@@ -55,9 +55,9 @@ impl Group {
         self.size() > 1 && bytes >= self.bound(REDUCED_BYTES_MIN) && bytes / shares as usize >= SHARE_BYTES_MIN
     }
 
-    /// The staging buffer, unless so little is to be moved at most that messages are quicker.
-    pub(super) fn unless_little<'a>(&self, staged: Option<Staged<'a>>, most: usize) -> Option<Staged<'a>> {
-        if self.suits_stages(most) {
+    /// The staging buffer, unless messages are quicker. All members find the same.
+    pub(super) fn if_suited<'a>(&self, staged: Option<Staged<'a>>, is_suited: bool) -> Option<Staged<'a>> {
+        if is_suited {
             return staged;
         }
         staged.into_iter().for_each(Staged::give_back);
@@ -115,6 +115,11 @@ impl Rooms {
         let far = (0..nodes.count()).map(|node| nodes.on(node).len()).filter(|here| *here > 1);
         let far = far.map(|here| size as usize - here).max().unwrap_or(1);
         Rooms { piece: HALF_BYTES / far.max(2) / LINE_BYTES * LINE_BYTES, own: HALF_BYTES }
+    }
+
+    /// Whether the pieces are not so small that messages are quicker.
+    pub(super) fn suit(&self) -> bool {
+        self.piece >= BLOCK_BYTES_MIN
     }
 
     /// Where the piece of a round begins: one may be read while the next is written.
@@ -290,8 +295,10 @@ impl<'a> Call<'a> {
         let nodes = self.group.nodes();
         let room = |at: usize| HALF_BYTES + at * piece;
         if !nodes.is_first() {
-            staged.fetch(near)?;
+            // An error does not keep this one from the step of all.
+            let near = staged.fetch(near);
             self.speak_first(|_| Ok(()))?;
+            near?;
             for (at, want) in far.iter_mut().enumerate() {
                 (want.place, want.offset) = (nodes.first(nodes.mine()), room(at));
             }

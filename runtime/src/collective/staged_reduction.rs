@@ -66,8 +66,9 @@ impl Call<'_> {
                 staged.lay_out(0, elements.as_bytes())?;
                 self.meet_again()?;
             }
-            self.combine_here(&staged, &plan, elements)?;
+            let here = self.combine_here(&staged, &plan, elements);
             if nodes.count() == 1 {
+                here?;
                 self.meet_again()?;
                 self.fetch_slices(&staged, &plan, elements)?;
                 continue;
@@ -75,8 +76,13 @@ impl Call<'_> {
             self.through_first(
                 &[],
                 |_| (),
-                |call, ()| call.combine_between(&staged, &plan, elements).map(|()| Known::NOTHING),
+                |call, ()| {
+                    // The others of the node hear of it.
+                    here.clone()?;
+                    call.combine_between(&staged, &plan, elements).map(|()| Known::NOTHING)
+                },
             )?;
+            here?;
             self.fetch_result(&staged, &plan, elements)?;
         }
         self.finish(staged)
