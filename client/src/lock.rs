@@ -202,12 +202,15 @@ impl Client {
     /// the ranks for which quiet was called. `ARMCI_Unlock`.
     #[inline]
     pub fn unlock(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
-        if let Some(word) = self.word_here(home, host, number)
-            && word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok()
-        {
-            return Ok(());
-        }
-        self.unlock_long(home, host, number)
+        if self.unlock_at_once(home, host, number) { Ok(()) } else { self.unlock_long(home, host, number) }
+    }
+
+    /// Gives a mutex back that is mapped here and that nobody waits for. False: nothing was done, and [`Client::unlock`] finds out what
+    /// there is to do.
+    #[inline]
+    pub fn unlock_at_once(&self, home: &MutexHome, host: Rank, number: u64) -> bool {
+        let word = self.word_here(home, host, number);
+        word.is_some_and(|word| word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok())
     }
 
     /// As [`Client::unlock`], of a mutex that this rank holds. That of another node is on its way back on return: who has to

@@ -121,7 +121,7 @@ impl<R> Operating<R> {
 }
 
 #[cold]
-fn over() -> ! {
+pub(crate) fn over() -> ! {
     panic!("a handle whose output was taken is asked for it again");
 }
 

@@ -134,10 +134,8 @@ impl<'env> Scope<'env> {
         let (client, part) = (&window.shared.inner.client, &window.shared.client);
         if let Some(index) = selection.index(source.len()) {
             let offset = Window::<T>::offset(index);
-            let bytes = || OriginBytes::from(source.as_bytes());
-            if client.put_at_once(part, Rank(rank), offset, bytes())
-                || client.put_together(part, Rank(rank), offset, bytes())
-            {
+            let bytes = OriginBytes::from(source.as_bytes());
+            if client.put_at_once(part, Rank(rank), offset, bytes) || window.put_together(rank, index, source) {
                 return;
             }
         }

@@ -8,7 +8,7 @@ use super::published::Published;
 use super::state::State;
 use crate::wakers;
 
-/// Nobody can: it is gone then.
+/// [`Locked::release_as_published`] consumes it.
 const GIVEN_BACK: &str = "an endpoint that was given back is not used";
 
 /// An endpoint in the hands of one thread. When it is given back, what others may know of it is published, and who is to be woken

@@ -264,8 +264,8 @@ impl Client {
         self.library.commit().map_err(|status| failed(self.library, "hand over values", status))
     }
 
-    fn fence(&self, collect: bool) -> Result<(), PmixError> {
-        self.library.commit().map_err(|status| failed(self.library, "hand over values", status))?;
+    fn fence(&mut self, collect: bool) -> Result<(), PmixError> {
+        self.commit()?;
         self.library.fence(collect).map_err(|status| failed(self.library, "wait for all ranks", status))
     }
 

@@ -413,11 +413,16 @@ pub(super) fn is_end(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
+    /// A conversation over this stream, of which nothing was heard.
+    fn launcher_over(stream: UnixStream, patron: impl Patron + 'static) -> Launcher {
+        let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(stream));
+        Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron: Box::new(patron) }
+    }
+
     #[test]
     fn who_hears_late_of_a_death_may_end_the_job_for_it() {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
-        let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(ours));
-        let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron: Box::new(Run) };
+        let launcher = launcher_over(ours, Run);
         let launcher = Arc::new(launcher);
         launcher.handle_death(&mut launcher.heard.lock(), 3, "was killed");
         let (told, by) = (std::sync::mpsc::channel(), Arc::downgrade(&launcher));
@@ -437,8 +442,7 @@ mod tests {
     #[test]
     fn deaths_are_told_in_their_order_also_those_that_come_while_earlier_ones_are_told() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
-        let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(ours));
-        let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron: Box::new(Run) };
+        let launcher = launcher_over(ours, Run);
         let launcher = Arc::new(launcher);
         for rank in [3, 4] {
             launcher.handle_death(&mut launcher.heard.lock(), rank, "was killed");
@@ -481,10 +485,8 @@ mod tests {
         for message in [Some(ToRank::Goodbye), None] {
             let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
             let reader = BufReader::new(ours.try_clone().expect("a copy"));
-            let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(ours));
             let (asked, is_asked) = std::sync::mpsc::channel();
-            let patron = Box::new(Watched { asked });
-            let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron };
+            let launcher = launcher_over(ours, Watched { asked });
             std::thread::scope(|scope| {
                 scope.spawn(|| launcher.listen(reader));
                 scope.spawn(|| launcher.abort("no memory", 1));
@@ -506,8 +508,7 @@ mod tests {
     fn a_card_that_is_not_known_is_asked_for_once_and_keeps_nobody_waiting() {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let reader = BufReader::new(ours.try_clone().expect("a copy"));
-        let writer: Mutex<Box<dyn Write + Send>> = Mutex::new(Box::new(ours));
-        let launcher = Launcher { writer, heard: Mutex::default(), changed: Condvar::new(), patron: Box::new(Run) };
+        let launcher = launcher_over(ours, Run);
         let launcher = Arc::new(launcher);
         launcher.heard.lock().goodbye = true; // Its end does not end this process.
         for _ in 0..3 {

@@ -28,7 +28,7 @@ const KEY: &str = "longarm-invitation";
 /// The conversation with a process manager, as far as a job needs it.
 trait Store: Send {
     /// Rank 0's text is put there by rank 0, and got by all. Collective.
-    fn share(&mut self, rank: u32, text: Option<&str>) -> Result<Vec<u8>, String>;
+    fn share(&mut self, text: Option<&str>) -> Result<Vec<u8>, String>;
 
     /// What ends when the manager does, if this process has such a thing.
     fn connection(&self) -> std::io::Result<Option<OwnedFd>> {
@@ -43,7 +43,7 @@ trait Store: Send {
 }
 
 impl Store for pmi1::Client {
-    fn share(&mut self, _rank: u32, text: Option<&str>) -> Result<Vec<u8>, String> {
+    fn share(&mut self, text: Option<&str>) -> Result<Vec<u8>, String> {
         text.map_or(Ok(()), |text| self.put(KEY, text.as_bytes())).map_err(|error| error.to_string())?;
         self.barrier().and_then(|()| self.get(KEY)).map_err(|error| error.to_string())
     }
@@ -58,7 +58,7 @@ impl Store for pmi1::Client {
 }
 
 impl Store for pmix::Client {
-    fn share(&mut self, _rank: u32, text: Option<&str>) -> Result<Vec<u8>, String> {
+    fn share(&mut self, text: Option<&str>) -> Result<Vec<u8>, String> {
         text.map_or(Ok(()), |text| self.put(KEY, text.as_bytes())).map_err(|error| error.to_string())?;
         self.barrier().and_then(|()| self.get(0, KEY)).map_err(|error| error.to_string())
     }
@@ -78,7 +78,7 @@ struct Speaker {
 }
 
 impl Store for Speaker {
-    fn share(&mut self, _rank: u32, text: Option<&str>) -> Result<Vec<u8>, String> {
+    fn share(&mut self, text: Option<&str>) -> Result<Vec<u8>, String> {
         let seconds = u16::try_from(self.meet.as_secs()).unwrap_or(u16::MAX);
         let client = &mut self.client;
         let put = text.map_or(Ok(()), |text| client.put(KEY, text.as_bytes()));
@@ -105,7 +105,7 @@ impl Store for Speaker {
 struct Told(Vec<u8>);
 
 impl Store for Told {
-    fn share(&mut self, _rank: u32, _text: Option<&str>) -> Result<Vec<u8>, String> {
+    fn share(&mut self, _text: Option<&str>) -> Result<Vec<u8>, String> {
         Ok(self.0.clone())
     }
 
@@ -144,7 +144,7 @@ impl Manager for Managed {
 
     fn share(&self, text: Option<String>) -> Result<String, String> {
         let store = self.store.lock().take().ok_or("this process has left its process manager")?;
-        let (store, bytes) = share_within(store, self.rank, text, self.meet)?;
+        let (store, bytes) = share_within(store, text, self.meet)?;
         *self.store.lock() = Some(store);
         String::from_utf8(bytes)
             .map_err(|_| "the process manager gave something that rank 0 has not put there".to_owned())
@@ -180,13 +180,12 @@ impl Manager for Managed {
 /// Shares a text, and gives up after a while: a manager waits for ever for a host that is gone, and so would all ranks.
 fn share_within(
     mut store: Box<dyn Store>,
-    rank: u32,
     text: Option<String>,
     meet: Duration,
 ) -> Result<(Box<dyn Store>, Vec<u8>), String> {
     let (sender, answer) = mpsc::sync_channel(1);
     let sharing = move || {
-        let shared = store.share(rank, text.as_deref());
+        let shared = store.share(text.as_deref());
         // Nobody may wait for it any more.
         let _ = sender.send(shared.map(|bytes| (store, bytes)));
     };
@@ -370,7 +369,7 @@ mod tests {
     struct Stuck(mpsc::Receiver<()>);
 
     impl Store for Stuck {
-        fn share(&mut self, _rank: u32, _text: Option<&str>) -> Result<Vec<u8>, String> {
+        fn share(&mut self, _text: Option<&str>) -> Result<Vec<u8>, String> {
             self.0.recv().map(|()| b"come in".to_vec()).map_err(|error| error.to_string())
         }
 
@@ -382,7 +381,7 @@ mod tests {
     #[test]
     fn a_manager_that_never_answers_is_given_up_with_a_word_about_what_to_set() {
         let (_sender, receiver) = mpsc::channel();
-        let given_up = share_within(Box::new(Stuck(receiver)), 1, None, Duration::from_millis(20));
+        let given_up = share_within(Box::new(Stuck(receiver)), None, Duration::from_millis(20));
         let reason = given_up.map(|(_, bytes)| bytes).unwrap_err();
         assert!(reason.contains("LONGARM_MEET_TIMEOUT_S"), "{reason}");
     }
@@ -391,7 +390,7 @@ mod tests {
     fn what_a_manager_brings_in_time_comes_back_with_it() {
         let (sender, receiver) = mpsc::channel();
         sender.send(()).unwrap();
-        let (store, bytes) = share_within(Box::new(Stuck(receiver)), 1, None, Duration::from_secs(3600)).unwrap();
+        let (store, bytes) = share_within(Box::new(Stuck(receiver)), None, Duration::from_secs(3600)).unwrap();
         assert_eq!((bytes.as_slice(), store.finalize()), (&b"come in"[..], Ok(())));
     }
 }

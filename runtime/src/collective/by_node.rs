@@ -29,7 +29,7 @@ impl Call<'_> {
         let nodes = self.group.nodes();
         let (my_local, locals) = (nodes.local(), 0..nodes.here().len() as u32);
         if !nodes.is_first() && load.bytes().len() > DATA_BYTES {
-            self.send(nodes.first(nodes.mine()), load.bytes())?;
+            self.send(nodes.my_first(), load.bytes())?;
         }
         let sent_at = self.slot.step;
         self.next_step();
@@ -86,13 +86,13 @@ impl Call<'_> {
             if nodes.is_first() {
                 nodes.here()[1..].iter().try_for_each(|place| self.send(*place, &known))?;
             } else {
-                known = self.receive_exactly(nodes.first(nodes.mine()), due)?;
+                known = self.receive_exactly(nodes.my_first(), due)?;
             }
             self.next_step();
         }
         match load {
             Load::OfAll(own) => {
-                self.check_bytes(nodes.first(nodes.mine()), known.len() as u64, due)?;
+                self.check_bytes(nodes.my_first(), known.len() as u64, due)?;
                 Ok(self.around(&known, own.len()))
             }
             _ => Ok(known),

@@ -76,6 +76,11 @@ impl Nodes {
         self.on(node)[0]
     }
 
+    /// The place of the member that speaks for this rank's node.
+    pub(super) fn my_first(&self) -> u32 {
+        self.here()[0]
+    }
+
     /// Whether this rank speaks for its node.
     pub(super) fn is_first(&self) -> bool {
         self.local == 0

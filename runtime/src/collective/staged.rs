@@ -217,7 +217,7 @@ impl<'a> Call<'a> {
             }
             self.speak_first(|call| call.pass_on(&staged, (root, root_node), (offset, target)))?;
             if !nodes.is_first() {
-                staged.fetch(vec![Want { place: nodes.first(nodes.mine()), offset, target }])?;
+                staged.fetch(vec![Want { place: nodes.my_first(), offset, target }])?;
             }
         }
         self.finish(staged)
@@ -300,7 +300,7 @@ impl<'a> Call<'a> {
             self.speak_first(|_| Ok(()))?;
             near?;
             for (at, want) in far.iter_mut().enumerate() {
-                (want.place, want.offset) = (nodes.first(nodes.mine()), room(at));
+                (want.place, want.offset) = (nodes.my_first(), room(at));
             }
             return staged.fetch(far);
         }

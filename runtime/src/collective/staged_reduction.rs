@@ -33,6 +33,40 @@ fn share(count: usize, one: usize, of: usize) -> Range<usize> {
     count * one / of..count * (one + 1) / of
 }
 
+/// Gets a piece of what the member at `place` has. This one's own, which is `mine`, is copied.
+fn copy_or_want<'a, T: Number>(
+    (place, offset): (u32, usize),
+    (me, mine): (u32, &[T]),
+    target: &'a mut [T],
+    wants: &mut Vec<Want<'a>>,
+) {
+    if place == me {
+        target.copy_from_slice(mine);
+    } else {
+        wants.push(Want { place, offset, target: target.as_mut_bytes() });
+    }
+}
+
+/// Gets the shares of all but `except`. `of`: how many there are, and where each is: with which member, and at which offset.
+fn fetch_by_share<T: Number>(
+    staged: &Staged<'_>,
+    mut elements: &mut [T],
+    (of, except): (usize, Option<usize>),
+    place_of: impl Fn(usize, Range<usize>) -> (u32, usize),
+) -> Result<(), CollectiveError> {
+    let (count, mut wants) = (elements.len(), Vec::new());
+    for one in 0..of {
+        let range = share(count, one, of);
+        let (target, behind) = elements.split_at_mut(range.len());
+        elements = behind;
+        if Some(one) != except {
+            let (place, offset) = place_of(one, range);
+            wants.push(Want { place, offset, target: target.as_mut_bytes() });
+        }
+    }
+    staged.fetch(wants)
+}
+
 /// Where a node's share of the result is.
 fn result_of(nodes: &Nodes, node: u32) -> usize {
     if nodes.on(node).len() > 1 { 0 } else { HALF_BYTES }
@@ -109,12 +143,7 @@ impl Call<'_> {
             let mut pieces = vec![T::default(); mine.len() * tree.turns.len()];
             let mut wants = Vec::new();
             for (turn, piece) in tree.turns.clone().zip(pieces.chunks_exact_mut(mine.len())) {
-                let place = (plan.root + turn) % size;
-                if place == me {
-                    piece.copy_from_slice(mine);
-                } else {
-                    wants.push(Want { place, offset, target: piece.as_mut_bytes() });
-                }
+                copy_or_want(((plan.root + turn) % size, offset), (me, mine), piece, &mut wants);
             }
             staged.fetch(wants)?;
             combine(&mut pieces, mine.len(), plan.reduction);
@@ -137,16 +166,9 @@ impl Call<'_> {
         if !plan.for_all && self.me() != plan.root {
             return Ok(());
         }
-        let (me, here) = (self.me(), self.group.nodes().here());
-        let (count, mut wants, mut rest) = (elements.len(), Vec::new(), elements);
-        for (local, place) in here.iter().enumerate() {
-            let (slice, behind) = rest.split_at_mut(share(count, local, here.len()).len());
-            if *place != me {
-                wants.push(Want { place: *place, offset: HALF_BYTES, target: slice.as_mut_bytes() });
-            }
-            rest = behind;
-        }
-        staged.fetch(wants)
+        let nodes = self.group.nodes();
+        let (here, own) = (nodes.here(), nodes.local() as usize);
+        fetch_by_share(staged, elements, (here.len(), Some(own)), |local, _| (here[local], HALF_BYTES))
     }
 
     /// The first ones combine what the nodes have come to, and lay the result out for their nodes.
@@ -201,15 +223,8 @@ impl Call<'_> {
         for (tree, piece) in plan.trees.iter().zip(pieces.chunks_exact_mut(mine.len())) {
             let there = nodes.on(tree.node);
             if let [alone] = there {
-                if *alone == me {
-                    piece.copy_from_slice(&elements[mine.clone()]);
-                } else {
-                    wants.push(Want {
-                        place: *alone,
-                        offset: mine.start * size_of::<T>(),
-                        target: piece.as_mut_bytes(),
-                    });
-                }
+                let offset = mine.start * size_of::<T>();
+                copy_or_want((*alone, offset), (me, &elements[mine.clone()]), piece, &mut wants);
                 continue;
             }
             let mut rest = piece;
@@ -241,17 +256,11 @@ impl Call<'_> {
         except: Option<u32>,
     ) -> Result<(), CollectiveError> {
         let nodes = self.group.nodes();
-        let (count, mut wants, mut rest) = (elements.len(), Vec::new(), elements);
-        for node in 0..nodes.count() {
-            let range = share(count, node as usize, nodes.count() as usize);
-            let (share, behind) = rest.split_at_mut(range.len());
-            if Some(node) != except {
-                let offset = result_of(nodes, node) + range.start * size_of::<T>();
-                wants.push(Want { place: nodes.first(node), offset, target: share.as_mut_bytes() });
-            }
-            rest = behind;
-        }
-        staged.fetch(wants)
+        let of = (nodes.count() as usize, except.map(|node| node as usize));
+        fetch_by_share(staged, elements, of, |node, range| {
+            let node = node as u32;
+            (nodes.first(node), result_of(nodes, node) + range.start * size_of::<T>())
+        })
     }
 
     /// When the first ones are done.
@@ -269,7 +278,7 @@ impl Call<'_> {
         if nodes.is_first() {
             return Ok(());
         }
-        let (place, offset) = (nodes.first(nodes.mine()), result_of(nodes, nodes.mine()));
+        let (place, offset) = (nodes.my_first(), result_of(nodes, nodes.mine()));
         staged.fetch(vec![Want { place, offset, target: elements.as_mut_bytes() }])
     }
 }

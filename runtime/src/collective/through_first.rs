@@ -107,7 +107,7 @@ impl Call<'_> {
         }
         let nodes = self.group.nodes();
         if !nodes.is_first() {
-            return self.send_words(nodes.first(nodes.mine()), words).map(|()| None);
+            return self.send_words(nodes.my_first(), words).map(|()| None);
         }
         let others = nodes.here()[1..].iter().map(|place| self.receive_words(*place));
         let others = others.collect::<Result<Vec<Vec<u64>>, _>>()?;
@@ -123,7 +123,7 @@ impl Call<'_> {
         let nodes = self.group.nodes();
         let of = |words: &[u64]| Told::read(&|at| words.get(at).copied().unwrap_or(0));
         if !nodes.is_first() {
-            return Ok(of(&self.receive_words(nodes.first(nodes.mine()))?));
+            return Ok(of(&self.receive_words(nodes.my_first())?));
         }
         // Each is told, whatever becomes of one of them.
         let told: Vec<_> = nodes.here()[1..].iter().map(|place| self.send_words(*place, words)).collect();
@@ -156,9 +156,9 @@ impl Call<'_> {
             Here::Letters => {
                 let nodes = self.group.nodes();
                 // Nothing more comes from it in this step: the death ends the wait.
-                match self.receive(nodes.first(nodes.mine())) {
+                match self.receive(nodes.my_first()) {
                     Err(error) => error,
-                    Ok(body) => self.bad_message(nodes.first(nodes.mine()), body.len() as u64, "nothing".into()),
+                    Ok(body) => self.bad_message(nodes.my_first(), body.len() as u64, "nothing".into()),
                 }
             }
         }
@@ -168,7 +168,7 @@ impl Call<'_> {
     #[cold]
     fn heard_of(&self, told: &Told) -> CollectiveError {
         let (layout, nodes) = (self.group.inner.client.layout(), self.group.nodes());
-        let first = nodes.first(nodes.mine());
+        let first = nodes.my_first();
         let due = || String::from("what all members call");
         match told {
             Told::BadMessage { rank, found } => {

@@ -102,16 +102,20 @@ impl MutexGuard<'_> {
     /// # Errors
     /// The future yields what [`MutexGuard::unlock`] returns.
     pub fn start_unlock(self) -> Started<(), MutexError> {
-        let (inner, host, number) = (&self.mutexes.shared.inner, self.host, self.number);
+        let (mutexes, host, number) = (self.mutexes, self.host, self.number);
+        let inner = &mutexes.shared.inner;
         if !inner.client.same_node(Rank(host)) {
             // It is on its way, and nobody waits for an answer.
             return Started::with(self.unlock());
         }
-        let ((started, promised), mutexes) = (promise(), self.mutexes.clone());
-        // Said by now, so that this thread may ask for the mutex again.
-        self.gate.let_go();
         let guard = ManuallyDrop::new(self);
-        let inner = &guard.mutexes.shared.inner;
+        // Said by now, so that this thread may ask for the mutex again.
+        guard.gate.let_go();
+        if inner.client.unlock_at_once(&guard.mutexes.home, Rank(host), number) {
+            guard.gate.released();
+            return Started::with(Ok(()));
+        }
+        let ((started, promised), mutexes) = (promise(), guard.mutexes.clone());
         inner.workers.start(&inner.errands, move || promised.keep(mutexes.unlock(host, number)));
         started
     }

@@ -55,8 +55,7 @@ impl<T: Element> Batch<T> for Puts {
     }
 
     fn together(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
-        let client = &window.shared.inner.client;
-        client.put_together(&window.shared.client, Rank(rank), Window::<T>::offset(index), bytes_of(&[element]))
+        window.put_together(rank, index, &[element])
     }
 
     fn start(

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use longarm_client::TransferError;
 
-use crate::handle::Handle;
+use crate::handle::{Handle, over};
 
 /// A list of single elements that was started: by [`Window::start_put_many`](crate::Window::start_put_many) and its like. The
 /// list, or what was read, comes back when all of it is complete.
@@ -78,11 +78,6 @@ impl<T> ManyHandle<T, Vec<T>> {
     }
 }
 
-#[cold]
-fn over() -> ! {
-    panic!("a list whose output was taken is asked for it again");
-}
-
 impl<T, R> Unpin for ManyHandle<T, R> {}
 
 impl<T, R> Future for ManyHandle<T, R> {
@@ -90,7 +85,7 @@ impl<T, R> Future for ManyHandle<T, R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { output, asked, place } = &mut *self;
-        // The first that is not complete wakes the task, which then asks the next one.
+        // One that is not complete wakes the task, which then goes on with those before it.
         while let Some(Asked { places, handle }) = asked.last_mut() {
             match Pin::new(handle).poll(context) {
                 Poll::Pending => return Poll::Pending,

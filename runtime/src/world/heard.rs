@@ -39,9 +39,9 @@ pub(super) fn death_listener(
         if let Some(client) = hearing.upgrade() {
             client.failures().note(longarm_client::Death { rank: Rank(rank), how: how.to_owned() });
             client.on_death(Rank(rank), how);
-        }
-        if let Some(lost) = hearing.upgrade().and_then(|client| client.alive(Operation::Message, Rank(rank)).err()) {
-            questions.lose(Rank(rank), &lost);
+            if let Err(lost) = client.alive(Operation::Message, Rank(rank)) {
+                questions.lose(Rank(rank), &lost);
+            }
         }
         tell_server(Rank(rank));
         let their_node = layout.node_of(Rank(rank));
