@@ -59,7 +59,7 @@ fn busy_world() -> (World, Window<u64>, Arc<Heap>) {
 }
 
 /// Threads, mappings and descriptors of longarm in this process, when the threads that were joined are gone.
-fn held() -> (Vec<String>, usize, usize) {
+fn held() -> (Vec<String>, usize, Vec<String>) {
     loop {
         let tasks = std::fs::read_dir("/proc/self/task").expect("the system has /proc").flatten();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -71,8 +71,23 @@ fn held() -> (Vec<String>, usize, usize) {
         }
         let maps = std::fs::read_to_string("/proc/self/maps").expect("the system has /proc");
         let mapped = maps.lines().filter(|line| line.contains("memfd:longarm")).count();
-        return (ours, mapped, std::fs::read_dir("/proc/self/fd").expect("the system has /proc").count());
+        return (ours, mapped, descriptors());
     }
+}
+
+/// What the descriptors of this process are, without the numbers of sockets and pipes, which are new in each world, and without that by
+/// which this thread is woken: the thread has it from the first time on that it sleeps, in whichever world that is.
+fn descriptors() -> Vec<String> {
+    let open = std::fs::read_dir("/proc/self/fd").expect("the system has /proc").flatten();
+    let what = open.filter_map(|one| std::fs::read_link(one.path()).ok());
+    let mut kinds: Vec<String> = what
+        .map(|one| one.to_string_lossy().trim_end_matches(|c: char| c.is_ascii_digit() || c == ']').into())
+        .collect();
+    kinds.sort();
+    if let Some(waker) = kinds.iter().position(|kind| kind.starts_with("anon_inode:[eventfd")) {
+        kinds.remove(waker);
+    }
+    kinds
 }
 
 fn often() {
