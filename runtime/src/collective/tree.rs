@@ -72,13 +72,19 @@ fn combine_those<T: Number>(all: &mut [T], count: usize, starts: impl Iterator<I
             let are_one = before.0 % (2 * distance) == 0 && before.0 + distance == behind.0;
             if are_one {
                 let (mine, theirs) = all.split_at_mut(behind.1 * count);
-                for (mine, theirs) in mine[before.1 * count..].iter_mut().zip(&theirs[..count]) {
-                    *mine = mine.combine(*theirs, reduction).expect("checked before the call");
-                }
+                combine_two(&mut mine[before.1 * count..][..count], &theirs[..count], reduction);
             }
             are_one
         });
         distance *= 2;
+    }
+}
+
+/// A function of its own, so that the compiler knows that the two do not overlap, and takes several elements at once.
+#[inline(never)]
+fn combine_two<T: Number>(mine: &mut [T], theirs: &[T], reduction: Reduction) {
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        *mine = mine.combine(*theirs, reduction).expect("checked before the call");
     }
 }
 
