@@ -221,7 +221,7 @@ impl Connection {
             }
             Request::Leave => return Err(Ended::Left),
             Request::Lock { .. } => {
-                let found = shared.locks.waiting_of(number) + 1;
+                let found = shared.mutexes.waiting_of(number) + 1;
                 if found > LOCK_WAITERS_MAX {
                     return Err(Violation::LockWaiters { found }.into());
                 }

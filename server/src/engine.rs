@@ -21,8 +21,8 @@ use slab::Slab;
 
 use crate::connection::{Connection, Ended};
 use crate::door::DoorListener;
-use crate::lock::Locks;
 use crate::mail::Mail;
+use crate::mutex_waiters::MutexWaiters;
 use crate::replies::Replies;
 use crate::serve::state::ServeState;
 use crate::table::Windows;
@@ -205,7 +205,7 @@ impl Engine {
                 windows,
                 node: options.segment,
                 local_of_rank,
-                locks: Locks::default(),
+                mutexes: MutexWaiters::default(),
                 mail_waits: false,
                 host,
             },
@@ -247,9 +247,9 @@ impl Engine {
         if self.shared.mail_waits {
             return Some(1);
         }
-        let settled = self.dead.is_empty() && !self.shared.locks.deaths.is_settling();
+        let settled = self.dead.is_empty() && !self.shared.mutexes.deaths.is_settling();
         // Only those in the queue of a mutex have to call in time.
-        let settled = settled && !self.lost.iter().any(|number| self.shared.locks.is_waiting(*number));
+        let settled = settled && !self.lost.iter().any(|number| self.shared.mutexes.is_waiting(*number));
         let nobody_waits = self.entrance.as_ref().is_none_or(|entrance| !entrance.has_time_limits());
         let nothing_to_look_after = nobody_waits && !self.door_rests && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
@@ -264,7 +264,7 @@ impl Engine {
             half_open: self.entrance.as_ref().map_or(0, Entrance::len),
             visitors: self.visitors.len(),
             windows: self.shared.windows.len(),
-            waiters: self.shared.locks.waiters(),
+            waiters: self.shared.mutexes.waiters(),
             looks: self.looks,
             reply_bytes_kept_max: replies().map(Replies::buffered_bytes).max().unwrap_or(0),
             reply_bytes_waiting_max: replies().map(Replies::waiting_bytes).max().unwrap_or(0),
@@ -349,12 +349,12 @@ impl Engine {
 
     /// Hands on the mutexes of those dead ranks from whom nothing comes any more.
     fn settle_deaths(&mut self, now_ms: u64) -> bool {
-        if !self.shared.locks.deaths.is_settling() {
+        if !self.shared.mutexes.deaths.is_settling() {
             return false;
         }
         let peers = &self.peers;
         let connected = |rank| peers.iter().any(|(_, peer)| peer.connection.peer.rank == rank);
-        let gone = self.shared.locks.deaths.settle(now_ms, connected);
+        let gone = self.shared.mutexes.deaths.settle(now_ms, connected);
         let of_gone = |peer: &Peer| gone.contains(&peer.connection.peer.rank);
         let cut: Vec<usize> = self.peers.iter().filter(|(_, peer)| of_gone(peer)).map(|(number, _)| number).collect();
         cut.into_iter().for_each(|number| self.end_peer(number, &Ended::Dead));
@@ -502,13 +502,13 @@ impl Engine {
     fn deliver_grants(&mut self) -> bool {
         let mut progress = false;
         loop {
-            let locks = &mut self.shared.locks;
-            let granted = locks.next_grant().map(|grant| {
+            let mutexes = &mut self.shared.mutexes;
+            let granted = mutexes.next_grant().map(|grant| {
                 let answer = ReplyBody::Granted { inherited: grant.inherited };
                 (grant.waiter, answer)
             });
             let next = granted.or_else(|| {
-                let (asker, (refusal, detail)) = locks.next_orphan()?;
+                let (asker, (refusal, detail)) = mutexes.next_orphan()?;
                 Some((asker, ReplyBody::Refused { refusal, detail }))
             });
             let Some((asker, answer)) = next else { break };

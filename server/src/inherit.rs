@@ -11,21 +11,21 @@
 
 use longarm_proto::{InheritStep, Rank};
 
-use crate::lock::MutexPlace;
+use crate::mutex_waiters::MutexPlace;
 use crate::serve::state::ServeState;
 
 impl ServeState {
     /// A rank of the job died.
     pub(crate) fn note_death(&mut self, rank: Rank) {
-        if self.locks.deaths.note(rank) {
-            self.locks.forget_rank(rank);
-            self.locks.forget_host(rank);
+        if self.mutexes.deaths.note(rank) {
+            self.mutexes.forget_rank(rank);
+            self.mutexes.forget_host(rank);
         }
     }
 
     /// Hands on what those who are gone hold and others wait for. After the connections of all of them have ended.
     pub(crate) fn hand_on_mutexes(&mut self) {
-        for place in self.locks.contended() {
+        for place in self.mutexes.contended() {
             self.hand_on(place);
         }
     }
@@ -34,7 +34,7 @@ impl ServeState {
         let (window, host, offset) = place;
         // Only windows that are served have queues.
         let Some(memory) = self.windows.place(window, host) else { return };
-        let heir = self.locks.with(place, |queue, deaths| {
+        let heir = self.mutexes.with(place, |queue, deaths| {
             loop {
                 let word = memory.window().load_u32(offset).expect("checked when the first waiter asked");
                 match queue.inherit(word, deaths) {
@@ -50,7 +50,7 @@ impl ServeState {
         });
         if let Some(heir) = heir {
             tracing::debug!(heir = heir.waiter.rank.0, host = host.0, offset, "a mutex of a dead rank is handed on");
-            self.locks.grant(heir);
+            self.mutexes.grant(heir);
         }
     }
 }

@@ -25,7 +25,7 @@ impl Engine {
         for number in self.lost.clone() {
             let peer = &self.peers[number];
             let is_late = peer.lost_at_ms.is_some_and(|at| now_ms >= at + self.session_keep_ms);
-            if is_late && self.shared.locks.is_waiting(number) {
+            if is_late && self.shared.mutexes.is_waiting(number) {
                 let rank = peer.connection.peer.rank.0;
                 tracing::warn!(rank, node = self.node.0, "a rank in the queue of a mutex has not called again");
                 self.forget(number);
@@ -37,7 +37,7 @@ impl Engine {
     pub(super) fn end_peer(&mut self, number: usize, ended: &Ended) {
         let Some(peer) = self.peers.get(number) else { return };
         let rank = peer.connection.peer.rank;
-        let is_dead = self.shared.locks.deaths.is_dead(rank);
+        let is_dead = self.shared.mutexes.deaths.is_dead(rank);
         match (ended, peer.connection.link()) {
             (Ended::Left, _) => tracing::debug!(rank = rank.0, "a rank closed its connection"),
             (ended, Some(link)) if !is_dead => {
@@ -77,7 +77,7 @@ impl Engine {
         self.holding.retain(|holding| *holding != number);
         self.keep_mail(peer.connection.mail);
         self.lost.retain(|lost| *lost != number);
-        self.shared.locks.forget_connection(number);
+        self.shared.mutexes.forget_connection(number);
     }
 
     /// What a session that is over has sent goes to the inboxes all the same. A rank that begins one after the other, and ends
@@ -109,7 +109,7 @@ impl Engine {
     /// is dead, or there is no such rank on the node that it names.
     pub(super) fn receive_session(&mut self, identity: Identity, session: Session) -> Option<Reception> {
         let lives_there = self.node_of_rank.get(identity.rank.0 as usize) == Some(&identity.node);
-        if !lives_there || self.shared.locks.deaths.is_dead(identity.rank) {
+        if !lives_there || self.shared.mutexes.deaths.is_dead(identity.rank) {
             return None;
         }
         let Some(number) = self.find_session(identity.rank, session.number) else {

@@ -2,7 +2,8 @@
 //! act or say where the payload goes.
 
 pub(crate) mod asker;
-mod atomic;
+mod mutex;
+mod rmw;
 pub(crate) mod sink;
 pub(crate) mod state;
 mod transfer;
@@ -32,7 +33,7 @@ pub(crate) fn begin(
             Ok(None)
         }
         Request::Rmw { target, offset, rmw } => {
-            let old = atomic::rmw(shared, target, offset, rmw)?;
+            let old = rmw::rmw(shared, target, offset, rmw)?;
             replies.send(asker.id, ReplyBody::Value(old));
             Ok(None)
         }
@@ -44,18 +45,18 @@ pub(crate) fn begin(
             unreachable!("the connection's own business")
         }
         Request::Lock { target, offset } => {
-            if let Some(grant) = atomic::lock(shared, asker, target, offset)? {
+            if let Some(grant) = mutex::lock(shared, asker, target, offset)? {
                 replies.send(asker.id, ReplyBody::Granted { inherited: grant.inherited });
             }
             Ok(None)
         }
         Request::TryLock { target, offset } => {
-            let taken = atomic::try_lock(shared, asker, target, offset)?;
+            let taken = mutex::try_lock(shared, asker, target, offset)?;
             replies.send(asker.id, ReplyBody::Value(taken.map_or(0, |grant| 1 + u64::from(grant.inherited))));
             Ok(None)
         }
         Request::Unlock { target, offset } => {
-            atomic::unlock(shared, asker, target, offset)?;
+            mutex::unlock(shared, asker, target, offset)?;
             replies.send(asker.id, ReplyBody::Done);
             Ok(None)
         }

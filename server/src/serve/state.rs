@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longarm_proto::{Mutation, Rank, mutation};
 use longarm_shm::NodeSegment;
 
-use crate::lock::Locks;
+use crate::mutex_waiters::MutexWaiters;
 use crate::table::Windows;
 
 /// What every connection of the engine works on.
@@ -14,7 +14,7 @@ pub(crate) struct ServeState {
     pub(crate) windows: Windows,
     pub(crate) node: Arc<NodeSegment>,
     pub(crate) local_of_rank: HashMap<Rank, u32>,
-    pub(crate) locks: Locks,
+    pub(crate) mutexes: MutexWaiters,
     /// Somebody's mail waits for free cells: that of others goes behind it.
     pub(crate) mail_waits: bool,
     /// The rank whose process this is: it holds the stripe locks that the server takes.

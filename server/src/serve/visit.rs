@@ -54,7 +54,7 @@ impl ServeState {
                 }
                 match self.windows.remove(window, generation) {
                     Ok(()) => {
-                        self.locks.forget_window(window);
+                        self.mutexes.forget_window(window);
                         Opened::Plain(DoorReply::Gone)
                     }
                     Err(refusal) => Opened::Plain(door::refused(refusal)),

@@ -1,30 +1,12 @@
-//! Read-modify-write and the mutexes.
+//! The mutexes of this node: locked, tried and unlocked.
 
-use longarm_proto::{
-    Grant, LockStep, Mutation, Refusal, Rmw, RmwOp, TryLockStep, UnlockStep, WindowRef, mutation, mutex_holder,
-};
+use longarm_proto::{Grant, LockStep, Refusal, TryLockStep, UnlockStep, WindowRef, mutex_holder};
 
 use super::asker::{Asker, Refused};
 use super::state::ServeState;
 use super::transfer::check_word;
-use crate::lock::MutexPlace;
+use crate::mutex_waiters::MutexPlace;
 use crate::table::Place;
-
-pub(super) fn rmw(shared: &ServeState, target: WindowRef, offset: u64, rmw: Rmw) -> Result<u64, Refused> {
-    let place = shared.windows.resolve(&target).map_err(|refusal| (refusal, target.window.0))?;
-    check_word(&place, offset, rmw.width.bytes() as u64)?;
-    let mut rmw = rmw;
-    if mutation(Mutation::SwapWithoutCompare) && rmw.op == RmwOp::CompareSwap {
-        rmw.op = RmwOp::Swap;
-    }
-    let is_last_of_16 = || place.window().load_u64(offset).is_ok_and(|word| word % 16 == 15);
-    if mutation(Mutation::AddIsLost) && rmw.op == RmwOp::FetchAdd && is_last_of_16() {
-        rmw.op = RmwOp::Fetch;
-    }
-    let old = place.window().rmw(offset, rmw).expect("checked just now");
-    shared.notify(target.rank);
-    Ok(old)
-}
 
 /// The mutex, if it is the asker's now; if not, it stands in the queue.
 pub(super) fn lock(
@@ -37,7 +19,7 @@ pub(super) fn lock(
     check_alive(shared, asker)?;
     let window = place.window();
     let mut waiter = asker;
-    let granted = shared.locks.with(at, |queue, deaths| {
+    let granted = shared.mutexes.with(at, |queue, deaths| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
             if mutex_holder(word) == Some(asker.rank) {
@@ -58,10 +40,10 @@ pub(super) fn lock(
     })?;
     match granted {
         Some(grant) if grant.waiter == asker => return Ok(Some(grant)),
-        Some(grant) => shared.locks.grant(grant),
+        Some(grant) => shared.mutexes.grant(grant),
         None => {}
     }
-    shared.locks.note_waiting(asker.connection);
+    shared.mutexes.note_waiting(asker.connection);
     Ok(None)
 }
 
@@ -75,7 +57,7 @@ pub(super) fn try_lock(
     let (place, at) = mutex(shared, target, offset)?;
     check_alive(shared, asker)?;
     let window = place.window();
-    shared.locks.with(at, |queue, deaths| {
+    shared.mutexes.with(at, |queue, deaths| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
             match queue.try_lock(word, asker.rank, deaths) {
@@ -94,7 +76,7 @@ pub(super) fn try_lock(
 pub(super) fn unlock(shared: &mut ServeState, asker: Asker, target: WindowRef, offset: u64) -> Result<(), Refused> {
     let (place, at) = mutex(shared, target, offset)?;
     let window = place.window();
-    let next = shared.locks.with(at, |queue, _| {
+    let next = shared.mutexes.with(at, |queue, _| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
             match queue.unlock(word, asker.rank) {
@@ -111,14 +93,14 @@ pub(super) fn unlock(shared: &mut ServeState, asker: Asker, target: WindowRef, o
         }
     })?;
     if let Some(next) = next {
-        shared.locks.grant(next);
+        shared.mutexes.grant(next);
     }
     Ok(())
 }
 
 /// What a dead rank had asked for is not given to it: nobody would give it back.
 fn check_alive(shared: &ServeState, asker: Asker) -> Result<(), Refused> {
-    match shared.locks.deaths.is_dead(asker.rank) {
+    match shared.mutexes.deaths.is_dead(asker.rank) {
         true => Err((Refusal::TargetLost, u64::from(asker.rank.0))),
         false => Ok(()),
     }
@@ -127,7 +109,7 @@ fn check_alive(shared: &ServeState, asker: Asker) -> Result<(), Refused> {
 fn mutex(shared: &ServeState, target: WindowRef, offset: u64) -> Result<(Place, MutexPlace), Refused> {
     let place = shared.windows.resolve(&target).map_err(|refusal| (refusal, target.window.0))?;
     check_word(&place, offset, 4)?;
-    if shared.locks.deaths.is_dead(target.rank) {
+    if shared.mutexes.deaths.is_dead(target.rank) {
         // A mutex goes with its host.
         return Err((Refusal::TargetLost, u64::from(target.rank.0)));
     }

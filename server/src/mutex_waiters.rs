@@ -12,7 +12,7 @@ pub(crate) type MutexPlace = (WindowId, Rank, u64);
 
 /// Queues of the mutexes that have waiters now, or have just been asked for.
 #[derive(Default)]
-pub(crate) struct Locks {
+pub(crate) struct MutexWaiters {
     queues: HashMap<MutexPlace, MutexQueue<Asker>>,
     granted: VecDeque<Grant<Asker>>,
     /// How many wait over each connection, or are to be told.
@@ -23,7 +23,7 @@ pub(crate) struct Locks {
     pub(crate) deaths: Deaths,
 }
 
-impl Locks {
+impl MutexWaiters {
     /// Works on the queue of one mutex; a queue that is empty afterwards is forgotten.
     pub(crate) fn with<R>(&mut self, place: MutexPlace, work: impl FnOnce(&mut MutexQueue<Asker>, &Deaths) -> R) -> R {
         let queue = self.queues.entry(place).or_default();
