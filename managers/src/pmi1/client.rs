@@ -16,6 +16,11 @@ use crate::pmi1::value::{self, PIECE_DIGITS_MAX, PIECE_DIGITS_MIN, SUFFIX_BYTES}
 const FD: &str = "PMI_FD";
 const PORT: &str = "PMI_PORT";
 const ID: &str = "PMI_ID";
+const RANK: &str = "PMI_RANK";
+const SIZE: &str = "PMI_SIZE";
+
+/// The variables that [`Client::connect`] reads, for whoever has it read a copy of them.
+pub const VARIABLES: [&str; 5] = [FD, PORT, ID, RANK, SIZE];
 
 /// What is in a line of `put` besides the names and the value.
 const PUT_BYTES: usize = "cmd=put kvsname= key= value=".len() + 1;
@@ -79,8 +84,8 @@ impl Client {
     /// [`Pmi1Error`]. A process meets its manager once: also after [`Client::finalize`] this is refused.
     pub fn connect(environment: Environment<'_>) -> Result<Option<Client>, Pmi1Error> {
         if let Some(number) = environment::value(environment, FD, "the number of a descriptor")? {
-            let rank = environment::number_beside(environment, FD, "PMI_RANK")?;
-            let size = environment::number_beside(environment, FD, "PMI_SIZE")?;
+            let rank = environment::number_beside(environment, FD, RANK)?;
+            let size = environment::number_beside(environment, FD, SIZE)?;
             environment::below("the rank (PMI_RANK)", rank, size)?;
             let link = File::from(adopted(number)?);
             let again = link.try_clone().map_err(Pmi1Error::Connection)?;

@@ -19,7 +19,7 @@ mod line;
 mod mapping;
 mod value;
 
-pub use client::{Aborter, Client, Maxes};
+pub use client::{Aborter, Client, Maxes, VARIABLES};
 pub use error::Pmi1Error;
 pub use limits::{LINE_BYTES_MAX, RANKS_MAX, VALUE_BYTES_MAX};
 pub use mapping::{MappingError, nodes_of_ranks};

@@ -10,6 +10,10 @@
 #[allow(unsafe_code)]
 mod sys;
 
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
 use crate::environment::{Environment, shortened};
 
 pub use sys::NoLibrary;
@@ -99,6 +103,17 @@ pub enum PmixError {
     },
 }
 
+impl PmixError {
+    /// The same, now that the server is known to be gone.
+    fn of_gone_server(self) -> PmixError {
+        let said = match self {
+            PmixError::Gone { said } | PmixError::Init { said, .. } | PmixError::Failed { said, .. } => said,
+            other => shortened(&other.to_string()),
+        };
+        PmixError::Gone { said }
+    }
+}
+
 /// Where a rank runs, as the process manager says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -142,6 +157,20 @@ impl Aborter {
     }
 }
 
+/// The variables that [`Client::connect`] reads, for whoever has it read a copy of them. The library reads others by itself.
+pub const VARIABLES: [&str; 10] = [
+    "PMIX_NAMESPACE",
+    "PMIX_RANK",
+    "PMIX_PREFIX",
+    "PRTE_PREFIX",
+    "OPAL_PREFIX",
+    "PMIX_SERVER_URI41",
+    "PMIX_SERVER_URI4",
+    "PMIX_SERVER_URI3",
+    "PMIX_SERVER_URI21",
+    "PMIX_SERVER_URI2",
+];
+
 /// Whether the environment is that of a process which a process manager with PMIx has started.
 ///
 /// ```
@@ -150,14 +179,34 @@ impl Aborter {
 /// assert!(!pmix::is_there(&|name| (name == "PMIX_RANK").then(|| "0".to_owned())));
 /// ```
 pub fn is_there(environment: Environment<'_>) -> bool {
-    ["PMIX_NAMESPACE", "PMIX_RANK"].iter().all(|name| environment(name).is_some_and(|value| !value.is_empty()))
+    VARIABLES[..2].iter().all(|name| environment(name).is_some_and(|value| !value.is_empty()))
 }
 
 /// Where process managers have a library of their own, that the loader may not know.
 fn folders(environment: Environment<'_>) -> Vec<String> {
-    let prefixes = ["PMIX_PREFIX", "PRTE_PREFIX", "OPAL_PREFIX"].into_iter().filter_map(environment);
+    let prefixes = VARIABLES[2..5].iter().filter_map(|name| environment(name));
     let prefixes = prefixes.filter(|prefix| prefix.starts_with('/'));
     prefixes.flat_map(|prefix| ["lib", "lib64", "lib/openmpi"].map(|folder| format!("{prefix}/{folder}"))).collect()
+}
+
+/// How long it may take to see whether somebody listens.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Where the server of this process listens, as `name;tcp4://127.0.0.1:40021`; nothing, where it does not say so, or in another way.
+fn server_address(environment: Environment<'_>) -> Option<SocketAddr> {
+    let uri = VARIABLES[5..].iter().find_map(|name| environment(name))?;
+    let mut parts = uri.split(';').filter_map(|part| part.trim().split_once("://"));
+    parts.find(|(kind, _)| matches!(*kind, "tcp4" | "tcp6" | "tcp"))?.1.parse().ok()
+}
+
+/// Whether nobody listens any more where the server of this process did.
+fn is_server_gone(environment: Environment<'_>) -> bool {
+    let refuses = |address| TcpStream::connect_timeout(&address, LOOK).is_err_and(is_refusal);
+    server_address(environment).is_some_and(refuses)
+}
+
+fn is_refusal(error: io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 impl Client {
@@ -174,6 +223,13 @@ impl Client {
         if !is_supported(&version) {
             return Err(PmixError::TooOld { version: shortened(&version) });
         }
+        let client = Client::taken_in(library);
+        // The library says the same of a server that is gone and of one that it does not get on with.
+        let is_gone = |error: &PmixError| matches!(error, PmixError::Gone { .. }) || is_server_gone(environment);
+        client.map(Some).map_err(|error| if is_gone(&error) { error.of_gone_server() } else { error })
+    }
+
+    fn taken_in(library: &'static Library) -> Result<Client, PmixError> {
         let init = |status| PmixError::Init { status, said: library.error_string(status) };
         let own = library.init().map_err(init)?;
         let mut client = Client { library, own, size: 0 };
@@ -183,7 +239,7 @@ impl Client {
             let _ = library.finalize();
         }
         client.size = size?;
-        Ok(Some(client))
+        Ok(client)
     }
 
     /// What is done once, before anything else: the size of the job comes back.
@@ -424,5 +480,20 @@ mod tests {
         assert!(Client::connect(&|_| None).unwrap().is_none());
         let empty = |name: &str| (name == "PMIX_RANK" || name == "PMIX_NAMESPACE").then(String::new);
         assert!(Client::connect(&empty).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_server_is_gone_once_nobody_listens_where_it_was() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("prterun-n0-7@0.2;tcp4://{}", listener.local_addr().unwrap());
+        let set = |name: &str| (name == "PMIX_SERVER_URI3").then(|| uri.clone());
+        assert_eq!(server_address(&set), Some(listener.local_addr().unwrap()));
+        assert!(!is_server_gone(&set));
+        drop(listener);
+        assert!(is_server_gone(&set));
+        for unknown in ["", "prterun-n0-7@0.2", "n0;usock:///tmp/pmix", "n0;tcp4://n1:7"] {
+            let set = |name: &str| (name == "PMIX_SERVER_URI41").then(|| unknown.to_owned());
+            assert!(server_address(&set).is_none() && !is_server_gone(&set), "{unknown}");
+        }
     }
 }

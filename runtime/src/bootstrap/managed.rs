@@ -5,8 +5,7 @@
 //! the worlds that come after the first.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use longarm_managers::slurm::Step;
 use longarm_managers::{pmi1, pmix};
@@ -16,11 +15,13 @@ use super::alone::alone;
 use super::member::{self, Manager};
 use super::neighbours::{First, Neighbours};
 use super::own_end;
+use super::patience::Patience;
 use super::rendezvous::Found;
 use super::speaker::{Circle, Telling};
 use super::starter::StarterWatch;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::{Config, OnFailure};
+use crate::error::InitError;
 
 /// Under which name rank 0's text stands in the store.
 const KEY: &str = "longarm-invitation";
@@ -74,12 +75,12 @@ struct Speaker {
     /// Where the others of the node ask, until they are told.
     others: Option<First>,
     telling: Option<Telling>,
-    meet: Duration,
+    patience: Patience,
 }
 
 impl Store for Speaker {
     fn share(&mut self, text: Option<&str>) -> Result<Vec<u8>, String> {
-        let seconds = u16::try_from(self.meet.as_secs()).unwrap_or(u16::MAX);
+        let seconds = self.patience.seconds_left();
         let client = &mut self.client;
         let put = text.map_or(Ok(()), |text| client.put(KEY, text.as_bytes()));
         let text = put.and_then(|()| client.commit()).and_then(|()| client.get_within(0, KEY, seconds));
@@ -125,8 +126,7 @@ struct Managed {
     neighbours: Option<Neighbours>,
     store: Mutex<Option<Box<dyn Store>>>,
     abort: Abort,
-    /// For how long the others come.
-    meet: Duration,
+    patience: Patience,
 }
 
 impl Manager for Managed {
@@ -144,7 +144,7 @@ impl Manager for Managed {
 
     fn share(&self, text: Option<String>) -> Result<String, String> {
         let store = self.store.lock().take().ok_or("this process has left its process manager")?;
-        let (store, bytes) = share_within(store, text, self.meet)?;
+        let (store, bytes) = share_within(store, text, self.patience)?;
         *self.store.lock() = Some(store);
         String::from_utf8(bytes)
             .map_err(|_| "the process manager gave something that rank 0 has not put there".to_owned())
@@ -171,7 +171,10 @@ impl Manager for Managed {
 
     fn leave(&self) {
         let Some(store) = self.store.lock().take() else { return };
-        if let Err(reason) = store.finalize() {
+        // The time to meet is over long since: this takes its own.
+        let finalized = self.patience.anew().ask(move || store.finalize());
+        let finalized = finalized.and_then(|answer| answer.unwrap_or_else(|| Err("it has not answered".to_owned())));
+        if let Err(reason) = finalized {
             tracing::warn!(reason, "the process manager did not take leave of this process");
         }
     }
@@ -181,23 +184,43 @@ impl Manager for Managed {
 fn share_within(
     mut store: Box<dyn Store>,
     text: Option<String>,
-    meet: Duration,
+    patience: Patience,
 ) -> Result<(Box<dyn Store>, Vec<u8>), String> {
-    let (sender, answer) = mpsc::sync_channel(1);
-    let sharing = move || {
-        let shared = store.share(text.as_deref());
-        // Nobody may wait for it any more.
-        let _ = sender.send(shared.map(|bytes| (store, bytes)));
-    };
-    let begun = std::thread::Builder::new().name("longarm-manager".into()).spawn(sharing);
-    begun.map_err(|error| format!("no thread can be started that would speak with the process manager: {error}"))?;
-    answer.recv_timeout(meet).unwrap_or_else(|_| {
+    let shared = patience.ask(move || store.share(text.as_deref()).map(|bytes| (store, bytes)))?;
+    shared.unwrap_or_else(|| {
         Err(format!(
             "the process manager has not brought all ranks together within {} s; either some of them did not call longarm::init, or a \
              host or its link is gone (LONGARM_MEET_TIMEOUT_S says how long they may take)",
-            meet.as_secs()
+            patience.seconds()
         ))
     })
+}
+
+/// Meets a manager, and gives up after a while: one that is stopped, or whose listening socket outlives it in other processes, answers never.
+fn meet_within<C: Send + 'static>(
+    patience: Patience,
+    connect: impl FnOnce() -> Result<Option<C>, NotJoined> + Send + 'static,
+) -> Result<C, NotJoined> {
+    let overdue = || {
+        format!(
+            "the process manager has not taken this process in within {} s: its process on this host was ended or stopped \
+             (LONGARM_MEET_TIMEOUT_S says how long it may take)",
+            patience.seconds()
+        )
+    };
+    let answer = patience.ask(connect).and_then(|answer| answer.ok_or_else(overdue)).map_err(failed)?;
+    answer?.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))
+}
+
+/// The manager is the right one, so that no other way leads to the others.
+fn failed(reason: String) -> NotJoined {
+    NotJoined::Failed(InitError::Exchange { reason })
+}
+
+/// The variables of this process with these names, for a thread that may outlive whoever asks.
+fn copied(variables: Variables<'_>, names: &[&'static str]) -> impl Fn(&str) -> Option<String> + Send + 'static {
+    let values: Vec<_> = names.iter().map(|name| (*name, variables(name))).collect();
+    move |wanted| values.iter().find(|(name, _)| *name == wanted).and_then(|(_, value)| value.clone())
 }
 
 /// Joins a job by such a manager. Collective over its processes.
@@ -252,9 +275,8 @@ impl Bootstrap for ByPmi1 {
 }
 
 fn join_by_pmi1(variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
-    let unusable = |error: pmi1::Pmi1Error| NotJoined::Unusable(error.to_string());
-    let client = pmi1::Client::connect(&|name| variables(name)).map_err(unusable)?;
-    let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
+    let (patience, seen) = (Patience::of(config), copied(variables, &pmi1::VARIABLES));
+    let client = meet_within(patience, move || pmi1::Client::connect(&seen).map_err(not_joined_by_pmi1))?;
     let aborter = client.aborter().map_err(|error| NotJoined::Unusable(error.to_string()))?;
     if config.on_failure == OnFailure::Continue {
         // By it hydra tells those that it leaves alive of a death.
@@ -270,10 +292,17 @@ fn join_by_pmi1(variables: Variables<'_>, config: &mut Config) -> Result<Found, 
         on_one_machine: here.filter(|here| *here == size).map(|_| true),
         neighbours: neighbours(variables, rank, size),
         store: Mutex::new(Some(Box::new(client))),
-        meet: Duration::from_secs(config.meet_timeout_s),
+        patience,
         abort: Box::new(move |status| aborter.as_ref().is_some_and(|aborter| aborter.abort(status).is_ok())),
     };
     join(managed, config)
+}
+
+fn not_joined_by_pmi1(error: pmi1::Pmi1Error) -> NotJoined {
+    match error {
+        pmi1::Pmi1Error::Closed { .. } | pmi1::Pmi1Error::Connection(_) => failed(error.to_string()),
+        other => NotJoined::Unusable(other.to_string()),
+    }
 }
 
 /// What a manager with PMI-1 tells each process of the others on its host: hydra and Intel's in the first pair, Slurm where it is the one
@@ -306,26 +335,27 @@ impl Bootstrap for ByPmix {
 }
 
 fn join_by_pmix(variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
+    let patience = Patience::of(config);
     let circle = Circle::find(variables);
-    if let Some(told) = circle.as_ref().filter(|circle| !circle.is_speaker()).and_then(|circle| told(circle, config)) {
+    if let Some(told) = circle.as_ref().filter(|circle| !circle.is_speaker()).and_then(|circle| told(circle, patience))
+    {
         return join(told, config);
     }
     // From now on the others of the node wait here, while this process meets its server.
     let others = circle.as_ref().and_then(Circle::open);
-    let unusable = |error: pmix::PmixError| NotJoined::Unusable(error.to_string());
-    let client = pmix::Client::connect(&|name| variables(name)).map_err(unusable)?;
-    let client = client.ok_or_else(|| NotJoined::Unusable("its variables are not set any more".to_owned()))?;
-    let (aborter, meet) = (client.aborter(), Duration::from_secs(config.meet_timeout_s));
-    let (rank, size) = (client.rank(), client.size());
-    let (place, here) = match &circle {
-        Some(Circle { step, .. }) => (Some(step.local_id), Some(step.local_size())),
-        None => {
-            let here = client.local_size().map_err(unusable)?;
-            (client.place(rank).ok().and_then(|place| place.local_rank), here)
-        }
+    let told_by_step =
+        circle.as_ref().map(|Circle { step, .. }| Placed { place: Some(step.local_id), here: Some(step.local_size()) });
+    let seen = copied(variables, &pmix::VARIABLES);
+    let connect = move || {
+        let Some(client) = pmix::Client::connect(&seen).map_err(not_joined_by_pmix)? else { return Ok(None) };
+        let placed = told_by_step.map_or_else(|| Placed::by_server(&client), Ok).map_err(not_joined_by_pmix)?;
+        Ok(Some((client, placed)))
     };
+    let (client, Placed { place, here }) = meet_within(patience, connect)?;
+    let aborter = client.aborter();
+    let (rank, size) = (client.rank(), client.size());
     let store: Box<dyn Store> = match circle {
-        Some(_) => Box::new(Speaker { client, others, telling: None, meet }),
+        Some(_) => Box::new(Speaker { client, others, telling: None, patience }),
         None => Box::new(client),
     };
     let managed = Managed {
@@ -334,19 +364,40 @@ fn join_by_pmix(variables: Variables<'_>, config: &mut Config) -> Result<Found, 
         on_one_machine: here.filter(|here| *here == size).map(|_| true),
         neighbours: Neighbours::of(place, here),
         store: Mutex::new(Some(store)),
-        meet,
+        patience,
         abort: Box::new(move |status| aborter.abort(status, "the job cannot go on").is_ok()),
     };
     join(managed, config)
 }
 
+/// A library of MPI may know its way to a server that this one does not get on with, but to none that is gone: it would take each process for
+/// a job of its own.
+fn not_joined_by_pmix(error: pmix::PmixError) -> NotJoined {
+    match error {
+        pmix::PmixError::Gone { .. } => failed(error.to_string()),
+        other => NotJoined::Unusable(other.to_string()),
+    }
+}
+
+/// Where a process is among those of its job on its host, as far as its manager says.
+struct Placed {
+    place: Option<u32>,
+    here: Option<u32>,
+}
+
+impl Placed {
+    fn by_server(client: &pmix::Client) -> Result<Placed, pmix::PmixError> {
+        let here = client.local_size()?;
+        Ok(Placed { place: client.place(client.rank()).ok().and_then(|place| place.local_rank), here })
+    }
+}
+
 /// A process for which another one of its node speaks. Nothing, where that one is not found, or cannot speak.
-fn told(circle: &Circle, config: &Config) -> Option<Managed> {
-    let meet = Duration::from_secs(config.meet_timeout_s);
+fn told(circle: &Circle, patience: Patience) -> Option<Managed> {
     let failed = |error: &std::io::Error| {
         tracing::warn!(%error, "the rank that speaks with PMIx for this node tells nothing: this one speaks itself");
     };
-    let text = circle.hear(Instant::now() + meet).inspect_err(failed).ok()?;
+    let text = circle.hear(patience.until()).inspect_err(failed).ok()?;
     let Step { rank, size, local_id, .. } = circle.step;
     let here = circle.step.local_size();
     Some(Managed {
@@ -355,7 +406,7 @@ fn told(circle: &Circle, config: &Config) -> Option<Managed> {
         on_one_machine: (here == size).then_some(true),
         neighbours: Neighbours::of(Some(local_id), Some(here)),
         store: Mutex::new(Some(Box::new(Told(text)))),
-        meet,
+        patience,
         // Rank 0's process has the manager end the job.
         abort: Box::new(|_| false),
     })
@@ -363,6 +414,9 @@ fn told(circle: &Circle, config: &Config) -> Option<Managed> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+
     use super::*;
 
     /// A manager one of whose hosts is gone.
@@ -374,14 +428,26 @@ mod tests {
         }
 
         fn finalize(self: Box<Self>) -> Result<(), String> {
-            Ok(())
+            self.0.recv().map_err(|error| error.to_string())
+        }
+    }
+
+    fn managed(store: Stuck, patience: Patience) -> Managed {
+        Managed {
+            rank: 0,
+            size: 2,
+            on_one_machine: None,
+            neighbours: None,
+            store: Mutex::new(Some(Box::new(store))),
+            abort: Box::new(|_| false),
+            patience,
         }
     }
 
     #[test]
     fn a_manager_that_never_answers_is_given_up_with_a_word_about_what_to_set() {
         let (_sender, receiver) = mpsc::channel();
-        let given_up = share_within(Box::new(Stuck(receiver)), None, Duration::from_millis(20));
+        let given_up = share_within(Box::new(Stuck(receiver)), None, Patience::of_millis(20));
         let reason = given_up.map(|(_, bytes)| bytes).unwrap_err();
         assert!(reason.contains("LONGARM_MEET_TIMEOUT_S"), "{reason}");
     }
@@ -390,7 +456,42 @@ mod tests {
     fn what_a_manager_brings_in_time_comes_back_with_it() {
         let (sender, receiver) = mpsc::channel();
         sender.send(()).unwrap();
-        let (store, bytes) = share_within(Box::new(Stuck(receiver)), None, Duration::from_secs(3600)).unwrap();
+        sender.send(()).unwrap();
+        let (store, bytes) = share_within(Box::new(Stuck(receiver)), None, Patience::of_millis(3_600_000)).unwrap();
         assert_eq!((bytes.as_slice(), store.finalize()), (&b"come in"[..], Ok(())));
+    }
+
+    #[test]
+    fn a_manager_that_takes_no_leave_keeps_no_rank() {
+        let (_sender, receiver) = mpsc::channel();
+        let managed = managed(Stuck(receiver), Patience::of_millis(20));
+        managed.leave();
+        assert!(managed.store.lock().is_none(), "it is asked once");
+    }
+
+    #[test]
+    fn a_port_of_pmi_where_nobody_answers_is_given_up_and_no_other_way_is_tried() {
+        // As that of hydra's proxy, which its ranks inherit, when the proxy is gone.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let variables = |name: &str| match name {
+            "PMI_PORT" => Some(address.clone()),
+            "PMI_ID" => Some("1".to_owned()),
+            _ => None,
+        };
+        let mut config = Config::default();
+        config.meet_timeout_s = 1;
+        let joined = ByPmi1.join(&variables, &mut config);
+        let Err(NotJoined::Failed(error)) = joined else { panic!("it has met nobody") };
+        assert!(error.to_string().contains("LONGARM_MEET_TIMEOUT_S"), "{error}");
+    }
+
+    #[test]
+    fn a_manager_that_hangs_up_or_whose_server_is_gone_is_no_reason_to_look_for_another_way() {
+        let closed = not_joined_by_pmi1(pmi1::Pmi1Error::Closed { wanted: "maxes" });
+        let gone = not_joined_by_pmix(pmix::PmixError::Gone { said: "UNREACHABLE".to_owned() });
+        assert!(matches!((closed, gone), (NotJoined::Failed(_), NotJoined::Failed(_))));
+        let other = not_joined_by_pmix(pmix::PmixError::TooOld { version: "2".to_owned() });
+        assert!(matches!(other, NotJoined::Unusable(_)));
     }
 }

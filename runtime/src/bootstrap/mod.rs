@@ -17,6 +17,7 @@ mod neighbours;
 mod network;
 mod node;
 pub(crate) mod own_end;
+mod patience;
 mod relay;
 mod rendezvous;
 mod serving;
@@ -42,4 +43,4 @@ pub(crate) use node::{Clock, Node, NodeOptions, costs};
 pub(crate) use rendezvous::{Found, OnDeath, Rendezvous};
 pub(crate) use ways::find;
 #[doc(hidden)]
-pub use ways::{launch, started_by_manager_of_mpi, started_by_open_mpi, told_rank_and_size};
+pub use ways::{launch, started_by_manager_of_mpi, started_by_open_mpi, told_rank, told_rank_and_size};

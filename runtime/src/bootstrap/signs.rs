@@ -19,7 +19,7 @@ const fn sign(rank: &'static str, size: &'static str, starter: &'static str) -> 
 }
 
 /// Those that tell how many there are come first: what they say decides where several have signed.
-const SIGNS: [Sign; 9] = [
+const SIGNS: [Sign; 10] = [
     // srun alone sets the size of a step. A batch script has SLURM_PROCID and SLURM_NTASKS too, and is one process.
     sign("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"),
     sign("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "the mpiexec of Open MPI"),
@@ -29,6 +29,8 @@ const SIGNS: [Sign; 9] = [
     sign("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "jsrun"),
     sign("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "flux run"),
     Sign { rank: "PALS_RANKID", size: None, starter: "the mpiexec of PALS" },
+    // Hydra with -pmi-port, which tells rank and size over that port.
+    Sign { rank: "PMI_ID", size: None, starter: "mpiexec" },
     Sign { rank: "PMIX_RANK", size: None, starter: "a process manager with PMIx" },
 ];
 
@@ -90,6 +92,12 @@ pub(crate) fn told_by_mpi(variable: impl Fn(&str) -> Option<String>) -> Option<(
 /// Rank and size, as Slurm says them, or whoever sets longarm's own variables.
 pub(crate) fn told_by_others(variable: impl Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
     told(&[("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("LONGARM_RANK", "LONGARM_SIZE")], variable)
+}
+
+/// The rank alone, as the process manager of an MPI says it: those with PMIx say no size.
+pub(crate) fn rank_told_by_mpi(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    let number = |name: &str| variable(name)?.trim().parse().ok();
+    ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"].into_iter().find_map(number)
 }
 
 fn told(pairs: &[(&str, &str)], variable: impl Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
@@ -171,6 +179,11 @@ mod tests {
             [("SLURM_NTASKS", "4"), ("SLURM_PROCID", "2"), ("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4")];
         assert_eq!(find_in(&step), Some("SLURM_STEP_NUM_TASKS"));
         assert_eq!(find_in(&[("FLUX_TASK_RANK", "0"), ("FLUX_JOB_SIZE", "2")]), Some("FLUX_JOB_SIZE"));
+        assert_eq!(
+            find_in(&[("PMI_ID", "0"), ("PMI_PORT", "n1:7")]),
+            Some("PMI_ID"),
+            "hydra says the size over the port"
+        );
         assert_eq!(find_in(&[("PALS_RANKID", "0")]), Some("PALS_RANKID"));
         assert_eq!(find_in(&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "job")]), Some("PMIX_RANK"));
     }

@@ -105,6 +105,12 @@ pub fn told_rank_and_size() -> Option<(u32, u32)> {
     })
 }
 
+/// As [`told_rank_and_size`], of a process manager of MPI that may say no size.
+#[doc(hidden)]
+pub fn told_rank() -> Option<u32> {
+    signs::rank_told_by_mpi(own_variable)
+}
+
 /// How this process was started, and how [`init`](crate::init) would find the others: for `longarm info --launch`.
 #[doc(hidden)]
 pub fn launch(config: &Config) -> Launch {

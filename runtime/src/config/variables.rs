@@ -288,7 +288,7 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
     Variable {
         name: "LONGARM_MEET_TIMEOUT_S",
         unit: "seconds",
-        meaning: "how long the ranks of a job that something else has started may take to come to init",
+        meaning: "how long the ranks of a job that something else has started may take to come to init, with all that their process manager needs until then",
         slot: Slot::Number { field: |config| &mut config.meet_timeout_s, min: 1, max: 86_400 },
     },
     Variable {

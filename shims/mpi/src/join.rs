@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use longarm::World;
-use longarm::bootstrap::Exchange;
+use longarm::bootstrap::{Exchange, told_rank};
 use longarm::config::Config;
 use longarm::error::InitError;
 use parking_lot::Mutex;
@@ -136,11 +136,23 @@ pub fn finalize_own() -> Result<(), String> {
 /// An MPI that does not understand the process manager takes each process for a job of its own, and says nothing.
 fn check_told(mpi: &Mpi) -> Result<(), String> {
     let size = mpi.size(mpi.world()).map_err(|error| error.to_string())?;
-    match told_by_manager() {
-        Some((_, told)) if told > 1 && size == 1 => Err(format!(
-            "the process manager has started {told} processes, but {} sees one; use the mpiexec of the MPI that the program was built with",
+    let told = told_by_manager();
+    check_size(told, told_rank(), size).map_err(|seen| {
+        format!(
+            "{seen}, but {} sees {size}; use the mpiexec of the MPI that the program was built with, and see whether the process manager \
+             still runs",
             mpi.library()
-        )),
+        )
+    })
+}
+
+/// Whether what a process manager has told, its rank and of how many, or the rank alone, fits to so many processes. What it has started, if not.
+fn check_size(told: Option<(u32, u32)>, rank: Option<u32>, size: u32) -> Result<(), String> {
+    match (told, rank) {
+        (Some((_, told)), _) if told > 1 && size == 1 => {
+            Err(format!("the process manager has started {told} processes"))
+        }
+        (_, Some(rank)) if rank >= size => Err(format!("the process manager has started this process as rank {rank}")),
         _ => Ok(()),
     }
 }
@@ -175,6 +187,26 @@ impl Exchange for ByMpi {
         on_abort.into_iter().flatten().for_each(|call| call());
         if !self.mpi.is_finalized() {
             self.mpi.abort(self.mpi.world(), status);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mpi_that_sees_fewer_processes_than_the_manager_has_told_of_is_refused() {
+        assert!(check_size(Some((0, 2)), Some(0), 1).is_err());
+        assert!(check_size(None, Some(2), 1).is_err(), "PMIx tells the rank alone");
+        for (told, rank, size) in [
+            (Some((0, 2)), Some(0), 2),
+            (None, Some(2), 5),
+            (None, Some(0), 1),
+            (Some((0, 1)), None, 1),
+            (None, None, 1),
+        ] {
+            assert_eq!(check_size(told, rank, size), Ok(()), "{told:?} {rank:?} {size}");
         }
     }
 }
