@@ -232,6 +232,14 @@ impl AssistTurn for MockTurn<'_> {
         let turn = self.0.turns.lock().pop_front();
         turn.map(|turn| turn()).is_some()
     }
+
+    fn sleep(&mut self, _timeout: Option<Duration>) -> bool {
+        false
+    }
+
+    fn turn_after_sleep(&mut self) -> bool {
+        unreachable!("nobody has slept")
+    }
 }
 
 /// All servers, as one rank calls them.

@@ -30,6 +30,8 @@ pub enum DoorRequest {
         /// The job the asker belongs to.
         job: u64,
     },
+    /// What wakes the thread that sleeps in the place of the server's. Answered by [`DoorReply::Here`] with its descriptor.
+    Ringer,
     /// Make this node's parts of a window and serve them. Answered by [`DoorReply::Here`] with the descriptor.
     Create {
         /// Identity of the window.

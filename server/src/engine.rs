@@ -7,13 +7,14 @@ mod arrivals;
 mod sessions;
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use longarm_netmod::flow::Costs;
 use longarm_netmod::{
     Admission, Entrance, EntranceOptions, EntranceTokens, Interest, LinkError, Listener, Poller, Ready, Refusals,
-    RemoteMemory,
+    RemoteMemory, Waker,
 };
 use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
 use longarm_shm::{NodeSegment, Popped, Producer};
@@ -111,6 +112,7 @@ pub enum EngineError {
 
 const LISTENER: u64 = 0;
 const DOOR: u64 = 1;
+const RINGER: u64 = 2;
 const VISITOR: u64 = 1 << 32;
 const WAITING: u64 = 2 << 32;
 const CONNECTION: u64 = 3 << 32;
@@ -176,6 +178,20 @@ pub struct Engine {
     door_rests: bool,
     session_keep_ms: u64,
     costs: Costs,
+    /// What wakes a thread that sleeps here when an eventcount of its rank is notified.
+    ringer: Option<Waker>,
+    /// Somebody sleeps here, and silences the ringer.
+    has_listener: bool,
+}
+
+/// Which connections a turn looks at.
+enum Look<'a> {
+    /// A few that were busy last.
+    Recent,
+    /// All that are ready.
+    Everywhere,
+    /// Those that were ready a moment ago.
+    These(&'a [Ready]),
 }
 
 impl Engine {
@@ -234,7 +250,48 @@ impl Engine {
             door_rests: false,
             session_keep_ms: options.session_keep_ms,
             costs: options.costs,
+            ringer: None,
+            has_listener: false,
         })
+    }
+
+    /// From now on a thread of this process may sleep on [`Engine::poller`]: processes of this node wake it there.
+    pub(crate) fn let_listen(&mut self) -> io::Result<()> {
+        let ringer = Waker::new()?;
+        self.poller.add(ringer.descriptor(), RINGER, Interest::READABLE)?;
+        self.shared.node.set_ringer(ringer.descriptor().try_clone_to_owned()?);
+        self.ringer = Some(ringer);
+        Ok(())
+    }
+
+    /// The calling thread will sleep on [`Engine::poller`]. False: it cannot, since another one does, or not all that there is to do
+    /// makes descriptors ready.
+    pub(crate) fn begin_to_listen(&mut self) -> bool {
+        let can = self.ringer.is_some() && !self.has_listener && !self.unannounced;
+        self.has_listener |= can;
+        can
+    }
+
+    /// It sleeps no more. It has to look at its eventcounts after this.
+    pub(crate) fn end_listening(&mut self) {
+        self.has_listener = false;
+        self.silence_ringer();
+    }
+
+    /// While somebody listens nobody else silences what wakes it.
+    fn silence_ringer(&self) {
+        if let Some(ringer) = self.ringer.as_ref().filter(|_| !self.has_listener) {
+            ringer.clear();
+        }
+    }
+
+    pub(crate) fn poller(&self) -> &Arc<Poller> {
+        &self.poller
+    }
+
+    /// How many turns there were so far: what was ready before a turn may be another one's after it.
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns
     }
 
     /// Becomes readable when there is something to do.
@@ -291,21 +348,32 @@ impl Engine {
     /// With few busy connections most turns try just these, without asking the system who is ready; a caller that
     /// wants to sleep has to see a turn with `everywhere` return false first.
     pub fn turn(&mut self, now_ms: u64, everywhere: bool) -> bool {
-        self.turns = self.turns.wrapping_add(1);
-        self.now_ms = now_ms;
         let look = everywhere
             || self.recent.is_empty()
             || self.recent.len() > RECENT_MAX
-            || self.turns.is_multiple_of(LOOK_EVERYWHERE_TURNS);
+            || self.turns.wrapping_add(1).is_multiple_of(LOOK_EVERYWHERE_TURNS);
+        self.turn_looking(now_ms, if look { Look::Everywhere } else { Look::Recent })
+    }
+
+    /// A turn with what was found ready since the last one.
+    pub(crate) fn turn_with(&mut self, now_ms: u64, ready: &[Ready]) -> bool {
+        self.turn_looking(now_ms, Look::These(ready))
+    }
+
+    fn turn_looking(&mut self, now_ms: u64, look: Look<'_>) -> bool {
+        self.turns = self.turns.wrapping_add(1);
+        self.now_ms = now_ms;
         let sent_large = std::mem::take(&mut self.sent_large);
         let mut progress = self.empty_inboxes_of_the_dead();
-        if look {
-            progress |= self.turn_ready(now_ms);
-        } else {
-            let mut index = 0;
-            while index < self.recent.len() {
-                progress |= self.turn_peer(self.recent[index]);
-                index += 1;
+        match look {
+            Look::Everywhere => progress |= self.turn_ready(now_ms),
+            Look::These(ready) => progress |= self.turn_those(now_ms, ready),
+            Look::Recent => {
+                let mut index = 0;
+                while index < self.recent.len() {
+                    progress |= self.turn_peer(self.recent[index]);
+                    index += 1;
+                }
             }
         }
         progress |= self.turn_unannounced(now_ms);
@@ -382,9 +450,15 @@ impl Engine {
             tracing::error!(%error, "cannot ask which connections are ready");
             ready.clear();
         }
+        let progress = self.turn_those(now_ms, &ready);
+        self.ready = ready;
+        progress
+    }
+
+    fn turn_those(&mut self, now_ms: u64, ready: &[Ready]) -> bool {
         let mut progress = false;
         let recent = std::mem::take(&mut self.recent);
-        for event in &ready {
+        for event in ready {
             let number = (event.token & NUMBER_MASK) as usize;
             progress |= match event.token & !NUMBER_MASK {
                 // Only the end of a connection is announced when nothing was asked for.
@@ -401,6 +475,10 @@ impl Engine {
                 }
                 VISITOR => self.turn_visitor(number),
                 WAITING => self.at_entrance(|entrance| entrance.look(number, now_ms)),
+                _ if event.token == RINGER => {
+                    self.silence_ringer();
+                    false
+                }
                 _ if event.token == LISTENER => self.at_entrance(|entrance| entrance.take_in(now_ms)),
                 _ => self.open_door(),
             };
@@ -410,7 +488,6 @@ impl Engine {
             self.recent = recent;
             self.recent.retain(|number| self.peers.contains(*number));
         }
-        self.ready = ready;
         progress
     }
 

@@ -3,7 +3,8 @@
 //! One rule: a thread that waits, works. The server's thread sleeps on `outer`, which watches the engine's own poller
 //! and a waker. A thread of the same process that waits in a call borrows the engine as an [`Assistant`]: it stops
 //! `outer` from watching, so that the arriving packets do not wake the server's thread in vain, and starts it
-//! again when it goes. Level-triggered watching makes this safe: what arrived in between is still there then.
+//! again when it goes. Level-triggered watching makes this safe: what arrived in between is still there then. Where no processor is
+//! to spare the assistant also sleeps in the place of the server's thread, so that what comes for its rank wakes one thread, not two.
 //!
 //! ```text
 //!   server thread: lock ─► turns until quiet ─► unlock ─► sleep on outer ─┐      (an assistant has it: sleep)
@@ -18,6 +19,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longarm_netmod::{CoarseClock, Interest, Poller, Ready, Waker};
@@ -56,8 +58,8 @@ pub struct Server {
 /// Why `outer` does not watch the engine: it does if neither is set.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Unwatched {
-    /// An assistant has it.
-    assisted: bool,
+    /// So many assistants have it. Several: all but one of them sleep, or are about to.
+    assistants: u32,
     /// A thread is about to be one.
     suppressed: bool,
 }
@@ -71,7 +73,8 @@ impl Unwatched {
 impl Server {
     /// Wraps an engine. `spin`: how long the server's thread looks for more work before it sleeps, while a thread of
     /// its process rests.
-    pub fn new(engine: Engine, spin: Duration) -> Result<Server, EngineError> {
+    pub fn new(mut engine: Engine, spin: Duration) -> Result<Server, EngineError> {
+        engine.let_listen()?;
         let outer = Poller::new()?;
         let waker = Waker::new()?;
         let inner = engine.descriptor().try_clone_to_owned()?;
@@ -149,8 +152,8 @@ impl Server {
     /// woken for is told again, unless it is done.
     fn engine_to_work(&self) -> Option<MutexGuard<'_, Engine>> {
         self.engine.try_lock().or_else(|| {
-            let assisted = self.unwatched.lock().assisted;
-            (!assisted).then(|| self.engine.lock())
+            let is_assisted = self.unwatched.lock().assistants > 0;
+            (!is_assisted).then(|| self.engine.lock())
         })
     }
 
@@ -215,10 +218,10 @@ impl Server {
     /// The engine, if nobody drives it now.
     pub fn assist(&self) -> Option<Assistant<'_>> {
         let engine = self.engine.try_lock()?;
-        if self.set_watch(|unwatched| unwatched.assisted = true).is_err() {
+        if self.set_watch(|unwatched| unwatched.assistants += 1).is_err() {
             return None;
         }
-        Some(Assistant { server: self, engine })
+        Some(Assistant { server: self, engine, ready: Vec::new() })
     }
 
     fn now_ms(&self) -> u64 {
@@ -230,6 +233,8 @@ impl Server {
 pub struct Assistant<'a> {
     server: &'a Server,
     engine: MutexGuard<'a, Engine>,
+    /// What was ready at the end of the last sleep.
+    ready: Vec<Ready>,
 }
 
 impl Assistant<'_> {
@@ -242,11 +247,48 @@ impl Assistant<'_> {
         }
         moved
     }
+
+    /// Sleeps in place of the server's thread: until there is something to do, the eventcount at which the caller has said to listen is
+    /// notified, or the time is up. What there is to do is done by [`Assistant::turn_after_sleep`].
+    ///
+    /// The engine is free for others meanwhile, and one thread at a time sleeps so. False: it cannot, and has not slept.
+    pub fn sleep(&mut self, timeout: Option<Duration>) -> bool {
+        if !self.engine.begin_to_listen() {
+            return false;
+        }
+        let due = self.engine.sleep_ms_max().map(Duration::from_millis);
+        let timeout = due.into_iter().chain(timeout).min();
+        let (poller, turns) = (Arc::clone(self.engine.poller()), self.engine.turns());
+        let ready = &mut self.ready;
+        let slept = MutexGuard::unlocked(&mut self.engine, || poller.wait(ready, timeout));
+        if let Err(error) = slept {
+            tracing::error!(%error, "a thread cannot sleep in the server's place");
+            self.ready.clear();
+        }
+        if self.engine.turns() != turns {
+            // Somebody else has seen to it, and numbers may be others' now. What is still ready is found again.
+            self.ready.clear();
+        }
+        self.engine.end_listening();
+        true
+    }
+
+    /// The turn after a sleep; true if anything moved.
+    pub fn turn_after_sleep(&mut self) -> bool {
+        let ready = std::mem::take(&mut self.ready);
+        let moved = self.engine.turn_with(self.server.now_ms(), &ready);
+        self.ready = ready;
+        self.ready.clear();
+        if moved {
+            self.server.note_move();
+        }
+        moved
+    }
 }
 
 impl Drop for Assistant<'_> {
     fn drop(&mut self) {
-        let watched = self.server.set_watch(|unwatched| unwatched.assisted = false);
+        let watched = self.server.set_watch(|unwatched| unwatched.assistants -= 1);
         assert!(watched.is_ok(), "what was watched before can be watched again");
         if self.engine.sleep_ms_max().is_some() {
             // The thread has to learn that there is something to do by a certain time.

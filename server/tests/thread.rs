@@ -1,8 +1,9 @@
 //! The server's thread beside threads that drive its engine while they wait.
 #![forbid(unsafe_code)]
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use longarm_netmod::flow::Costs;
@@ -15,13 +16,16 @@ const NODE: NodeId = NodeId(0);
 const CALLS: usize = 300;
 
 fn server(job: JobId) -> Server {
-    let segment = Arc::new(NodeSegment::create(job, 2, 2).unwrap());
+    server_of(job, &Arc::new(NodeSegment::create(job, 2, 2).unwrap()))
+}
+
+fn server_of(job: JobId, segment: &Arc<NodeSegment>) -> Server {
     let engine = Engine::new(EngineOptions {
         job,
         secret: Secret([0x42; 32]),
         node: NODE,
         node_of_rank: vec![NODE; 2],
-        segment,
+        segment: Arc::clone(segment),
         listener: None,
         door: door_name(job, NODE),
         half_open_max: 4,
@@ -70,4 +74,56 @@ fn what_comes_while_a_thread_has_the_engine_is_served_when_it_is_given_back() {
         assert_ne!(server.moves(), before);
         server.stop();
     });
+}
+
+/// A thread sleeps in the place of the server's, again and again, until it is notified often enough; others drive the engine meanwhile,
+/// notify it by the descriptor that they get at the door, and call there. No call stays without an answer, and no notification is lost.
+#[test]
+fn a_thread_that_sleeps_in_the_servers_place_serves_what_comes_and_hears_every_notification() {
+    let job = JobId(u64::from(std::process::id()) << 32 | 0x736c);
+    let segment = Arc::new(NodeSegment::create(job, 2, 2).unwrap());
+    let (server, told, heard) = (server_of(job, &segment), AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.run());
+        scope.spawn(|| {
+            let eventcount = segment.eventcount(0);
+            while heard.load(Ordering::Acquire) < CALLS as u32 {
+                let Some(mut assistant) = server.assist() else { continue };
+                let (seen, mut can) = (eventcount.sequence(), true);
+                let before = heard.load(Ordering::Relaxed);
+                let is_told = || told.load(Ordering::Relaxed) > before;
+                if !is_told() {
+                    eventcount.listen_unless(seen, is_told, || can = assistant.sleep(None));
+                    assert!(can, "no other thread sleeps there");
+                    assistant.turn_after_sleep();
+                }
+                if is_told() {
+                    heard.store(before + 1, Ordering::Release);
+                }
+            }
+        });
+        scope.spawn(|| {
+            while heard.load(Ordering::Acquire) < CALLS as u32 {
+                if let Some(mut assistant) = server.assist() {
+                    assistant.turn();
+                }
+                std::thread::yield_now();
+            }
+        });
+        for call in 0..CALLS as u32 {
+            let door = Door::connect(&door_name(job, NODE)).unwrap();
+            let neighbour = NodeSegment::attach(ask(&door, &DoorRequest::NodeSegment { job: job.0 })).unwrap();
+            neighbour.set_ringer(ask(&door, &DoorRequest::Ringer));
+            told.store(call + 1, Ordering::Relaxed);
+            neighbour.eventcount(0).notify_if_sleeping();
+            while heard.load(Ordering::Acquire) <= call {
+                std::thread::yield_now();
+            }
+        }
+        server.stop();
+    });
+}
+
+fn ask(door: &Door, request: &DoorRequest) -> OwnedFd {
+    door.call(request).unwrap().unwrap().file
 }

@@ -18,18 +18,25 @@
 //! PAIR sleeping: the Acquire and Release halves of the announcements in `sleep_unless` and the fences there and in
 //! `notify_if_sleeping`, see there.
 //!
+//! A sleeper may also listen: it waits for a descriptor of its own and others' descriptors at once, in its own way. Each notification
+//! while it is counted rings that descriptor (the segment's, see `NodeSegment::set_ringer`).
+//!
 //! If a process dies: a sleeper that is killed stays counted, so each later ring makes a system call that wakes nobody;
 //! nothing is lost. A ringer that is killed between its addition and the wake leaves a sleeper asleep until its timeout
 //! or the next ring. So sleep with a timeout when a dead rank could be the one to wake you.
 
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// One ring.
 const RING: u64 = 1 << 32;
-/// One sleeper.
+/// One sleeper. There are fewer than 2^16 of them.
 const SLEEPER: u64 = 1;
+/// One of them listens: it is not in the futex.
+const LISTENER: u64 = 1 << 16;
 
 /// The shared word of an eventcount. All zeros is an eventcount that was never notified.
 #[repr(C, align(64))]
@@ -47,14 +54,20 @@ pub trait Futex {
     fn wait(&self, word: &EventcountWord, seen: u32, timeout: Option<Duration>);
     /// Wakes all that wait on the word.
     fn wake_all(&self, word: &EventcountWord);
+    /// Rings the descriptor that listeners wait for.
+    fn ring(&self);
 }
 
 /// The futex of the kernel, shared between processes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct KernelFutex;
+pub struct KernelFutex<'a> {
+    /// An eventfd, where listeners are possible.
+    #[cfg_attr(loom, expect(dead_code, reason = "the models have a futex of their own"))]
+    ringer: Option<&'a OnceLock<OwnedFd>>,
+}
 
 #[cfg(not(loom))]
-impl Futex for KernelFutex {
+impl Futex for KernelFutex<'_> {
     fn wait(&self, word: &EventcountWord, seen: u32, timeout: Option<Duration>) {
         let timeout = timeout.and_then(|timeout| rustix::time::Timespec::try_from(timeout).ok());
         // Every way to return (woken, notified before, timeout, signal) is a reason for the caller to look again.
@@ -73,6 +86,13 @@ impl Futex for KernelFutex {
             rustix::thread::futex::Flags::empty(),
             i32::MAX.cast_unsigned(),
         );
+    }
+
+    fn ring(&self) {
+        // Who listens has made it before. A full counter is as readable as it can be.
+        if let Some(ringer) = self.ringer.and_then(OnceLock::get) {
+            let _ = rustix::io::write(ringer, &1_u64.to_ne_bytes());
+        }
     }
 }
 
@@ -96,15 +116,21 @@ impl EventcountWord {
 
 /// A rank's doorbell. Anybody may ring it; its rank's threads sleep on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Eventcount<'a, F = KernelFutex> {
+pub struct Eventcount<'a, F = KernelFutex<'a>> {
     word: &'a EventcountWord,
     futex: F,
 }
 
 #[cfg(not(loom))]
 impl<'a> Eventcount<'a> {
+    #[cfg(test)]
     pub(crate) fn new(word: &'a EventcountWord) -> Self {
-        Eventcount { word, futex: KernelFutex }
+        Eventcount { word, futex: KernelFutex::default() }
+    }
+
+    /// One that may have listeners, who wait for this descriptor.
+    pub(crate) fn with_ringer(word: &'a EventcountWord, ringer: &'a OnceLock<OwnedFd>) -> Self {
+        Eventcount { word, futex: KernelFutex { ringer: Some(ringer) } }
     }
 }
 
@@ -128,7 +154,7 @@ impl<'a, F: Futex> Eventcount<'a, F> {
         // sees this ring.
         let old = self.word.word.fetch_add(RING, Ordering::Release);
         if sleepers(old) > 0 {
-            self.wake();
+            self.wake(old);
         }
     }
 
@@ -183,14 +209,40 @@ impl<'a, F: Futex> Eventcount<'a, F> {
         self.word.word.load(Ordering::Acquire);
     }
 
+    /// As [`Eventcount::sleep_unless`] for a thread that sleeps in its own way: `sleep` has to end when the descriptor of the segment is
+    /// rung, and whoever ends it must silence that before it looks for what was notified.
+    pub fn listen_unless(&self, seen: u32, condition: impl FnOnce() -> bool, sleep: impl FnOnce()) {
+        let old = self.word.word.fetch_add(SLEEPER + LISTENER, Ordering::AcqRel);
+        // PAIR sleeping: see `notify_if_sleeping`.
+        fence(Ordering::SeqCst);
+        if sequence(old) == seen && !condition() {
+            sleep();
+        }
+        self.word.word.fetch_sub(SLEEPER + LISTENER, Ordering::Relaxed);
+        // PAIR notified: see what the notifier published before it rang.
+        self.word.word.load(Ordering::Acquire);
+    }
+
+    /// Wakes those that were counted in `word`.
     #[cold]
-    fn wake(&self) {
-        self.futex.wake_all(self.word);
+    fn wake(&self, word: u64) {
+        let listeners = listeners(word);
+        if sleepers(word) > listeners {
+            self.futex.wake_all(self.word);
+        }
+        if listeners > 0 {
+            self.futex.ring();
+        }
     }
 }
 
-const fn sleepers(word: u64) -> u32 {
-    word as u32
+/// Listeners too.
+const fn sleepers(word: u64) -> u16 {
+    word as u16
+}
+
+const fn listeners(word: u64) -> u16 {
+    (word as u32 >> 16) as u16
 }
 
 const fn sequence(word: u64) -> u32 {
@@ -227,6 +279,32 @@ mod tests {
         eventcount.sleep(0, Some(Duration::from_millis(1)));
         eventcount.sleep_unless(0, Some(Duration::from_millis(1)), || false);
         assert_eq!(eventcount.word.word.load(Ordering::Relaxed), 0, "nobody is counted as sleeping any more");
+    }
+
+    #[test]
+    fn a_notification_rings_for_a_listener_and_wakes_nobody_in_the_futex_for_it() {
+        let (word, ringer) = (EventcountWord::default(), OnceLock::new());
+        ringer.set(rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap()).unwrap();
+        let rung = || {
+            let mut count = [0; 8];
+            rustix::io::read(ringer.get().unwrap(), &mut count).map(|_| u64::from_ne_bytes(count))
+        };
+        let eventcount = Eventcount::with_ringer(&word, &ringer);
+        eventcount.notify();
+        eventcount.listen_unless(0, || panic!("it was notified"), || panic!("it was notified"));
+        eventcount.listen_unless(1, || true, || panic!("there is what it waits for"));
+        assert_eq!(rung(), Err(rustix::io::Errno::AGAIN), "nobody listened");
+        eventcount.listen_unless(
+            1,
+            || false,
+            || {
+                eventcount.notify_if_sleeping();
+                assert_eq!(rung(), Ok(1));
+            },
+        );
+        eventcount.notify_if_sleeping();
+        assert_eq!((rung(), eventcount.sequence()), (Err(rustix::io::Errno::AGAIN), 2), "nobody listens any more");
+        assert_eq!(sleepers(word.word.load(Ordering::Relaxed)), 0);
     }
 
     #[test]

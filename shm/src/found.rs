@@ -14,23 +14,23 @@ use crate::layout::NodeSegment;
 struct Found<T> {
     first: *const T,
     count: usize,
-    _segment: Arc<NodeSegment>,
+    segment: Arc<NodeSegment>,
 }
 
-// SAFETY: the pointer leads to atomics in the mapping of `_segment`, which moves and is shared with this.
+// SAFETY: the pointer leads to atomics in the mapping of `segment`, which moves and is shared with this.
 unsafe impl<T: Sync> Send for Found<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Sync> Sync for Found<T> {}
 
 impl<T> Found<T> {
     fn new(values: &[T], segment: Arc<NodeSegment>) -> Found<T> {
-        Found { first: values.as_ptr(), count: values.len(), _segment: segment }
+        Found { first: values.as_ptr(), count: values.len(), segment }
     }
 
     #[inline]
     fn at(&self, place: usize) -> &T {
         assert!(place < self.count);
-        // SAFETY: one of `count` values (asserted) of a slice that `new` was given, in the mapping that `_segment` keeps.
+        // SAFETY: one of `count` values (asserted) of a slice that `new` was given, in the mapping that `segment` keeps.
         // They are atomics.
         unsafe { &*self.first.wrapping_add(place) }
     }
@@ -63,6 +63,13 @@ impl NodeSegment {
 #[derive(Debug)]
 pub struct Eventcounts(Found<[EventcountWord; 2]>);
 
+impl Found<[EventcountWord; 2]> {
+    #[inline]
+    fn eventcount(&self, local: u32, which: usize) -> Eventcount<'_> {
+        Eventcount::with_ringer(&self.at(local as usize)[which], self.segment.ringer_place())
+    }
+}
+
 impl Eventcounts {
     /// As [`NodeSegment::eventcount`].
     ///
@@ -71,7 +78,7 @@ impl Eventcounts {
     /// If there is no such rank here.
     #[inline]
     pub fn mail(&self, local: u32) -> Eventcount<'_> {
-        Eventcount::new(&self.0.at(local as usize)[0])
+        self.0.eventcount(local, 0)
     }
 
     /// As [`NodeSegment::window_eventcount`].
@@ -81,7 +88,7 @@ impl Eventcounts {
     /// If there is no such rank here.
     #[inline]
     pub fn window(&self, local: u32) -> Eventcount<'_> {
-        Eventcount::new(&self.0.at(local as usize)[1])
+        self.0.eventcount(local, 1)
     }
 }
 

@@ -22,7 +22,8 @@
 //! - A cell that it was about to push may cut the inbox of a survivor ([`Popped::Broken`]); [`NodeSegment::mend`] closes
 //!   the gap.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{JobId, Mutation, Rank, mutation};
@@ -46,7 +47,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"longarmN");
 /// Goes up whenever anything in this crate's shared structures moves, or two ranks would come to hold different stripe
 /// locks for one element.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 #[repr(C, align(64))]
 struct Header {
     magic: AtomicU64,
@@ -106,6 +107,7 @@ pub struct NodeSegment {
     segment: Segment,
     layout: Layout,
     job: JobId,
+    ringer: OnceLock<OwnedFd>,
 }
 
 /// The cells, for the inboxes.
@@ -160,7 +162,7 @@ impl NodeSegment {
         header.version.store(VERSION, Ordering::Relaxed);
         header.world_ranks.store(world_ranks, Ordering::Relaxed);
         header.local_ranks.store(local_ranks, Ordering::Relaxed);
-        let node = NodeSegment { segment, layout, job };
+        let node = NodeSegment { segment, layout, job, ringer: OnceLock::new() };
         node.inboxes().iter().for_each(QueueEnds::initialize);
         Ok(node)
     }
@@ -193,12 +195,29 @@ impl NodeSegment {
         if segment.bytes() != layout.bytes {
             return Err(SegmentError::WrongSize { expected: layout.bytes, found: segment.bytes() });
         }
-        Ok(NodeSegment { segment, layout, job })
+        Ok(NodeSegment { segment, layout, job, ringer: OnceLock::new() })
     }
 
     /// The descriptor, to hand to another process of this node.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.segment.file()
+    }
+
+    /// An eventfd that is the same one in all processes of this node: it is rung when an eventcount is notified at which somebody listens
+    /// ([`Eventcount::listen_unless`]). That is only who hosts the server, so the first one given is kept.
+    ///
+    /// Nobody may listen before every process that notifies has it.
+    pub fn set_ringer(&self, ringer: OwnedFd) {
+        let _ = self.ringer.set(ringer);
+    }
+
+    pub(crate) fn ringer_place(&self) -> &OnceLock<OwnedFd> {
+        &self.ringer
+    }
+
+    /// What was set, to hand to another process of this node.
+    pub fn ringer(&self) -> Option<BorrowedFd<'_>> {
+        self.ringer.get().map(AsFd::as_fd)
     }
 
     /// The job that it belongs to.
@@ -262,7 +281,8 @@ impl NodeSegment {
 
     #[inline]
     fn eventcount_at(&self, local: u32, which: u32) -> Eventcount<'_> {
-        Eventcount::new(&self.eventcount_words()[(EVENTCOUNTS_PER_RANK as u32 * local + which) as usize])
+        let word = &self.eventcount_words()[(EVENTCOUNTS_PER_RANK as u32 * local + which) as usize];
+        Eventcount::with_ringer(word, &self.ringer)
     }
 
     /// The stripe locks of this node.

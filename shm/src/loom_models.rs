@@ -163,11 +163,36 @@ fn loom_a_consumer_that_takes_over_between_two_pops_finds_the_rest() {
 
 /// The kernel's futex as its manual promises it: the comparison and going to sleep are one step for who wakes.
 #[derive(Clone)]
-struct ModelFutex(Arc<(Mutex<()>, Condvar)>);
+struct ModelFutex(Arc<(Mutex<()>, Condvar)>, Arc<ModelRinger>);
 
 impl ModelFutex {
     fn new() -> Self {
-        ModelFutex(Arc::new((Mutex::new(()), Condvar::new())))
+        ModelFutex(Arc::new((Mutex::new(()), Condvar::new())), Arc::default())
+    }
+}
+
+/// A descriptor that stays readable from the first ring on until it is silenced.
+#[derive(Default)]
+struct ModelRinger {
+    is_rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl ModelRinger {
+    fn ring(&self) {
+        *self.is_rung.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    fn sleep_until_rung(&self) {
+        let mut is_rung = self.is_rung.lock().unwrap();
+        while !*is_rung {
+            is_rung = self.changed.wait(is_rung).unwrap();
+        }
+    }
+
+    fn silence(&self) {
+        *self.is_rung.lock().unwrap() = false;
     }
 }
 
@@ -183,6 +208,10 @@ impl Futex for ModelFutex {
     fn wake_all(&self, _word: &EventcountWord) {
         let _guard = self.0.0.lock().unwrap();
         self.0.1.notify_all();
+    }
+
+    fn ring(&self) {
+        self.1.ring();
     }
 }
 
@@ -293,6 +322,31 @@ fn loom_a_ring_for_sleepers_only_is_not_missed_by_a_waiter_that_looks_again() {
             eventcount.sleep_unless(seen, None, ready);
         }
         ringer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_listener_hears_of_every_notification() {
+    check(Some(3), || {
+        let door = Door::new();
+        let ringers = [true, false].map(|always| {
+            let door = door.clone();
+            thread::spawn(move || {
+                door.word.fetch_add(1, Ordering::Relaxed);
+                if always { door.eventcount().notify() } else { door.eventcount().notify_if_sleeping() }
+            })
+        });
+        let (eventcount, ringer) = (door.eventcount(), &door.futex.1);
+        loop {
+            let seen = eventcount.sequence();
+            let ready = || door.word.load(Ordering::Relaxed) == 2;
+            if ready() {
+                break;
+            }
+            eventcount.listen_unless(seen, ready, || ringer.sleep_until_rung());
+            ringer.silence();
+        }
+        ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
     });
 }
 

@@ -1,5 +1,7 @@
 //! The server of this node, if this process hosts it: waiting threads drive it, and say so.
 
+use std::time::Duration;
+
 use longarm_shm::sync::AtomicU32;
 
 use crate::wakers;
@@ -24,6 +26,13 @@ pub trait Assist: Send + Sync {
 pub trait AssistTurn {
     /// One turn; true if anything moved.
     fn turn(&mut self) -> bool;
+
+    /// Sleeps until there is something for the server to do, until an eventcount is notified at which this process listens
+    /// ([`longarm_shm::Eventcount::listen_unless`]), or until the time is up. False: it cannot now, and has not slept.
+    fn sleep(&mut self, timeout: Option<Duration>) -> bool;
+
+    /// The turn after a sleep, which knows what is ready; true if anything moved.
+    fn turn_after_sleep(&mut self) -> bool;
 }
 
 /// What is known of those who ask this node's server.
@@ -38,6 +47,13 @@ pub(crate) struct Asked {
 /// While it is there a thread is about to wait for another node: see [`crate::Client::expect_from`].
 #[must_use]
 pub struct Expecting<'a>(pub(crate) &'a dyn Assist);
+
+impl Expecting<'_> {
+    /// It waits for another one now: perhaps others were to be woken while it waited for the one before.
+    pub fn renew(&self) {
+        self.0.suppress_wakeups(true);
+    }
+}
 
 impl Drop for Expecting<'_> {
     fn drop(&mut self) {

@@ -16,7 +16,7 @@ impl Progress {
     /// For a thread that is about to send something and to wait for mail, requests or replies of another rank: the server of this
     /// process, if there is one, wakes no other thread meanwhile.
     pub(crate) fn expect_from(&self, from: Rank) -> Option<Expecting<'_>> {
-        if self.local.same_node(from) || self.spin_us == 0 {
+        if self.local.same_node(from) {
             return None;
         }
         let assist = self.assist.as_deref()?;

@@ -102,6 +102,11 @@ impl Pace {
         Pace { looks: 0, since: None, spin: Duration::from_micros(spin_us), naps: 0, assists: false }
     }
 
+    /// Whether it sleeps as soon as there is nothing: others want the processor.
+    pub(crate) fn sleeps_at_once(&self) -> bool {
+        self.spin.is_zero()
+    }
+
     pub(crate) fn progress(&mut self) {
         self.looks = 0;
         self.since = None;

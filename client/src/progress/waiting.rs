@@ -4,6 +4,7 @@
 //! through memory. In both cases a thread that looks for longer than a moment also drives this process's server,
 //! if there is one (the rule is: a thread that waits, works).
 
+use longarm_shm::Eventcount;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::client::Client;
@@ -48,7 +49,9 @@ impl Client {
             if let Some(result) = check() {
                 return result;
             }
-            if let Some(assistant) = &mut assistant {
+            if let Some(assistant) = &mut assistant
+                && !pace.sleeps_at_once()
+            {
                 progress |= assistant.turn.turn();
             }
             if self.has_active() && drive.runs_handlers(self.is_attended()) {
@@ -78,7 +81,6 @@ impl Client {
                     }
                 }
                 Next::Sleep => {
-                    assistant = None;
                     entered.get_or_insert_with(|| self.progress.waits.enter(awaited));
                     pace.assists = true;
                     let in_memory = drive.is_in_memory();
@@ -87,7 +89,11 @@ impl Client {
                         self.progress.wake_helper_if_busy();
                         self.progress.watch_over_wait();
                     }
-                    let result = self.progress.rest(|| self.sleep(drive, check, &mut pace));
+                    let slept = self.sleep_for_server(&mut assistant, drive, check, &mut pace);
+                    let result = slept.unwrap_or_else(|| {
+                        assistant = None;
+                        self.progress.rest(|| self.sleep(drive, check, &mut pace))
+                    });
                     if let Some(result) = result {
                         return result;
                     }
@@ -116,15 +122,59 @@ impl Client {
         }
     }
 
+    fn eventcount_of(&self, drive: Drive<'_>) -> Eventcount<'_> {
+        let me = self.local.layout.local_of(self.local.layout.me());
+        match drive {
+            Drive::Stores => self.local.segment.window_eventcount(me),
+            _ => self.local.segment.eventcount(me),
+        }
+    }
+
+    /// Where each sleep gives a processor to others, a thread that waits for what may come through the server of this process sleeps in the
+    /// place of the server's thread: what comes then wakes one thread, not two, one after the other. `None`: it cannot.
+    fn sleep_for_server<'a, R>(
+        &'a self,
+        assistant: &mut Option<Assistant<'a>>,
+        drive: Drive<'_>,
+        check: &mut impl FnMut() -> Option<R>,
+        pace: &mut Pace,
+    ) -> Option<Option<R>> {
+        if !pace.sleeps_at_once() || !drive.is_in_memory() {
+            return None;
+        }
+        if assistant.is_none() {
+            *assistant = Assistant::take(&**self.progress.assist.as_ref()?);
+        }
+        let turn = &mut assistant.as_mut()?.turn;
+        let eventcount = self.eventcount_of(drive);
+        let seen = eventcount.sequence();
+        let is_woken = self.drive(drive, pace) || wakers::any() || self.has_active();
+        if is_woken {
+            return if self.has_active() { None } else { Some(check()) };
+        }
+        let timeout = (!matches!(drive, Drive::Memory) || self.progress.lacks_helper()).then(|| pace.nap());
+        let (mut result, mut slept) = (None, None);
+        let look = || {
+            result = check();
+            result.is_some()
+        };
+        eventcount.listen_unless(seen, look, || slept = Some(turn.sleep(timeout)));
+        match slept {
+            Some(false) => return None,
+            // Nobody listens at the eventcount now: what this turn brings rings for nobody.
+            Some(true) => {
+                turn.turn_after_sleep();
+            }
+            None => {}
+        }
+        Some(result)
+    }
+
     fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
         match drive {
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(check, pace),
             Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Cells => {
-                let me = self.local.layout.local_of(self.local.layout.me());
-                let eventcount = match drive {
-                    Drive::Stores => self.local.segment.window_eventcount(me),
-                    _ => self.local.segment.eventcount(me),
-                };
+                let eventcount = self.eventcount_of(drive);
                 let seen = eventcount.sequence();
                 if self.drive(drive, pace) | (drive.runs_handlers(self.is_attended()) && self.run_active()) {
                     return check();

@@ -173,6 +173,8 @@ fn visit(options: &NodeOptions<'_>, card: &NodeCard) -> Result<Node, InitError> 
     let door = Door::connect(&card.door)?;
     let handed = door.call(&DoorRequest::NodeSegment { job: options.job.0 })?.ok_or(DoorError::Garbled)?;
     let segment = Arc::new(NodeSegment::attach(handed.file)?);
+    // Before this process notifies anybody.
+    segment.set_ringer(door.call(&DoorRequest::Ringer)?.ok_or(DoorError::Garbled)?.file);
     Ok(Node { segment, door_name: card.door.clone(), door: Mutex::new(Some(door)), hosted: None })
 }
 
@@ -202,6 +204,14 @@ struct Turn<'a>(Assistant<'a>);
 impl AssistTurn for Turn<'_> {
     fn turn(&mut self) -> bool {
         self.0.turn()
+    }
+
+    fn sleep(&mut self, timeout: Option<Duration>) -> bool {
+        self.0.sleep(timeout)
+    }
+
+    fn turn_after_sleep(&mut self) -> bool {
+        self.0.turn_after_sleep()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Rounds in which all that speak hear of all: the one loop of messages that agreements and the search for differences have.
 
+use longarm_client::Expecting;
+
 use super::call::Call;
 use super::nodes::Nodes;
 use crate::error::CollectiveError;
@@ -75,8 +77,13 @@ impl Call<'_> {
         circle: &Circle<'_>,
         mut turn: impl FnMut(&Call<'_>, &Round) -> Result<(), CollectiveError>,
     ) -> Result<(), CollectiveError> {
+        // Kept from round to round: what comes for the next one early wakes nobody else either.
+        let mut expecting: Option<Expecting<'_>> = None;
         for round in circle.rounds() {
-            let _expecting = self.expect(round.from);
+            match &expecting {
+                Some(expecting) => expecting.renew(),
+                None => expecting = self.expect(round.from),
+            }
             turn(self, &round)?;
             self.next_step();
         }

@@ -13,6 +13,8 @@ use crate::table::WindowParts;
 /// An answer and the memory whose descriptor goes with it.
 pub(crate) enum Opened {
     Segment(Arc<NodeSegment>),
+    /// Of this segment.
+    Ringer(Arc<NodeSegment>),
     /// With the address at which the ranks map it.
     Window(Arc<WindowParts>, Option<u64>),
     Plain(DoorReply),
@@ -27,6 +29,13 @@ impl Opened {
             Opened::Window(parts, address) => {
                 door::answer(visitor, &DoorReply::Here { address: *address }, Some(parts.memory.file().as_fd()))
             }
+            Opened::Ringer(segment) => match segment.ringer() {
+                Some(ringer) => door::answer(visitor, &DoorReply::Here { address: None }, Some(ringer)),
+                None => {
+                    let reason = "nobody sleeps in the place of this node's server".into();
+                    door::answer(visitor, &DoorReply::Refused { reason }, None)
+                }
+            },
             Opened::Plain(reply) => door::answer(visitor, reply, None),
         }
     }
@@ -40,6 +49,7 @@ impl ServeState {
             DoorRequest::NodeSegment { .. } => {
                 Opened::Plain(DoorReply::Refused { reason: "this is the door of another job".into() })
             }
+            DoorRequest::Ringer => Opened::Ringer(Arc::clone(&self.node)),
             DoorRequest::Create { window, generation, key, parts, aligned } => {
                 self.create(door::identity(*window, *generation), *key, parts, *aligned)
             }
