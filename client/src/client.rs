@@ -191,10 +191,30 @@ impl Client {
         self.progress.tend()
     }
 
+    /// The nodes that this rank has lost, although nobody knows of a death, and why: it can send the ranks there nothing more.
+    pub fn lost_nodes(&self) -> impl Iterator<Item = (NodeId, String)> {
+        self.progress.lost_nodes()
+    }
+
+    /// A rank lives, and has lost this node: it can send nothing more to this rank. For the thread that hears of it.
+    pub fn on_out_of_reach(&self, rank: Rank, how: &str) {
+        self.progress.on_out_of_reach(rank, how);
+    }
+
+    /// The error for a rank that lives and can send this one nothing more.
+    pub fn out_of_reach(&self, operation: Operation, rank: Rank) -> Option<Lost> {
+        self.local.out_of_reach(operation, |other| other == rank)
+    }
+
     /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
-    /// those that matter.
+    /// those that matter; or a rank there that cannot reach this node.
     pub fn lost_node(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
         self.progress.lost_node(operation, matters)
+    }
+
+    /// The same, but for the ranks there.
+    pub fn lost_connection(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
+        self.progress.lost_connection(operation, matters)
     }
 
     /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has

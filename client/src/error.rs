@@ -98,6 +98,9 @@ pub enum LostHow {
     /// It has sent what is no message, and its mail is not taken any more.
     #[error("has sent what is no message, so its mail is not taken any more: {0}")]
     BrokenMail(BadMail),
+    /// It lives, and has lost this node: what it is to answer or to send does not come.
+    #[error("cannot reach this node any more: {0}")]
+    OutOfReach(String),
     /// This rank has left the job.
     #[error("can no longer be reached: this rank has finalized its world")]
     Finalized,

@@ -3,6 +3,7 @@
 pub(crate) mod failures;
 pub(crate) mod flag_barriers;
 pub(crate) mod layout;
+pub(crate) mod out_of_reach;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use crate::error::{Lost, LostHow, Operation, TransferError};
 use failures::{Death, Failures};
 use flag_barriers::FlagBarriers;
 use layout::Layout;
+use out_of_reach::OutOfReach;
 
 /// See the module.
 pub(crate) struct Local {
@@ -25,6 +27,7 @@ pub(crate) struct Local {
     pub(crate) barriers: FlagBarriers,
     /// By value: every direct operation looks at it.
     pub(crate) failures: Failures,
+    pub(crate) out_of_reach: OutOfReach,
     main_thread: usize,
 }
 
@@ -38,6 +41,7 @@ impl Local {
             layout,
             segment,
             failures,
+            out_of_reach: OutOfReach::default(),
             main_thread: thread::current(),
         }
     }
@@ -56,6 +60,12 @@ impl Local {
                 Err(Lost { rank, node: self.layout.node_of(rank), operation, how })
             }
         }
+    }
+
+    /// The error for one of those ranks that matter, if it lives and can send this node nothing more.
+    pub(crate) fn out_of_reach(&self, operation: Operation, matters: impl Fn(Rank) -> bool) -> Option<Lost> {
+        let (rank, how) = self.out_of_reach.find(matters)?;
+        Some(Lost { rank, node: self.layout.node_of(rank), operation, how: LostHow::OutOfReach(how) })
     }
 
     /// The error for a server that does not answer. Where a death ends the job any of them explains it: who survives one

@@ -8,10 +8,12 @@
 //!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known; each card comes once;
 //! 3. when a rank dies, every other gets [`ToRank::Died`], also for those that the launcher ends with it because it hosts
 //!    the server of their node;
-//! 4. the launcher may ask at any time who waits in a call ([`ToRank::Inquire`]);
-//! 5. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
+//! 4. a rank that can reach a node no more, for good, says so ([`FromRank::CannotReach`]), and the ranks of that node are told
+//!    ([`ToRank::CannotReachYou`]): they may still reach it, and would wait for what it cannot send;
+//! 5. the launcher may ask at any time who waits in a call ([`ToRank::Inquire`]);
+//! 6. a rank that ends well sends [`FromRank::Leave`] with what it counted, and waits for [`ToRank::Goodbye`],
 //!    which comes when every rank that joined has left or died;
-//! 6. after that it may join again, if all do, and the order begins anew: the job has another number then.
+//! 7. after that it may join again, if all do, and the order begins anew: the job has another number then.
 //!
 //! A rank whose socket closes has lost its launcher and ends itself.
 
@@ -25,7 +27,7 @@ use crate::node_of_rank::NodeOfRank;
 /// Names the environment variable with the number of the descriptor to the launcher.
 pub const CONTROL_FD_VARIABLE: &str = "LONGARM_CONTROL_FD";
 /// Version of these messages. Both sides have to agree.
-pub const CONTROL_VERSION: u32 = 5;
+pub const CONTROL_VERSION: u32 = 6;
 
 /// A line from a rank to the launcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +55,14 @@ pub enum FromRank {
         reason: String,
         /// What the launcher should exit with.
         status: i32,
+    },
+    /// The rank's connection to the server of a node is lost for good, although nobody is known to have died: it can send the ranks
+    /// there nothing more.
+    CannotReach {
+        /// The node.
+        node: u32,
+        /// Why, for people.
+        how: String,
     },
     /// Whoever has started the rank's process on its host is gone, and the rank ends for that.
     Orphaned,
@@ -88,6 +98,13 @@ pub enum ToRank {
         /// The rank.
         rank: u32,
         /// How: "exited with status 3", "killed by signal 9 (SIGKILL)".
+        how: String,
+    },
+    /// A rank lives, and can send this one's node nothing more: what it owes to ranks there does not come.
+    CannotReachYou {
+        /// The rank.
+        rank: u32,
+        /// Why, for people.
         how: String,
     },
     /// Asks who waits in a call; answered by [`FromRank::Waits`] at once, whatever the rank does.

@@ -10,7 +10,8 @@
 //! Where survivors go on, the ranks of a node die with the one that hosts its server: see
 //! `docs/src/decisions/0013-a-node-dies-with-its-server.md`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -121,9 +122,9 @@ pub enum Violation {
         waiting: usize,
     },
     /// A node that does not exist.
-    #[error("asked for the card of node {node}, but there are only {nodes} nodes")]
+    #[error("spoke of node {node}, but there are only {nodes} nodes")]
     NoSuchNode {
-        /// The node asked for.
+        /// The node that it named.
         node: u32,
         /// How many there are.
         nodes: u32,
@@ -202,6 +203,8 @@ pub struct Rendezvous {
     waits: VecDeque<(u32, u64, Vec<Wait>)>,
     /// Who failed and how, in this order, for those who join later: the first is the cause of the others.
     failures: Vec<(u32, String)>,
+    /// Which rank of this world can reach which node no more, and why: for those of the node who join later.
+    cut_off: BTreeMap<(u32, u32), String>,
     started: Option<Instant>,
     left: Option<Instant>,
     /// Any rank has ended. As long as none has, nobody is looked through for those who are missed.
@@ -226,6 +229,7 @@ impl Rendezvous {
             messages: VecDeque::new(),
             waits: VecDeque::new(),
             failures: Vec::new(),
+            cut_off: BTreeMap::new(),
             any_ended: false,
             started: None,
             left: None,
@@ -373,6 +377,7 @@ impl Rendezvous {
             (FromRank::Orphaned, _) => Ok(Some(self.fail(rank, 1, ORPHANED.to_owned()))),
             (FromRank::Publish { card }, Stage::Joined) => self.handle_publish(rank, card).map(|()| None),
             (FromRank::Fetch { node }, Stage::Joined) => self.handle_fetch(rank, node).map(|()| None),
+            (FromRank::CannotReach { node, how }, Stage::Joined) => self.handle_cut(rank, node, &how).map(|()| None),
             (FromRank::Waits { inquiry, waits }, Stage::Joined | Stage::Left) => {
                 self.waits.push_back((rank, inquiry, said::waits(waits)));
                 Ok(None)
@@ -415,6 +420,9 @@ impl Rendezvous {
         // Not of its own: it may have failed before, by what it said instead.
         let dead = self.failures.iter().filter(|(dead, _)| *dead != rank).cloned();
         self.messages.extend(dead.map(|(dead, how)| (rank, ToRank::Died { rank: dead, how })));
+        let node = self.plan.node_of_rank[rank as usize];
+        let cut_off = self.cut_off.iter().filter(|((_, to), _)| *to == node);
+        self.messages.extend(cut_off.map(|((other, _), how)| (rank, cannot_reach_you(*other, how))));
         // Someone who ended well without joining can never be part of this world.
         let is_gone = |state: &RankState| state.missed || (again && state.stage == Stage::Ended);
         let ranks = if self.any_ended { self.ranks.as_slice() } else { &[] };
@@ -446,6 +454,22 @@ impl Rendezvous {
             Some(_) if !self.ranks[rank as usize].fetched.insert(node) => {}
             Some(Some(card)) => self.messages.push_back((rank, ToRank::Card { card: card.clone() })),
             Some(None) => self.waiting[node as usize].push(rank),
+        }
+        Ok(())
+    }
+
+    /// A rank can reach a node no more. It says so once, and hears nothing of it.
+    fn handle_cut(&mut self, rank: u32, node: u32, how: &str) -> Result<(), Violation> {
+        if node >= self.plan.nodes {
+            return Err(Violation::NoSuchNode { node, nodes: self.plan.nodes });
+        }
+        let how = said::reason(how);
+        if let Entry::Vacant(place) = self.cut_off.entry((rank, node)) {
+            let told = self.ranks.iter().zip(&self.plan.node_of_rank).zip(0..).filter(|((state, own), other)| {
+                **own == node && *other != rank && state.stage == Stage::Joined && !state.failed
+            });
+            self.messages.extend(told.map(|(_, other)| (other, cannot_reach_you(rank, &how))));
+            place.insert(how);
         }
         Ok(())
     }
@@ -507,10 +531,15 @@ impl Rendezvous {
             // Who joins from now on makes a new world, which has servers and a number of its own.
             self.cards.fill(None);
             self.waiting.iter_mut().for_each(Vec::clear);
+            self.cut_off.clear();
             self.ranks.iter_mut().for_each(|state| state.fetched.clear());
             self.job.number = self.job.number.wrapping_add(1);
         }
     }
+}
+
+fn cannot_reach_you(rank: u32, how: &str) -> ToRank {
+    ToRank::CannotReachYou { rank, how: how.to_owned() }
 }
 
 /// The name of a signal, for those that end programs.
@@ -908,6 +937,48 @@ mod tests {
         pair.end(2, HowEnded::Killed(9));
         assert_eq!((pair.rendezvous.place(2), pair.rendezvous.present()), (Place::Ended, vec![0, 1]));
         assert!(pair.say(3, &FromRank::Waits { inquiry: 7, waits: vec![] }).is_some(), "it has not joined");
+    }
+
+    fn cut(node: u32, how: &str) -> FromRank {
+        FromRank::CannotReach { node, how: how.to_owned() }
+    }
+
+    #[test]
+    fn the_ranks_of_a_node_that_a_rank_cannot_reach_are_told_once_and_nobody_else_is() {
+        let mut pair = Pair::surviving(6, 3);
+        pair.leave(0);
+        pair.drain();
+        assert_eq!(pair.say(4, &cut(0, "it is \u{1b}[31mdown")), None);
+        let told = ToRank::CannotReachYou { rank: 4, how: "it is [31mdown".to_owned() };
+        assert_eq!(pair.drain(), [(1, told)], "rank 0 has left");
+        assert_eq!(pair.say(4, &cut(0, "once more")), None);
+        assert_eq!(pair.drain(), []);
+        pair.end(3, HowEnded::Killed(9));
+        pair.drain();
+        assert_eq!(pair.say(5, &cut(1, "down")), None);
+        assert_eq!(pair.drain(), [(2, cannot_reach_you(5, "down"))], "the dead hear nothing");
+        let failure = pair.say(5, &cut(3, "down")).unwrap();
+        assert!(failure.how.contains("node 3") && failure.how.contains("only 3"), "{}", failure.how);
+    }
+
+    #[test]
+    fn who_joins_later_hears_which_ranks_cannot_reach_its_node_and_in_the_next_world_all_can() {
+        let mut pair = Pair::new(4, 2);
+        (1..4).for_each(|rank| assert_eq!(pair.join(rank), None));
+        pair.drain();
+        assert!(pair.say(0, &cut(1, "down")).is_some(), "it has not joined");
+        let mut pair = Pair::new(4, 2);
+        (0..3).for_each(|rank| assert_eq!(pair.join(rank), None));
+        assert_eq!(pair.say(1, &cut(1, "down")), None);
+        pair.drain();
+        pair.join(3);
+        let heard: Vec<_> = pair.drain();
+        assert!(matches!(heard[0], (3, ToRank::Start(_))), "{heard:?}");
+        assert_eq!(heard[1..], [(3, cannot_reach_you(1, "down"))]);
+        (0..4).for_each(|rank| assert_eq!(pair.leave(rank), None));
+        pair.drain();
+        pair.join(3);
+        assert!(matches!(pair.drain()[..], [(3, ToRank::Start(_))]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The world: from init to finalize.
 
 mod heard;
+mod losses;
 mod messages;
 mod questions;
 pub(crate) mod start;
@@ -150,7 +151,7 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         holders: AtomicU32::new(1),
     });
     end_job_on_panics(&inner);
-    inner.watch_questions();
+    inner.watch_losses();
     let presence = Arc::new(Presence(Arc::clone(&inner)));
     let world = World { group: Group::world(&inner), inner, presence };
     world.group.sync_collective()?;
@@ -209,7 +210,7 @@ fn client_of(
     })
 }
 
-/// From now on deaths are heard of, and those answered who ask what this rank waits for.
+/// From now on deaths and losses are heard of, and those answered who ask what this rank waits for.
 fn hear(
     rendezvous: &Arc<dyn Rendezvous>,
     (client, questions): (&Arc<Client>, &Arc<Questions>),
@@ -226,6 +227,12 @@ fn hear(
             job.abort(&format!("the thread that hears of deaths panicked: {}", said_by(&*panic)), PANICKED);
         }
         end_process()
+    }));
+    let hearing = Arc::downgrade(client);
+    rendezvous.watch_losses(Arc::new(move |rank, how| {
+        if let Some(client) = hearing.upgrade() {
+            client.on_out_of_reach(Rank(rank), how);
+        }
     }));
     let waiting = Arc::downgrade(client);
     rendezvous.answer_inquiries(Arc::new(move || {

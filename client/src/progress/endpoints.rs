@@ -72,13 +72,38 @@ impl Progress {
         self.local.lost_host(operation, endpoint.host(), how)
     }
 
-    /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
-    /// those that matter.
-    pub(crate) fn lost_node(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
-        self.open_endpoints().find_map(|endpoint| match endpoint.broken()? {
+    /// The nodes whose servers cannot be reached any more, although nobody knows of their deaths, with their connections.
+    fn lost_endpoints(&self) -> impl Iterator<Item = (&Endpoint, &LostHow)> {
+        self.open_endpoints().filter_map(|endpoint| match endpoint.broken()? {
             LostHow::Died(_) | LostHow::Finalized => None,
-            how if matters(endpoint.node()) => Some(self.lost(operation, endpoint, how.clone())),
-            _ => None,
+            how => Some((endpoint, how)),
         })
+    }
+
+    /// Why, for those whom the ranks of such a node may still reach.
+    pub(crate) fn lost_nodes(&self) -> impl Iterator<Item = (NodeId, String)> {
+        self.lost_endpoints().map(|(endpoint, how)| match how {
+            LostHow::Failed(why) | LostHow::Unreachable(why) => (endpoint.node(), why.clone()),
+            other => (endpoint.node(), format!("rank {} {other}", endpoint.host())),
+        })
+    }
+
+    /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
+    /// those that matter; or a rank there that cannot reach this node.
+    pub(crate) fn lost_node(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
+        self.lost_connection(operation, &matters)
+            .or_else(|| self.local.out_of_reach(operation, |rank| matters(self.local.layout.node_of(rank))))
+    }
+
+    /// The same, but for the ranks there.
+    pub(crate) fn lost_connection(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
+        let (endpoint, how) = self.lost_endpoints().find(|(endpoint, _)| matters(endpoint.node()))?;
+        Some(self.lost(operation, endpoint, how.clone()))
+    }
+
+    /// A rank lives, and cannot reach this node any more: everybody who sleeps looks again.
+    pub(crate) fn on_out_of_reach(&self, rank: Rank, how: &str) {
+        self.local.out_of_reach.note(rank, how);
+        self.wake_all();
     }
 }

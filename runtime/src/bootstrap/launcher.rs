@@ -15,7 +15,7 @@ use longarm_control::messages::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::own_end;
-use super::rendezvous::{OnDeath, OnInquiry, Rendezvous};
+use super::rendezvous::{OnDeath, OnInquiry, OnLoss, Rendezvous};
 use crate::error::InitError;
 
 /// How long the launcher may take to tell of a death that shows already.
@@ -41,6 +41,9 @@ struct Heard {
     is_telling: bool,
     on_death: Option<OnDeath>,
     on_inquiry: Option<OnInquiry>,
+    /// The ranks that can reach this node no more, and why, until somebody watches.
+    lost: Vec<(u32, String)>,
+    on_loss: Option<OnLoss>,
 }
 
 /// Who stands behind the conversation: what is done at its end, and at that of the job.
@@ -235,6 +238,10 @@ impl Launcher {
                     heard.cards.insert(card.node, card);
                 }
                 ToRank::Died { rank, how } => self.handle_death(&mut heard, rank, &how),
+                ToRank::CannotReachYou { rank, how } => {
+                    heard.lost.push((rank, how));
+                    Launcher::tell_losses(&mut heard);
+                }
                 ToRank::Inquire { inquiry } => {
                     // Without a world yet this rank waits in no call of it.
                     let on_inquiry = heard.on_inquiry.clone();
@@ -281,6 +288,16 @@ impl Launcher {
         heard.is_telling = false;
     }
 
+    /// Tells whoever watches which ranks can reach this node no more.
+    fn tell_losses(heard: &mut MutexGuard<'_, Heard>) {
+        let Some(on_loss) = heard.on_loss.clone() else { return };
+        let lost = std::mem::take(&mut heard.lost);
+        MutexGuard::unlocked(heard, move || {
+            lost.iter().for_each(|(rank, how)| on_loss(*rank, how));
+            drop(on_loss);
+        });
+    }
+
     /// Whoever is behind this process hears the reason for the job's end through it: it stays until that has come back.
     fn await_echo(&self) {
         let Some(patience) = self.patron.echo_patience() else { return };
@@ -314,6 +331,17 @@ impl Rendezvous for Launcher {
         let mut heard = self.heard.lock();
         heard.on_death = Some(on_death);
         Launcher::tell_deaths(&mut heard);
+    }
+
+    fn watch_losses(&self, on_loss: OnLoss) {
+        let mut heard = self.heard.lock();
+        heard.on_loss = Some(on_loss);
+        Launcher::tell_losses(&mut heard);
+    }
+
+    fn tell_loss(&self, node: u32, how: &str) {
+        // A launcher that is gone is noticed by the next read.
+        let _ = self.say(&FromRank::CannotReach { node, how: how.to_owned() });
     }
 
     fn explains_deaths(&self) -> bool {
@@ -372,7 +400,7 @@ impl Rendezvous for Launcher {
     fn forget_world(&self) {
         let mut heard = self.heard.lock();
         // Dropped without the lock: what goes with them may ask for a card.
-        let forgotten = (heard.on_death.take(), heard.on_inquiry.take());
+        let forgotten = (heard.on_death.take(), heard.on_inquiry.take(), heard.on_loss.take());
         drop(heard);
         drop(forgotten);
         self.patron.forget_world();

@@ -12,6 +12,9 @@ pub(crate) type Found = (Option<Arc<dyn Rendezvous>>, Start);
 /// What is called with a rank that died and how.
 pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;
 
+/// What is called with a rank that can reach this node no more, and why. It may be in no call, and holds no lock.
+pub(crate) type OnLoss = Arc<dyn Fn(u32, &str) + Send + Sync>;
+
 /// What is called to learn who waits in a call of this process.
 pub(crate) type OnInquiry = Arc<dyn Fn() -> Vec<Wait> + Send + Sync>;
 
@@ -35,6 +38,12 @@ pub(crate) trait Rendezvous: Send + Sync {
 
     /// From now on `on_death` hears of every death, those before included.
     fn watch_deaths(&self, on_death: OnDeath);
+
+    /// From now on `on_loss` hears of every rank that can reach this node no more, those before included.
+    fn watch_losses(&self, on_loss: OnLoss);
+
+    /// Says that this rank can reach a node no more, to the ranks there.
+    fn tell_loss(&self, node: u32, how: &str);
 
     /// Whether it says how a rank ended, also of one that has ended the job itself.
     fn explains_deaths(&self) -> bool;

@@ -7,9 +7,7 @@ use longarm_proto::Rank;
 
 use super::World;
 use crate::error::{AskError, MessageError};
-use crate::inner::Inner;
 use crate::question::{ANSWERS, Heard, Question, answer, read};
-use crate::started::lane::Lane;
 use crate::started::{Started, promise};
 
 impl World {
@@ -45,7 +43,7 @@ impl World {
     /// Asks a rank, or this one. The answer is waited for or awaited; dropping what this returns means that nobody wants to know.
     ///
     /// # Errors
-    /// What it returns yields [`AskError`]: the target does not exist, or has died; what it answered if it could not; and which rank sent
+    /// What it returns yields [`AskError`]: the target does not exist, or has died, or one of the two can reach the other no more; what it answered if it could not; and which rank sent
     /// what cannot be read.
     pub fn ask<Q: Question>(&self, rank: u32, question: &Q) -> Started<Q::Answer, AskError<Q::Error>> {
         let (started, promised) = promise();
@@ -82,23 +80,12 @@ impl World {
     }
 }
 
-/// Why a rank answers nothing more, if that is known: it is dead, or its node cannot be reached any more.
-fn loss_of(client: &Client, rank: Rank) -> Option<Lost> {
+/// Why a rank answers nothing more, if that is known: it is dead, its node cannot be reached any more, or it cannot reach this one.
+pub(super) fn loss_of(client: &Client, rank: Rank) -> Option<Lost> {
     let (operation, node) = (Operation::Message, client.layout().node_of(rank));
     let is_away = !client.same_node(rank);
     let dead = client.alive(operation, rank).err();
-    dead.or_else(|| client.lost_node(operation, |other| is_away && other == node))
-}
-
-impl Inner {
-    /// Ends questions to nodes that cannot be reached any more, although nobody has died as far as is known.
-    pub(crate) fn watch_questions(self: &Arc<Self>) {
-        let (world, lane) = (Arc::downgrade(self), Lane::new());
-        self.client.tell_of_losses(move || {
-            let Some(inner) = world.upgrade().filter(|inner| inner.questions.are_any()) else { return };
-            // On a worker: whoever notices a loss may hold locks, and who asked is woken, which runs the program's code.
-            let workers = inner.workers.clone();
-            workers.start_elsewhere(&lane, move || inner.questions.lose_if(|rank| loss_of(&inner.client, rank)));
-        });
-    }
+    // Not of any rank there: others may still reach this node.
+    let out_of_reach = || client.out_of_reach(operation, rank);
+    dead.or_else(|| client.lost_connection(operation, |other| is_away && other == node)).or_else(out_of_reach)
 }

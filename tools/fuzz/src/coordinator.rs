@@ -57,7 +57,7 @@ fn arrival(choices: &mut Choices<'_>) -> Arrival {
 }
 
 fn message(choices: &mut Choices<'_>) -> FromRank {
-    match choices.byte() % 7 {
+    match choices.byte() % 8 {
         0 => FromRank::Join { version: CONTROL_VERSION, pid: 1 },
         1 => {
             let node = u32::from(choices.byte() % 4);
@@ -75,6 +75,7 @@ fn message(choices: &mut Choices<'_>) -> FromRank {
         3 => FromRank::Abort { reason: "on purpose".to_owned(), status: i32::from(choices.byte()) },
         4 => FromRank::Waits { inquiry: u64::from(choices.byte() % 4), waits: Vec::new() },
         5 => FromRank::Orphaned,
+        6 => FromRank::CannotReach { node: u32::from(choices.byte() % 4), how: "on purpose".to_owned() },
         _ => FromRank::Leave { traffic: Vec::new(), network: Vec::new() },
     }
 }

@@ -67,7 +67,8 @@ fn packet(choices: &mut Choices<'_>, job: u64) -> Vec<u8> {
             DoorRequest::Create { window, generation, key: 5, parts, aligned: false }
         }
         3 => DoorRequest::Attach { window, generation },
-        4 | 5 => DoorRequest::Free { window, generation },
+        5 => DoorRequest::Ringer,
+        4 => DoorRequest::Free { window, generation },
         6 => DoorRequest::NodeSegment { job: job ^ u64::from(choices.byte() % 2) },
         _ => DoorRequest::Create {
             window: choices.word(),
@@ -102,6 +103,7 @@ fn check(request: &DoorRequest, heard: Heard, job: u64, live: &mut BTreeMap<u64,
     assert_eq!(is_here, file.is_some(), "memory comes with what says so: {reply:?}");
     match request {
         DoorRequest::NodeSegment { job: asked } => assert_eq!(is_here, *asked == job, "{reply:?}"),
+        DoorRequest::Ringer => assert!(!is_here, "no thread sleeps for this server: {reply:?}"),
         DoorRequest::Attach { window, generation } => {
             assert_eq!(is_here, live.get(window) == Some(generation), "{request:?}: {reply:?}");
         }
@@ -141,6 +143,7 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("the_life_of_a_window", life.written()),
         ("made_twice", create(create(Script::default())).written()),
         ("left_behind", create(Script::default()).written()),
+        ("the_ringer", ask(Script::default(), 5).written()),
         ("the_segment", Script::default().byte(6).byte(0).byte(0).byte(0).byte(6).byte(0).byte(0).byte(1).written()),
         ("a_tebibyte", part(200).written()),
         ("no_such_size", part(220).written()),

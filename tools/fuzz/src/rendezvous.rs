@@ -1,7 +1,7 @@
 //! Ranks that say anything to their launcher, in any order, and end in any way.
 //!
 //! What must hold: no panic; only ranks of the job are spoken to; each is started once, hears of each death once, and is
-//! let go once, after everybody has left; who breaks the rules has failed.
+//! let go once, after everybody has left; each hears once of a rank that cannot reach its node; who breaks the rules has failed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -22,7 +22,11 @@ pub fn rendezvous(data: &[u8]) {
     let mut job = Watched::new(ranks, 1 + u32::from(policy & 0x7f) % ranks, policy & 0x80 != 0);
     while !choices.is_over() {
         let rank = u32::from(choices.byte()) % ranks;
-        match choices.byte() % 16 {
+        match choices.byte() % 17 {
+            16 => {
+                let cut = FromRank::CannotReach { node: node(&mut choices), how: text(&mut choices) };
+                job.hear(rank, &serde_json::to_vec(&cut).expect("a message can be written"));
+            }
             15 => job.end(rank, if choices.byte() < 128 { HowEnded::Exited(0) } else { HowEnded::Killed(9) }),
             14 => job.hear(rank, choices.bytes()),
             kind => {
@@ -107,6 +111,8 @@ struct Watched {
     told: BTreeSet<(u32, u32)>,
     /// Who has got which node's card in this world.
     cards: BTreeSet<(u32, u32)>,
+    /// Which rank cannot reach whose node, as it was told in this world.
+    cut_off: BTreeSet<(u32, u32)>,
 }
 
 impl Watched {
@@ -126,6 +132,7 @@ impl Watched {
             released: BTreeSet::new(),
             told: BTreeSet::new(),
             cards: BTreeSet::new(),
+            cut_off: BTreeSet::new(),
         }
     }
 
@@ -194,6 +201,7 @@ impl Watched {
                     if again {
                         self.told.retain(|(told, _)| *told != to);
                         self.cards.retain(|(got, _)| *got != to);
+                        self.cut_off.retain(|(told, _)| *told != to);
                     }
                     assert!((self.started.insert(to) || again) && start.rank == to && start.is_sound(), "{start:?}");
                 }
@@ -204,6 +212,11 @@ impl Watched {
                 ToRank::Died { rank, .. } => {
                     assert_ne!(rank, to, "nobody is told of its own death");
                     assert!(self.told.insert((to, rank)), "rank {to} is told once of the death of rank {rank}");
+                }
+                ToRank::CannotReachYou { rank, .. } => {
+                    let is_there = matches!(self.rendezvous.place(to), Place::Inside);
+                    assert!(rank != to && rank < self.ranks && is_there, "only who is part of the job is told");
+                    assert!(self.cut_off.insert((to, rank)), "rank {to} is told once of rank {rank}");
                 }
                 ToRank::Inquire { .. } => {
                     let is_there = matches!(self.rendezvous.place(to), Place::Inside | Place::Finished);
@@ -237,6 +250,7 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     };
     let goes_on = leave(leave(surviving(4, 2).byte(2).byte(15).byte(200), 0), 1).byte(3).byte(14).bytes(b"too late");
     let asked = job(2, 1).byte(1).byte(12).byte(0).byte(1).bytes(b"lock").word(9);
+    let cut_off = surviving(3, 2).byte(2).byte(16).byte(0).bytes(b"it was reset").byte(1).byte(15).byte(200);
     let aborted = job(2, 2).byte(1).byte(9).bytes(b"no memory").word(3);
     vec![
         ("a_job_that_ends_well", well.written()),
@@ -244,6 +258,7 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("a_node_dies_and_the_others_go_on", goes_on.written()),
         ("asked_what_it_waits_for", leave(leave(asked, 0), 1).written()),
         ("a_rank_aborts", aborted.written()),
+        ("a_node_is_out_of_reach", cut_off.written()),
         ("joined_twice", job(2, 1).byte(0).byte(0).byte(0).written()),
         ("a_card_of_another", publish(job(2, 2), 0, 1).written()),
         ("a_node_that_is_none", fetch(job(2, 1), 0, 255).written()),

@@ -118,7 +118,7 @@ fn lead_on(world: &World, window: &Window<u64>, round: &Round) {
 /// other servers stay.
 ///
 /// Returns once the server has let go of each of them: an RDMA device goes on with what peers ask of it until then.
-fn cut_server_off() {
+pub(super) fn cut_server_off() {
     let before = descriptors();
     let port = |number: i32| getsockname::<SockaddrIn>(number).ok().map(|address| address.port());
     let listening = listening_sockets();

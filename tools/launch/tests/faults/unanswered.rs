@@ -1,14 +1,16 @@
-//! Questions to a node that is lost without a death that anybody hears of, and calls that were started and panic.
+//! Questions to a node that is lost without a death that anybody hears of, or to which the asker's node is lost, and calls that were started and panic.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use libtest_mimic::{Failed, Trial};
-use longarm::{Compare, World};
+use longarm::{Compare, Question, World};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 
 use super::deaths::Unheard;
 use super::outside::{Job, NO_HURRY};
+use super::survivors::cut_server_off;
 
 /// Who falls silent, and who panics.
 const CULPRIT: u32 = 1;
@@ -18,6 +20,7 @@ pub fn body(world: World, parameters: &str) {
     match parameters {
         "asked" => asked(&world),
         "meets" => meets(&world),
+        "cut off" => cut_off(&world),
         "panics" => panics(&world),
         "panics in the helper" => panics_in_helper(&world),
         other => panic!("{other} is nothing to play"),
@@ -70,6 +73,48 @@ fn meets(world: &World) -> ! {
         barrier();
     }
     // Nobody leaves: rank 0 would take rank 1 along, which may not have said all.
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A question that is answered.
+#[derive(Serialize, Deserialize)]
+struct Double(u32);
+
+impl Question for Double {
+    const NUMBER: u32 = 9;
+    type Answer = u32;
+    type Error = ();
+}
+
+/// Nothing reaches node 0 any more, and its ranks reach node 1: rank 1 asks rank 3, whose answer has no way back.
+fn cut_off(world: &World) -> ! {
+    world.answer::<Double>(|_, Double(number)| Ok(2 * number)).expect("a handler");
+    let window = world.allocate_collective::<u64>(1).expect("all have come");
+    let step = |due| {
+        while window.get_one(1, 0).expect("it is on this node") < due {
+            std::thread::yield_now();
+        }
+    };
+    if world.rank() == 0 {
+        step(1);
+        cut_server_off();
+        window.put_one(1, 0, 2).expect("it is on this node");
+        step(3);
+        println!("barrier: {}", world.barrier_collective().expect_err("nobody else comes"));
+    }
+    if world.rank() == 1 {
+        assert_eq!(world.ask(3, &Double(4)).wait().expect("an answer"), 8);
+        window.put_one(1, 0, 1).expect("it is this rank's");
+        step(2);
+        println!("answer: {}", world.ask(3, &Double(5)).wait().expect_err("it has no way back"));
+        // It is known by now.
+        println!("answer: {}", world.ask(3, &Double(6)).wait().expect_err("it has no way back"));
+        window.put_one(1, 0, 3).expect("it is this rank's");
+        println!("barrier: {}", world.barrier_collective().expect_err("nobody else comes"));
+        println!("wait: {}", window.wait_until(0, Compare::Greater, 3).expect_err("rank 3 might have done it"));
+    }
     loop {
         std::thread::park();
     }
@@ -137,6 +182,10 @@ fn panics_in_helper(world: &World) {
 pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("a_question_to_a_node_that_falls_silent_ends_with_an_error_that_names_it", run_asked),
+        Trial::test(
+            "a_question_whose_answer_has_no_way_back_ends_with_an_error_that_names_who_cannot_send_it",
+            run_cut_off,
+        ),
         Trial::test("all_ranks_of_a_node_hear_in_a_collective_that_another_node_has_fallen_silent", run_meets),
         Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (1 x 3)", || {
             run_panics((3, 1), "panics", "a thread that runs calls which were started")
@@ -157,6 +206,20 @@ fn run_asked() -> Result<(), Failed> {
         return Err(format!("who asked says `{line}`").into());
     }
     Ok(())
+}
+
+fn run_cut_off() -> Result<(), Failed> {
+    let variables = [("LONGARM_ON_FAILURE", "continue"), ("LONGARM_RECONNECT_S", "1")];
+    let mut job = Job::start((4, 2), "unanswered", "cut off", &variables)?;
+    let mut lines = (0..5).map(|_| job.line()).collect::<Result<Vec<_>, _>>()?;
+    job.interrupt()?;
+    lines.sort();
+    let calls = ["answer: message", "answer: message", "barrier: collective", "barrier: collective", "wait: wait"];
+    let are_right = lines.iter().zip(calls).all(|(line, call)| {
+        let named = line.starts_with(&format!("{call} failed: rank 3 (node 1) cannot reach this node any more: "));
+        named && line.ends_with("it could not be made anew within 1 s")
+    });
+    if are_right { Ok(()) } else { Err(format!("the ranks of the lost node say {lines:?}").into()) }
 }
 
 fn run_meets() -> Result<(), Failed> {
