@@ -89,12 +89,7 @@ impl Client {
                         self.progress.wake_helper_if_busy();
                         self.progress.watch_over_wait();
                     }
-                    let slept = self.sleep_for_server(&mut assistant, drive, check, &mut pace);
-                    let result = slept.unwrap_or_else(|| {
-                        assistant = None;
-                        self.progress.rest(|| self.sleep(drive, check, &mut pace))
-                    });
-                    if let Some(result) = result {
+                    if let Some(result) = self.rest(&mut assistant, drive, check, &mut pace) {
                         return result;
                     }
                     if in_memory {
@@ -128,6 +123,20 @@ impl Client {
             Drive::Stores => self.local.segment.window_eventcount(me),
             _ => self.local.segment.eventcount(me),
         }
+    }
+
+    fn rest<'a, R>(
+        &'a self,
+        assistant: &mut Option<Assistant<'a>>,
+        drive: Drive<'_>,
+        check: &mut impl FnMut() -> Option<R>,
+        pace: &mut Pace,
+    ) -> Option<R> {
+        if let Some(slept) = self.sleep_for_server(assistant, drive, check, pace) {
+            return slept;
+        }
+        *assistant = None;
+        self.progress.rest(|| self.sleep(drive, check, pace))
     }
 
     /// Where each sleep gives a processor to others, a thread that waits for what may come through the server of this process sleeps in the
