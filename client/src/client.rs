@@ -23,6 +23,7 @@ use crate::progress::helper::Helper;
 use crate::progress::sleepers::Sleepers;
 use crate::progress::time::Time;
 use crate::progress::waits::{Awaited, Wait, Waits};
+use crate::window::ClientWindow;
 
 /// What a client is made of.
 pub struct ClientOptions {
@@ -231,6 +232,12 @@ impl Client {
     /// Ends every conversation: what is asked of another node from now on is an error. Called once, at finalize.
     pub fn close(&self) {
         self.progress.close();
+    }
+
+    /// A window of this client's: where time is simulated, the simulator sees what is done to it here.
+    #[must_use]
+    pub fn show(&self, window: ClientWindow) -> ClientWindow {
+        if self.progress.time.is_simulated() { window.seen_by(Arc::clone(&self.progress.time)) } else { window }
     }
 
     /// Everybody of this process who sleeps in a call looks again.

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use crate::error::{Lost, LostHow, Operation, TransferError};
 use crate::local::failures::Failures;
 use crate::local::layout::Layout;
+use crate::progress::time::Time;
+use crate::progress::waits;
 
 const NO_MEMBER: u64 = u64::MAX;
 const NOT_HERE: u32 = u32::MAX;
@@ -52,6 +54,9 @@ pub struct ClientWindow {
     held: Mutex<Option<Vec<Box<dyn Send + Sync>>>>,
     remote: Option<Arc<dyn RemoteMemory>>,
     memory: OnceLock<NodeWindow>,
+    /// Who sees every access to the memory, and where that is mapped then: `memory` stays empty, so that all accesses go the way of the
+    /// first one, and those that nobody sees cost nothing.
+    seen: Option<(Arc<dyn Time>, OnceLock<NodeWindow>)>,
     /// Held while it is mapped.
     attaching: Mutex<()>,
     attach: Attach,
@@ -86,6 +91,7 @@ impl ClientWindow {
             held: Mutex::new(Some(Vec::new())),
             remote: None,
             memory: OnceLock::new(),
+            seen: None,
             attaching: Mutex::new(()),
             attach: Box::new(attach),
             freed: AtomicBool::new(false),
@@ -99,6 +105,13 @@ impl ClientWindow {
         ClientWindow { remote, ..self }
     }
 
+    /// A simulator hears of every access of this process to the memory ([`Time::touch`]), those through a part that was taken before
+    /// apart.
+    #[must_use]
+    pub fn seen_by(self, time: Arc<dyn Time>) -> ClientWindow {
+        ClientWindow { seen: Some((time, OnceLock::new())), ..self }
+    }
+
     /// Call before the memory may be given back or mapped anew: no device relies on it from now on. It can still be used.
     pub fn let_go(&self) {
         // Dropped without the lock: a device takes its time.
@@ -108,7 +121,8 @@ impl ClientWindow {
 
     fn memory(&self) -> Result<&NodeWindow, AttachError> {
         let _one_at_a_time = self.attaching.lock();
-        if self.memory.get().is_none() {
+        let place = self.seen.as_ref().map_or(&self.memory, |(_, place)| place);
+        if place.get().is_none() {
             let memory = (self.attach)()?;
             if let Some(remote) = self.remote.as_deref().filter(|_| self.held.lock().is_some()) {
                 let parts = (0..memory.part_count()).map(|index| memory.part(index).whole());
@@ -118,9 +132,9 @@ impl ClientWindow {
                     std::mem::swap(held, &mut holds);
                 }
             }
-            let _ = self.memory.set(memory);
+            let _ = place.set(memory);
         }
-        Ok(self.memory.get().expect("it is mapped"))
+        Ok(place.get().expect("it is mapped"))
     }
 
     /// What tells it from others.
@@ -259,6 +273,9 @@ impl ClientWindow {
 
     #[cold]
     fn attach_now(&self, operation: Operation, rank: Rank, index: u32) -> Result<Option<Window<'_>>, TransferError> {
+        if let Some((time, _)) = self.seen.as_ref().filter(|_| !waits::am_waiting()) {
+            time.touch();
+        }
         match self.memory() {
             Ok(memory) => Ok(Some(memory.part(index as usize))),
             Err(AttachError::Lost(rank, node, how)) => Err(Lost { rank, node, operation, how }.into()),

@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 use longarm_client::{Awaited, Client, Completion, Operation, TransferError};
 use longarm_proto::Rank;
 
+use crate::stage;
+
 /// Makes what an operation brings out of its completion.
 type Output<R> = Box<dyn FnOnce(&Completion) -> R + Send>;
 
@@ -81,6 +83,9 @@ impl<R> Handle<R> {
             && !operating.completion.is_complete()
         {
             operating.client.poll_progress();
+            if !operating.completion.is_complete() {
+                stage::looked_in_vain();
+            }
         }
         self.is_complete()
     }
@@ -135,6 +140,7 @@ impl<R> Future for Handle<R> {
             && operating.completion.poll_complete(context).is_pending()
         {
             operating.client.keep_moving();
+            stage::pending(context);
             return Poll::Pending;
         }
         Poll::Ready(match std::mem::replace(&mut self.state, State::Over) {

@@ -50,6 +50,8 @@ pub(crate) struct Inner {
     pub(crate) pid: u32,
     /// How many were given the world by init, and have not finalized it.
     pub(crate) holders: AtomicU32,
+    /// It is one of many in a simulator's process.
+    pub(crate) is_simulated: bool,
 }
 
 impl Inner {
@@ -133,7 +135,9 @@ impl Inner {
         if let Some(rendezvous) = &self.rendezvous {
             rendezvous.forget_world();
         }
-        INITIALISED.store(false, Ordering::Release);
+        if !self.is_simulated {
+            INITIALISED.store(false, Ordering::Release);
+        }
     }
 
     /// The world ends: nobody answers any more.

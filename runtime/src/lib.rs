@@ -60,6 +60,9 @@ pub mod prelude;
 mod question;
 mod scope;
 mod selection;
+#[doc(hidden)] // The simulator's ranks are made by it.
+pub mod simulated;
+mod stage;
 mod started;
 #[doc(hidden)] // `longarm info` shows it.
 pub mod topology;

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::error::MessageError;
 use crate::panics::{PANICKED, end_process, said_by};
+use crate::stage;
 
 /// A handler as it is kept.
 type Handler = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
@@ -173,6 +174,10 @@ impl Handlers {
             // Before the first handler is there, so that none runs elsewhere.
             client.set_attended(true);
             let (handlers, attending) = (Arc::clone(self), Arc::clone(client));
+            if let Some(stage) = stage::here() {
+                stage.start_thread("longarm-messages", Box::new(move || handlers.attend(&attending)));
+                return Mutex::new(None);
+            }
             let thread = std::thread::Builder::new().name("longarm-messages".into());
             let thread = thread.spawn(move || handlers.attend(&attending));
             if let Err(error) = &thread {

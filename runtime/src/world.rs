@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, TransferError};
 use longarm_control::messages::{PeerTraffic, Start};
-use longarm_netmod::{Calls, Interface};
+use longarm_netmod::{Calls, Interface, Netmod};
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
@@ -25,6 +25,7 @@ use crate::inner::Inner;
 use crate::message::Handlers;
 use crate::panics::{PANICKED, end_process, said_by};
 use crate::question::Questions;
+use crate::stage::Stage;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
 use crate::window::numbers::WindowNumbers;
@@ -88,6 +89,19 @@ pub struct World {
     presence: Arc<Presence>,
 }
 
+/// What a world is made of, once its rank has a client.
+pub(crate) struct Parts<'a> {
+    pub(crate) client: Arc<Client>,
+    pub(crate) node: Node,
+    pub(crate) config: Config,
+    pub(crate) secret: &'a Secret,
+    pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
+    pub(crate) netmod: Arc<dyn Netmod>,
+    pub(crate) routed: bool,
+    /// Of a simulated rank.
+    pub(crate) stage: Option<Arc<dyn Stage>>,
+}
+
 fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, InitError>) -> Result<World, InitError> {
     let (rendezvous, start) = find(&mut config)?;
     settle(&mut config, &start)?;
@@ -111,50 +125,19 @@ fn join(mut config: Config, find: impl FnOnce(&mut Config) -> Result<Found, Init
         processors: &start.processors,
     })?;
     let encrypted = config.encrypt;
-    let staging = StagingBuffer::new(&secret);
     let clock = Arc::new(Clock::start());
     let calls = Calls::new(Arc::clone(&netmod));
     let dialer = Dialer {
         calls,
         rendezvous: rendezvous.clone(),
-        secret,
+        secret: secret.clone(),
         identity,
         encrypted,
         several_machines,
         clock: Arc::clone(&clock),
     };
     let client = client_of(&config, &start, (layout, &node), (dialer, clock)).map_err(InitError::Launcher)?;
-    let questions = Arc::<Questions>::default();
-    if let Some(rendezvous) = &rendezvous {
-        hear(rendezvous, (&client, &questions), &node, routed);
-    }
-    let handlers = Handlers::new(&client);
-    let inner = Arc::new(Inner {
-        client,
-        node,
-        config,
-        numbers: WindowNumbers::new(),
-        group_count: AtomicU32::new(0),
-        handlers,
-        heap: Mutex::new(None),
-        staging,
-        workers: Workers::default(),
-        quiets: Lane::new(),
-        errands: Lane::new(),
-        watch: Watch::new(),
-        questions,
-        lists: Mutex::default(),
-        rendezvous,
-        netmod,
-        finalized: AtomicBool::new(false),
-        pid: std::process::id(),
-        holders: AtomicU32::new(1),
-    });
-    end_job_on_panics(&inner);
-    inner.watch_losses();
-    let presence = Arc::new(Presence(Arc::clone(&inner)));
-    let world = World { group: Group::world(&inner), inner, presence };
-    world.group.sync_collective()?;
+    let world = World::begin(Parts { client, node, config, secret: &secret, rendezvous, netmod, routed, stage: None })?;
     *CURRENT.lock() = Some((Arc::downgrade(&world.presence), Arc::downgrade(&world.group.shared)));
     Ok(world)
 }
@@ -267,6 +250,44 @@ fn abort_if_there(world: &Weak<Inner>, why: &str) {
 }
 
 impl World {
+    /// Meets the others.
+    pub(crate) fn begin(parts: Parts<'_>) -> Result<World, InitError> {
+        let Parts { client, node, config, secret, rendezvous, netmod, routed, stage } = parts;
+        let questions = Arc::<Questions>::default();
+        if let Some(rendezvous) = &rendezvous {
+            hear(rendezvous, (&client, &questions), &node, routed);
+        }
+        let handlers = Handlers::new(&client);
+        let inner = Arc::new(Inner {
+            client,
+            node,
+            config,
+            numbers: WindowNumbers::new(),
+            group_count: AtomicU32::new(0),
+            handlers,
+            heap: Mutex::new(None),
+            staging: StagingBuffer::new(secret),
+            workers: Workers::on(stage.clone()),
+            quiets: Lane::new(),
+            errands: Lane::new(),
+            watch: Watch::new(Workers::on(stage.clone())),
+            questions,
+            lists: Mutex::default(),
+            rendezvous,
+            netmod,
+            finalized: AtomicBool::new(false),
+            pid: std::process::id(),
+            holders: AtomicU32::new(1),
+            is_simulated: stage.is_some(),
+        });
+        end_job_on_panics(&inner);
+        inner.watch_losses();
+        let presence = Arc::new(Presence(Arc::clone(&inner)));
+        let world = World { group: Group::world(&inner), inner, presence };
+        world.group.sync_collective()?;
+        Ok(world)
+    }
+
     /// The world of this process, for one more holder.
     fn current() -> Option<World> {
         let current = CURRENT.lock();

@@ -30,6 +30,10 @@ pub trait Time: Send + Sync {
         false
     }
 
+    /// The calling thread is about to read or write memory of its node, and waits for nothing now. A simulator may let others run first.
+    /// Called for windows that are made so ([`crate::ClientWindow::seen_by`]).
+    fn touch(&self) {}
+
     /// Whether time is simulated: no thread is started then; whoever simulates drives what is in progress
     /// ([`crate::Client::poll_progress`]).
     fn is_simulated(&self) -> bool {

@@ -2,7 +2,9 @@
 //!
 //! A thread enters itself before the first sleep of a call. A call that does not sleep pays nothing.
 
+use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use longarm_proto::{NodeId, Rank};
@@ -89,6 +91,23 @@ pub struct Wait {
     pub waited: Duration,
 }
 
+thread_local! {
+    /// How many entries this thread has.
+    static MINE: Cell<u32> = const { Cell::new(0) };
+    /// How many it has had.
+    static BEGUN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often the calling thread has begun to wait in a call so far: for a simulator, which tells one wait that goes on from another one.
+pub fn waits_begun() -> u64 {
+    BEGUN.get()
+}
+
+/// Whether the calling thread stands in a list of those who wait.
+pub(crate) fn am_waiting() -> bool {
+    MINE.get() > 0
+}
+
 /// The threads of this process that sleep in a call.
 #[derive(Default)]
 pub(crate) struct Waits(Mutex<Entries>);
@@ -107,7 +126,9 @@ impl Waits {
         let number = inner.next;
         inner.next += 1;
         inner.entries.push((number, awaited, since));
-        Entered { waits: self, number }
+        MINE.set(MINE.get() + 1);
+        BEGUN.set(BEGUN.get() + 1);
+        Entered { waits: self, number, not_send: PhantomData }
     }
 
     /// All of them, those that have waited longest first.
@@ -127,6 +148,8 @@ impl Waits {
 pub(crate) struct Entered<'a> {
     waits: &'a Waits,
     number: u64,
+    /// It belongs to its thread.
+    not_send: PhantomData<*const ()>,
 }
 
 impl Drop for Entered<'_> {
@@ -135,6 +158,7 @@ impl Drop for Entered<'_> {
         if let Some(place) = inner.entries.iter().position(|(number, ..)| *number == self.number) {
             inner.entries.swap_remove(place);
         }
+        MINE.set(MINE.get() - 1);
     }
 }
 
@@ -149,11 +173,11 @@ mod tests {
         let awaited = |waits: &Waits| waits.list().iter().map(|wait| wait.awaited).collect::<Vec<_>>();
         let first = waits.enter(lock);
         let second = waits.enter(get);
-        assert_eq!(awaited(&waits), [lock, get]);
+        assert_eq!((awaited(&waits), am_waiting()), (vec![lock, get], true));
         drop(first);
         assert_eq!(awaited(&waits), [get]);
         drop(second);
-        assert_eq!(awaited(&waits), []);
+        assert_eq!((awaited(&waits), am_waiting()), (vec![], false));
     }
 
     #[test]

@@ -17,3 +17,8 @@ struct ApiPage;
 #[cfg(doctest)]
 #[doc = include_str!("../../src/getting-started.md")]
 struct GettingStartedPage;
+
+/// A program that is tested in the simulator.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/simulating.md")]
+struct SimulatingPage;

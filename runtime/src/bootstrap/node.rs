@@ -17,6 +17,7 @@ use rustix::process::{Resource, Rlimit};
 use super::rendezvous::Rendezvous;
 use crate::config::Config;
 use crate::error::InitError;
+use crate::stage::Stage;
 
 /// How much longer than a rank calls again the server keeps its place in the queue of a mutex.
 const SESSION_SPARE_MS: u64 = 5000;
@@ -37,9 +38,14 @@ pub(crate) struct NodeOptions<'a> {
 /// See the module.
 pub(crate) struct Node {
     pub(crate) segment: Arc<NodeSegment>,
-    door_name: String,
-    door: Mutex<Option<Door>>,
+    doorway: Doorway,
     hosted: Option<Hosted>,
+}
+
+/// How this process asks the node's server for memory.
+enum Doorway {
+    Door { name: String, door: Mutex<Option<Door>> },
+    Simulated(Arc<dyn Stage>),
 }
 
 struct Hosted {
@@ -70,11 +76,20 @@ impl Node {
 
     /// Asks at the node's door.
     pub(crate) fn ask(&self, request: &DoorRequest) -> Result<Option<Handed>, DoorError> {
-        let mut door = self.door.lock();
+        let (name, door) = match &self.doorway {
+            Doorway::Door { name, door } => (name, door),
+            Doorway::Simulated(stage) => return stage.ask_door(request),
+        };
+        let mut door = door.lock();
         if door.is_none() {
-            *door = Some(Door::connect(&self.door_name)?);
+            *door = Some(Door::connect(name)?);
         }
         door.as_ref().expect("connected just now").call(request)
+    }
+
+    /// The node of a simulated rank.
+    pub(crate) fn simulated(segment: Arc<NodeSegment>, stage: Arc<dyn Stage>) -> Node {
+        Node { segment, doorway: Doorway::Simulated(stage), hosted: None }
     }
 
     /// The server, if it is hosted here, for threads that wait.
@@ -153,7 +168,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         door: door.clone(),
     };
     let hosted = Some(Hosted { server, thread: Mutex::new(Some(thread)) });
-    Ok((Node { segment, door_name: door, door: Mutex::new(None), hosted }, card))
+    Ok((Node { segment, doorway: Doorway::Door { name: door, door: Mutex::new(None) }, hosted }, card))
 }
 
 fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread::JoinHandle<()>, InitError> {
@@ -175,7 +190,8 @@ fn visit(options: &NodeOptions<'_>, card: &NodeCard) -> Result<Node, InitError> 
     let segment = Arc::new(NodeSegment::attach(handed.file)?);
     // Before this process notifies anybody.
     segment.set_ringer(door.call(&DoorRequest::Ringer)?.ok_or(DoorError::Garbled)?.file);
-    Ok(Node { segment, door_name: card.door.clone(), door: Mutex::new(Some(door)), hosted: None })
+    let doorway = Doorway::Door { name: card.door.clone(), door: Mutex::new(Some(door)) };
+    Ok(Node { segment, doorway, hosted: None })
 }
 
 struct ServerHere(Arc<Server>);

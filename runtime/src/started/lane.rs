@@ -22,6 +22,7 @@ use longarm_shm::thread;
 use parking_lot::{Condvar, Mutex};
 
 use crate::panics::{end_process, said_by};
+use crate::stage::{self, Stage};
 
 /// How long a worker stays without work.
 const IDLE: Duration = Duration::from_secs(10);
@@ -50,6 +51,8 @@ struct Pool {
     more: Condvar,
     all_over: Condvar,
     on_panic: OnceLock<OnPanic>,
+    /// Where threads are started if the rank is a simulated one.
+    stage: Option<Arc<dyn Stage>>,
 }
 
 /// Told what a call said that panicked; the process ends when it returns.
@@ -81,8 +84,15 @@ impl Lane {
 
     #[cold]
     fn wait_over(&self) {
+        let is_over = || [NOBODY, thread::current()].contains(&self.worker.load(Ordering::Acquire));
+        if let Some(stage) = stage::here() {
+            while !is_over() {
+                stage.nap();
+            }
+            return;
+        }
         let mut calls = self.calls.lock();
-        while ![NOBODY, thread::current()].contains(&self.worker.load(Ordering::Acquire)) {
+        while !is_over() {
             self.over.wait(&mut calls);
         }
     }
@@ -114,6 +124,11 @@ impl Lane {
 }
 
 impl Workers {
+    /// Those of a simulated rank, or of any.
+    pub(crate) fn on(stage: Option<Arc<dyn Stage>>) -> Workers {
+        Workers(Arc::new(Pool { stage, ..Pool::default() }))
+    }
+
     /// Has a job told of a call that panicked, before this process ends for it.
     pub(crate) fn when_one_panics(&self, on_panic: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.0.on_panic.set(Box::new(on_panic));
@@ -165,6 +180,10 @@ impl Workers {
 
     fn add_worker(&self) -> std::io::Result<()> {
         let pool = Arc::clone(&self.0);
+        if let Some(stage) = &self.0.stage {
+            stage.start_thread("longarm-worker", Box::new(move || pool.work(Duration::ZERO)));
+            return Ok(());
+        }
         std::thread::Builder::new().name("longarm-worker".into()).spawn(move || pool.work(IDLE)).map(drop)
     }
 
@@ -172,6 +191,11 @@ impl Workers {
     pub(crate) fn finish_all(&self) {
         // What no thread could be started for.
         self.0.work(Duration::ZERO);
+        if let Some(stage) = &self.0.stage {
+            while self.0.state.lock().active > 0 {
+                stage.nap();
+            }
+        }
         let mut state = self.0.state.lock();
         while state.active > 0 {
             self.0.all_over.wait(&mut state);

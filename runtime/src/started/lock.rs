@@ -12,6 +12,7 @@ use longarm_shm::sync::{AtomicBool, Ordering};
 use super::park;
 use crate::mutex::gate::{Entry, Gate, Place, TASK, Turn};
 use crate::mutex::{MutexGuard, Mutexes};
+use crate::stage;
 
 /// A mutex that was asked for: [`Mutexes::start_lock`]. A [`Future`](std::future::Future) that yields the guard.
 ///
@@ -158,7 +159,11 @@ impl<'a> Future for Locking<'a> {
     type Output = Result<MutexGuard<'a>, MutexError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_guard(context)
+        let polled = self.poll_guard(context);
+        if polled.is_pending() {
+            stage::pending(context);
+        }
+        polled
     }
 }
 

@@ -26,6 +26,8 @@ use atomic_waker::AtomicWaker;
 use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
+use crate::stage;
+
 /// A call that was started and goes on by itself: a collective, a quiet, a wait for a word. Its result comes as that of the blocking
 /// call would.
 ///
@@ -104,6 +106,14 @@ impl<R, E> Started<R, E> {
     /// # Ok::<(), longarm::Error>(())
     /// ```
     pub fn test(&self) -> bool {
+        let is_there = self.is_there();
+        if !is_there {
+            stage::looked_in_vain();
+        }
+        is_there
+    }
+
+    fn is_there(&self) -> bool {
         // PAIR promise.
         self.0.is_there.load(Ordering::Acquire)
     }
@@ -117,9 +127,9 @@ impl<R, E> Started<R, E> {
     }
 
     fn poll_result(&self, context: &mut Context<'_>) -> Poll<Result<R, E>> {
-        if !self.test() {
+        if !self.is_there() {
             self.0.waker.register(context.waker());
-            if !self.test() {
+            if !self.is_there() {
                 return Poll::Pending;
             }
         }
@@ -131,13 +141,17 @@ impl<R, E> Future for Started<R, E> {
     type Output = Result<R, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_result(context)
+        let polled = self.poll_result(context);
+        if polled.is_pending() {
+            stage::pending(context);
+        }
+        polled
     }
 }
 
 impl<R, E> fmt::Debug for Started<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Started(complete: {})", self.test())
+        write!(f, "Started(complete: {})", self.is_there())
     }
 }
 

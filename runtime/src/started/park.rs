@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
+use crate::stage;
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -20,6 +22,9 @@ pub(crate) fn block_on<R>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> 
         if let Poll::Ready(result) = poll(&mut context) {
             return result;
         }
-        std::thread::park();
+        match stage::here() {
+            Some(stage) => stage.nap(),
+            None => std::thread::park(),
+        }
     }
 }

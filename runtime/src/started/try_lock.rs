@@ -11,6 +11,7 @@ use longarm_proto::Rank;
 use super::{Started, park, promise};
 use crate::mutex::gate::{Place, TASK};
 use crate::mutex::{MutexGuard, Mutexes};
+use crate::stage;
 
 /// A mutex that was asked for once: [`Mutexes::start_try_lock`]. A [`Future`](std::future::Future) that yields the guard, or `None`.
 ///
@@ -176,6 +177,10 @@ impl<'a> Future for TryLocking<'a> {
     type Output = Result<Option<MutexGuard<'a>>, MutexError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_guard(context)
+        let polled = self.poll_guard(context);
+        if polled.is_pending() {
+            stage::pending(context);
+        }
+        polled
     }
 }

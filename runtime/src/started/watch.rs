@@ -48,13 +48,8 @@ impl<R: Send, C: FnMut() -> Result<Option<R>, WaitError> + Send> Watcher for Wai
 }
 
 impl Watch {
-    pub(crate) fn new() -> Arc<Watch> {
-        Arc::new(Watch {
-            watchers: Mutex::default(),
-            workers: Workers::default(),
-            lane: Lane::new(),
-            stopping: AtomicBool::new(false),
-        })
+    pub(crate) fn new(workers: Workers) -> Arc<Watch> {
+        Arc::new(Watch { watchers: Mutex::default(), workers, lane: Lane::new(), stopping: AtomicBool::new(false) })
     }
 
     /// The threads that look.

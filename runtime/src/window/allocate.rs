@@ -186,7 +186,8 @@ impl Group {
             map(handed, &part_bytes).map_err(|error| refused(&error))
         };
         let client = ClientWindow::new(layout, identity, members, attach);
-        let client = Arc::new(client.held_by(self.inner.netmod.remote_memory()));
+        let client = self.inner.client.show(client.held_by(self.inner.netmod.remote_memory()));
+        let client = Arc::new(client);
         WindowInner { client, inner: Arc::clone(&self.inner), group: self.clone() }
     }
 

@@ -39,13 +39,21 @@ const MAY_IMPORT: [(&str, &[&str]); 22] = [
     ("longarm-shmem", &["longarm", "longarm-mpi"]),
     ("longarm-both", &["longarm", "longarm-armci", "longarm-shmem"]),
     // Its programs are those of readers.
-    ("longarm-pages", &["longarm"]),
+    ("longarm-pages", &["longarm", "longarm-sim"]),
     ("longarm-check", &[]),
     ("longarm-suite", &[]),
-    // Whole jobs on a network of its own, with everything below the runtime as it is.
+    // Whole jobs on a network of its own, with all that really runs as it is: the parts by themselves, and the runtime on them.
     (
         "longarm-sim",
-        &["longarm-memory", "longarm-proto", "longarm-shm", "longarm-netmod", "longarm-server", "longarm-client"],
+        &[
+            "longarm-memory",
+            "longarm-proto",
+            "longarm-shm",
+            "longarm-netmod",
+            "longarm-server",
+            "longarm-client",
+            "longarm",
+        ],
     ),
     // It feeds each part by itself, at the place where bytes of others come in.
     (

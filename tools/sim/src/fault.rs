@@ -99,6 +99,22 @@ impl FaultSet {
         FaultSet::all().without(Fault::KillRank).without(Fault::KillServer)
     }
 
+    /// All kinds that a correct program does not notice: links are late or break, ranks and servers do nothing for a while.
+    pub fn harmless() -> FaultSet {
+        let noticed = [Fault::NoMemory];
+        let survivable = FaultSet::survivable().of_programs();
+        noticed.into_iter().fold(survivable, FaultSet::without)
+    }
+
+    /// Those of these that happen to programs of users: strangers, and requests that no sound rank sends, are of the simulator's own
+    /// jobs.
+    #[must_use]
+    pub fn of_programs(self) -> FaultSet {
+        let others =
+            [Fault::DuplicateConnect, Fault::StaleWindow, Fault::WrongKey, Fault::ForgedPeer, Fault::SilentPeer];
+        others.into_iter().fold(self, FaultSet::without)
+    }
+
     /// All kinds that there are links for.
     pub fn all() -> FaultSet {
         Fault::ALL.iter().fold(FaultSet::NONE, |set, fault| set.with(*fault))
@@ -138,6 +154,7 @@ impl fmt::Display for FaultSet {
             _ if *self == FaultSet::all() => formatter.write_str("all"),
             _ if *self == FaultSet::survivable() => formatter.write_str("survivable"),
             _ if *self == FaultSet::mild() => formatter.write_str("mild"),
+            _ if *self == FaultSet::harmless() => formatter.write_str("harmless"),
             names => formatter.write_str(&names.join(",")),
         }
     }
@@ -156,7 +173,12 @@ pub struct UnknownFault(String);
 impl fmt::Display for UnknownFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
-        write!(formatter, "{} is no fault; there are none, mild, survivable, all, {}", self.0, names.join(", "))
+        write!(
+            formatter,
+            "{} is no fault; there are none, mild, harmless, survivable, all, {}",
+            self.0,
+            names.join(", ")
+        )
     }
 }
 
@@ -173,6 +195,7 @@ impl FromStr for FaultSet {
                 "all" => FaultSet::all(),
                 "survivable" => FaultSet(set.0 | FaultSet::survivable().0),
                 "mild" => FaultSet(set.0 | FaultSet::mild().0),
+                "harmless" => FaultSet(set.0 | FaultSet::harmless().0),
                 name => {
                     let found = Fault::ALL.iter().find(|fault| fault.name() == name);
                     set.with(*found.ok_or_else(|| UnknownFault(name.to_owned()))?)
@@ -190,7 +213,9 @@ mod tests {
     #[test]
     fn sets_are_read_as_they_are_written() {
         let one = FaultSet::NONE.with(Fault::Delay).with(Fault::KillRank);
-        for set in [FaultSet::NONE, FaultSet::mild(), FaultSet::survivable(), FaultSet::all(), one] {
+        for set in
+            [FaultSet::NONE, FaultSet::mild(), FaultSet::harmless(), FaultSet::survivable(), FaultSet::all(), one]
+        {
             assert_eq!(set.to_string().parse(), Ok(set));
         }
         assert!("hail".parse::<FaultSet>().unwrap_err().to_string().contains("half-open"));

@@ -42,6 +42,37 @@ pub trait Victims {
 
     /// A rank does nothing until then.
     fn pause(&mut self, rank: u32, until_ns: u64);
+
+    /// A server does nothing until then.
+    fn pause_server(&mut self, node: u32, until_ns: u64);
+
+    /// The clock of a server goes on by so much.
+    fn jump_clock(&mut self, node: u32, jump_ms: u64);
+
+    /// Ranks that are known to have a mutex.
+    fn holders(&self) -> Vec<u32>;
+
+    /// Something is late by so much.
+    fn note_pause(&mut self, pause_ns: u64);
+
+    /// Whether the next fault may happen already.
+    fn may_fault(&self) -> bool {
+        true
+    }
+
+    /// A fault has happened.
+    fn count(&mut self, fault: Fault);
+}
+
+/// When faults happen.
+#[derive(Clone, Copy)]
+pub struct Pace {
+    /// The first one.
+    pub first_ns: u64,
+    /// Mean time between two.
+    pub pause_ns: u64,
+    /// How many ranks are killed at most.
+    pub kills_max: u32,
 }
 
 /// See the module.
@@ -78,28 +109,35 @@ const NEXT: u32 = u32::MAX;
 impl Faults {
     /// The faults of a run; the first one is on its way.
     pub fn new(shape: &Rc<Shape>) -> Faults {
+        let pause_ns = 300_000 / u64::from(1 + shape.plan.ranks / 64);
+        let kills_max = Dice::of(shape.plan.seed, 60, 0).below(2) as u32;
+        Faults::at(shape, Pace { first_ns: 50_000, pause_ns: pause_ns.max(20_000), kills_max })
+    }
+
+    /// The faults of a run, at another pace.
+    pub fn at(shape: &Rc<Shape>, pace: Pace) -> Faults {
         let plan = &shape.plan;
         let mut dice = Dice::of(plan.seed, 60, 0);
+        let _ = dice.roll(); // That of `new`.
         // Those happen in the programs themselves.
         let elsewhere = [Fault::StaleWindow, Fault::WrongKey, Fault::NoMemory];
         let kinds: Vec<Fault> = plan.faults.iter().filter(|fault| !elsewhere.contains(fault)).collect();
         let (breaking, mild): (Vec<Fault>, Vec<Fault>) = kinds.into_iter().partition(|fault| fault.breaks());
         let breaks_left = if breaking.is_empty() { 0 } else { 1000 };
-        let pace_ns = 300_000 / u64::from(1 + plan.ranks / 64);
         let faults = Faults {
             shape: Rc::clone(shape),
             mild,
             breaking,
             breaks_left,
             whole_until_ns: 0,
-            kills_left: dice.below(2) as u32,
+            kills_left: pace.kills_max,
             dice,
             strangers: Vec::new(),
             later: Vec::new(),
-            pace_ns: pace_ns.max(20_000),
+            pace_ns: pace.pause_ns,
         };
         if !(faults.mild.is_empty() && faults.breaks_left == 0) {
-            network::with(|network| network.after(50_000, Event::Fault(NEXT)));
+            network::with(|network| network.after(pace.first_ns, Event::Fault(NEXT)));
         }
         faults
     }
@@ -111,6 +149,9 @@ impl Faults {
         }
         let pause_ns = self.dice.between(self.pace_ns / 2, 3 * self.pace_ns / 2);
         network::with(|network| network.after(pause_ns, Event::Fault(NEXT)));
+        if !ranks.may_fault() {
+            return;
+        }
         let may_break = self.breaks_left > 0 && network::now_ns() >= self.whole_until_ns;
         let breaks = may_break && (self.mild.is_empty() || self.dice.one_in(3));
         let kinds = if breaks { &self.breaking } else { &self.mild };
@@ -119,7 +160,7 @@ impl Faults {
         }
         let fault = *self.dice.pick(kinds);
         let kills = matches!(fault, Fault::KillRank | Fault::KillServer);
-        if kills && (self.kills_left == 0 || !self.may_kill(fault)) {
+        if kills && (self.kills_left == 0 || !self.may_kill(fault, ranks)) {
             return;
         }
         let Some(who) = self.inject(fault, ranks) else { return };
@@ -130,9 +171,9 @@ impl Faults {
             let gap_ns = self.dice.between(GAP_NS_MIN, GAP_NS_MAX) / u64::from(1 + self.shape.plan.ranks / 32);
             self.whole_until_ns = network::now_ns() + gap_ns;
             // Nobody is told of anything until the connection is there again.
-            job::note_pause(RESUME_NS);
+            ranks.note_pause(RESUME_NS);
         }
-        job::count_fault(fault);
+        ranks.count(fault);
         network::with(|network| network.note(What::Fault, who, fault as u64));
     }
 
@@ -157,12 +198,11 @@ impl Faults {
     fn inject(&mut self, fault: Fault, ranks: &mut dyn Victims) -> Option<Who> {
         match fault {
             Fault::PauseRank => self.pause_rank(ranks),
-            Fault::PauseServer => self.pause_server(),
+            Fault::PauseServer => self.pause_server(ranks),
             Fault::ClockJump => {
                 let node = self.dice.below(self.shape.nodes().into()) as u32;
                 let jump_ms = 1 << self.dice.below(13);
-                job::with_node(node, |node| node.clock_offset_ms += jump_ms);
-                job::schedule_turn(node, 1);
+                ranks.jump_clock(node, jump_ms);
                 Some(Who::Server(node))
             }
             Fault::KillRank => self.kill_rank(ranks),
@@ -172,15 +212,15 @@ impl Faults {
                 Some(Who::Server(node))
             }
             Fault::DuplicateConnect | Fault::ForgedPeer | Fault::SilentPeer => self.call_as_stranger(fault),
-            Fault::PartitionOneWay | Fault::PartitionTwoWay | Fault::RestartLink => self.between_nodes(fault),
-            _ => self.on_link(fault),
+            Fault::PartitionOneWay | Fault::PartitionTwoWay | Fault::RestartLink => self.between_nodes(fault, ranks),
+            _ => self.on_link(fault, ranks),
         }
     }
 
     /// Whether it is time. Not at once: something should be under way by then, and of ranks rather one that has a mutex dies.
-    fn may_kill(&mut self, fault: Fault) -> bool {
+    fn may_kill(&mut self, fault: Fault, ranks: &dyn Victims) -> bool {
         match fault {
-            Fault::KillRank if self.holders().is_empty() => self.dice.one_in(8),
+            Fault::KillRank if self.holders(ranks).is_empty() => self.dice.one_in(8),
             Fault::KillRank => self.dice.one_in(2),
             _ => self.dice.one_in(4),
         }
@@ -191,13 +231,13 @@ impl Faults {
     }
 
     /// Ranks that have a mutex and host no server.
-    fn holders(&self) -> Vec<u32> {
-        book::with(|book| book.holders().filter(|rank| !self.hosts(*rank)).collect())
+    fn holders(&self, ranks: &dyn Victims) -> Vec<u32> {
+        ranks.holders().into_iter().filter(|rank| !self.hosts(*rank)).collect()
     }
 
     /// Kills a rank that hosts no server, preferably one that has a mutex.
     fn kill_rank(&mut self, ranks: &mut dyn Victims) -> Option<Who> {
-        let rank = match self.holders().as_slice() {
+        let rank = match self.holders(ranks).as_slice() {
             [] => self.dice.below(self.shape.plan.ranks.into()) as u32,
             holders => *self.dice.pick(holders),
         };
@@ -211,16 +251,16 @@ impl Faults {
     fn pause_rank(&mut self, ranks: &mut dyn Victims) -> Option<Who> {
         let rank = self.dice.below(self.shape.plan.ranks.into()) as u32;
         let pause_ns = self.duration_ns();
-        job::note_pause(pause_ns);
+        ranks.note_pause(pause_ns);
         ranks.pause(rank, network::now_ns() + pause_ns);
         Some(Who::Rank(rank))
     }
 
-    fn pause_server(&mut self) -> Option<Who> {
+    fn pause_server(&mut self, ranks: &mut dyn Victims) -> Option<Who> {
         let node = self.dice.below(self.shape.nodes().into()) as u32;
         let pause_ns = self.duration_ns();
-        job::note_pause(pause_ns);
-        job::with_node(node, |node| node.paused_until_ns = network::now_ns() + pause_ns);
+        ranks.note_pause(pause_ns);
+        ranks.pause_server(node, network::now_ns() + pause_ns);
         Some(Who::Server(node))
     }
 
@@ -243,7 +283,7 @@ impl Faults {
         })
     }
 
-    fn on_link(&mut self, fault: Fault) -> Option<Who> {
+    fn on_link(&mut self, fault: Fault, ranks: &mut dyn Victims) -> Option<Who> {
         let (link, end) = self.link()?;
         let duration_ns = self.duration_ns();
         let until_ns = network::now_ns() + duration_ns;
@@ -272,20 +312,20 @@ impl Faults {
             Fault::SlowReader => network.sip(link, end, Some(bytes)),
             _ => {}
         });
-        job::note_pause(duration_ns);
+        ranks.note_pause(duration_ns);
         if fault == Fault::SlowReader {
-            job::note_pause(10_000_000);
+            ranks.note_pause(10_000_000);
             self.later(duration_ns, Later::FastAgain(link, end));
         }
         Some(Who::Link(link, end as u8))
     }
 
     /// What happens to all links between two nodes, or to all of one node.
-    fn between_nodes(&mut self, fault: Fault) -> Option<Who> {
+    fn between_nodes(&mut self, fault: Fault, ranks: &mut dyn Victims) -> Option<Who> {
         let (first, _) = self.link()?;
         let duration_ns = self.duration_ns();
         let until_ns = network::now_ns() + duration_ns;
-        job::note_pause(duration_ns);
+        ranks.note_pause(duration_ns);
         let shape = Rc::clone(&self.shape);
         let nodes_of = |ends: [Owner; 2]| {
             ends.map(|owner| match owner {

@@ -69,6 +69,12 @@ thread_local! {
 /// Every run of this process is a job of its own.
 static JOBS: AtomicU64 = AtomicU64::new(0);
 
+/// The name of the next one.
+pub fn next_job_id() -> JobId {
+    let number = JOBS.fetch_add(1, Ordering::Relaxed);
+    JobId(u64::from(std::process::id()) << 32 | number)
+}
+
 /// What the programs of all ranks share.
 pub struct Job {
     /// Who stands where.
@@ -83,8 +89,7 @@ pub struct Job {
 impl Job {
     /// Makes the nodes of a job on this thread.
     pub fn begin(shape: Rc<Shape>, run: u64) -> Result<Rc<Job>, String> {
-        let number = JOBS.fetch_add(1, Ordering::Relaxed);
-        let id = JobId(u64::from(std::process::id()) << 32 | number);
+        let id = next_job_id();
         STATE.with(|state| *state.borrow_mut() = State { plan: Some(shape.plan), id: Some(id), ..State::default() });
         NODES.with(|nodes| nodes.borrow_mut().clear());
         for node in 0..shape.nodes() {

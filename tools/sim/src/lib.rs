@@ -17,6 +17,7 @@
 //! - [`fault`], [`faults`]: what goes wrong. [`book`]: what must not.
 //! - [`run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
 //! - [`footprint`]: how much memory a large job takes.
+//! - [`user`]: programs of users on simulated ranks: [`run()`], [`run_seeds`].
 #![forbid(unsafe_code)]
 
 pub mod book;
@@ -38,3 +39,7 @@ pub mod run;
 pub mod schedule;
 pub mod shrink;
 pub mod trace;
+pub mod user;
+
+pub use fault::{Fault, FaultSet};
+pub use user::{Failure, Report, Seen, run, run_seeds};

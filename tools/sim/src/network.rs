@@ -10,7 +10,8 @@
 //! has a latency of its own, which jitters. Receives are cut at places that dice choose. Whoever is at an end is told
 //! when something has arrived, when there is room again, and when the link has ended.
 //!
-//! Each thread has one network, of the run that it is in. What a link or a clock of the run needs, it finds there.
+//! Each thread has one network, of the run that it is in. What a link or a clock of the run needs, it finds there. Threads that take
+//! turns in one run share its network ([`share`], [`join`]).
 
 pub mod direct;
 mod faults;
@@ -18,10 +19,13 @@ mod faults;
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::LinkError;
 use longarm_proto::WindowRef;
+use longarm_shm::sync::{AtomicU64, Ordering};
+use parking_lot::Mutex;
 
 use crate::dice::Dice;
 use crate::trace::{Trace, What, Who};
@@ -184,13 +188,41 @@ pub struct Network {
 }
 
 thread_local! {
-    static NETWORK: RefCell<Network> = RefCell::new(Network::new(0, 0, 0, Speed::default()));
+    static NETWORK: RefCell<Shared> = RefCell::new(Shared::nobodys());
+}
+
+/// Runs of this process so far.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// The network of a run, for a thread that takes part in it.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Network>>);
+
+impl Shared {
+    fn new(network: Network) -> Shared {
+        Shared(Arc::new(Mutex::new(network)))
+    }
+
+    /// Of no run.
+    pub fn nobodys() -> Shared {
+        Shared::new(Network::new(0, 0, 0, Speed::default()))
+    }
+}
+
+/// The network of this thread's run.
+pub fn share() -> Shared {
+    NETWORK.with(|network| network.borrow().clone())
+}
+
+/// From now on this thread takes part in that run.
+pub fn join(shared: Shared) {
+    NETWORK.with(|network| *network.borrow_mut() = shared);
 }
 
 /// Works on the network of this thread's run.
 #[inline]
 pub fn with<R>(work: impl FnOnce(&mut Network) -> R) -> R {
-    NETWORK.with(|network| work(&mut network.borrow_mut()))
+    NETWORK.with(|network| work(&mut network.borrow().0.lock()))
 }
 
 /// The time of this thread's run.
@@ -201,11 +233,14 @@ pub fn now_ns() -> u64 {
 
 /// Begins a run on this thread.
 pub fn begin(seed: u64, nodes: u32, speed: Speed) -> u64 {
-    with(|network| {
-        let run = network.run + 1;
-        *network = Network::new(run, seed, nodes, speed);
-        run
-    })
+    let run = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
+    join(Shared::new(Network::new(run, seed, nodes, speed)));
+    run
+}
+
+/// Nothing is left of this thread's run.
+pub fn forget() {
+    with(|network| *network = Network::new(0, 0, 0, Speed::default()));
 }
 
 impl Network {
@@ -519,5 +554,6 @@ pub fn current() -> u64 {
 
 /// Whether a number is that of this thread's run.
 pub fn is_current(run: u64) -> bool {
-    NETWORK.try_with(|network| network.try_borrow().is_ok_and(|network| network.run == run)).unwrap_or(false)
+    let is_that = |network: &RefCell<Shared>| network.borrow().0.try_lock().is_some_and(|network| network.run == run);
+    NETWORK.try_with(is_that).unwrap_or(false)
 }

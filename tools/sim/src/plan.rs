@@ -125,6 +125,31 @@ impl Shape {
         }
     }
 
+    /// Of a program that is not ours: so many nodes, each with as many ranks as the others or one more.
+    pub fn of_program(seed: u64, ranks: u32, nodes: u32, faults: FaultSet) -> Shape {
+        let (each, more) = (ranks / nodes, ranks % nodes);
+        let first_of_node: Vec<u32> = (0..=nodes).map(|node| node * each + node.min(more)).collect();
+        let node_of = |rank: u32| first_of_node.partition_point(|first| *first <= rank) as u32 - 1;
+        let node_of_rank = (0..ranks).map(|rank| NodeId(node_of(rank))).collect();
+        let (targets, callers, first_pair) = (Vec::new(), Vec::new(), Vec::new());
+        let encrypted = Dice::of(seed, 11, 0).one_in(4);
+        let plan = Plan { seed, ranks, ops: 0, faults };
+        let (block_bytes, rounds, round_ops, direct) = (0, 0, 0, false);
+        Shape {
+            plan,
+            node_of_rank,
+            first_of_node,
+            targets,
+            callers,
+            first_pair,
+            block_bytes,
+            rounds,
+            round_ops,
+            encrypted,
+            direct,
+        }
+    }
+
     /// How many nodes there are.
     pub fn nodes(&self) -> u32 {
         self.first_of_node.len() as u32 - 1
@@ -222,6 +247,13 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_of_a_program_fill_its_nodes_evenly_and_in_their_order() {
+        let shape = Shape::of_program(1, 7, 3, FaultSet::NONE);
+        let nodes: Vec<u32> = shape.node_of_rank.iter().map(|node| node.0).collect();
+        assert_eq!((nodes, shape.ranks_of(1)), (vec![0, 0, 0, 1, 1, 2, 2], 3..5));
+    }
 
     #[test]
     fn every_rank_has_a_node_and_targets_and_nothing_overlaps() {

@@ -11,6 +11,7 @@ use longarm_proto::Rank;
 use crate::book;
 use crate::client::{dispatch, make_client};
 use crate::dice::Dice;
+use crate::fault::Fault;
 use crate::faults::{Faults, Victims};
 use crate::fiber::{Fiber, Step};
 use crate::job::{self, Job};
@@ -516,6 +517,27 @@ impl Victims for Scheduler {
 
     fn pause(&mut self, rank: u32, until_ns: u64) {
         self.ranks[rank as usize].paused_until_ns = until_ns;
+    }
+
+    fn pause_server(&mut self, node: u32, until_ns: u64) {
+        job::with_node(node, |node| node.paused_until_ns = until_ns);
+    }
+
+    fn jump_clock(&mut self, node: u32, jump_ms: u64) {
+        job::with_node(node, |node| node.clock_offset_ms += jump_ms);
+        job::schedule_turn(node, 1);
+    }
+
+    fn holders(&self) -> Vec<u32> {
+        book::with(|book| book.holders().collect())
+    }
+
+    fn note_pause(&mut self, pause_ns: u64) {
+        job::note_pause(pause_ns);
+    }
+
+    fn count(&mut self, fault: Fault) {
+        job::count_fault(fault);
     }
 }
 

@@ -1,0 +1,116 @@
+//! Programs of users on simulated ranks: one run of one seed.
+//!
+//! ```text
+//!   program of rank 0 (a thread) ── World ── real Client ──┐
+//!   program of rank 1 (a thread) ── World ── real Client ──┤ SimLink
+//!                 │                                        ├──────────  one heap of events, dice
+//!                 │ baton: one thread runs at a time       │
+//!   server of a node ─────────────────────── real Engine ──┘
+//! ```
+//!
+//! The runtime, the client, the server, the protocol and the shared memory are those of every job. Each thread of a rank is one of the
+//! system, so that thread-locals, panics and stacks of the program are its own; but only who has the [`baton`] runs, and who would sleep
+//! gives it to the [`schedule`], which resumes whom the next event concerns. What takes its turns at links and faults is what
+//! the simulator's own jobs use ([`crate::network`], [`crate::faults`]).
+
+mod baton;
+mod job;
+mod outcome;
+mod place;
+mod schedule;
+mod stage;
+
+use std::fmt::Display;
+use std::ops::Range;
+use std::sync::Arc;
+
+use longarm::World;
+
+use crate::fault::FaultSet;
+use job::{Job, Program};
+pub use outcome::{Failure, Report, Seen};
+use place::Place;
+use schedule::Scheduler;
+
+/// The most ranks of a program.
+pub const RANKS_MAX: u32 = 1000;
+
+/// Runs a program on simulated ranks, in one order of events, which follows from the seed.
+///
+/// The program is an ordinary one, with the world that it is given in place of [`longarm::init`]; it ends with
+/// [`longarm::World::finalize`]. A run fails where a rank panics, returns an error or ends the job, and where ranks wait for each other for
+/// ever. Where faults kill ranks the survivors go on, as with `LONGARM_ON_FAILURE=continue`: a program that is to stand that returns no
+/// error then.
+///
+/// ```
+/// use longarm_sim::FaultSet;
+///
+/// let report = longarm_sim::run(4, 2, 1, FaultSet::harmless(), |world| {
+///     let window = world.allocate_collective::<u64>(1)?;
+///     window.fetch_add(0, 0, 1)?;
+///     world.barrier_collective()?;
+///     assert_eq!(window.get_one(0, 0)?, 4);
+///     world.finalize()?;
+///     Ok::<(), longarm::Error>(())
+/// })?;
+/// assert!(report.deaths.is_empty() && report.events > 0);
+/// # Ok::<(), longarm_sim::Failure>(())
+/// ```
+///
+/// # Errors
+/// What was seen, with the seed.
+///
+/// # Panics
+/// Unless there are 1 to 1000 ranks, and 1 to as many nodes.
+pub fn run<E: Display>(
+    ranks: u32,
+    nodes: u32,
+    seed: u64,
+    faults: FaultSet,
+    program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static,
+) -> Result<Report, Failure> {
+    let program: Program = Arc::new(move |world| program(world).map_err(|error| error.to_string()));
+    run_kept(ranks, nodes, seed, faults, program)
+}
+
+/// [`run`] for each of some seeds, until one fails.
+///
+/// ```
+/// use longarm_sim::FaultSet;
+///
+/// let found = longarm_sim::run_seeds(2, 2, 0..3, FaultSet::NONE, |world| {
+///     let rank = world.rank();
+///     world.finalize()?;
+///     assert!(rank != 1, "on purpose");
+///     Ok::<(), longarm::Error>(())
+/// });
+/// assert_eq!(found.unwrap_err().seed, 0);
+/// ```
+///
+/// # Errors
+/// The first failure.
+pub fn run_seeds<E: Display>(
+    ranks: u32,
+    nodes: u32,
+    seeds: Range<u64>,
+    faults: FaultSet,
+    program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static,
+) -> Result<Vec<Report>, Failure> {
+    let program: Program = Arc::new(move |world| program(world).map_err(|error| error.to_string()));
+    seeds.map(|seed| run_kept(ranks, nodes, seed, faults, Arc::clone(&program))).collect()
+}
+
+fn run_kept(ranks: u32, nodes: u32, seed: u64, faults: FaultSet, program: Program) -> Result<Report, Failure> {
+    assert!((1..=RANKS_MAX).contains(&ranks), "{ranks} ranks: a program is run on 1 to {RANKS_MAX}");
+    assert!((1..=ranks).contains(&nodes), "{nodes} nodes: {ranks} ranks are on 1 to {ranks}");
+    let failed = |seen| Failure { seed, ranks, nodes, faults, seen, events: Vec::new() };
+    let job = Job::begin(seed, ranks, nodes, faults).map_err(|reason| failed(Seen::NotBegun { reason }))?;
+    place::enter(Place { job: Arc::clone(&job), thread: None });
+    let mut scheduler = Scheduler::new(Arc::clone(&job));
+    let seen = scheduler.start(&program).and_then(|()| scheduler.run());
+    let outcome = outcome::of(&job, seen);
+    scheduler.end();
+    job.end();
+    place::leave();
+    outcome
+}

@@ -1,0 +1,149 @@
+//! Programs of users on simulated ranks.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use longarm::{Compare, Update, World};
+use longarm_sim::{Fault, FaultSet, Seen, run, run_seeds};
+
+/// What every rank does together: windows, atomics, collectives, a mutex.
+fn work(world: World) -> longarm::Result<()> {
+    let (me, ranks) = (world.rank(), world.size());
+    let window = world.allocate_collective::<u64>(4 + ranks as usize)?;
+    for rank in 0..ranks {
+        window.put_one(rank, 4 + me as usize, u64::from(me) + 100)?;
+        window.fetch_add(rank, 0, 1)?;
+        window.accumulate(rank, 1, Update::Sum, &[2])?;
+    }
+    world.barrier_collective()?;
+    let mine = window.get_vec(me, 0..4 + ranks as usize)?;
+    let expected: Vec<u64> = (0..u64::from(ranks)).map(|rank| rank + 100).collect();
+    assert_eq!((mine[0], mine[1], &mine[4..]), (u64::from(ranks), 2 * u64::from(ranks), &expected[..]));
+    let mutexes = world.mutexes_collective(1)?;
+    for _ in 0..3 {
+        let guard = mutexes.lock(ranks - 1, 0)?;
+        let seen = window.get_one(0, 2)?;
+        window.put_one(0, 2, seen + 1)?;
+        world.quiet_rank(0)?;
+        guard.unlock()?;
+    }
+    let mut sum = [u64::from(me)];
+    world.allreduce_collective(longarm::Reduction::Sum, &mut sum)?;
+    assert_eq!(sum[0], u64::from(ranks) * u64::from(ranks - 1) / 2);
+    world.barrier_collective()?;
+    assert_eq!(window.get_one(0, 2)?, 3 * u64::from(ranks));
+    Ok(world.finalize()?)
+}
+
+#[test]
+fn an_ordinary_program_runs_on_every_layout_without_faults() {
+    for (ranks, nodes) in [(1, 1), (4, 1), (4, 2), (4, 4), (7, 3)] {
+        let reports = run_seeds(ranks, nodes, 0..4, FaultSet::NONE, work).unwrap();
+        assert!(reports.iter().all(|report| report.deaths.is_empty()));
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_and_another_one_is_another() {
+    let hash = |seed| run(6, 3, seed, FaultSet::harmless(), work).unwrap().hash;
+    let first: Vec<u64> = (0..8).map(hash).collect();
+    let again: Vec<u64> = (0..8).map(hash).collect();
+    assert_eq!(first, again);
+    let different: BTreeSet<u64> = first.into_iter().collect();
+    assert_eq!(different.len(), 8);
+}
+
+/// Rank 0 puts data and then a flag, at two different nodes or at one, and rank 1 reads the data once it has seen the flag.
+fn hand_over(world: &World, is_right: bool) -> longarm::Result<()> {
+    let data = world.allocate_collective::<u64>(1)?;
+    let flag = world.allocate_collective::<u64>(1)?;
+    match world.rank() {
+        0 => {
+            data.put_one(2, 0, 42)?;
+            if is_right {
+                world.quiet()?; // The data is there before the flag is sent.
+            }
+            flag.set(1, 0, 1)?;
+        }
+        1 => {
+            flag.wait_until(0, Compare::Equal, 1)?;
+            assert_eq!(data.get_one(2, 0)?, 42, "the flag was there before the data");
+        }
+        _ => {}
+    }
+    Ok(world.barrier_collective()?)
+}
+
+#[test]
+fn a_flag_that_overtakes_its_data_is_found_and_the_same_seed_shows_it_again() {
+    let wrong = |world: World| {
+        hand_over(&world, false)?;
+        Ok::<(), longarm::Error>(world.finalize()?)
+    };
+    let found = run_seeds(3, 3, 0..100, FaultSet::harmless(), wrong).unwrap_err();
+    let Seen::Panicked { rank: 1, said } = &found.seen else { panic!("{found}") };
+    assert!(said.contains("the flag was there before the data"), "{said}");
+    assert!(found.to_string().starts_with(&format!("seed {} (3 ranks on 3 nodes", found.seed)), "{found}");
+    let again = run(3, 3, found.seed, FaultSet::harmless(), wrong).unwrap_err();
+    assert_eq!((again.seen, again.events), (found.seen, found.events));
+    let right = |world: World| {
+        hand_over(&world, true)?;
+        Ok::<(), longarm::Error>(world.finalize()?)
+    };
+    run_seeds(3, 3, 0..300, FaultSet::harmless(), right).unwrap();
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_for_ever_are_named_with_their_calls() {
+    let stuck = run(4, 2, 1, FaultSet::NONE, |world| {
+        let window = world.allocate_collective::<u64>(1)?;
+        let mutexes = world.mutexes_collective(1)?;
+        match world.rank() {
+            0 => world.barrier_collective()?,
+            1 => drop(window.wait_until(0, Compare::Equal, 7)?),
+            2 => std::mem::forget(mutexes.lock(0, 0)?),
+            _ => {
+                world.quiet()?;
+                let _guard = mutexes.lock(0, 0)?;
+            }
+        }
+        world.finalize()?;
+        Ok::<(), longarm::Error>(())
+    });
+    let Seen::Stuck { waits } = stuck.unwrap_err().seen else { panic!("it ended") };
+    let expected = [
+        "rank 0 waits in barrier for rank 1",
+        "rank 1 waits in wait for any rank",
+        "rank 2 waits in barrier for rank 3",
+        "rank 3 waits in lock for the holder of a mutex at rank 0",
+    ];
+    assert_eq!(waits, expected);
+}
+
+#[test]
+fn a_rank_that_dies_is_named_by_those_who_need_it_and_the_survivors_end_well() {
+    for (fault, victims) in [(Fault::KillRank, [1, 3]), (Fault::KillServer, [0, 2])] {
+        let named = Arc::new(Mutex::new(BTreeSet::new()));
+        let naming = Arc::clone(&named);
+        let reports = run_seeds(4, 2, 0..20, FaultSet::NONE.with(fault), move |world| {
+            let window = world.allocate_collective::<u64>(1)?;
+            let turn = || -> longarm::Result<()> {
+                window.fetch_add(0, 0, 1)?;
+                Ok(world.barrier_collective()?)
+            };
+            let error = (0..).find_map(|_| turn().err()).expect("there is no end to it but by an error");
+            let deaths = world.deaths();
+            let dead = deaths[0].rank;
+            assert_eq!((deaths.len(), deaths[0].how.as_str()), (1, "was killed by a simulated fault"));
+            assert!(error.to_string().contains(&format!("rank {dead} (node {}) was killed by", dead / 2)), "{error}");
+            naming.lock().unwrap().insert((dead, world.rank()));
+            world.finalize()?;
+            Ok::<(), longarm::Error>(())
+        });
+        let reports = reports.unwrap();
+        assert!(reports.iter().all(|report| report.deaths.len() == 1 && victims.contains(&report.deaths[0])));
+        let each =
+            victims.into_iter().flat_map(|dead| (0..4).filter(move |rank| *rank != dead).map(move |rank| (dead, rank)));
+        assert_eq!(*named.lock().unwrap(), each.collect());
+    }
+}
