@@ -57,6 +57,11 @@ fetch() {
     ssh) debian ssh sshd openssh-server openssh-client ;;
     slurm)
         debian slurm slurmctld slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmix2 || return 1
+        # What an installation would name by alternatives.
+        local program
+        for program in "$cache"/slurm/usr/sbin/*-wlm; do
+            [ ! -x "$program" ] || ln -sf "$(basename "$program")" "${program%-wlm}"
+        done
         # Its plug-in for PMIx asks for the library by the name that compilers use, which comes with headers.
         local libraries
         libraries=$cache/slurm/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo x86_64-linux-gnu)/pmix2/lib
