@@ -315,7 +315,8 @@ fn refused(answers: &str) -> Pmi1Error {
 
 #[test]
 fn who_does_not_speak_the_protocol_is_told_apart_from_who_is_gone() {
-    assert!(matches!(refused(""), Pmi1Error::Closed { .. }));
+    assert!(matches!(refused(""), Pmi1Error::ClosedBefore));
+    assert!(matches!(refused("cmd=response_to_init rc=0\n"), Pmi1Error::Closed { .. }));
     assert!(matches!(refused("HTTP/1.1 400 Bad Request\n"), Pmi1Error::Unexpected { .. }));
     assert!(matches!(refused("cmd=response_to_init rc=-1 pmi_version=2\n"), Pmi1Error::Refused { .. }));
     let good = "cmd=response_to_init rc=0\n";

@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rustix::net::SendFlags;
+
 use crate::environment::{self, Environment, EnvironmentError, shortened};
 use crate::pmi1::error::Pmi1Error;
 use crate::pmi1::limits::{RANKS_MAX, SENT_BYTES_MAX, VALUE_BYTES_MAX};
@@ -60,8 +62,41 @@ pub struct Client {
     store: String,
 }
 
+/// The connection to a process manager. One that has hung up is an error here, and no signal that ends this process without a word.
+struct Connection(File);
+
+impl Read for Connection {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl Write for &Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL) {
+            // Whoever has made it may have taken something else than a socket.
+            Err(rustix::io::Errno::NOTSOCK) => (&self.0).write(bytes),
+            sent => Ok(sent?),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Ends the job from another thread, while the client waits.
-pub struct Aborter(File);
+pub struct Aborter(Connection);
 
 impl Aborter {
     /// Asks the process manager to end the job with this exit status.
@@ -87,8 +122,8 @@ impl Client {
             let rank = environment::number_beside(environment, FD, RANK)?;
             let size = environment::number_beside(environment, FD, SIZE)?;
             environment::below("the rank (PMI_RANK)", rank, size)?;
-            let link = File::from(adopted(number)?);
-            let again = link.try_clone().map_err(Pmi1Error::Connection)?;
+            let link = Connection(File::from(adopted(number)?));
+            let again = link.0.try_clone().map_err(Pmi1Error::Connection)?;
             return Client::over(link, rank, size).map(|client| Some(Client { again: Some(again), ..client }));
         }
         let Some(address) = environment(PORT).filter(|address| !address.is_empty()) else { return Ok(None) };
@@ -99,8 +134,8 @@ impl Client {
         // Each line waits for its answer.
         stream.set_nodelay(true).map_err(Pmi1Error::Connection)?;
         keep_alive(&stream).map_err(|error| Pmi1Error::Connection(error.into()))?;
-        let link = File::from(OwnedFd::from(stream));
-        let again = link.try_clone().map_err(Pmi1Error::Connection)?;
+        let link = Connection(File::from(OwnedFd::from(stream)));
+        let again = link.0.try_clone().map_err(Pmi1Error::Connection)?;
         Client::over_port(link, id).map(|client| Some(Client { again: Some(again), ..client }))
     }
 
@@ -147,8 +182,10 @@ impl Client {
     fn init(mut lines: Lines, rank: u32, size: u32) -> Result<Client, Pmi1Error> {
         environment::below("the size of the job (PMI_SIZE)", size, RANKS_MAX + 1)?;
         // Slurm compares the line as it is.
-        lines.send("cmd=init pmi_version=1 pmi_subversion=1")?;
-        lines.receive("response_to_init")?.accepted("version 1.1 of PMI")?;
+        let said =
+            lines.send("cmd=init pmi_version=1 pmi_subversion=1").and_then(|()| lines.receive("response_to_init"));
+        let closed = |error| if matches!(error, Pmi1Error::Closed { .. }) { Pmi1Error::ClosedBefore } else { error };
+        said.map_err(closed)?.accepted("version 1.1 of PMI")?;
         lines.send("cmd=get_maxes")?;
         let reply = lines.receive("maxes")?.accepted("to say its limits")?;
         let number = |key| reply.number(key, "maxes with three numbers");
@@ -194,7 +231,7 @@ impl Client {
     /// # Errors
     /// When the system has no descriptor left.
     pub fn aborter(&self) -> io::Result<Option<Aborter>> {
-        self.again.as_ref().map(|again| again.try_clone().map(Aborter)).transpose()
+        self.again.as_ref().map(|again| again.try_clone().map(|again| Aborter(Connection(again)))).transpose()
     }
 
     /// The connection once more, to see its end; `None` over a connection of the caller's. Until [`Client::finalize`] it ends only with the

@@ -49,6 +49,11 @@ pub enum Pmi1Error {
         /// What was waited for.
         wanted: &'static str,
     },
+    /// The manager had hung up before anything was said.
+    #[error(
+        "the process manager had closed the connection before this process came to use it: either it was ended, or an earlier program that was started in this place has taken leave of it, and a process manager of PMI-1 speaks with one; start each program with an mpiexec or srun of its own"
+    )]
+    ClosedBefore,
     /// It sends without an end.
     #[error("the process manager sends a line of more than {LINE_BYTES_MAX} bytes; it does not speak PMI-1")]
     LongLine,

@@ -27,8 +27,12 @@ impl Lines {
     /// Sends a line, without its end, in one write.
     pub(crate) fn send(&mut self, line: &str) -> Result<(), Pmi1Error> {
         assert!(line.len() < SENT_BYTES_MAX, "keys and values are bounded before: {} bytes", line.len());
-        self.link.write_all(format!("{line}\n").as_bytes()).map_err(Pmi1Error::Connection)?;
-        self.link.flush().map_err(Pmi1Error::Connection)
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Pmi1Error::Closed { wanted: "what it says" },
+            _ => Pmi1Error::Connection(error),
+        };
+        self.link.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
+        self.link.flush().map_err(failed)
     }
 
     /// Waits for a line that is called `wanted`.

@@ -300,7 +300,9 @@ fn join_by_pmi1(variables: Variables<'_>, config: &mut Config) -> Result<Found, 
 
 fn not_joined_by_pmi1(error: pmi1::Pmi1Error) -> NotJoined {
     match error {
-        pmi1::Pmi1Error::Closed { .. } | pmi1::Pmi1Error::Connection(_) => failed(error.to_string()),
+        pmi1::Pmi1Error::Closed { .. } | pmi1::Pmi1Error::ClosedBefore | pmi1::Pmi1Error::Connection(_) => {
+            failed(error.to_string())
+        }
         other => NotJoined::Unusable(other.to_string()),
     }
 }

@@ -1,6 +1,9 @@
 //! What cannot be gone on from ends the whole job: with a status that says so, and with a line of the PE that names it, the
 //! call and the reason.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
@@ -61,7 +64,11 @@ const GOES_ON: &str = "goes on";
 pub(crate) fn trials() -> Vec<Trial> {
     let program = Arc::new(Program::new(here().join("tests/c/fatal.c"), "fatal", C11));
     let listed = Arc::clone(&program);
-    let mut trials = vec![Trial::test("fatal::every_deed_is_tried", move || every_deed_is_tried(&listed))];
+    let starting = Arc::clone(&program);
+    let mut trials = vec![
+        Trial::test("fatal::every_deed_is_tried", move || every_deed_is_tried(&listed)),
+        Trial::test("fatal::a_manager_that_has_hung_up_is_named_and_no_signal_ends_the_pe", move || hung_up(&starting)),
+    ];
     for deed in DEEDS {
         for layout in LAYOUTS {
             let program = Arc::clone(&program);
@@ -77,6 +84,22 @@ fn every_deed_is_tried(program: &Program) -> Result<(), Failed> {
     let listed: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
     let tried: Vec<&str> = DEEDS.iter().map(|deed| deed.name).collect();
     if listed == tried { Ok(()) } else { Err(format!("in the program: {listed:?}\ntried: {tried:?}").into()) }
+}
+
+/// Where a program before this one has taken leave of the process manager. Unlike one of Rust's, a C program is ended by SIGPIPE.
+fn hung_up(program: &Program) -> Result<(), Failed> {
+    let (ours, theirs) = UnixStream::pair()?;
+    drop(theirs);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" \"$@\" 9<&0 </dev/null"]).arg(program.path()?).arg(DEEDS[0].name);
+    shell.stdin(OwnedFd::from(ours)).envs([("PMI_FD", "9"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")]);
+    let output = shell.output()?;
+    let is_named = String::from_utf8_lossy(&output.stderr).contains("an earlier program");
+    if output.status.code() == Some(1) && is_named {
+        Ok(())
+    } else {
+        Err(format!("it ended with {}\n{}", output.status, everything(&output)).into())
+    }
 }
 
 fn ends(program: &Program, deed: &Deed, layout: (u32, u32)) -> Result<(), Failed> {
