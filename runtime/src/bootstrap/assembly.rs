@@ -137,6 +137,8 @@ enum Attempt {
     Again(String),
     /// It never will.
     Never(String),
+    /// Nobody listens at any address: it will where rank 0 may be yet to come.
+    NobodyThere(String),
 }
 
 impl Root {
@@ -191,7 +193,7 @@ pub(crate) fn meet(
     let near = near.and_then(|stream| match prove(stream, Caller::Rank, ticket, rank) {
         Ok(stream) => Some(stream),
         // It shows by itself what is wrong, if anything is but the relay.
-        Err(Attempt::Again(reason) | Attempt::Never(reason)) => {
+        Err(Attempt::Again(reason) | Attempt::Never(reason) | Attempt::NobodyThere(reason)) => {
             tracing::debug!(reason, "the relay of this node leads nowhere: this rank goes to rank 0 by itself");
             None
         }
@@ -223,7 +225,15 @@ impl Gate<'_> {
                 Err(Attempt::Never(reason)) => {
                     return Err(InitError::NotLetIn { root: self.root.to_string(), reason });
                 }
-                Err(Attempt::Again(reason)) => reason,
+                // Rank 0 listens before it says where.
+                Err(Attempt::NobodyThere(reason)) if matches!(self.root, Root::At(_)) => {
+                    let reason = format!(
+                        "nobody listens there any more ({reason}): either rank 0 has ended, or an earlier program that \
+                         was started in the same place was there; start each program with an mpiexec, mpirun or srun of its own"
+                    );
+                    return Err(InitError::NotLetIn { root: self.root.to_string(), reason });
+                }
+                Err(Attempt::Again(reason) | Attempt::NobodyThere(reason)) => reason,
             };
             if Instant::now() + pause >= self.until {
                 let (root, seconds) = (self.root.to_string(), self.config.meet_timeout_s);
@@ -254,9 +264,10 @@ fn attempt(root: &Root, caller: Caller, ticket: &Ticket, rank: u32) -> Result<Tc
     let again = |error: io::Error| Attempt::Again(error.to_string());
     let addresses = root.resolve().map_err(again)?;
     let mut last = Attempt::Again("the name has no address".to_owned());
-    let mut never = None;
+    let (mut never, mut all_refuse) = (None, true);
     for address in addresses {
         let connected = TcpStream::connect_timeout(&address, ATTEMPT);
+        all_refuse &= connected.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         let proven = connected.map_err(again).and_then(|stream| {
             keep_alive(&stream);
             stream.set_read_timeout(Some(ATTEMPT)).map_err(again)?;
@@ -269,7 +280,11 @@ fn attempt(root: &Root, caller: Caller, ticket: &Ticket, rank: u32) -> Result<Tc
             Err(error) => last = error,
         }
     }
-    Err(never.unwrap_or(last))
+    Err(match (never, last) {
+        (Some(never), _) => never,
+        (None, Attempt::Again(reason)) if all_refuse => Attempt::NobodyThere(reason),
+        (None, last) => last,
+    })
 }
 
 /// Both prove to each other that they know the secret, over a stream that waits [`ATTEMPT`] at most for what it reads.
@@ -387,6 +402,21 @@ mod tests {
         assert_eq!(said_behind(reader), text, "with what it has not read: a reset");
         let partial = |mut relay: UnixStream| relay.write_all(b"{\"Failed\":").expect("there is room");
         assert_eq!(said_behind(partial), text, "in the midst of a line");
+    }
+
+    #[test]
+    fn a_rank_waits_for_one_that_is_yet_to_come_and_not_where_rank_0_has_been() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a loopback");
+        let at = listener.local_addr().expect("it has an address");
+        drop(listener);
+        let ticket = Ticket { assembly: 1, size: 2, secret: [1; 32] };
+        let mut config = Config::default();
+        config.meet_timeout_s = 1;
+        let meet = |root: &Root| meet(root, &ticket, 1, None, &config).err().expect("nobody is there");
+        let been = meet(&Root::At(vec![at]));
+        assert!(matches!(&been, InitError::NotLetIn { reason, .. } if reason.contains("an earlier program")), "{been}");
+        let yet_to_come = meet(&Root::Named(at.to_string()));
+        assert!(matches!(yet_to_come, InitError::Unreached { .. }), "{yet_to_come}");
     }
 
     #[test]
