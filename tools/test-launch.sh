@@ -237,8 +237,9 @@ kill_one() {
     link) "$hosts" cut "$victim" ;;
     *) [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null ;;
     esac
-    # Who has started the ranks and sees nothing of a cut link waits for ever. Its ranks may not.
-    if [ "$stage" = link ] && ! is_ours "$manager"; then
+    # Who has started the ranks and sees nothing of a cut link waits for ever, and so does srun with PMIx, whatever the program, for a host
+    # whose slurmstepd was killed early. Their ranks may not.
+    if { [ "$stage" = link ] && ! is_ours "$manager"; } || { [ "$stage-$manager" = agent-slurm-pmix ] && ! grep -aq ' at work' "$output"; }; then
         await "$manager" "$stage" "$pid" >"$rig/left" || wrong="ranks go on; "
         kill -9 "$pid" 2>/dev/null
     fi
