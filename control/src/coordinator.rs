@@ -109,7 +109,7 @@ pub struct Coordinator {
     watchdog: Watchdog,
     askers: Vec<u64>,
     /// Ranks that have given the reason for the job's end, with a relay in their process, which wait until it has come back through that.
-    waiting_for_echo: Vec<u32>,
+    waiting_for_telling: Vec<u32>,
 }
 
 /// How far the job is.
@@ -142,7 +142,7 @@ impl Coordinator {
             failed: false,
             watchdog: Watchdog::new(settings.watchdog_s, now),
             askers: Vec::new(),
-            waiting_for_echo: Vec::new(),
+            waiting_for_telling: Vec::new(),
             settings,
         }
     }
@@ -464,7 +464,7 @@ impl Coordinator {
             self.ending = Some((failure.status, now + self.settings.report));
         }
         if failure.has_reason {
-            self.waiting_for_echo.push(failure.rank);
+            self.waiting_for_telling.push(failure.rank);
         }
         let Phase::Met { connections, .. } = &self.phase else { return };
         // One that has given a reason ends by itself. The others are cut off, and end for that.

@@ -15,6 +15,9 @@
 //!    which comes when every rank that joined has left or died;
 //! 7. after that it may join again, if all do, and the order begins anew: the job has another number then.
 //!
+//! A rank may say at any time why the job ends ([`FromRank::Abort`]). One through whose process others hear of it is
+//! answered by [`ToRank::Told`].
+//!
 //! A rank whose socket closes has lost its launcher and ends itself.
 
 use std::collections::BTreeSet;
@@ -27,7 +30,7 @@ use crate::node_of_rank::NodeOfRank;
 /// Names the environment variable with the number of the descriptor to the launcher.
 pub const CONTROL_FD_VARIABLE: &str = "LONGARM_CONTROL_FD";
 /// Version of these messages. Both sides have to agree.
-pub const CONTROL_VERSION: u32 = 6;
+pub const CONTROL_VERSION: u32 = 7;
 
 /// A line from a rank to the launcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,6 +117,8 @@ pub enum ToRank {
     },
     /// The job ends: exit without waiting for others.
     Goodbye,
+    /// What a rank has said with [`FromRank::Abort`] is on its way to all others, through its process too: it may end.
+    Told,
 }
 
 /// Who this rank is and what the job looks like. Its secret is never printed.

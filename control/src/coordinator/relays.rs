@@ -68,13 +68,13 @@ impl Coordinator {
 
     /// What was said of the end of ranks that gave a reason is on its way to those behind them: they may end.
     pub(super) fn release_those_who_gave_a_reason(&mut self) {
-        for rank in std::mem::take(&mut self.waiting_for_echo) {
+        for rank in std::mem::take(&mut self.waiting_for_telling) {
             let Phase::Met { connections, .. } = &self.phase else { continue };
             // Rank 0's process has the coordinator too, and sees by itself what has left.
             if let Some(number) =
                 connections[rank as usize].filter(|number| self.is_relays_own(*number, rank) && rank != 0)
             {
-                self.send_line(number, &ToRank::Goodbye);
+                self.send_line(number, &ToRank::Told);
             }
         }
     }

@@ -32,6 +32,8 @@ struct Heard {
     /// The nodes whose cards were asked for.
     asked: HashSet<u32>,
     goodbye: bool,
+    /// Those behind this process are told why it ends the job. No goodbye says so, which may be under way already when it does.
+    others_are_told: bool,
     /// The other end has hung up: nothing is heard any more.
     is_over: bool,
     died: Vec<(u32, String)>,
@@ -44,6 +46,13 @@ struct Heard {
     /// The ranks that can reach this node no more, and why, until somebody watches.
     lost: Vec<(u32, String)>,
     on_loss: Option<OnLoss>,
+}
+
+impl Heard {
+    /// Whether a rank that ends the job may end itself, as far as those behind it are concerned.
+    fn lets_go(&self) -> bool {
+        self.others_are_told || self.is_over
+    }
 }
 
 /// Who stands behind the conversation: what is done at its end, and at that of the job.
@@ -71,8 +80,8 @@ pub(crate) trait Patron: Send + Sync {
         error
     }
 
-    /// For how long a rank that has said why the job ends waits to be let go. Nothing: nobody hears of it through this process.
-    fn echo_patience(&self) -> Option<Duration> {
+    /// For how long a rank that has said why the job ends waits until others are told. Nothing: nobody hears of it through this process.
+    fn telling_patience(&self) -> Option<Duration> {
         None
     }
 
@@ -252,6 +261,7 @@ impl Launcher {
                     });
                 }
                 ToRank::Goodbye => heard.goodbye = true,
+                ToRank::Told => heard.others_are_told = true,
                 ToRank::Start(start) if heard.start.is_none() => heard.start = Some(*start),
                 ToRank::Start(_) => tracing::warn!("the launcher started this rank twice"),
             }
@@ -298,20 +308,22 @@ impl Launcher {
         });
     }
 
-    /// Whoever is behind this process hears the reason for the job's end through it: it stays until that has come back.
-    fn await_echo(&self) {
-        let Some(patience) = self.patron.echo_patience() else { return };
+    /// Whoever is behind this process hears the reason for the job's end through it: it stays until they are told, or nobody can tell
+    /// them. Whether it came to that in time.
+    fn await_telling(&self) -> bool {
+        let Some(patience) = self.patron.telling_patience() else { return true };
         let until = Instant::now() + patience;
         let mut heard = self.heard.lock();
-        while !heard.goodbye && !heard.is_over && !self.changed.wait_until(&mut heard, until).timed_out() {}
+        while !heard.lets_go() && !self.changed.wait_until(&mut heard, until).timed_out() {}
+        heard.lets_go()
     }
 
-    /// After goodbye it is normal that nothing more comes.
+    /// After goodbye, or once this process is let go to end the job, it is normal that nothing more comes.
     fn handle_hang_up(&self) {
         let mut heard = self.heard.lock();
         heard.is_over = true;
         self.changed.notify_all();
-        if heard.goodbye {
+        if heard.goodbye || heard.others_are_told {
             return;
         }
         let died = heard.died.clone();
@@ -409,8 +421,8 @@ impl Rendezvous for Launcher {
     fn abort(&self, reason: &str, status: i32) {
         let is_said = self.say(&FromRank::Abort { reason: reason.to_owned(), status }).is_ok();
         let follows = self.heard.lock().died.iter().any(|(_, how)| reason.contains(how.as_str()));
-        if is_said && !follows {
-            self.await_echo();
+        if is_said && !follows && !self.await_telling() {
+            tracing::warn!("the ranks behind this one may not have heard why it ends the job");
         }
         self.patron.abort(reason, status, follows);
     }
@@ -498,7 +510,7 @@ mod tests {
             None
         }
 
-        fn echo_patience(&self) -> Option<Duration> {
+        fn telling_patience(&self) -> Option<Duration> {
             self.asked.send("how long it waits").expect("it is heard");
             Some(Duration::from_secs(600))
         }
@@ -510,7 +522,7 @@ mod tests {
 
     #[test]
     fn who_ends_the_job_stays_until_those_behind_it_know_why_or_nobody_can_tell_them() {
-        for message in [Some(ToRank::Goodbye), None] {
+        for message in [Some(ToRank::Told), None] {
             let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
             let reader = BufReader::new(ours.try_clone().expect("a copy"));
             let (asked, is_asked) = std::sync::mpsc::channel();
@@ -530,6 +542,42 @@ mod tests {
                 assert_eq!((first, is_asked.recv()), ("how long it waits", Ok("to end")));
             });
         }
+    }
+
+    /// Waits for nobody to be told, and is let go by none.
+    struct Hurried;
+
+    impl Patron for Hurried {
+        fn on_hang_up(&self, _died: &[(u32, String)]) -> Option<(u32, String)> {
+            None
+        }
+
+        fn telling_patience(&self) -> Option<Duration> {
+            Some(Duration::ZERO)
+        }
+
+        fn after_goodbye(&self) {
+            panic!("nobody has said goodbye");
+        }
+    }
+
+    #[test]
+    fn the_goodbye_of_a_thread_that_leaves_is_none_for_the_one_that_ends_the_job_nor_the_other_way_round() {
+        let hear = |message: &ToRank| {
+            let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+            let launcher = launcher_over(ours, Hurried);
+            let line = serde_json::to_string(message).expect("it is a message") + "\n";
+            launcher.listen(line.as_bytes());
+            launcher.heard.lock().is_over = false;
+            (launcher, theirs)
+        };
+        let (launcher, _theirs) = hear(&ToRank::Goodbye);
+        assert!(!launcher.await_telling(), "it says nothing of those behind this rank");
+        let (launcher, _theirs) = hear(&ToRank::Told);
+        assert!(launcher.await_telling());
+        // Its end alone lets go of who leaves.
+        launcher.heard.lock().is_over = true;
+        launcher.leave(Vec::new(), Vec::new());
     }
 
     #[test]

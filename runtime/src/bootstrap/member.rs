@@ -341,7 +341,7 @@ impl Patron for Member {
         }
     }
 
-    fn echo_patience(&self) -> Option<Duration> {
+    fn telling_patience(&self) -> Option<Duration> {
         // What rank 0's process says goes through it alone, which `flush` sees.
         (self.relay.is_some() && self.coordinator.is_none()).then_some(FLUSH)
     }

@@ -33,13 +33,14 @@ pub fn control(data: &[u8]) {
 }
 
 fn message(kind: u8, choices: &mut Choices<'_>) -> ToRank {
-    match (kind, choices.byte() % 5) {
+    match (kind, choices.byte() % 6) {
         (2, _) => ToRank::Start(Box::new(start(choices))),
         (_, 0) => ToRank::Card { card: card(choices) },
         (_, 1) => ToRank::Died { rank: choices.word() as u32, how: text(choices) },
         (_, 3) => ToRank::CannotReachYou { rank: choices.word() as u32, how: text(choices) },
         (_, 2) => ToRank::Inquire { inquiry: choices.word() },
-        _ => ToRank::Goodbye,
+        (_, 4) => ToRank::Goodbye,
+        _ => ToRank::Told,
     }
 }
 
@@ -120,6 +121,7 @@ pub(crate) fn control_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("died", plain(&ToRank::Died { rank: 1, how: "was killed".to_owned() })),
         ("cannot_reach_you", plain(&ToRank::CannotReachYou { rank: 1, how: "was reset".to_owned() })),
         ("goodbye", plain(&ToRank::Goodbye)),
+        ("told", plain(&ToRank::Told)),
         ("inquire", plain(&ToRank::Inquire { inquiry: 7 })),
     ]
 }

@@ -222,6 +222,7 @@ impl Watched {
                     let is_there = matches!(self.rendezvous.place(to), Place::Inside | Place::Finished);
                     assert!(is_there && self.started.contains(&to), "only who is part of the job is asked");
                 }
+                ToRank::Told => panic!("who is told by way of whom is the coordinator's affair"),
                 ToRank::Goodbye => {
                     assert!(self.left.contains(&to) && self.released.insert(to), "let go once, after leaving");
                     let all = (0..self.ranks).all(|rank| self.left.contains(&rank) || self.ended.contains(&rank));
