@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::heap::kept::KeptHeap;
 use crate::message::Handlers;
 use crate::question::Questions;
+use crate::started::errands::Errands;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
 use crate::window::numbers::WindowNumbers;
@@ -37,8 +38,8 @@ pub(crate) struct Inner {
     pub(crate) workers: Workers,
     /// Quiets that were started.
     pub(crate) quiets: Arc<Lane>,
-    /// What is left to do for calls that were given up.
-    pub(crate) errands: Arc<Lane>,
+    /// What is done at mutexes for tasks.
+    pub(crate) errands: Errands,
     pub(crate) watch: Arc<Watch>,
     pub(crate) questions: Arc<Questions>,
     /// How often a group was made from each list of ranks: tells their messages apart.
@@ -115,6 +116,11 @@ impl Inner {
     /// Whether this process is a child of the one that joined the job, and has not joined it itself.
     pub(crate) fn is_forked_copy(&self) -> bool {
         self.pid != std::process::id()
+    }
+
+    /// Does something at a mutex of this host for a task, on a worker.
+    pub(crate) fn start_errand(&self, host: u32, errand: impl FnOnce() + Send + 'static) {
+        self.workers.start(&self.errands.lane(self.client.layout(), host), errand);
     }
 
     /// Says farewell and ends the threads of longarm.

@@ -1,13 +1,13 @@
 //! Numbered mutexes, hosted at any rank of a group.
 
 pub(crate) mod gate;
+pub(crate) mod token;
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use longarm_client::{Awaited, MutexError, MutexHome, Operation, Taken};
 use longarm_proto::Rank;
-use longarm_shm::thread;
 
 use gate::{Entry, Gate, Gates, Place, Turn};
 
@@ -135,8 +135,8 @@ impl Mutexes {
     ///
     /// # Errors
     /// [`MutexError`]: there is no such mutex, the host or the server of its node is lost; [`MutexError::HeldAlready`] for a mutex that
-    /// this thread has taken, or that a thread has kept which has ended, and whose place in memory this one has. A wait for another thread
-    /// of this rank ends when that one unlocks, whatever becomes of the host meanwhile.
+    /// this thread has taken. A wait for another thread of this rank, or for one that has kept the mutex and ended, lasts until somebody unlocks,
+    /// whatever becomes of the host meanwhile.
     #[inline]
     pub fn lock(&self, host: u32, number: u64) -> Result<MutexGuard<'_>, MutexError> {
         let (gate, taken) = match self.take_past_gate((host, number)) {
@@ -154,14 +154,14 @@ impl Mutexes {
             return None;
         }
         let taken = self.shared.inner.client.lock_at_once(&self.home, Rank(place.0), place.1)?;
-        gate.hold(thread::current());
+        gate.hold(token::mine());
         Some((gate, taken))
     }
 
     /// Behind the other threads of this rank, and then behind other ranks.
     #[inline(never)]
     fn take_behind_others(&self, place: Place) -> Result<(&Gate, Taken<'_>), MutexError> {
-        let (gate, me) = (self.gate(place)?, thread::current());
+        let (gate, me) = (self.gate(place)?, token::mine());
         match self.gates.come(gate, place, me) {
             Entry::Entered => {}
             Entry::Queued(turn) => self.wait_for_thread(place, &turn),
@@ -241,7 +241,7 @@ impl Mutexes {
         let place = (host, number);
         let taken = match self.take_past_gate(place) {
             Some(past) => Some(past),
-            None => self.try_take(place, thread::current())?,
+            None => self.try_take(place, token::mine())?,
         };
         Ok(taken.map(|(gate, taken)| MutexGuard { mutexes: self, gate, host, number, taken }))
     }

@@ -26,6 +26,7 @@ use crate::message::Handlers;
 use crate::panics::{PANICKED, end_process, said_by};
 use crate::question::Questions;
 use crate::stage::Stage;
+use crate::started::errands::Errands;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
 use crate::window::numbers::WindowNumbers;
@@ -269,6 +270,7 @@ impl World {
             staging: StagingBuffer::new(secret),
             workers: Workers::on(stage.clone()),
             quiets: Lane::new(),
+            errands: Errands::default(),
             errands: Lane::new(),
             watch: Watch::new(Workers::on(stage.clone())),
             questions,

@@ -35,12 +35,11 @@ use atomic_waker::AtomicWaker;
 use longarm_shm::sync::{AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
+use super::token::TASK;
 use crate::started::park;
 
-/// Set in a gate's word while somebody waits in its queue. Tokens are addresses, or [`TASK`], and even.
+/// Set in a gate's word while somebody waits in its queue. Tokens are even.
 const WAITED: usize = 1;
-/// The token of all tasks: which one of them it is nobody can tell.
-pub(crate) const TASK: usize = 2;
 
 const WAITING: u32 = 0;
 const ENTERED: u32 = 1;
@@ -127,8 +126,7 @@ impl Gate {
         }
     }
 
-    /// Who of this rank has the mutex, or 0. A thread that has it reads its own token, and of those that run with it no other does: the
-    /// token of one that has ended with the mutex may be a later one's.
+    /// Who of this rank has the mutex, or 0. A thread that has it reads its own token, and no other thread does.
     #[inline]
     pub(crate) fn holder(&self) -> usize {
         self.holder.load(Ordering::Relaxed)

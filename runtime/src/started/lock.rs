@@ -10,7 +10,8 @@ use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicBool, Ordering};
 
 use super::park;
-use crate::mutex::gate::{Entry, Gate, Place, TASK, Turn};
+use crate::mutex::gate::{Entry, Gate, Place, Turn};
+use crate::mutex::token::TASK;
 use crate::mutex::{MutexGuard, Mutexes};
 use crate::stage;
 
@@ -205,7 +206,7 @@ impl Wake for Unwanted {
         }
         let inner = Arc::clone(&self.mutexes.shared.inner);
         // On a worker: to give it back may take an answer, which the thread that wakes may be the one to bring.
-        inner.workers.start(&inner.errands, move || {
+        inner.start_errand(self.place.0, move || {
             let (mutexes, place) = (&self.mutexes, self.place);
             let gate = mutexes.gate(place).expect("it was asked for at its gate");
             let answer = mutexes.shared.inner.client.end_lock(&self.completion, Rank(place.0), place.1);

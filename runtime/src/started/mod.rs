@@ -4,11 +4,12 @@
 //!   collectives, quiet      a worker runs the blocking call (`lane`): one for each group that has some under way
 //!   waits for words         one worker looks at all of them (`watch`)
 //!   locks                   the server answers, or the rank that had it gives it on (`lock`)
-//!   tries and unlocks       a worker waits for the server's answer, if one is needed (`try_lock`)
+//!   tries and unlocks       a worker waits for the server's answer, if one is needed (`try_lock`, `errands`)
 //! ```
 //!
 //! Workers are threads that are kept for the next call, so that a call starts none where one is free.
 
+pub(crate) mod errands;
 pub(crate) mod lane;
 pub(crate) mod lock;
 pub(crate) mod park;

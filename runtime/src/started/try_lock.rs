@@ -9,7 +9,8 @@ use longarm_client::{MutexError, Taken};
 use longarm_proto::Rank;
 
 use super::{Started, park, promise};
-use crate::mutex::gate::{Place, TASK};
+use crate::mutex::gate::Place;
+use crate::mutex::token::TASK;
 use crate::mutex::{MutexGuard, Mutexes};
 use crate::stage;
 
@@ -74,7 +75,7 @@ impl Mutexes {
             return TryLocking { mutexes: self, state: State::Over(Some(self.guard(gate, place, taken))) };
         }
         let ((started, promised), mutexes, inner) = (promise(), self.clone(), &self.shared.inner);
-        inner.workers.start(&inner.errands, move || {
+        inner.start_errand(host, move || {
             if !promised.is_dropped() {
                 promised.keep(Unclaimed::try_take(&mutexes, place));
             }
@@ -117,7 +118,7 @@ impl MutexGuard<'_> {
             return Started::with(Ok(()));
         }
         let ((started, promised), mutexes) = (promise(), guard.mutexes.clone());
-        inner.workers.start(&inner.errands, move || promised.keep(mutexes.unlock(host, number)));
+        inner.start_errand(host, move || promised.keep(mutexes.unlock(host, number)));
         started
     }
 }

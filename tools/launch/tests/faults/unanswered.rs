@@ -21,6 +21,7 @@ pub fn body(world: World, parameters: &str) {
         "asked" => asked(&world),
         "meets" => meets(&world),
         "cut off" => cut_off(&world),
+        "tries" => tries(&world),
         "panics" => panics(&world),
         "panics in the helper" => panics_in_helper(&world),
         other => panic!("{other} is nothing to play"),
@@ -120,6 +121,31 @@ fn cut_off(world: &World) -> ! {
     }
 }
 
+/// Rank 2 is alone on its node, and stopped while rank 0 tries for a mutex there and gives back one of its own, for which rank 1 waits.
+fn tries(world: &World) -> ! {
+    let mutexes = world.mutexes_collective(1).expect("memory is enough");
+    world.barrier_collective().expect("all live");
+    if world.rank() == 2 {
+        println!("pid {}", std::process::id());
+    }
+    if world.rank() == 1 {
+        mutexes.lock(0, 0).expect("it is given on").keep();
+        println!("answer: it was given on");
+    }
+    if world.rank() == 0 {
+        std::io::stdin().read_line(&mut String::new()).expect("the trial says that rank 2 is stopped");
+        let _asked = mutexes.start_try_lock(2, 0);
+        // Until rank 1 waits, which an unlock shows that is not done at once.
+        while mutexes.lock(0, 0).expect("it comes").start_unlock().test() {}
+        loop {
+            std::thread::park();
+        }
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
 /// What an executor of the program's may do.
 struct Panics;
 
@@ -186,6 +212,7 @@ pub fn trials() -> Vec<Trial> {
             "a_question_whose_answer_has_no_way_back_ends_with_an_error_that_names_who_cannot_send_it",
             run_cut_off,
         ),
+        Trial::test("a_mutex_that_a_task_gives_back_is_given_on_while_another_node_leaves_a_try_unanswered", run_tries),
         Trial::test("all_ranks_of_a_node_hear_in_a_collective_that_another_node_has_fallen_silent", run_meets),
         Trial::test("a_started_call_that_panics_ends_the_job_with_its_reason (1 x 3)", || {
             run_panics((3, 1), "panics", "a thread that runs calls which were started")
@@ -220,6 +247,21 @@ fn run_cut_off() -> Result<(), Failed> {
         named && line.ends_with("it could not be made anew within 1 s")
     });
     if are_right { Ok(()) } else { Err(format!("the ranks of the lost node say {lines:?}").into()) }
+}
+
+fn run_tries() -> Result<(), Failed> {
+    // Longer than the job may last: nothing but the way by another lane ends the wait.
+    let variables = [("LONGARM_SILENCE_MS", "600000"), ("LONGARM_WATCHDOG_S", "0")];
+    let mut job = Job::start((3, 2), "unanswered", "tries", &variables)?;
+    let mut pid = job.line()?;
+    let pid = pid.split_off(pid.find(' ').ok_or("the culprit has no number")?);
+    let pid = pid.trim().parse().ok().and_then(Pid::from_raw).ok_or("the culprit has no number")?;
+    kill_process(pid, Signal::STOP)?;
+    job.say("it is stopped")?;
+    let line = job.line()?;
+    kill_process(pid, Signal::CONT)?;
+    job.interrupt()?;
+    if line == "answer: it was given on" { Ok(()) } else { Err(format!("rank 1 says `{line}`").into()) }
 }
 
 fn run_meets() -> Result<(), Failed> {
