@@ -238,6 +238,16 @@ pub enum CollectiveError {
         /// How many bytes.
         bytes: u64,
     },
+    /// The rank that leads this node in this collective failed, and its own call says for what reason: it is of no other rank.
+    #[error("rank {rank} (node {node}), which speaks for this node in {operation}, failed, and says itself why")]
+    LeaderFailed {
+        /// The rank.
+        rank: Rank,
+        /// Its node, which is this rank's too.
+        node: NodeId,
+        /// What this rank called.
+        operation: String,
+    },
     /// An argument makes no sense for this group.
     #[error("{what} is {found}, but the group has {members} members")]
     BadArgument {

@@ -10,6 +10,7 @@
 mod agree;
 mod by_node;
 mod call;
+mod conclusion;
 mod data;
 mod elements;
 mod flag_barrier;
@@ -26,7 +27,6 @@ pub(crate) mod staging_buffer;
 mod started;
 mod subgroups;
 mod through_first;
-mod told;
 mod tree;
 
 use zerocopy::IntoBytes;

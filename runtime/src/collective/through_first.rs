@@ -8,13 +8,12 @@
 //!
 //! In the world they tell by the lines of the node's segment, in other groups by messages, which stay on the node as well.
 
-use longarm_client::{Lost, LostHow, NodeBarriers, Operation};
-use longarm_proto::Rank;
+use longarm_client::{Lost, NodeBarriers};
 
 use super::agree::Known;
 use super::call::Call;
+use super::conclusion::{Conclusion, Context};
 use super::flag_barrier::Shown;
-use super::told::Told;
 use crate::error::CollectiveError;
 
 /// More steps than the first ones take.
@@ -84,14 +83,14 @@ impl Call<'_> {
         spoken: Option<Result<Known, CollectiveError>>,
     ) -> Result<Known, CollectiveError> {
         self.slot.step = begin;
-        let telling = spoken.as_ref().map(|spoken| Told::of(spoken.as_ref()).shown());
+        let telling = spoken.as_ref().map(|spoken| Conclusion::of(spoken.as_ref()).shown());
         let heard = self.hear_first(here, telling.as_ref().map_or(&[], Shown::words));
         self.slot.step = begin + STEPS;
         match (spoken, heard?) {
             // Which it has told.
             (Some(spoken), _) => spoken,
-            (None, Told::Known(known)) => Ok(known),
-            (None, Told::Death) => Err(self.hear_of_death(here, begin)),
+            (None, Conclusion::Known(known)) => Ok(known),
+            (None, Conclusion::Death) => Err(self.hear_of_death(here, begin)),
             (None, other) => Err(self.group.death().map_or_else(|| self.heard_of(&other), CollectiveError::Lost)),
         }
     }
@@ -116,12 +115,12 @@ impl Call<'_> {
     }
 
     /// The first tells these words.
-    fn hear_first(&self, here: &Here<'_>, words: &[u64]) -> Result<Told, CollectiveError> {
+    fn hear_first(&self, here: &Here<'_>, words: &[u64]) -> Result<Conclusion, CollectiveError> {
         if let Here::Lines(lines) = here {
-            return Ok(lines.hear_first(words, Told::read)?);
+            return Ok(lines.hear_first(words, Conclusion::read)?);
         }
         let nodes = self.group.nodes();
-        let of = |words: &[u64]| Told::read(&|at| words.get(at).copied().unwrap_or(0));
+        let of = |words: &[u64]| Conclusion::read(&|at| words.get(at).copied().unwrap_or(0));
         if !nodes.is_first() {
             return Ok(of(&self.receive_words(nodes.my_first())?));
         }
@@ -166,20 +165,9 @@ impl Call<'_> {
 
     /// What the first of this node has told of the error that it got.
     #[cold]
-    fn heard_of(&self, told: &Told) -> CollectiveError {
-        let (layout, nodes) = (self.group.inner.client.layout(), self.group.nodes());
-        let first = nodes.my_first();
-        let due = || String::from("what all members call");
-        match told {
-            Told::BadMessage { rank, found } => {
-                let place = self.group.place_of(rank.0);
-                self.bad_message(place.unwrap_or(first), place.map_or(0, |_| *found), due())
-            }
-            Told::Lost { rank } if layout.contains(*rank) => {
-                let (rank, operation, first): (Rank, _, _) = (*rank, Operation::Collective, self.member(first));
-                CollectiveError::Lost(Lost { rank, node: layout.node_of(rank), operation, how: LostHow::SaidBy(first) })
-            }
-            _ => self.bad_message(first, 0, due()),
-        }
+    fn heard_of(&self, conclusion: &Conclusion) -> CollectiveError {
+        let layout = self.group.inner.client.layout();
+        let first = self.member(self.group.nodes().my_first());
+        conclusion.explain(Context { layout, members: &self.group.shared.members, first, operation: self.operation() })
     }
 }
