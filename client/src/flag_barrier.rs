@@ -62,39 +62,39 @@ pub struct NodeBarriers<'a> {
 
 impl NodeBarriers<'_> {
     /// Whether this rank speaks for its node.
-    pub fn is_first(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         self.member.me() == FIRST
     }
 
-    /// Each shows some words to the first, which waits for all; there `read` is told the words of each, by its number on the node. `None`
+    /// Each shows some words to the leader, which waits for all; there `read` is told the words of each, by its number on the node. `None`
     /// at the others, which wait for nobody.
     ///
     /// # Errors
-    /// What the group gives: then not all have come. The first has to come to [`NodeBarriers::hear_first`] all the same.
-    pub fn tell_first<R>(
+    /// What the group gives: then not all have come. The leader has to come to [`NodeBarriers::hear_leader`] all the same.
+    pub fn tell_leader<R>(
         &self,
         words: &[u64],
         read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> R,
     ) -> Result<Option<R>, Lost> {
         let barrier = self.come(words)?;
-        if self.is_first() {
+        if self.is_leader() {
             self.wait_for_all(barrier)?;
             return Ok(Some(read(&|local, at| self.member.word(local as usize, at))));
         }
-        // The last one wakes the first, if it sleeps.
+        // The last one wakes the leader, if it sleeps.
         if self.member.have_all_come(&mut 0, barrier) {
             self.client.local.ring_mail(self.ranks()[FIRST]);
         }
         Ok(None)
     }
 
-    /// The first shows some words to the others, which wait for it; `read` is told these words, at the first too.
+    /// The leader shows some words to the others, which wait for it; `read` is told these words, at the leader too.
     ///
     /// # Errors
-    /// What the group gives: then the first has not come.
-    pub fn hear_first<R>(&self, words: &[u64], read: impl FnOnce(&dyn Fn(usize) -> u64) -> R) -> Result<R, Lost> {
-        let barrier = self.come(if self.is_first() { words } else { &[] })?;
-        if self.is_first() {
+    /// What the group gives: then the leader has not come.
+    pub fn hear_leader<R>(&self, words: &[u64], read: impl FnOnce(&dyn Fn(usize) -> u64) -> R) -> Result<R, Lost> {
+        let barrier = self.come(if self.is_leader() { words } else { &[] })?;
+        if self.is_leader() {
             self.wake_others();
         } else {
             self.wait_until(|| self.member.has_come(FIRST, barrier), || FIRST)?;
@@ -102,7 +102,7 @@ impl NodeBarriers<'_> {
         Ok(read(&|at| self.member.word(FIRST, at)))
     }
 
-    /// Waits until a death in the group is known here, of which the first has told.
+    /// Waits until a death in the group is known here, of which the leader has told.
     pub fn hear_of_death(&self) -> Lost {
         let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks()[FIRST]) };
         self.client.wait_for(Drive::Memory, awaited, || self.death())

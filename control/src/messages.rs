@@ -4,7 +4,7 @@
 //! [`CONTROL_FD_VARIABLE`]; nothing secret stands in the environment or on a command line. The order is:
 //!
 //! 1. the rank sends [`FromRank::Join`], the launcher answers with [`ToRank::Start`];
-//! 2. the first rank of each node sends [`FromRank::Publish`] with its node's [`NodeCard`];
+//! 2. the leader of each node sends [`FromRank::Publish`] with its node's [`NodeCard`];
 //!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known; each card comes once;
 //! 3. when a rank dies, every other gets [`ToRank::Died`], also for those that the launcher ends with it because it hosts
 //!    the server of their node;
@@ -42,7 +42,7 @@ pub enum FromRank {
         /// The process, for messages.
         pid: u32,
     },
-    /// The first rank of a node tells how its node is reached.
+    /// The leader of a node tells how its node is reached.
     Publish {
         /// The card of the sender's node.
         card: NodeCard,

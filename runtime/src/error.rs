@@ -435,7 +435,7 @@ pub enum HeapError {
         "rank {rank} could not move the contents of the block, so no rank has; the error that it was given says why"
     )]
     NotMoved {
-        /// That rank, the first of them.
+        /// That rank, their leader.
         rank: Rank,
     },
     /// The ranks did not all make the same call, or one died.

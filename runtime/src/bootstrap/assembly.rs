@@ -16,7 +16,7 @@ use longarm_shm::sync::{AtomicBool, Ordering};
 use rustix::net::SendFlags;
 
 use super::launcher::{is_end, read_line};
-use super::neighbours::{self, First, Neighbours, Role};
+use super::neighbours::{self, Leader, Neighbours, Role};
 use super::node::raise_descriptor_limit;
 use super::relay::RelayThread;
 use crate::config::Config;
@@ -179,7 +179,7 @@ pub(crate) fn meet(
     let (mut relay, mut of) = (None, None);
     let machine = topology::machine_name();
     let near = match neighbours::find(neighbours, config.nodes, (ticket, &machine), rank, until) {
-        Role::First(first) => gate.begin_relay(first)?.map(|(thread, stream)| {
+        Role::Leader(leader) => gate.begin_relay(leader)?.map(|(thread, stream)| {
             relay = Some(thread);
             stream
         }),
@@ -245,13 +245,13 @@ impl Gate<'_> {
     }
 
     /// From now on the others of this node come through this process. Nothing, where the system does not allow it.
-    fn begin_relay(&self, first: First) -> Result<Option<(RelayThread, UnixStream)>, InitError> {
+    fn begin_relay(&self, leader: Leader) -> Result<Option<(RelayThread, UnixStream)>, InitError> {
         raise_descriptor_limit();
         let root = Unshared::new(self.connect(Caller::Relay)?).map_err(InitError::Coordinator)?;
         let _ = root.set_read_timeout(None);
         // Besides the others: this rank itself, and strangers of this user.
-        let members_max = first.others as usize + self.config.half_open_max as usize + 1;
-        let begun = RelayThread::start(root, self.rank, first.listener, members_max).and_then(|(thread, stream)| {
+        let members_max = leader.others as usize + self.config.half_open_max as usize + 1;
+        let begun = RelayThread::start(root, self.rank, leader.listener, members_max).and_then(|(thread, stream)| {
             stream.set_read_timeout(Some(ATTEMPT))?;
             (&stream).read_exact(&mut [0; size_of::<u32>()])?;
             Ok((thread, stream))

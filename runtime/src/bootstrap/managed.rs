@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::alone::alone;
 use super::member::{self, Manager};
-use super::neighbours::{First, Neighbours};
+use super::neighbours::{Leader, Neighbours};
 use super::own_end;
 use super::patience::Patience;
 use super::rendezvous::Found;
@@ -73,7 +73,7 @@ impl Store for pmix::Client {
 struct Speaker {
     client: pmix::Client,
     /// Where the others of the node ask, until they are told.
-    others: Option<First>,
+    others: Option<Leader>,
     telling: Option<Telling>,
     patience: Patience,
 }

@@ -283,7 +283,7 @@ impl Member {
         }
     }
 
-    /// The first rank of this node is gone, and the node's server with it. The coordinator, which tells all others, does not reach this
+    /// The leader of this node is gone, and the node's server with it. The coordinator, which tells all others, does not reach this
     /// rank any more.
     fn handle_end_of_relay(&self, relay: u32, died: &[(u32, String)]) -> (u32, String) {
         // Of a death that is known the reason was said, by the rank itself or by the coordinator.
@@ -292,7 +292,7 @@ impl Member {
             let how = format!("has ended without finalizing{}", on_host.unwrap_or_default());
             let rank = self.rank;
             own_end::say_last(&format!(
-                "rank {rank}: rank {relay}, the first of its node, {how}; this rank cannot go on"
+                "rank {rank}: rank {relay}, the leader of its node, {how}; this rank cannot go on"
             ));
             how
         });

@@ -1,8 +1,8 @@
 //! How the ranks of a node find the one of them through which they speak with rank 0.
 //!
-//! It is the first of them, which hosts the node's server too: its end is that of the node anyway. It listens at an abstract
+//! It is their leader, which hosts the node's server too: its end is that of the node anyway. It listens at an abstract
 //! name that only those guess who know the job's secret. Whoever comes before it listens at a name of its own, where
-//! the first one knocks. Where nobody answers in time, as the ranks of a host cannot see each other, each goes to rank 0 by itself.
+//! the leader knocks. Where nobody answers in time, as the ranks of a host cannot see each other, each goes to rank 0 by itself.
 
 use std::io::{self, Read};
 use std::os::linux::net::SocketAddrExt;
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// How long the first rank of a node is waited for. Where it comes later than that, each goes by itself.
+/// How long the leader of a node is waited for. Where it comes later than that, each goes by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// So many knocks are taken off before the relay is looked for.
@@ -61,16 +61,16 @@ impl Neighbours {
 
 /// What a rank has to do with its node's relay.
 pub(crate) enum Role {
-    /// It is the first one, and the others come to it.
-    First(First),
-    /// It goes through the first one, which is of this rank.
+    /// It is the leader, and the others come to it.
+    Leader(Leader),
+    /// It goes through the leader, which is of this rank.
     Behind(UnixStream, u32),
     /// It goes to rank 0 by itself.
     Alone,
 }
 
 /// Where the others of a node come to.
-pub(crate) struct First {
+pub(crate) struct Leader {
     pub(crate) listener: Unshared<UnixListener>,
     /// How many they are.
     pub(crate) others: u32,
@@ -92,20 +92,20 @@ pub(crate) fn find(
     let name = |what: &str, number: u32| ticket.place_name(machine, what, number);
     let names = Names(&name);
     if neighbours.place == block.first {
-        let first = names.be_first(&block);
-        let first =
-            first.inspect_err(|error| tracing::warn!(%error, "the ranks of this node go to rank 0 by themselves"));
-        return first.map_or(Role::Alone, Role::First);
+        let leader = names.be_leader(&block);
+        let leader =
+            leader.inspect_err(|error| tracing::warn!(%error, "the ranks of this node go to rank 0 by themselves"));
+        return leader.map_or(Role::Alone, Role::Leader);
     }
     // One that listens and does not answer leaves time to go by itself.
     let half = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
-    let found = names.find_first(&block, neighbours.place, half).and_then(|stream| greet(stream, half));
+    let found = names.find_leader(&block, neighbours.place, half).and_then(|stream| greet(stream, half));
     match found {
         // One that is not before this rank is none whose end is that of this rank's node.
-        Ok((stream, first)) if first < rank => Role::Behind(stream, first),
+        Ok((stream, leader)) if leader < rank => Role::Behind(stream, leader),
         Ok(_) => Role::Alone,
         Err(error) => {
-            tracing::warn!(%error, "the first rank of this node does not answer (can the ranks of this host see each other?): this one goes to rank 0 by itself");
+            tracing::warn!(%error, "the leader of this node does not answer (can the ranks of this host see each other?): this one goes to rank 0 by itself");
             Role::Alone
         }
     }
@@ -135,17 +135,17 @@ impl Names<'_> {
     }
 
     /// Listens, and knocks where others may wait already. An error, if somebody has the name.
-    pub(super) fn be_first(&self, block: &Block) -> io::Result<First> {
+    pub(super) fn be_leader(&self, block: &Block) -> io::Result<Leader> {
         let listener = listen(&self.of_relay(block)).and_then(Unshared::new)?;
         for place in block.first + 1..block.end {
             // Who has not come yet finds the listener.
             let _ = connect(&self.of_waiting(place), None);
         }
-        Ok(First { listener, others: block.end - block.first - 1 })
+        Ok(Leader { listener, others: block.end - block.first - 1 })
     }
 
-    /// Connects to the first one, as soon as it is there.
-    pub(super) fn find_first(&self, block: &Block, place: u32, until: Instant) -> io::Result<UnixStream> {
+    /// Connects to the leader, as soon as it is there.
+    pub(super) fn find_leader(&self, block: &Block, place: u32, until: Instant) -> io::Result<UnixStream> {
         let patience_ends = until.min(Instant::now() + PATIENCE);
         // Before the first look: whoever is not there then will knock.
         let waiting = listen(&self.of_waiting(place))?;
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn whoever_comes_first_the_two_find_each_other() {
-        for member_is_first in [true, false] {
+        for member_comes_first in [true, false] {
             let ticket = ticket(1);
             let name = |what: &str, number: u32| ticket.place_name("machine", what, number);
             let names = Names(&name);
@@ -252,18 +252,18 @@ mod tests {
             let until = Instant::now() + Duration::from_secs(600);
             std::thread::scope(|scope| {
                 let mut waiting = None;
-                if member_is_first {
-                    waiting = Some(scope.spawn(|| names.find_first(&block, 1, until).unwrap()));
+                if member_comes_first {
+                    waiting = Some(scope.spawn(|| names.find_leader(&block, 1, until).unwrap()));
                     // Until it waits: its name is taken then.
                     while connect(&names.of_waiting(1), None).is_err() {
                         std::thread::yield_now();
                     }
                 }
-                let first = names.be_first(&block).unwrap();
-                let find = || names.find_first(&block, 1, until).unwrap();
+                let leader = names.be_leader(&block).unwrap();
+                let find = || names.find_leader(&block, 1, until).unwrap();
                 let stream = waiting.map_or_else(find, |waiting| waiting.join().unwrap());
                 assert!(is_of_own_user(&stream));
-                first.listener.accept().unwrap();
+                leader.listener.accept().unwrap();
             });
         }
     }
@@ -274,13 +274,13 @@ mod tests {
         let block = Neighbours { place: 0, count: 2 }.block(1);
         let name = |what: &str, number: u32| one.place_name("machine", what, number);
         let names = Names(&name);
-        let _first = names.be_first(&block).unwrap();
-        assert!(names.be_first(&block).is_err(), "a name is taken once");
+        let _leader = names.be_leader(&block).unwrap();
+        assert!(names.be_leader(&block).is_err(), "a name is taken once");
         let soon = Instant::now() + Duration::from_millis(30);
         for (ticket, machine) in [(&other, "machine"), (&one, "container")] {
             let name = |what: &str, number: u32| ticket.place_name(machine, what, number);
             let names = Names(&name);
-            assert_eq!(names.find_first(&block, 1, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(names.find_leader(&block, 1, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One process of a node speaks with Slurm's server of PMIx, and tells the others of the node what it has heard.
 //!
 //! Each process that meets the server costs the node some milliseconds of a processor, in the process and in the server, and all that
-//! a job needs of it is one text. So the first process of a node asks for it, and the others ask that one, at an abstract name that
+//! a job needs of it is one text. So the leader of a node asks for it, and the others ask that one, at an abstract name that
 //! follows from the step. Only processes of the same user are told, and only such a one is believed. Whoever
 //! is not told speaks with the server itself.
 //!
@@ -17,7 +17,7 @@ use longarm_managers::slurm::Step;
 use longarm_memory::Unshared;
 use longarm_netmod::is_of_own_user;
 
-use super::neighbours::{Block, First, Names};
+use super::neighbours::{Block, Leader, Names};
 use super::way::Variables;
 
 /// Bytes of a text, at most.
@@ -55,10 +55,10 @@ impl Circle {
 
     /// Whether this process speaks with the server. Rank 0 does, as it alone has something to say.
     pub(super) fn is_speaker(&self) -> bool {
-        self.is_first() || self.step.rank == 0
+        self.is_leader() || self.step.rank == 0
     }
 
-    fn is_first(&self) -> bool {
+    fn is_leader(&self) -> bool {
         self.step.local_id == 0
     }
 
@@ -74,18 +74,18 @@ impl Circle {
     }
 
     /// Where the others of the node ask from now on. Nothing, where there are none, or this process is not whom they ask.
-    pub(super) fn open(&self) -> Option<First> {
-        if !self.is_first() || self.step.local_size() < 2 {
+    pub(super) fn open(&self) -> Option<Leader> {
+        if !self.is_leader() || self.step.local_size() < 2 {
             return None;
         }
-        let first = Names(&|what, number| self.name(what, number)).be_first(&self.block());
-        first.inspect_err(|error| tracing::warn!(%error, "each rank of this node speaks with PMIx itself")).ok()
+        let leader = Names(&|what, number| self.name(what, number)).be_leader(&self.block());
+        leader.inspect_err(|error| tracing::warn!(%error, "each rank of this node speaks with PMIx itself")).ok()
     }
 
     /// What the speaker of this node has heard. It is waited for two seconds until it listens, then as long as it lives, until the time is up.
     pub(super) fn hear(&self, until: Instant) -> io::Result<Vec<u8>> {
         let name = |what: &str, number: u32| self.name(what, number);
-        let stream = Names(&name).find_first(&self.block(), self.step.local_id, until)?;
+        let stream = Names(&name).find_leader(&self.block(), self.step.local_id, until)?;
         hear_from(stream, until)
     }
 }
@@ -108,7 +108,7 @@ fn hear_from(mut stream: UnixStream, until: Instant) -> io::Result<Vec<u8>> {
 pub(super) struct Telling(Arc<Unshared<std::os::unix::net::UnixListener>>);
 
 impl Telling {
-    pub(super) fn begin(First { listener, .. }: First, text: Vec<u8>) -> io::Result<Telling> {
+    pub(super) fn begin(Leader { listener, .. }: Leader, text: Vec<u8>) -> io::Result<Telling> {
         let listener = Arc::new(listener);
         let theirs = Arc::clone(&listener);
         std::thread::Builder::new().name("longarm-speaker".into()).spawn(move || tell(&theirs, &text))?;
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_node_speaks_and_tells_all_others_before_and_after_it_has_heard_itself() {
+    fn the_leader_of_a_node_speaks_and_tells_all_others_before_and_after_it_has_heard_itself() {
         let job = job_of_this_process(0);
         assert_eq!([0, 1, 2].map(|id| task(job, id).is_speaker()), [true, false, false]);
         std::thread::scope(|scope| {
             let early = scope.spawn(move || task(job, 1).hear(in_an_hour()).unwrap());
-            let first = task(job, 0).open().unwrap();
-            assert_eq!(first.others, 2);
-            let _telling = Telling::begin(first, b"come in".to_vec()).unwrap();
+            let leader = task(job, 0).open().unwrap();
+            assert_eq!(leader.others, 2);
+            let _telling = Telling::begin(leader, b"come in".to_vec()).unwrap();
             assert_eq!(early.join().unwrap(), b"come in");
             assert_eq!(task(job, 2).hear(in_an_hour()).unwrap(), b"come in");
         });
@@ -195,19 +195,19 @@ mod tests {
     #[test]
     fn a_speaker_that_ends_without_a_word_is_not_waited_for() {
         let job = job_of_this_process(1);
-        let first = task(job, 0).open().unwrap();
+        let leader = task(job, 0).open().unwrap();
         let heard = std::thread::spawn(move || task(job, 1).hear(in_an_hour()));
         // It has come, and is told nothing.
-        drop(first.listener.accept().unwrap());
-        drop(first);
+        drop(leader.listener.accept().unwrap());
+        drop(leader);
         assert!(heard.join().unwrap().is_err());
     }
 
     #[test]
     fn nobody_is_told_any_more_once_all_have_come() {
         let job = job_of_this_process(2);
-        let first = task(job, 0).open().unwrap();
-        drop(Telling::begin(first, b"come in".to_vec()).unwrap());
+        let leader = task(job, 0).open().unwrap();
+        drop(Telling::begin(leader, b"come in".to_vec()).unwrap());
         // Either the name is gone, or it was not yet and nobody answers.
         let soon = Instant::now() + Duration::from_millis(20);
         assert!(task(job, 1).hear(soon).is_err());

@@ -1,8 +1,8 @@
-//! The agreement of a group that has several members on one of several nodes: those of a node tell the first of them what they call,
-//! and the first one agrees with those of the other nodes (`through_first.rs`).
+//! The agreement of a group that has several members on one of several nodes: those of a node tell their leader what they call,
+//! and the leader agrees with those of the other nodes (`through_leader.rs`).
 //!
 //! So there are as many rounds of messages between nodes as the number of nodes has bits, and connections for these only, whatever the
-//! number of ranks. What little data there is goes the same way: what does not fit into a line is sent to the first, and by it.
+//! number of ranks. What little data there is goes the same way: what does not fit into a line is sent to the leader, and by it.
 
 use super::agree::{Known, Load, OFFERED, SAME, flags_of};
 use super::call::Call;
@@ -11,7 +11,7 @@ use super::rounds::Circle;
 use super::signature::Signature;
 use crate::error::CollectiveError;
 
-/// What the members on a node have told the first of them.
+/// What the members on a node have told their leader.
 struct Heard {
     met: Met,
     /// Who has sent more, by its number on the node, and how many bytes.
@@ -28,21 +28,21 @@ impl Call<'_> {
     ) -> Result<bool, CollectiveError> {
         let nodes = self.group.nodes();
         let (my_local, locals) = (nodes.local(), 0..nodes.here().len() as u32);
-        if !nodes.is_first() && load.bytes().len() > DATA_BYTES {
-            self.send(nodes.my_first(), load.bytes())?;
+        if !nodes.is_leader() && load.bytes().len() > DATA_BYTES {
+            self.send(nodes.my_leader(), load.bytes())?;
         }
         let sent_at = self.slot.step;
         self.next_step();
-        let (shown, to_carry) = (Shown::to_first(&mine, load, offered), &*load);
+        let (shown, to_carry) = (Shown::to_leader(&mine, load, offered), &*load);
         let read = |word: &dyn Fn(u32, usize) -> u64| Heard {
             sent: locals.clone().skip(1).map(|local| (local, shown_count(&|at| word(local, at)))).collect(),
             met: Met::read(word, (my_local, &mine, to_carry), locals),
         };
-        let known = self.through_first(shown.words(), read, |call, heard| {
+        let known = self.through_leader(shown.words(), read, |call, heard| {
             let now = std::mem::replace(&mut call.slot.step, sent_at);
             let known = call.known_of(heard, to_carry)?;
             call.slot.step = now;
-            call.agree_around(&Circle::of_firsts(nodes), &mine, to_carry.carried(), known)
+            call.agree_around(&Circle::of_leaders(nodes), &mine, to_carry.carried(), known)
         })?;
         if known.flags & SAME == 0 {
             return Err(self.find_differences(mine));
@@ -72,7 +72,7 @@ impl Call<'_> {
         }
     }
 
-    /// The first of the node sends the bytes of a load to the others here, if they did not fit into a line. Gives them as the load has
+    /// The leader of the node sends the bytes of a load to the others here, if they did not fit into a line. Gives them as the load has
     /// them.
     fn hand_out(&mut self, load: &Load, known: Vec<u8>) -> Result<Vec<u8>, CollectiveError> {
         let nodes = self.group.nodes();
@@ -83,16 +83,16 @@ impl Call<'_> {
         };
         let mut known = known;
         if due > DATA_BYTES {
-            if nodes.is_first() {
+            if nodes.is_leader() {
                 nodes.here()[1..].iter().try_for_each(|place| self.send(*place, &known))?;
             } else {
-                known = self.receive_exactly(nodes.my_first(), due)?;
+                known = self.receive_exactly(nodes.my_leader(), due)?;
             }
             self.next_step();
         }
         match load {
             Load::OfAll(own) => {
-                self.check_bytes(nodes.my_first(), known.len() as u64, due)?;
+                self.check_bytes(nodes.my_leader(), known.len() as u64, due)?;
                 Ok(self.around(&known, own.len()))
             }
             _ => Ok(known),

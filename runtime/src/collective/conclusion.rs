@@ -1,4 +1,4 @@
-//! What the first rank of a node tells the others of its node when the first ones have spoken with each other (`through_first.rs`).
+//! What the leader of a node tells the others of its node when the leaders have spoken with each other (`through_leader.rs`).
 
 use longarm_client::{Layout, Lost, LostHow, Operation, TransferError};
 use longarm_proto::{Rank, Refusal};
@@ -10,21 +10,21 @@ use crate::error::CollectiveError;
 /// See the module.
 #[cfg_attr(test, derive(Clone, PartialEq, Debug))]
 pub(super) enum Conclusion {
-    /// What the first ones came to; of the bytes, what fits into a line: more goes by messages.
+    /// What the leaders came to; of the bytes, what fits into a line: more goes by messages.
     Known(Known),
     /// A rank has sent something else than is due, so many bytes of it. How many were due, where that was a number.
     BadMessage { rank: Rank, found: u64, due: Option<u64> },
     /// A rank says that it has so many bytes, for which there is no memory.
     NoRoom { rank: Rank, bytes: u64 },
-    /// The server of a rank's node has refused what the first has asked it for.
+    /// The server of a rank's node has refused what the leader has asked it for.
     Refused { rank: Rank, refusal: Refusal, detail: u64 },
     /// A rank does not answer.
     Lost { rank: Rank },
-    /// The first has heard of a death, which every rank hears of in its own time.
+    /// The leader has heard of a death, which every rank hears of in its own time.
     Death,
-    /// Another error of the first.
+    /// Another error of the leader.
     Failed,
-    /// What the first has told is nothing that a first tells.
+    /// What the leader has told is nothing that a leader tells.
     Unreadable,
 }
 
@@ -41,8 +41,8 @@ const REFUSED: u64 = 7;
 pub(super) struct Context<'a> {
     pub(super) layout: &'a Layout,
     pub(super) members: &'a [Rank],
-    /// The first of this node.
-    pub(super) first: Rank,
+    /// The leader of this node.
+    pub(super) leader: Rank,
     /// What this rank called.
     pub(super) operation: String,
 }
@@ -122,10 +122,10 @@ impl Conclusion {
         }
     }
 
-    /// What it means for a member that has heard it. A rank that is no member is the fault of the first, which names it.
+    /// What it means for a member that has heard it. A rank that is no member is the fault of the leader, which names it.
     #[cold]
     pub(super) fn explain(&self, context: Context<'_>) -> CollectiveError {
-        let Context { layout, members, first, operation } = context;
+        let Context { layout, members, leader, operation } = context;
         let node = |rank: Rank| layout.node_of(rank);
         let is_known = |rank: &Rank| members.contains(rank);
         let collective = Operation::Collective;
@@ -143,13 +143,13 @@ impl Conclusion {
             }
             // The host of a server is not always a member.
             Conclusion::Lost { rank } if layout.contains(*rank) => {
-                let (rank, how) = (*rank, LostHow::SaidBy(first));
+                let (rank, how) = (*rank, LostHow::SaidBy(leader));
                 CollectiveError::Lost(Lost { rank, node: node(rank), operation: collective, how })
             }
-            Conclusion::Failed => CollectiveError::LeaderFailed { rank: first, node: node(first), operation },
+            Conclusion::Failed => CollectiveError::LeaderFailed { rank: leader, node: node(leader), operation },
             _ => {
                 let due = "what the members of other nodes call".into();
-                CollectiveError::BadMessage { rank: first, node: node(first), operation, found: 0, due }
+                CollectiveError::BadMessage { rank: leader, node: node(leader), operation, found: 0, due }
             }
         }
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_hear_what_the_first_has_told() {
+    fn the_others_hear_what_the_leader_has_told() {
         for flags in 0..4 {
             for bytes in [&b""[..], b"1", b"12345678", &[7; 40]] {
                 let told = Conclusion::Known(Known { flags, bytes: bytes.into() });
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_first_tells_cannot_be_read_and_is_never_an_agreement() {
+    fn what_no_leader_tells_cannot_be_read_and_is_never_an_agreement() {
         let bad = Conclusion::BadMessage { rank: Rank(3), found: 5, due: None };
         let words = bad.shown().words().to_vec();
         for kind in (0..=u8::MAX).filter(|kind| u64::from(*kind) != KNOWN) {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(read(refused.words()), Conclusion::Unreadable);
     }
 
-    /// What a member of node 1 makes of an error of its first, rank 2. Ranks 1 to 4 are members, of nodes 0, 1, 1 and 2.
+    /// What a member of node 1 makes of an error of its leader, rank 2. Ranks 1 to 4 are members, of nodes 0, 1, 1 and 2.
     fn heard(error: &CollectiveError) -> String {
         explained(&read(Conclusion::of(Err(error)).shown().words()))
     }
@@ -217,11 +217,11 @@ mod tests {
         let layout = Layout::new(Rank(3), &[0, 0, 1, 1, 2].map(NodeId));
         let members = [1, 2, 3, 4].map(Rank);
         let operation = String::from("sum");
-        conclusion.explain(Context { layout: &layout, members: &members, first: Rank(2), operation }).to_string()
+        conclusion.explain(Context { layout: &layout, members: &members, leader: Rank(2), operation }).to_string()
     }
 
     #[test]
-    fn an_error_of_the_first_is_told_with_the_rank_that_was_its_reason_and_what_was_wrong() {
+    fn an_error_of_the_leader_is_told_with_the_rank_that_was_its_reason_and_what_was_wrong() {
         let (rank, node, operation) = (Rank(4), NodeId(2), String::from("sum"));
         let bad = |due: &str| CollectiveError::BadMessage {
             rank,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_that_tells_nonsense_is_named_itself() {
+    fn a_leader_that_tells_nonsense_is_named_itself() {
         let nobody = Rank(9);
         for nonsense in [
             Conclusion::Unreadable,

@@ -16,7 +16,7 @@ pub(super) const DATA_BYTES: usize = DATA_WORDS * 8;
 
 /// In the word of the number of bytes: this member has laid out its stage.
 const OFFERED: u64 = 1 << 63;
-/// In the same word: this is what the first of a node tells the others, and not what it calls.
+/// In the same word: this is what the leader of a node tells the others, and not what it calls.
 const TOLD: u64 = 1 << 62;
 
 /// What one member shows: a word of its own, how many bytes it shows, with [`OFFERED`] and [`TOLD`] or not, and these bytes.
@@ -45,12 +45,12 @@ impl Shown {
         Shown::new(mine.digest(), (bytes, if bytes.len() <= DATA_BYTES { bytes.len() } else { 0 }), offered)
     }
 
-    /// The same to the first of its node, which it sends what does not fit.
-    pub(super) fn to_first(mine: &Signature, load: &Load, offered: bool) -> Shown {
+    /// The same to the leader of its node, which it sends what does not fit.
+    pub(super) fn to_leader(mine: &Signature, load: &Load, offered: bool) -> Shown {
         Shown::new(mine.digest(), (load.bytes(), load.bytes().len()), offered)
     }
 
-    /// What the first of a node tells the others. `bytes` as for [`Shown::new`].
+    /// What the leader of a node tells the others. `bytes` as for [`Shown::new`].
     pub(super) fn told(word: u64, bytes: &[u8]) -> Shown {
         let mut shown = Shown::new(word, (bytes, bytes.len()), false);
         shown.words[1] |= TOLD;
@@ -75,7 +75,7 @@ pub(super) fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
     word(1) & !(OFFERED | TOLD)
 }
 
-/// What the first of a node tells the others: its word, and its bytes. `None`: it is at another barrier.
+/// What the leader of a node tells the others: its word, and its bytes. `None`: it is at another barrier.
 pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Vec<u8>)> {
     (word(1) & TOLD != 0).then(|| (word(0), shown_bytes(word)))
 }

@@ -26,7 +26,7 @@ mod staging;
 pub(crate) mod staging_buffer;
 mod started;
 mod subgroups;
-mod through_first;
+mod through_leader;
 mod tree;
 
 use zerocopy::IntoBytes;

@@ -71,18 +71,18 @@ impl Nodes {
         self.on(self.mine)
     }
 
-    /// The place of the member that speaks for a node.
-    pub(super) fn first(&self, node: u32) -> u32 {
+    /// The place of the leader of a node: the first member there, which speaks for the others.
+    pub(super) fn leader(&self, node: u32) -> u32 {
         self.on(node)[0]
     }
 
-    /// The place of the member that speaks for this rank's node.
-    pub(super) fn my_first(&self) -> u32 {
+    /// The place of the leader of this rank's node.
+    pub(super) fn my_leader(&self) -> u32 {
         self.here()[0]
     }
 
-    /// Whether this rank speaks for its node.
-    pub(super) fn is_first(&self) -> bool {
+    /// Whether this rank leads its node.
+    pub(super) fn is_leader(&self) -> bool {
         self.local == 0
     }
 
@@ -111,9 +111,9 @@ mod tests {
         let nodes = Nodes::new(&layout, &members, 3);
         assert_eq!((nodes.count(), nodes.mine(), nodes.local()), (2, 1, 1));
         assert_eq!((nodes.on(0), nodes.on(1), nodes.here()), (&[0, 2, 4][..], &[1, 3][..], &[1, 3][..]));
-        assert_eq!([nodes.first(0), nodes.first(1)], [0, 1]);
+        assert_eq!([nodes.leader(0), nodes.leader(1)], [0, 1]);
         assert_eq!([0, 1, 2, 3, 4].map(|place| nodes.node_of(place)), [0, 1, 0, 1, 0]);
-        assert!(nodes.are_shared() && !nodes.is_first());
+        assert!(nodes.are_shared() && !nodes.is_leader());
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub(super) struct Circle<'a> {
     size: u32,
     /// Which of them this rank is.
     me: u32,
-    /// Where the first member on each node speaks for all there: who is where.
+    /// Where the leaders of nodes speak for all there: who is where.
     nodes: Option<&'a Nodes>,
 }
 
@@ -34,8 +34,8 @@ impl<'a> Circle<'a> {
         Circle { size, me, nodes: None }
     }
 
-    /// The first member on each node, of which this is one.
-    pub(super) fn of_firsts(nodes: &'a Nodes) -> Circle<'a> {
+    /// The leaders of the nodes, of which this is one.
+    pub(super) fn of_leaders(nodes: &'a Nodes) -> Circle<'a> {
         Circle { size: nodes.count(), me: nodes.mine(), nodes: Some(nodes) }
     }
 
@@ -54,7 +54,7 @@ impl<'a> Circle<'a> {
 
     /// The place in the group of one that speaks.
     fn speaker(&self, at: u32) -> u32 {
-        self.nodes.map_or(at, |nodes| nodes.first(at))
+        self.nodes.map_or(at, |nodes| nodes.leader(at))
     }
 
     /// Dissemination (Hensgen, Finkel, Manber): in round k each tells the one 2^k places ahead, and hears the one as far behind.
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// As the first ones see them: node 0 has one rank, node 1 two, and so on.
+    /// As the leaders see them: node 0 has one rank, node 1 two, and so on.
     fn nodes(count: u32) -> Vec<Nodes> {
         let node_of: Vec<NodeId> = (0..count).flat_map(|node| (0..=node).map(move |_| NodeId(node))).collect();
         let members: Vec<Rank> = (0..node_of.len() as u32).map(Rank).collect();
@@ -112,7 +112,7 @@ mod tests {
             let nodes = nodes(size);
             for by_node in [false, true] {
                 let circles: Vec<Circle<'_>> = if by_node {
-                    nodes.iter().map(Circle::of_firsts).collect()
+                    nodes.iter().map(Circle::of_leaders).collect()
                 } else {
                     (0..size).map(|me| Circle::of_members(size, me)).collect()
                 };

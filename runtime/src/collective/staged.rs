@@ -1,5 +1,5 @@
 //! Collectives on much data: each member lays out what it has in its staging buffer (`staging.rs`), and gets
-//! what it needs from those of the others. What all members on a node need from other nodes comes there once: the first of them gets it and
+//! what it needs from those of the others. What all members on a node need from other nodes comes there once: their leader gets it and
 //! lays it out for the others. What is more than a staging buffer holds goes in rounds, in one part of it after the other;
 //! before a part is used again all members have met, after getting what was there. At the end they meet as well: no message is
 //! left behind for a rank that goes on to compute, and a staging buffer that is given back is read by nobody.
@@ -50,7 +50,7 @@ impl Group {
     }
 
     pub(super) fn suits_staged_reduction(&self, bytes: usize) -> bool {
-        // Those that combine at the same time: the first ones of the nodes, or all where there is one node.
+        // Those that combine at the same time: the leaders of the nodes, or all where there is one node.
         let shares = if self.nodes().count() > 1 { self.nodes().count() } else { self.size() };
         self.size() > 1 && bytes >= self.bound(REDUCED_BYTES_MIN) && bytes / shares as usize >= SHARE_BYTES_MIN
     }
@@ -111,7 +111,7 @@ impl Rooms {
         if !nodes.are_shared() {
             return Rooms { piece: HALF_BYTES, own: 2 * HALF_BYTES };
         }
-        // The upper half of the first one's is for a piece of each member on another node.
+        // The upper half of the leader's is for a piece of each member on another node.
         let far = (0..nodes.count()).map(|node| nodes.on(node).len()).filter(|here| *here > 1);
         let far = far.map(|here| size as usize - here).max().unwrap_or(1);
         Rooms { piece: HALF_BYTES / far.max(2) / LINE_BYTES * LINE_BYTES, own: HALF_BYTES }
@@ -205,25 +205,25 @@ impl<'a> Call<'a> {
             if me == root {
                 // The others get this round from the other half meanwhile.
                 lay_out_all(&staged, bytes, round + 1)?;
-                self.without_first();
+                self.without_leader();
                 continue;
             }
             let part = part(round, HALF_BYTES, bytes.len());
             let (target, offset) = (&mut bytes[part], half(round));
             if nodes.mine() == root_node {
                 staged.fetch(vec![Want { place: root, offset, target }])?;
-                self.without_first();
+                self.without_leader();
                 continue;
             }
-            self.speak_first(|call| call.pass_on(&staged, (root, root_node), (offset, target)))?;
-            if !nodes.is_first() {
-                staged.fetch(vec![Want { place: nodes.my_first(), offset, target }])?;
+            self.speak_as_leader(|call| call.pass_on(&staged, (root, root_node), (offset, target)))?;
+            if !nodes.is_leader() {
+                staged.fetch(vec![Want { place: nodes.my_leader(), offset, target }])?;
             }
         }
         self.finish(staged)
     }
 
-    /// The first of a node gets what the root has laid out, from where the binomial tree of the nodes brings it, and lays it out in
+    /// The leader of a node gets what the root has laid out, from where the binomial tree of the nodes brings it, and lays it out in
     /// the same place.
     fn pass_on(
         &mut self,
@@ -233,12 +233,12 @@ impl<'a> Call<'a> {
     ) -> Result<(), CollectiveError> {
         let nodes = self.group.nodes();
         let count = nodes.count();
-        let first = |turn: u32| nodes.first((root_node + turn) % count);
+        let leader = |turn: u32| nodes.leader((root_node + turn) % count);
         let turn = (nodes.mine() + count - root_node) % count;
         let distance = 1 << turn.trailing_zeros();
         let before = turn - distance;
         // All have agreed that the root's is there.
-        let from = if before == 0 { root } else { first(before) };
+        let from = if before == 0 { root } else { leader(before) };
         if before > 0 {
             self.receive_exactly(from, 0)?;
         }
@@ -248,7 +248,7 @@ impl<'a> Call<'a> {
         if behind.iter().any(|turn| *turn < count) || nodes.here().len() > 1 {
             staged.lay_out(offset, target)?;
         }
-        behind.into_iter().filter(|turn| *turn < count).try_for_each(|turn| self.send(first(turn), &[]))
+        behind.into_iter().filter(|turn| *turn < count).try_for_each(|turn| self.send(leader(turn), &[]))
     }
 
     /// All get what all have, whose first round is laid out. `all`: where that of each member goes.
@@ -276,16 +276,16 @@ impl<'a> Call<'a> {
             if nodes.here().len() == 1 || far.is_empty() {
                 near.append(&mut far);
                 staged.fetch(near)?;
-                self.without_first();
+                self.without_leader();
             } else {
-                self.gather_by_first(&staged, rooms.piece, near, far)?;
+                self.gather_by_leader(&staged, rooms.piece, near, far)?;
             }
         }
         self.finish(staged)
     }
 
-    /// The first of a node gets what all here want from other nodes, and lays it out for them.
-    fn gather_by_first(
+    /// The leader of a node gets what all here want from other nodes, and lays it out for them.
+    fn gather_by_leader(
         &mut self,
         staged: &Staged<'_>,
         piece: usize,
@@ -294,17 +294,17 @@ impl<'a> Call<'a> {
     ) -> Result<(), CollectiveError> {
         let nodes = self.group.nodes();
         let room = |at: usize| HALF_BYTES + at * piece;
-        if !nodes.is_first() {
+        if !nodes.is_leader() {
             // An error does not keep this one from the step of all.
             let near = staged.fetch(near);
-            self.speak_first(|_| Ok(()))?;
+            self.speak_as_leader(|_| Ok(()))?;
             near?;
             for (at, want) in far.iter_mut().enumerate() {
-                (want.place, want.offset) = (nodes.my_first(), room(at));
+                (want.place, want.offset) = (nodes.my_leader(), room(at));
             }
             return staged.fetch(far);
         }
-        self.speak_first(|_| {
+        self.speak_as_leader(|_| {
             let wants = far.iter_mut().map(|want| Want { target: &mut *want.target, ..*want });
             staged.fetch(near.into_iter().map(|want| Want { target: want.target, ..want }).chain(wants).collect())?;
             let mut laid_out = far.iter().enumerate();

@@ -1,5 +1,5 @@
 //! Reductions of much data, by staging buffers: the members of a node combine what of the tree lies among them (`tree.rs`), each a slice
-//! of the elements; then the first ones combine what the nodes have come to, each a share, and give the others of their node the result.
+//! of the elements; then the leaders combine what the nodes have come to, each a share, and give the others of their node the result.
 //!
 //! ```text
 //!   staging buffer      lower half                          upper half
@@ -107,7 +107,7 @@ impl Call<'_> {
                 self.fetch_slices(&staged, &plan, elements)?;
                 continue;
             }
-            self.through_first(
+            self.through_leader(
                 &[],
                 |_| (),
                 |call, ()| {
@@ -171,7 +171,7 @@ impl Call<'_> {
         fetch_by_share(staged, elements, (here.len(), Some(own)), |local, _| (here[local], HALF_BYTES))
     }
 
-    /// The first ones combine what the nodes have come to, and lay the result out for their nodes.
+    /// The leaders combine what the nodes have come to, and lay the result out for their nodes.
     fn combine_between<T: Number>(
         &mut self,
         staged: &Staged<'_>,
@@ -180,13 +180,13 @@ impl Call<'_> {
     ) -> Result<(), CollectiveError> {
         let nodes = self.group.nodes();
         if nodes.are_shared() {
-            self.meet_firsts()?;
+            self.meet_leaders()?;
         }
         let mine = share(elements.len(), nodes.mine() as usize, nodes.count() as usize);
         self.combine_share(staged, plan, (mine.clone(), elements))?;
         let result = result_of(nodes, nodes.mine());
         staged.lay_out(result + mine.start * size_of::<T>(), elements[mine.clone()].as_bytes())?;
-        self.meet_firsts()?;
+        self.meet_leaders()?;
         if !plan.for_all {
             return Ok(());
         }
@@ -199,9 +199,9 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// The first ones meet.
-    fn meet_firsts(&mut self) -> Result<(), CollectiveError> {
-        self.disseminate(&Circle::of_firsts(self.group.nodes()), |call, round| {
+    /// The leaders meet.
+    fn meet_leaders(&mut self) -> Result<(), CollectiveError> {
+        self.disseminate(&Circle::of_leaders(self.group.nodes()), |call, round| {
             call.send(round.to, &[])?;
             call.receive_exactly(round.from, 0).map(drop)
         })
@@ -248,7 +248,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Gets the shares of the result from the first ones, but for that of `except`.
+    /// Gets the shares of the result from the leaders, but for that of `except`.
     fn fetch_shares<T: Number>(
         &self,
         staged: &Staged<'_>,
@@ -259,11 +259,11 @@ impl Call<'_> {
         let of = (nodes.count() as usize, except.map(|node| node as usize));
         fetch_by_share(staged, elements, of, |node, range| {
             let node = node as u32;
-            (nodes.first(node), result_of(nodes, node) + range.start * size_of::<T>())
+            (nodes.leader(node), result_of(nodes, node) + range.start * size_of::<T>())
         })
     }
 
-    /// When the first ones are done.
+    /// When the leaders are done.
     fn fetch_result<T: Number>(
         &self,
         staged: &Staged<'_>,
@@ -272,13 +272,13 @@ impl Call<'_> {
     ) -> Result<(), CollectiveError> {
         let nodes = self.group.nodes();
         if !plan.for_all {
-            let except = nodes.is_first().then(|| nodes.mine());
+            let except = nodes.is_leader().then(|| nodes.mine());
             return if self.me() == plan.root { self.fetch_shares(staged, elements, except) } else { Ok(()) };
         }
-        if nodes.is_first() {
+        if nodes.is_leader() {
             return Ok(());
         }
-        let (place, offset) = (nodes.my_first(), result_of(nodes, nodes.mine()));
+        let (place, offset) = (nodes.my_leader(), result_of(nodes, nodes.mine()));
         staged.fetch(vec![Want { place, offset, target: elements.as_mut_bytes() }])
     }
 }

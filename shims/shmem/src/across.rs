@@ -18,7 +18,7 @@ pub(crate) const BYTES_MIN: usize = 64 << 10;
 /// How many members may get from one at the same time: of more, a tree of messages is quicker.
 const TAKERS_MAX: usize = 8;
 
-/// Who takes part: a team, or the first ones of its nodes.
+/// Who takes part: a team, or the leaders of its nodes.
 pub(crate) struct Circle<'a> {
     /// World numbers.
     pes: &'a [u32],

@@ -1,6 +1,6 @@
 //! Collectives of a team that has several members on some of its nodes ([`crate::nodes`]): who speaks with whom, and when.
 //!
-//! Little goes through the lines and slots of the rooms; much is read where it is, and the first of a node takes in its own target
+//! Little goes through the lines and slots of the rooms; much is read where it is, and the leader of a node takes in its own target
 //! what the others of the node then copy.
 
 use longarm::Group;
@@ -94,8 +94,8 @@ unsafe fn broadcast_much(
         nodes.room.meet(name, &job.process);
     }
     if let Some(group) = &nodes.group {
-        if across::suits_broadcast(nodes.firsts.len(), bytes) {
-            let circle = Circle::of_group(name, group, &nodes.first_pes);
+        if across::suits_broadcast(nodes.leaders.len(), bytes) {
+            let circle = Circle::of_group(name, group, &nodes.leader_pes);
             let pe = team.members[root];
             // SAFETY: this function's own contract.
             unsafe { across::broadcast(name, &circle, pe, (dest, source, bytes), !is_here) };
@@ -112,9 +112,9 @@ unsafe fn broadcast_much(
     let from = if is_here {
         theirs()
     } else {
-        // The first one's target is there.
+        // The leader's target is there.
         nodes.room.hear(name, &job.process, FIRST, Region::from_slice(&[]));
-        of_member(name, job, team, nodes.first(), dest.addr(), bytes)
+        of_member(name, job, team, nodes.leader(), dest.addr(), bytes)
     };
     if takes && from != dest {
         // SAFETY: this function's own contract, and `of_member` has looked at theirs.
@@ -125,7 +125,7 @@ unsafe fn broadcast_much(
 }
 
 /// Combines the elements of all, for all: those of each node in the team's order, and then the nodes' in the order of their
-/// first ones.
+/// leaders.
 ///
 /// # Safety
 /// The elements are readable at `source` and writable at `dest`, at all members, and both are symmetric.
@@ -164,10 +164,10 @@ unsafe fn reduce_little<O: Operator<T>, T>(
         // SAFETY: this function's own contract.
         unsafe { between::<O, T>(name, group, (dest, count)) };
     }
-    // SAFETY: this function's own contract; the first one has written its own.
+    // SAFETY: this function's own contract; the leader has written its own.
     let all = nodes.room.hear(name, process, FIRST, unsafe { Region::from_raw(dest.cast_const().cast(), bytes) });
     if nodes.group.is_none() {
-        // SAFETY: this function's own contract; the first one shows as many bytes.
+        // SAFETY: this function's own contract; the leader shows as many bytes.
         unsafe { rma::copy(dest.cast(), all, bytes) };
     }
 }
@@ -183,18 +183,18 @@ unsafe fn reduce_much<O: Operator<T>, T>(
     let bytes = rma::bytes_of::<T>(count as u64);
     // All sources are there.
     nodes.room.meet(name, &job.process);
-    let at_first: *mut T = of_member(name, job, team, nodes.first(), dest.addr(), bytes).cast();
+    let at_leader: *mut T = of_member(name, job, team, nodes.leader(), dest.addr(), bytes).cast();
     let of = |place: &usize| of_member(name, job, team, *place, source.addr(), bytes).cast_const().cast();
     let sources: Vec<*const T> = nodes.here.iter().map(of).collect();
     let share = share(count, (nodes.room.me(), nodes.here.len()));
-    // Where source and target are the same, nobody else reads this share of the first one's source.
+    // Where source and target are the same, nobody else reads this share of the leader's source.
     // SAFETY: this function's own contract, and `of_member` has looked at theirs.
-    unsafe { combine_share::<O, T>(at_first, &sources, share) };
-    // The node's elements are in the first one's target.
+    unsafe { combine_share::<O, T>(at_leader, &sources, share) };
+    // The node's elements are in the leader's target.
     nodes.room.tell(name, &job.process, FIRST);
     if let Some(group) = &nodes.group {
         if bytes >= across::BYTES_MIN {
-            let circle = Circle::of_group(name, group, &nodes.first_pes);
+            let circle = Circle::of_group(name, group, &nodes.leader_pes);
             // SAFETY: this function's own contract.
             unsafe { across::reduce::<O, T>(name, &circle, (dest, dest, count)) };
         } else {
@@ -206,9 +206,9 @@ unsafe fn reduce_much<O: Operator<T>, T>(
     nodes.room.hear(name, &job.process, FIRST, Region::from_slice(&[]));
     if nodes.group.is_none() {
         // SAFETY: this function's own contract, and `of_member` has looked at theirs.
-        unsafe { rma::copy(dest.cast(), at_first.cast(), bytes) };
+        unsafe { rma::copy(dest.cast(), at_leader.cast(), bytes) };
     }
-    // The first one's target may be used again.
+    // The leader's target may be used again.
     nodes.room.tell(name, &job.process, FIRST);
 }
 

@@ -1,9 +1,9 @@
 //! How a team meets that has members on several nodes, and on some of them more than one: those of a node meet in a room,
-//! and the first of them speaks with the first ones of the other nodes.
+//! and their leader speaks with the leaders of the other nodes.
 //!
 //! ```text
-//!   node 0:  0 1 2 ── room ── first: 0 ┐
-//!   node 1:  3 4 5 ── room ── first: 3 ┴ messages, or gets where there is much
+//!   node 0:  0 1 2 ── room ── leader: 0 ┐
+//!   node 1:  3 4 5 ── room ── leader: 3 ┴ messages, or gets where there is much
 //! ```
 //!
 //! So every node is told once what it has to know.
@@ -15,7 +15,7 @@ use crate::boundary::or_end;
 use crate::process::Process;
 use crate::room::Room;
 
-/// The place of the first in the room.
+/// The place of the leader in the room.
 pub(crate) const FIRST: usize = 0;
 
 /// See the module.
@@ -23,37 +23,37 @@ pub(crate) struct Nodes {
     pub(crate) room: Room,
     /// Places in the team of those in the room.
     pub(crate) here: Box<[usize]>,
-    /// Of each node, its first one: the place in the team, and the PE.
-    pub(crate) firsts: Box<[usize]>,
-    pub(crate) first_pes: Box<[u32]>,
+    /// Of each node, its leader: the place in the team, and the PE.
+    pub(crate) leaders: Box<[usize]>,
+    pub(crate) leader_pes: Box<[u32]>,
     /// Which of them is of this node.
     pub(crate) mine: usize,
     /// By place in the team, which of them is of that one's node.
     pub(crate) node_of: Box<[usize]>,
-    /// The first ones; `None` at the others.
+    /// The leaders; `None` at the others.
     pub(crate) group: Option<Group>,
 }
 
 /// Who of a team is where.
 pub(crate) struct Layout {
-    firsts: Vec<usize>,
+    leaders: Vec<usize>,
     node_of: Vec<usize>,
 }
 
 impl Layout {
     /// `None` if all are on one node, or each is on another one.
     pub(crate) fn of(world: &World, members: &[u32]) -> Option<Layout> {
-        let mut firsts: Vec<usize> = Vec::new();
+        let mut leaders: Vec<usize> = Vec::new();
         let mut node_of = Vec::with_capacity(members.len());
         let node = |place: usize| world.node_of(members[place]);
         for place in 0..members.len() {
-            let known = firsts.iter().position(|first| node(*first) == node(place));
+            let known = leaders.iter().position(|leader| node(*leader) == node(place));
             node_of.push(known.unwrap_or_else(|| {
-                firsts.push(place);
-                firsts.len() - 1
+                leaders.push(place);
+                leaders.len() - 1
             }));
         }
-        (firsts.len() > 1 && firsts.len() < members.len()).then_some(Layout { firsts, node_of })
+        (leaders.len() > 1 && leaders.len() < members.len()).then_some(Layout { leaders, node_of })
     }
 
     /// The places of those on the node of `me`.
@@ -67,9 +67,9 @@ impl Nodes {
     pub(crate) fn new(world: &World, layout: Layout, (members, me): (&[u32], usize), room: Room, tag: u64) -> Nodes {
         let here = layout.here(me).into();
         let mine = layout.node_of[me];
-        let first_pes: Box<[u32]> = layout.firsts.iter().map(|place| members[*place]).collect();
-        let group = world.group_among(&first_pes, tag);
-        Nodes { room, here, firsts: layout.firsts.into(), first_pes, mine, node_of: layout.node_of.into(), group }
+        let leader_pes: Box<[u32]> = layout.leaders.iter().map(|place| members[*place]).collect();
+        let group = world.group_among(&leader_pes, tag);
+        Nodes { room, here, leaders: layout.leaders.into(), leader_pes, mine, node_of: layout.node_of.into(), group }
     }
 
     /// How many barriers there were in the room.
@@ -83,10 +83,10 @@ impl Nodes {
         self.here.iter().position(|place| *place == member)
     }
 
-    /// The place in the team of the first one here.
+    /// The place in the team of the leader here.
     #[inline]
-    pub(crate) fn first(&self) -> usize {
-        self.firsts[self.mine]
+    pub(crate) fn leader(&self) -> usize {
+        self.leaders[self.mine]
     }
 
     /// All members meet.

@@ -1,7 +1,7 @@
 //! What all ranks do together: barriers made of letters, windows made and freed at the doors of their nodes.
 //!
 //! ```text
-//!   ranks of a node ──► its first rank ──► the first rank of the node above ──► … ──► rank 0, and back
+//!   ranks of a node ──► its leader ──► the leader of the node above ──► … ──► rank 0, and back
 //! ```
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! The members on a node tell the first of them something, the first ones of the nodes speak with each other, and each tells its node
+//! The members on a node tell their leader something, the leaders of the nodes speak with each other, and each tells its node
 //! what came of it.
 //!
 //! ```text
@@ -16,11 +16,11 @@ use super::conclusion::{Conclusion, Context};
 use super::flag_barrier::Shown;
 use crate::error::CollectiveError;
 
-/// More steps than the first ones take.
+/// More steps than the leaders take.
 const STEPS: u32 = 256;
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// How the members on a node tell the first of them something, and hear of it.
+/// How the members on a node tell their leader something, and hear of it.
 enum Here<'a> {
     Lines(NodeBarriers<'a>),
     Letters,
@@ -37,9 +37,9 @@ impl<'a> Here<'a> {
 }
 
 impl Call<'_> {
-    /// Shows `words` to the first, which takes what `read` gets from the words of each (by its number on the node) to the other first
-    /// ones, by `speak`. Gives what that came to: at the others without bytes that do not fit into a line.
-    pub(super) fn through_first<M>(
+    /// Shows `words` to the leader, which takes what `read` gets from the words of each (by its number on the node) to the other
+    /// leaders, by `speak`. Gives what that came to: at the others without bytes that do not fit into a line.
+    pub(super) fn through_leader<M>(
         &mut self,
         words: &[u64],
         read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> M,
@@ -48,35 +48,35 @@ impl Call<'_> {
         let (group, begin) = (self.group, self.slot.step);
         let death = || -> Option<Lost> { group.death() };
         let here = Here::of(self, &death);
-        let spoken = match self.tell_first(&here, words, read) {
+        let spoken = match self.tell_leader(&here, words, read) {
             Ok(None) => None,
             Ok(Some(met)) => Some(speak(self, met)),
-            // An error of the first is told, too: all come to as many barriers, whatever becomes of the collective.
-            Err(error) if group.nodes().is_first() => Some(Err(error)),
+            // An error of the leader is told, too: all come to as many barriers, whatever becomes of the collective.
+            Err(error) if group.nodes().is_leader() => Some(Err(error)),
             Err(error) => return Err(error),
         };
-        self.after_first(&here, begin, spoken)
+        self.after_leader(&here, begin, spoken)
     }
 
-    /// The same of first ones that have to hear nothing.
-    pub(super) fn speak_first(
+    /// The same of leaders that have to hear nothing.
+    pub(super) fn speak_as_leader(
         &mut self,
         speak: impl FnOnce(&mut Self) -> Result<(), CollectiveError>,
     ) -> Result<(), CollectiveError> {
         let (group, begin) = (self.group, self.slot.step);
         let death = || -> Option<Lost> { group.death() };
         let here = Here::of(self, &death);
-        let spoken = group.nodes().is_first().then(|| speak(self).map(|()| Known::NOTHING));
-        self.after_first(&here, begin, spoken).map(drop)
+        let spoken = group.nodes().is_leader().then(|| speak(self).map(|()| Known::NOTHING));
+        self.after_leader(&here, begin, spoken).map(drop)
     }
 
-    /// What a member does in place of [`Call::speak_first`] that has nothing to hear: all take as many steps.
-    pub(super) fn without_first(&mut self) {
+    /// What a member does in place of [`Call::speak_as_leader`] that has nothing to hear: all take as many steps.
+    pub(super) fn without_leader(&mut self) {
         self.slot.step += STEPS;
     }
 
-    /// `spoken`: what the first one here has come to.
-    fn after_first(
+    /// `spoken`: what the leader here has come to.
+    fn after_leader(
         &mut self,
         here: &Here<'_>,
         begin: u32,
@@ -84,7 +84,7 @@ impl Call<'_> {
     ) -> Result<Known, CollectiveError> {
         self.slot.step = begin;
         let telling = spoken.as_ref().map(|spoken| Conclusion::of(spoken.as_ref()).shown());
-        let heard = self.hear_first(here, telling.as_ref().map_or(&[], Shown::words));
+        let heard = self.hear_leader(here, telling.as_ref().map_or(&[], Shown::words));
         self.slot.step = begin + STEPS;
         match (spoken, heard?) {
             // Which it has told.
@@ -95,18 +95,18 @@ impl Call<'_> {
         }
     }
 
-    fn tell_first<M>(
+    fn tell_leader<M>(
         &self,
         here: &Here<'_>,
         words: &[u64],
         read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> M,
     ) -> Result<Option<M>, CollectiveError> {
         if let Here::Lines(lines) = here {
-            return Ok(lines.tell_first(words, read)?);
+            return Ok(lines.tell_leader(words, read)?);
         }
         let nodes = self.group.nodes();
-        if !nodes.is_first() {
-            return self.send_words(nodes.my_first(), words).map(|()| None);
+        if !nodes.is_leader() {
+            return self.send_words(nodes.my_leader(), words).map(|()| None);
         }
         let others = nodes.here()[1..].iter().map(|place| self.receive_words(*place));
         let others = others.collect::<Result<Vec<Vec<u64>>, _>>()?;
@@ -114,15 +114,15 @@ impl Call<'_> {
         Ok(Some(read(&|local, at| of(local).get(at).copied().unwrap_or(0))))
     }
 
-    /// The first tells these words.
-    fn hear_first(&self, here: &Here<'_>, words: &[u64]) -> Result<Conclusion, CollectiveError> {
+    /// The leader tells these words.
+    fn hear_leader(&self, here: &Here<'_>, words: &[u64]) -> Result<Conclusion, CollectiveError> {
         if let Here::Lines(lines) = here {
-            return Ok(lines.hear_first(words, Conclusion::read)?);
+            return Ok(lines.hear_leader(words, Conclusion::read)?);
         }
         let nodes = self.group.nodes();
         let of = |words: &[u64]| Conclusion::read(&|at| words.get(at).copied().unwrap_or(0));
-        if !nodes.is_first() {
-            return Ok(of(&self.receive_words(nodes.my_first())?));
+        if !nodes.is_leader() {
+            return Ok(of(&self.receive_words(nodes.my_leader())?));
         }
         // Each is told, whatever becomes of one of them.
         let told: Vec<_> = nodes.here()[1..].iter().map(|place| self.send_words(*place, words)).collect();
@@ -147,7 +147,7 @@ impl Call<'_> {
         Ok(body.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
-    /// Waits until the death is known here of which the first has told.
+    /// Waits until the death is known here of which the leader has told.
     fn hear_of_death(&mut self, here: &Here<'_>, begin: u32) -> CollectiveError {
         self.slot.step = begin;
         match here {
@@ -155,19 +155,19 @@ impl Call<'_> {
             Here::Letters => {
                 let nodes = self.group.nodes();
                 // Nothing more comes from it in this step: the death ends the wait.
-                match self.receive(nodes.my_first()) {
+                match self.receive(nodes.my_leader()) {
                     Err(error) => error,
-                    Ok(body) => self.bad_message(nodes.my_first(), body.len() as u64, "nothing".into()),
+                    Ok(body) => self.bad_message(nodes.my_leader(), body.len() as u64, "nothing".into()),
                 }
             }
         }
     }
 
-    /// What the first of this node has told of the error that it got.
+    /// What the leader of this node has told of the error that it got.
     #[cold]
     fn heard_of(&self, conclusion: &Conclusion) -> CollectiveError {
         let layout = self.group.inner.client.layout();
-        let first = self.member(self.group.nodes().my_first());
-        conclusion.explain(Context { layout, members: &self.group.shared.members, first, operation: self.operation() })
+        let leader = self.member(self.group.nodes().my_leader());
+        conclusion.explain(Context { layout, members: &self.group.shared.members, leader, operation: self.operation() })
     }
 }
