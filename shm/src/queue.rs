@@ -254,7 +254,7 @@ impl<'a, L: Links> Queue<'a, L> {
         self.link(end.unwrap_or(NONE), cell);
     }
 
-    /// The cells from `first` on, by their links. Bounded, as a damaged list may be a circle.
+    /// The cells from `first` on, by their links. Bounded, as a damaged list may be a cycle.
     pub(crate) fn walk(&self, first: u32) -> impl Iterator<Item = u32> {
         let mut cell = first;
         std::iter::from_fn(move || {

@@ -17,7 +17,7 @@ use super::neighbours::{Leader, Neighbours};
 use super::own_end;
 use super::patience::Patience;
 use super::rendezvous::Found;
-use super::speaker::{Circle, Telling};
+use super::speaker::{LocalTasks, Telling};
 use super::starter::StarterWatch;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::{Config, OnFailure};
@@ -338,15 +338,15 @@ impl Bootstrap for ByPmix {
 
 fn join_by_pmix(variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
     let patience = Patience::of(config);
-    let circle = Circle::find(variables);
-    if let Some(told) = circle.as_ref().filter(|circle| !circle.is_speaker()).and_then(|circle| told(circle, patience))
-    {
+    let tasks = LocalTasks::find(variables);
+    if let Some(told) = tasks.as_ref().filter(|tasks| !tasks.is_speaker()).and_then(|tasks| told(tasks, patience)) {
         return join(told, config);
     }
     // From now on the others of the node wait here, while this process meets its server.
-    let others = circle.as_ref().and_then(Circle::open);
-    let told_by_step =
-        circle.as_ref().map(|Circle { step, .. }| Placed { place: Some(step.local_id), here: Some(step.local_size()) });
+    let others = tasks.as_ref().and_then(LocalTasks::open);
+    let told_by_step = tasks
+        .as_ref()
+        .map(|LocalTasks { step, .. }| Placed { place: Some(step.local_id), here: Some(step.local_size()) });
     let seen = copied(variables, &pmix::VARIABLES);
     let connect = move || {
         let Some(client) = pmix::Client::connect(&seen).map_err(not_joined_by_pmix)? else { return Ok(None) };
@@ -356,7 +356,7 @@ fn join_by_pmix(variables: Variables<'_>, config: &mut Config) -> Result<Found, 
     let (client, Placed { place, here }) = meet_within(patience, connect)?;
     let aborter = client.aborter();
     let (rank, size) = (client.rank(), client.size());
-    let store: Box<dyn Store> = match circle {
+    let store: Box<dyn Store> = match tasks {
         Some(_) => Box::new(Speaker { client, others, telling: None, patience }),
         None => Box::new(client),
     };
@@ -395,13 +395,13 @@ impl Placed {
 }
 
 /// A process for which another one of its node speaks. Nothing, where that one is not found, or cannot speak.
-fn told(circle: &Circle, patience: Patience) -> Option<Managed> {
+fn told(tasks: &LocalTasks, patience: Patience) -> Option<Managed> {
     let failed = |error: &std::io::Error| {
         tracing::warn!(%error, "the rank that speaks with PMIx for this node tells nothing: this one speaks itself");
     };
-    let text = circle.hear(patience.until()).inspect_err(failed).ok()?;
-    let Step { rank, size, local_id, .. } = circle.step;
-    let here = circle.step.local_size();
+    let text = tasks.hear(patience.until()).inspect_err(failed).ok()?;
+    let Step { rank, size, local_id, .. } = tasks.step;
+    let here = tasks.step.local_size();
     Some(Managed {
         rank,
         size,

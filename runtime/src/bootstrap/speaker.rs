@@ -31,16 +31,16 @@ const REST: Duration = Duration::from_millis(10);
 const ORIGIN_BYTES_MAX: usize = 32;
 
 /// The processes of a step on this node.
-pub(super) struct Circle {
+pub(super) struct LocalTasks {
     pub(super) step: Step,
     /// Tells the step from one of the same numbers of another cluster: that one's name, and the port of this step's `srun`.
     origin: String,
 }
 
-impl Circle {
-    /// The circle of this process, if it is Slurm's server of PMIx that the environment names, and not that of another
+impl LocalTasks {
+    /// Those of this process, if it is Slurm's server of PMIx that the environment names, and not that of another
     /// manager whose own processes are a step's tasks.
-    pub(super) fn find(variables: Variables<'_>) -> Option<Circle> {
+    pub(super) fn find(variables: Variables<'_>) -> Option<LocalTasks> {
         // The parts of a heterogeneous step are counted each by itself in some variables, and together in others.
         if variables("SLURM_HET_SIZE").is_some() {
             return None;
@@ -50,7 +50,7 @@ impl Circle {
             && variables("PMIX_RANK")?.trim().parse() == Ok(step.rank);
         let origin =
             ["SLURM_CLUSTER_NAME", "SLURM_SRUN_COMM_PORT"].map(|name| variables(name).unwrap_or_default()).join("-");
-        is_of_step.then_some(Circle { step, origin })
+        is_of_step.then_some(LocalTasks { step, origin })
     }
 
     /// Whether this process speaks with the server. Rank 0 does, as it alone has something to say.
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     /// Task `local_id` of three on the second node of a step that no other test has.
-    fn task(job_id: u32, local_id: u32) -> Circle {
+    fn task(job_id: u32, local_id: u32) -> LocalTasks {
         let variables = move |name: &str| {
             let value = match name {
                 "SLURM_PROCID" => 1 + local_id,
@@ -167,7 +167,7 @@ mod tests {
             };
             Some(value.to_string())
         };
-        Circle::find(&variables).unwrap()
+        LocalTasks::find(&variables).unwrap()
     }
 
     fn job_of_this_process(test: u32) -> u32 {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_whose_pmix_is_that_of_another_manager_has_no_circle() {
+    fn a_task_whose_pmix_is_that_of_another_manager_has_no_local_tasks() {
         let of = |namespace: &'static str, rank: &'static str| {
             let variables = move |name: &str| {
                 let value = match name {
@@ -229,7 +229,7 @@ mod tests {
                 };
                 Some(value.to_owned())
             };
-            Circle::find(&variables).is_some()
+            LocalTasks::find(&variables).is_some()
         };
         assert!(of("slurm.pmix.7.0", "0"));
         assert!(!of("prterun-n0-1@1", "0"));

@@ -3,7 +3,7 @@
 use longarm_proto::Rank;
 
 use super::call::Call;
-use super::rounds::Circle;
+use super::rounds::Participants;
 use super::signature::{SIGNATURE_BYTES, Signature};
 use crate::error::CollectiveError;
 
@@ -133,7 +133,8 @@ impl Call<'_> {
     /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
     pub(super) fn agree(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
         let known = Known { flags: flags_of(offered), bytes: load.bytes().to_vec() };
-        let known = self.agree_around(&Circle::of_members(self.size(), self.me()), &mine, load.carried(), known)?;
+        let known =
+            self.agree_around(&Participants::of_members(self.size(), self.me()), &mine, load.carried(), known)?;
         if known.flags & SAME == 0 {
             return Err(self.find_differences(mine));
         }
@@ -141,18 +142,18 @@ impl Call<'_> {
         Ok(known.flags & OFFERED != 0)
     }
 
-    /// The same among the speakers of a circle, of whom this is one and knows of some members, that those of the others do not.
+    /// The same among those that speak, of whom this is one and knows of some members, that those of the others do not.
     pub(super) fn agree_around(
         &mut self,
-        circle: &Circle<'_>,
+        participants: &Participants<'_>,
         mine: &Signature,
         carried: Carried,
         mut known: Known,
     ) -> Result<Known, CollectiveError> {
         let digest = mine.digest().to_le_bytes();
-        self.disseminate(circle, |call, round| {
+        self.disseminate(participants, |call, round| {
             // Before this round there are bytes of `distance` speakers; near the end not all are missing there.
-            let due = |ahead: u32, piece_bytes: usize| circle.members_behind(ahead, round.missing) * piece_bytes;
+            let due = |ahead: u32, piece_bytes: usize| participants.members_behind(ahead, round.missing) * piece_bytes;
             let told = match carried {
                 // Not all that should be is here then, and nobody wants it.
                 _ if known.flags & SAME == 0 => &[],
@@ -175,7 +176,7 @@ impl Call<'_> {
                 // It may not have come by there yet.
                 Carried::OfOne(_) if bytes.is_empty() => 0,
                 Carried::OfOne(due) => due,
-                Carried::OfAll(piece_bytes) => due(circle.size() - round.distance, piece_bytes),
+                Carried::OfAll(piece_bytes) => due(participants.size() - round.distance, piece_bytes),
             };
             call.check_bytes(round.from, bytes.len() as u64, due)?;
             if matches!(carried, Carried::OfAll(_)) || known.bytes.is_empty() {
@@ -207,7 +208,7 @@ impl Call<'_> {
     pub(super) fn find_differences(&mut self, mine: Signature) -> CollectiveError {
         let me = self.member(self.me());
         let (mut least, mut most) = (Claim(mine, me), Claim(mine, me));
-        let heard = self.disseminate(&Circle::of_members(self.size(), self.me()), |call, round| {
+        let heard = self.disseminate(&Participants::of_members(self.size(), self.me()), |call, round| {
             let mut body = Vec::with_capacity(2 * CLAIM_BYTES);
             [least, most].iter().for_each(|claim| claim.encode(&mut body));
             call.send(round.to, &body)?;

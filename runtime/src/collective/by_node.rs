@@ -7,7 +7,7 @@
 use super::agree::{Known, Load, OFFERED, SAME, flags_of};
 use super::call::Call;
 use super::flag_barrier::{DATA_BYTES, Met, Shown, shown_count};
-use super::rounds::Circle;
+use super::rounds::Participants;
 use super::signature::Signature;
 use crate::error::CollectiveError;
 
@@ -42,7 +42,7 @@ impl Call<'_> {
             let now = std::mem::replace(&mut call.slot.step, sent_at);
             let known = call.known_of(heard, to_carry)?;
             call.slot.step = now;
-            call.agree_around(&Circle::of_leaders(nodes), &mine, to_carry.carried(), known)
+            call.agree_around(&Participants::of_leaders(nodes), &mine, to_carry.carried(), known)
         })?;
         if known.flags & SAME == 0 {
             return Err(self.find_differences(mine));

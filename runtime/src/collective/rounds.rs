@@ -6,8 +6,8 @@ use super::call::Call;
 use super::nodes::Nodes;
 use crate::error::CollectiveError;
 
-/// Those that speak, around a circle.
-pub(super) struct Circle<'a> {
+/// Those that speak, each with those a number of places before and behind it.
+pub(super) struct Participants<'a> {
     size: u32,
     /// Which of them this rank is.
     me: u32,
@@ -22,21 +22,21 @@ pub(super) struct Round {
     pub(super) to: u32,
     /// The place of whom it hears.
     pub(super) from: u32,
-    /// How far apart they are on the circle. Each has heard of so many so far, itself included.
+    /// How many places apart they are. Each has heard of so many so far, itself included.
     pub(super) distance: u32,
     /// Of so many of these the one that hears has not heard yet.
     pub(super) missing: u32,
 }
 
-impl<'a> Circle<'a> {
+impl<'a> Participants<'a> {
     /// As many members of a group, each for itself.
-    pub(super) fn of_members(size: u32, me: u32) -> Circle<'a> {
-        Circle { size, me, nodes: None }
+    pub(super) fn of_members(size: u32, me: u32) -> Participants<'a> {
+        Participants { size, me, nodes: None }
     }
 
     /// The leaders of the nodes, of which this is one.
-    pub(super) fn of_leaders(nodes: &'a Nodes) -> Circle<'a> {
-        Circle { size: nodes.count(), me: nodes.mine(), nodes: Some(nodes) }
+    pub(super) fn of_leaders(nodes: &'a Nodes) -> Participants<'a> {
+        Participants { size: nodes.count(), me: nodes.mine(), nodes: Some(nodes) }
     }
 
     pub(super) fn size(&self) -> u32 {
@@ -74,12 +74,12 @@ impl Call<'_> {
     /// In each round `turn` sends one message and then receives one.
     pub(super) fn disseminate(
         &mut self,
-        circle: &Circle<'_>,
+        participants: &Participants<'_>,
         mut turn: impl FnMut(&Call<'_>, &Round) -> Result<(), CollectiveError>,
     ) -> Result<(), CollectiveError> {
         // Kept from round to round: what comes for the next one early wakes nobody else either.
         let mut expecting: Option<Expecting<'_>> = None;
-        for round in circle.rounds() {
+        for round in participants.rounds() {
             match &expecting {
                 Some(expecting) => expecting.renew(),
                 None => expecting = self.expect(round.from),
@@ -111,24 +111,28 @@ mod tests {
         for size in 1..=20_u32 {
             let nodes = nodes(size);
             for by_node in [false, true] {
-                let circles: Vec<Circle<'_>> = if by_node {
-                    nodes.iter().map(Circle::of_leaders).collect()
+                let everyone: Vec<Participants<'_>> = if by_node {
+                    nodes.iter().map(Participants::of_leaders).collect()
                 } else {
-                    (0..size).map(|me| Circle::of_members(size, me)).collect()
+                    (0..size).map(|me| Participants::of_members(size, me)).collect()
                 };
                 // Of whom each has heard, as an agreement lines it up.
                 let mut heard: Vec<Vec<u32>> = (0..size).map(|me| vec![me]).collect();
-                for at in 0..circles[0].rounds().count() {
+                for at in 0..everyone[0].rounds().count() {
                     let told = heard.clone();
-                    for (me, circle) in (0..).zip(&circles) {
-                        let round = circle.rounds().nth(at).expect("all have as many");
+                    for (me, participants) in (0..).zip(&everyone) {
+                        let round = participants.rounds().nth(at).expect("all have as many");
                         let from = &told[((me + size - round.distance) % size) as usize];
-                        assert_eq!(round.from, circle.speaker(from[0]));
+                        assert_eq!(round.from, participants.speaker(from[0]));
                         assert_eq!(from.len(), round.distance as usize);
                         let new = &from[..round.missing as usize];
                         let members = |speaker: &u32| if by_node { *speaker as usize + 1 } else { 1 };
                         let due: usize = new.iter().map(members).sum();
-                        assert_eq!(circle.members_behind(size - round.distance, round.missing), due, "{size}: {me}");
+                        assert_eq!(
+                            participants.members_behind(size - round.distance, round.missing),
+                            due,
+                            "{size}: {me}"
+                        );
                         heard[me as usize].extend_from_slice(new);
                     }
                 }
@@ -143,10 +147,10 @@ mod tests {
     #[test]
     fn whom_one_tells_hears_it_in_the_same_round() {
         for size in 2..=40_u32 {
-            let circles: Vec<Circle<'_>> = (0..size).map(|me| Circle::of_members(size, me)).collect();
-            for (me, circle) in (0..).zip(&circles) {
-                for (at, round) in circle.rounds().enumerate() {
-                    let there = circles[round.to as usize].rounds().nth(at).expect("all have as many");
+            let everyone: Vec<Participants<'_>> = (0..size).map(|me| Participants::of_members(size, me)).collect();
+            for (me, participants) in (0..).zip(&everyone) {
+                for (at, round) in participants.rounds().enumerate() {
+                    let there = everyone[round.to as usize].rounds().nth(at).expect("all have as many");
                     assert_eq!((there.from, there.distance), (me, round.distance));
                 }
             }

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use super::agree::Known;
 use super::call::Call;
 use super::nodes::Nodes;
-use super::rounds::Circle;
+use super::rounds::Participants;
 use super::staging::{Staged, Want};
 use super::staging_buffer::HALF_BYTES;
 use super::tree::{Subtree, combine, combine_subtrees, subtrees};
@@ -201,7 +201,7 @@ impl Call<'_> {
 
     /// The leaders meet.
     fn meet_leaders(&mut self) -> Result<(), CollectiveError> {
-        self.disseminate(&Circle::of_leaders(self.group.nodes()), |call, round| {
+        self.disseminate(&Participants::of_leaders(self.group.nodes()), |call, round| {
             call.send(round.to, &[])?;
             call.receive_exactly(round.from, 0).map(drop)
         })

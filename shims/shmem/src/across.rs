@@ -19,21 +19,21 @@ pub(crate) const BYTES_MIN: usize = 64 << 10;
 const TAKERS_MAX: usize = 8;
 
 /// Who takes part: a team, or the leaders of its nodes.
-pub(crate) struct Circle<'a> {
+pub(crate) struct Participants<'a> {
     /// World numbers.
     pes: &'a [u32],
     me: usize,
     meet: Box<dyn Fn() + 'a>,
 }
 
-impl<'a> Circle<'a> {
-    pub(crate) fn of_team(name: &'static str, process: &'a Process, team: &'a Team) -> Circle<'a> {
-        Circle { pes: &team.members, me: team.me, meet: Box::new(move || team.meet(name, process)) }
+impl<'a> Participants<'a> {
+    pub(crate) fn of_team(name: &'static str, process: &'a Process, team: &'a Team) -> Participants<'a> {
+        Participants { pes: &team.members, me: team.me, meet: Box::new(move || team.meet(name, process)) }
     }
 
     /// `pes` are the members of the group.
-    pub(crate) fn of_group(name: &'static str, group: &'a Group, pes: &'a [u32]) -> Circle<'a> {
-        Circle { pes, me: group.rank() as usize, meet: Box::new(move || or_end(name, group.sync_collective())) }
+    pub(crate) fn of_group(name: &'static str, group: &'a Group, pes: &'a [u32]) -> Participants<'a> {
+        Participants { pes, me: group.rank() as usize, meet: Box::new(move || or_end(name, group.sync_collective())) }
     }
 
     fn meet(&self) {
@@ -52,19 +52,19 @@ pub(crate) fn suits_broadcast(pes: usize, bytes: usize) -> bool {
 /// As many bytes are writable at `dest`, if it takes them, and symmetric and readable at `source`.
 pub(crate) unsafe fn broadcast(
     name: &'static str,
-    circle: &Circle<'_>,
+    participants: &Participants<'_>,
     root: u32,
     (dest, source, bytes): (*mut u8, *const u8, usize),
     takes: bool,
 ) {
     // The source is ready.
-    circle.meet();
+    participants.meet();
     if takes {
         // SAFETY: this function's own contract.
         unsafe { rma::get(name, DEFAULT, dest, source, bytes as u64, root as i32) };
     }
     // It may be used again.
-    circle.meet();
+    participants.meet();
 }
 
 /// Each combines a share for all, and gets the others' shares when they are there.
@@ -73,11 +73,11 @@ pub(crate) unsafe fn broadcast(
 /// The elements are readable at `source` and writable at `dest`, at all members, and both are symmetric.
 pub(crate) unsafe fn reduce<O: Operator<T>, T>(
     name: &'static str,
-    circle: &Circle<'_>,
+    participants: &Participants<'_>,
     (dest, source, count): (*mut T, *const T, usize),
 ) {
-    let size = circle.pes.len();
-    let (from, to) = share(count, (circle.me, size));
+    let size = participants.pes.len();
+    let (from, to) = share(count, (participants.me, size));
     let most = to - from;
     // A row for each other member, aligned for any element.
     let row_words = (most * size_of::<T>()).div_ceil(size_of::<u128>());
@@ -85,9 +85,9 @@ pub(crate) unsafe fn reduce<O: Operator<T>, T>(
     let start = rows.as_mut_ptr();
     let row = |place: usize| -> *mut T { start.wrapping_add(place * row_words).cast() };
     // All sources are there.
-    circle.meet();
+    participants.meet();
     if most > 0 {
-        for (place, pe) in circle.pes.iter().enumerate() {
+        for (place, pe) in participants.pes.iter().enumerate() {
             let to = row(place);
             // SAFETY: this function's own contract; the row has room, and lives until quiet below.
             unsafe { rma::get_nbi(name, DEFAULT, to, source.wrapping_add(from), most as u64, *pe as i32) };
@@ -104,15 +104,15 @@ pub(crate) unsafe fn reduce<O: Operator<T>, T>(
         unsafe { rma::copy(dest.wrapping_add(from).cast(), first.cast(), most * size_of::<T>()) };
     }
     // All shares are there.
-    circle.meet();
+    participants.meet();
     for turn in 1..size {
-        let place = (circle.me + turn) % size;
+        let place = (participants.me + turn) % size;
         let (from, to) = share(count, (place, size));
         let at = dest.wrapping_add(from);
         // SAFETY: this function's own contract.
-        unsafe { rma::get_nbi(name, DEFAULT, at, at.cast_const(), (to - from) as u64, circle.pes[place] as i32) };
+        unsafe { rma::get_nbi(name, DEFAULT, at, at.cast_const(), (to - from) as u64, participants.pes[place] as i32) };
     }
     order::quiet(name, DEFAULT);
     // Nobody reads them any more.
-    circle.meet();
+    participants.meet();
 }

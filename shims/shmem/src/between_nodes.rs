@@ -6,7 +6,7 @@
 use longarm::Group;
 use longarm::ffi::Region;
 
-use crate::across::{self, Circle};
+use crate::across::{self, Participants};
 use crate::boundary::or_end;
 use crate::job::Job;
 use crate::members::{given, of_member, taken};
@@ -95,10 +95,10 @@ unsafe fn broadcast_much(
     }
     if let Some(group) = &nodes.group {
         if across::suits_broadcast(nodes.leaders.len(), bytes) {
-            let circle = Circle::of_group(name, group, &nodes.leader_pes);
+            let participants = Participants::of_group(name, group, &nodes.leader_pes);
             let pe = team.members[root];
             // SAFETY: this function's own contract.
-            unsafe { across::broadcast(name, &circle, pe, (dest, source, bytes), !is_here) };
+            unsafe { across::broadcast(name, &participants, pe, (dest, source, bytes), !is_here) };
         } else {
             // SAFETY: this function's own contract, and `of_member` has looked at the root's.
             let mut elements = if is_here { unsafe { taken(theirs(), bytes) } } else { vec![0; bytes] };
@@ -194,9 +194,9 @@ unsafe fn reduce_much<O: Operator<T>, T>(
     nodes.room.tell(name, &job.process, FIRST);
     if let Some(group) = &nodes.group {
         if bytes >= across::BYTES_MIN {
-            let circle = Circle::of_group(name, group, &nodes.leader_pes);
+            let participants = Participants::of_group(name, group, &nodes.leader_pes);
             // SAFETY: this function's own contract.
-            unsafe { across::reduce::<O, T>(name, &circle, (dest, dest, count)) };
+            unsafe { across::reduce::<O, T>(name, &participants, (dest, dest, count)) };
         } else {
             // SAFETY: this function's own contract.
             unsafe { between::<O, T>(name, group, (dest, count)) };

@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use longarm::Group;
 use longarm::ffi::{Grid, Region, RegionMut, Step};
 
-use crate::across::{self, Circle};
+use crate::across::{self, Participants};
 use crate::between_nodes;
 use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
@@ -71,9 +71,9 @@ pub(crate) unsafe fn broadcast<T>(
             unsafe { between_nodes::broadcast(name, job, (team, nodes, root), (dest, source, bytes), takes) };
         }
         None if across::suits_broadcast(team.size(), bytes) => {
-            let circle = Circle::of_team(name, &job.process, team);
+            let participants = Participants::of_team(name, &job.process, team);
             // SAFETY: this function's own contract.
-            unsafe { across::broadcast(name, &circle, team.members[root], (dest, source, bytes), takes) };
+            unsafe { across::broadcast(name, &participants, team.members[root], (dest, source, bytes), takes) };
         }
         None => {
             // SAFETY: this function's own contract.

@@ -9,7 +9,7 @@ use std::ffi::c_int;
 
 use longarm::ffi::Region;
 
-use crate::across::{self, Circle};
+use crate::across::{self, Participants};
 use crate::between_nodes;
 use crate::boundary::end;
 use crate::job::{self, Job};
@@ -51,7 +51,11 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(
         None if bytes_of::<T>(count) >= across::BYTES_MIN => {
             // SAFETY: this function's own contract.
             unsafe {
-                across::reduce::<O, T>(name, &Circle::of_team(name, &job.process, team), (dest, source, count as usize))
+                across::reduce::<O, T>(
+                    name,
+                    &Participants::of_team(name, &job.process, team),
+                    (dest, source, count as usize),
+                )
             };
         }
         _ => {

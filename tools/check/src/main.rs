@@ -8,8 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod allow;
-mod circles;
 mod commands;
+mod cycles;
 mod examples;
 mod imports;
 mod packages;
@@ -107,7 +107,7 @@ fn check(root: &Path, files: &[(String, String)]) -> Vec<Finding> {
     }
     findings.extend(commands::check_commands(&tree, &commands_shown(files), list_of(files), files));
     findings.extend(packages::check_packages(&tree, &packages));
-    findings.extend(circles::check_circles(&sources));
+    findings.extend(cycles::check_cycles(&sources));
     findings.extend(examples::check_examples(&sources));
     findings.extend(twins::check_twins(&sources));
     without_allowed(findings)

@@ -29,8 +29,8 @@ pub enum Rule {
     Imports,
     /// A crate that is published and misses something for it.
     Packages,
-    /// Files of a crate that import each other in a circle.
-    Circles,
+    /// Files of a crate that import each other in a cycle.
+    Cycles,
     /// A public item that no example shows.
     Examples,
     /// A collective call without a twin that is awaited.
@@ -58,7 +58,7 @@ impl fmt::Display for Rule {
             Rule::Functions => "functions",
             Rule::Imports => "imports",
             Rule::Packages => "packages",
-            Rule::Circles => "circles",
+            Rule::Cycles => "cycles",
             Rule::Examples => "examples",
             Rule::Twins => "twins",
             Rule::Unfinished => "unfinished",

@@ -12,31 +12,31 @@ use crate::source::{Source, block_bytes, find_word};
 /// One crate's files by their modules.
 type Modules<'a> = BTreeMap<Vec<String>, &'a Source>;
 
-/// Every file that is in a circle, with those of its imports that lead back to it.
-pub fn check_circles(sources: &[Source]) -> Vec<Finding> {
+/// Every file that is in a cycle, with those of its imports that lead back to it.
+pub fn check_cycles(sources: &[Source]) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Modules<'_>> = BTreeMap::new();
     for source in sources {
         if let Some((root, file)) = source.path.split_once("/src/") {
             crates.entry(root).or_default().insert(module_of(file), source);
         }
     }
-    crates.values().flat_map(circles_of).collect()
+    crates.values().flat_map(cycles_of).collect()
 }
 
-fn circles_of(modules: &Modules<'_>) -> Vec<Finding> {
+fn cycles_of(modules: &Modules<'_>) -> Vec<Finding> {
     // Those of tests stand among the modules only so that what lies in them is not looked for elsewhere.
     let products = modules.iter().filter(|(_, source)| !source.is_test(0));
     let imports: BTreeMap<&str, BTreeSet<&str>> =
         products.map(|(module, source)| (source.path.as_str(), imports_of(modules, module, source))).collect();
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         imports.keys().map(|path| (*path, reached_from(&imports, path))).collect();
-    let in_circles = reached.iter().filter(|(path, reached)| reached.contains(*path));
+    let in_cycles = reached.iter().filter(|(path, reached)| reached.contains(*path));
     let finding = |(path, _): (&&str, &BTreeSet<&str>)| {
         let together: Vec<&str> = imports[path].iter().copied().filter(|other| reached[other].contains(path)).collect();
         let what = format!("imports files that import it: {}", together.join(", "));
-        Finding { rule: Rule::Circles, path: (*path).to_owned(), line: 0, what }
+        Finding { rule: Rule::Cycles, path: (*path).to_owned(), line: 0, what }
     };
-    in_circles.map(finding).collect()
+    in_cycles.map(finding).collect()
 }
 
 fn reached_from<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &str) -> BTreeSet<&'a str> {
@@ -150,13 +150,13 @@ fn file_of<'a>(modules: &Modules<'a>, module: &[String], path: &[&str]) -> Optio
 mod tests {
     use super::*;
 
-    fn circles(files: &[(&str, &str)]) -> Vec<String> {
+    fn cycles(files: &[(&str, &str)]) -> Vec<String> {
         let sources: Vec<Source> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
-        check_circles(&sources).into_iter().map(|finding| format!("{}: {}", finding.path, finding.what)).collect()
+        check_cycles(&sources).into_iter().map(|finding| format!("{}: {}", finding.path, finding.what)).collect()
     }
 
     #[test]
-    fn a_circle_is_found_however_its_imports_are_written() {
+    fn a_cycle_is_found_however_its_imports_are_written() {
         let round = [
             "a/src/x.rs: imports files that import it: a/src/y.rs",
             "a/src/y.rs: imports files that import it: a/src/y/z.rs",
@@ -169,12 +169,12 @@ mod tests {
         ] {
             let files =
                 [("a/src/x.rs", x), ("a/src/y.rs", y), ("a/src/y/z.rs", z), ("a/src/w.rs", ""), ("a/src/lib.rs", "")];
-            assert_eq!(circles(&files), round, "{x} {y} {z}");
+            assert_eq!(cycles(&files), round, "{x} {y} {z}");
         }
     }
 
     #[test]
-    fn one_way_is_no_circle_nor_are_tests_comments_and_other_crates() {
+    fn one_way_is_no_cycle_nor_are_tests_comments_and_other_crates() {
         let files = [
             ("a/src/lib.rs", "mod w;\nmod x;\nmod y;\npub use w::W;\npub use x::X;\npub use y::Y;"),
             ("a/src/x.rs", "use crate::y::Y; // crate::x\nuse std::x;\n#[cfg(test)]\nmod tests { use super::*; }"),
@@ -189,6 +189,6 @@ mod tests {
             ("b/src/lib.rs", "use crate::x::X;"),
             ("b/src/x.rs", ""),
         ];
-        assert_eq!(circles(&files), Vec::<String>::new());
+        assert_eq!(cycles(&files), Vec::<String>::new());
     }
 }
