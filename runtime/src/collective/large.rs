@@ -5,7 +5,7 @@ use zerocopy::IntoBytes;
 use super::agree::Load;
 use super::elements::{from_bytes, joined};
 use super::signature::Signature;
-use super::staged::{Rooms, lay_out_all, lay_out_piece, lay_out_shares};
+use super::staged::{GatherLayout, lay_out_all, lay_out_piece, lay_out_shares};
 use super::staged_reduction::lay_out_elements;
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
@@ -50,8 +50,8 @@ impl Group {
         elements: &[T],
     ) -> Result<Vec<T>, CollectiveError> {
         let mut call = self.call(&signature);
-        let rooms = Rooms::of(self.nodes(), self.size());
-        let staged = call.stage(|staged| lay_out_piece(staged, &rooms, elements.as_bytes(), 0));
+        let layout = GatherLayout::of(self.nodes(), self.size());
+        let staged = call.stage(|staged| lay_out_piece(staged, &layout, elements.as_bytes(), 0));
         let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
             return Ok(joined(&call.allgather_exactly(elements.as_bytes())?));
         };
@@ -68,13 +68,13 @@ impl Group {
         elements: &[T],
     ) -> Result<Vec<Vec<T>>, CollectiveError> {
         let mut call = self.call(&signature);
-        let rooms = Rooms::of(self.nodes(), self.size());
-        let staged = call.stage(|staged| lay_out_piece(staged, &rooms, elements.as_bytes(), 0));
+        let layout = GatherLayout::of(self.nodes(), self.size());
+        let staged = call.stage(|staged| lay_out_piece(staged, &layout, elements.as_bytes(), 0));
         let mut load = Load::OfAll(bytes_of(&[elements.len() as u64]));
         let staged = call.agree_staged(signature, &mut load, staged)?;
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
         let most = lengths.iter().max().map_or(0, |most| (*most as usize).saturating_mul(size_of::<T>()));
-        let Some(staged) = self.if_suited(staged, self.suits_stages(most) && rooms.suit()) else {
+        let Some(staged) = self.if_suited(staged, self.suits_stages(most) && layout.suit()) else {
             return Ok(call.allgather(elements.as_bytes())?.iter().map(|body| from_bytes(body)).collect());
         };
         let places = (0..).zip(lengths);

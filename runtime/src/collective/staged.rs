@@ -42,7 +42,7 @@ impl Group {
     }
 
     pub(super) fn suits_staged_gather(&self, bytes: usize) -> bool {
-        self.suits_stages(bytes) && Rooms::of(self.nodes(), self.size()).suit()
+        self.suits_stages(bytes) && GatherLayout::of(self.nodes(), self.size()).suit()
     }
 
     pub(super) fn suits_staged_alltoall(&self, bytes: usize) -> bool {
@@ -100,21 +100,21 @@ pub(super) fn lay_out_shares(
 }
 
 /// Where a gathering has what in the staging buffers, in pieces of how many bytes.
-pub(super) struct Rooms {
+pub(super) struct GatherLayout {
     piece: usize,
     /// How much of its staging buffer a member has for its own pieces.
     own: usize,
 }
 
-impl Rooms {
-    pub(super) fn of(nodes: &Nodes, size: u32) -> Rooms {
+impl GatherLayout {
+    pub(super) fn of(nodes: &Nodes, size: u32) -> GatherLayout {
         if !nodes.are_shared() {
-            return Rooms { piece: HALF_BYTES, own: 2 * HALF_BYTES };
+            return GatherLayout { piece: HALF_BYTES, own: 2 * HALF_BYTES };
         }
         // The upper half of the leader's is for a piece of each member on another node.
         let far = (0..nodes.count()).map(|node| nodes.on(node).len()).filter(|here| *here > 1);
         let far = far.map(|here| size as usize - here).max().unwrap_or(1);
-        Rooms { piece: HALF_BYTES / far.max(2) / LINE_BYTES * LINE_BYTES, own: HALF_BYTES }
+        GatherLayout { piece: HALF_BYTES / far.max(2) / LINE_BYTES * LINE_BYTES, own: HALF_BYTES }
     }
 
     /// Whether the pieces are not so small that messages are quicker.
@@ -131,11 +131,11 @@ impl Rooms {
 /// Lays out a round of what all gather.
 pub(super) fn lay_out_piece(
     staged: &Staged<'_>,
-    rooms: &Rooms,
+    layout: &GatherLayout,
     bytes: &[u8],
     round: usize,
 ) -> Result<(), TransferError> {
-    staged.lay_out(rooms.own(round), &bytes[part(round, rooms.piece, bytes.len())])
+    staged.lay_out(layout.own(round), &bytes[part(round, layout.piece, bytes.len())])
 }
 
 /// Lays out a round of bytes that all get.
@@ -259,18 +259,18 @@ impl<'a> Call<'a> {
         all: &mut [&mut [u8]],
     ) -> Result<(), CollectiveError> {
         let (me, nodes) = (self.me(), self.group.nodes());
-        let rooms = Rooms::of(nodes, self.size());
+        let layout = GatherLayout::of(nodes, self.size());
         all[me as usize].copy_from_slice(mine);
         let most = all.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
-        for round in 0..most.div_ceil(rooms.piece) {
+        for round in 0..most.div_ceil(layout.piece) {
             if round > 0 {
-                lay_out_piece(&staged, &rooms, mine, round)?;
+                lay_out_piece(&staged, &layout, mine, round)?;
                 self.meet_again()?;
             }
             let (mut near, mut far) = (Vec::new(), Vec::new());
             for (place, bytes) in (0..).zip(all.iter_mut()).filter(|(place, _)| *place != me) {
-                let part = part(round, rooms.piece, bytes.len());
-                let want = Want { place, offset: rooms.own(round), target: &mut bytes[part] };
+                let part = part(round, layout.piece, bytes.len());
+                let want = Want { place, offset: layout.own(round), target: &mut bytes[part] };
                 if nodes.here().contains(&place) { near.push(want) } else { far.push(want) }
             }
             if nodes.here().len() == 1 || far.is_empty() {
@@ -278,7 +278,7 @@ impl<'a> Call<'a> {
                 staged.fetch(near)?;
                 self.without_leader();
             } else {
-                self.gather_by_leader(&staged, rooms.piece, near, far)?;
+                self.gather_by_leader(&staged, layout.piece, near, far)?;
             }
         }
         self.finish(staged)

@@ -1,6 +1,6 @@
 //! Collectives of a team that has several members on some of its nodes ([`crate::nodes`]): who speaks with whom, and when.
 //!
-//! Little goes through the lines and slots of the rooms; much is read where it is, and the leader of a node takes in its own target
+//! Little goes through the lines and slots of the areas; much is read where it is, and the leader of a node takes in its own target
 //! what the others of the node then copy.
 
 use longarm::Group;
@@ -14,8 +14,8 @@ use crate::nodes::{FIRST, Nodes};
 use crate::operator::Operator;
 use crate::process::Process;
 use crate::rma;
-use crate::room::SLOT_BYTES;
 use crate::shares::{combine_share, share};
+use crate::sync_area::SLOT_BYTES;
 use crate::teams::Team;
 
 /// The root's elements, to all.
@@ -59,11 +59,11 @@ unsafe fn broadcast_little(
         (Some(group), None) => {
             let mut elements = vec![0; bytes];
             speak(group, &mut elements);
-            nodes.room.hear(name, process, FIRST, Region::from_slice(&elements))
+            nodes.area.hear(name, process, FIRST, Region::from_slice(&elements))
         }
-        (None, None) => nodes.room.hear(name, process, FIRST, own),
+        (None, None) => nodes.area.hear(name, process, FIRST, own),
         (group, Some(root)) => {
-            let shown = nodes.room.hear(name, process, root, own);
+            let shown = nodes.area.hear(name, process, root, own);
             if let Some(group) = group {
                 // SAFETY: the root shows as many bytes.
                 speak(group, &mut unsafe { taken(shown, bytes) });
@@ -91,7 +91,7 @@ unsafe fn broadcast_much(
     let theirs = || of_member(name, job, team, root, source.addr(), bytes);
     if is_here {
         // The source is ready.
-        nodes.room.meet(name, &job.process);
+        nodes.area.meet(name, &job.process);
     }
     if let Some(group) = &nodes.group {
         if across::suits_broadcast(nodes.leaders.len(), bytes) {
@@ -113,7 +113,7 @@ unsafe fn broadcast_much(
         theirs()
     } else {
         // The leader's target is there.
-        nodes.room.hear(name, &job.process, FIRST, Region::from_slice(&[]));
+        nodes.area.hear(name, &job.process, FIRST, Region::from_slice(&[]));
         of_member(name, job, team, nodes.leader(), dest.addr(), bytes)
     };
     if takes && from != dest {
@@ -121,7 +121,7 @@ unsafe fn broadcast_much(
         unsafe { rma::copy(dest, from, bytes) };
     }
     // What the others here have copied may be used again.
-    nodes.room.tell(name, &job.process, nodes.place_here(root).unwrap_or(FIRST));
+    nodes.area.tell(name, &job.process, nodes.place_here(root).unwrap_or(FIRST));
 }
 
 /// Combines the elements of all, for all: those of each node in the team's order, and then the nodes' in the order of their
@@ -153,7 +153,7 @@ unsafe fn reduce_little<O: Operator<T>, T>(
 ) {
     let bytes = rma::bytes_of::<T>(count as u64);
     // SAFETY: this function's own contract.
-    let shown = nodes.room.show_to(name, process, FIRST, unsafe { Region::from_raw(source.cast(), bytes) });
+    let shown = nodes.area.show_to(name, process, FIRST, unsafe { Region::from_raw(source.cast(), bytes) });
     if let Some(group) = &nodes.group {
         // SAFETY: this function's own contract; every one here shows as many bytes.
         unsafe { rma::copy(dest.cast(), shown(FIRST), bytes) };
@@ -165,7 +165,7 @@ unsafe fn reduce_little<O: Operator<T>, T>(
         unsafe { between::<O, T>(name, group, (dest, count)) };
     }
     // SAFETY: this function's own contract; the leader has written its own.
-    let all = nodes.room.hear(name, process, FIRST, unsafe { Region::from_raw(dest.cast_const().cast(), bytes) });
+    let all = nodes.area.hear(name, process, FIRST, unsafe { Region::from_raw(dest.cast_const().cast(), bytes) });
     if nodes.group.is_none() {
         // SAFETY: this function's own contract; the leader shows as many bytes.
         unsafe { rma::copy(dest.cast(), all, bytes) };
@@ -182,16 +182,16 @@ unsafe fn reduce_much<O: Operator<T>, T>(
 ) {
     let bytes = rma::bytes_of::<T>(count as u64);
     // All sources are there.
-    nodes.room.meet(name, &job.process);
+    nodes.area.meet(name, &job.process);
     let at_leader: *mut T = of_member(name, job, team, nodes.leader(), dest.addr(), bytes).cast();
     let of = |place: &usize| of_member(name, job, team, *place, source.addr(), bytes).cast_const().cast();
     let sources: Vec<*const T> = nodes.here.iter().map(of).collect();
-    let share = share(count, (nodes.room.me(), nodes.here.len()));
+    let share = share(count, (nodes.area.me(), nodes.here.len()));
     // Where source and target are the same, nobody else reads this share of the leader's source.
     // SAFETY: this function's own contract, and `of_member` has looked at theirs.
     unsafe { combine_share::<O, T>(at_leader, &sources, share) };
     // The node's elements are in the leader's target.
-    nodes.room.tell(name, &job.process, FIRST);
+    nodes.area.tell(name, &job.process, FIRST);
     if let Some(group) = &nodes.group {
         if bytes >= across::BYTES_MIN {
             let participants = Participants::of_group(name, group, &nodes.leader_pes);
@@ -203,13 +203,13 @@ unsafe fn reduce_much<O: Operator<T>, T>(
         }
     }
     // All elements are there.
-    nodes.room.hear(name, &job.process, FIRST, Region::from_slice(&[]));
+    nodes.area.hear(name, &job.process, FIRST, Region::from_slice(&[]));
     if nodes.group.is_none() {
         // SAFETY: this function's own contract, and `of_member` has looked at theirs.
         unsafe { rma::copy(dest.cast(), at_leader.cast(), bytes) };
     }
     // The leader's target may be used again.
-    nodes.room.tell(name, &job.process, FIRST);
+    nodes.area.tell(name, &job.process, FIRST);
 }
 
 /// Combines the elements of the members of a group, at all of them, by messages.

@@ -13,9 +13,9 @@ use crate::across::{self, Participants};
 use crate::between_nodes;
 use crate::boundary::{end, or_end};
 use crate::job::{self, Job};
-use crate::members::{given, nodes_to_read, of_member, room_to_read, taken};
+use crate::members::{area_to_read, given, nodes_to_read, of_member, taken};
 use crate::rma::{self, bytes_of};
-use crate::room::{Room, SLOT_BYTES};
+use crate::sync_area::{SLOT_BYTES, SyncArea};
 use crate::teams::Team;
 use crate::who::Who;
 
@@ -48,23 +48,23 @@ pub(crate) unsafe fn broadcast<T>(
     let takes = team.me != root || !(who.is_set() || dest.cast_const() == source);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
     let nodes = nodes_to_read(job, team, source.addr()).and(nodes_to_read(job, team, dest.addr()));
-    match room_to_read(job, team, source.addr()) {
-        Some(room) if bytes <= SLOT_BYTES => {
+    match area_to_read(job, team, source.addr()) {
+        Some(area) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract; only the root's is read.
-            let theirs = room.hear(name, &job.process, root, unsafe { Region::from_raw(source, bytes) });
+            let theirs = area.hear(name, &job.process, root, unsafe { Region::from_raw(source, bytes) });
             if takes {
                 // SAFETY: this function's own contract; the root shows as many bytes.
                 unsafe { rma::copy(dest, theirs, bytes) };
             }
         }
-        Some(room) => {
-            room.meet(name, &job.process);
+        Some(area) => {
+            area.meet(name, &job.process);
             if takes {
                 let from = of_member(name, job, team, root, source.addr(), bytes);
                 // SAFETY: this function's own contract, and `of_member` has looked at the root's.
                 unsafe { rma::copy(dest, from, bytes) };
             }
-            room.meet(name, &job.process);
+            area.meet(name, &job.process);
         }
         None if let Some(nodes) = nodes => {
             // SAFETY: this function's own contract.
@@ -95,20 +95,20 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    match room_to_read(job, team, source.addr()) {
-        Some(room) if bytes <= SLOT_BYTES => {
+    match area_to_read(job, team, source.addr()) {
+        Some(area) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract.
-            let slots = room.show(name, &job.process, unsafe { Region::from_raw(source, bytes) });
+            let slots = area.show(name, &job.process, unsafe { Region::from_raw(source, bytes) });
             for place in 0..if bytes > 0 { team.size() } else { 0 } {
                 // SAFETY: this function's own contract; each slot has as many bytes.
                 unsafe { rma::copy(dest.wrapping_add(place * bytes), slots(place), bytes) };
             }
         }
-        Some(room) => {
+        Some(area) => {
             let sizes = vec![bytes; team.size()];
-            room.meet(name, &job.process);
+            area.meet(name, &job.process);
             // SAFETY: this function's own contract; all have shown that they are here.
-            unsafe { gather(name, job, (team, room), dest, source, &sizes) };
+            unsafe { gather(name, job, (team, area), dest, source, &sizes) };
         }
         None => {
             // SAFETY: this function's own contract.
@@ -128,7 +128,7 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
 unsafe fn gather(
     name: &'static str,
     job: &Job,
-    (team, room): (&Team, &Room),
+    (team, area): (&Team, &SyncArea),
     dest: *mut u8,
     source: *const u8,
     sizes: &[usize],
@@ -156,7 +156,7 @@ unsafe fn gather(
             unsafe { rma::copy(to, from, bytes) };
         }
     }
-    room.meet(name, &job.process);
+    area.meet(name, &job.process);
 }
 
 /// # Safety
@@ -166,12 +166,12 @@ pub(crate) unsafe fn collect<T>(name: &'static str, who: Who, dest: *mut T, sour
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    if let Some(room) = room_to_read(job, team, source.addr()) {
-        let slots = room.show(name, &job.process, Region::from_slice(&bytes.to_ne_bytes()));
+    if let Some(area) = area_to_read(job, team, source.addr()) {
+        let slots = area.show(name, &job.process, Region::from_slice(&bytes.to_ne_bytes()));
         // SAFETY: each slot begins with the word that its member has shown.
         let sizes: Vec<usize> = (0..team.size()).map(|place| unsafe { slots(place).cast::<usize>().read() }).collect();
         // SAFETY: this function's own contract.
-        unsafe { gather(name, job, (team, room), dest, source, &sizes) };
+        unsafe { gather(name, job, (team, area), dest, source, &sizes) };
         return 0;
     }
     // SAFETY: this function's own contract.
@@ -247,19 +247,19 @@ pub(crate) unsafe fn alltoall<T>(
         from_stride: source_stride as usize * element,
     };
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
-    match room_to_read(job, team, source.addr()) {
-        Some(room) if rows.are_close() && rows.count.saturating_mul(element * team.size()) <= SLOT_BYTES => {
+    match area_to_read(job, team, source.addr()) {
+        Some(area) if rows.are_close() && rows.count.saturating_mul(element * team.size()) <= SLOT_BYTES => {
             let bytes = rows.count * element;
             // SAFETY: this function's own contract.
-            let theirs = room.show(name, &job.process, unsafe { Region::from_raw(source, bytes * team.size()) });
+            let theirs = area.show(name, &job.process, unsafe { Region::from_raw(source, bytes * team.size()) });
             for place in 0..team.size() {
                 let from = theirs(place).wrapping_add(team.me * bytes);
                 // SAFETY: this function's own contract; each shows as many bytes for everybody.
                 unsafe { rma::copy(dest.wrapping_add(place * bytes), from, bytes) };
             }
         }
-        Some(room) => {
-            room.meet(name, &job.process);
+        Some(area) => {
+            area.meet(name, &job.process);
             let (to_bytes, from_bytes) = (rows.row_bytes(rows.to_stride), rows.row_bytes(rows.from_stride));
             for turn in 0..team.size() {
                 let place = (team.me + turn) % team.size();
@@ -268,7 +268,7 @@ pub(crate) unsafe fn alltoall<T>(
                 // SAFETY: this function's own contract, and `of_member` has looked at theirs.
                 unsafe { rows.copy(dest.wrapping_add(place * to_bytes), from) };
             }
-            room.meet(name, &job.process);
+            area.meet(name, &job.process);
         }
         // SAFETY: this function's own contract.
         None => unsafe { alltoall_by_messages(name, &team.group, dest, source, &rows) },

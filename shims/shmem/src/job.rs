@@ -17,10 +17,10 @@ use crate::away::Away;
 use crate::boundary::{self, end};
 use crate::contexts::Contexts;
 use crate::process::Process;
-use crate::room::Rooms;
 use crate::segment::{self, Elsewhere};
 use crate::statics::{Reach, Statics};
 use crate::symmetric_heap::SymmetricHeap;
+use crate::sync_area::SyncAreas;
 use crate::teams::Teams;
 
 /// Where the memory of a PE is mapped here; null if it is on another node.
@@ -36,7 +36,7 @@ pub(crate) struct Job {
     pub(crate) heap: SymmetricHeap,
     /// `None`: the program's variables cannot be reached by others.
     pub(crate) statics: Option<Statics>,
-    pub(crate) rooms: Rooms,
+    pub(crate) areas: SyncAreas,
     pub(crate) contexts: Contexts,
     pub(crate) teams: Teams,
     /// Of an MPI program: its MPI.

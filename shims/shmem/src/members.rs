@@ -6,14 +6,14 @@ use longarm::ffi::{Region, RegionMut};
 
 use crate::job::Job;
 use crate::nodes::Nodes;
-use crate::room::Room;
+use crate::sync_area::SyncArea;
 use crate::teams::Team;
 
-/// The room of a team, for a collective in which each reads what the others have at this address. `None`: not all have it
-/// mapped, at any member, or there is no room.
+/// The area of a team, for a collective in which each reads what the others have at this address. `None`: not all have it
+/// mapped, at any member, or there is no area.
 #[inline]
-pub(crate) fn room_to_read<'a>(job: &Job, team: &'a Team, address: usize) -> Option<&'a Room> {
-    team.room.as_ref().filter(|_| !job.is_apart(address))
+pub(crate) fn area_to_read<'a>(job: &Job, team: &'a Team, address: usize) -> Option<&'a SyncArea> {
+    team.area.as_ref().filter(|_| !job.is_apart(address))
 }
 
 /// The same for what is read inside of each node.

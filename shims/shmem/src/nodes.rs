@@ -1,9 +1,9 @@
-//! How a team meets that has members on several nodes, and on some of them more than one: those of a node meet in a room,
+//! How a team meets that has members on several nodes, and on some of them more than one: those of a node meet in an area,
 //! and their leader speaks with the leaders of the other nodes.
 //!
 //! ```text
-//!   node 0:  0 1 2 ── room ── leader: 0 ┐
-//!   node 1:  3 4 5 ── room ── leader: 3 ┴ messages, or gets where there is much
+//!   node 0:  0 1 2 ── area ── leader: 0 ┐
+//!   node 1:  3 4 5 ── area ── leader: 3 ┴ messages, or gets where there is much
 //! ```
 //!
 //! So every node is told once what it has to know.
@@ -13,15 +13,15 @@ use longarm::{Group, World};
 
 use crate::boundary::or_end;
 use crate::process::Process;
-use crate::room::Room;
+use crate::sync_area::SyncArea;
 
-/// The place of the leader in the room.
+/// The place of the leader in the area.
 pub(crate) const FIRST: usize = 0;
 
 /// See the module.
 pub(crate) struct Nodes {
-    pub(crate) room: Room,
-    /// Places in the team of those in the room.
+    pub(crate) area: SyncArea,
+    /// Places in the team of those in the area.
     pub(crate) here: Box<[usize]>,
     /// Of each node, its leader: the place in the team, and the PE.
     pub(crate) leaders: Box<[usize]>,
@@ -63,21 +63,27 @@ impl Layout {
 }
 
 impl Nodes {
-    /// `room` is that of [`Layout::here`]. `tag` as for [`World::group_among`].
-    pub(crate) fn new(world: &World, layout: Layout, (members, me): (&[u32], usize), room: Room, tag: u64) -> Nodes {
+    /// `area` is that of [`Layout::here`]. `tag` as for [`World::group_among`].
+    pub(crate) fn new(
+        world: &World,
+        layout: Layout,
+        (members, me): (&[u32], usize),
+        area: SyncArea,
+        tag: u64,
+    ) -> Nodes {
         let here = layout.here(me).into();
         let mine = layout.node_of[me];
         let leader_pes: Box<[u32]> = layout.leaders.iter().map(|place| members[*place]).collect();
         let group = world.group_among(&leader_pes, tag);
-        Nodes { room, here, leaders: layout.leaders.into(), leader_pes, mine, node_of: layout.node_of.into(), group }
+        Nodes { area, here, leaders: layout.leaders.into(), leader_pes, mine, node_of: layout.node_of.into(), group }
     }
 
-    /// How many barriers there were in the room.
+    /// How many barriers there were in the area.
     pub(crate) fn met(&self) -> u64 {
-        self.room.met()
+        self.area.met()
     }
 
-    /// The place in the room of a member of the team, if it is here.
+    /// The place in the area of a member of the team, if it is here.
     #[inline]
     pub(crate) fn place_here(&self, member: usize) -> Option<usize> {
         self.here.iter().position(|place| *place == member)
@@ -91,10 +97,10 @@ impl Nodes {
 
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, process: &Process) {
-        self.room.tell(name, process, FIRST);
+        self.area.tell(name, process, FIRST);
         if let Some(group) = &self.group {
             or_end(name, group.sync_collective());
         }
-        self.room.hear(name, process, FIRST, Region::from_slice(&[]));
+        self.area.hear(name, process, FIRST, Region::from_slice(&[]));
     }
 }

@@ -1,7 +1,7 @@
 //! Reductions and scans.
 //!
 //! All members get the same bits: each combines in the order of the team, and in a team with several members on a node those of
-//! each node first ([`crate::nodes`]). Little goes through the room, a slot at a time. Of
+//! each node first ([`crate::nodes`]). Little goes through the area, a slot at a time. Of
 //! much, on one node, each member combines a share for all, straight out of the others' memory, and then takes the shares of
 //! the others.
 
@@ -13,11 +13,11 @@ use crate::across::{self, Participants};
 use crate::between_nodes;
 use crate::boundary::end;
 use crate::job::{self, Job};
-use crate::members::{nodes_to_read, of_member, room_to_read};
+use crate::members::{area_to_read, nodes_to_read, of_member};
 use crate::operator::Operator;
 use crate::rma::{self, bytes_of};
-use crate::room::{Room, SLOT_BYTES};
 use crate::shares::{combine_share, share};
+use crate::sync_area::{SLOT_BYTES, SyncArea};
 use crate::teams::Team;
 use crate::who::Who;
 
@@ -37,16 +37,16 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(
     let job = job::get(name);
     let Some(team) = who.team(name, job) else { return -1 };
     // Both sides are read by others.
-    let room = room_to_read(job, team, source.addr()).and(room_to_read(job, team, dest.addr()));
+    let area = area_to_read(job, team, source.addr()).and(area_to_read(job, team, dest.addr()));
     let nodes = nodes_to_read(job, team, source.addr()).and(nodes_to_read(job, team, dest.addr()));
-    match room {
+    match area {
         None if let Some(nodes) = nodes => {
             // SAFETY: this function's own contract.
             unsafe { between_nodes::reduce::<O, T>(name, job, (team, nodes), (dest, source, count as usize)) };
         }
-        Some(room) if bytes_of::<T>(count) > LITTLE_BYTES && team.size() > 1 => {
+        Some(area) if bytes_of::<T>(count) > LITTLE_BYTES && team.size() > 1 => {
             // SAFETY: this function's own contract.
-            unsafe { by_shares::<O, T>(name, job, (team, room), dest, source, count as usize) };
+            unsafe { by_shares::<O, T>(name, job, (team, area), dest, source, count as usize) };
         }
         None if bytes_of::<T>(count) >= across::BYTES_MIN => {
             // SAFETY: this function's own contract.
@@ -113,7 +113,7 @@ unsafe fn by_pieces<O: Operator<T>, T>(
     (dest, source, count): (*mut T, *const T, usize),
     which: &dyn Fn(usize) -> (usize, usize),
 ) {
-    let piece_bytes = if team.room.is_some() { SLOT_BYTES } else { (MESSAGE_BYTES / team.size()).max(1024) };
+    let piece_bytes = if team.area.is_some() { SLOT_BYTES } else { (MESSAGE_BYTES / team.size()).max(1024) };
     let most = piece_bytes / size_of::<T>();
     let (first, end) = which(team.me);
     let mut at = 0;
@@ -147,14 +147,14 @@ unsafe fn by_pieces<O: Operator<T>, T>(
 unsafe fn by_shares<O: Operator<T>, T>(
     name: &'static str,
     job: &Job,
-    (team, room): (&Team, &Room),
+    (team, area): (&Team, &SyncArea),
     dest: *mut T,
     source: *const T,
     count: usize,
 ) {
     let size = team.size();
     // All sources are there.
-    room.meet(name, &job.process);
+    area.meet(name, &job.process);
     let bytes = count * size_of::<T>();
     let sources: Vec<*const T> =
         (0..size).map(|place| of_member(name, job, team, place, source.addr(), bytes).cast_const().cast()).collect();
@@ -162,7 +162,7 @@ unsafe fn by_shares<O: Operator<T>, T>(
     // SAFETY: this function's own contract.
     unsafe { combine_share::<O, T>(dest, &sources, share(count, (team.me, size))) };
     // All shares are there.
-    room.meet(name, &job.process);
+    area.meet(name, &job.process);
     for turn in 1..size {
         let place = (team.me + turn) % size;
         let (from, to) = share(count, (place, size));
@@ -174,5 +174,5 @@ unsafe fn by_shares<O: Operator<T>, T>(
         }
     }
     // Nobody reads them any more.
-    room.meet(name, &job.process);
+    area.meet(name, &job.process);
 }

@@ -12,10 +12,10 @@ use crate::contexts::Contexts;
 use crate::job::{self, Job, Peer};
 use crate::order;
 use crate::process::Process;
-use crate::room::Rooms;
 use crate::segment;
 use crate::statics::Statics;
 use crate::symmetric_heap::SymmetricHeap;
+use crate::sync_area::SyncAreas;
 use crate::teams::Teams;
 
 const THREAD_SINGLE: c_int = 0;
@@ -130,7 +130,7 @@ fn join(
     (thread_level, is_threaded, mpi): (c_int, bool, Option<&'static Mpi>),
 ) -> Job {
     let heap = SymmetricHeap::new(name, &world, is_set(["SHMEM_DEBUG", "SMA_DEBUG"]));
-    let rooms = Rooms::new(name, &world);
+    let areas = SyncAreas::new(name, &world);
     let statics = Statics::new(name, &world, is_threaded);
     let peers = (0..world.size()).map(|rank| Peer {
         heap: or_end(name, heap.window.pointer_at(rank)).unwrap_or(std::ptr::null_mut()),
@@ -138,7 +138,7 @@ fn join(
     });
     Job {
         peers: peers.collect(),
-        teams: Teams::new(&world, &rooms),
+        teams: Teams::new(&world, &areas),
         contexts: Contexts::new(),
         thread_level,
         mpi,
@@ -146,7 +146,7 @@ fn join(
         is_over: AtomicBool::new(false),
         heap,
         statics,
-        rooms,
+        areas,
         process: Process::new(world),
     }
 }

@@ -57,7 +57,7 @@ unsafe fn read_config((config, mask): (*const TeamConfig, c_long)) -> Option<Tea
     (config.num_contexts >= 0).then_some(config)
 }
 
-/// Makes one team of some members of a parent; the others come along. `None` if this PE is no member, or there is no room.
+/// Makes one team of some members of a parent; the others come along. `None` if this PE is no member, or there is no area.
 fn split(
     name: &'static str,
     job: &Job,
@@ -78,11 +78,11 @@ fn split(
         std::thread::yield_now();
     };
     teams.made.fetch_max(agreed.made, Ordering::Relaxed);
-    let room = agreed.rooms.iter().enumerate().find(|(_, word)| **word != 0);
-    let room = room.map(|(at, word)| at * 64 + word.trailing_zeros() as usize);
-    let made = room.and_then(|room| {
-        let tag = 1 << 61 | agreed.made << 10 | room as u64;
-        teams.add(&job.process.world, &job.rooms, members, (room, agreed.met), tag, config)
+    let area = agreed.areas.iter().enumerate().find(|(_, word)| **word != 0);
+    let area = area.map(|(at, word)| at * 64 + word.trailing_zeros() as usize);
+    let made = area.and_then(|area| {
+        let tag = 1 << 61 | agreed.made << 10 | area as u64;
+        teams.add(&job.process.world, &job.areas, members, (area, agreed.met), tag, config)
     });
     teams.choosing.lock().end(handle);
     made
@@ -92,20 +92,20 @@ fn split(
 struct Agreed {
     /// Whether each of them had its turn to choose.
     all_had_turn: bool,
-    /// What none of them uses, a bit for each room.
-    rooms: [u64; WORDS],
-    /// The last barrier that may have left something in the new team's room.
+    /// What none of them uses, a bit for each area.
+    areas: [u64; WORDS],
+    /// The last barrier that may have left something in the new team's area.
     met: u64,
     /// How many teams there are with this one.
     made: u64,
 }
 
 fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed {
-    // PAIR team-gone. Before barriers are counted: so the count has all barriers of each room that is free here.
-    let rooms = job.teams.free_rooms();
+    // PAIR team-gone. Before barriers are counted: so the count has all barriers of each area that is free here.
+    let areas = job.teams.free_areas();
     let met = job.teams.met();
     let mut mine = [0u64; WORDS + 3];
-    mine[..WORDS].copy_from_slice(&rooms);
+    mine[..WORDS].copy_from_slice(&areas);
     mine[WORDS] = u64::from(is_mine);
     mine[WORDS + 1] = met;
     mine[WORDS + 2] = job.teams.made.load(Ordering::Relaxed);
@@ -120,9 +120,9 @@ fn agree(name: &'static str, job: &Job, parent: &Team, is_mine: bool) -> Agreed 
             }
         }
     });
-    let [rooms @ .., all_had_turn, met, made] = agreed;
+    let [areas @ .., all_had_turn, met, made] = agreed;
     // A second barrier later a slot is filled again, and the next split may come at once.
-    Agreed { all_had_turn: all_had_turn != 0, rooms, met: met + 2, made: made + 1 }
+    Agreed { all_had_turn: all_had_turn != 0, areas, met: met + 2, made: made + 1 }
 }
 
 /// # Safety
@@ -206,7 +206,7 @@ pub(crate) fn destroy(name: &'static str, handle: usize) {
         end(name, "the predefined teams cannot be destroyed");
     }
     let Some(team) = job.teams.get(name, handle) else { return };
-    // Nobody is behind in it when its room is given to others.
+    // Nobody is behind in it when its area is given to others.
     team.meet(name, &job.process);
     job.teams.remove(handle, team);
 }

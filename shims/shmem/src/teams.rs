@@ -1,8 +1,8 @@
 //! Teams, and the active sets of old, which are teams that nobody has made.
 //!
-//! A handle is a number: 1 is the world, 2 the PEs of this node. A team has a room ([`crate::room`]) if all of its members
+//! A handle is a number: 1 is the world, 2 the PEs of this node. A team has an area ([`crate::sync_area`]) if all of its members
 //! are on this node, one for each node ([`crate::nodes`]) if several are on some, and always a group of longarm, for what
-//! goes through no room.
+//! goes through no area.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::c_int;
@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 use crate::boundary::{end, or_end};
 use crate::nodes::{Layout, Nodes};
 use crate::process::Process;
-use crate::room::{Room, Rooms, TEAM_ROOMS};
+use crate::sync_area::{SyncArea, SyncAreas, TEAM_AREAS};
 
 pub(crate) const INVALID: usize = 0;
 pub(crate) const WORLD: usize = 1;
 pub(crate) const SHARED: usize = 2;
-/// Words of a bitmap of rooms.
-pub(crate) const WORDS: usize = TEAM_ROOMS / 64;
+/// Words of a bitmap of areas.
+pub(crate) const WORDS: usize = TEAM_AREAS / 64;
 
 /// What a team is made with, as in the header.
 #[repr(C)]
@@ -35,8 +35,8 @@ pub(crate) struct Team {
     /// World numbers, in the team's order.
     pub(crate) members: Box<[u32]>,
     pub(crate) me: usize,
-    pub(crate) room: Option<Room>,
-    /// Where the members of each node meet, if there is no room for all. Active sets have none.
+    pub(crate) area: Option<SyncArea>,
+    /// Where the members of each node meet, if there is no area for all. Active sets have none.
     pub(crate) nodes: Option<Nodes>,
     pub(crate) group: Group,
     pub(crate) config: TeamConfig,
@@ -101,15 +101,15 @@ impl Team {
         end(name, format_args!("there is no PE {pe} in this team; it has the PEs 0 to {}", self.size() - 1))
     }
 
-    /// How many barriers there were in its room, or in that of this node.
+    /// How many barriers there were in its area, or in that of this node.
     fn met(&self) -> u64 {
-        self.room.as_ref().map(Room::met).or(self.nodes.as_ref().map(Nodes::met)).unwrap_or(0)
+        self.area.as_ref().map(SyncArea::met).or(self.nodes.as_ref().map(Nodes::met)).unwrap_or(0)
     }
 
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, process: &Process) {
-        match (&self.room, &self.nodes) {
-            (Some(room), _) => room.meet(name, process),
+        match (&self.area, &self.nodes) {
+            (Some(area), _) => area.meet(name, process),
             (None, Some(nodes)) => nodes.meet(name, process),
             (None, None) => {
                 // Stores to mapped memory before it are visible to who has met.
@@ -127,8 +127,8 @@ impl Team {
         bytes: Region<'_>,
         read: impl FnOnce(&dyn Fn(usize) -> *const u8) -> R,
     ) -> R {
-        if let Some(room) = &self.room {
-            let slots = room.show(name, process, bytes);
+        if let Some(area) = &self.area {
+            let slots = area.show(name, process, bytes);
             return read(&slots);
         }
         let mut mine = vec![0; bytes.len()];
@@ -147,8 +147,8 @@ impl Team {
 }
 
 impl Teams {
-    pub(crate) fn new(world: &World, rooms: &Rooms) -> Teams {
-        let places = (0..TEAM_ROOMS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
+    pub(crate) fn new(world: &World, areas: &SyncAreas) -> Teams {
+        let places = (0..TEAM_AREAS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
         let teams = Teams {
             places,
             sets: Mutex::default(),
@@ -159,7 +159,7 @@ impl Teams {
         let all: Vec<u32> = (0..world.size()).collect();
         let here = all.iter().copied().filter(|rank| world.shares_memory_with(*rank)).collect();
         for (handle, members) in [(WORLD, all), (SHARED, here)] {
-            let made = make(world, rooms, members, (handle, 0), handle as u64, TeamConfig::default());
+            let made = make(world, areas, members, (handle, 0), handle as u64, TeamConfig::default());
             teams.put(handle, made.expect("a PE is a member of the world and of its node"));
         }
         teams
@@ -194,7 +194,7 @@ impl Teams {
     pub(crate) fn of_set(
         &self,
         name: &'static str,
-        (process, rooms): (&Process, &Rooms),
+        (process, areas): (&Process, &SyncAreas),
         set: (c_int, c_int, c_int),
     ) -> &'static Team {
         if set == (0, 0, process.size as c_int)
@@ -225,9 +225,9 @@ impl Teams {
         }
         let members: Vec<u32> = (0..size as u32).map(|place| start as u32 + (place << log_stride)).collect();
         let tag = 1 << 62 | (start as u64) << 40 | (log_stride as u64) << 32 | size as u64;
-        let room = rooms.of_set(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let room = room.unwrap_or(usize::MAX);
-        let Some(team) = make(&process.world, rooms, members, (room, 0), tag, TeamConfig::default()) else {
+        let area = areas.of_set(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let area = area.unwrap_or(usize::MAX);
+        let Some(team) = make(&process.world, areas, members, (area, 0), tag, TeamConfig::default()) else {
             end(
                 name,
                 format_args!(
@@ -240,37 +240,37 @@ impl Teams {
         team
     }
 
-    /// A team of these members, whose handle is the number of its room. `None`: this PE is none of them.
+    /// A team of these members, whose handle is the number of its area. `None`: this PE is none of them.
     pub(crate) fn add(
         &self,
         world: &World,
-        rooms: &Rooms,
+        areas: &SyncAreas,
         members: Vec<u32>,
-        (room, met): (usize, u64),
+        (area, met): (usize, u64),
         tag: u64,
         config: TeamConfig,
     ) -> Option<usize> {
-        self.put(room, make(world, rooms, members, (room, met), tag, config)?);
-        Some(room)
+        self.put(area, make(world, areas, members, (area, met), tag, config)?);
+        Some(area)
     }
 
-    /// A team is no more, and its handle may be given out again, with its room.
+    /// A team is no more, and its handle may be given out again, with its area.
     pub(crate) fn remove(&self, handle: usize, team: &Team) {
         self.met.fetch_max(team.met(), Ordering::Relaxed);
         // The team itself stays: another thread may still look at it.
-        // PAIR team-gone: who sees (Acquire) that the room is free sees the number of its barriers above too.
+        // PAIR team-gone: who sees (Acquire) that the area is free sees the number of its barriers above too.
         self.places[handle].store(std::ptr::null_mut(), Ordering::Release);
     }
 
     /// The last barrier of any team that there is or was.
     pub(crate) fn met(&self) -> u64 {
-        let teams = (0..TEAM_ROOMS).filter_map(|handle| self.find(handle));
+        let teams = (0..TEAM_AREAS).filter_map(|handle| self.find(handle));
         let met = teams.map(Team::met).max().unwrap_or(0);
         met.max(self.met.load(Ordering::Relaxed))
     }
 
-    /// What this PE has not used, a bit for each room.
-    pub(crate) fn free_rooms(&self) -> [u64; WORDS] {
+    /// What this PE has not used, a bit for each area.
+    pub(crate) fn free_areas(&self) -> [u64; WORDS] {
         let mut free = [u64::MAX; WORDS];
         free[0] &= !0b111;
         for (handle, place) in self.places.iter().enumerate() {
@@ -282,33 +282,33 @@ impl Teams {
     }
 }
 
-/// A team of these members; `None` if this PE is none of them. A room that is too large a number is none.
+/// A team of these members; `None` if this PE is none of them. An area that is too large a number is none.
 fn make(
     world: &World,
-    rooms: &Rooms,
+    areas: &SyncAreas,
     members: Vec<u32>,
-    (room, met): (usize, u64),
+    (area, met): (usize, u64),
     tag: u64,
     config: TeamConfig,
 ) -> Option<Team> {
     let me = members.iter().position(|rank| *rank == world.rank())?;
     let group = world.group_among(&members, tag)?;
     let locals: Vec<u32> = (0..world.size()).filter(|rank| world.shares_memory_with(*rank)).collect();
-    let room_of = |places: &[usize]| {
+    let area_of = |places: &[usize]| {
         let local =
-            |rank: u32| locals.iter().position(|local| *local == rank).expect("members of a room are on this node");
+            |rank: u32| locals.iter().position(|local| *local == rank).expect("members of an area are on this node");
         let member = |place: &usize| (local(members[*place]), members[*place]);
-        let me = places.iter().position(|place| *place == me).expect("members of a room are on this node");
-        rooms.room(room, places.iter().map(member).collect(), me, met)
+        let me = places.iter().position(|place| *place == me).expect("members of an area are on this node");
+        areas.area(area, places.iter().map(member).collect(), me, met)
     };
     let is_here = members.iter().all(|rank| world.shares_memory_with(*rank));
     let all: Vec<usize> = (0..members.len()).collect();
-    // The room of an active set has a number for one node only.
-    let layout = Layout::of(world, &members).filter(|_| room < TEAM_ROOMS);
+    // The area of an active set has a number for one node only.
+    let layout = Layout::of(world, &members).filter(|_| area < TEAM_AREAS);
     let nodes = layout.map(|layout| {
-        let room = room_of(&layout.here(me));
-        Nodes::new(world, layout, (&members, me), room, tag)
+        let area = area_of(&layout.here(me));
+        Nodes::new(world, layout, (&members, me), area, tag)
     });
-    let room = (is_here && room != usize::MAX).then(|| room_of(&all));
-    Some(Team { members: members.into(), me, room, nodes, group, config })
+    let area = (is_here && area != usize::MAX).then(|| area_of(&all));
+    Some(Team { members: members.into(), me, area, nodes, group, config })
 }

@@ -29,7 +29,7 @@ impl Who {
     pub(crate) fn team(self, name: &'static str, job: &Job) -> Option<&'static Team> {
         match self {
             Who::Team(handle) => job.teams.get(name, handle),
-            Who::Set(set) => Some(job.teams.of_set(name, (&job.process, &job.rooms), set)),
+            Who::Set(set) => Some(job.teams.of_set(name, (&job.process, &job.areas), set)),
         }
     }
 

@@ -1,8 +1,8 @@
-//! Rooms: shared memory in which the members of a team, all of one node, meet and show each other small things.
+//! Sync areas: shared memory in which the members of a team, all of one node, meet and show each other small things.
 //!
 //! ```text
-//!   window at the node's first PE:  │ names of sets │ room 0 │ room 1 │ ...
-//!   room:                           │ lines of each PE │ slots of even barriers │ slots of odd ones │
+//!   window at the node's first PE:  │ names of sets │ area 0 │ area 1 │ ...
+//!   area:                           │ lines of each PE │ slots of even barriers │ slots of odd ones │
 //! ```
 //!
 //! They meet as [`longarm::ffi::flag_barrier`] says. What fits into a line is shown there; what does not, in a slot. A slot is
@@ -27,24 +27,24 @@ use longarm::{Window, World};
 use crate::boundary::{end, or_end};
 use crate::process::Process;
 
-/// Rooms of teams, and of active sets.
-pub(crate) const TEAM_ROOMS: usize = 512;
-const SET_ROOMS: usize = 512;
+/// SyncAreas of teams, and of active sets.
+pub(crate) const TEAM_AREAS: usize = 512;
+const SET_AREAS: usize = 512;
 /// What one member shows in one barrier.
 pub(crate) const SLOT_BYTES: usize = 2048;
 /// What of it fits into its line.
 const LINE_BYTES: usize = WORDS * 8;
 
-/// All rooms of this node.
-pub(crate) struct Rooms {
+/// All areas of this node.
+pub(crate) struct SyncAreas {
     base: *mut u8,
     /// PEs of this node.
     locals: usize,
     _window: Window<u8>,
 }
 
-/// One room, as a member sees it.
-pub(crate) struct Room {
+/// One area, as a member sees it.
+pub(crate) struct SyncArea {
     base: *mut u8,
     locals: usize,
     /// This PE's place among those of the node.
@@ -63,58 +63,58 @@ impl Board for Places {
     #[inline]
     fn lines(&self, place: usize) -> &Lines {
         let place = self.base.wrapping_add(self.members[place].0 * size_of::<Lines>());
-        // SAFETY: the lines of one PE in this room, aligned, in memory that stays mapped; they are atomics.
+        // SAFETY: the lines of one PE in this area, aligned, in memory that stays mapped; they are atomics.
         unsafe { &*place.cast() }
     }
 }
 
-impl Rooms {
+impl SyncAreas {
     /// Collective.
-    pub(crate) fn new(name: &'static str, world: &World) -> Rooms {
+    pub(crate) fn new(name: &'static str, world: &World) -> SyncAreas {
         let here = |rank: &u32| world.node_of(*rank) == Some(world.node());
         let locals = (0..world.size()).filter(here).count();
         let first = (0..world.size()).find(here).unwrap_or(0);
-        let bytes = SET_ROOMS * 8 + (TEAM_ROOMS + SET_ROOMS) * room_bytes(locals);
+        let bytes = SET_AREAS * 8 + (TEAM_AREAS + SET_AREAS) * area_bytes(locals);
         let mine = if world.rank() == first { bytes } else { 0 };
         let window = or_end(name, world.allocate_collective::<u8>(mine));
         window.leave_out_of_dumps();
         let Some(base) = or_end(name, window.pointer_at(first)) else {
             end(name, "this node's shared memory is not mapped here; is the address space limited (ulimit -v)?")
         };
-        Rooms { base, locals, _window: window }
+        SyncAreas { base, locals, _window: window }
     }
 
-    /// A room by its number, for these members, of whom each begins with barrier `met` + 1.
-    pub(crate) fn room(&self, number: usize, members: Box<[(usize, u32)]>, me: usize, met: u64) -> Room {
-        assert!(number < TEAM_ROOMS + SET_ROOMS && me < members.len());
-        let base = self.base.wrapping_add(SET_ROOMS * 8 + number * room_bytes(self.locals));
+    /// An area by its number, for these members, of whom each begins with barrier `met` + 1.
+    pub(crate) fn area(&self, number: usize, members: Box<[(usize, u32)]>, me: usize, met: u64) -> SyncArea {
+        assert!(number < TEAM_AREAS + SET_AREAS && me < members.len());
+        let base = self.base.wrapping_add(SET_AREAS * 8 + number * area_bytes(self.locals));
         let (local, size) = (members[me].0, members.len());
-        Room { base, locals: self.locals, local, member: Member::new(Places { base, members }, size, me, met) }
+        SyncArea { base, locals: self.locals, local, member: Member::new(Places { base, members }, size, me, met) }
     }
 
-    /// The number of the room of an active set with this name, which is not 0. `None`: there are too many sets.
+    /// The number of the area of an active set with this name, which is not 0. `None`: there are too many sets.
     pub(crate) fn of_set(&self, set: u64) -> Option<usize> {
-        let mut at = set as usize % SET_ROOMS;
-        for _ in 0..SET_ROOMS {
+        let mut at = set as usize % SET_AREAS;
+        for _ in 0..SET_AREAS {
             let place: *mut u64 = self.base.cast::<u64>().wrapping_add(at);
             // SAFETY: one of the names, aligned, in memory that stays mapped; all access is atomic.
             let name = unsafe { AtomicU64::from_ptr(place) };
             // PAIR named.
             match name.compare_exchange(0, set, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(TEAM_ROOMS + at),
-                Err(found) if found == set => return Some(TEAM_ROOMS + at),
-                Err(_) => at = (at + 1) % SET_ROOMS,
+                Ok(_) => return Some(TEAM_AREAS + at),
+                Err(found) if found == set => return Some(TEAM_AREAS + at),
+                Err(_) => at = (at + 1) % SET_AREAS,
             }
         }
         None
     }
 }
 
-fn room_bytes(locals: usize) -> usize {
+fn area_bytes(locals: usize) -> usize {
     locals * (size_of::<Lines>() + 2 * SLOT_BYTES)
 }
 
-impl Room {
+impl SyncArea {
     fn slot(&self, local: usize, barrier: u64) -> *mut u8 {
         let parity = (barrier % 2) as usize;
         self.base.wrapping_add(self.locals * size_of::<Lines>() + (parity * self.locals + local) * SLOT_BYTES)
