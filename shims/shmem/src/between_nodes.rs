@@ -10,7 +10,7 @@ use crate::across::{self, Participants};
 use crate::boundary::or_end;
 use crate::job::Job;
 use crate::members::{given, of_member, taken};
-use crate::nodes::{FIRST, Nodes};
+use crate::nodes::{LEADER, Nodes};
 use crate::operator::Operator;
 use crate::process::Process;
 use crate::rma;
@@ -59,9 +59,9 @@ unsafe fn broadcast_little(
         (Some(group), None) => {
             let mut elements = vec![0; bytes];
             speak(group, &mut elements);
-            nodes.area.hear(name, process, FIRST, Region::from_slice(&elements))
+            nodes.area.hear(name, process, LEADER, Region::from_slice(&elements))
         }
-        (None, None) => nodes.area.hear(name, process, FIRST, own),
+        (None, None) => nodes.area.hear(name, process, LEADER, own),
         (group, Some(root)) => {
             let shown = nodes.area.hear(name, process, root, own);
             if let Some(group) = group {
@@ -113,7 +113,7 @@ unsafe fn broadcast_much(
         theirs()
     } else {
         // The leader's target is there.
-        nodes.area.hear(name, &job.process, FIRST, Region::from_slice(&[]));
+        nodes.area.hear(name, &job.process, LEADER, Region::from_slice(&[]));
         of_member(name, job, team, nodes.leader(), dest.addr(), bytes)
     };
     if takes && from != dest {
@@ -121,7 +121,7 @@ unsafe fn broadcast_much(
         unsafe { rma::copy(dest, from, bytes) };
     }
     // What the others here have copied may be used again.
-    nodes.area.tell(name, &job.process, nodes.place_here(root).unwrap_or(FIRST));
+    nodes.area.tell(name, &job.process, nodes.place_here(root).unwrap_or(LEADER));
 }
 
 /// Combines the elements of all, for all: those of each node in the team's order, and then the nodes' in the order of their
@@ -153,10 +153,10 @@ unsafe fn reduce_little<O: Operator<T>, T>(
 ) {
     let bytes = rma::bytes_of::<T>(count as u64);
     // SAFETY: this function's own contract.
-    let shown = nodes.area.show_to(name, process, FIRST, unsafe { Region::from_raw(source.cast(), bytes) });
+    let shown = nodes.area.show_to(name, process, LEADER, unsafe { Region::from_raw(source.cast(), bytes) });
     if let Some(group) = &nodes.group {
         // SAFETY: this function's own contract; every one here shows as many bytes.
-        unsafe { rma::copy(dest.cast(), shown(FIRST), bytes) };
+        unsafe { rma::copy(dest.cast(), shown(LEADER), bytes) };
         for place in 1..nodes.here.len() {
             // SAFETY: as above, and what is shown is aligned.
             unsafe { O::combine(dest, shown(place).cast(), count) };
@@ -165,7 +165,7 @@ unsafe fn reduce_little<O: Operator<T>, T>(
         unsafe { between::<O, T>(name, group, (dest, count)) };
     }
     // SAFETY: this function's own contract; the leader has written its own.
-    let all = nodes.area.hear(name, process, FIRST, unsafe { Region::from_raw(dest.cast_const().cast(), bytes) });
+    let all = nodes.area.hear(name, process, LEADER, unsafe { Region::from_raw(dest.cast_const().cast(), bytes) });
     if nodes.group.is_none() {
         // SAFETY: this function's own contract; the leader shows as many bytes.
         unsafe { rma::copy(dest.cast(), all, bytes) };
@@ -191,7 +191,7 @@ unsafe fn reduce_much<O: Operator<T>, T>(
     // SAFETY: this function's own contract, and `of_member` has looked at theirs.
     unsafe { combine_share::<O, T>(at_leader, &sources, share) };
     // The node's elements are in the leader's target.
-    nodes.area.tell(name, &job.process, FIRST);
+    nodes.area.tell(name, &job.process, LEADER);
     if let Some(group) = &nodes.group {
         if bytes >= across::BYTES_MIN {
             let participants = Participants::of_group(name, group, &nodes.leader_pes);
@@ -203,13 +203,13 @@ unsafe fn reduce_much<O: Operator<T>, T>(
         }
     }
     // All elements are there.
-    nodes.area.hear(name, &job.process, FIRST, Region::from_slice(&[]));
+    nodes.area.hear(name, &job.process, LEADER, Region::from_slice(&[]));
     if nodes.group.is_none() {
         // SAFETY: this function's own contract, and `of_member` has looked at theirs.
         unsafe { rma::copy(dest.cast(), at_leader.cast(), bytes) };
     }
     // The leader's target may be used again.
-    nodes.area.tell(name, &job.process, FIRST);
+    nodes.area.tell(name, &job.process, LEADER);
 }
 
 /// Combines the elements of the members of a group, at all of them, by messages.

@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::sync_area::SyncArea;
 
 /// The place of the leader in the area.
-pub(crate) const FIRST: usize = 0;
+pub(crate) const LEADER: usize = 0;
 
 /// See the module.
 pub(crate) struct Nodes {
@@ -97,10 +97,10 @@ impl Nodes {
 
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, process: &Process) {
-        self.area.tell(name, process, FIRST);
+        self.area.tell(name, process, LEADER);
         if let Some(group) = &self.group {
             or_end(name, group.sync_collective());
         }
-        self.area.hear(name, process, FIRST, Region::from_slice(&[]));
+        self.area.hear(name, process, LEADER, Region::from_slice(&[]));
     }
 }
