@@ -103,9 +103,9 @@ impl Store for Speaker {
 }
 
 /// What a process was told by the one that speaks for its node.
-struct Told(Vec<u8>);
+struct ToldByLeader(Vec<u8>);
 
-impl Store for Told {
+impl Store for ToldByLeader {
     fn share(&mut self, _text: Option<&str>) -> Result<Vec<u8>, String> {
         Ok(self.0.clone())
     }
@@ -407,7 +407,7 @@ fn told(tasks: &LocalTasks, patience: Patience) -> Option<Managed> {
         size,
         on_one_machine: (here == size).then_some(true),
         neighbours: Neighbours::of(Some(local_id), Some(here)),
-        store: Mutex::new(Some(Box::new(Told(text)))),
+        store: Mutex::new(Some(Box::new(ToldByLeader(text)))),
         patience,
         // Rank 0's process has the manager end the job.
         abort: Box::new(|_| false),

@@ -44,7 +44,7 @@ pub enum Event {
     /// A transfer with no server involved reaches its target.
     Direct(u32),
     /// What became of one comes back.
-    Told(u32),
+    DeviceReply(u32),
     /// A connection reaches the server that it calls.
     Call(u32),
     /// A server does a turn.

@@ -161,7 +161,7 @@ impl Scheduler {
                 self.tell(news);
             }
             Event::Direct(link) => job::do_direct(link),
-            Event::Told(link) => self.tell(network::with(|network| network.told(link))),
+            Event::DeviceReply(link) => self.tell(network::with(|network| network.told(link))),
             Event::Again(pipe) => self.tell(Some(network::with(|network| network.reader(pipe)))),
             Event::Room(pipe) => self.tell(Some(network::with(|network| network.writer(pipe)))),
             Event::End(pipe) => self.tell(Some(network::with(|network| network.arrive_end(pipe)))),

@@ -9,7 +9,7 @@ use libtest_mimic::{Failed, Trial};
 use longarm::World;
 
 use super::crowd::OTHER_USER;
-use super::started_by_others::{Coming, Told};
+use super::started_by_others::{Coming, ExplicitJob};
 use super::witness;
 use crate::{BODY, PARAMETERS};
 
@@ -65,7 +65,7 @@ fn established(port: u16) -> usize {
 }
 
 fn connect(coming: Coming, ranks: u32, nodes: u32, connections: u32) -> Result<(), Failed> {
-    let ended = Told::start(coming, ranks, nodes, "count", &[])?.end()?;
+    let ended = ExplicitJob::start(coming, ranks, nodes, "count", &[])?.end()?;
     if let Some(rank) = ended.iter().find(|rank| !rank.success || !rank.errors.is_empty()) {
         return Err(format!("a rank complains: {}", rank.errors).into());
     }
@@ -74,7 +74,7 @@ fn connect(coming: Coming, ranks: u32, nodes: u32, connections: u32) -> Result<(
 
 /// The first rank says nothing of its neighbours, as if it were in another container.
 fn miss() -> Result<(), Failed> {
-    let mut job = Told::new(Coming::Together)?;
+    let mut job = ExplicitJob::new(Coming::Together)?;
     job.add(0, 3, 1, "count", &[("LONGARM_LOCAL_SIZE", "1")])?;
     for rank in 1..3 {
         job.add(rank, 3, 1, "count", &[])?;
@@ -114,7 +114,7 @@ pub fn outlive(world: World, victim: u32) {
 /// Of three nodes with two ranks each a rank of the second dies: its first one, through which the other one comes, or that one.
 fn go_on(victim: u32) -> Result<(), Failed> {
     let variables = [("LONGARM_ON_FAILURE", "continue"), ("LONGARM_REPORT_MS", "200")];
-    let ended = Told::start(Coming::Together, 6, 3, &format!("outlive {victim}"), &variables)?.end()?;
+    let ended = ExplicitJob::start(Coming::Together, 6, 3, &format!("outlive {victim}"), &variables)?.end()?;
     let with_it = if victim == 2 { 2..4 } else { 3..4 };
     for (rank, one) in (0..).zip(&ended) {
         if !with_it.contains(&rank) {
@@ -174,7 +174,7 @@ fn crowd() -> Result<(), Failed> {
         eprintln!("only root can be another user: nothing is tested");
         return Ok(());
     }
-    let mut job = Told::new(Coming::Together)?;
+    let mut job = ExplicitJob::new(Coming::Together)?;
     job.add(2, 4, 2, "count", &[])?;
     let pid = job.last_pid();
     let name = loop {
@@ -206,7 +206,7 @@ fn be_apart() -> Result<(), Failed> {
         println!("SKIPPED: no network of its own can be made here");
         return Ok(());
     }
-    let mut job = Told::new(Coming::Together)?;
+    let mut job = ExplicitJob::new(Coming::Together)?;
     for rank in 0..4 {
         let starter = if rank < 2 { &[][..] } else { &["unshare", "--net"] };
         job.add_inside(starter, rank, 4, (1, "count"), &[("LONGARM_MEET_TIMEOUT_S", "3")])?;
@@ -227,7 +227,7 @@ fn contain(kinds: &str, connections: usize) -> Result<(), Failed> {
         println!("SKIPPED: no container can be made here with {kinds}");
         return Ok(());
     }
-    let mut job = Told::new(Coming::Together)?;
+    let mut job = ExplicitJob::new(Coming::Together)?;
     for rank in 0..4 {
         let starter = if rank < 2 { &[][..] } else { &starter };
         job.add_inside(starter, rank, 4, (1, "count"), &[])?;

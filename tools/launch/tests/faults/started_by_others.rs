@@ -163,7 +163,7 @@ impl std::fmt::Display for Coming {
 }
 
 /// A job of processes that were told who they are.
-pub struct Told {
+pub struct ExplicitJob {
     coming: Coming,
     ranks: Vec<Child>,
     root: String,
@@ -186,15 +186,15 @@ impl Ended {
     }
 }
 
-impl Told {
+impl ExplicitJob {
     /// Nobody yet.
-    pub fn new(coming: Coming) -> Result<Told, Failed> {
+    pub fn new(coming: Coming) -> Result<ExplicitJob, Failed> {
         let folder = tempfile::tempdir()?;
         // Nobody else's on this machine: who has the same one finds the same places.
         std::fs::write(folder.path().join("secret"), format!("a secret of a test, in {}", folder.path().display()))?;
         // Free a moment ago, and nobody is given it again soon.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        Ok(Told { coming, ranks: Vec::new(), root: format!("127.0.0.1:{port}"), folder })
+        Ok(ExplicitJob { coming, ranks: Vec::new(), root: format!("127.0.0.1:{port}"), folder })
     }
 
     pub fn start(
@@ -203,8 +203,8 @@ impl Told {
         nodes: u32,
         what: &str,
         variables: &[(&str, &str)],
-    ) -> Result<Told, Failed> {
-        let mut job = Told::new(coming)?;
+    ) -> Result<ExplicitJob, Failed> {
+        let mut job = ExplicitJob::new(coming)?;
         for rank in 0..ranks {
             job.add(rank, ranks, nodes, what, variables)?;
         }
@@ -276,7 +276,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for ExplicitJob {
     fn drop(&mut self) {
         for rank in &mut self.ranks {
             let _ = rank.kill();
@@ -286,7 +286,7 @@ impl Drop for Told {
 }
 
 fn meet(coming: Coming, ranks: u32, nodes: u32) -> Result<(), Failed> {
-    let ended = Told::start(coming, ranks, nodes, "work", &[])?.end()?;
+    let ended = ExplicitJob::start(coming, ranks, nodes, "work", &[])?.end()?;
     for (rank, ended) in ended.iter().enumerate() {
         let node = rank as u32 * nodes / ranks;
         ended.expect(&format!("rank {rank} of {ranks} on node {node} of {nodes} counts {ranks}\n"))?;
@@ -298,12 +298,12 @@ fn meet(coming: Coming, ranks: u32, nodes: u32) -> Result<(), Failed> {
 }
 
 fn join_again(coming: Coming) -> Result<(), Failed> {
-    let ended = Told::start(coming, 3, 1, "worlds 3", &[])?.end()?;
+    let ended = ExplicitJob::start(coming, 3, 1, "worlds 3", &[])?.end()?;
     ended.iter().try_for_each(|rank| rank.expect("world 2"))
 }
 
 fn hear_of_the_dead(coming: Coming, kind: &str, victim: u32, nodes: u32) -> Result<(), Failed> {
-    let mut job = Told::start(coming, 4, nodes, &format!("{kind} {victim}"), &[NO_HURRY])?;
+    let mut job = ExplicitJob::start(coming, 4, nodes, &format!("{kind} {victim}"), &[NO_HURRY])?;
     let how = format!("failed: rank {victim} (node {}) has ended without finalizing", victim * nodes / 4);
     for (rank, process) in (0..).zip(&mut job.ranks).filter(|(rank, _)| *rank != victim) {
         let mut lines = BufReader::new(process.stdout.as_mut().expect("stdout is piped")).lines();
@@ -320,14 +320,15 @@ fn hear_of_the_dead(coming: Coming, kind: &str, victim: u32, nodes: u32) -> Resu
 fn name_the_dead(coming: Coming, victim: u32, nodes: u32) -> Result<(), Failed> {
     hear_of_the_dead(coming, "victim", victim, nodes)?;
     // In a hurry they end by themselves, and none of them well.
-    let ended = Told::start(coming, 4, nodes, &format!("victim {victim}"), &[("LONGARM_REPORT_MS", "1")])?.end()?;
+    let ended =
+        ExplicitJob::start(coming, 4, nodes, &format!("victim {victim}"), &[("LONGARM_REPORT_MS", "1")])?.end()?;
     let speaker = if victim == 0 { 1 } else { 0 };
     ended[speaker].expect(&format!("rank {victim} "))?;
     if ended.iter().any(|rank| rank.success) { Err("a rank ended as if nothing had been".into()) } else { Ok(()) }
 }
 
 fn wrong_secret() -> Result<(), Failed> {
-    let mut job = Told::new(Coming::Alone)?;
+    let mut job = ExplicitJob::new(Coming::Alone)?;
     let other = job.folder.path().join("other");
     std::fs::write(&other, "another secret that is long enough")?;
     let soon = ("LONGARM_MEET_TIMEOUT_S", "2");
@@ -339,7 +340,7 @@ fn wrong_secret() -> Result<(), Failed> {
 }
 
 fn missing(coming: Coming) -> Result<(), Failed> {
-    let mut job = Told::new(coming)?;
+    let mut job = ExplicitJob::new(coming)?;
     for rank in [0, 2] {
         job.add(rank, 4, 1, "work", &[("LONGARM_MEET_TIMEOUT_S", "1")])?;
     }
@@ -347,14 +348,14 @@ fn missing(coming: Coming) -> Result<(), Failed> {
 }
 
 fn wrong_size() -> Result<(), Failed> {
-    let mut job = Told::new(Coming::Alone)?;
+    let mut job = ExplicitJob::new(Coming::Alone)?;
     job.add(0, 2, 1, "work", &[("LONGARM_MEET_TIMEOUT_S", "2")])?;
     job.add(1, 3, 1, "work", &[("LONGARM_MEET_TIMEOUT_S", "2")])?;
     job.end()?[1].expect("it takes the job for one of 2 ranks, and this is one of 3")
 }
 
 fn strangers() -> Result<(), Failed> {
-    let mut job = Told::new(Coming::Alone)?;
+    let mut job = ExplicitJob::new(Coming::Alone)?;
     job.add(0, 2, 1, "work", &[])?;
     let mut strangers = Vec::new();
     while strangers.len() < 30 {
@@ -376,7 +377,7 @@ fn strangers() -> Result<(), Failed> {
 /// One behind another rank, and the first one of a node that is not rank 0's.
 fn deserted(coming: Coming) -> Result<(), Failed> {
     for deserter in [1, 2] {
-        let ended = Told::start(coming, 4, 2, &format!("deserter {deserter}"), &[])?.end()?;
+        let ended = ExplicitJob::start(coming, 4, 2, &format!("deserter {deserter}"), &[])?.end()?;
         ended[deserter]
             .expect(&format!("rank {deserter} ends the job: it left its world without finalize"))
             .map_err(|failed| format!("the deserter {deserter}: {}", failed.message().unwrap_or("")))?;
@@ -391,7 +392,7 @@ fn deserted(coming: Coming) -> Result<(), Failed> {
 }
 
 fn standstill(coming: Coming) -> Result<(), Failed> {
-    let mut job = Told::start(coming, 3, 1, "stand still", &[("LONGARM_WATCHDOG_S", "1")])?;
+    let mut job = ExplicitJob::start(coming, 3, 1, "stand still", &[("LONGARM_WATCHDOG_S", "1")])?;
     let mut line = String::new();
     BufReader::new(job.ranks[0].stdout.as_mut().expect("stdout is piped")).read_line(&mut line)?;
     let pid = line.trim().strip_prefix("process ").ok_or_else(|| format!("rank 0 says `{line}`"))?;
@@ -418,7 +419,7 @@ fn standstill(coming: Coming) -> Result<(), Failed> {
 }
 
 fn no_way() -> Result<(), Failed> {
-    let mut job = Told::new(Coming::Alone)?;
+    let mut job = ExplicitJob::new(Coming::Alone)?;
     job.add(1, 2, 1, "work", &[("LONGARM_ROOT", ""), ("PMI_RANK", "1"), ("PMI_SIZE", "2")])?;
     let ended = job.end()?;
     let parts =

@@ -16,7 +16,7 @@ use longarm_control::proof::{CHALLENGE_BYTES, HELLO_BYTES, PROOF_BYTES};
 use longarm_control::relay::{FromRelay, ToRelay};
 use longarm_control::scale::{Job, is_of_start};
 
-use super::started_by_others::{Coming, Told};
+use super::started_by_others::{Coming, ExplicitJob};
 use super::witness;
 use crate::{BODY, PARAMETERS};
 
@@ -129,7 +129,7 @@ fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// A real start, and the same counted.
 fn compare(ranks: u32, nodes: u32) -> Result<(), Failed> {
-    let mut job = Told::new(Coming::Alone)?;
+    let mut job = ExplicitJob::new(Coming::Alone)?;
     let (at, listening) = listen_in(job.root(), ranks - 1)?;
     // The others say themselves where rank 0 is to be found: at the listener.
     job.add(0, ranks, nodes, "work", &[])?;
@@ -229,7 +229,7 @@ fn members_of<F: Frame>(
 /// Each message and its bytes are equal. What differs is how many frames they stand in: the relay puts what it reads at a time into one,
 /// and what a member has said in two messages may be there at once. So no more heads of frames go over a connection than were counted.
 fn compare_relayed(ranks: u32, nodes: u32) -> Result<(), Failed> {
-    let mut job = Told::new(Coming::Together)?;
+    let mut job = ExplicitJob::new(Coming::Together)?;
     let (at, listening) = listen_in(job.root(), nodes - 1)?;
     let per_node = ranks / nodes;
     for rank in 0..ranks {

@@ -2,7 +2,7 @@
 //! whatever the target's node does meanwhile. What ended is told a while later, or never if the link breaks.
 //!
 //! ```text
-//!   post ──► under way ──(Direct)──► done at the target ──► coming ──(Told)──► outcome
+//!   post ──► under way ──(Direct)──► done at the target ──► coming ──(DeviceReply)──► outcome
 //!     └► waits for a get or an update before it, as does what is sent
 //! ```
 //!
@@ -112,7 +112,7 @@ pub enum Done {
     Answer(Option<bool>),
 }
 
-enum Told {
+enum DeviceReply {
     Settled,
     Answer(WindowRef, Option<bool>),
     Done { number: u64, bytes: Option<Vec<u8>> },
@@ -150,7 +150,7 @@ pub(super) struct Direct {
     next_number: u64,
     waiting: VecDeque<Posted>,
     under_way: VecDeque<Posted>,
-    coming: VecDeque<Told>,
+    coming: VecDeque<DeviceReply>,
     told_ns: u64,
     /// Transfers below this number were done.
     executed: u64,
@@ -219,7 +219,7 @@ impl Network {
         }
         state.direct.proven = true;
         let there_and_back_ns = state.pipes[0].latency_ns + state.pipes[1].latency_ns;
-        self.tell_later(link, there_and_back_ns, Told::Settled);
+        self.tell_later(link, there_and_back_ns, DeviceReply::Settled);
     }
 
     /// Whether they have agreed.
@@ -253,7 +253,7 @@ impl Network {
         links.iter().copied().filter(is_updating).collect()
     }
 
-    fn tell_later(&mut self, link: u32, after_ns: u64, told: Told) {
+    fn tell_later(&mut self, link: u32, after_ns: u64, told: DeviceReply) {
         let now_ns = self.now_ns;
         let jitter_ns = self.speed.jitter_ns;
         let direct = &mut self.links[link as usize].direct;
@@ -261,7 +261,7 @@ impl Network {
         direct.coming.push_back(told);
         let at_ns = direct.told_ns;
         self.perhaps_transferring.insert(link);
-        self.at(at_ns, Event::Told(link));
+        self.at(at_ns, Event::DeviceReply(link));
     }
 
     /// As the netmods' links.
@@ -352,7 +352,7 @@ impl Network {
         let caller = caller(state)?;
         self.note(What::Direct, Who::Link(link, 1), 0);
         match told {
-            Told::Settled => {
+            DeviceReply::Settled => {
                 let left = std::mem::take(&mut self.cards.entry(caller).or_default().left);
                 let resolved: Vec<_> = left.iter().map(|left| (left.ticket, self.resolve(left))).collect();
                 let is_done = |outcome| matches!(outcome, DirectOutcome::Done | DirectOutcome::ValueLost);
@@ -362,14 +362,14 @@ impl Network {
                 direct.settled = true;
                 direct.resolved.extend(resolved);
             }
-            Told::Answer(target, answer) => {
+            DeviceReply::Answer(target, answer) => {
                 let card = self.cards.entry(caller).or_default();
                 card.asked.remove(&target);
                 if let Some(answer) = answer {
                     card.known.insert(target, answer);
                 }
             }
-            Told::Done { number, bytes } => {
+            DeviceReply::Done { number, bytes } => {
                 let direct = &mut self.links[link as usize].direct;
                 let brings = bytes.is_some();
                 direct.outcomes.push_back((number, bytes));
@@ -504,9 +504,9 @@ impl Network {
             Done::Well(bytes) => {
                 direct.executed = posted.number + 1;
                 self.direct_count += 1;
-                Told::Done { number: posted.number, bytes }
+                DeviceReply::Done { number: posted.number, bytes }
             }
-            Done::Answer(answer) => Told::Answer(posted.target, answer),
+            Done::Answer(answer) => DeviceReply::Answer(posted.target, answer),
         };
         if direct.open {
             self.note(What::Direct, Who::Link(link, 0), posted.number << 1 | 1);
