@@ -13,7 +13,7 @@ const ME: Identity = Identity { job: JobId(1), rank: Rank(0), node: NodeId(0) };
 const PEER: NodeId = NodeId(1);
 
 /// Whether what is behind it is let through.
-type Gate = Arc<Mutex<bool>>;
+type Latch = Arc<Mutex<bool>>;
 
 /// What is behind a way.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ enum Behind {
     /// A listener.
     Server(String),
     /// The same, but the connection takes until it is let through.
-    Slow(String, Gate),
+    Slow(String, Latch),
 }
 
 /// A network in which one address has several ways.
@@ -94,7 +94,7 @@ impl Netmod for Ways {
 /// A link to nobody, or to somebody once a gate is open.
 struct Odd {
     takes: bool,
-    then: Option<(Box<dyn Link>, Gate)>,
+    then: Option<(Box<dyn Link>, Latch)>,
 }
 
 impl Odd {

@@ -175,11 +175,11 @@ pub(crate) fn meet(
 ) -> Result<Assembly, InitError> {
     let patience = Duration::from_secs(config.meet_timeout_s);
     let until = Instant::now() + patience;
-    let gate = Gate { root, ticket, rank, config, until };
+    let approach = Approach { root, ticket, rank, config, until };
     let (mut relay, mut of) = (None, None);
     let machine = topology::machine_name();
     let near = match neighbours::find(neighbours, config.nodes, (ticket, &machine), rank, until) {
-        Role::Leader(leader) => gate.begin_relay(leader)?.map(|(thread, stream)| {
+        Role::Leader(leader) => approach.begin_relay(leader)?.map(|(thread, stream)| {
             relay = Some(thread);
             stream
         }),
@@ -201,13 +201,13 @@ pub(crate) fn meet(
     // A child of a fork that outlives this rank would hide its death from the coordinator.
     let stream = match near {
         Some(stream) => Stream::Unix(Unshared::new(stream).map_err(InitError::Coordinator)?),
-        None => Stream::Tcp(Unshared::new(gate.connect(Caller::Rank)?).map_err(InitError::Coordinator)?),
+        None => Stream::Tcp(Unshared::new(approach.connect(Caller::Rank)?).map_err(InitError::Coordinator)?),
     };
     arrive(stream, machine, (relay, of), config, patience + SPARE)
 }
 
 /// What a connection to the coordinator needs.
-struct Gate<'a> {
+struct Approach<'a> {
     root: &'a Root,
     ticket: &'a Ticket,
     rank: u32,
@@ -215,7 +215,7 @@ struct Gate<'a> {
     until: Instant,
 }
 
-impl Gate<'_> {
+impl Approach<'_> {
     /// Connects, and proves itself, as soon as the coordinator is there.
     fn connect(&self, caller: Caller) -> Result<TcpStream, InitError> {
         let mut pause = PAUSE_MIN;
