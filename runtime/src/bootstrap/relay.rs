@@ -150,11 +150,11 @@ impl Desk {
     fn handle_time(&mut self, now: Instant) {
         self.lines.retain(|_, line| line.closes.is_none_or(|until| until > now));
         if self.rests.take_if(|until| *until <= now).is_some() {
-            self.watch_door(Interest::READABLE);
+            self.watch_listener(Interest::READABLE);
         }
     }
 
-    fn watch_door(&self, interest: Interest) {
+    fn watch_listener(&self, interest: Interest) {
         if let Some(listener) = &self.listener {
             // What cannot be watched lets nobody in: who waits there goes to rank 0 by itself.
             let _ = self.poller.modify(listener, LISTENER, interest);
@@ -202,7 +202,7 @@ impl Desk {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     tracing::warn!(%error, "a connection to the relay cannot be taken in now");
-                    self.watch_door(NOTHING);
+                    self.watch_listener(NOTHING);
                     self.rests = Some(Instant::now() + REST);
                     return;
                 }
