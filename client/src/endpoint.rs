@@ -3,7 +3,7 @@
 //! Any thread may issue; one thread at a time drives. A thread that finds the endpoint taken waits on its own completion,
 //! which the driver brings about.
 //!
-//! A connection that breaks is made anew (`way`), and both sides go on where they were: everything that was sent is
+//! A connection that breaks is made anew (`connection`), and both sides go on where they were: everything that was sent is
 //! kept until the server has said that it has it. `acknowledgements` says when to ask for that, `keepalive` whether it lives.
 
 mod acknowledgements;

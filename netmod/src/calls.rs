@@ -60,7 +60,7 @@ impl Calls {
         }
         // Where there is none it is looked at by time alone.
         let poller = if names.len() > 1 { Poller::new().ok() } else { None };
-        let ways = names.into_iter().map(|name| Way { name, stage: Stage::Waiting, watched: None }).collect();
+        let ways = names.into_iter().map(|name| Attempt { name, stage: Stage::Waiting, watched: None }).collect();
         Ok(Call {
             calls: Arc::clone(self),
             address: address.to_owned(),
@@ -98,7 +98,7 @@ pub struct Call {
     calls: Arc<Calls>,
     address: String,
     guest: Guest,
-    ways: Vec<Way>,
+    ways: Vec<Attempt>,
     /// What to sleep on where there are several ways.
     poller: Option<Poller>,
     /// When the last way was begun.
@@ -107,7 +107,7 @@ pub struct Call {
     talks: Option<usize>,
 }
 
-struct Way {
+struct Attempt {
     name: String,
     stage: Stage,
     /// What the poller looks for.
@@ -142,7 +142,7 @@ impl Call {
             }
         }
         self.watch();
-        let failed = |way: &Way| if let Stage::Failed(error) = way.stage { Some(error) } else { None };
+        let failed = |way: &Attempt| if let Stage::Failed(error) = way.stage { Some(error) } else { None };
         match self.ways.iter().all(|way| failed(way).is_some()) {
             true => CallerStep::Failed(failed(&self.ways[0]).expect("all have failed, and there is one")),
             false => CallerStep::Pending,

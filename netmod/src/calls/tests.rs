@@ -31,18 +31,18 @@ enum Behind {
 }
 
 /// A network in which one address has several ways.
-struct Ways {
+struct SeveralAddresses {
     tcp: Tcp,
     behind: Mutex<HashMap<String, Behind>>,
     names: Vec<String>,
     begun: Mutex<Vec<String>>,
 }
 
-impl Ways {
-    fn to(behind: &[(&str, Behind)]) -> Arc<Ways> {
+impl SeveralAddresses {
+    fn to(behind: &[(&str, Behind)]) -> Arc<SeveralAddresses> {
         let names = behind.iter().map(|(name, _)| (*name).to_owned()).collect();
         let behind = behind.iter().map(|(name, behind)| ((*name).to_owned(), behind.clone())).collect();
-        Arc::new(Ways {
+        Arc::new(SeveralAddresses {
             tcp: Tcp::new(TcpOptions::default()),
             behind: Mutex::new(behind),
             names,
@@ -55,7 +55,7 @@ impl Ways {
     }
 }
 
-impl Netmod for Ways {
+impl Netmod for SeveralAddresses {
     fn name(&self) -> &'static str {
         "ways"
     }
@@ -177,7 +177,7 @@ fn end(call: &mut Call, servers: &mut [&mut Server], now_ms: u64) -> Result<(), 
 #[test]
 fn a_way_that_the_system_refuses_costs_no_time_and_is_not_tried_first_again() {
     let mut server = Server::of(SECRET);
-    let ways = Ways::to(&[("dead", Behind::NoRoute), ("live", server.behind())]);
+    let ways = SeveralAddresses::to(&[("dead", Behind::NoRoute), ("live", server.behind())]);
     let calls = Calls::new(ways.clone());
     assert_eq!(end(&mut call(&calls, 0), &mut [&mut server], 0), Ok(()));
     assert_eq!(ways.begun(), "dead live");
@@ -188,7 +188,7 @@ fn a_way_that_the_system_refuses_costs_no_time_and_is_not_tried_first_again() {
 #[test]
 fn a_silent_way_is_waited_for_a_while_and_then_the_next_is_tried_beside_it() {
     let mut server = Server::of(SECRET);
-    let ways = Ways::to(&[("silent", Behind::Silence), ("live", server.behind())]);
+    let ways = SeveralAddresses::to(&[("silent", Behind::Silence), ("live", server.behind())]);
     let mut call = call(&Calls::new(ways.clone()), 1000);
     assert!(matches!(call.poll(1000), CallerStep::Pending));
     assert!(matches!(call.poll(999 + WAY_PATIENCE_MS), CallerStep::Pending));
@@ -203,7 +203,7 @@ fn a_way_that_takes_longer_than_the_patience_still_comes_through() {
     let mut server = Server::of(SECRET);
     let opens = Arc::new(Mutex::new(false));
     let slow = Behind::Slow(server.listener.address().to_owned(), Arc::clone(&opens));
-    let ways = Ways::to(&[("slow", slow), ("silent", Behind::Silence), ("dead", Behind::NoRoute)]);
+    let ways = SeveralAddresses::to(&[("slow", slow), ("silent", Behind::Silence), ("dead", Behind::NoRoute)]);
     let mut call = call(&Calls::new(ways.clone()), 0);
     for turn in 0..10 {
         assert!(matches!(call.poll(turn * WAY_PATIENCE_MS), CallerStep::Pending));
@@ -216,14 +216,14 @@ fn a_way_that_takes_longer_than_the_patience_still_comes_through() {
 #[test]
 fn somebody_else_at_an_address_of_the_list_does_not_end_the_call() {
     let (mut other, mut server) = (Server::of(Secret([8; 32])), Server::of(SECRET));
-    let ways = Ways::to(&[("other", other.behind()), ("live", server.behind())]);
+    let ways = SeveralAddresses::to(&[("other", other.behind()), ("live", server.behind())]);
     assert_eq!(end(&mut call(&Calls::new(ways), 0), &mut [&mut other, &mut server], 0), Ok(()));
 }
 
 #[test]
 fn a_call_that_is_given_up_over_a_mute_stranger_is_made_by_another_way_the_next_time() {
     let mut server = Server::of(SECRET);
-    let ways = Ways::to(&[("mute", Behind::Mute), ("live", server.behind())]);
+    let ways = SeveralAddresses::to(&[("mute", Behind::Mute), ("live", server.behind())]);
     let calls = Calls::new(ways.clone());
     let mut first = call(&calls, 0);
     assert!(matches!(first.poll(0), CallerStep::Pending));
@@ -240,7 +240,7 @@ fn a_call_without_a_way_says_what_each_of_them_said() {
     let other = Server::of(SECRET);
     let refusing = other.behind();
     drop(other);
-    let ways = Ways::to(&[("dead", Behind::NoRoute), ("refusing", refusing)]);
+    let ways = SeveralAddresses::to(&[("dead", Behind::NoRoute), ("refusing", refusing)]);
     let mut call = call(&Calls::new(ways), 0);
     let no_route = LinkError::System { errno: rustix::io::Errno::HOSTUNREACH.raw_os_error() };
     assert_eq!(end(&mut call, &mut [], 0), Err(DialError::Connect(no_route)));
@@ -252,7 +252,7 @@ fn a_call_without_a_way_says_what_each_of_them_said() {
 #[test]
 fn one_descriptor_tells_of_every_way_that_moves() {
     let mut server = Server::of(SECRET);
-    let ways = Ways::to(&[("silent", Behind::Silence), ("live", server.behind())]);
+    let ways = SeveralAddresses::to(&[("silent", Behind::Silence), ("live", server.behind())]);
     let mut call = call(&Calls::new(ways), 0);
     assert!(matches!(call.poll(0), CallerStep::Pending));
     let (done, is_done) = std::sync::mpsc::channel::<()>();

@@ -12,14 +12,14 @@ const PART: usize = SIDE * SIDE;
 const SOURCE: [i64; 6] = [1, 2, 3, 4, 5, 6];
 
 /// One way to put, get and accumulate by a selection.
-struct Way<'a> {
+struct Selecting<'a> {
     window: &'a Window<i64>,
     world: &'a World,
     rank: u32,
     form: u32,
 }
 
-impl Way<'_> {
+impl Selecting<'_> {
     fn put(&self, selection: impl Selection, source: &[i64]) -> Result<(), TransferError> {
         match self.form {
             0 => self.window.put(self.rank, selection, source),
@@ -78,7 +78,7 @@ pub fn every(world: &World) {
     let block_places = [45, 46, 47, 55, 56, 57];
     let pieces = [Segment { target: 90, origin: 4, count: 2 }, Segment { target: 3, origin: 0, count: 1 }];
     for form in 0..3 {
-        let way = Way { window: &window, world, rank, form };
+        let way = Selecting { window: &window, world, rank, form };
         way.try_all(7, 2, &[(7, 0), (8, 1)]);
         way.try_all(7.., 2, &[(7, 0), (8, 1)]);
         way.try_all(7..10, 3, &[(7, 0), (8, 1), (9, 2)]);
@@ -98,7 +98,7 @@ pub fn every(world: &World) {
 }
 
 /// A selection that says how many elements it means is not given others.
-fn refused(way: &Way<'_>, block: &Patch) {
+fn refused(way: &Selecting<'_>, block: &Patch) {
     let is_mismatch = |outcome: Result<(), TransferError>, wanted: Operation, remote: u64| match outcome {
         Err(TransferError::LengthMismatch { operation, rank, local_bytes: 32, remote_bytes }) => {
             assert_eq!((operation, rank.0, remote_bytes), (wanted, way.rank, remote));
