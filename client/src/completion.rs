@@ -53,7 +53,7 @@ pub struct Completion {
 
 /// A part of an operation that is not done. Dropping it ends it.
 ///
-/// Whoever has one can add others ([`Part::another`]): an operation that is complete gets no more.
+/// Whoever has one can add others ([`CompletionPart::another`]): an operation that is complete gets no more.
 ///
 /// ```
 /// use longarm_client::Completion;
@@ -97,27 +97,27 @@ pub struct Completion {
 /// ```
 ///
 /// ```compile_fail,E0423
-/// use longarm_client::{Completion, Part};
+/// use longarm_client::{Completion, CompletionPart};
 ///
 /// let (completion, part) = Completion::begin();
 /// drop(part);
-/// let another = Part(completion);
+/// let another = CompletionPart(completion);
 /// ```
 #[derive(Debug)]
 #[must_use = "a part that is dropped is done"]
-pub struct Part(Arc<Completion>);
+pub struct CompletionPart(Arc<Completion>);
 
-impl Part {
+impl CompletionPart {
     /// What it is a part of.
     pub fn completion(&self) -> &Arc<Completion> {
         &self.0
     }
 
     /// One more part of the same operation.
-    pub fn another(&self) -> Part {
+    pub fn another(&self) -> CompletionPart {
         // Relaxed: ours is not done, so the count is not zero.
         self.0.parts.fetch_add(1, Ordering::Relaxed);
-        Part(Arc::clone(&self.0))
+        CompletionPart(Arc::clone(&self.0))
     }
 
     /// It is done. What it was a part of may not be.
@@ -136,7 +136,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for CompletionPart {
     fn drop(&mut self) {
         // PAIR part-done: who sees zero sees what every part wrote.
         let before = self.0.parts.fetch_sub(1, Ordering::AcqRel);
@@ -150,14 +150,14 @@ impl Drop for Part {
 
 impl Completion {
     /// An operation that begins, and its first part: the issuer's, who ends it once all others are added.
-    pub fn begin() -> (Arc<Completion>, Part) {
+    pub fn begin() -> (Arc<Completion>, CompletionPart) {
         let completion = Arc::new(Completion {
             parts: AtomicU32::new(1),
             value: AtomicU64::new(0),
             failure: OnceLock::new(),
             waker: AtomicWaker::new(),
         });
-        (Arc::clone(&completion), Part(completion))
+        (Arc::clone(&completion), CompletionPart(completion))
     }
 
     /// Whether all parts are done, failed ones included.

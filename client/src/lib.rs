@@ -47,7 +47,7 @@ mod wakers;
 mod window;
 
 pub use client::{Client, ClientOptions};
-pub use completion::{Completion, Outcome, Part, RmwFate};
+pub use completion::{Completion, CompletionPart, Outcome, RmwFate};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use exposed::{ExposedMemory, ExposedParts, Notice, Where};

@@ -18,7 +18,7 @@ use longarm_netmod::flow::{RunSource, RunTarget};
 use longarm_proto::Run;
 use longarm_shm::sync::{AtomicBool, Ordering};
 
-use crate::completion::{Completion, Outcome, Part};
+use crate::completion::{Completion, CompletionPart, Outcome};
 
 /// Bytes of this process that an operation reads.
 #[derive(Clone, Copy)]
@@ -113,7 +113,7 @@ pub(crate) struct Held {
     /// Keeps owned memory alive; borrowed memory is kept by whoever called [`lend`].
     owner: Option<Arc<dyn Send + Sync>>,
     /// Last, so that it ends when the memory is let go of.
-    part: Part,
+    part: CompletionPart,
 }
 
 impl Held {
@@ -183,7 +183,7 @@ impl RunTarget for Held {
 /// });
 /// ```
 pub struct Lent<'a> {
-    part: Part,
+    part: CompletionPart,
     /// Invariant: a longer or shorter lifetime would be another promise.
     lifetime: PhantomData<&'a mut &'a ()>,
 }
@@ -226,7 +226,7 @@ impl<'a> Lent<'a> {
 /// ```
 pub struct Lender<'l> {
     region: RegionMut<'l>,
-    part: &'l Part,
+    part: &'l CompletionPart,
     owner: Option<Arc<dyn Send + Sync>>,
 }
 
@@ -247,7 +247,7 @@ impl<'l> LenderMut<'l> {
     /// # Safety
     /// The bytes that the operation touches stay readable for a write, and writable for a read, until the completion
     /// is complete; for a read no reference to them is used meanwhile. Others of the region need not exist.
-    pub unsafe fn vouched(region: RegionMut<'l>, part: &'l Part) -> LenderMut<'l> {
+    pub unsafe fn vouched(region: RegionMut<'l>, part: &'l CompletionPart) -> LenderMut<'l> {
         LenderMut(Lender { region, part, owner: None })
     }
 
@@ -340,7 +340,7 @@ pub fn lend<'a, R>(body: impl FnOnce(Lent<'a>) -> R) -> R {
 /// ```
 pub struct OriginBuffer<T> {
     inner: Arc<Inner<T>>,
-    part: Part,
+    part: CompletionPart,
 }
 
 /// An [`OriginBuffer`] whose operation is issued. It gives its vector back once:

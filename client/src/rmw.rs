@@ -4,7 +4,7 @@ use longarm_proto::{Rank, Request, Rmw};
 use longarm_shm::{AmoError, CounterKind};
 
 use crate::client::Client;
-use crate::completion::{Completion, Part};
+use crate::completion::{Completion, CompletionPart};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Operation, RmwError};
 use crate::path::{Aim, Place};
@@ -45,7 +45,7 @@ impl Client {
         rank: Rank,
         offset: u64,
         rmw: Rmw,
-        part: &Part,
+        part: &CompletionPart,
     ) -> Result<(), RmwError> {
         if self.begin_rmw(window, rank, offset, rmw, part)? {
             self.progress.hand_to_helper();
@@ -60,7 +60,7 @@ impl Client {
         rank: Rank,
         offset: u64,
         rmw: Rmw,
-        part: &Part,
+        part: &CompletionPart,
     ) -> Result<bool, RmwError> {
         let word_bytes = rmw.width.bytes() as u64;
         let aim = Aim { operation: Operation::Rmw, window, rank };

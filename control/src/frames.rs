@@ -147,20 +147,20 @@ pub(crate) fn add(bytes: &mut Vec<u8>, kind: u8, whom: u32, payload: &[&[u8]]) {
 }
 
 /// What a frame is made of.
-pub(crate) struct Parts<'a> {
+pub(crate) struct Fields<'a> {
     pub(crate) kind: u8,
     pub(crate) whom: u32,
     pub(crate) payload: &'a [u8],
     bytes: u32,
 }
 
-impl<'a> Parts<'a> {
-    pub(crate) fn of(frame: &'a [u8]) -> Result<Parts<'a>, FrameError> {
+impl<'a> Fields<'a> {
+    pub(crate) fn of(frame: &'a [u8]) -> Result<Fields<'a>, FrameError> {
         let bytes = frame.len() as u32;
         let Some(([kind, whom @ ..], payload)) = frame.split_first_chunk::<HEAD_BYTES>() else {
             return Err(FrameError::Short { bytes });
         };
-        Ok(Parts { kind: *kind, whom: u32::from_le_bytes(*whom), payload, bytes })
+        Ok(Fields { kind: *kind, whom: u32::from_le_bytes(*whom), payload, bytes })
     }
 
     /// The first bytes of the payload.
@@ -223,7 +223,7 @@ impl Frame for ToAgent {
     }
 
     fn decode(frame: &[u8]) -> Result<ToAgent, FrameError> {
-        let mut parts = Parts::of(frame)?;
+        let mut parts = Fields::of(frame)?;
         let rank = parts.whom;
         match parts.kind {
             kind::BEAT => parts.nothing(ToAgent::Beat),
@@ -285,7 +285,7 @@ impl Frame for FromAgent {
     }
 
     fn decode(frame: &[u8]) -> Result<FromAgent, FrameError> {
-        let mut parts = Parts::of(frame)?;
+        let mut parts = Fields::of(frame)?;
         let whom = parts.whom;
         match parts.kind {
             kind::BEAT => parts.nothing(FromAgent::Beat),

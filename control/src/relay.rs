@@ -13,7 +13,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::agent::CHUNK_BYTES_MAX;
-use crate::frames::{Decoder, Frame, FrameError, Parts, add, kind};
+use crate::frames::{Decoder, Fields, Frame, FrameError, add, kind};
 
 /// The last byte that a member hears of a relay that lives. It is looked for behind the proof only, where all messages are lines of JSON.
 pub const LAST: u8 = 0x04;
@@ -75,7 +75,7 @@ impl Frame for FromRelay {
     }
 
     fn decode(frame: &[u8]) -> Result<FromRelay, FrameError> {
-        let mut parts = Parts::of(frame)?;
+        let mut parts = Fields::of(frame)?;
         let member = parts.whom;
         match parts.kind {
             kind::MEMBER => parts.nothing(FromRelay::Member { member }),
@@ -99,7 +99,7 @@ impl Frame for ToRelay {
     }
 
     fn decode(frame: &[u8]) -> Result<ToRelay, FrameError> {
-        let parts = Parts::of(frame)?;
+        let parts = Fields::of(frame)?;
         let member = parts.whom;
         match parts.kind {
             kind::TO_MEMBER => Ok(ToRelay::Bytes { member, bytes: parts.chunk()? }),

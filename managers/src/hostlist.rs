@@ -132,7 +132,7 @@ pub(crate) fn split_slots(element: &str) -> Result<(&str, Option<u32>), HostList
 }
 
 /// A stretch of a pattern: letters, or the numbers of a pair of brackets.
-enum Part<'a> {
+enum Stretch<'a> {
     Text(&'a str),
     Numbers(Vec<Range>),
 }
@@ -153,7 +153,7 @@ fn each_name(pattern: &str, mut take: impl FnMut(&str) -> Result<(), HostListErr
     let parts = parts(pattern)?;
     let mut count = 1_usize;
     for part in &parts {
-        if let Part::Numbers(ranges) = part {
+        if let Stretch::Numbers(ranges) = part {
             let of_part = ranges.iter().try_fold(0_u64, |sum, range| sum.checked_add(range.last - range.first + 1));
             let of_part = of_part.and_then(|sum| usize::try_from(sum).ok()).ok_or(HostListError::TooMany)?;
             count = count.checked_mul(of_part).filter(|count| *count <= HOSTS_MAX).ok_or(HostListError::TooMany)?;
@@ -183,25 +183,25 @@ fn bracketed_address(pattern: &str) -> Option<Option<String>> {
     Some(fits.then_some(name))
 }
 
-fn parts(pattern: &str) -> Result<Vec<Part<'_>>, HostListError> {
+fn parts(pattern: &str) -> Result<Vec<Stretch<'_>>, HostListError> {
     let bad = || HostListError::BadBrackets { element: shortened(pattern) };
     let mut parts = Vec::new();
     let mut rest = pattern;
     // Brackets can be empty of letters around them, so the length alone does not bound them.
     while let Some((before, behind)) = rest.split_once('[') {
         let (inside, behind) = behind.split_once(']').ok_or_else(bad)?;
-        parts.push(Part::Text(before));
+        parts.push(Stretch::Text(before));
         let ranges: Option<Vec<Range>> = inside.split(',').map(range).collect();
-        parts.push(Part::Numbers(ranges.ok_or_else(bad)?));
+        parts.push(Stretch::Numbers(ranges.ok_or_else(bad)?));
         rest = behind;
         if parts.len() > NAME_BYTES_MAX {
             return Err(bad());
         }
     }
-    if rest.contains(']') || parts.iter().any(|part| matches!(part, Part::Text(text) if text.contains(']'))) {
+    if rest.contains(']') || parts.iter().any(|part| matches!(part, Stretch::Text(text) if text.contains(']'))) {
         return Err(bad());
     }
-    parts.push(Part::Text(rest));
+    parts.push(Stretch::Text(rest));
     Ok(parts)
 }
 
@@ -215,12 +215,12 @@ fn range(text: &str) -> Option<Range> {
 }
 
 /// Writes the name with this number among all `count` of the pattern.
-fn write_name(parts: &[Part<'_>], mut number: usize, mut count: usize, name: &mut String) {
+fn write_name(parts: &[Stretch<'_>], mut number: usize, mut count: usize, name: &mut String) {
     use std::fmt::Write as _;
     for part in parts {
         match part {
-            Part::Text(text) => name.push_str(text),
-            Part::Numbers(ranges) => {
+            Stretch::Text(text) => name.push_str(text),
+            Stretch::Numbers(ranges) => {
                 let of_part: u64 = ranges.iter().map(|range| range.last - range.first + 1).sum();
                 count /= of_part as usize;
                 let mut place = (number / count) as u64;

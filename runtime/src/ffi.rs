@@ -12,7 +12,7 @@ mod symmetric;
 
 use std::sync::Arc;
 
-pub use longarm_client::{Completion, Lender, LenderMut, OriginBytes, OriginBytesMut, Part, Shapes};
+pub use longarm_client::{Completion, CompletionPart, Lender, LenderMut, OriginBytes, OriginBytesMut, Shapes};
 pub use longarm_memory::{Grid, Ranges, Region, RegionMut, Step};
 pub use longarm_proto::{
     AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rmw, RmwOp, RmwWidth, Run, Scale, Shape, ShapeError,
@@ -228,7 +228,7 @@ impl Window<u8> {
     ///
     /// # Errors
     /// What is known now, as there; the rest comes with the completion.
-    pub fn start_rmw_bytes(&self, rank: u32, offset: u64, rmw: Rmw, part: &Part) -> Result<(), RmwError> {
+    pub fn start_rmw_bytes(&self, rank: u32, offset: u64, rmw: Rmw, part: &CompletionPart) -> Result<(), RmwError> {
         self.client().start_rmw(&self.shared.client, Rank(rank), offset, rmw, part)
     }
 }

@@ -3,13 +3,13 @@
 use longarm_netmod::{DeviceRmw, DirectOutcome};
 use longarm_proto::Refusal;
 
-use crate::completion::{Outcome, Part, RmwFate};
+use crate::completion::{CompletionPart, Outcome, RmwFate};
 
 /// One on its way.
 pub(super) struct BegunRmw {
     pub(super) rmw: DeviceRmw,
     /// Ends with the old value.
-    pub(super) part: Part,
+    pub(super) part: CompletionPart,
 }
 
 impl BegunRmw {

@@ -12,7 +12,7 @@ use longarm_proto::WindowRef;
 use super::Endpoint;
 use super::begun_rmw::BegunRmw;
 use super::request::Driven;
-use crate::completion::Part;
+use crate::completion::CompletionPart;
 use crate::error::LostHow;
 
 impl Endpoint {
@@ -25,7 +25,7 @@ impl Endpoint {
         target: &WindowRef,
         offset: u64,
         rmw: DeviceRmw,
-        part: Part,
+        part: CompletionPart,
     ) -> Result<Driven, LostHow> {
         let mut state = self.lock();
         if let Some(how) = self.published.broken.get() {

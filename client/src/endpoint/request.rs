@@ -3,7 +3,7 @@
 use longarm_memory::Region;
 use longarm_proto::{Cursor, Run};
 
-use crate::completion::{Outcome, Part};
+use crate::completion::{CompletionPart, Outcome};
 use crate::origin_bytes::Held;
 
 /// What a reply does when it comes.
@@ -14,7 +14,7 @@ pub(crate) enum Token {
     /// Its bytes go here, one run after the other.
     Coalesced(Vec<(Held, Run)>),
     /// A part is done, perhaps with a value.
-    Part(Part),
+    Part(CompletionPart),
     /// Nobody waits: the reply says how far the server is.
     Acknowledge,
 }

@@ -5,7 +5,7 @@
 use std::ffi::c_int;
 
 use longarm::error::RmwError;
-use longarm::ffi::{CounterKind, Part, Rmw, RmwOp, RmwWidth};
+use longarm::ffi::{CompletionPart, CounterKind, Rmw, RmwOp, RmwWidth};
 
 use crate::boundary::{end, or_end};
 use crate::contexts::DEFAULT;
@@ -95,7 +95,7 @@ fn long(
             return away.rmw(name, (place.rank, place.offset), rmw);
         }
         if !fetches {
-            let start = |part: &Part| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
+            let start = |part: &CompletionPart| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
             or_end(name, context.start(start));
             return 0;
         }

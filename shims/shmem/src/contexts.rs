@@ -8,7 +8,7 @@ use std::ffi::c_int;
 
 use longarm::error::Operation;
 use longarm::ffi::sync::{AtomicBool, AtomicPtr, Ordering};
-use longarm::ffi::{Completion, Part};
+use longarm::ffi::{Completion, CompletionPart};
 use parking_lot::Mutex;
 
 use crate::boundary::{end, or_end};
@@ -26,7 +26,7 @@ pub(crate) struct Context {
     team: Option<&'static Team>,
     pub(crate) team_handle: usize,
     /// What was started towards other nodes and not waited for.
-    pending: Mutex<Option<Part>>,
+    pending: Mutex<Option<CompletionPart>>,
     /// Something was issued towards another node since the last quiet. PAIR context-sent: set (Release) after the issue, taken
     /// (Acquire) before the quiet that covers it.
     is_dirty: AtomicBool,
@@ -59,7 +59,7 @@ impl Context {
     }
 
     /// Starts operations as parts of what quiet waits for.
-    pub(crate) fn start<E>(&self, body: impl FnOnce(&Part) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn start<E>(&self, body: impl FnOnce(&CompletionPart) -> Result<(), E>) -> Result<(), E> {
         // Held while parts are added: quiet takes the first one away.
         let mut pending = self.pending.lock();
         let started = body(pending.get_or_insert_with(|| Completion::begin().1));

@@ -43,7 +43,7 @@ impl Form {
 }
 
 /// An operation, its shape, and the buffer it reads or fills.
-pub type Part<T> = (Shape, Vec<T>);
+pub type Operand<T> = (Shape, Vec<T>);
 
 /// A part of a window as the target of operations.
 pub struct Target<'a, T> {
@@ -56,7 +56,7 @@ pub struct Target<'a, T> {
 
 impl<T: Element> Target<'_, T> {
     /// Puts all parts. The buffers come back, if the form gives them back.
-    pub fn put(&self, form: Form, parts: Vec<Part<T>>) -> Option<Vec<Vec<T>>> {
+    pub fn put(&self, form: Form, parts: Vec<Operand<T>>) -> Option<Vec<Vec<T>>> {
         match form {
             Form::Blocking => {
                 parts.iter().for_each(|part| self.put_now(part).expect("a put"));
@@ -88,7 +88,7 @@ impl<T: Element> Target<'_, T> {
         }
     }
 
-    fn put_now(&self, (shape, source): &Part<T>) -> Result<(), TransferError> {
+    fn put_now(&self, (shape, source): &Operand<T>) -> Result<(), TransferError> {
         match shape {
             Shape::Run { target, .. } => self.window.put(self.rank, self.base + target, source),
             Shape::Strided { target, origin } => {
@@ -98,7 +98,7 @@ impl<T: Element> Target<'_, T> {
         }
     }
 
-    fn put_started(&self, (shape, source): Part<T>) -> Result<Handle<Vec<T>>, TransferError> {
+    fn put_started(&self, (shape, source): Operand<T>) -> Result<Handle<Vec<T>>, TransferError> {
         match shape {
             Shape::Run { target, .. } => self.window.start_put(self.rank, self.base + target, source),
             Shape::Strided { target, origin } => {
@@ -109,7 +109,7 @@ impl<T: Element> Target<'_, T> {
     }
 
     /// Gets into the buffers of all parts. They come back, if the form gives them back.
-    pub fn get(&self, form: Form, mut parts: Vec<Part<T>>) -> Option<Vec<Vec<T>>> {
+    pub fn get(&self, form: Form, mut parts: Vec<Operand<T>>) -> Option<Vec<Vec<T>>> {
         match form {
             Form::Blocking => {
                 parts.iter_mut().for_each(|part| self.get_now(part).expect("a get"));
@@ -141,7 +141,7 @@ impl<T: Element> Target<'_, T> {
         }
     }
 
-    fn get_now(&self, (shape, buffer): &mut Part<T>) -> Result<(), TransferError> {
+    fn get_now(&self, (shape, buffer): &mut Operand<T>) -> Result<(), TransferError> {
         match shape {
             Shape::Run { target, .. } => self.window.get(self.rank, self.base + *target, buffer),
             Shape::Strided { target, origin } => {
@@ -151,7 +151,7 @@ impl<T: Element> Target<'_, T> {
         }
     }
 
-    fn get_started(&self, (shape, buffer): Part<T>) -> Result<Handle<Vec<T>>, TransferError> {
+    fn get_started(&self, (shape, buffer): Operand<T>) -> Result<Handle<Vec<T>>, TransferError> {
         match shape {
             Shape::Run { target, .. } => self.window.start_get(self.rank, self.base + target, buffer),
             Shape::Strided { target, origin } => {
@@ -164,7 +164,7 @@ impl<T: Element> Target<'_, T> {
 
 impl<T: Number> Target<'_, T> {
     /// Accumulates all parts. The buffers come back, if the form gives them back.
-    pub fn accumulate(&self, form: Form, update: Update<T>, parts: Vec<Part<T>>) -> Option<Vec<Vec<T>>> {
+    pub fn accumulate(&self, form: Form, update: Update<T>, parts: Vec<Operand<T>>) -> Option<Vec<Vec<T>>> {
         match form {
             Form::Blocking => {
                 parts.iter().for_each(|part| self.accumulate_now(update, part).expect("an accumulate"));
@@ -198,7 +198,7 @@ impl<T: Number> Target<'_, T> {
         }
     }
 
-    fn accumulate_now(&self, update: Update<T>, (shape, source): &Part<T>) -> Result<(), TransferError> {
+    fn accumulate_now(&self, update: Update<T>, (shape, source): &Operand<T>) -> Result<(), TransferError> {
         match shape {
             Shape::Run { target, .. } => self.window.accumulate(self.rank, self.base + target, update, source),
             Shape::Strided { target, origin } => {
@@ -211,7 +211,11 @@ impl<T: Number> Target<'_, T> {
         }
     }
 
-    fn accumulate_started(&self, update: Update<T>, (shape, source): Part<T>) -> Result<Handle<Vec<T>>, TransferError> {
+    fn accumulate_started(
+        &self,
+        update: Update<T>,
+        (shape, source): Operand<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
         match shape {
             Shape::Run { target, .. } => self.window.start_accumulate(self.rank, self.base + target, update, source),
             Shape::Strided { target, origin } => {
@@ -226,7 +230,7 @@ impl<T: Number> Target<'_, T> {
     }
 }
 
-fn buffers<T>(parts: Vec<Part<T>>) -> Vec<Vec<T>> {
+fn buffers<T>(parts: Vec<Operand<T>>) -> Vec<Vec<T>> {
     parts.into_iter().map(|part| part.1).collect()
 }
 

@@ -6,7 +6,7 @@
 use longarm::{Complex32, Complex64, Element, Handle, Segment, Update, Window, World, wait_all};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::form::{Form, Part, Target, finish};
+use super::form::{Form, Operand, Target, finish};
 use super::shape::{Grid, MARGIN, Shape};
 use super::support::{Dice, ahead, arbitrary, assert_same, barrier, ranks};
 
@@ -157,7 +157,7 @@ pub fn extent(shapes: &[Shape]) -> usize {
 }
 
 /// Buffers of the right length for all shapes. That of a run is all of it.
-pub fn with_buffers<T>(shapes: &[Shape], mut make: impl FnMut(usize) -> Vec<T>) -> Vec<Part<T>> {
+pub fn with_buffers<T>(shapes: &[Shape], mut make: impl FnMut(usize) -> Vec<T>) -> Vec<Operand<T>> {
     let margin = |shape: &Shape| if matches!(shape, Shape::Run { .. }) { 0 } else { MARGIN };
     shapes.iter().map(|shape| (shape.clone(), make(shape.origin_end() + margin(shape)))).collect()
 }
