@@ -20,19 +20,19 @@ pub(crate) struct Job {
     /// Each rank on a processor of its own.
     pub(crate) bound: bool,
     pub(crate) target: u32,
-    pub(crate) place: Place,
+    pub(crate) place: JobSite,
 }
 
 /// What is special about where a job runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct JobSite {
     /// Its nodes are the two network namespaces of tools/ga/hosts.sh.
     pub(crate) on_hosts: bool,
     /// A variable of the environment that its ranks have.
     pub(crate) variable: Option<(&'static str, &'static str)>,
 }
 
-const HERE: Place = Place { on_hosts: false, variable: None };
+const HERE: JobSite = JobSite { on_hosts: false, variable: None };
 const PAIR: Job =
     Job { name: "shm", suite: Suite::Ops, transport: "shm", ranks: 2, nodes: 1, bound: true, target: 1, place: HERE };
 const TCP: Job = Job { name: "tcp", transport: "tcp", nodes: 2, ..PAIR };

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
 use crate::cli::{DrawArguments, LayoutName, PerfArguments, What};
-use crate::job::{Job, Place, find_longarm};
+use crate::job::{Job, JobSite, find_longarm};
 use crate::line::Line;
 use crate::micro::rank::Suite;
 use crate::micro::rank::misses::Misses;
@@ -129,7 +129,7 @@ fn job(suite: Suite, layout: LayoutName, ranks: u32, nodes_over_tcp: u32) -> Res
         nodes,
         bound: ranks as usize <= processors,
         target: ranks - 1,
-        place: Place { on_hosts: layout == LayoutName::Hosts, variable: None },
+        place: JobSite { on_hosts: layout == LayoutName::Hosts, variable: None },
     })
 }
 
@@ -139,7 +139,7 @@ fn large_messages(arguments: &PerfArguments) -> Result<Vec<Job>, Failure> {
         return Err("lmt is measured between two ranks of one node: it takes no --layout, -n or --nodes".into());
     }
     let job = job(Suite::Lmt, LayoutName::Shm, 2, 1)?;
-    let with = |variable| Job { place: Place { variable: Some(variable), ..job.place }, ..job };
+    let with = |variable| Job { place: JobSite { variable: Some(variable), ..job.place }, ..job };
     Ok([THROUGH_CACHES, AROUND_CACHES].map(with).to_vec())
 }
 

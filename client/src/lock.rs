@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
-use crate::path::{Aim, Place};
+use crate::path::{Aim, Location};
 use crate::progress::pace::drive_for;
 use crate::progress::waits::Awaited;
 use crate::window::ClientWindow;
@@ -128,7 +128,7 @@ impl Client {
 
     /// Takes a mutex of this node that is free. False: its server has to be asked.
     fn take_here(&self, aim: Aim<'_>, (host, number): (Rank, u64), offset: u64) -> Result<bool, MutexError> {
-        let Place::Here(part) = self.place(aim)? else { return Ok(false) };
+        let Location::Here(part) = self.place(aim)? else { return Ok(false) };
         let me = self.local.layout.me();
         match part.compare_exchange_u32(offset, 0, mutex_word(me)).expect("checked before") {
             Ok(_) => {
@@ -181,7 +181,7 @@ impl Client {
         let (aim, offset) = home.word(Operation::Lock, host, number)?;
         let mut taken = None;
         let mut asks = true;
-        if let Place::Here(part) = self.place(aim)? {
+        if let Location::Here(part) = self.place(aim)? {
             let word = mutex_word(self.local.layout.me());
             match part.compare_exchange_u32(offset, 0, word).expect("checked before") {
                 Ok(_) => (taken, asks) = (Some(Taken::somehow(false)), false),
@@ -237,7 +237,7 @@ impl Client {
     fn unlock_taken_long(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
         let (aim, offset) = home.word(Operation::Unlock, host, number)?;
         // On this node the word is looked at before anybody is asked: it has to be right when the next call looks.
-        let Place::There(endpoint) = self.place(aim)? else { return self.unlock_long(home, host, number) };
+        let Location::There(endpoint) = self.place(aim)? else { return self.unlock_long(home, host, number) };
         let request = Request::Unlock { target: home.window.target(host), offset };
         // The server serves in order, so whoever asks for the mutex over this connection finds it free. The answer says
         // nothing new to who holds it: nobody waits for it.
@@ -252,7 +252,7 @@ impl Client {
     fn unlock_long(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
         let (aim, offset) = home.word(Operation::Unlock, host, number)?;
         let me = self.local.layout.me();
-        if let Place::Here(part) = self.place(aim)? {
+        if let Location::Here(part) = self.place(aim)? {
             match part.compare_exchange_u32(offset, mutex_word(me), 0).expect("checked before") {
                 Ok(_) => return Ok(()),
                 Err(word) if word == mutex_word(me) | CONTENDED => {}

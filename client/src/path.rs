@@ -34,7 +34,7 @@ pub(crate) struct Aim<'a> {
 }
 
 /// Where the part of a rank is.
-pub(crate) enum Place<'a> {
+pub(crate) enum Location<'a> {
     /// It is mapped here.
     Here(Window<'a>),
     /// Behind this connection.
@@ -157,8 +157,8 @@ impl Client {
             return Ok((Path::Nothing, 0));
         }
         let path = match self.place(aim)? {
-            Place::Here(part) => Path::Mapped(part),
-            Place::There(endpoint) => moving.over(endpoint, aim),
+            Location::Here(part) => Path::Mapped(part),
+            Location::There(endpoint) => moving.over(endpoint, aim),
         };
         Ok((path, bytes))
     }
@@ -178,13 +178,13 @@ impl Client {
 
     /// Where the part of a living rank is. The caller has checked that the rank has one.
     #[inline]
-    pub(crate) fn place<'a>(&'a self, Aim { operation, window, rank }: Aim<'a>) -> Result<Place<'a>, TransferError> {
+    pub(crate) fn place<'a>(&'a self, Aim { operation, window, rank }: Aim<'a>) -> Result<Location<'a>, TransferError> {
         if self.local.failures.is_dead(rank) {
             self.local.alive(operation, rank)?;
         }
         match window.part_here(operation, rank)? {
-            Some(part) => Ok(Place::Here(part)),
-            None => Ok(Place::There(self.endpoint(operation, self.local.layout.node_of(rank))?)),
+            Some(part) => Ok(Location::Here(part)),
+            None => Ok(Location::There(self.endpoint(operation, self.local.layout.node_of(rank))?)),
         }
     }
 

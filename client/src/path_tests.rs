@@ -10,7 +10,7 @@ fn put(rank: &MockRank, to: Rank) -> Result<(), TransferError> {
     rank.client.put(&rank.window, to, 0, [1; 8][..].into())
 }
 
-fn place(rank: &MockRank, to: Rank) -> Result<Place<'_>, TransferError> {
+fn place(rank: &MockRank, to: Rank) -> Result<Location<'_>, TransferError> {
     rank.client.place(Aim { operation: Operation::Put, window: &rank.window, rank: to })
 }
 
@@ -18,12 +18,12 @@ fn place(rank: &MockRank, to: Rank) -> Result<Place<'_>, TransferError> {
 fn ranks_of_this_node_are_reached_directly_and_those_of_another_by_one_connection() {
     let rank = MockWorld::new().rank(Rank(0));
     for to in [Rank(0), Rank(1)] {
-        assert!(matches!(place(&rank, to).unwrap(), Place::Here(_)));
+        assert!(matches!(place(&rank, to).unwrap(), Location::Here(_)));
     }
     assert_eq!(rank.calls(), NOBODY);
     for to in [Rank(2), Rank(3), Rank(2)] {
         assert!(
-            matches!(place(&rank, to).unwrap(), Place::There(endpoint) if endpoint.node() == NodeId(1) && endpoint.is_up())
+            matches!(place(&rank, to).unwrap(), Location::There(endpoint) if endpoint.node() == NodeId(1) && endpoint.is_up())
         );
     }
     assert_eq!(rank.calls(), [NodeId(1)]);
@@ -50,7 +50,7 @@ fn nobody_is_called_for_a_rank_that_is_dead_or_whose_host_is() {
     assert!(matches!(dead, Err(TransferError::Lost(Lost { rank: Rank(3), operation: Operation::Put, .. }))));
     rank.note_death(Rank(2));
     rank.server(1).lock().is_away = true;
-    assert!(matches!(place(&rank, Rank(1)).unwrap(), Place::Here(_)));
+    assert!(matches!(place(&rank, Rank(1)).unwrap(), Location::Here(_)));
     assert_eq!(rank.calls(), NOBODY);
 }
 

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::completion::{Completion, CompletionPart};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Operation, RmwError};
-use crate::path::{Aim, Place};
+use crate::path::{Aim, Location};
 use crate::window::ClientWindow;
 
 impl Client {
@@ -66,13 +66,13 @@ impl Client {
         let aim = Aim { operation: Operation::Rmw, window, rank };
         aim.check_word(offset, word_bytes)?;
         let served = match self.place(aim)? {
-            Place::Here(memory) => {
+            Location::Here(memory) => {
                 let old = memory.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
                 self.local.ring_window(rank);
                 part.another().done_with(old);
                 false
             }
-            Place::There(endpoint) => {
+            Location::There(endpoint) => {
                 let request = Request::Rmw { target: window.target(rank), offset, rmw };
                 let token = Token::Part(part.another());
                 self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, Sending::Now)?;

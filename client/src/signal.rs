@@ -5,7 +5,7 @@ use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth, Run, Signal, SignalOp};
 use crate::client::Client;
 use crate::error::{Lost, LostHow, Operation, RmwError, WaitError};
 use crate::origin_bytes::{Lender, OriginBytes};
-use crate::path::{Aim, Place};
+use crate::path::{Aim, Location};
 use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
 use crate::put::Writing;
@@ -101,7 +101,7 @@ impl Client {
         (op, value): (SignalOp, u64),
         rank: Rank,
     ) -> Result<(), RmwError> {
-        if let Place::Here(part) = self.place(Aim { operation: Operation::Put, window, rank })? {
+        if let Location::Here(part) = self.place(Aim { operation: Operation::Put, window, rank })? {
             let op = match op {
                 SignalOp::Set => RmwOp::Set,
                 SignalOp::Add => RmwOp::FetchAdd,

@@ -161,7 +161,7 @@ enum Stage {
 
 /// Where a rank stands, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Membership {
     /// It has not joined.
     Outside,
     /// It is part of the job.
@@ -313,18 +313,18 @@ impl Rendezvous {
     /// The ranks that are part of the job and answer inquiries.
     pub fn present(&self) -> Vec<u32> {
         let ranks = 0..self.plan.ranks();
-        ranks.filter(|rank| matches!(self.place(*rank), Place::Inside | Place::Finished)).collect()
+        ranks.filter(|rank| matches!(self.membership(*rank), Membership::Inside | Membership::Finished)).collect()
     }
 
     /// Where a rank stands.
-    pub fn place(&self, rank: u32) -> Place {
+    pub fn membership(&self, rank: u32) -> Membership {
         let state = &self.ranks[rank as usize];
         match state.stage {
-            _ if state.failed => Place::Ended,
-            Stage::Silent => Place::Outside,
-            Stage::Joined => Place::Inside,
-            Stage::Left => Place::Finished,
-            Stage::Ended => Place::Ended,
+            _ if state.failed => Membership::Ended,
+            Stage::Silent => Membership::Outside,
+            Stage::Joined => Membership::Inside,
+            Stage::Left => Membership::Finished,
+            Stage::Ended => Membership::Ended,
         }
     }
 
@@ -927,15 +927,15 @@ mod tests {
         pair.leave(1);
         pair.drain();
         assert_eq!(pair.rendezvous.present(), [0, 1, 2]);
-        let places = [0, 1, 2, 3].map(|rank| pair.rendezvous.place(rank));
-        assert_eq!(places, [Place::Inside, Place::Finished, Place::Inside, Place::Outside]);
+        let places = [0, 1, 2, 3].map(|rank| pair.rendezvous.membership(rank));
+        assert_eq!(places, [Membership::Inside, Membership::Finished, Membership::Inside, Membership::Outside]);
         pair.rendezvous.inquire(&[0, 1], 7);
         assert_eq!(pair.drain(), [0, 1].map(|rank| (rank, ToRank::Inquire { inquiry: 7 })));
         assert_eq!(pair.say(0, &FromRank::Waits { inquiry: 7, waits: vec![] }), None);
         assert_eq!(pair.rendezvous.poll_waits(), Some((0, 7, vec![])));
         assert_eq!(pair.rendezvous.poll_waits(), None);
         pair.end(2, HowEnded::Killed(9));
-        assert_eq!((pair.rendezvous.place(2), pair.rendezvous.present()), (Place::Ended, vec![0, 1]));
+        assert_eq!((pair.rendezvous.membership(2), pair.rendezvous.present()), (Membership::Ended, vec![0, 1]));
         assert!(pair.say(3, &FromRank::Waits { inquiry: 7, waits: vec![] }).is_some(), "it has not joined");
     }
 
@@ -1002,7 +1002,7 @@ mod tests {
         let failure = pair.rendezvous.handle_loss(1, "was lost with host b").unwrap();
         assert_eq!((failure.rank, failure.status, failure.how.as_str()), (1, 1, "was lost with host b"));
         assert_eq!(pair.rendezvous.handle_loss(1, "was lost with host b"), None);
-        assert_eq!(pair.rendezvous.place(1), Place::Ended);
+        assert_eq!(pair.rendezvous.membership(1), Membership::Ended);
         let heard: Vec<_> = pair.drain();
         assert!(
             matches!(&heard[..], [(0, ToRank::Died { rank: 1, .. }), (2, ToRank::Died { rank: 1, .. })]),

@@ -111,7 +111,7 @@ struct Waiting {
 }
 
 /// Whether one more can be taken in.
-enum Place {
+enum Vacancy {
     Free,
     /// If this one goes.
     Of(usize),
@@ -194,7 +194,7 @@ impl Entrance {
         let mut moved = false;
         for taken in 1..=ACCEPTS_PER_TURN {
             let place = self.place(now_ms);
-            self.is_full = matches!(place, Place::Taken);
+            self.is_full = matches!(place, Vacancy::Taken);
             let Some(listener) = self.listener.as_mut().filter(|_| !self.is_full) else { break };
             let link = match listener.accept() {
                 Ok(Some(link)) => link,
@@ -207,7 +207,7 @@ impl Entrance {
                 }
             };
             moved = true;
-            if let Place::Of(number) = place {
+            if let Vacancy::Of(number) = place {
                 self.dismiss(number, now_ms, format_args!("too many connections have not proven themselves"));
             }
             self.receive(link, now_ms);
@@ -321,19 +321,19 @@ impl Entrance {
     }
 
     /// Whether one more finds a place. Who might have to go is looked at before.
-    fn place(&mut self, now_ms: u64) -> Place {
+    fn place(&mut self, now_ms: u64) -> Vacancy {
         while self.waiting.len() >= self.options.places {
             let oldest = self.order.first().copied();
             let Some((_, number)) = oldest.filter(|(since_ms, _)| now_ms.saturating_sub(*since_ms) >= PATIENCE_MS)
             else {
-                return Place::Taken;
+                return Vacancy::Taken;
             };
             // Whoever moved stands last now, or has gone.
             if !self.look(number, now_ms) {
-                return Place::Of(number);
+                return Vacancy::Of(number);
             }
         }
-        Place::Free
+        Vacancy::Free
     }
 
     fn remove(&mut self, number: usize) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use longarm_client::{Awaited, MutexError, MutexHome, Operation, Taken};
 use longarm_proto::Rank;
 
-use gate::{Entry, Gate, Gates, Place, Turn};
+use gate::{Entry, Gate, Gates, MutexId, Turn};
 
 use crate::error::WindowError;
 use crate::group::Group;
@@ -148,7 +148,7 @@ impl Mutexes {
 
     /// Takes a mutex of this node that is free, and that no other thread of this rank asks for.
     #[inline]
-    pub(crate) fn take_past_gate(&self, place: Place) -> Option<(&Gate, Taken<'_>)> {
+    pub(crate) fn take_past_gate(&self, place: MutexId) -> Option<(&Gate, Taken<'_>)> {
         let gate = self.gates.find(place)?;
         if gate.is_asked_for() {
             return None;
@@ -160,7 +160,7 @@ impl Mutexes {
 
     /// Behind the other threads of this rank, and then behind other ranks.
     #[inline(never)]
-    fn take_behind_others(&self, place: Place) -> Result<(&Gate, Taken<'_>), MutexError> {
+    fn take_behind_others(&self, place: MutexId) -> Result<(&Gate, Taken<'_>), MutexError> {
         let (gate, me) = (self.gate(place)?, token::mine());
         match self.gates.come(gate, place, me) {
             Entry::Entered => {}
@@ -173,7 +173,7 @@ impl Mutexes {
     }
 
     /// Asks for the mutex until this rank has it: another thread of it may have taken it past the gate.
-    fn ask_for(&self, place: Place, gate: &Gate, me: usize) -> Result<Taken<'_>, MutexError> {
+    fn ask_for(&self, place: MutexId, gate: &Gate, me: usize) -> Result<Taken<'_>, MutexError> {
         let mut release = None;
         loop {
             match self.shared.inner.client.lock(&self.home, Rank(place.0), place.1) {
@@ -190,12 +190,12 @@ impl Mutexes {
     }
 
     /// Another thread of this rank has the mutex, or is before this one.
-    fn wait_for_thread(&self, (host, _): Place, turn: &Turn) {
+    fn wait_for_thread(&self, (host, _): MutexId, turn: &Turn) {
         let _listed = self.shared.inner.client.enter_wait(Awaited::holder(Operation::Lock, Rank(host)));
         turn.wait();
     }
 
-    pub(crate) fn gate(&self, place: Place) -> Result<&Gate, MutexError> {
+    pub(crate) fn gate(&self, place: MutexId) -> Result<&Gate, MutexError> {
         let (count, (host, number)) = (self.count(place.0), place);
         self.gates.gate(place, count).ok_or(MutexError::UnknownMutex { host: Rank(host), number, count })
     }
@@ -247,7 +247,7 @@ impl Mutexes {
     }
 
     /// Takes the mutex if it is free and nobody of this rank has it or asks for it.
-    pub(crate) fn try_take(&self, place: Place, me: usize) -> Result<Option<(&Gate, Taken<'_>)>, MutexError> {
+    pub(crate) fn try_take(&self, place: MutexId, me: usize) -> Result<Option<(&Gate, Taken<'_>)>, MutexError> {
         let gate = self.gate(place)?;
         let (client, host) = (&self.shared.inner.client, Rank(place.0));
         if gate.holder() != 0 || !self.gates.try_enter(gate, me) {

@@ -24,7 +24,7 @@ use crate::serve;
 use crate::serve::asker::{Asker, Refused};
 use crate::serve::sink::Sink;
 use crate::serve::state::ServeState;
-use crate::table::Place;
+use crate::table::TargetPart;
 
 /// Receives that one turn of one connection may take, so that no peer starves the others.
 const RECEIVES_PER_TURN: usize = 16;
@@ -319,7 +319,7 @@ impl Connection {
 fn drain_accumulate(
     input: &mut Incoming,
     shared: &ServeState,
-    place: &Place,
+    place: &TargetPart,
     cursor: &mut Cursor,
     (kernel, scale): (Kernel, Scale),
 ) {

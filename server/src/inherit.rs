@@ -11,7 +11,7 @@
 
 use longarm_proto::{InheritStep, Rank};
 
-use crate::mutex_waiters::MutexPlace;
+use crate::mutex_waiters::MutexId;
 use crate::serve::state::ServeState;
 
 impl ServeState {
@@ -30,7 +30,7 @@ impl ServeState {
         }
     }
 
-    fn hand_on(&mut self, place: MutexPlace) {
+    fn hand_on(&mut self, place: MutexId) {
         let (window, host, offset) = place;
         // Only windows that are served have queues.
         let Some(memory) = self.windows.place(window, host) else { return };

@@ -8,12 +8,12 @@ use longarm_proto::{Deaths, Grant, MutexQueue, Rank, Refusal, WindowId};
 use crate::serve::asker::{Asker, Refused};
 
 /// Where a mutex is: window, host, offset.
-pub(crate) type MutexPlace = (WindowId, Rank, u64);
+pub(crate) type MutexId = (WindowId, Rank, u64);
 
 /// Queues of the mutexes that have waiters now, or have just been asked for.
 #[derive(Default)]
 pub(crate) struct MutexWaiters {
-    queues: HashMap<MutexPlace, MutexQueue<Asker>>,
+    queues: HashMap<MutexId, MutexQueue<Asker>>,
     granted: VecDeque<Grant<Asker>>,
     /// How many wait over each connection, or are to be told.
     waiting: HashMap<usize, usize>,
@@ -25,7 +25,7 @@ pub(crate) struct MutexWaiters {
 
 impl MutexWaiters {
     /// Works on the queue of one mutex; a queue that is empty afterwards is forgotten.
-    pub(crate) fn with<R>(&mut self, place: MutexPlace, work: impl FnOnce(&mut MutexQueue<Asker>, &Deaths) -> R) -> R {
+    pub(crate) fn with<R>(&mut self, place: MutexId, work: impl FnOnce(&mut MutexQueue<Asker>, &Deaths) -> R) -> R {
         let queue = self.queues.entry(place).or_default();
         let result = work(queue, &self.deaths);
         if queue.is_empty() {
@@ -78,7 +78,7 @@ impl MutexWaiters {
     }
 
     /// Where somebody waits.
-    pub(crate) fn contended(&self) -> Vec<MutexPlace> {
+    pub(crate) fn contended(&self) -> Vec<MutexId> {
         self.queues.keys().copied().collect()
     }
 
@@ -117,7 +117,7 @@ impl MutexWaiters {
         self.orphan((Refusal::TargetLost, u64::from(host.0)), |place| place.1 == host);
     }
 
-    fn orphan(&mut self, why: Refused, gone: impl Fn(&MutexPlace) -> bool) {
+    fn orphan(&mut self, why: Refused, gone: impl Fn(&MutexId) -> bool) {
         for (_, mut queue) in self.queues.extract_if(|place, _| gone(place)) {
             self.orphaned.extend(queue.remove(|_| true).into_iter().map(|asker| (asker, why)));
         }

@@ -6,7 +6,7 @@ use longarm_proto::{
     RequestId, UNREPORTED_REPLY_BYTES_MAX, Violation, mutation,
 };
 
-use crate::table::Place;
+use crate::table::TargetPart;
 
 /// Replies that may wait before the connection takes up no further request.
 const REPLIES_BYTES_MAX: usize = 256 << 10;
@@ -24,7 +24,7 @@ const _: () = assert!(2 * DESCRIPTOR_BYTES_MAX <= 4 * LARGE_REPLY_BYTES);
 /// While a payload waits in its window no further request of this connection is taken up. That keeps a later put
 /// from changing bytes that an earlier get has yet to read, and bounds the memory.
 pub(crate) struct Replies {
-    pub(crate) outgoing: Outgoing<Place>,
+    pub(crate) outgoing: Outgoing<TargetPart>,
     /// How far the requests have been received, which every reply says.
     pub(crate) received_bytes: u64,
     /// A large one was begun since that was last asked.
@@ -47,7 +47,7 @@ impl Replies {
     }
 
     /// Sends the cursor's bytes of the place behind everything that waits already.
-    pub(crate) fn send_from(&mut self, place: Place, cursor: Cursor) {
+    pub(crate) fn send_from(&mut self, place: TargetPart, cursor: Cursor) {
         self.began_large |= cursor.remaining() >= LARGE_REPLY_BYTES_MIN;
         if cursor.remaining() <= COPIED_BYTES_MAX {
             self.outgoing.copy(&place, cursor);

@@ -114,7 +114,7 @@ impl Windows {
     }
 
     /// Everything about a request's target that can be wrong, except the offsets.
-    pub(crate) fn resolve(&self, target: &WindowRef) -> Result<Place, Refusal> {
+    pub(crate) fn resolve(&self, target: &WindowRef) -> Result<TargetPart, Refusal> {
         let entry = match self.live.get(&target.window) {
             Some(entry) => entry,
             None => return Err(self.get(target.window, target.generation).err().unwrap_or(Refusal::UnknownWindow)),
@@ -126,14 +126,14 @@ impl Windows {
             return Err(Refusal::WrongKey);
         }
         let index = entry.parts.ranks.binary_search(&target.rank).map_err(|_| Refusal::NotThisNode)?;
-        Ok(Place { parts: Arc::clone(&entry.parts), index })
+        Ok(TargetPart { parts: Arc::clone(&entry.parts), index })
     }
 
     /// The part of a rank in a window that is served, for what this server does by itself.
-    pub(crate) fn place(&self, window: WindowId, rank: Rank) -> Option<Place> {
+    pub(crate) fn place(&self, window: WindowId, rank: Rank) -> Option<TargetPart> {
         let parts = &self.live.get(&window)?.parts;
         let index = parts.ranks.binary_search(&rank).ok()?;
-        Some(Place { parts: Arc::clone(parts), index })
+        Some(TargetPart { parts: Arc::clone(parts), index })
     }
 
     /// How many windows are served.
@@ -149,24 +149,24 @@ impl Windows {
 
 /// A target that was found: keeps the memory alive while bytes stream into or out of it.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct TargetPart {
     parts: Arc<WindowParts>,
     index: usize,
 }
 
-impl Place {
+impl TargetPart {
     pub(crate) fn window(&self) -> Window<'_> {
         self.parts.memory.part(self.index)
     }
 }
 
-impl RunSource for Place {
+impl RunSource for TargetPart {
     fn region(&self, run: Run) -> Region<'_> {
         self.window().region(run.offset, run.bytes).expect("checked when the get was taken up")
     }
 }
 
-impl RunTarget for Place {
+impl RunTarget for TargetPart {
     fn region_mut(&self, run: Run) -> RegionMut<'_> {
         self.window().region_mut(run.offset, run.bytes).expect("checked when the put was taken up")
     }

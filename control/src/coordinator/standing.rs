@@ -82,15 +82,15 @@ impl Coordinator {
             let pid = arrivals[rank as usize].pid;
             let waits = answers.waits.get(&rank).cloned().unwrap_or_default();
             let is_here = layout.plan.machine_of_node.get(*node as usize) == home;
-            let state = match rendezvous.place(rank) {
-                Place::Ended => State::Ended,
-                Place::Outside => State::Outside,
-                Place::Inside | Place::Finished if answers.silent.contains(&rank) => {
+            let state = match rendezvous.membership(rank) {
+                Membership::Ended => State::Ended,
+                Membership::Outside => State::Outside,
+                Membership::Inside | Membership::Finished if answers.silent.contains(&rank) => {
                     if is_here && (self.settings.is_stopped)(pid) { State::Stopped } else { State::Silent }
                 }
-                Place::Finished => State::Finished,
-                Place::Inside if waits.is_empty() => State::Computing,
-                Place::Inside => State::Waiting,
+                Membership::Finished => State::Finished,
+                Membership::Inside if waits.is_empty() => State::Computing,
+                Membership::Inside => State::Waiting,
             };
             let host = hosts.map(|_| arrivals[rank as usize].host.clone());
             RankStanding { rank, node: *node, host, pid, state, waits }

@@ -116,7 +116,7 @@ impl PmixError {
 
 /// Where a rank runs, as the process manager says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RankLocation {
     /// The number of its node.
     pub node: Option<u32>,
     /// The rank among those of its node.
@@ -355,7 +355,7 @@ impl Client {
     ///
     /// # Errors
     /// [`PmixError`], when the server is gone; what it does not know is `None`.
-    pub fn place(&self, rank: u32) -> Result<Place, PmixError> {
+    pub fn place(&self, rank: u32) -> Result<RankLocation, PmixError> {
         let process = self.own.with_rank(rank);
         let number = |key| -> Result<Option<u32>, PmixError> {
             Ok(match self.value(&process, key)? {
@@ -368,7 +368,7 @@ impl Client {
             Some(Found::Text(host)) if !host.is_empty() => Some(host),
             _ => None,
         };
-        Ok(Place { node, local_rank, host })
+        Ok(RankLocation { node, local_rank, host })
     }
 
     /// How many ranks are on this rank's node; `None` where the process manager does not say.

@@ -27,7 +27,7 @@ pub(crate) struct Explicit;
 
 /// Who this process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct RankAndSize {
     rank: u32,
     size: u32,
 }
@@ -115,11 +115,11 @@ fn number(variables: Variables<'_>, name: &str) -> Result<u32, String> {
     value.trim().parse().map_err(|_| format!("{name}={value} is no number"))
 }
 
-fn place(variables: Variables<'_>) -> Result<Place, String> {
-    let place = Place { rank: number(variables, "LONGARM_RANK")?, size: number(variables, "LONGARM_SIZE")? };
+fn place(variables: Variables<'_>) -> Result<RankAndSize, String> {
+    let place = RankAndSize { rank: number(variables, "LONGARM_RANK")?, size: number(variables, "LONGARM_SIZE")? };
     match place {
-        Place { size: 0, .. } => Err("LONGARM_SIZE is 0".to_owned()),
-        Place { rank, size } if rank >= size => Err(format!("LONGARM_RANK={rank} is no rank of {size}")),
+        RankAndSize { size: 0, .. } => Err("LONGARM_SIZE is 0".to_owned()),
+        RankAndSize { rank, size } if rank >= size => Err(format!("LONGARM_RANK={rank} is no rank of {size}")),
         place => Ok(place),
     }
 }

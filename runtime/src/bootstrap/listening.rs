@@ -10,7 +10,7 @@ const BACKLOG: i32 = 4096;
 
 /// At which addresses rank 0 listens.
 #[derive(Debug, PartialEq, Eq)]
-enum Places {
+enum ListenAddresses {
     /// Those that its name stands for, as far as they are this machine's.
     These(Vec<SocketAddr>),
     /// At all of them, at this port.
@@ -22,9 +22,9 @@ enum Places {
 /// # Errors
 /// What the system says of the last one.
 pub(super) fn listen_at(root: &str, addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
-    let these = match places(root, addresses) {
-        Places::Everywhere(port) => return Ok(vec![listen_everywhere(port)?]),
-        Places::These(these) => these,
+    let these = match addresses_to_bind(root, addresses) {
+        ListenAddresses::Everywhere(port) => return Ok(vec![listen_everywhere(port)?]),
+        ListenAddresses::These(these) => these,
     };
     let (mut listeners, mut last) = (Vec::new(), io::ErrorKind::AddrNotAvailable.into());
     for address in these {
@@ -37,12 +37,12 @@ pub(super) fn listen_at(root: &str, addresses: &[SocketAddr]) -> io::Result<Vec<
 }
 
 /// Many hosts have their own name stand for a loopback address (in `/etc/hosts`), which is another thing on every other one.
-fn places(root: &str, addresses: &[SocketAddr]) -> Places {
+fn addresses_to_bind(root: &str, addresses: &[SocketAddr]) -> ListenAddresses {
     let host = root.rsplit_once(':').map_or(root, |(host, _)| host);
     let is_meant = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() || is_local(host);
     match addresses.iter().find(|address| address.ip().is_loopback()) {
-        Some(loopback) if !is_meant => Places::Everywhere(loopback.port()),
-        _ => Places::These(addresses.to_vec()),
+        Some(loopback) if !is_meant => ListenAddresses::Everywhere(loopback.port()),
+        _ => ListenAddresses::These(addresses.to_vec()),
     }
 }
 
@@ -80,11 +80,11 @@ mod tests {
     #[test]
     fn a_name_that_stands_for_the_loopback_on_its_own_host_is_listened_for_everywhere() {
         let own = addresses(&["127.0.1.1:71"]);
-        assert_eq!(places("n1:71", &own), Places::Everywhere(71));
+        assert_eq!(addresses_to_bind("n1:71", &own), ListenAddresses::Everywhere(71));
         let both = addresses(&["192.0.2.1:71", "127.0.1.1:71"]);
-        assert_eq!(places("n1.example:71", &both), Places::Everywhere(71));
+        assert_eq!(addresses_to_bind("n1.example:71", &both), ListenAddresses::Everywhere(71));
         let outside = addresses(&["192.0.2.1:71", "[2001:db8::1]:71"]);
-        assert_eq!(places("n1:71", &outside), Places::These(outside.clone()));
+        assert_eq!(addresses_to_bind("n1:71", &outside), ListenAddresses::These(outside.clone()));
     }
 
     #[test]
@@ -92,10 +92,10 @@ mod tests {
         let own = addresses(&["127.0.0.1:71", "[::1]:71"]);
         for root in ["localhost:71", "LOCALHOST.:71", "a.localhost:71", "localhost.localdomain:71", "ip6-localhost:71"]
         {
-            assert_eq!(places(root, &own), Places::These(own.clone()), "{root}");
+            assert_eq!(addresses_to_bind(root, &own), ListenAddresses::These(own.clone()), "{root}");
         }
-        assert_eq!(places("127.0.0.1:71", &own[..1]), Places::These(own[..1].to_vec()));
-        assert_eq!(places("[::1]:71", &own[1..]), Places::These(own[1..].to_vec()));
+        assert_eq!(addresses_to_bind("127.0.0.1:71", &own[..1]), ListenAddresses::These(own[..1].to_vec()));
+        assert_eq!(addresses_to_bind("[::1]:71", &own[1..]), ListenAddresses::These(own[1..].to_vec()));
     }
 
     #[test]

@@ -346,14 +346,14 @@ fn join_by_pmix(variables: Variables<'_>, config: &mut Config) -> Result<Found, 
     let others = tasks.as_ref().and_then(LocalTasks::open);
     let told_by_step = tasks
         .as_ref()
-        .map(|LocalTasks { step, .. }| Placed { place: Some(step.local_id), here: Some(step.local_size()) });
+        .map(|LocalTasks { step, .. }| LocalPosition { place: Some(step.local_id), here: Some(step.local_size()) });
     let seen = copied(variables, &pmix::VARIABLES);
     let connect = move || {
         let Some(client) = pmix::Client::connect(&seen).map_err(not_joined_by_pmix)? else { return Ok(None) };
-        let placed = told_by_step.map_or_else(|| Placed::by_server(&client), Ok).map_err(not_joined_by_pmix)?;
+        let placed = told_by_step.map_or_else(|| LocalPosition::by_server(&client), Ok).map_err(not_joined_by_pmix)?;
         Ok(Some((client, placed)))
     };
-    let (client, Placed { place, here }) = meet_within(patience, connect)?;
+    let (client, LocalPosition { place, here }) = meet_within(patience, connect)?;
     let aborter = client.aborter();
     let (rank, size) = (client.rank(), client.size());
     let store: Box<dyn Store> = match tasks {
@@ -382,15 +382,15 @@ fn not_joined_by_pmix(error: pmix::PmixError) -> NotJoined {
 }
 
 /// Where a process is among those of its job on its host, as far as its manager says.
-struct Placed {
+struct LocalPosition {
     place: Option<u32>,
     here: Option<u32>,
 }
 
-impl Placed {
-    fn by_server(client: &pmix::Client) -> Result<Placed, pmix::PmixError> {
+impl LocalPosition {
+    fn by_server(client: &pmix::Client) -> Result<LocalPosition, pmix::PmixError> {
         let here = client.local_size()?;
-        Ok(Placed { place: client.place(client.rank()).ok().and_then(|place| place.local_rank), here })
+        Ok(LocalPosition { place: client.place(client.rank()).ok().and_then(|place| place.local_rank), here })
     }
 }
 

@@ -46,14 +46,14 @@ const ENTERED: u32 = 1;
 const GONE: u32 = 2;
 
 /// Which mutex: its host and its number there.
-pub(crate) type Place = (u32, u64);
+pub(crate) type MutexId = (u32, u64);
 
 /// The gates of all mutexes of a set.
 pub(crate) struct Gates {
     /// Those of each host, made when one of them is first wanted.
     hosts: Box<[OnceLock<Box<[Gate]>>]>,
     /// Those who wait to ask.
-    queues: Mutex<HashMap<Place, VecDeque<Arc<Turn>>>>,
+    queues: Mutex<HashMap<MutexId, VecDeque<Arc<Turn>>>>,
 }
 
 /// The gate of one mutex, on a line of its own.
@@ -140,12 +140,12 @@ impl Gates {
 
     /// The gate of a mutex, if one of its host was wanted before.
     #[inline]
-    pub(crate) fn find(&self, (host, number): Place) -> Option<&Gate> {
+    pub(crate) fn find(&self, (host, number): MutexId) -> Option<&Gate> {
         self.hosts.get(host as usize)?.get()?.get(usize::try_from(number).ok()?)
     }
 
     /// The gate of a mutex of a host that has so many. `None`: there is no such mutex.
-    pub(crate) fn gate(&self, (host, number): Place, count: u64) -> Option<&Gate> {
+    pub(crate) fn gate(&self, (host, number): MutexId, count: u64) -> Option<&Gate> {
         let gates = self.hosts.get(host as usize)?;
         gates.get_or_init(|| (0..count).map(|_| Gate::default()).collect()).get(usize::try_from(number).ok()?)
     }
@@ -157,7 +157,7 @@ impl Gates {
     }
 
     /// Who comes asks, or takes its place in the queue.
-    pub(crate) fn come(&self, gate: &Gate, place: Place, token: usize) -> Entry {
+    pub(crate) fn come(&self, gate: &Gate, place: MutexId, token: usize) -> Entry {
         if self.try_enter(gate, token) {
             return Entry::Entered;
         }
@@ -182,7 +182,7 @@ impl Gates {
     }
 
     /// The asker leaves: it has its answer.
-    pub(crate) fn leave(&self, gate: &Gate, place: Place) {
+    pub(crate) fn leave(&self, gate: &Gate, place: MutexId) {
         let word = gate.asker.load(Ordering::Relaxed);
         // PAIR gate.
         if word & WAITED != 0 || gate.asker.compare_exchange(word, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
@@ -190,7 +190,7 @@ impl Gates {
         }
     }
 
-    fn give_on(&self, gate: &Gate, place: Place) {
+    fn give_on(&self, gate: &Gate, place: MutexId) {
         let mut queues = self.queues.lock();
         loop {
             let queue = queues.entry(place).or_default();
@@ -248,18 +248,18 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place = (1, 0);
+    const MUTEX: MutexId = (1, 0);
     const ME: usize = 64;
 
     fn queued(gates: &Gates) -> Arc<Turn> {
-        match gates.come(gate(gates), PLACE, TASK) {
+        match gates.come(gate(gates), MUTEX, TASK) {
             Entry::Queued(turn) => turn,
             _ => panic!("somebody is in"),
         }
     }
 
     fn gate(gates: &Gates) -> &Gate {
-        gates.gate(PLACE, 1).expect("there is one")
+        gates.gate(MUTEX, 1).expect("there is one")
     }
 
     fn is_in(turn: &Turn) -> bool {
@@ -270,14 +270,14 @@ mod tests {
     fn who_waits_asks_in_the_order_of_coming_and_nobody_overtakes() {
         let gates = Gates::new(2);
         let gate = gate(&gates);
-        assert!(matches!(gates.come(gate, PLACE, TASK), Entry::Entered));
+        assert!(matches!(gates.come(gate, MUTEX, TASK), Entry::Entered));
         let turns = [queued(&gates), queued(&gates), queued(&gates)];
         for at in 0..3 {
             assert!(!is_in(&turns[at]) && !gates.try_enter(gate, ME));
-            gates.leave(gate, PLACE);
+            gates.leave(gate, MUTEX);
             assert!(gate.is_asked_for() && is_in(&turns[at]) && turns[at + 1..].iter().all(|later| !is_in(later)));
         }
-        gates.leave(gate, PLACE);
+        gates.leave(gate, MUTEX);
         assert!(!gate.is_asked_for() && gates.try_enter(gate, ME) && gates.queues.lock().is_empty());
     }
 
@@ -288,25 +288,25 @@ mod tests {
         assert!(gates.try_enter(gate, ME));
         let turns = [queued(&gates), queued(&gates), queued(&gates)];
         assert!(turns[0].abandon());
-        gates.leave(gate, PLACE);
+        gates.leave(gate, MUTEX);
         assert!(!is_in(&turns[0]) && is_in(&turns[1]));
         assert!(!turns[1].abandon(), "it is in");
         assert!(turns[2].abandon());
-        gates.leave(gate, PLACE);
+        gates.leave(gate, MUTEX);
         assert!(gates.try_enter(gate, ME), "nobody waits any more");
     }
 
     #[test]
     fn a_thread_does_not_wait_for_itself_and_there_is_no_gate_without_a_mutex() {
         let gates = Gates::new(2);
-        assert!(gates.find(PLACE).is_none(), "none was wanted");
+        assert!(gates.find(MUTEX).is_none(), "none was wanted");
         let gate = gate(&gates);
-        assert!(matches!(gates.come(gate, PLACE, ME), Entry::Entered));
-        assert!(matches!(gates.come(gate, PLACE, ME), Entry::Inside));
+        assert!(matches!(gates.come(gate, MUTEX, ME), Entry::Entered));
+        assert!(matches!(gates.come(gate, MUTEX, ME), Entry::Inside));
         let turn = queued(&gates);
-        assert!(matches!(gates.come(gate, PLACE, ME), Entry::Inside), "also while another one waits");
-        gates.leave(gate, PLACE);
-        assert!(is_in(&turn) && gates.find(PLACE).is_some());
+        assert!(matches!(gates.come(gate, MUTEX, ME), Entry::Inside), "also while another one waits");
+        gates.leave(gate, MUTEX);
+        assert!(is_in(&turn) && gates.find(MUTEX).is_some());
         for place in [(1, 1), (0, 0), (2, 0), (u32::MAX, u64::MAX)] {
             assert!(gates.gate(place, u64::from(place.0 == 1)).is_none() && gates.find(place).is_none());
         }
@@ -343,7 +343,7 @@ mod tests {
             if past && !gate.is_asked_for() && take() {
                 return gate.hold(me);
             }
-            if let Entry::Queued(turn) = gates.come(gate, PLACE, me) {
+            if let Entry::Queued(turn) = gates.come(gate, MUTEX, me) {
                 turn.wait();
             }
             let mut release: Option<Arc<Turn>> = None;
@@ -355,7 +355,7 @@ mod tests {
                 }
             }
             gate.hold(me);
-            gates.leave(gate, PLACE);
+            gates.leave(gate, MUTEX);
         };
         std::thread::scope(|scope| {
             for thread in 0..threads {

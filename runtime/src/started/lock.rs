@@ -10,7 +10,7 @@ use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicBool, Ordering};
 
 use super::park;
-use crate::mutex::gate::{Entry, Gate, Place, Turn};
+use crate::mutex::gate::{Entry, Gate, MutexId, Turn};
 use crate::mutex::token::TASK;
 use crate::mutex::{MutexGuard, Mutexes};
 use crate::stage;
@@ -32,7 +32,7 @@ use crate::stage;
 #[must_use = "the mutex is given up when this is dropped"]
 pub struct Locking<'a> {
     mutexes: &'a Mutexes,
-    place: Place,
+    place: MutexId,
     state: State<'a>,
 }
 
@@ -81,7 +81,7 @@ impl Mutexes {
     }
 
     /// For who is the one of this rank that asks. `release`: it has asked before, and was told that this rank has the mutex.
-    fn ask<'a>(&'a self, gate: &'a Gate, place: Place, release: Option<Arc<Turn>>) -> State<'a> {
+    fn ask<'a>(&'a self, gate: &'a Gate, place: MutexId, release: Option<Arc<Turn>>) -> State<'a> {
         match self.shared.inner.client.begin_lock(&self.home, Rank(place.0), place.1) {
             Ok(LockBegun::Asked(completion)) => State::Asked(gate, completion, release),
             Ok(LockBegun::Taken(taken)) => self.told(gate, place, Ok(taken), release),
@@ -90,7 +90,7 @@ impl Mutexes {
     }
 
     /// Of a mutex that a task has from now on.
-    pub(super) fn guard<'a>(&'a self, gate: &'a Gate, (host, number): Place, taken: Taken<'a>) -> MutexGuard<'a> {
+    pub(super) fn guard<'a>(&'a self, gate: &'a Gate, (host, number): MutexId, taken: Taken<'a>) -> MutexGuard<'a> {
         gate.hold(TASK);
         MutexGuard { mutexes: self, gate, host, number, taken }
     }
@@ -99,7 +99,7 @@ impl Mutexes {
     fn told<'a>(
         &'a self,
         gate: &'a Gate,
-        place: Place,
+        place: MutexId,
         answer: Result<Taken<'a>, MutexError>,
         release: Option<Arc<Turn>>,
     ) -> State<'a> {

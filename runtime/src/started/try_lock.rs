@@ -9,7 +9,7 @@ use longarm_client::{MutexError, Taken};
 use longarm_proto::Rank;
 
 use super::{Started, park, promise};
-use crate::mutex::gate::Place;
+use crate::mutex::gate::MutexId;
 use crate::mutex::token::TASK;
 use crate::mutex::{MutexGuard, Mutexes};
 use crate::stage;
@@ -45,7 +45,7 @@ enum State<'a> {
 /// A mutex that a worker has taken. It is given back if nobody comes for it.
 struct Unclaimed {
     mutexes: Mutexes,
-    place: Place,
+    place: MutexId,
     previous_holder_died: bool,
     is_claimed: bool,
 }
@@ -125,7 +125,7 @@ impl MutexGuard<'_> {
 
 impl Unclaimed {
     /// By a worker, for a task.
-    fn try_take(mutexes: &Mutexes, place: Place) -> Result<Option<Unclaimed>, MutexError> {
+    fn try_take(mutexes: &Mutexes, place: MutexId) -> Result<Option<Unclaimed>, MutexError> {
         let taken = mutexes.try_take(place, TASK)?;
         Ok(taken.map(|(_, taken)| Unclaimed {
             mutexes: mutexes.clone(),

@@ -5,8 +5,8 @@ use longarm_proto::{Grant, LockStep, Refusal, TryLockStep, UnlockStep, WindowRef
 use super::asker::{Asker, Refused};
 use super::state::ServeState;
 use super::transfer::check_word;
-use crate::mutex_waiters::MutexPlace;
-use crate::table::Place;
+use crate::mutex_waiters::MutexId;
+use crate::table::TargetPart;
 
 /// The mutex, if it is the asker's now; if not, it stands in the queue.
 pub(super) fn lock(
@@ -106,7 +106,7 @@ fn check_alive(shared: &ServeState, asker: Asker) -> Result<(), Refused> {
     }
 }
 
-fn mutex(shared: &ServeState, target: WindowRef, offset: u64) -> Result<(Place, MutexPlace), Refused> {
+fn mutex(shared: &ServeState, target: WindowRef, offset: u64) -> Result<(TargetPart, MutexId), Refused> {
     let place = shared.windows.resolve(&target).map_err(|refusal| (refusal, target.window.0))?;
     check_word(&place, offset, 4)?;
     if shared.mutexes.deaths.is_dead(target.rank) {

@@ -3,12 +3,12 @@
 use longarm_proto::{Cursor, Kernel, Rmw, RmwOp, RmwWidth, Scale, Signal, SignalOp};
 
 use crate::mail::Piece;
-use crate::table::Place;
+use crate::table::TargetPart;
 
 /// Where the payload of the current request goes.
 pub(crate) enum Sink {
-    Put { place: Place, cursor: Cursor, then: AfterPut },
-    Accumulate { place: Place, cursor: Cursor, kernel: Kernel, scale: Scale },
+    Put { place: TargetPart, cursor: Cursor, then: AfterPut },
+    Accumulate { place: TargetPart, cursor: Cursor, kernel: Kernel, scale: Scale },
     Message(Piece),
     Skip { remaining: u64 },
 }
@@ -24,7 +24,7 @@ impl Sink {
 }
 
 /// What happens when the last byte of a put has arrived.
-pub(crate) struct AfterPut(pub(super) Option<(Place, Signal)>);
+pub(crate) struct AfterPut(pub(super) Option<(TargetPart, Signal)>);
 
 impl AfterPut {
     /// Updates the signal, after every byte of the put.

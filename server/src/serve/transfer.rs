@@ -6,7 +6,7 @@ use super::asker::{Asker, Refused};
 use super::sink::{AfterPut, Sink};
 use super::state::ServeState;
 use crate::replies::Replies;
-use crate::table::Place;
+use crate::table::TargetPart;
 
 pub(super) fn put(
     shared: &ServeState,
@@ -63,7 +63,7 @@ pub(super) fn get(
 }
 
 /// The target's memory, if every byte of the shape lies in it.
-fn find(shared: &ServeState, target: &WindowRef, shape: &Shape) -> Result<Place, Refused> {
+fn find(shared: &ServeState, target: &WindowRef, shape: &Shape) -> Result<TargetPart, Refused> {
     let place = shared.windows.resolve(target).map_err(|refusal| (refusal, target.window.0))?;
     let window_bytes = place.window().bytes();
     if shape.end() > window_bytes {
@@ -73,7 +73,7 @@ fn find(shared: &ServeState, target: &WindowRef, shape: &Shape) -> Result<Place,
 }
 
 /// Whether an aligned word of `bytes` bytes lies at `offset`.
-pub(super) fn check_word(place: &Place, offset: u64, bytes: u64) -> Result<(), Refused> {
+pub(super) fn check_word(place: &TargetPart, offset: u64, bytes: u64) -> Result<(), Refused> {
     let window_bytes = place.window().bytes();
     if offset.checked_add(bytes).is_none_or(|end| end > window_bytes) {
         return Err((Refusal::OutsideWindow, window_bytes));

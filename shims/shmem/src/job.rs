@@ -117,7 +117,7 @@ pub(crate) fn retire() {
 }
 
 /// A symmetric address at a PE.
-pub(crate) struct Place<'a> {
+pub(crate) struct Location<'a> {
     pub(crate) window: &'a Window<u8>,
     pub(crate) rank: u32,
     pub(crate) offset: u64,
@@ -155,7 +155,7 @@ impl Job {
 
     /// A symmetric address at any PE; ends the job if there is no such PE or address.
     #[inline(never)]
-    pub(crate) fn place(&self, name: &'static str, pe: c_int, address: usize, bytes: usize) -> Place<'_> {
+    pub(crate) fn place(&self, name: &'static str, pe: c_int, address: usize, bytes: usize) -> Location<'_> {
         let rank = self.process.rank(name, pe);
         let peer = &self.peers[rank as usize];
         match self.find(address, bytes) {
@@ -167,7 +167,7 @@ impl Job {
                 let base = if statics.is_none() { peer.heap } else { peer.statics };
                 let here = if base.is_null() { base } else { base.wrapping_add(offset) };
                 let away = statics.and_then(|statics| statics.away(rank)).filter(|_| here.is_null());
-                Place { window, rank, offset: offset as u64, here, away }
+                Location { window, rank, offset: offset as u64, here, away }
             }
             None => self.nowhere(name, pe, address, bytes),
         }

@@ -7,7 +7,7 @@ use longarm::ffi::{CounterKind, LenderMut, OriginBytes, OriginBytesMut, Region, 
 
 use crate::boundary::{end, or_end};
 use crate::contexts::{Context, DEFAULT};
-use crate::job::{self, Job, Place};
+use crate::job::{self, Job, Location};
 use crate::operator::LongDouble;
 
 /// Bytes of so many elements. What does not fit is outside of any memory.
@@ -239,7 +239,7 @@ unsafe fn start(
     name: &'static str,
     context: &Context,
     region: RegionMut<'_>,
-    place: &Place<'_>,
+    place: &Location<'_>,
     begin: impl FnOnce(&LenderMut<'_>, Shapes) -> Result<(), TransferError>,
 ) {
     let shapes = Shapes::contiguous(Run { offset: place.offset, bytes: region.len() as u64 });

@@ -49,17 +49,17 @@ pub(crate) struct SyncArea {
     locals: usize,
     /// This PE's place among those of the node.
     local: usize,
-    member: Member<Places>,
+    member: Member<TeamLines>,
 }
 
 /// Where the lines of the members are.
-pub(crate) struct Places {
+pub(crate) struct TeamLines {
     base: *mut u8,
-    /// Place of each member among the PEs of the node, and its rank, in the order of the team.
+    /// Location of each member among the PEs of the node, and its rank, in the order of the team.
     members: Box<[(usize, u32)]>,
 }
 
-impl Board for Places {
+impl Board for TeamLines {
     #[inline]
     fn lines(&self, place: usize) -> &Lines {
         let place = self.base.wrapping_add(self.members[place].0 * size_of::<Lines>());
@@ -89,7 +89,7 @@ impl SyncAreas {
         assert!(number < TEAM_AREAS + SET_AREAS && me < members.len());
         let base = self.base.wrapping_add(SET_AREAS * 8 + number * area_bytes(self.locals));
         let (local, size) = (members[me].0, members.len());
-        SyncArea { base, locals: self.locals, local, member: Member::new(Places { base, members }, size, me, met) }
+        SyncArea { base, locals: self.locals, local, member: Member::new(TeamLines { base, members }, size, me, met) }
     }
 
     /// The number of the area of an active set with this name, which is not 0. `None`: there are too many sets.

@@ -18,7 +18,7 @@ const RANKS: u32 = 3;
 const GIVEN: u32 = 1;
 const INHERITED: u32 = 2;
 
-struct Place {
+struct SharedMutex {
     word: AtomicU32,
     server: Mutex<(MutexQueue<Rank>, Deaths)>,
     told: Vec<AtomicU32>,
@@ -26,13 +26,13 @@ struct Place {
 }
 
 // SAFETY: the contents are touched by the holder of the mutex only. That the word suffices is what the model checks.
-unsafe impl Sync for Place {}
+unsafe impl Sync for SharedMutex {}
 // SAFETY: as for `Sync`; nothing in it belongs to one thread.
-unsafe impl Send for Place {}
+unsafe impl Send for SharedMutex {}
 
-impl Place {
-    fn new() -> Arc<Place> {
-        Arc::new(Place {
+impl SharedMutex {
+    fn new() -> Arc<SharedMutex> {
+        Arc::new(SharedMutex {
             word: AtomicU32::new(0),
             server: Mutex::new((MutexQueue::new(), Deaths::new())),
             told: (0..RANKS).map(|_| AtomicU32::new(0)).collect(),
@@ -130,7 +130,7 @@ const STEPS: u32 = 4;
 fn loom_a_holder_of_a_mutex_dies_at_any_step_and_exactly_one_inherits_what_it_held() {
     for steps in 0..=STEPS {
         check(Some(2), move || {
-            let place = Place::new();
+            let place = SharedMutex::new();
             let mortal = {
                 let place = place.clone();
                 thread::spawn(move || die_after(steps, || place.work(Rank(0))).is_some())

@@ -10,7 +10,7 @@ use longarm_control::messages::{CONTROL_VERSION, FromRank, KindTraffic, NodeCard
 
 use crate::choices::{Choices, Script};
 use longarm_control::plan::Plan;
-use longarm_control::rendezvous::{Failure, HowEnded, Job, Place, Rendezvous};
+use longarm_control::rendezvous::{Failure, HowEnded, Job, Membership, Rendezvous};
 
 const RANKS_MAX: u8 = 6;
 
@@ -214,12 +214,12 @@ impl Watched {
                     assert!(self.told.insert((to, rank)), "rank {to} is told once of the death of rank {rank}");
                 }
                 ToRank::CannotReachYou { rank, .. } => {
-                    let is_there = matches!(self.rendezvous.place(to), Place::Inside);
+                    let is_there = matches!(self.rendezvous.membership(to), Membership::Inside);
                     assert!(rank != to && rank < self.ranks && is_there, "only who is part of the job is told");
                     assert!(self.cut_off.insert((to, rank)), "rank {to} is told once of rank {rank}");
                 }
                 ToRank::Inquire { .. } => {
-                    let is_there = matches!(self.rendezvous.place(to), Place::Inside | Place::Finished);
+                    let is_there = matches!(self.rendezvous.membership(to), Membership::Inside | Membership::Finished);
                     assert!(is_there && self.started.contains(&to), "only who is part of the job is asked");
                 }
                 ToRank::Told => panic!("who is told by way of whom is the coordinator's affair"),

@@ -11,7 +11,7 @@ use crate::refusal::{Done, Refusal};
 use crate::start::exit_status;
 
 /// Where a message is put.
-struct Place {
+struct ReceiveBuffer {
     buffer: *mut c_void,
     buffer_bytes: c_int,
     /// Gets how long it was, unless null.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn armci_msg_rcv(
     from: c_int,
 ) {
     call_joined("armci_msg_rcv", |job| {
-        let place = Place { buffer, buffer_bytes: buflen, length: msglen };
+        let place = ReceiveBuffer { buffer, buffer_bytes: buflen, length: msglen };
         let from = process(job, from)?;
         // SAFETY: this function's own contract.
         unsafe { receive(job, Some(from), tag, place) }
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn armci_msg_rcv(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_rcvany(tag: c_int, buffer: *mut c_void, buflen: c_int, msglen: *mut c_int) -> c_int {
     call_joined("armci_msg_rcvany", |job| {
-        let place = Place { buffer, buffer_bytes: buflen, length: msglen };
+        let place = ReceiveBuffer { buffer, buffer_bytes: buflen, length: msglen };
         // SAFETY: this function's own contract.
         unsafe { receive(job, None, tag, place) }
     })
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn armci_msg_rcvany(tag: c_int, buffer: *mut c_void, bufle
 
 /// # Safety
 /// The place is writable.
-unsafe fn receive(job: &Job, from: Option<u32>, tag: c_int, place: Place) -> Done<c_int> {
+unsafe fn receive(job: &Job, from: Option<u32>, tag: c_int, place: ReceiveBuffer) -> Done<c_int> {
     let room_bytes = count_at(place.buffer, place.buffer_bytes)?;
     let (source, body) = job.world.receive_tagged(from, wide(tag))?;
     if body.len() > room_bytes {

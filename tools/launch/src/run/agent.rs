@@ -27,7 +27,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::child::{Place, Template};
+use super::child::{Placement, Template};
 use super::guardian::Guardian;
 use super::here::{Begun, Here};
 use super::link::{self, Link, Opening};
@@ -149,7 +149,7 @@ impl Agent {
         };
         for ((rank, node), index) in setup.branch.ranks.iter().zip(0..) {
             let processor = setup.is_bound.then(|| processors[index % processors.len()]);
-            let place = Place { rank: *rank, node: *node, processor, reads_stdin: *rank == 0 };
+            let place = Placement { rank: *rank, node: *node, processor, reads_stdin: *rank == 0 };
             let begun = agent.here.start(&template, place, messages_max(setup.size), &sender);
             let begun = begun.and_then(|begun| {
                 let pid = begun.pid;

@@ -48,7 +48,7 @@ pub struct Template<'a> {
 
 /// What is particular to one rank.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Placement {
     /// The rank.
     pub rank: u32,
     /// Its node.
@@ -74,7 +74,7 @@ pub struct Started {
 ///
 /// # Errors
 /// What the system says when it has no process or descriptor left, or cannot execute the file.
-pub fn start_rank(template: &Template<'_>, place: Place) -> io::Result<Started> {
+pub fn start_rank(template: &Template<'_>, place: Placement) -> io::Result<Started> {
     let (control, inherited) = UnixStream::pair()?;
     control.set_nonblocking(true)?;
     let mut command = Command::new(template.path);

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::child::{self, Place, Started, Template};
+use super::child::{self, Placement, Started, Template};
 use super::watch::{Happening, send_messages, watch_rank};
 
 /// See the module.
@@ -60,7 +60,7 @@ impl Here {
     pub fn start(
         &mut self,
         template: &Template<'_>,
-        place: Place,
+        place: Placement,
         messages_max: usize,
         happenings: &mpsc::Sender<Happening>,
     ) -> io::Result<Begun> {
@@ -157,7 +157,7 @@ mod tests {
             debugger: false,
             environment: None,
         };
-        let place = Place { rank: 0, node: 0, processor: None, reads_stdin: false };
+        let place = Placement { rank: 0, node: 0, processor: None, reads_stdin: false };
         let mut here = Here::new(guardian);
         let begun = here.start(&template, place, 1, &mpsc::channel(9).0).unwrap();
         while !here.ranks.is_empty() {

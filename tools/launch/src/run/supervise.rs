@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::alike::Alike;
-use super::child::{Place, Template};
+use super::child::{Placement, Template};
 use super::ending::{Action, Cause, Ending};
 use super::here::{Begun, Here};
 use super::hosts::Machines;
@@ -182,7 +182,7 @@ impl Supervisor<'_> {
                 Bind::Core => Some(processors[index % processors.len()]),
                 Bind::None => None,
             };
-            let place = Place { rank, node, processor, reads_stdin: rank == 0 };
+            let place = Placement { rank, node, processor, reads_stdin: rank == 0 };
             let messages_max = messages_max(&self.plan);
             let Site::Here(here) = &mut self.sites[self.plan.machine_of(rank) as usize] else {
                 unreachable!("these ranks are on this machine")

@@ -1,7 +1,7 @@
 //! What the windows hold, computed in one process, one operation after the other.
 
 use super::number::{Content, Deed, Kind, is_between, update, with_number};
-use super::program::{Allocation, Body, Op, Phase, Place, SLOTS};
+use super::program::{Allocation, Body, Op, PartOfSlot, Phase, SLOTS};
 use super::words::{Use, WordDeed};
 
 /// What a buffer holds where no get writes to.
@@ -21,21 +21,21 @@ impl Model {
         self.parts[allocation.slot] = allocation.bytes.iter().map(|bytes| vec![0; *bytes]).collect();
     }
 
-    pub fn part(&self, place: Place) -> &[u8] {
+    pub fn part(&self, place: PartOfSlot) -> &[u8] {
         &self.parts[place.slot][place.rank as usize]
     }
 
-    fn part_mut(&mut self, place: Place) -> &mut [u8] {
+    fn part_mut(&mut self, place: PartOfSlot) -> &mut [u8] {
         &mut self.parts[place.slot][place.rank as usize]
     }
 
     /// One element.
-    pub fn element(&self, place: Place, kind: Kind, index: usize) -> &[u8] {
+    pub fn element(&self, place: PartOfSlot, kind: Kind, index: usize) -> &[u8] {
         &self.part(place)[index * kind.bytes()..(index + 1) * kind.bytes()]
     }
 
     /// The buffer of a get, as it has to be afterwards.
-    pub fn got(&self, place: Place, kind: Kind, shape: &super::form::Shape) -> Vec<u8> {
+    pub fn got(&self, place: PartOfSlot, kind: Kind, shape: &super::form::Shape) -> Vec<u8> {
         let size = kind.bytes();
         let mut buffer = vec![UNTOUCHED; shape.buffer_len() * size];
         let part = self.part(place);
@@ -123,7 +123,7 @@ impl Model {
 /// Something read while others may have changed it.
 pub struct Look {
     pub op: usize,
-    pub place: Place,
+    pub place: PartOfSlot,
     pub kind: Kind,
     pub deed: Deed,
     pub index: usize,

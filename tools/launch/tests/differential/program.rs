@@ -13,7 +13,7 @@ pub const SLOTS: usize = 4;
 
 /// A rank's part of the window of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PartOfSlot {
     pub slot: usize,
     pub rank: u32,
 }
@@ -41,20 +41,20 @@ pub enum Together {
 #[derive(Clone, Debug)]
 pub enum Body {
     Put {
-        place: Place,
+        place: PartOfSlot,
         kind: Kind,
         shape: Shape,
         content: Content,
         form: Form,
     },
     Get {
-        place: Place,
+        place: PartOfSlot,
         kind: Kind,
         shape: Shape,
         form: Form,
     },
     Accumulate {
-        place: Place,
+        place: PartOfSlot,
         kind: Kind,
         shape: Shape,
         deed: Deed,
@@ -63,7 +63,7 @@ pub enum Body {
     },
     /// Reads one element that others update meanwhile.
     Look {
-        place: Place,
+        place: PartOfSlot,
         kind: Kind,
         deed: Deed,
         index: usize,
@@ -97,7 +97,7 @@ pub struct Op {
 #[derive(Clone, Debug)]
 pub struct Mail {
     pub from: u32,
-    pub place: Place,
+    pub place: PartOfSlot,
     pub first: usize,
     pub bytes: usize,
     /// These bytes are put without the signal, before a fence.
@@ -153,7 +153,7 @@ enum Mode {
 
 #[derive(Clone, Copy)]
 struct Region {
-    place: Place,
+    place: PartOfSlot,
     first: usize,
     end: usize,
     mode: Mode,
@@ -258,14 +258,14 @@ impl Draft<'_> {
         for window in author.windows.iter().flatten() {
             let members: Vec<u32> = (0..author.ranks).filter(|rank| window.members.contains(*rank)).collect();
             for rank in &members {
-                let place = Place { slot: window.slot, rank: *rank };
+                let place = PartOfSlot { slot: window.slot, rank: *rank };
                 self.cut(place, window.bytes[*rank as usize], &members);
             }
         }
     }
 
     /// Cuts a part at any byte, so that neighbours of different origins share words and lines.
-    fn cut(&mut self, place: Place, part_bytes: usize, members: &[u32]) {
+    fn cut(&mut self, place: PartOfSlot, part_bytes: usize, members: &[u32]) {
         let mut first = 0;
         while first < part_bytes {
             let wish = match self.dice.below(10) {
@@ -299,14 +299,14 @@ impl Draft<'_> {
         self.regions.push(Region { mode: Mode::Shared(kind, deed), ..region });
     }
 
-    fn prepare(&mut self, place: Place, kind: Kind, shape: Shape, content: Content) {
+    fn prepare(&mut self, place: PartOfSlot, kind: Kind, shape: Shape, content: Content) {
         let number = self.preparations[place.rank as usize].len();
         let key = self.key(place.rank, 1_000_000 + number);
         let body = Body::Put { place, kind, shape, content, form: Form::Blocking };
         self.preparations[place.rank as usize].push(Op { number, key, body });
     }
 
-    fn make_words(&mut self, place: Place, first: usize, end: usize) {
+    fn make_words(&mut self, place: PartOfSlot, first: usize, end: usize) {
         let mut offset = first.next_multiple_of(8);
         while offset + 8 <= end && self.words.len() < 200 && self.dice.chance(85) {
             if self.dice.chance(60) {
@@ -319,14 +319,14 @@ impl Draft<'_> {
         }
     }
 
-    fn make_word(&mut self, place: Place, offset: usize, kind: Kind) {
+    fn make_word(&mut self, place: PartOfSlot, offset: usize, kind: Kind) {
         let word = Word { place, offset, kind, usage: draw_use(&mut self.dice, self.author.ranks) };
         let start = Content::Word(word.start(self.words.len()));
         self.prepare(place, kind, Shape::Run { index: word.index(), count: 1 }, start);
         self.words.push(word);
     }
 
-    fn make_mail(&mut self, place: Place, first: usize, end: usize, from: u32) {
+    fn make_mail(&mut self, place: PartOfSlot, first: usize, end: usize, from: u32) {
         let taken = self.mails.iter().any(|mail| mail.from == from && mail.place.rank == place.rank);
         if taken {
             return;
@@ -551,7 +551,7 @@ impl Op {
     }
 
     /// Whether it writes this byte of the place.
-    pub fn writes(&self, phase: &Phase, place: Place, byte: usize) -> bool {
+    pub fn writes(&self, phase: &Phase, place: PartOfSlot, byte: usize) -> bool {
         let within = |kind: Kind, shape: &Shape| {
             let covers = |piece: super::form::Piece| {
                 (piece.target * kind.bytes()..(piece.target + piece.count) * kind.bytes()).contains(&byte)

@@ -10,7 +10,7 @@ use super::dice::Dice;
 use super::form::Shape;
 use super::model::{Look, Model, UNTOUCHED, source};
 use super::number::{Content, Kind, update_of, with_element, with_number};
-use super::program::{Author, Body, Form, Members, Op, Phase, Place, SLOTS};
+use super::program::{Author, Body, Form, Members, Op, PartOfSlot, Phase, SLOTS};
 use super::words::{MUTEXES, Sight};
 
 /// Operations of one rank between two barriers.
@@ -191,7 +191,7 @@ impl Runner {
         Ok(())
     }
 
-    pub fn window<T: Element>(&self, place: Place) -> Window<T> {
+    pub fn window<T: Element>(&self, place: PartOfSlot) -> Window<T> {
         self.windows[place.slot].as_ref().expect("who is no member has no operation on it").cast()
     }
 
@@ -269,7 +269,7 @@ impl Runner {
         }
     }
 
-    fn put<T: Element>(&mut self, place: Place, op: &Op) -> Outcome {
+    fn put<T: Element>(&mut self, place: PartOfSlot, op: &Op) -> Outcome {
         let Body::Put { kind, shape, content, form, .. } = &op.body else { unreachable!("called for puts") };
         let window = self.window::<T>(place);
         let bytes = source(op, *kind, shape.buffer_len(), *content);
@@ -313,7 +313,7 @@ impl Runner {
         Ok(())
     }
 
-    fn get<T: Element>(&mut self, place: Place, op: &Op) -> Outcome {
+    fn get<T: Element>(&mut self, place: PartOfSlot, op: &Op) -> Outcome {
         let Body::Get { kind, shape, form, .. } = &op.body else { unreachable!("called for gets") };
         let expected = self.model.got(place, *kind, shape);
         if *form == Form::Blocking {
@@ -343,7 +343,7 @@ impl Runner {
         Ok(())
     }
 
-    fn start_get<T: Element>(&self, place: Place, shape: &Shape, bytes: usize) -> Result<Handle<Vec<T>>, String> {
+    fn start_get<T: Element>(&self, place: PartOfSlot, shape: &Shape, bytes: usize) -> Result<Handle<Vec<T>>, String> {
         let target = elements::<T>(&vec![UNTOUCHED; bytes]);
         let (window, rank) = (self.window::<T>(place), place.rank);
         match shape {

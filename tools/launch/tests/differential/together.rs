@@ -5,7 +5,7 @@ use longarm::{Compare, Reduction, Update, Window, Word as WindowWord};
 use super::dice::filled;
 use super::model::Look;
 use super::number::{Deed, Kind};
-use super::program::{Form, Op, Phase, Place, Together};
+use super::program::{Form, Op, PartOfSlot, Phase, Together};
 use super::rank::{Finding, Outcome, Runner, compare, differ, said, wait};
 use super::words::{Sight, Use, What, Word, WordDeed, check_counter, check_token};
 
@@ -313,7 +313,7 @@ impl Runner {
         Ok(())
     }
 
-    fn fetch(&self, place: Place, kind: Kind, index: usize) -> Result<u64, String> {
+    fn fetch(&self, place: PartOfSlot, kind: Kind, index: usize) -> Result<u64, String> {
         match kind {
             Kind::U64 => self.window::<u64>(place).fetch(place.rank, index),
             _ => self.window::<u32>(place).fetch(place.rank, index).map(u64::from),
@@ -325,7 +325,7 @@ impl Runner {
     pub fn check_memory(&mut self, phase: &Phase) -> Outcome {
         for slot in 0..self.windows.len() {
             let Some(window) = &self.windows[slot] else { continue };
-            let place = Place { slot, rank: self.me };
+            let place = PartOfSlot { slot, rank: self.me };
             let bytes = self.model.part(place).len();
             if window.len_at(self.me) != Some(bytes) {
                 return Err(format!("{place:?} has {:?} bytes, not {bytes}", window.len_at(self.me)));
@@ -336,14 +336,14 @@ impl Runner {
         let slot = self.dice.below(self.windows.len());
         let Some(window) = self.windows[slot].clone() else { return Ok(()) };
         let rank = *self.dice.pick(&window.group().members());
-        let place = Place { slot, rank };
+        let place = PartOfSlot { slot, rank };
         let bytes = self.model.part(place).len();
         let first = self.dice.below(bytes + 1);
         let found = window.get_vec(rank, first..first + REMOTE_BYTES.min(bytes - first)).map_err(said)?;
         self.judge(phase, place, first, &found)
     }
 
-    fn judge(&self, phase: &Phase, place: Place, first: usize, found: &[u8]) -> Outcome {
+    fn judge(&self, phase: &Phase, place: PartOfSlot, first: usize, found: &[u8]) -> Outcome {
         let expected = &self.model.part(place)[first..first + found.len()];
         let Some((at, shown)) = differ(found, expected) else { return Ok(()) };
         let byte = first + at;

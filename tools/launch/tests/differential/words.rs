@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::dice::Dice;
 use super::number::{Deed, Kind};
-use super::program::{Form, Place};
+use super::program::{Form, PartOfSlot};
 
 /// How a word is used in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Use {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
-    pub place: Place,
+    pub place: PartOfSlot,
     pub offset: usize,
     pub kind: Kind,
     pub usage: Use,

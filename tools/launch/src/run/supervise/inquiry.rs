@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{Site, Supervisor};
 use crate::run::questions::Question;
-use longarm_control::rendezvous::Place;
+use longarm_control::rendezvous::Membership;
 use longarm_control::standing::{RankStanding, Report, State, Summary};
 use longarm_control::watchdog::Answers;
 
@@ -68,13 +68,13 @@ impl Supervisor<'_> {
         let ranks = (0..).zip(&self.plan.node_of_rank).map(|(rank, node)| {
             let pid = self.ranks[rank as usize].pid;
             let waits = answers.waits.get(&rank).cloned().unwrap_or_default();
-            let state = match self.rendezvous.place(rank) {
-                Place::Ended => State::Ended,
-                Place::Outside => State::Outside,
-                Place::Inside | Place::Finished if answers.silent.contains(&rank) => self.silence(rank),
-                Place::Finished => State::Finished,
-                Place::Inside if waits.is_empty() => State::Computing,
-                Place::Inside => State::Waiting,
+            let state = match self.rendezvous.membership(rank) {
+                Membership::Ended => State::Ended,
+                Membership::Outside => State::Outside,
+                Membership::Inside | Membership::Finished if answers.silent.contains(&rank) => self.silence(rank),
+                Membership::Finished => State::Finished,
+                Membership::Inside if waits.is_empty() => State::Computing,
+                Membership::Inside => State::Waiting,
             };
             RankStanding { rank, node: *node, host: self.host_of(rank).map(str::to_owned), pid, state, waits }
         });
