@@ -495,7 +495,7 @@ impl Coordinator {
 
     fn pass_messages(&mut self) {
         // The process of a relay, or of rank 0, which this is, may end as soon as it hears something: those behind it first.
-        let (mut later, mut root) = (Vec::new(), None);
+        let (mut later, mut rank_0) = (Vec::new(), None);
         while let Phase::Met { rendezvous, connections, arrivals, layout } = &mut self.phase
             && let Some((rank, mut message)) = rendezvous.poll_message()
         {
@@ -506,14 +506,14 @@ impl Coordinator {
                 *how = format!("{how} (on host {})", arrivals[*dead as usize].host);
             }
             match message {
-                ToRank::Goodbye if rank == 0 => root = Some(number),
+                ToRank::Goodbye if rank == 0 => rank_0 = Some(number),
                 message if self.is_relays_own(number, rank) => later.push((number, message)),
                 message => self.send_line(number, &message),
             }
         }
         // Rank 0 is the last to be let go, unless it is behind another rank's relay itself.
-        let at = if root.is_some_and(|root| self.is_behind_another(root, 0)) { 0 } else { later.len() };
-        root.into_iter().for_each(|root| later.insert(at, (root, ToRank::Goodbye)));
+        let at = if rank_0.is_some_and(|rank_0| self.is_behind_another(rank_0, 0)) { 0 } else { later.len() };
+        rank_0.into_iter().for_each(|rank_0| later.insert(at, (rank_0, ToRank::Goodbye)));
         for (number, message) in later {
             self.send_line(number, &message);
         }

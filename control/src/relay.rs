@@ -124,7 +124,7 @@ impl ToRelay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Bytes for the coordinator.
-    ToRoot(Vec<u8>),
+    ToCoordinator(Vec<u8>),
     /// Bytes for a member.
     ToMember {
         /// Its number.
@@ -146,15 +146,15 @@ pub struct Relay {
     members: BTreeSet<u32>,
     members_max: usize,
     next_member: u32,
-    from_root: Decoder,
+    from_coordinator: Decoder,
     effects: VecDeque<Effect>,
 }
 
 impl Relay {
     /// A relay for so many members at a time.
     pub fn new(members_max: usize) -> Relay {
-        let (members, from_root, effects) = (BTreeSet::new(), Decoder::default(), VecDeque::new());
-        Relay { members, members_max, next_member: 0, from_root, effects }
+        let (members, from_coordinator, effects) = (BTreeSet::new(), Decoder::default(), VecDeque::new());
+        Relay { members, members_max, next_member: 0, from_coordinator, effects }
     }
 
     /// Somebody has connected. `None`: there are too many; it is to be closed.
@@ -201,8 +201,8 @@ impl Relay {
     /// # Errors
     /// When they are none of its. Nothing that follows can be understood.
     pub fn handle_root_bytes(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
-        self.from_root.feed(bytes);
-        while let Some(frame) = self.from_root.next_frame::<ToRelay>()? {
+        self.from_coordinator.feed(bytes);
+        while let Some(frame) = self.from_coordinator.next_frame::<ToRelay>()? {
             // It may not have heard yet that a member is gone.
             match frame {
                 ToRelay::Bytes { member, bytes } if self.members.contains(&member) => {
@@ -225,7 +225,7 @@ impl Relay {
     fn tell(&mut self, frame: &FromRelay) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        self.effects.push_back(Effect::ToRoot(bytes));
+        self.effects.push_back(Effect::ToCoordinator(bytes));
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
     fn told(relay: &mut Relay) -> Vec<FromRelay> {
         let mut decoder = Decoder::default();
         while let Some(effect) = relay.poll_effect() {
-            if let Effect::ToRoot(bytes) = effect {
+            if let Effect::ToCoordinator(bytes) = effect {
                 decoder.feed(&bytes);
             }
         }

@@ -51,10 +51,10 @@ pub enum InitError {
         launch: Box<crate::bootstrap::launch::Launch>,
     },
     /// Rank 0 cannot listen where the others look for it.
-    #[error("rank 0 cannot listen at LONGARM_ROOT={root}: {source}")]
-    RootListen {
+    #[error("rank 0 cannot listen at LONGARM_ROOT={at}: {source}")]
+    CoordinatorListen {
         /// Where.
-        root: String,
+        at: String,
         /// What the system says.
         source: io::Error,
     },
@@ -79,20 +79,20 @@ pub enum InitError {
         max: usize,
     },
     /// Rank 0, at which the ranks meet, did not answer in time.
-    #[error("rank 0 cannot be reached at {root} within {seconds} s (LONGARM_MEET_TIMEOUT_S): {reason}")]
+    #[error("rank 0 cannot be reached at {coordinator} within {seconds} s (LONGARM_MEET_TIMEOUT_S): {reason}")]
     Unreached {
         /// Where.
-        root: String,
+        coordinator: String,
         /// For how long it was tried.
         seconds: u64,
         /// What happened the last time.
         reason: String,
     },
     /// What listens where rank 0 should be does not let this rank in, or is not rank 0.
-    #[error("rank 0 at {root} and this rank do not get together: {reason}")]
+    #[error("rank 0 at {coordinator} and this rank do not get together: {reason}")]
     NotLetIn {
         /// Where.
-        root: String,
+        coordinator: String,
         /// Why not.
         reason: String,
     },

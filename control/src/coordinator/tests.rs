@@ -359,42 +359,42 @@ mod through_a_relay {
     /// Rank 0 comes by itself, ranks 1 and 2 through the relay of rank 1, as its members 5 and 6.
     fn met(survivors_go_on: bool) -> (Job, u64, u64) {
         let mut job = Job::new(3, survivors_go_on);
-        let root = job.come(0, "a");
+        let rank_0 = job.come(0, "a");
         let relay = job.prove(Caller::Relay, 1);
         come(&mut job, relay, 5, Caller::Rank, 1);
         come(&mut job, relay, 6, Caller::Rank, 2);
         let join = FromRank::Join { version: CONTROL_VERSION, pid: 1 };
-        job.say(root, &join);
+        job.say(rank_0, &join);
         say(&mut job, relay, 5, &join);
         say(&mut job, relay, 6, &join);
-        assert!(job.lines(root)[1].contains("Start"));
+        assert!(job.lines(rank_0)[1].contains("Start"));
         let heard = told(&mut job, relay);
         let count = |member| heard.iter().filter(|frame| is_for(frame, member)).count();
         assert_eq!((count(5), count(6)), (2, 2), "both hear that all are there, and where");
-        assert_eq!((job.coordinator.connections_over(relay), job.coordinator.connections_over(root)), (2, 1));
-        (job, root, relay)
+        assert_eq!((job.coordinator.connections_over(relay), job.coordinator.connections_over(rank_0)), (2, 1));
+        (job, rank_0, relay)
     }
 
     #[test]
     fn the_end_of_a_relay_is_that_of_its_own_rank_first_and_then_of_those_behind_it() {
-        let (mut job, root, relay) = met(false);
+        let (mut job, rank_0, relay) = met(false);
         job.hang_up(relay);
         assert_eq!(job.said, ["rank 1 (node 1, pid 101 on host-b) has ended without finalizing; ending the job"]);
-        let lines = job.lines(root);
+        let lines = job.lines(rank_0);
         assert!(lines[0].contains("\"rank\":1") && lines[1].contains("\"rank\":2"), "{lines:?}");
         assert!(job.sent.is_empty(), "nothing is said to whom is gone");
-        let (mut job, root, relay) = met(true);
+        let (mut job, rank_0, relay) = met(true);
         job.hang_up(relay);
-        assert_eq!(job.lines(root).len(), 2, "rank 2 goes with its node's server");
-        job.say(root, &leave());
-        assert_eq!(job.lines(root), ["\"Goodbye\""]);
+        assert_eq!(job.lines(rank_0).len(), 2, "rank 2 goes with its node's server");
+        job.say(rank_0, &leave());
+        assert_eq!(job.lines(rank_0), ["\"Goodbye\""]);
     }
 
     #[test]
     fn the_end_of_a_relay_before_all_have_come_is_that_of_its_own_rank_whether_that_had_come_or_not() {
         for has_come in [true, false] {
             let mut job = Job::new(4, false);
-            let root = job.come(0, "a");
+            let rank_0 = job.come(0, "a");
             let relay = job.prove(Caller::Relay, 2);
             // Of a manager whose numbers on a host are not in the order of the ranks.
             come(&mut job, relay, 6, Caller::Rank, 1);
@@ -404,8 +404,8 @@ mod through_a_relay {
             job.hang_up(relay);
             let process = if has_come { " (pid 102 on host-b)" } else { "" };
             let reason = format!("rank 2{process} has ended before all had come");
-            assert!(job.lines(root)[0].contains(&reason), "{has_come}");
-            assert_eq!(job.closed, [root], "who is gone is not spoken of");
+            assert!(job.lines(rank_0)[0].contains(&reason), "{has_come}");
+            assert_eq!(job.closed, [rank_0], "who is gone is not spoken of");
         }
     }
 
@@ -415,14 +415,14 @@ mod through_a_relay {
         let relay = job.prove(Caller::Relay, 1);
         pass(&mut job, relay, &FromRelay::Member { member: 5 });
         job.hang_up(relay);
-        let (root, other) = (job.come(0, "a"), job.come(1, "a"));
-        assert!(job.lines(root)[0].contains("All") && job.lines(other)[0].contains("All"));
+        let (rank_0, other) = (job.come(0, "a"), job.come(1, "a"));
+        assert!(job.lines(rank_0)[0].contains("All") && job.lines(other)[0].contains("All"));
     }
 
     #[test]
     fn a_rank_with_a_relay_that_ends_the_job_is_let_go_when_those_behind_it_have_been_told_why() {
         for survivors_go_on in [false, true] {
-            let (mut job, root, relay) = met(survivors_go_on);
+            let (mut job, rank_0, relay) = met(survivors_go_on);
             say(&mut job, relay, 5, &FromRank::Abort { reason: "no memory".to_owned(), status: 3 });
             let heard = told(&mut job, relay);
             let text = |frame: &ToRelay| match frame {
@@ -433,16 +433,16 @@ mod through_a_relay {
             let died = heard.iter().position(|(member, text)| *member == 6 && text.contains("aborted: no memory"));
             let let_go = heard.iter().position(|one| *one == (5, "\"Told\"\n".to_owned()));
             assert!(died.is_some() && died < let_go, "{heard:?}");
-            assert!(job.lines(root).iter().all(|line| line.contains("Died")), "nobody else is let go");
+            assert!(job.lines(rank_0).iter().all(|line| line.contains("Died")), "nobody else is let go");
         }
     }
 
     #[test]
     fn the_end_of_a_rank_behind_a_relay_is_its_own_alone() {
         for frame in [FromRelay::Gone { member: 6 }, FromRelay::Deaf { member: 6, waiting: 1 << 26 }] {
-            let (mut job, root, relay) = met(true);
+            let (mut job, rank_0, relay) = met(true);
             pass(&mut job, relay, &frame);
-            let lines = job.lines(root);
+            let lines = job.lines(rank_0);
             assert!(lines.len() == 1 && lines[0].contains("\"rank\":2"), "{lines:?}");
             assert!(told(&mut job, relay).iter().any(|frame| is_for(frame, 5)));
             assert!(job.closed.is_empty());
@@ -452,21 +452,21 @@ mod through_a_relay {
     #[test]
     fn a_rank_that_hears_nothing_before_all_have_come_is_not_waited_for() {
         let mut job = Job::new(4, true);
-        let root = job.come(0, "a");
+        let rank_0 = job.come(0, "a");
         let relay = job.prove(Caller::Relay, 1);
         come(&mut job, relay, 5, Caller::Rank, 1);
         come(&mut job, relay, 6, Caller::Rank, 2);
         told(&mut job, relay);
         pass(&mut job, relay, &FromRelay::Deaf { member: 6, waiting: 1 << 26 });
-        assert!(job.lines(root)[0].contains("rank 2 (pid 102 on host-b) has ended before all had come"));
+        assert!(job.lines(rank_0)[0].contains("rank 2 (pid 102 on host-b) has ended before all had come"));
         let heard = told(&mut job, relay);
         assert!(heard.iter().any(|frame| is_for(frame, 5)) && !heard.iter().any(|frame| is_for(frame, 6)), "{heard:?}");
     }
 
     #[test]
     fn who_may_end_when_it_hears_that_all_have_left_hears_it_after_those_behind_it() {
-        let (mut job, root, relay) = met(false);
-        job.say(root, &leave());
+        let (mut job, rank_0, relay) = met(false);
+        job.say(rank_0, &leave());
         say(&mut job, relay, 5, &leave());
         say(&mut job, relay, 6, &leave());
         let members: Vec<u32> = told(&mut job, relay)
@@ -474,7 +474,7 @@ mod through_a_relay {
             .map(|frame| if let ToRelay::Bytes { member, .. } = frame { member } else { panic!("{frame:?}") })
             .collect();
         assert_eq!(members, [6, 5]);
-        assert_eq!(job.lines(root), ["\"Goodbye\""]);
+        assert_eq!(job.lines(rank_0), ["\"Goodbye\""]);
     }
 
     #[test]

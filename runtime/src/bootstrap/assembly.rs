@@ -33,7 +33,7 @@ const SPARE: Duration = Duration::from_secs(10);
 
 /// Where the coordinator is.
 #[derive(Clone, Debug)]
-pub(crate) enum Root {
+pub(crate) enum CoordinatorAddress {
     /// Rank 0 has said so.
     At(Vec<SocketAddr>),
     /// Somebody has set it: a name and a port.
@@ -141,23 +141,23 @@ enum Attempt {
     NobodyThere(String),
 }
 
-impl Root {
+impl CoordinatorAddress {
     pub(crate) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         match self {
-            Root::At(addresses) => Ok(addresses.clone()),
-            Root::Named(name) => Ok(name.to_socket_addrs()?.collect()),
+            CoordinatorAddress::At(addresses) => Ok(addresses.clone()),
+            CoordinatorAddress::Named(name) => Ok(name.to_socket_addrs()?.collect()),
         }
     }
 }
 
-impl std::fmt::Display for Root {
+impl std::fmt::Display for CoordinatorAddress {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Root::At(addresses) => {
+            CoordinatorAddress::At(addresses) => {
                 let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
                 formatter.write_str(&shown.join(", "))
             }
-            Root::Named(name) => formatter.write_str(name),
+            CoordinatorAddress::Named(name) => formatter.write_str(name),
         }
     }
 }
@@ -167,7 +167,7 @@ impl std::fmt::Display for Root {
 /// # Errors
 /// Who is missing, or why the coordinator cannot be reached or does not let this rank in.
 pub(crate) fn meet(
-    root: &Root,
+    coordinator: &CoordinatorAddress,
     ticket: &Ticket,
     rank: u32,
     neighbours: Option<Neighbours>,
@@ -175,7 +175,7 @@ pub(crate) fn meet(
 ) -> Result<Assembly, InitError> {
     let patience = Duration::from_secs(config.meet_timeout_s);
     let until = Instant::now() + patience;
-    let approach = Approach { root, ticket, rank, config, until };
+    let approach = Approach { coordinator, ticket, rank, config, until };
     let (mut relay, mut of) = (None, None);
     let machine = topology::machine_name();
     let near = match neighbours::find(neighbours, config.nodes, (ticket, &machine), rank, until) {
@@ -208,7 +208,7 @@ pub(crate) fn meet(
 
 /// What a connection to the coordinator needs.
 struct Approach<'a> {
-    root: &'a Root,
+    coordinator: &'a CoordinatorAddress,
     ticket: &'a Ticket,
     rank: u32,
     config: &'a Config,
@@ -220,10 +220,10 @@ impl Approach<'_> {
     fn connect(&self, caller: Caller) -> Result<TcpStream, InitError> {
         let mut pause = PAUSE_MIN;
         loop {
-            let reason = match attempt(self.root, caller, self.ticket, self.rank) {
+            let reason = match attempt(self.coordinator, caller, self.ticket, self.rank) {
                 Ok(stream) => return Ok(stream),
                 Err(Attempt::Never(reason)) => {
-                    return Err(InitError::NotLetIn { root: self.root.to_string(), reason });
+                    return Err(InitError::NotLetIn { coordinator: self.coordinator.to_string(), reason });
                 }
                 // Rank 0 listens before it says where.
                 Err(Attempt::NobodyThere(reason)) if matches!(self.root, Root::At(_)) => {
@@ -236,8 +236,8 @@ impl Approach<'_> {
                 Err(Attempt::Again(reason) | Attempt::NobodyThere(reason)) => reason,
             };
             if Instant::now() + pause >= self.until {
-                let (root, seconds) = (self.root.to_string(), self.config.meet_timeout_s);
-                return Err(InitError::Unreached { root, seconds, reason });
+                let (coordinator, seconds) = (self.coordinator.to_string(), self.config.meet_timeout_s);
+                return Err(InitError::Unreached { coordinator, seconds, reason });
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);
@@ -247,22 +247,23 @@ impl Approach<'_> {
     /// From now on the others of this node come through this process. Nothing, where the system does not allow it.
     fn begin_relay(&self, leader: Leader) -> Result<Option<(RelayThread, UnixStream)>, InitError> {
         raise_descriptor_limit();
-        let root = Unshared::new(self.connect(Caller::Relay)?).map_err(InitError::Coordinator)?;
-        let _ = root.set_read_timeout(None);
+        let connection = Unshared::new(self.connect(Caller::Relay)?).map_err(InitError::Coordinator)?;
+        let _ = connection.set_read_timeout(None);
         // Besides the others: this rank itself, and strangers of this user.
         let members_max = leader.others as usize + self.config.half_open_max as usize + 1;
-        let begun = RelayThread::start(root, self.rank, leader.listener, members_max).and_then(|(thread, stream)| {
-            stream.set_read_timeout(Some(ATTEMPT))?;
-            (&stream).read_exact(&mut [0; size_of::<u32>()])?;
-            Ok((thread, stream))
-        });
+        let begun =
+            RelayThread::start(connection, self.rank, leader.listener, members_max).and_then(|(thread, stream)| {
+                stream.set_read_timeout(Some(ATTEMPT))?;
+                (&stream).read_exact(&mut [0; size_of::<u32>()])?;
+                Ok((thread, stream))
+            });
         Ok(begun.inspect_err(|error| tracing::warn!(%error, "the ranks of this node go to rank 0 by themselves")).ok())
     }
 }
 
-fn attempt(root: &Root, caller: Caller, ticket: &Ticket, rank: u32) -> Result<TcpStream, Attempt> {
+fn attempt(coordinator: &CoordinatorAddress, caller: Caller, ticket: &Ticket, rank: u32) -> Result<TcpStream, Attempt> {
     let again = |error: io::Error| Attempt::Again(error.to_string());
-    let addresses = root.resolve().map_err(again)?;
+    let addresses = coordinator.resolve().map_err(again)?;
     let mut last = Attempt::Again("the name has no address".to_owned());
     let (mut never, mut all_refuse) = (None, true);
     for address in addresses {

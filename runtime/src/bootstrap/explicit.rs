@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use longarm_control::proof::Ticket;
 
 use super::alone::alone;
-use super::assembly::Root;
+use super::assembly::CoordinatorAddress;
 use super::listening::listen_at;
 use super::member::{self, Entry};
 use super::neighbours::Neighbours;
@@ -70,20 +70,20 @@ impl Bootstrap for Explicit {
 
 /// Joins a job whose rank 0 listens where all know it. Collective.
 pub(crate) fn enter(
-    root: String,
+    address: String,
     ticket: Ticket,
     rank: u32,
     neighbours: Option<Neighbours>,
     config: &mut Config,
 ) -> Result<Found, InitError> {
-    let place = root.clone();
-    let listen = || listen_at(&place, &Root::Named(place.clone()).resolve()?);
-    enter_listening(root, ticket, rank, neighbours, listen, config)
+    let place = address.clone();
+    let listen = || listen_at(&place, &CoordinatorAddress::Named(place.clone()).resolve()?);
+    enter_listening(address, ticket, rank, neighbours, listen, config)
 }
 
 /// The same, where rank 0 has a way of its own to listen.
 pub(crate) fn enter_listening(
-    root: String,
+    address: String,
     ticket: Ticket,
     rank: u32,
     neighbours: Option<Neighbours>,
@@ -92,10 +92,13 @@ pub(crate) fn enter_listening(
 ) -> Result<Found, InitError> {
     let mut coordinator = None;
     if rank == 0 {
-        let listeners = listen().map_err(|source| InitError::RootListen { root: root.clone(), source })?;
+        let listeners = listen().map_err(|source| InitError::CoordinatorListen { at: address.clone(), source })?;
         coordinator = Some(member::start_coordinator(listeners, &ticket, None, config)?);
     }
-    member::enter(Entry { root: Root::Named(root), ticket, rank, neighbours, coordinator, manager: None }, config)
+    member::enter(
+        Entry { address: CoordinatorAddress::Named(address), ticket, rank, neighbours, coordinator, manager: None },
+        config,
+    )
 }
 
 /// Which of this host's ranks this one is, where that was told.
@@ -145,11 +148,11 @@ pub(crate) fn read_secret(path: &str) -> Result<Vec<u8>, InitError> {
 mod tests {
     use super::*;
 
-    fn look(variables: &[(&str, &str)], root: &str, secret_file: &str) -> Sight {
+    fn look(variables: &[(&str, &str)], address: &str, secret_file: &str) -> Sight {
         let value =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         let mut config = Config::default();
-        (config.root, config.secret_file) = (root.to_owned(), secret_file.to_owned());
+        (config.root, config.secret_file) = (address.to_owned(), secret_file.to_owned());
         Explicit.look(&value, &config)
     }
 

@@ -51,9 +51,9 @@ impl Bootstrap for ByIndex {
         if !config.root.is_empty() {
             return Ok(enter(config.root.clone(), ticket, pod.index, None, config)?);
         }
-        let root = format!("{}:{PORT}", pod.host_name(0));
+        let address = format!("{}:{PORT}", pod.host_name(0));
         // A pod has one rank.
-        Ok(enter_listening(root, ticket, pod.index, None, || listen(PORT), config)?)
+        Ok(enter_listening(address, ticket, pod.index, None, || listen(PORT), config)?)
     }
 }
 

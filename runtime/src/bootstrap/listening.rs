@@ -21,8 +21,8 @@ enum ListenAddresses {
 ///
 /// # Errors
 /// What the system says of the last one.
-pub(super) fn listen_at(root: &str, addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
-    let these = match addresses_to_bind(root, addresses) {
+pub(super) fn listen_at(address: &str, addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+    let these = match addresses_to_bind(address, addresses) {
         ListenAddresses::Everywhere(port) => return Ok(vec![listen_everywhere(port)?]),
         ListenAddresses::These(these) => these,
     };
@@ -37,8 +37,8 @@ pub(super) fn listen_at(root: &str, addresses: &[SocketAddr]) -> io::Result<Vec<
 }
 
 /// Many hosts have their own name stand for a loopback address (in `/etc/hosts`), which is another thing on every other one.
-fn addresses_to_bind(root: &str, addresses: &[SocketAddr]) -> ListenAddresses {
-    let host = root.rsplit_once(':').map_or(root, |(host, _)| host);
+fn addresses_to_bind(address: &str, addresses: &[SocketAddr]) -> ListenAddresses {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let is_meant = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() || is_local(host);
     match addresses.iter().find(|address| address.ip().is_loopback()) {
         Some(loopback) if !is_meant => ListenAddresses::Everywhere(loopback.port()),
@@ -90,9 +90,10 @@ mod tests {
     #[test]
     fn who_says_the_loopback_means_it() {
         let own = addresses(&["127.0.0.1:71", "[::1]:71"]);
-        for root in ["localhost:71", "LOCALHOST.:71", "a.localhost:71", "localhost.localdomain:71", "ip6-localhost:71"]
+        for address in
+            ["localhost:71", "LOCALHOST.:71", "a.localhost:71", "localhost.localdomain:71", "ip6-localhost:71"]
         {
-            assert_eq!(addresses_to_bind(root, &own), ListenAddresses::These(own.clone()), "{root}");
+            assert_eq!(addresses_to_bind(address, &own), ListenAddresses::These(own.clone()), "{address}");
         }
         assert_eq!(addresses_to_bind("127.0.0.1:71", &own[..1]), ListenAddresses::These(own[..1].to_vec()));
         assert_eq!(addresses_to_bind("[::1]:71", &own[1..]), ListenAddresses::These(own[1..].to_vec()));

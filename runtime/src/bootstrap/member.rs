@@ -17,7 +17,7 @@ use longarm_control::proof::Ticket;
 use parking_lot::Mutex;
 
 use super::addresses;
-use super::assembly::{self, Assembly, Behind, Root};
+use super::assembly::{self, Assembly, Behind, CoordinatorAddress};
 use super::coordinator::{CoordinatorThread, OnEnd, is_stopped, own_command};
 use super::launcher::{Launcher, Patron, is_end};
 use super::neighbours::Neighbours;
@@ -57,7 +57,7 @@ pub(crate) trait Manager: Send + Sync {
     fn abort(&self, status: i32) -> bool;
 
     /// Rank 0 is gone, and the job with it, which nobody may have told whoever has started it.
-    fn end_without_root(&self) {}
+    fn end_without_coordinator(&self) {}
 
     /// What ends with the manager's process on this host, if there is such a thing besides that process itself.
     fn connection(&self) -> io::Result<Option<OwnedFd>> {
@@ -102,9 +102,9 @@ pub(crate) fn join(manager: Arc<dyn Manager>, config: &mut Config) -> Result<Fou
     }
     let text = manager.share(text).map_err(exchanged)?;
     let invitation = Invitation::read(&text, manager.size()).map_err(|error| exchanged(error.to_string()))?;
-    let (rank, neighbours, root) = (manager.rank(), manager.neighbours(), Root::At(invitation.at));
+    let (rank, neighbours, address) = (manager.rank(), manager.neighbours(), CoordinatorAddress::At(invitation.at));
     let (ticket, manager) = (invitation.ticket, Some(manager));
-    enter(Entry { root, ticket, rank, neighbours, coordinator, manager }, config)
+    enter(Entry { address, ticket, rank, neighbours, coordinator, manager }, config)
 }
 
 fn begin(
@@ -183,7 +183,7 @@ fn end_job(manager: Option<&dyn Manager>, status: i32) {
 
 /// What a rank needs to come in.
 pub(crate) struct Entry {
-    pub(crate) root: Root,
+    pub(crate) address: CoordinatorAddress,
     pub(crate) ticket: Ticket,
     pub(crate) rank: u32,
     pub(crate) neighbours: Option<Neighbours>,
@@ -193,8 +193,8 @@ pub(crate) struct Entry {
 
 /// Meets the others and joins their job. Collective.
 pub(crate) fn enter(entry: Entry, config: &mut Config) -> Result<Found, InitError> {
-    let Entry { root, ticket, rank, neighbours, coordinator, manager } = entry;
-    let assembly = assembly::meet(&root, &ticket, rank, neighbours, config)?;
+    let Entry { address, ticket, rank, neighbours, coordinator, manager } = entry;
+    let assembly = assembly::meet(&address, &ticket, rank, neighbours, config)?;
     let Assembly { reader, writer, host, on_several, relay, behind } = assembly;
     if let Some(manager) = &manager {
         manager.all_have_come();
@@ -203,7 +203,7 @@ pub(crate) fn enter(entry: Entry, config: &mut Config) -> Result<Found, InitErro
     let member = Member {
         rank,
         ticket,
-        root_host: on_several.then_some(host),
+        coordinator_host: on_several.then_some(host),
         behind,
         relay,
         report: Duration::from_millis(config.report_ms),
@@ -224,7 +224,7 @@ struct Member {
     rank: u32,
     ticket: Ticket,
     /// Where rank 0 runs, if that is worth telling.
-    root_host: Option<String>,
+    coordinator_host: Option<String>,
     /// Another rank of its node, through which it speaks with rank 0.
     behind: Option<Behind>,
     /// Before the coordinator: what it passes on last goes there.
@@ -288,7 +288,7 @@ impl Member {
     fn handle_end_of_relay(&self, relay: u32, died: &[(u32, String)]) -> (u32, String) {
         // Of a death that is known the reason was said, by the rank itself or by the coordinator.
         let how = died.iter().find(|(rank, _)| *rank == relay).map(|(_, how)| how.clone()).unwrap_or_else(|| {
-            let on_host = self.root_host.as_ref().map(|_| format!(" (on host {})", topology::host_name()));
+            let on_host = self.coordinator_host.as_ref().map(|_| format!(" (on host {})", topology::host_name()));
             let how = format!("has ended without finalizing{}", on_host.unwrap_or_default());
             let rank = self.rank;
             own_end::say_last(&format!(
@@ -315,14 +315,14 @@ impl Patron for Member {
         if let Some(behind) = self.behind.as_ref().filter(|behind| behind.has_ended()) {
             return Some(self.handle_end_of_relay(behind.rank, died));
         }
-        let on_host = self.root_host.as_ref().map(|host| format!(" (on host {host})")).unwrap_or_default();
+        let on_host = self.coordinator_host.as_ref().map(|host| format!(" (on host {host})")).unwrap_or_default();
         let known = died.iter().find(|(rank, _)| *rank == 0).map(|(_, how)| how.clone());
         let cut_off = if known.is_some() { "" } else { ", or has cut this rank off" };
         let how = known.unwrap_or_else(|| format!("has ended without finalizing{on_host}"));
         own_end::say_last(&format!("rank {}: rank 0 {how}{cut_off}; without it the job cannot go on", self.rank));
         own_end::end_after(self.report, || ());
         if let Some(manager) = &self.manager {
-            manager.end_without_root();
+            manager.end_without_coordinator();
         }
         Some((0, how))
     }

@@ -18,12 +18,12 @@ use super::own_end;
 use super::serving::{CHUNK_BYTES, FLUSH, NOTHING, REST, Serving, Turns, UNSENT_BYTES_MAX, send_unsent};
 
 /// With so much waiting for the coordinator, no more is heard of the members.
-const TO_ROOT_BYTES_MAX: usize = 1 << 20;
+const TO_COORDINATOR_BYTES_MAX: usize = 1 << 20;
 /// So many are taken in or sent away before anything else is done.
 const ACCEPTED_MAX: usize = 1024;
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
-const ROOT: u64 = u64::MAX - 2;
+const COORDINATOR: u64 = u64::MAX - 2;
 
 /// The thread, from outside.
 pub(crate) struct RelayThread {
@@ -35,13 +35,14 @@ impl RelayThread {
     /// Passes on what goes between the members that come to a listener and the coordinator at the other end of a connection, which has let
     /// the relay of this rank in. Gives the rank's own connection to it.
     pub(crate) fn start(
-        root: Unshared<TcpStream>,
+        coordinator: Unshared<TcpStream>,
         rank: u32,
         listener: Unshared<UnixListener>,
         members_max: usize,
     ) -> io::Result<(RelayThread, UnixStream)> {
         let (turns, all_have_come) = (Turns::new()?, Arc::new(AtomicBool::new(false)));
-        let mut desk = Desk::new(root, rank, listener, members_max, (Arc::clone(&turns), Arc::clone(&all_have_come)))?;
+        let mut desk =
+            Desk::new(coordinator, rank, listener, members_max, (Arc::clone(&turns), Arc::clone(&all_have_come)))?;
         let (own, others) = UnixStream::pair()?;
         desk.take_in(others)?;
         let serving = Serving::start("longarm-relay", turns, move || desk.run())?;
@@ -74,9 +75,9 @@ struct Desk {
     poller: Poller,
     rank: u32,
     /// Nothing, when it has ended.
-    root: Option<Unshared<TcpStream>>,
-    to_root: Vec<u8>,
-    root_interest: Interest,
+    coordinator: Option<Unshared<TcpStream>>,
+    to_coordinator: Vec<u8>,
+    coordinator_interest: Interest,
     /// More may have come than was read.
     has_more: bool,
     listener: Option<Unshared<UnixListener>>,
@@ -90,24 +91,24 @@ struct Desk {
 
 impl Desk {
     fn new(
-        root: Unshared<TcpStream>,
+        coordinator: Unshared<TcpStream>,
         rank: u32,
         listener: Unshared<UnixListener>,
         members_max: usize,
         (turns, all_have_come): (Arc<Turns>, Arc<AtomicBool>),
     ) -> io::Result<Desk> {
         let poller = Poller::new()?;
-        root.set_nonblocking(true)?;
+        coordinator.set_nonblocking(true)?;
         listener.set_nonblocking(true)?;
-        poller.add(&root, ROOT, Interest::READABLE)?;
+        poller.add(&coordinator, COORDINATOR, Interest::READABLE)?;
         poller.add(&listener, LISTENER, Interest::READABLE)?;
         poller.add(turns.waker().descriptor(), WAKER, Interest::READABLE)?;
         Ok(Desk {
             poller,
             rank,
-            root: Some(root),
-            to_root: Vec::new(),
-            root_interest: Interest::READABLE,
+            coordinator: Some(coordinator),
+            to_coordinator: Vec::new(),
+            coordinator_interest: Interest::READABLE,
             has_more: false,
             listener: Some(listener),
             relay: Relay::new(members_max),
@@ -120,7 +121,7 @@ impl Desk {
 
     fn run(mut self) {
         let mut ready = Vec::new();
-        while !self.turns.stops() && (self.root.is_some() || !self.lines.is_empty()) {
+        while !self.turns.stops() && (self.coordinator.is_some() || !self.lines.is_empty()) {
             let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
             if let Err(error) = self.poller.wait(&mut ready, rest) {
                 own_end::say_last(&format!("the relay in rank {} can hear nothing any more: {error}", self.rank));
@@ -134,11 +135,11 @@ impl Desk {
             if self.all_have_come.load(Ordering::Acquire) {
                 self.listener = None;
             }
-            let has_unsent = !self.to_root.is_empty() || self.lines.values().any(|line| !line.unsent.is_empty());
+            let has_unsent = !self.to_coordinator.is_empty() || self.lines.values().any(|line| !line.unsent.is_empty());
             self.turns.end_turn(self.has_more || has_unsent);
         }
         // Whoever is left hears that it is this process's will.
-        self.handle_end_of_root();
+        self.handle_end_of_coordinator();
         self.turns.end();
     }
 
@@ -165,12 +166,12 @@ impl Desk {
         match ready.token {
             WAKER => self.turns.waker().clear(),
             LISTENER => self.accept(),
-            ROOT => {
+            COORDINATOR => {
                 if ready.writable {
-                    self.send_to_root();
+                    self.send_to_coordinator();
                 }
                 if ready.readable {
-                    self.hear_root();
+                    self.hear_coordinator();
                 }
             }
             member => {
@@ -227,27 +228,27 @@ impl Desk {
     }
 
     /// Reads once: what is left is told again.
-    fn hear_root(&mut self) {
-        let Some(root) = &mut self.root else { return };
+    fn hear_coordinator(&mut self) {
+        let Some(coordinator) = &mut self.coordinator else { return };
         let mut chunk = [0; CHUNK_BYTES];
-        match root.read(&mut chunk) {
+        match coordinator.read(&mut chunk) {
             Ok(bytes @ 1..) => {
                 self.has_more |= bytes == CHUNK_BYTES;
                 if let Err(error) = self.relay.handle_root_bytes(&chunk[..bytes]) {
                     tracing::error!(%error, "the coordinator says to the relay what nobody understands");
-                    self.handle_end_of_root();
+                    self.handle_end_of_coordinator();
                 }
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Ok(0) | Err(_) => self.handle_end_of_root(),
+            Ok(0) | Err(_) => self.handle_end_of_coordinator(),
         }
     }
 
     /// Rank 0 is gone, or has cut this relay off: all members are told that it is not this process that has ended.
-    fn handle_end_of_root(&mut self) {
+    fn handle_end_of_coordinator(&mut self) {
         self.do_effects();
-        self.root = None;
-        self.to_root.clear();
+        self.coordinator = None;
+        self.to_coordinator.clear();
         self.listener = None;
         let members: Vec<u32> = self.lines.keys().copied().collect();
         members.into_iter().for_each(|member| self.close(member));
@@ -273,7 +274,7 @@ impl Desk {
     fn do_effects(&mut self) {
         while let Some(effect) = self.relay.poll_effect() {
             match effect {
-                Effect::ToRoot(bytes) => self.to_root.extend_from_slice(&bytes),
+                Effect::ToCoordinator(bytes) => self.to_coordinator.extend_from_slice(&bytes),
                 Effect::ToMember { member, bytes } => {
                     if let Some(line) = self.lines.get_mut(&member).filter(|line| line.closes.is_none()) {
                         line.unsent.extend_from_slice(&bytes);
@@ -283,20 +284,20 @@ impl Desk {
                 Effect::Close { member } => self.close(member),
             }
         }
-        self.send_to_root();
+        self.send_to_coordinator();
     }
 
-    fn send_to_root(&mut self) {
-        let Some(root) = &mut self.root else { return self.to_root.clear() };
-        let was_full = self.to_root.len() > TO_ROOT_BYTES_MAX;
+    fn send_to_coordinator(&mut self) {
+        let Some(coordinator) = &mut self.coordinator else { return self.to_coordinator.clear() };
+        let was_full = self.to_coordinator.len() > TO_COORDINATOR_BYTES_MAX;
         // An error shows when it is read.
-        send_unsent(&mut self.to_root, |bytes| root.write(bytes));
-        let interest = Interest { readable: true, writable: !self.to_root.is_empty() };
-        if interest != std::mem::replace(&mut self.root_interest, interest) {
+        send_unsent(&mut self.to_coordinator, |bytes| coordinator.write(bytes));
+        let interest = Interest { readable: true, writable: !self.to_coordinator.is_empty() };
+        if interest != std::mem::replace(&mut self.coordinator_interest, interest) {
             // A connection that cannot be watched any more is one that has ended.
-            let _ = self.poller.modify(&*root, ROOT, interest);
+            let _ = self.poller.modify(&*coordinator, COORDINATOR, interest);
         }
-        if was_full || self.to_root.len() > TO_ROOT_BYTES_MAX {
+        if was_full || self.to_coordinator.len() > TO_COORDINATOR_BYTES_MAX {
             let members: Vec<u32> = self.lines.keys().copied().collect();
             members.into_iter().for_each(|member| self.watch(member));
         }
@@ -332,7 +333,7 @@ impl Desk {
 
     /// What is to be told of a member's connection.
     fn watch(&mut self, member: u32) {
-        let has_room = self.to_root.len() <= TO_ROOT_BYTES_MAX;
+        let has_room = self.to_coordinator.len() <= TO_COORDINATOR_BYTES_MAX;
         let Some(line) = self.lines.get_mut(&member) else { return };
         let interest = Interest { readable: has_room && line.closes.is_none(), writable: !line.unsent.is_empty() };
         if interest != std::mem::replace(&mut line.interest, interest) {
@@ -362,13 +363,13 @@ mod tests {
     fn desk() -> (Desk, TcpStream, UnixStream) {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let door = TcpListener::bind("127.0.0.1:0").unwrap();
-        let root = TcpStream::connect(door.local_addr().unwrap()).unwrap();
+        let coordinator = TcpStream::connect(door.local_addr().unwrap()).unwrap();
         let (far, _) = door.accept().unwrap();
         let name = format!("longarm-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
         let shared = (Turns::new().unwrap(), Arc::default());
-        let (root, listener) = (Unshared::new(root).unwrap(), Unshared::new(listener).unwrap());
-        let mut desk = Desk::new(root, 0, listener, 1, shared).unwrap();
+        let (coordinator, listener) = (Unshared::new(coordinator).unwrap(), Unshared::new(listener).unwrap());
+        let mut desk = Desk::new(coordinator, 0, listener, 1, shared).unwrap();
         let (member, own) = UnixStream::pair().unwrap();
         desk.take_in(own).unwrap();
         (desk, far, member)
@@ -401,13 +402,16 @@ mod tests {
         loop {
             let bytes = moved(member.write(&[7; CHUNK_BYTES]));
             said += bytes;
-            assert!(said < 64 << 20, "nothing bounds what waits: {} bytes", desk.to_root.len());
+            assert!(said < 64 << 20, "nothing bounds what waits: {} bytes", desk.to_coordinator.len());
             if !turn(&mut desk) && bytes == 0 {
                 break;
             }
         }
-        let waiting = desk.to_root.len();
-        assert!(waiting > TO_ROOT_BYTES_MAX && waiting <= TO_ROOT_BYTES_MAX + TURN_BYTES, "{waiting} bytes wait");
+        let waiting = desk.to_coordinator.len();
+        assert!(
+            waiting > TO_COORDINATOR_BYTES_MAX && waiting <= TO_COORDINATOR_BYTES_MAX + TURN_BYTES,
+            "{waiting} bytes wait"
+        );
         let (mut decoder, mut heard, mut chunk) = (Decoder::default(), 0, vec![0; CHUNK_BYTES]);
         while heard < said {
             let bytes = moved(far.read(&mut chunk));

@@ -266,7 +266,7 @@ impl Manager for Stepped {
         self.server.lock().take();
     }
 
-    fn end_without_root(&self) {
+    fn end_without_coordinator(&self) {
         // A few are enough: Slurm's controller is asked by each.
         if self.step.local_id == 0 && self.step.node_id < CANCELLING_NODES {
             self.cancel();

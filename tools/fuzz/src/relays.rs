@@ -64,7 +64,7 @@ fn play_relay(choices: &mut Choices<'_>) {
         }
         while let Some(effect) = relay.poll_effect() {
             match effect {
-                RelayEffect::ToRoot(bytes) => assert_eq!(check_frames::<FromRelay>(&bytes, 1).len(), 1),
+                RelayEffect::ToCoordinator(bytes) => assert_eq!(check_frames::<FromRelay>(&bytes, 1).len(), 1),
                 RelayEffect::ToMember { member, .. } => assert!(there.contains(&member), "it is there"),
                 RelayEffect::Close { member } => assert!(there.remove(&member), "it was there"),
             }

@@ -44,8 +44,8 @@ pub fn trials() -> Vec<Trial> {
 pub fn count(world: World) {
     world.barrier_collective().expect("all live");
     if world.rank() == 0 {
-        let root = std::env::var("LONGARM_ROOT").expect("the trial has set it");
-        let port = root.parse::<SocketAddr>().expect("an address and a port").port();
+        let coordinator = std::env::var("LONGARM_ROOT").expect("the trial has set it");
+        let port = coordinator.parse::<SocketAddr>().expect("an address and a port").port();
         println!("connections: {}", established(port));
     }
     world.barrier_collective().expect("all live");
@@ -211,11 +211,11 @@ fn be_apart() -> Result<(), Failed> {
         let starter = if rank < 2 { &[][..] } else { &["unshare", "--net"] };
         job.add_inside(starter, rank, 4, (1, "count"), &[("LONGARM_MEET_TIMEOUT_S", "3")])?;
     }
-    let root = job.root().to_owned();
+    let coordinator = job.coordinator().to_owned();
     let ended = job.end()?;
     for rank in 0..2 {
         ended[rank].expect("ranks 2-3 of 4 did not call longarm::init within 3 s")?;
-        ended[rank + 2].expect(&root)?;
+        ended[rank + 2].expect(&coordinator)?;
     }
     Ok(())
 }

@@ -166,7 +166,7 @@ impl std::fmt::Display for Coming {
 pub struct ExplicitJob {
     coming: Coming,
     ranks: Vec<Child>,
-    root: String,
+    coordinator: String,
     folder: tempfile::TempDir,
 }
 
@@ -194,7 +194,7 @@ impl ExplicitJob {
         std::fs::write(folder.path().join("secret"), format!("a secret of a test, in {}", folder.path().display()))?;
         // Free a moment ago, and nobody is given it again soon.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        Ok(ExplicitJob { coming, ranks: Vec::new(), root: format!("127.0.0.1:{port}"), folder })
+        Ok(ExplicitJob { coming, ranks: Vec::new(), coordinator: format!("127.0.0.1:{port}"), folder })
     }
 
     pub fn start(
@@ -216,8 +216,8 @@ impl ExplicitJob {
         self.ranks.last().expect("one was added").id()
     }
 
-    pub fn root(&self) -> &str {
-        &self.root
+    pub fn coordinator(&self) -> &str {
+        &self.coordinator
     }
 
     fn secret(&self) -> PathBuf {
@@ -250,7 +250,7 @@ impl ExplicitJob {
         command.args(words);
         command.env(BODY, "started by others").env(PARAMETERS, what).env("LONGARM_NODES", nodes.to_string());
         command.env("LONGARM_RANK", rank.to_string()).env("LONGARM_SIZE", size.to_string());
-        command.env("LONGARM_ROOT", &self.root).env("LONGARM_SECRET_FILE", self.secret());
+        command.env("LONGARM_ROOT", &self.coordinator).env("LONGARM_SECRET_FILE", self.secret());
         if self.coming == Coming::Together {
             command.env("LONGARM_LOCAL_RANK", rank.to_string()).env("LONGARM_LOCAL_SIZE", size.to_string());
         }
@@ -360,7 +360,7 @@ fn strangers() -> Result<(), Failed> {
     let mut strangers = Vec::new();
     while strangers.len() < 30 {
         // Until rank 0 listens.
-        let Ok(mut stranger) = TcpStream::connect(&job.root) else { continue };
+        let Ok(mut stranger) = TcpStream::connect(&job.coordinator) else { continue };
         match strangers.len() % 3 {
             0 => stranger.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nAccept: everything that there is\r\n\r\n")?,
             1 => stranger.write_all(b"LaRk")?,

@@ -83,28 +83,28 @@ const HEAD_BYTES: u64 = 9;
 
 /// What went over one connection.
 struct Heard {
-    to_root: Vec<u8>,
-    from_root: Vec<u8>,
+    to_coordinator: Vec<u8>,
+    from_coordinator: Vec<u8>,
 }
 
 /// Passes everything on between those who connect and rank 0, and keeps it.
-fn listen_in(root: &str, guests: u32) -> Result<(String, JoinHandle<Vec<Heard>>), Failed> {
+fn listen_in(coordinator: &str, guests: u32) -> Result<(String, JoinHandle<Vec<Heard>>), Failed> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let (at, root) = (listener.local_addr()?.to_string(), root.to_owned());
+    let (at, coordinator) = (listener.local_addr()?.to_string(), coordinator.to_owned());
     let listening = std::thread::spawn(move || {
         let mut passing = Vec::new();
         while passing.len() < guests as usize {
             let (guest, _) = listener.accept().expect("ranks come");
             // Until rank 0 listens nobody is let in.
-            let Ok(host) = TcpStream::connect(&root) else { continue };
+            let Ok(host) = TcpStream::connect(&coordinator) else { continue };
             let (from_guest, from_host) = (guest.try_clone(), host.try_clone());
             let up = std::thread::spawn(move || pass_on(from_guest.expect("there is room"), host));
             let down = std::thread::spawn(move || pass_on(from_host.expect("there is room"), guest));
             passing.push((up, down));
         }
         let heard = passing.into_iter().map(|(up, down)| Heard {
-            to_root: up.join().expect("passing on does not panic"),
-            from_root: down.join().expect("passing on does not panic"),
+            to_coordinator: up.join().expect("passing on does not panic"),
+            from_coordinator: down.join().expect("passing on does not panic"),
         });
         heard.collect()
     });
@@ -130,7 +130,7 @@ fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
 /// A real start, and the same counted.
 fn compare(ranks: u32, nodes: u32) -> Result<(), Failed> {
     let mut job = ExplicitJob::new(Coming::Alone)?;
-    let (at, listening) = listen_in(job.root(), ranks - 1)?;
+    let (at, listening) = listen_in(job.coordinator(), ranks - 1)?;
     // The others say themselves where rank 0 is to be found: at the listener.
     job.add(0, ranks, nodes, "work", &[])?;
     for rank in 1..ranks {
@@ -142,10 +142,10 @@ fn compare(ranks: u32, nodes: u32) -> Result<(), Failed> {
     for (rank, heard) in of_rank {
         let (node, exchange) = (counted.node_of_rank[rank as usize], counted.exchanges[rank as usize]);
         let is_own = |line: &Vec<u8>| is_of_start(line, node);
-        let from_root = heard.from_root[CHALLENGE_BYTES + PROOF_BYTES..].to_vec();
-        let told: Vec<_> = lines(&from_root).into_iter().filter(is_own).collect();
+        let from_coordinator = heard.from_coordinator[CHALLENGE_BYTES + PROOF_BYTES..].to_vec();
+        let told: Vec<_> = lines(&from_coordinator).into_iter().filter(is_own).collect();
         let told_bytes = CHALLENGE_BYTES + PROOF_BYTES + told.iter().map(|line| line.len() + 1).sum::<usize>();
-        let said: Vec<_> = lines(&heard.to_root[HELLO_BYTES + PROOF_BYTES..]).into_iter().take(3).collect();
+        let said: Vec<_> = lines(&heard.to_coordinator[HELLO_BYTES + PROOF_BYTES..]).into_iter().take(3).collect();
         let said_bytes = HELLO_BYTES + PROOF_BYTES + said.iter().map(|line| line.len() + 1).sum::<usize>();
         let real = (said_bytes as u64, said.len() as u64 + 2, told_bytes as u64, told.len() as u64 + 2);
         let (to, from) = (exchange.to_coordinator, exchange.from_coordinator);
@@ -168,16 +168,16 @@ fn count(heard: &[Heard]) -> Result<(Counted, HashMap<u32, &Heard>), Failed> {
     let (mut arrivals, mut cards, mut of_rank) = (HashMap::new(), HashMap::new(), HashMap::new());
     let (mut number, mut node_of_rank) = (0, Vec::new());
     for one in heard {
-        let rank = u32::from_le_bytes(one.to_root[16..20].try_into()?);
+        let rank = u32::from_le_bytes(one.to_coordinator[16..20].try_into()?);
         of_rank.insert(rank, one);
-        let said = lines(&one.to_root[HELLO_BYTES + PROOF_BYTES..]);
+        let said = lines(&one.to_coordinator[HELLO_BYTES + PROOF_BYTES..]);
         arrivals.insert(rank, Arrival::read(&said[0])?);
         for line in said.iter().filter_map(|line| serde_json::from_slice(line).ok()) {
             if let FromRank::Publish { card } = line {
                 cards.insert(card.node, card);
             }
         }
-        for line in lines(&one.from_root[CHALLENGE_BYTES + PROOF_BYTES..]) {
+        for line in lines(&one.from_coordinator[CHALLENGE_BYTES + PROOF_BYTES..]) {
             match serde_json::from_slice(&line) {
                 Ok(ToRank::Start(start)) => (number, node_of_rank) = (start.job, start.node_of_rank.to_vec()),
                 Ok(ToRank::Card { card }) => drop(cards.insert(card.node, card)),
@@ -230,7 +230,7 @@ fn members_of<F: Frame>(
 /// and what a member has said in two messages may be there at once. So no more heads of frames go over a connection than were counted.
 fn compare_relayed(ranks: u32, nodes: u32) -> Result<(), Failed> {
     let mut job = ExplicitJob::new(Coming::Together)?;
-    let (at, listening) = listen_in(job.root(), nodes - 1)?;
+    let (at, listening) = listen_in(job.coordinator(), nodes - 1)?;
     let per_node = ranks / nodes;
     for rank in 0..ranks {
         let through = [("LONGARM_ROOT", at.as_str())];
@@ -240,11 +240,11 @@ fn compare_relayed(ranks: u32, nodes: u32) -> Result<(), Failed> {
     let (mut talks, mut arrivals, mut cards) = (HashMap::new(), HashMap::new(), HashMap::new());
     let (mut number, mut node_of_rank) = (0, Vec::new());
     for one in listening.join().expect("listening does not panic") {
-        let said = members_of(&one.to_root[HELLO_BYTES + PROOF_BYTES..], |frame| match frame {
+        let said = members_of(&one.to_coordinator[HELLO_BYTES + PROOF_BYTES..], |frame| match frame {
             FromRelay::Bytes { member, bytes } => Some((member, bytes)),
             _ => None,
         })?;
-        let heard = members_of(&one.from_root[CHALLENGE_BYTES + PROOF_BYTES..], |frame| match frame {
+        let heard = members_of(&one.from_coordinator[CHALLENGE_BYTES + PROOF_BYTES..], |frame| match frame {
             ToRelay::Bytes { member, bytes } => Some((member, bytes)),
             ToRelay::Close { .. } => None,
         })?;
