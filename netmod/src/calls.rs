@@ -24,7 +24,7 @@ use crate::endpoint::Netmod;
 use crate::link_error::LinkError;
 use crate::poller::{Interest, Poller};
 
-/// How long a way may be silent before the next one is tried beside it. Longer than a way between two rooms takes, and than a
+/// How long a way may be silent before the next one is tried beside it. Longer than a way within a building takes, and than a
 /// lost packet of one would be worth.
 pub const WAY_PATIENCE_MS: u64 = 250;
 

@@ -17,7 +17,7 @@ pub enum Rule {
     Atomics,
     /// A clock or the environment read below the runtime.
     Clock,
-    /// Unsafe code outside its rooms.
+    /// Unsafe code where none is allowed.
     Unsafe,
     /// A crate that does not forbid unsafe code.
     Forbid,
@@ -126,7 +126,7 @@ const WORD_RULES: [WordRule; 6] = [
         rule: Rule::Unsafe,
         place: Where::Everywhere,
         words: &["unsafe"],
-        what: "unsafe code outside its rooms",
+        what: "unsafe code where none is allowed",
     },
     WordRule {
         rule: Rule::Unfinished,

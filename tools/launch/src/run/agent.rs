@@ -105,7 +105,7 @@ struct Agent {
     unsaid: VecDeque<FromAgent>,
     inputs: BTreeMap<u32, mpsc::Sender<Vec<u8>>>,
     /// Leave to send a piece of an output.
-    rooms: BTreeMap<(u32, Stream), Arc<Semaphore>>,
+    permits: BTreeMap<(u32, Stream), Arc<Semaphore>>,
     outputs: JoinSet<()>,
     outputs_end: watch::Sender<bool>,
     is_finishing: bool,
@@ -132,7 +132,7 @@ impl Agent {
             out: out.clone(),
             unsaid: VecDeque::from([FromAgent::Ready { host: setup.branch.host, processors: processors.clone() }]),
             inputs: BTreeMap::new(),
-            rooms: BTreeMap::new(),
+            permits: BTreeMap::new(),
             outputs: JoinSet::new(),
             outputs_end: watch::Sender::new(false),
             is_finishing: false,
@@ -189,7 +189,7 @@ impl Agent {
         for (stream, output) in outputs {
             let output = pipe::Receiver::from_owned_fd(output)?;
             let room = Arc::new(Semaphore::new(CHUNKS_MAX));
-            self.rooms.insert((rank, stream), Arc::clone(&room));
+            self.permits.insert((rank, stream), Arc::clone(&room));
             let passing = Passing { rank, stream, room, out: self.out.clone() };
             self.outputs.spawn(passing.pass(output, self.outputs_end.subscribe()));
         }
@@ -268,14 +268,14 @@ impl Agent {
                 }
             }
             ToAgent::Room { rank, stream } => {
-                if let Some(room) = self.rooms.get(&(rank, stream))
+                if let Some(room) = self.permits.get(&(rank, stream))
                     && room.available_permits() < CHUNKS_MAX
                 {
                     room.add_permits(1);
                 }
             }
             ToAgent::Closed { rank, stream } => {
-                self.rooms.remove(&(rank, stream)).into_iter().for_each(|room| room.close());
+                self.permits.remove(&(rank, stream)).into_iter().for_each(|room| room.close());
             }
             ToAgent::Look { rank } => {
                 let is_stopped = self.here.is_stopped(rank);

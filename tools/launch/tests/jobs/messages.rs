@@ -112,9 +112,9 @@ pub fn replies(world: &World) {
     assert_eq!(answers.len(), count);
     for source in ranks(world) {
         let theirs: Vec<_> = answers.iter().filter(|answer| answer.0 == source).collect();
-        let firsts: Vec<_> = theirs.iter().filter(|answer| answer.1.len() == 2).collect();
-        assert_eq!(theirs.len() - firsts.len(), second as usize, "second replies of rank {source}");
-        for (round, answer) in (0..rounds).zip(&firsts) {
+        let direct: Vec<_> = theirs.iter().filter(|answer| answer.1.len() == 2).collect();
+        assert_eq!(theirs.len() - direct.len(), second as usize, "second replies of rank {source}");
+        for (round, answer) in (0..rounds).zip(&direct) {
             assert_eq!(answer.1, [round * 2, 14], "replies of rank {source} are in order");
             let mut expected = payload(me, round, bytes_of(round));
             expected.reverse();
