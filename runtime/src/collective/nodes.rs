@@ -123,4 +123,30 @@ mod tests {
         assert!(!Nodes::new(&layout, &[0, 2].map(Rank), 1).are_shared());
         assert!(Nodes::new(&layout, &[0, 1, 2].map(Rank), 0).are_shared());
     }
+
+    #[test]
+    fn every_member_sees_the_same_nodes_and_leaders_and_finds_itself_among_its_own() {
+        let node_of = [3, 0, 0, 3, 1, 3, 0, 2, 3].map(NodeId);
+        let layout = Layout::new(Rank(0), &node_of);
+        for members in [&[0, 1, 2, 3, 4, 5, 6, 7, 8][..], &[8, 7, 6, 1, 0], &[4, 2, 6], &[5], &[7, 0, 3, 5, 8]] {
+            let members: Vec<Rank> = members.iter().copied().map(Rank).collect();
+            let node = |place: u32| layout.node_of(members[place as usize]);
+            for me in 0..members.len() as u32 {
+                let nodes = Nodes::new(&layout, &members, me);
+                let on: Vec<&[u32]> = (0..nodes.count()).map(|number| nodes.on(number)).collect();
+                let mut places: Vec<u32> = on.concat();
+                places.sort_unstable();
+                assert!(places.into_iter().eq(0..members.len() as u32), "each member is on one node: {on:?}");
+                for (number, here) in (0..).zip(&on) {
+                    assert!(here.is_sorted() && here.iter().all(|place| node(*place) == node(here[0])), "{on:?}");
+                    assert_eq!(nodes.leader(number), here[0]);
+                    assert!(here.iter().all(|place| nodes.node_of(*place) == number), "{on:?}");
+                }
+                assert!(on.is_sorted_by(|one, next| one[0] < next[0] && node(one[0]) != node(next[0])), "{on:?}");
+                assert_eq!((nodes.here()[nodes.local() as usize], nodes.here()), (me, on[nodes.mine() as usize]));
+                assert_eq!(nodes.is_leader(), nodes.my_leader() == me);
+                assert_eq!(nodes.are_shared(), on.len() > 1 && on.iter().any(|here| here.len() > 1));
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::agree::Load;
 use super::call::Call;
 use super::nodes::Nodes;
 use super::signature::Signature;
-use super::staging::{Staged, Want, take};
+use super::staging::{Buffers, Staged, Want, take};
 use super::staging_buffer::HALF_BYTES;
 use crate::error::CollectiveError;
 use crate::group::Group;

@@ -36,6 +36,15 @@ pub(super) struct Want<'a> {
     pub(super) target: &'a mut [u8],
 }
 
+/// What a member does with its own staging buffer, and with those of the others.
+pub(super) trait Buffers {
+    /// Puts bytes where the others get them.
+    fn lay_out(&self, offset: usize, bytes: &[u8]) -> Result<(), TransferError>;
+
+    /// Gets bytes from the staging buffers of others, all at once.
+    fn fetch(&self, wants: Vec<Want<'_>>) -> Result<(), CollectiveError>;
+}
+
 /// The staging buffer of this rank, taken for one collective. It is spoilt if that does not finish.
 pub(super) struct Staged<'a> {
     group: &'a Group,
@@ -59,9 +68,8 @@ pub(super) fn take(group: &Group) -> Option<Staged<'_>> {
     Some(Staged { group, window: window?, is_given_back: false })
 }
 
-impl Staged<'_> {
-    /// Puts bytes where the others get them.
-    pub(super) fn lay_out(&self, offset: usize, bytes: &[u8]) -> Result<(), TransferError> {
+impl Buffers for Staged<'_> {
+    fn lay_out(&self, offset: usize, bytes: &[u8]) -> Result<(), TransferError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -73,8 +81,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// Gets bytes from the staging buffers of others, all at once.
-    pub(super) fn fetch(&self, wants: Vec<Want<'_>>) -> Result<(), CollectiveError> {
+    fn fetch(&self, wants: Vec<Want<'_>>) -> Result<(), CollectiveError> {
         let client = &self.group.inner.client;
         let wants = wants.into_iter().filter(|want| !want.target.is_empty());
         let runs = wants.map(|want| {
@@ -85,7 +92,9 @@ impl Staged<'_> {
         // A dead member explains more than the connection that broke.
         got.map_err(|error| self.group.death().map_or(error.into(), CollectiveError::Lost))
     }
+}
 
+impl Staged<'_> {
     /// Nobody gets from it any more: all members have got what they wanted, or none does, for not all have one, or they do not
     /// call the same.
     pub(super) fn give_back(mut self) {
