@@ -271,7 +271,6 @@ impl World {
             workers: Workers::on(stage.clone()),
             quiets: Lane::new(),
             errands: Errands::default(),
-            errands: Lane::new(),
             watch: Watch::new(Workers::on(stage.clone())),
             questions,
             lists: Mutex::default(),

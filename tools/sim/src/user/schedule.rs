@@ -144,7 +144,7 @@ impl Scheduler {
                 }
             }
             Event::Heard(rank) => self.hear(rank),
-            Event::Told(link) => self.tell(network::with(|network| network.told(link))),
+            Event::DeviceReply(link) => self.tell(network::with(|network| network.told(link))),
             Event::Direct(_) | Event::Attend(_) => {} // Ranks have no devices, and threads of their own for messages.
         }
     }
