@@ -226,12 +226,12 @@ impl Approach<'_> {
                     return Err(InitError::NotLetIn { coordinator: self.coordinator.to_string(), reason });
                 }
                 // Rank 0 listens before it says where.
-                Err(Attempt::NobodyThere(reason)) if matches!(self.root, Root::At(_)) => {
+                Err(Attempt::NobodyThere(reason)) if matches!(self.coordinator, CoordinatorAddress::At(_)) => {
                     let reason = format!(
                         "nobody listens there any more ({reason}): either rank 0 has ended, or an earlier program that \
                          was started in the same place was there; start each program with an mpiexec, mpirun or srun of its own"
                     );
-                    return Err(InitError::NotLetIn { root: self.root.to_string(), reason });
+                    return Err(InitError::NotLetIn { coordinator: self.coordinator.to_string(), reason });
                 }
                 Err(Attempt::Again(reason) | Attempt::NobodyThere(reason)) => reason,
             };
@@ -413,10 +413,12 @@ mod tests {
         let ticket = Ticket { assembly: 1, size: 2, secret: [1; 32] };
         let mut config = Config::default();
         config.meet_timeout_s = 1;
-        let meet = |root: &Root| meet(root, &ticket, 1, None, &config).err().expect("nobody is there");
-        let been = meet(&Root::At(vec![at]));
+        let meet = |coordinator: &CoordinatorAddress| {
+            meet(coordinator, &ticket, 1, None, &config).err().expect("nobody is there")
+        };
+        let been = meet(&CoordinatorAddress::At(vec![at]));
         assert!(matches!(&been, InitError::NotLetIn { reason, .. } if reason.contains("an earlier program")), "{been}");
-        let yet_to_come = meet(&Root::Named(at.to_string()));
+        let yet_to_come = meet(&CoordinatorAddress::Named(at.to_string()));
         assert!(matches!(yet_to_come, InitError::Unreached { .. }), "{yet_to_come}");
     }
 
