@@ -1,10 +1,28 @@
 //! Programs of users on simulated ranks.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longarm::{Compare, Update, World};
+use futures_lite::future::block_on;
+use longarm::error::WindowError;
+use longarm::{Compare, Question, Update, World};
 use longarm_sim::{Fault, FaultSet, Seen, run, run_seeds};
+use serde::{Deserialize, Serialize};
+
+/// A question.
+#[derive(Serialize, Deserialize)]
+struct Double(u64);
+
+/// What cannot go wrong.
+#[derive(Debug, Serialize, Deserialize)]
+enum Never {}
+
+impl Question for Double {
+    const NUMBER: u32 = 8;
+    type Answer = u64;
+    type Error = Never;
+}
 
 /// What every rank does together: windows, atomics, collectives, a mutex.
 fn work(world: World) -> longarm::Result<()> {
@@ -146,4 +164,143 @@ fn a_rank_that_dies_is_named_by_those_who_need_it_and_the_survivors_end_well() {
             victims.into_iter().flat_map(|dead| (0..4).filter(move |rank| *rank != dead).map(move |rank| (dead, rank)));
         assert_eq!(*named.lock().unwrap(), each.collect());
     }
+}
+
+/// What is started and what is sent: collectives that go on by themselves, futures, handles that are looked at, messages, questions.
+fn started(world: World) -> longarm::Result<()> {
+    let (me, ranks) = (world.rank(), world.size());
+    let right = (me + 1) % ranks;
+    let window = world.allocate_collective::<u64>(8)?;
+    let heard = Arc::new(AtomicU64::new(0));
+    let hears = Arc::clone(&heard);
+    world.register_handler(7, move |message| {
+        hears.fetch_add(message.arguments()[0], Ordering::Relaxed);
+    })?;
+    world.answer(|source, Double(number): Double| Ok::<_, Never>(u64::from(source) + 2 * number))?;
+    world.barrier_collective()?;
+
+    let barrier = world.start_barrier_collective();
+    let put = window.start_put(right, 0, vec![5, 6])?;
+    while !put.test() {}
+    put.wait()?;
+    while !barrier.test() {}
+    barrier.wait()?;
+    for rank in 0..ranks {
+        world.send_message(rank, 7, &[u64::from(me) + 1], &[])?;
+    }
+    let all: u64 = (1..=u64::from(ranks)).sum();
+    world.run_handlers_until(|| (heard.load(Ordering::Relaxed) == all).then_some(()))?;
+    assert_eq!(world.ask(right, &Double(20)).wait().expect("it is answered"), u64::from(me) + 40);
+
+    block_on(async {
+        let flag = window.start_wait_until(4, Compare::Equal, 9);
+        window.set(right, 4, 9)?;
+        assert_eq!(flag.await?, 9);
+        assert_eq!(window.start_get(right, 4, vec![0])?.await?, [9]);
+        world.start_barrier_collective().await?;
+        let mutexes = world.mutexes_collective(1)?;
+        for _ in 0..3 {
+            let guard = mutexes.start_lock(0, 0).await?;
+            let seen = window.get_one(0, 6)?;
+            window.put_one(0, 6, seen + 1)?;
+            world.start_quiet().await?;
+            guard.unlock()?;
+        }
+        Ok::<(), longarm::Error>(())
+    })?;
+    world.barrier_collective()?;
+    assert_eq!(window.get_one(0, 6)?, 3 * u64::from(ranks));
+    Ok(world.finalize()?)
+}
+
+#[test]
+fn what_is_started_goes_on_by_itself_and_handlers_run_in_turn() {
+    for (ranks, nodes) in [(1, 1), (3, 1), (4, 2), (5, 5)] {
+        let hashes = || -> Vec<u64> {
+            let reports = run_seeds(ranks, nodes, 0..6, FaultSet::harmless(), started).unwrap();
+            reports.iter().map(|report| report.hash).collect()
+        };
+        assert_eq!(hashes(), hashes());
+    }
+}
+
+#[test]
+fn a_loop_that_looks_at_its_own_memory_lets_others_run() {
+    run_seeds(2, 1, 0..20, FaultSet::NONE, |world| {
+        let window = world.allocate_collective::<u64>(1)?;
+        match world.rank() {
+            0 => window.put_one(1, 0, 3)?,
+            _ => while window.get_one(1, 0)? != 3 {},
+        }
+        Ok::<(), longarm::Error>(world.finalize()?)
+    })
+    .unwrap();
+}
+
+#[test]
+fn ranks_of_one_node_take_turns_inside_of_what_is_not_atomic() {
+    let lost = run_seeds(2, 1, 0..200, FaultSet::NONE, |world| {
+        let window = world.allocate_collective::<u64>(1)?;
+        let seen = window.get_one(0, 0)?;
+        window.put_one(0, 0, seen + 1)?;
+        world.barrier_collective()?;
+        assert_eq!(window.get_one(0, 0)?, 2, "an update was lost");
+        Ok::<(), longarm::Error>(world.finalize()?)
+    });
+    let Seen::Panicked { said, .. } = lost.unwrap_err().seen else { panic!("something else went wrong") };
+    assert!(said.contains("an update was lost"), "{said}");
+}
+
+#[test]
+fn who_goes_without_finalize_or_returns_an_error_is_named() {
+    let without = run(3, 1, 1, FaultSet::NONE, |world| {
+        let rank = world.rank();
+        if rank == 2 {
+            return Ok(());
+        }
+        world.finalize()
+    });
+    let Seen::Aborted { rank: 2, reason } = without.unwrap_err().seen else { panic!("it has not ended the job") };
+    assert!(reason.contains("without finalize"), "{reason}");
+    let error = run(3, 3, 1, FaultSet::NONE, |world| {
+        if world.rank() == 1 { Err("no".to_owned()) } else { world.finalize().map_err(|error| error.to_string()) }
+    });
+    assert_eq!(error.unwrap_err().seen, Seen::Failed { rank: 1, error: "no".into() });
+    let handler = run(2, 2, 1, FaultSet::NONE, |world| {
+        world.register_handler(1, |_| panic!("on purpose"))?;
+        world.send_message(1, 1, &[], &[])?;
+        Ok::<(), longarm::Error>(world.finalize()?)
+    });
+    let Seen::Aborted { rank: 1, reason } = handler.unwrap_err().seen else { panic!("it has not ended the job") };
+    assert!(reason.contains("on purpose"), "{reason}");
+}
+
+#[test]
+fn a_node_without_memory_is_an_error_of_all_members() {
+    let refused = Arc::new(AtomicU64::new(0));
+    let counts = Arc::clone(&refused);
+    run_seeds(4, 2, 0..30, FaultSet::NONE.with(Fault::NoMemory), move |world| {
+        match world.allocate_collective::<u64>(1) {
+            Ok(window) => window.free_collective()?,
+            Err(WindowError::OutOfMemory { .. }) => drop(counts.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => return Err(error.into()),
+        }
+        Ok::<(), longarm::Error>(world.finalize()?)
+    })
+    .unwrap();
+    let refused = refused.load(Ordering::Relaxed);
+    assert!(refused > 0 && refused % 4 == 0, "{refused} ranks had none");
+}
+
+#[test]
+fn a_thousand_ranks_meet() {
+    let report = run(1000, 50, 1, FaultSet::harmless(), |world| {
+        let window = world.allocate_collective::<u64>(1)?;
+        window.fetch_add((world.rank() + 1) % world.size(), 0, 1)?;
+        world.barrier_collective()?;
+        assert_eq!(window.get_one(world.rank(), 0)?, 1);
+        Ok::<(), longarm::Error>(world.finalize()?)
+    });
+    let report = report.unwrap();
+    assert!(report.count_of(Fault::Delay) > 0, "{report:?}");
 }
