@@ -48,7 +48,7 @@ impl Client {
 
     /// The ranks of this node come together, for one collective. A death in `group` ends what they wait for.
     pub fn meet_on_node<'a>(&'a self, call: WaitingCall, group: &'a dyn Fn() -> Option<Lost>) -> NodeBarriers<'a> {
-        NodeBarriers { client: self, member: self.local.barriers.member.lock(), call, group }
+        NodeBarriers { client: self, member: self.progress.time.lock(&self.local.barriers.member), call, group }
     }
 }
 

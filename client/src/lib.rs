@@ -61,7 +61,7 @@ pub use progress::assist::{Assist, AssistTurn, Expecting};
 pub use progress::dialing::{Dial, DialStep, Dialing};
 pub use progress::helper::use_processors;
 pub use progress::time::{RestOn, Time};
-pub use progress::waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom, waits_begun};
+pub use progress::waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom, unseen, waits_begun};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
 pub use window::{AttachError, ClientWindow, WindowIdentity};

@@ -293,7 +293,7 @@ impl Client {
             let request = Request::Message { target: to, bytes, rest: 0 };
             let whole = [prefix, body].concat();
             let kept = wakers::keep();
-            let outbox = endpoint.outbox.lock();
+            let outbox = self.progress.time.lock(&endpoint.outbox);
             self.issue(operation, endpoint, &request, None, Payload::Headed(&whole, None), Sending::Now)?;
             drop((outbox, kept));
             self.progress.leave_to_helper(endpoint);
@@ -316,7 +316,7 @@ impl Client {
     fn push_cells(&self, operation: Operation, to: Rank, prefix: &[u8], body: &[u8]) -> Result<(), Lost> {
         // A task that is woken in between may send a message too, on this thread.
         let _kept = wakers::keep();
-        let _one_message_at_a_time = self.mail.outbox.lock();
+        let _one_message_at_a_time = self.progress.time.lock(&self.mail.outbox);
         let local = self.local.layout.local_of(to);
         let me = self.local.layout.local_of(self.local.layout.me());
         let short = ShortMessage::of([prefix, body]);

@@ -21,7 +21,7 @@ impl Client {
     ) -> Result<(), Lost> {
         // A task that is woken in between may send a message too, on this thread.
         let _kept = wakers::keep();
-        let _one_message_at_a_time = endpoint.outbox.lock();
+        let _one_message_at_a_time = self.progress.time.lock(&endpoint.outbox);
         let source = lent.source(OriginBytes::from(body));
         let (mut prefix, mut offset, body_bytes) = (prefix, 0, body.len() as u64);
         loop {

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
+
 /// What a thread that rests waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RestOn {
@@ -38,5 +40,26 @@ pub trait Time: Send + Sync {
     /// ([`crate::Client::poll_progress`]).
     fn is_simulated(&self) -> bool {
         false
+    }
+}
+
+/// How long a thread that wants a lock lets others run, at first and at most.
+const LOCK_NAP: Duration = Duration::from_micros(10);
+const LOCK_NAP_MAX: Duration = Duration::from_millis(1);
+
+impl dyn Time {
+    /// Takes a lock that threads of this rank hold while they wait in calls. Where time is simulated such a thread goes on only if
+    /// this one lets it.
+    pub(crate) fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        let mut nap = LOCK_NAP;
+        loop {
+            if let Some(guard) = mutex.try_lock() {
+                return guard;
+            }
+            if !self.rest(RestOn::Links, Some(nap)) {
+                return mutex.lock();
+            }
+            nap = (2 * nap).min(LOCK_NAP_MAX);
+        }
     }
 }

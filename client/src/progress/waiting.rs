@@ -190,6 +190,10 @@ impl Client {
                 }
                 if matches!(drive, Drive::Cells) && self.has_active() {
                     self.local.my_eventcount().notify(); // For the thread that runs active messages.
+                    // In a simulation that runs only while this one rests, and what follows does not: it was notified just now.
+                    if self.progress.time.rest(RestOn::Links, Some(CALL_NAP)) {
+                        return check();
+                    }
                 }
                 let timeout = (!matches!(drive, Drive::Memory) || self.progress.lacks_helper()).then(|| pace.nap());
                 let rest_on = if matches!(drive, Drive::Stores) { RestOn::Windows } else { RestOn::Mail };

@@ -103,7 +103,26 @@ pub fn waits_begun() -> u64 {
     BEGUN.get()
 }
 
-/// Whether the calling thread stands in a list of those who wait.
+/// Until it is dropped the calling thread's accesses to windows are none that a simulator sees, as those of one that waits.
+pub struct Unseen {
+    /// It belongs to its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+/// For who is about to look at windows while it holds a lock: no other thread is to run meanwhile, as it might want that.
+#[must_use]
+pub fn unseen() -> Unseen {
+    MINE.set(MINE.get() + 1);
+    Unseen { not_send: PhantomData }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        MINE.set(MINE.get() - 1);
+    }
+}
+
+/// Whether the calling thread stands in a list of those who wait, or does as if.
 pub(crate) fn am_waiting() -> bool {
     MINE.get() > 0
 }
@@ -126,9 +145,8 @@ impl Waits {
         let number = inner.next;
         inner.next += 1;
         inner.entries.push((number, awaited, since));
-        MINE.set(MINE.get() + 1);
         BEGUN.set(BEGUN.get() + 1);
-        Entered { waits: self, number, not_send: PhantomData }
+        Entered { waits: self, number, _unseen: unseen() }
     }
 
     /// All of them, those that have waited longest first.
@@ -148,8 +166,7 @@ impl Waits {
 pub(crate) struct Entered<'a> {
     waits: &'a Waits,
     number: u64,
-    /// It belongs to its thread.
-    not_send: PhantomData<*const ()>,
+    _unseen: Unseen,
 }
 
 impl Drop for Entered<'_> {
@@ -158,7 +175,6 @@ impl Drop for Entered<'_> {
         if let Some(place) = inner.entries.iter().position(|(number, ..)| *number == self.number) {
             inner.entries.swap_remove(place);
         }
-        MINE.set(MINE.get() - 1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_client::{Client, Lost, LostHow, Operation, WaitError};
+use longarm_client::{Client, Lost, LostHow, Operation, WaitError, unseen};
 use longarm_shm::sync::{AtomicBool, Ordering, fence};
 use parking_lot::Mutex;
 
@@ -89,6 +89,7 @@ impl Watch {
                 if self.stopping.load(Ordering::Acquire) {
                     return Err(finalized(client));
                 }
+                let _unseen = unseen();
                 let over: Watchers = self.watchers.lock().extract_if(.., |watcher| watcher.look()).collect();
                 Ok((!over.is_empty()).then_some(over))
             });

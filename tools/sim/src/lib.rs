@@ -15,7 +15,7 @@
 //! - [`plan`]: what follows from the seed before anything happens. [`program`]: what a rank does.
 //! - [`network`], [`schedule`], [`hooks`], [`fiber`]: time, links and turns.
 //! - [`fault`], [`faults`]: what goes wrong. [`book`]: what must not.
-//! - [`run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
+//! - [`mod@run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
 //! - [`footprint`]: how much memory a large job takes.
 //! - [`user`]: programs of users on simulated ranks: [`run()`], [`run_seeds`].
 #![forbid(unsafe_code)]

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The runtime, the client, the server, the protocol and the shared memory are those of every job. Each thread of a rank is one of the
-//! system, so that thread-locals, panics and stacks of the program are its own; but only who has the [`baton`] runs, and who would sleep
-//! gives it to the [`schedule`], which resumes whom the next event concerns. What takes its turns at links and faults is what
+//! system, so that thread-locals, panics and stacks of the program are its own; but only who has the baton runs, and who would sleep
+//! gives it to the scheduler, which resumes whom the next event concerns. What takes its turns at links and faults is what
 //! the simulator's own jobs use ([`crate::network`], [`crate::faults`]).
 
 mod baton;
@@ -73,7 +73,7 @@ pub fn run<E: Display>(
     run_kept(ranks, nodes, seed, faults, program)
 }
 
-/// [`run`] for each of some seeds, until one fails.
+/// [`run()`] for each of some seeds, until one fails.
 ///
 /// ```
 /// use longarm_sim::FaultSet;

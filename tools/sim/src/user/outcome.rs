@@ -38,7 +38,7 @@ impl Report {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The seed: [`crate::run`] with it shows the same again.
+    /// The seed: [`crate::run()`] with it shows the same again.
     pub seed: u64,
     /// How many ranks there were.
     pub ranks: u32,

@@ -392,7 +392,7 @@ impl Scheduler {
         self.job.state.lock().is_over = true;
         network::with(network::Network::close_all);
         let clients: Vec<Option<Arc<Client>>> =
-            self.job.state.lock().ranks.iter().map(|rank| rank.client.clone()).collect();
+            self.job.state.lock().ranks.iter().map(|rank| rank.client.clone().filter(|_| !rank.dead)).collect();
         for (rank, client) in (0..).map(Rank).zip(&clients) {
             if let Some(client) = client {
                 client.failures().note(longarm_client::Death { rank, how: KILLED.into() });
