@@ -129,6 +129,7 @@ impl<'a> Eventcount<'a> {
     }
 
     /// One that may have listeners, who wait for this descriptor.
+    #[inline]
     pub(crate) fn with_ringer(word: &'a EventcountWord, ringer: &'a OnceLock<OwnedFd>) -> Self {
         Eventcount { word, futex: KernelFutex { ringer: Some(ringer) } }
     }
@@ -237,14 +238,17 @@ impl<'a, F: Futex> Eventcount<'a, F> {
 }
 
 /// Listeners too.
+#[inline]
 const fn sleepers(word: u64) -> u16 {
     word as u16
 }
 
+#[inline]
 const fn listeners(word: u64) -> u16 {
     (word as u32 >> 16) as u16
 }
 
+#[inline]
 const fn sequence(word: u64) -> u32 {
     (word >> 32) as u32
 }

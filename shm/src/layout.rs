@@ -211,6 +211,7 @@ impl NodeSegment {
         let _ = self.ringer.set(ringer);
     }
 
+    #[inline]
     pub(crate) fn ringer_place(&self) -> &OnceLock<OwnedFd> {
         &self.ringer
     }
