@@ -162,6 +162,19 @@ impl Window<u8> {
         self.client().accumulate_run(&self.shared.client, Rank(rank), offset, operator, source)
     }
 
+    /// Starts a small accumulate to another node together with others of its kind that nobody waits for; the source is copied. False:
+    /// nothing was done, and another way has to be taken, or finds out what is wrong.
+    #[inline]
+    pub fn accumulate_bytes_together(
+        &self,
+        rank: u32,
+        offset: u64,
+        operator: (Kernel, &Scale),
+        source: OriginBytes<'_>,
+    ) -> bool {
+        self.client().accumulate_together(&self.shared.client, Rank(rank), offset, operator, source)
+    }
+
     /// [`Window::accumulate`] of a grid of `bytes` bytes inside the part of a rank of this node. False: it has to go the
     /// long way, by [`Window::accumulate_shapes`], which also knows what is wrong; nothing was touched.
     pub fn accumulate_grid(&self, rank: u32, grid: (&Grid, u64), operator: Operator, source: OriginBytes<'_>) -> bool {

@@ -5,7 +5,9 @@
 use std::ffi::c_int;
 
 use longarm::error::RmwError;
-use longarm::ffi::{CompletionPart, CounterKind, Rmw, RmwOp, RmwWidth};
+use longarm::ffi::{
+    AccumulateOp, CompletionPart, CounterKind, ElementType, Kernel, OriginBytes, Rmw, RmwOp, RmwWidth, Scale,
+};
 
 use crate::boundary::{end, or_end};
 use crate::contexts::DEFAULT;
@@ -95,6 +97,15 @@ fn long(
             return away.rmw(name, (place.rank, place.offset), rmw);
         }
         if !fetches {
+            let bytes = operand.to_le_bytes();
+            if let Some(kernel) = kernel_of(op, width)
+                && let source = OriginBytes::from(&bytes[..kernel.element().bytes()])
+                && let operator = (kernel, &Scale::one(kernel.element()))
+                && place.window.accumulate_bytes_together(place.rank, place.offset, operator, source)
+            {
+                context.note_sent();
+                return 0;
+            }
             let start = |part: &CompletionPart| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
             or_end(name, context.start(start));
             return 0;
@@ -107,6 +118,23 @@ fn long(
     let old = unsafe { here(place.here, width, op, operand, compare) };
     done(job, pe, op, width);
     old
+}
+
+/// The accumulate of one element that does the same to the word.
+fn kernel_of(op: RmwOp, width: RmwWidth) -> Option<Kernel> {
+    let element = match width {
+        RmwWidth::W32 => ElementType::U32,
+        RmwWidth::W64 => ElementType::U64,
+    };
+    let op = match op {
+        RmwOp::FetchAdd => AccumulateOp::Sum,
+        RmwOp::FetchAnd => AccumulateOp::And,
+        RmwOp::FetchOr => AccumulateOp::Or,
+        RmwOp::FetchXor => AccumulateOp::Xor,
+        RmwOp::Set => AccumulateOp::Replace,
+        _ => return None,
+    };
+    Kernel::new(element, op)
 }
 
 macro_rules! fetching {
