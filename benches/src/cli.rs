@@ -68,6 +68,8 @@ pub(crate) enum What {
     Alltoall(PerfArguments),
     /// Active messages there and back
     Message(PerfArguments),
+    /// Windows that are made, written to and freed again, by the bytes of each rank
+    Windows(PerfArguments),
     /// Random updates of a table that all share (HPC Challenge RandomAccess), checked
     Gups(PerfArguments),
     /// Integer sort (kernel IS of the NAS parallel benchmarks), checked
@@ -95,6 +97,7 @@ impl What {
             What::Collectives(arguments) => (Suite::Collectives, arguments),
             What::Alltoall(arguments) => (Suite::Alltoall, arguments),
             What::Message(arguments) => (Suite::Message, arguments),
+            What::Windows(arguments) => (Suite::Windows, arguments),
             What::Gups(arguments) => (Suite::Gups, arguments),
             What::Sort(arguments) => (Suite::Sort, arguments),
             What::Overlap(arguments) => (Suite::Overlap, arguments),

@@ -108,14 +108,19 @@ impl Group {
         Group { inner: Arc::clone(&self.inner), shared: Members::new(id, members, index) }
     }
 
+    /// Whether all ranks are its members, in their order.
+    pub(crate) fn is_world(&self) -> bool {
+        self.shared.id == WORLD
+    }
+
     /// Whether its members meet in shared memory.
     pub(crate) fn can_meet(&self) -> bool {
-        self.shared.id == WORLD && self.inner.client.can_meet()
+        self.is_world() && self.inner.client.can_meet()
     }
 
     /// Whether those of its members that share a node meet by the lines of the node's segment.
     pub(crate) fn has_lines(&self) -> bool {
-        self.shared.id == WORLD
+        self.is_world()
     }
 
     /// Who of its members is where.

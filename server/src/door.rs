@@ -9,9 +9,10 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use longarm_proto::{AccessKey, Generation, JobId, Rank, Refusal, WindowId};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -68,6 +69,8 @@ pub enum DoorReply {
     Here {
         /// Where every rank of this node maps it. `None`: anywhere.
         address: Option<u64>,
+        /// The descriptor's number in the server's process, as long as what it stands for is served.
+        number: RawFd,
     },
     /// The window is no longer served.
     Gone,
@@ -78,6 +81,19 @@ pub enum DoorReply {
     },
 }
 
+impl DoorReply {
+    /// What it comes to, with the descriptor that came with it.
+    pub(crate) fn handing(self, file: Option<OwnedFd>) -> Result<Option<Handed>, DoorError> {
+        match self {
+            DoorReply::Here { address, number } => {
+                Ok(Some(Handed { file: file.ok_or(DoorError::Garbled)?, address, number }))
+            }
+            DoorReply::Gone => Ok(None),
+            DoorReply::Refused { reason } => Err(DoorError::Refused { reason }),
+        }
+    }
+}
+
 /// What the door hands out.
 #[derive(Debug)]
 pub struct Handed {
@@ -85,6 +101,8 @@ pub struct Handed {
     pub file: OwnedFd,
     /// Where every rank of this node maps it. `None`: anywhere.
     pub address: Option<u64>,
+    /// The number that the server's process has it under.
+    pub number: RawFd,
 }
 
 /// Why a call at the door failed.
@@ -170,11 +188,8 @@ impl Door {
         if bytes.is_empty() {
             return Err(DoorError::Unreachable { errno: Errno::CONNRESET });
         }
-        match serde_json::from_slice(&bytes).map_err(|_| DoorError::Garbled)? {
-            DoorReply::Here { address } => Ok(Some(Handed { file: descriptor.ok_or(DoorError::Garbled)?, address })),
-            DoorReply::Gone => Ok(None),
-            DoorReply::Refused { reason } => Err(DoorError::Refused { reason }),
-        }
+        let reply: DoorReply = serde_json::from_slice(&bytes).map_err(|_| DoorError::Garbled)?;
+        reply.handing(descriptor)
     }
 }
 
@@ -264,6 +279,28 @@ pub(crate) fn refused(refusal: Refusal) -> DoorReply {
 /// Abstract name of a node's door.
 pub fn door_name(job: JobId, node: longarm_proto::NodeId) -> String {
     format!("longarm-{:016x}-{}", job.0, node.0)
+}
+
+/// What a window's memory is called in the list of a process's mappings: of no other window, ever.
+pub(crate) fn window_name(job: JobId, window: WindowId, generation: Generation) -> String {
+    format!("longarm-window-{:x}-{:x}-{}", job.0, window.0, generation.0)
+}
+
+/// A window's memory by the number that the server's process has it under, for whoever was told that: nobody is asked. `None`: it is not
+/// there (any more), or this process may not look; ask at the door.
+pub fn window_of_server(
+    pid: u32,
+    number: RawFd,
+    job: JobId,
+    window: WindowId,
+    generation: Generation,
+) -> Option<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let file = rustix::fs::open(format!("/proc/{pid}/fd/{number}"), flags, Mode::empty()).ok()?;
+    // The number may stand for something else by now, or that process be gone and its number another's.
+    let found = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new()).ok()?;
+    let name = window_name(job, window, generation);
+    (found.to_bytes() == format!("/memfd:{name} (deleted)").as_bytes()).then_some(file)
 }
 
 /// The typed identity of a request's window.

@@ -27,6 +27,7 @@ use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::door::{DoorError, DoorRequest, Handed};
 use crate::engine::{Engine, EngineError};
 
 const ENGINE: u64 = 0;
@@ -200,6 +201,12 @@ impl Server {
         }
         *unwatched = changed;
         Ok(())
+    }
+
+    /// Does what would be asked for at the door, for a thread of this process, which wakes no other for it. `None`: another one drives the
+    /// engine now; ask at the door.
+    pub fn ask(&self, request: &DoorRequest) -> Option<Result<Option<Handed>, DoorError>> {
+        Some(self.engine.try_lock()?.ask(request))
     }
 
     /// A rank of the job died; see [`Engine::note_death`].

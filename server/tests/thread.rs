@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use longarm_netmod::flow::Costs;
-use longarm_proto::{JobId, NodeId, Secret};
-use longarm_server::door::{Door, DoorRequest, door_name};
+use longarm_proto::{Generation, JobId, NodeId, Secret, WindowId};
+use longarm_server::door::{Door, DoorRequest, door_name, window_of_server};
 use longarm_server::{Engine, EngineOptions, Server};
-use longarm_shm::NodeSegment;
+use longarm_shm::{NodeSegment, NodeWindow};
 
 const NODE: NodeId = NodeId(0);
 const CALLS: usize = 300;
@@ -122,6 +122,35 @@ fn a_thread_that_sleeps_in_the_servers_place_serves_what_comes_and_hears_every_n
         }
         server.stop();
     });
+}
+
+/// What the server's own process asks for is done at once, and the memory is found by the number that it was told, as long as it is that
+/// window's.
+#[test]
+fn a_window_is_found_by_the_number_that_the_server_has_it_under_and_no_other_one_is() {
+    let job = JobId(u64::from(std::process::id()) << 32 | 0x666e);
+    let server = server(job);
+    let create = |generation| {
+        let parts = vec![(0, 100), (1, 5000)];
+        let request = DoorRequest::Create { window: 7, generation, key: 1, parts, aligned: false };
+        server.ask(&request).expect("nobody drives the engine").unwrap().expect("memory")
+    };
+    let find =
+        |number, generation| window_of_server(std::process::id(), number, job, WindowId(7), Generation(generation));
+    let made = create(1);
+    let found = find(made.number, 1).expect("it is there");
+    let inode = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
+    assert_eq!(inode(&found), inode(&made.file));
+    assert!(find(made.number, 2).is_none() && find(0, 1).is_none() && find(i32::MAX, 1).is_none());
+    let address = made.address;
+    assert_eq!(NodeWindow::attach_at(found, &[100, 5000], address).map(|memory| memory.part_bytes(1)).ok(), Some(5000));
+    assert!(server.ask(&DoorRequest::Free { window: 7, generation: 1 }).unwrap().unwrap().is_none());
+    let next = create(2);
+    assert!(find(made.number, 1).is_none(), "that window was freed");
+    assert!(find(next.number, 2).is_some());
+    // While another thread drives the engine the door has to be asked.
+    let _assistant = server.assist().unwrap();
+    assert!(server.ask(&DoorRequest::Free { window: 7, generation: 2 }).is_none());
 }
 
 fn ask(door: &Door, request: &DoorRequest) -> OwnedFd {

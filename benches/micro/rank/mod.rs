@@ -18,6 +18,7 @@ mod overlap;
 mod pingpong;
 mod sort;
 mod start;
+mod windows;
 
 pub(crate) use start::now_ns;
 
@@ -63,6 +64,8 @@ pub(crate) enum Suite {
     Collectives,
     /// Everybody to everybody, as a collective and by puts
     Alltoall,
+    /// Making and freeing windows
+    Windows,
     /// Random updates of a table that all share
     Gups,
     /// Integer sort
@@ -92,6 +95,7 @@ impl Suite {
             Suite::Comb => "comb",
             Suite::Collectives => "collectives",
             Suite::Alltoall => "alltoall",
+            Suite::Windows => "windows",
             Suite::Gups => "gups",
             Suite::Sort => "sort",
             Suite::Lmt => "lmt",
@@ -167,6 +171,7 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
         Suite::Comb => comb::run(&job)?,
         Suite::Collectives => collectives::run(&job)?,
         Suite::Alltoall => collectives::all_to_all(&job)?,
+        Suite::Windows => windows::run(&job)?,
         Suite::Gups => gups::run(&job)?,
         Suite::Sort => sort::run(&job)?,
         Suite::Lmt => lmt::run(&job)?,

@@ -1,5 +1,6 @@
 //! This process's place on its node: the shared segment, the door, and the server if it is hosted here.
 
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use longarm_client::{Assist, AssistTurn, Layout, Time};
 use longarm_control::messages::NodeCard;
 use longarm_netmod::Netmod;
 use longarm_netmod::flow::Costs;
-use longarm_proto::{JobId, Rank, Secret};
-use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
+use longarm_proto::{Generation, JobId, Rank, Secret, WindowId};
+use longarm_server::door::{self, Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Assistant, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
@@ -44,7 +45,13 @@ pub(crate) struct Node {
 
 /// How this process asks the node's server for memory.
 enum Doorway {
-    Door { name: String, door: Mutex<Option<Door>> },
+    Door {
+        name: String,
+        door: Mutex<Option<Door>>,
+        job: JobId,
+        /// The process that hosts the server.
+        server_pid: u32,
+    },
     Simulated(Arc<dyn Stage>),
 }
 
@@ -74,10 +81,13 @@ impl Node {
         })
     }
 
-    /// Asks at the node's door.
+    /// Asks the node's server: itself if it is hosted here and at rest, else at its door.
     pub(crate) fn ask(&self, request: &DoorRequest) -> Result<Option<Handed>, DoorError> {
+        if let Some(answer) = self.hosted.as_ref().and_then(|hosted| hosted.server.ask(request)) {
+            return answer;
+        }
         let (name, door) = match &self.doorway {
-            Doorway::Door { name, door } => (name, door),
+            Doorway::Door { name, door, .. } => (name, door),
             Doorway::Simulated(stage) => return stage.ask_door(request),
         };
         let mut door = door.lock();
@@ -90,6 +100,16 @@ impl Node {
     /// The node of a simulated rank.
     pub(crate) fn simulated(segment: Arc<NodeSegment>, stage: Arc<dyn Stage>) -> Node {
         Node { segment, doorway: Doorway::Simulated(stage), hosted: None }
+    }
+
+    /// The memory of a window that this node's server has under this number, without asking it. `None`: ask.
+    pub(crate) fn window_of_server(&self, number: RawFd, window: WindowId, generation: Generation) -> Option<OwnedFd> {
+        match &self.doorway {
+            Doorway::Door { job, server_pid, .. } => {
+                door::window_of_server(*server_pid, number, *job, window, generation)
+            }
+            Doorway::Simulated(_) => None,
+        }
     }
 
     /// The server, if it is hosted here, for threads that wait.
@@ -168,7 +188,9 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         door: door.clone(),
     };
     let hosted = Some(Hosted { server, thread: Mutex::new(Some(thread)) });
-    Ok((Node { segment, doorway: Doorway::Door { name: door, door: Mutex::new(None) }, hosted }, card))
+    let (job, server_pid) = (options.job, card.server_pid);
+    let doorway = Doorway::Door { name: door, door: Mutex::new(None), job, server_pid };
+    Ok((Node { segment, doorway, hosted }, card))
 }
 
 fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread::JoinHandle<()>, InitError> {
@@ -190,7 +212,8 @@ fn visit(options: &NodeOptions<'_>, card: &NodeCard) -> Result<Node, InitError> 
     let segment = Arc::new(NodeSegment::attach(handed.file)?);
     // Before this process notifies anybody.
     segment.set_ringer(door.call(&DoorRequest::Ringer)?.ok_or(DoorError::Garbled)?.file);
-    let doorway = Doorway::Door { name: card.door.clone(), door: Mutex::new(Some(door)) };
+    let (name, door) = (card.door.clone(), Mutex::new(Some(door)));
+    let doorway = Doorway::Door { name, door, job: options.job, server_pid: card.server_pid };
     Ok(Node { segment, doorway, hosted: None })
 }
 

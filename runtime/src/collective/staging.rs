@@ -121,7 +121,7 @@ fn make(inner: &Arc<Inner>, key: AccessKey) -> Option<ClientWindow> {
     let attach = DoorRequest::Attach { window: WINDOW.0, generation: GENERATION.0 };
     // One rank of the node is the first to ask; the others are refused what is there already.
     let handed = inner.node.ask(&create).or_else(|_| inner.node.ask(&attach));
-    let memory = handed.ok().flatten().and_then(|handed| map(handed, &part_bytes).ok());
+    let memory = handed.ok().flatten().and_then(|handed| map(handed.file, handed.address, &part_bytes).ok());
     let Some(memory) = memory else {
         tracing::warn!("there is no memory for collectives on much data: they go by messages, which are slower");
         return None;

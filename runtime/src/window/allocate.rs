@@ -1,5 +1,6 @@
 //! Making and freeing windows, collectively.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use longarm_client::{AttachError, ClientWindow, WindowIdentity};
@@ -22,6 +23,61 @@ struct Proposal {
     number: u32,
     generation: u32,
     key: u64,
+}
+
+/// Where the memory of a node's parts is found, by processes of that node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Found {
+    /// The descriptor's number in the process of the node's server.
+    number: RawFd,
+    /// Where all ranks of the node map it. `None`: anywhere.
+    address: Option<u64>,
+}
+
+/// What a node's first member has had made, and mapped.
+struct Made {
+    memory: NodeWindow,
+    found: Found,
+}
+
+/// What a member tells of its part in making a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Outcome {
+    /// It could not have its node's memory made.
+    Failed,
+    /// It had nothing to do.
+    Nothing,
+    Made(Found),
+}
+
+const OUTCOME_BYTES: usize = 16;
+
+impl Outcome {
+    fn words(self) -> [u64; OUTCOME_BYTES / 8] {
+        match self {
+            Outcome::Failed => [0, 0],
+            Outcome::Nothing => [1, 0],
+            // No window starts at address 0, and no number is negative.
+            Outcome::Made(Found { number, address }) => [2 + number as u64, address.unwrap_or(0)],
+        }
+    }
+
+    fn read(body: &[u8]) -> Outcome {
+        match words_of(body) {
+            [0, _] => Outcome::Failed,
+            [1, _] => Outcome::Nothing,
+            [number, address] => {
+                Outcome::Made(Found { number: (number - 2) as RawFd, address: (address != 0).then_some(address) })
+            }
+        }
+    }
+
+    fn found(self) -> Option<Found> {
+        match self {
+            Outcome::Made(found) => Some(found),
+            Outcome::Failed | Outcome::Nothing => None,
+        }
+    }
 }
 
 impl Group {
@@ -76,15 +132,21 @@ impl Group {
         let key = random_key()?;
         let mine = [bytes, u64::from(fresh.0), u64::from(fresh.1), key];
         let all = self.gather_few(Signature::plain("allocate"), &bytes_of(&mine))?;
+        self.note_met();
         let proposals: Vec<Proposal> = all.chunks(size_of_val(&mine)).map(proposal).collect();
         let refusal = self.refusal(&proposals);
         let made = match &refusal {
             Some(_) => None,
             None => Some(self.make(&proposals, aligned)),
         };
-        let bad = matches!(made, Some(Err(_)));
-        let worst = self.gather_few(Signature::plain("allocated"), &[u8::from(bad)])?;
-        let failed = worst.iter().position(|bad| *bad != 0);
+        let outcome = match &made {
+            Some(Err(_)) => Outcome::Failed,
+            Some(Ok(Some(made))) => Outcome::Made(made.found),
+            Some(Ok(None)) | None => Outcome::Nothing,
+        };
+        let outcomes = self.gather_few(Signature::plain("allocated"), &bytes_of(&outcome.words()))?;
+        let outcomes: Vec<Outcome> = outcomes.chunks(OUTCOME_BYTES).map(Outcome::read).collect();
+        let failed = outcomes.iter().position(|outcome| *outcome == Outcome::Failed);
         let creator = self.shared.members[0];
         if self.shared.index != 0 {
             self.inner.numbers.give_back(fresh.0, fresh.1 - 1);
@@ -98,7 +160,11 @@ impl Group {
         }
         let members: Vec<(Rank, u64)> =
             self.shared.members.iter().copied().zip(proposals.iter().map(|proposal| proposal.bytes)).collect();
-        Ok(self.known(identity, &members, made.and_then(Result::ok).flatten()))
+        let first_here = self.first_here();
+        let found = self.shared.members.iter().zip(&outcomes).find(|(rank, _)| **rank == first_here);
+        let found = found.and_then(|(_, outcome)| outcome.found());
+        let made = made.and_then(Result::ok).flatten().map(|made| made.memory);
+        Ok(self.known(identity, &members, made, found))
     }
 
     /// Why the window cannot be, for reasons that all members see alike.
@@ -109,8 +175,22 @@ impl Group {
         Some(WindowError::TooLarge { rank: *rank, bytes: proposal.bytes, bytes_max })
     }
 
+    /// All members have come to a collective about a window: each did before what it had to do for those before it.
+    fn note_met(&self) {
+        if self.is_world() {
+            self.inner.numbers.have_met();
+        }
+    }
+
+    /// The member that has this node's memory made and freed.
+    fn first_here(&self) -> Rank {
+        let layout = self.inner.client.layout();
+        let here = self.shared.members.iter().filter(|rank| layout.node_of(**rank) == layout.my_node());
+        *here.min().expect("this rank is a member")
+    }
+
     /// The first member of each node has the node's memory made.
-    fn make(&self, proposals: &[Proposal], aligned: bool) -> Result<Option<NodeWindow>, WindowError> {
+    fn make(&self, proposals: &[Proposal], aligned: bool) -> Result<Option<Made>, WindowError> {
         let layout = self.inner.client.layout();
         let mut here: Vec<(u32, u64)> = self
             .shared
@@ -132,7 +212,8 @@ impl Group {
         let failed = |reason: String| WindowError::OutOfMemory { rank, reason };
         let handed = self.inner.node.ask(&request).map_err(|error| failed(error.to_string()))?;
         let handed = handed.ok_or_else(|| failed("no descriptor came".into()))?;
-        map(handed, &part_bytes).map(Some).map_err(|error| {
+        let found = Found { number: handed.number, address: handed.address };
+        map(handed.file, handed.address, &part_bytes).map(|memory| Some(Made { memory, found })).map_err(|error| {
             // The server has it, and nobody will have a handle by which to free it.
             let _ = self.inner.node.ask(&DoorRequest::Free { window: window.0, generation: generation.0 });
             failed(error.to_string())
@@ -143,7 +224,7 @@ impl Group {
     fn undo(
         &self,
         identity: WindowIdentity,
-        made: Option<Result<Option<NodeWindow>, WindowError>>,
+        made: Option<Result<Option<Made>, WindowError>>,
         failed: Rank,
     ) -> WindowError {
         match made {
@@ -158,11 +239,12 @@ impl Group {
         }
     }
 
-    pub(crate) fn known(
+    fn known(
         &self,
         identity: WindowIdentity,
         members: &[(Rank, u64)],
         made: Option<NodeWindow>,
+        found: Option<Found>,
     ) -> WindowInner {
         let layout = self.inner.client.layout();
         let mut here: Vec<(Rank, u64)> =
@@ -177,13 +259,21 @@ impl Group {
             }
             let refused = |reason: &dyn std::fmt::Display| AttachError::Refused(reason.to_string());
             let inner = inner.upgrade().ok_or_else(|| refused(&"the world is finalized"))?;
-            let request = DoorRequest::Attach { window: identity.window.0, generation: identity.generation.0 };
+            let WindowIdentity { window, generation, .. } = identity;
+            let found = found.and_then(|Found { number, address }| {
+                let file = inner.node.window_of_server(number, window, generation)?;
+                map(file, address, &part_bytes).ok()
+            });
+            if let Some(memory) = found {
+                return Ok(memory);
+            }
+            let request = DoorRequest::Attach { window: window.0, generation: generation.0 };
             let handed = inner.node.ask(&request).map_err(|error| match inner.lost_at_door(&error) {
                 Some((rank, node, how)) => AttachError::Lost(rank, node, how),
                 None => refused(&error),
             })?;
             let handed = handed.ok_or_else(|| refused(&"no descriptor came"))?;
-            map(handed, &part_bytes).map_err(|error| refused(&error))
+            map(handed.file, handed.address, &part_bytes).map_err(|error| refused(&error))
         };
         let client = ClientWindow::new(layout, identity, members, attach);
         let client = self.inner.client.show(client.held_by(self.inner.netmod.remote_memory()));
@@ -201,11 +291,9 @@ impl Group {
         // Behind the barrier another rank may give the memory back.
         window.let_go();
         self.run(Signature::plain("free").with_count(number.0), |_| Ok(()))?;
+        self.note_met();
         window.mark_freed();
-        let layout = self.inner.client.layout();
-        let first_here =
-            self.shared.members.iter().filter(|rank| layout.node_of(**rank) == layout.my_node()).min().copied();
-        let freed = if first_here == Some(layout.me()) {
+        let freed = if self.first_here() == self.inner.client.layout().me() {
             // Other threads and ranks may keep the mapping for a while, which then costs only addresses.
             if let Err(error) = window.give_back() {
                 tracing::debug!(%error, "the memory of a freed window goes with its last mapping");
@@ -216,9 +304,15 @@ impl Group {
             Ok(())
         };
         // Before the number is used again every node has to have forgotten it.
-        self.run(Signature::plain("freed").with_count(number.0), |_| Ok(()))?;
-        if self.shared.index == 0 {
-            self.inner.numbers.give_back(number.0 as u32, generation.0);
+        if self.is_world() {
+            if self.shared.index == 0 {
+                self.inner.numbers.rest(number.0 as u32, generation.0);
+            }
+        } else {
+            self.run(Signature::plain("freed").with_count(number.0), |_| Ok(()))?;
+            if self.shared.index == 0 {
+                self.inner.numbers.give_back(number.0 as u32, generation.0);
+            }
         }
         freed?;
         quiet.map_err(|error| CollectiveError::from(error).into())

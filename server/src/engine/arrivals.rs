@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use longarm_netmod::{Entrance, EntranceStep, Interest};
 
 use super::{ACCEPTS_PER_TURN, DOOR, Engine, VISITOR};
-use crate::door::{self, Arrival};
+use crate::door::{self, Arrival, DoorError, DoorRequest, Handed};
 
 impl Engine {
     /// Does something at the entrance, and sees to who has proven himself there.
@@ -65,6 +65,11 @@ impl Engine {
             }
         }
         progress
+    }
+
+    /// What a visitor would ask at the door, for a thread of this process.
+    pub(crate) fn ask(&mut self, request: &DoorRequest) -> Result<Option<Handed>, DoorError> {
+        self.shared.open(self.job, request).hand()
     }
 
     pub(super) fn turn_visitor(&mut self, number: usize) -> bool {

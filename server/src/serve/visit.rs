@@ -1,13 +1,13 @@
 //! What the door's requests do.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use longarm_proto::{Generation, JobId, Mutation, Refusal, WindowId, mutation};
 use longarm_shm::{NodeSegment, NodeWindow};
 
 use super::state::ServeState;
-use crate::door::{self, DoorError, DoorReply, DoorRequest};
+use crate::door::{self, DoorError, DoorReply, DoorRequest, Handed};
 use crate::table::WindowParts;
 
 /// An answer and the memory whose descriptor goes with it.
@@ -21,23 +21,33 @@ pub(crate) enum Opened {
 }
 
 impl Opened {
-    pub(crate) fn answer(&self, visitor: BorrowedFd<'_>) -> Result<(), DoorError> {
+    /// The answer, and the descriptor that goes with it.
+    fn reply(&self) -> (DoorReply, Option<BorrowedFd<'_>>) {
+        let here = |address: Option<u64>, file: BorrowedFd<'_>| DoorReply::Here { address, number: file.as_raw_fd() };
         match self {
-            Opened::Segment(segment) => {
-                door::answer(visitor, &DoorReply::Here { address: None }, Some(segment.file().as_fd()))
-            }
-            Opened::Window(parts, address) => {
-                door::answer(visitor, &DoorReply::Here { address: *address }, Some(parts.memory.file().as_fd()))
-            }
+            Opened::Segment(segment) => (here(None, segment.file()), Some(segment.file())),
+            Opened::Window(parts, address) => (here(*address, parts.memory.file()), Some(parts.memory.file())),
             Opened::Ringer(segment) => match segment.ringer() {
-                Some(ringer) => door::answer(visitor, &DoorReply::Here { address: None }, Some(ringer)),
+                Some(ringer) => (here(None, ringer), Some(ringer)),
                 None => {
                     let reason = "nobody sleeps in the place of this node's server".into();
-                    door::answer(visitor, &DoorReply::Refused { reason }, None)
+                    (DoorReply::Refused { reason }, None)
                 }
             },
-            Opened::Plain(reply) => door::answer(visitor, reply, None),
+            Opened::Plain(reply) => (reply.clone(), None),
         }
+    }
+
+    pub(crate) fn answer(&self, visitor: BorrowedFd<'_>) -> Result<(), DoorError> {
+        let (reply, file) = self.reply();
+        door::answer(visitor, &reply, file)
+    }
+
+    /// The same for a thread of this process.
+    pub(crate) fn hand(&self) -> Result<Option<Handed>, DoorError> {
+        let (reply, file) = self.reply();
+        let file = file.map(|file| rustix::io::fcntl_dupfd_cloexec(file, 0)).transpose()?;
+        reply.handing(file)
     }
 }
 
@@ -51,7 +61,7 @@ impl ServeState {
             }
             DoorRequest::Ringer => Opened::Ringer(Arc::clone(&self.node)),
             DoorRequest::Create { window, generation, key, parts, aligned } => {
-                self.create(door::identity(*window, *generation), *key, parts, *aligned)
+                self.create(job, door::identity(*window, *generation), *key, parts, *aligned)
             }
             DoorRequest::Attach { window, generation } => {
                 let (window, generation) = door::identity(*window, *generation);
@@ -75,6 +85,7 @@ impl ServeState {
 
     fn create(
         &mut self,
+        job: JobId,
         (window, generation): (WindowId, Generation),
         key: u64,
         parts: &[(u32, u64)],
@@ -87,7 +98,7 @@ impl ServeState {
             let reason = format!("rank {} is not on this node", stranger.0);
             return Opened::Plain(DoorReply::Refused { reason });
         }
-        let name = format!("longarm-window-{:x}", window.0);
+        let name = door::window_name(job, window, generation);
         let memory = match NodeWindow::create(&name, &part_bytes) {
             Ok(memory) => memory,
             Err(error) => return Opened::Plain(DoorReply::Refused { reason: error.to_string() }),
