@@ -1,14 +1,14 @@
 //! Calls to servers that several ways lead to: a host may be in several networks, and nobody knows which of them join two hosts.
 //!
 //! ```text
-//!   way 1   connecting ─────────── silent ───────────────► dropped
-//!   way 2       └─ 250 ms ─► connecting ── connected ──► handshake ──► proven, and called first the next time
-//!   way 3                        (refused, no route: the next begins at once)
+//!   attempt 1   connecting ─────────── silent ───────────────► dropped
+//!   attempt 2       └─ 250 ms ─► connecting ── connected ──► handshake ──► proven, and its way the first one the next time
+//!   attempt 3                        (refused, no route: the next begins at once)
 //! ```
 //!
-//! The ways are begun one after the other, the next as soon as the last has failed or has been silent for a while. All that are
-//! begun stay in the race until one connects; only that one then goes through the handshake, as a session is called once at a time. If it
-//! fails there, somebody else listens at that address, and the others go on.
+//! There is an attempt by each way. They are begun one after the other, the next as soon as the last has failed or has been silent for a
+//! while. All that are begun stay in the race until one connects; only that one then goes through the handshake, as a session is called
+//! once at a time. If it fails there, somebody else listens at that address, and the others go on.
 //!
 //! Nothing here waits or reads a clock.
 
@@ -24,7 +24,7 @@ use crate::endpoint::Netmod;
 use crate::link_error::LinkError;
 use crate::poller::{Interest, Poller};
 
-/// How long a way may be silent before the next one is tried beside it. Longer than a way within a building takes, and than a
+/// How long an attempt may be silent before the next one is made beside it. Longer than one within a building takes, and than a
 /// lost packet of one would be worth.
 pub const WAY_PATIENCE_MS: u64 = 250;
 
@@ -51,21 +51,21 @@ impl Calls {
     /// # Errors
     /// [`LinkError::BadAddress`] if the text is no address. All else is said by [`Call::poll`].
     pub fn start(self: &Arc<Self>, address: &str, guest: Guest, now_ms: u64) -> Result<Call, LinkError> {
-        let mut names = self.netmod.ways(address)?;
-        if names.len() > 1
+        let mut ways = self.netmod.ways(address)?;
+        if ways.len() > 1
             && let Some(first) = self.first.lock().get(address)
-            && let Some(place) = names.iter().position(|name| name == first)
+            && let Some(place) = ways.iter().position(|way| way == first)
         {
-            names[..=place].rotate_right(1);
+            ways[..=place].rotate_right(1);
         }
         // Where there is none it is looked at by time alone.
-        let poller = if names.len() > 1 { Poller::new().ok() } else { None };
-        let ways = names.into_iter().map(|name| Attempt { name, stage: Stage::Waiting, watched: None }).collect();
+        let poller = if ways.len() > 1 { Poller::new().ok() } else { None };
+        let attempts = ways.into_iter().map(|way| Attempt { way, stage: Stage::Waiting, watched: None }).collect();
         Ok(Call {
             calls: Arc::clone(self),
             address: address.to_owned(),
             guest,
-            ways,
+            attempts,
             poller,
             begun_ms: now_ms,
             talks: None,
@@ -98,17 +98,17 @@ pub struct Call {
     calls: Arc<Calls>,
     address: String,
     guest: Guest,
-    ways: Vec<Attempt>,
-    /// What to sleep on where there are several ways.
+    attempts: Vec<Attempt>,
+    /// What to sleep on where there are several attempts.
     poller: Option<Poller>,
-    /// When the last way was begun.
+    /// When the last attempt was begun.
     begun_ms: u64,
-    /// The way that is connected, and in its handshake.
+    /// The attempt that is connected, and in its handshake.
     talks: Option<usize>,
 }
 
 struct Attempt {
-    name: String,
+    way: String,
     stage: Stage,
     /// What the poller looks for.
     watched: Option<Interest>,
@@ -122,13 +122,13 @@ enum Stage {
 
 impl Call {
     /// Goes as far as is possible now. Must not be called again after it has failed or is proven. Where it has failed, the error is
-    /// that of the way that came first; [`Call::met`] tells of the others.
+    /// that of the attempt that came first; [`Call::met`] tells of the others.
     pub fn poll(&mut self, now_ms: u64) -> CallerStep {
         loop {
             let before = self.talks;
-            for index in 0..self.ways.len() {
+            for index in 0..self.attempts.len() {
                 if self.talks.is_none_or(|talking| talking == index)
-                    && let Some(proven) = self.poll_way(index)
+                    && let Some(proven) = self.poll_attempt(index)
                 {
                     return proven;
                 }
@@ -142,15 +142,15 @@ impl Call {
             }
         }
         self.watch();
-        let failed = |way: &Attempt| if let Stage::Failed(error) = way.stage { Some(error) } else { None };
-        match self.ways.iter().all(|way| failed(way).is_some()) {
-            true => CallerStep::Failed(failed(&self.ways[0]).expect("all have failed, and there is one")),
+        let failed = |attempt: &Attempt| if let Stage::Failed(error) = attempt.stage { Some(error) } else { None };
+        match self.attempts.iter().all(|attempt| failed(attempt).is_some()) {
+            true => CallerStep::Failed(failed(&self.attempts[0]).expect("all have failed, and there is one")),
             false => CallerStep::Pending,
         }
     }
 
-    /// What to sleep on between polls, if the network has it; a call that several ways are left to is also to be polled now and
-    /// then.
+    /// What to sleep on between polls, if the network has it; a call that has several attempts left is also to be polled now
+    /// and then.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match (&self.poller, self.calling().next()) {
             (Some(poller), _) => Some(poller.as_fd()),
@@ -170,26 +170,28 @@ impl Call {
 
     /// Each way that was tried, and what has become of it: `None` where nothing has come back yet.
     pub fn met(&self) -> impl Iterator<Item = (&str, Option<DialError>)> {
-        self.ways.iter().filter_map(|way| match &way.stage {
+        self.attempts.iter().filter_map(|attempt| match &attempt.stage {
             Stage::Waiting => None,
-            Stage::Calling(_) => Some((way.name.as_str(), None)),
-            Stage::Failed(error) => Some((way.name.as_str(), Some(*error))),
+            Stage::Calling(_) => Some((attempt.way.as_str(), None)),
+            Stage::Failed(error) => Some((attempt.way.as_str(), Some(*error))),
         })
     }
 
-    /// Whether a way is connected, so that the peer has a word in what comes next.
+    /// Whether an attempt is connected, so that the peer has a word in what comes next.
     pub fn is_connected(&self) -> bool {
         self.talks.is_some()
     }
 
     fn calling(&self) -> impl Iterator<Item = &Caller> {
-        self.ways.iter().filter_map(|way| if let Stage::Calling(caller) = &way.stage { Some(&**caller) } else { None })
+        self.attempts
+            .iter()
+            .filter_map(|attempt| if let Stage::Calling(caller) = &attempt.stage { Some(&**caller) } else { None })
     }
 
-    /// Goes on with one way, if it was begun.
-    fn poll_way(&mut self, index: usize) -> Option<CallerStep> {
-        let way = &mut self.ways[index];
-        let Stage::Calling(caller) = &mut way.stage else { return None };
+    /// Goes on with one attempt, if it was begun.
+    fn poll_attempt(&mut self, index: usize) -> Option<CallerStep> {
+        let attempt = &mut self.attempts[index];
+        let Stage::Calling(caller) = &mut attempt.stage else { return None };
         match caller.poll() {
             CallerStep::Pending => {
                 if caller.is_connected() {
@@ -198,14 +200,14 @@ impl Call {
                 None
             }
             CallerStep::Failed(error) => {
-                way.stage = Stage::Failed(error);
-                way.watched = None;
+                attempt.stage = Stage::Failed(error);
+                attempt.watched = None;
                 self.talks = None;
                 None
             }
             proven @ CallerStep::Proven { .. } => {
-                if self.ways.len() > 1 {
-                    self.calls.prefer(&self.address, &self.ways[index].name);
+                if self.attempts.len() > 1 {
+                    self.calls.prefer(&self.address, &self.attempts[index].way);
                 }
                 self.talks = None;
                 Some(proven)
@@ -213,16 +215,17 @@ impl Call {
         }
     }
 
-    /// Begins the next way if its time has come. False: not yet, or there is none.
+    /// Begins the next attempt if its time has come. False: not yet, or there is none.
     fn begin_next(&mut self, now_ms: u64) -> bool {
-        let Some(next) = self.ways.iter().position(|way| matches!(way.stage, Stage::Waiting)) else { return false };
+        let is_next = |attempt: &Attempt| matches!(attempt.stage, Stage::Waiting);
+        let Some(next) = self.attempts.iter().position(is_next) else { return false };
         let is_patient = self.calling().next().is_some() && now_ms < self.begun_ms + WAY_PATIENCE_MS;
         if self.talks.is_some() || is_patient {
             return false;
         }
         self.begun_ms = now_ms;
         let begun = self.begin(next);
-        self.ways[next].stage = begun.map_or_else(Stage::Failed, |caller| Stage::Calling(Box::new(caller)));
+        self.attempts[next].stage = begun.map_or_else(Stage::Failed, |caller| Stage::Calling(Box::new(caller)));
         true
     }
 
@@ -232,21 +235,22 @@ impl Call {
         let Guest { secret, me, peer, session, encrypted } = &self.guest;
         let introduction =
             Introduction { secret, me: *me, peer: *peer, session: *session, encrypted: *encrypted, nonce };
-        let link = self.calls.netmod.connect_by(&self.address, &self.ways[index].name).map_err(DialError::Connect)?;
+        let link =
+            self.calls.netmod.connect_by(&self.address, &self.attempts[index].way).map_err(DialError::Connect)?;
         Ok(Caller::new(link, &introduction))
     }
 
-    /// Watches those ways that may be polled now, for what they wait for.
+    /// Watches those attempts that may be polled now, for what they wait for.
     fn watch(&mut self) {
         let Some(poller) = &self.poller else { return };
-        for (index, way) in self.ways.iter_mut().enumerate() {
-            let Stage::Calling(caller) = &way.stage else { continue };
+        for (index, attempt) in self.attempts.iter_mut().enumerate() {
+            let Stage::Calling(caller) = &attempt.stage else { continue };
             let Some(descriptor) = caller.descriptor() else { continue };
             let wanted = self.talks.is_none_or(|talking| talking == index).then(|| caller.interest());
-            if wanted == way.watched {
+            if wanted == attempt.watched {
                 continue;
             }
-            let done = match (way.watched, wanted) {
+            let done = match (attempt.watched, wanted) {
                 (None, Some(wanted)) => poller.add(descriptor, index as u64, wanted),
                 (Some(_), Some(wanted)) => poller.modify(descriptor, index as u64, wanted),
                 (_, None) => poller.remove(descriptor),
@@ -254,7 +258,7 @@ impl Call {
             if let Err(error) = done {
                 tracing::error!(%error, "cannot watch a connection that is being made");
             }
-            way.watched = wanted;
+            attempt.watched = wanted;
         }
     }
 }
@@ -263,9 +267,9 @@ impl Drop for Call {
     fn drop(&mut self) {
         // Whoever answers there says nothing: the next call begins with another way.
         if let Some(silent) = self.talks
-            && self.ways.len() > 1
+            && self.attempts.len() > 1
         {
-            let next = &self.ways[(silent + 1) % self.ways.len()].name;
+            let next = &self.attempts[(silent + 1) % self.attempts.len()].way;
             self.calls.prefer(&self.address, next);
         }
     }

@@ -1,4 +1,4 @@
-//! What a simulator is to a rank of its: where the rank's threads wait for each other, who starts them, the door of the node, and the
+//! What a simulator is to one of its ranks: where the rank's threads wait for each other, who starts them, the door of the node, and the
 //! launcher. A thread that is on no stage is one of a process that is a rank: it asks for one only where it is about to sleep, or has
 //! found that something is not there yet.
 

@@ -1,29 +1,29 @@
-//! The doorbell of a rank: how a sleeper is woken by another process, with no system call while nobody sleeps.
+//! What a rank sleeps on: how a sleeper is woken by another process, with no system call while nobody sleeps.
 //!
-//! One word of 64 bits: how often it was notified in the upper half, how many sleep in the lower one. One addition notifies,
-//! and learns in the same step whether somebody sleeps; one addition announces a sleeper, and learns in the same step
-//! whether it was notified. Whichever comes first in the order of that one word, the other one sees it: no wake-up is lost,
-//! and no fence is needed. A sleeper waits in a shared futex on the upper half.
+//! One word of 64 bits: in the upper half how often it was notified; in the lower one 16 bits for those who sleep, and 16 for
+//! those of them who listen. One addition notifies, and learns in the same step whether somebody sleeps; one addition announces
+//! a sleeper, and learns in the same step whether it was notified. Whichever comes first in the order of that one word, the
+//! other one sees it: no wake-up is lost, and no fence is needed. A sleeper waits in a shared futex on the upper half.
 //!
 //! ```text
-//!   waiter                                   ringer
+//!   waiter                                   notifier
 //!   seen = sequence()                        publish
-//!   look: nothing there                      ring: word += 1 << 32 ──► sleepers > 0: wake all
+//!   look: nothing there                      notify: word += 1 << 32 ──► sleepers > 0: wake all
 //!   sleep(seen): word += 1, wait while upper half == seen, word -= 1
 //! ```
 //!
-//! PAIR notified: the addition of `notify` (Release) and the reads of `sequence` and `sleep` (Acquire). Who sees the new
-//! sequence sees what was published before the notification.
+//! PAIR notified: the addition of `notify` (Release) and the reads of `sequence`, `sleep`, `sleep_unless` and
+//! `listen_unless` (Acquire). Who sees the new sequence sees what was published before the notification.
 //!
-//! PAIR sleeping: the Acquire and Release halves of the announcements in `sleep_unless` and the fences there and in
-//! `notify_if_sleeping`, see there.
+//! PAIR sleeping: the Acquire and Release halves of the announcements in `sleep_unless` and `listen_unless` and the fences
+//! there and in `notify_if_sleeping`, see there.
 //!
 //! A sleeper may also listen: it waits for a descriptor of its own and others' descriptors at once, in its own way. Each notification
 //! while it is counted rings that descriptor (the segment's, see `NodeSegment::set_ringer`).
 //!
-//! If a process dies: a sleeper that is killed stays counted, so each later ring makes a system call that wakes nobody;
-//! nothing is lost. A ringer that is killed between its addition and the wake leaves a sleeper asleep until its timeout
-//! or the next ring. So sleep with a timeout when a dead rank could be the one to wake you.
+//! If a process dies: a sleeper that is killed stays counted, so each later notification makes a system call that wakes nobody;
+//! nothing is lost. A notifier that is killed between its addition and the wake leaves a sleeper asleep until its timeout
+//! or the next notification. So sleep with a timeout when a dead rank could be the one to wake you.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -114,7 +114,7 @@ impl EventcountWord {
     }
 }
 
-/// A rank's doorbell. Anybody may ring it; its rank's threads sleep on it.
+/// What a rank sleeps on. Anybody may notify it; threads of its rank sleep on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Eventcount<'a, F = KernelFutex<'a>> {
     word: &'a EventcountWord,

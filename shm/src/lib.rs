@@ -1,4 +1,4 @@
-//! What the ranks of one node share: segments, windows, queues, doorbells, atomics, counters.
+//! What the ranks of one node share: segments, windows, queues, eventcounts, atomics, counters.
 //!
 //! ```text
 //!   NodeSegment (one memfd a node)             NodeWindow (one memfd a window and node)

@@ -236,7 +236,7 @@ impl Door {
 fn loom_no_ring_is_lost_and_what_was_published_before_it_is_seen() {
     check(None, || {
         let door = Door::new();
-        let ringer = {
+        let notifier = {
             let door = door.clone();
             thread::spawn(move || {
                 // Relaxed: the ring has to publish it.
@@ -253,15 +253,15 @@ fn loom_no_ring_is_lost_and_what_was_published_before_it_is_seen() {
             eventcount.sleep(seen, None);
         }
         assert_eq!(door.word.load(Ordering::Relaxed), 1);
-        ringer.join().unwrap();
+        notifier.join().unwrap();
     });
 }
 
 #[test]
-fn loom_a_waiter_that_looks_between_sequence_and_sleep_sees_the_word_of_every_ringer() {
+fn loom_a_waiter_that_looks_between_sequence_and_sleep_sees_the_word_of_every_notifier() {
     check(Some(2), || {
         let door = Door::new();
-        let ringers: Vec<_> = (0..2)
+        let notifiers: Vec<_> = (0..2)
             .map(|_| {
                 let door = door.clone();
                 thread::spawn(move || {
@@ -278,7 +278,7 @@ fn loom_a_waiter_that_looks_between_sequence_and_sleep_sees_the_word_of_every_ri
             }
             eventcount.sleep(seen, None);
         }
-        ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
+        notifiers.into_iter().for_each(|notifier| notifier.join().unwrap());
     });
 }
 
@@ -305,7 +305,7 @@ fn loom_a_ring_wakes_all_sleepers() {
 fn loom_a_ring_for_sleepers_only_is_not_missed_by_a_waiter_that_looks_again() {
     check(None, || {
         let door = Door::new();
-        let ringer = {
+        let notifier = {
             let door = door.clone();
             thread::spawn(move || {
                 door.word.store(1, Ordering::Relaxed);
@@ -321,7 +321,7 @@ fn loom_a_ring_for_sleepers_only_is_not_missed_by_a_waiter_that_looks_again() {
             }
             eventcount.sleep_unless(seen, None, ready);
         }
-        ringer.join().unwrap();
+        notifier.join().unwrap();
     });
 }
 
@@ -329,7 +329,7 @@ fn loom_a_ring_for_sleepers_only_is_not_missed_by_a_waiter_that_looks_again() {
 fn loom_a_listener_hears_of_every_notification() {
     check(Some(3), || {
         let door = Door::new();
-        let ringers = [true, false].map(|always| {
+        let notifiers = [true, false].map(|always| {
             let door = door.clone();
             thread::spawn(move || {
                 door.word.fetch_add(1, Ordering::Relaxed);
@@ -346,7 +346,7 @@ fn loom_a_listener_hears_of_every_notification() {
             eventcount.listen_unless(seen, ready, || ringer.sleep_until_rung());
             ringer.silence();
         }
-        ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
+        notifiers.into_iter().for_each(|notifier| notifier.join().unwrap());
     });
 }
 

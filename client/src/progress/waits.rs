@@ -103,7 +103,8 @@ pub fn waits_begun() -> u64 {
     BEGUN.get()
 }
 
-/// Until it is dropped the calling thread's accesses to windows are none that a simulator sees, as those of one that waits.
+/// While this lives, a simulator does not see the calling thread's accesses to windows, as it does not see those of a thread that
+/// waits.
 pub struct Unseen {
     /// It belongs to its thread.
     not_send: PhantomData<*const ()>,

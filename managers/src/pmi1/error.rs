@@ -51,7 +51,7 @@ pub enum Pmi1Error {
     },
     /// The manager had hung up before anything was said.
     #[error(
-        "the process manager had closed the connection before this process came to use it: either it was ended, or an earlier program that was started in this place has taken leave of it, and a process manager of PMI-1 speaks with one; start each program with an mpiexec or srun of its own"
+        "the process manager had closed the connection before this process came to use it: either it was ended, or an earlier program that was started in this place has taken leave of it, and a process manager of PMI-1 serves one program only; start each program with an mpiexec or srun of its own"
     )]
     ClosedBefore,
     /// It sends without an end.

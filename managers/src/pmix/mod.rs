@@ -157,19 +157,18 @@ impl Aborter {
     }
 }
 
+/// Who this process is.
+const IDENTITY: [&str; 2] = ["PMIX_NAMESPACE", "PMIX_RANK"];
+/// Where process managers are installed.
+const PREFIXES: [&str; 3] = ["PMIX_PREFIX", "PRTE_PREFIX", "OPAL_PREFIX"];
+/// Where the server of this process is: of each version of the library its own, the newest first.
+const SERVER_URIS: [&str; 5] =
+    ["PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"];
+
 /// The variables that [`Client::connect`] reads, for whoever has it read a copy of them. The library reads others by itself.
-pub const VARIABLES: [&str; 10] = [
-    "PMIX_NAMESPACE",
-    "PMIX_RANK",
-    "PMIX_PREFIX",
-    "PRTE_PREFIX",
-    "OPAL_PREFIX",
-    "PMIX_SERVER_URI41",
-    "PMIX_SERVER_URI4",
-    "PMIX_SERVER_URI3",
-    "PMIX_SERVER_URI21",
-    "PMIX_SERVER_URI2",
-];
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    IDENTITY.into_iter().chain(PREFIXES).chain(SERVER_URIS)
+}
 
 /// Whether the environment is that of a process which a process manager with PMIx has started.
 ///
@@ -179,12 +178,12 @@ pub const VARIABLES: [&str; 10] = [
 /// assert!(!pmix::is_there(&|name| (name == "PMIX_RANK").then(|| "0".to_owned())));
 /// ```
 pub fn is_there(environment: Environment<'_>) -> bool {
-    VARIABLES[..2].iter().all(|name| environment(name).is_some_and(|value| !value.is_empty()))
+    IDENTITY.iter().all(|name| environment(name).is_some_and(|value| !value.is_empty()))
 }
 
 /// Where process managers have a library of their own, that the loader may not know.
 fn folders(environment: Environment<'_>) -> Vec<String> {
-    let prefixes = VARIABLES[2..5].iter().filter_map(|name| environment(name));
+    let prefixes = PREFIXES.iter().filter_map(|name| environment(name));
     let prefixes = prefixes.filter(|prefix| prefix.starts_with('/'));
     prefixes.flat_map(|prefix| ["lib", "lib64", "lib/openmpi"].map(|folder| format!("{prefix}/{folder}"))).collect()
 }
@@ -194,7 +193,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Where the server of this process listens, as `name;tcp4://127.0.0.1:40021`; nothing, where it does not say so, or in another way.
 fn server_address(environment: Environment<'_>) -> Option<SocketAddr> {
-    let uri = VARIABLES[5..].iter().find_map(|name| environment(name))?;
+    let uri = SERVER_URIS.iter().find_map(|name| environment(name))?;
     let mut parts = uri.split(';').filter_map(|part| part.trim().split_once("://"));
     parts.find(|(kind, _)| matches!(*kind, "tcp4" | "tcp6" | "tcp"))?.1.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! A rank's way into a job that something else has started: it connects to the coordinator, by itself or through the first rank of its
+//! A rank's way into a job that something else has started: it connects to the coordinator, by itself or through the leader of its
 //! node, both prove that they know the secret, and it says where it runs. From then on it speaks as with `longarm run`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};

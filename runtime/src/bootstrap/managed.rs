@@ -196,7 +196,7 @@ fn share_within(
     })
 }
 
-/// Meets a manager, and gives up after a while: one that is stopped, or whose listening socket outlives it in other processes, answers never.
+/// Meets a manager, and gives up after a while: one that is stopped, or whose listening socket outlives it in other processes, never answers.
 fn meet_within<C: Send + 'static>(
     patience: Patience,
     connect: impl FnOnce() -> Result<Option<C>, NotJoined> + Send + 'static,
@@ -218,8 +218,11 @@ fn failed(reason: String) -> NotJoined {
 }
 
 /// The variables of this process with these names, for a thread that may outlive whoever asks.
-fn copied(variables: Variables<'_>, names: &[&'static str]) -> impl Fn(&str) -> Option<String> + Send + 'static {
-    let values: Vec<_> = names.iter().map(|name| (*name, variables(name))).collect();
+fn copied(
+    variables: Variables<'_>,
+    names: impl IntoIterator<Item = &'static str>,
+) -> impl Fn(&str) -> Option<String> + Send + 'static {
+    let values: Vec<_> = names.into_iter().map(|name| (name, variables(name))).collect();
     move |wanted| values.iter().find(|(name, _)| *name == wanted).and_then(|(_, value)| value.clone())
 }
 
@@ -275,7 +278,7 @@ impl Bootstrap for ByPmi1 {
 }
 
 fn join_by_pmi1(variables: Variables<'_>, config: &mut Config) -> Result<Found, NotJoined> {
-    let (patience, seen) = (Patience::of(config), copied(variables, &pmi1::VARIABLES));
+    let (patience, seen) = (Patience::of(config), copied(variables, pmi1::VARIABLES));
     let client = meet_within(patience, move || pmi1::Client::connect(&seen).map_err(not_joined_by_pmi1))?;
     let aborter = client.aborter().map_err(|error| NotJoined::Unusable(error.to_string()))?;
     if config.on_failure == OnFailure::Continue {
@@ -347,7 +350,7 @@ fn join_by_pmix(variables: Variables<'_>, config: &mut Config) -> Result<Found, 
     let told_by_step = tasks
         .as_ref()
         .map(|LocalTasks { step, .. }| LocalPosition { place: Some(step.local_id), here: Some(step.local_size()) });
-    let seen = copied(variables, &pmix::VARIABLES);
+    let seen = copied(variables, pmix::variables());
     let connect = move || {
         let Some(client) = pmix::Client::connect(&seen).map_err(not_joined_by_pmix)? else { return Ok(None) };
         let placed = told_by_step.map_or_else(|| LocalPosition::by_server(&client), Ok).map_err(not_joined_by_pmix)?;

@@ -41,7 +41,7 @@ impl Patience {
         u16::try_from(self.left().as_millis().div_ceil(1000)).unwrap_or(u16::MAX).max(1)
     }
 
-    /// What comes of a question that may be answered never, and cannot be taken back: nothing, where it is over before. Then the thread that
+    /// What comes of a question that may never be answered, and cannot be taken back: nothing, where it is over before. Then the thread that
     /// asks goes on by itself.
     ///
     /// # Errors

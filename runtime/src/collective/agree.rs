@@ -11,7 +11,7 @@ const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
 const DIGEST_BYTES: usize = 8;
 /// All of whom was heard call the same.
 pub(super) const SAME: u8 = 1;
-/// All of whom was heard have laid out their stage.
+/// All of whom was heard have laid out what they stage.
 pub(super) const OFFERED: u8 = 2;
 
 /// [`SAME`] and [`OFFERED`] of members that call the same.

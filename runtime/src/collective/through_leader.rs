@@ -87,7 +87,7 @@ impl Call<'_> {
         let heard = self.hear_leader(here, telling.as_ref().map_or(&[], Shown::words));
         self.slot.step = begin + STEPS;
         match (spoken, heard?) {
-            // Which it has told.
+            // The leader: the others have heard this from it.
             (Some(spoken), _) => spoken,
             (None, Conclusion::Known(known)) => Ok(known),
             (None, Conclusion::Death) => Err(self.hear_of_death(here, begin)),

@@ -26,17 +26,17 @@ pub(crate) fn place(job: &Job, group: &Group, window: &Window<u8>, shown: Shown)
     let first_here = members.iter().copied().find(|rank| is_here(*rank)).unwrap_or(job.world.rank());
     let told = group.allgather_collective(&[address(job.world.rank())?, address(first_here)?])?;
     let mut parts = Vec::with_capacity(members.len());
-    let mut heads = Vec::new();
+    let mut starts_here = Vec::new();
     for (rank, told) in members.into_iter().zip(told.chunks(2)) {
         if is_here(rank) {
-            heads.push(told[1]);
+            starts_here.push(told[1]);
         }
         if window.len_at(rank) != Some(0) {
             job.addresses.insert(rank, told[0] as usize, window, shown);
             parts.push((rank, told[0] as usize));
         }
     }
-    if heads.iter().any(|first| *first != heads[0]) {
+    if starts_here.iter().any(|start| *start != starts_here[0]) {
         job.cannot_follow_neighbours();
     }
     Ok(parts)

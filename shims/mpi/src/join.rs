@@ -139,7 +139,7 @@ fn check_told(mpi: &Mpi) -> Result<(), String> {
     let told = told_by_manager();
     check_size(told, told_rank(), size).map_err(|seen| {
         format!(
-            "{seen}, but {} sees {size}; use the mpiexec of the MPI that the program was built with, and see whether the process manager \
+            "{seen}, but {} sees a job of {size}; use the mpiexec of the MPI that the program was built with, and see whether the process manager \
              still runs",
             mpi.library()
         )
@@ -150,9 +150,11 @@ fn check_told(mpi: &Mpi) -> Result<(), String> {
 fn check_size(told: Option<(u32, u32)>, rank: Option<u32>, size: u32) -> Result<(), String> {
     match (told, rank) {
         (Some((_, told)), _) if told > 1 && size == 1 => {
-            Err(format!("the process manager has started {told} processes"))
+            Err(format!("the process manager has started a job of {told}"))
         }
-        (_, Some(rank)) if rank >= size => Err(format!("the process manager has started this process as rank {rank}")),
+        (_, Some(rank)) if rank >= size => {
+            Err(format!("the process manager has started this process as rank {rank}, counted from 0"))
+        }
         _ => Ok(()),
     }
 }

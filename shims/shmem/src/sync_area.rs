@@ -27,7 +27,7 @@ use longarm::{Window, World};
 use crate::boundary::{end, or_end};
 use crate::process::Process;
 
-/// SyncAreas of teams, and of active sets.
+/// Sync areas of teams, and of active sets: how many.
 pub(crate) const TEAM_AREAS: usize = 512;
 const SET_AREAS: usize = 512;
 /// What one member shows in one barrier.
@@ -55,7 +55,7 @@ pub(crate) struct SyncArea {
 /// Where the lines of the members are.
 pub(crate) struct TeamLines {
     base: *mut u8,
-    /// Location of each member among the PEs of the node, and its rank, in the order of the team.
+    /// Place of each member among the PEs of the node, and its rank, in the order of the team.
     members: Box<[(usize, u32)]>,
 }
 

@@ -282,7 +282,7 @@ impl Teams {
     }
 }
 
-/// A team of these members; `None` if this PE is none of them. An area that is too large a number is none.
+/// A team of these members; `None` if this PE is none of them. An area's number beyond the last one stands for no area.
 fn make(
     world: &World,
     areas: &SyncAreas,

@@ -279,7 +279,7 @@ fn loom_a_holder_of_a_stripe_dies_at_any_step_and_the_others_go_on() {
 }
 
 #[test]
-fn loom_a_ringer_dies_at_any_step_and_the_sleeper_wakes_when_its_death_is_told() {
+fn loom_a_notifier_dies_at_any_step_and_the_sleeper_wakes_when_its_death_is_told() {
     // `notify` is one operation and a system call; `notify_if_sleeping` is two operations and a system call.
     for steps in 0..=3 {
         check(Some(3), move || {

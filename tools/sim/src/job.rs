@@ -69,7 +69,7 @@ thread_local! {
 /// Every run of this process is a job of its own.
 static JOBS: AtomicU64 = AtomicU64::new(0);
 
-/// The name of the next one.
+/// A number for the next job of this process, which no other job has.
 pub fn next_job_id() -> JobId {
     let number = JOBS.fetch_add(1, Ordering::Relaxed);
     JobId(u64::from(std::process::id()) << 32 | number)

@@ -1,4 +1,4 @@
-//! Whole jobs of longarm in one thread, with everything that can go wrong, from a seed.
+//! Whole jobs of longarm in one process, with everything that can go wrong, from a seed.
 //!
 //! ```text
 //!   program of a rank (its own stack) ── real Client ──┐

@@ -20,7 +20,7 @@ pub struct Report {
     pub hash: u64,
     /// How many events there were.
     pub events: u64,
-    /// Simulated time.
+    /// Simulated time from the first event to the last, in nanoseconds.
     pub virtual_ns: u64,
     /// The ranks that faults killed.
     pub deaths: Vec<u32>,
