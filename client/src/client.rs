@@ -204,16 +204,16 @@ impl Client {
 
     /// The error for a rank that lives and can send this one nothing more.
     pub fn out_of_reach(&self, operation: Operation, rank: Rank) -> Option<Lost> {
-        self.local.out_of_reach(operation, |other| other == rank)
+        self.rank_out_of_reach(operation, |other| other == rank)
+    }
+
+    /// The error for one of those that matter.
+    pub fn rank_out_of_reach(&self, operation: Operation, matters: impl Fn(Rank) -> bool) -> Option<Lost> {
+        self.local.out_of_reach(operation, matters)
     }
 
     /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
-    /// those that matter; or a rank there that cannot reach this node.
-    pub fn lost_node(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
-        self.progress.lost_node(operation, matters)
-    }
-
-    /// The same, but for the ranks there.
+    /// those that matter.
     pub fn lost_connection(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
         self.progress.lost_connection(operation, matters)
     }

@@ -168,7 +168,7 @@ impl Client {
     /// The first death of a rank of the world that was not acknowledged, or else a node that was lost, as an error.
     pub(crate) fn first_death(&self, operation: Operation) -> Option<Lost> {
         let Some(death) = self.local.failures.first_unacknowledged() else {
-            return self.progress.lost_node(operation, |_| true);
+            return self.progress.lost_any(operation);
         };
         let node = self.local.layout.node_of(death.rank);
         Some(Lost { rank: death.rank, node, operation, how: LostHow::Died(death.how) })

@@ -153,7 +153,8 @@ pub(crate) fn death_among(client: &Client, members: &[Rank]) -> Option<Lost> {
     let hosts = members.iter().map(|rank| layout.server_host(layout.node_of(*rank)));
     let Some(death) = client.failures().among(members.iter().copied().chain(hosts)) else {
         let has_member = |node| members.iter().any(|rank| layout.node_of(*rank) == node);
-        return client.lost_node(Operation::Collective, has_member);
+        let cut_off = || client.rank_out_of_reach(Operation::Collective, |rank| members.contains(&rank));
+        return client.lost_connection(Operation::Collective, has_member).or_else(cut_off);
     };
     let node = client.layout().node_of(death.rank);
     let how = longarm_client::LostHow::Died(death.how);

@@ -88,14 +88,13 @@ impl Progress {
         })
     }
 
-    /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
-    /// those that matter; or a rank there that cannot reach this node.
-    pub(crate) fn lost_node(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
-        self.lost_connection(operation, &matters)
-            .or_else(|| self.local.out_of_reach(operation, |rank| matters(self.local.layout.node_of(rank))))
+    /// The host of a server that cannot be reached any more, although nobody knows of its death, or a rank that cannot reach this node.
+    pub(crate) fn lost_any(&self, operation: Operation) -> Option<Lost> {
+        self.lost_connection(operation, |_| true).or_else(|| self.local.out_of_reach(operation, |_| true))
     }
 
-    /// The same, but for the ranks there.
+    /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
+    /// those that matter.
     pub(crate) fn lost_connection(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
         let (endpoint, how) = self.lost_endpoints().find(|(endpoint, _)| matters(endpoint.node()))?;
         Some(self.lost(operation, endpoint, how.clone()))
