@@ -17,7 +17,8 @@
 //!
 //! A plain put or get of a floating-point element is not held up by the lock: it is a copy like any other.
 //!
-//! It orders nothing (Relaxed): quiet and barrier do, or a read-modify-write after it.
+//! An update of an aligned integer is seen after what the same thread wrote before (Release), so that one may tell of what was put. Else
+//! it orders nothing: quiet and barrier do, or a read-modify-write after it.
 //!
 //! If a process dies in it, any of its elements may have been updated, none of them twice; what it was writing under the
 //! stripe lock that it held may be torn, see `stripe`.
@@ -485,11 +486,11 @@ macro_rules! integers {
                 let word = unsafe { <$atomic>::from_ptr(word.cast()) };
                 let bits = source as $word;
                 match op {
-                    AccumulateOp::Sum => { word.fetch_add(bits, Ordering::Relaxed); }
-                    AccumulateOp::And => { word.fetch_and(bits, Ordering::Relaxed); }
-                    AccumulateOp::Or => { word.fetch_or(bits, Ordering::Relaxed); }
-                    AccumulateOp::Xor => { word.fetch_xor(bits, Ordering::Relaxed); }
-                    AccumulateOp::Replace => word.store(bits, Ordering::Relaxed),
+                    AccumulateOp::Sum => { word.fetch_add(bits, Ordering::Release); }
+                    AccumulateOp::And => { word.fetch_and(bits, Ordering::Release); }
+                    AccumulateOp::Or => { word.fetch_or(bits, Ordering::Release); }
+                    AccumulateOp::Xor => { word.fetch_xor(bits, Ordering::Release); }
+                    AccumulateOp::Replace => word.store(bits, Ordering::Release),
                     AccumulateOp::Min => change(word, |old| (old as $integer).min(source) as $word),
                     AccumulateOp::Max => change(word, |old| (old as $integer).max(source) as $word),
                 }
@@ -516,7 +517,7 @@ macro_rules! atomic_words {
             }
             #[inline(always)]
             fn exchange(&self, from: $value, to: $value) -> Result<$value, $value> {
-                self.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed)
+                self.compare_exchange_weak(from, to, Ordering::Release, Ordering::Relaxed)
             }
         }
     )+};
