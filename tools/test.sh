@@ -9,6 +9,9 @@ cd "$(dirname "$0")/.." || exit 1
 
 only=${1:-all}
 target=${CARGO_TARGET_DIR:-target}
+# Optimised builds are not optimised once more where crates are linked, which would take longer than what they run here. `make test-all` also
+# tests what is installed.
+export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
 if cargo fmt --version >/dev/null 2>&1; then
     step format cargo fmt --all --check
