@@ -174,16 +174,16 @@ impl ClientWindow {
         !self.unpinned.load(Ordering::Relaxed)
     }
 
-    /// Gives the memory of this node's parts back to the system, though others may have it mapped for a while yet. For
-    /// a freed window, by the rank that had it made.
+    /// Gives the memory of this node's parts back to the system, though others may have it mapped for a while yet; not if other windows
+    /// follow in it, which the server sees to. For a freed window, by the rank that had it made.
     ///
     /// # Errors
     ///
     /// What the system says. The memory then goes with the last mapping.
     pub fn give_back(&self) -> io::Result<()> {
         match self.memory() {
-            Ok(memory) => memory.give_back(),
-            Err(_) => Ok(()),
+            Ok(memory) if memory.room().is_none() => memory.give_back(),
+            _ => Ok(()),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::question::Questions;
 use crate::started::errands::Errands;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
+use crate::window::kept::KeptMemory;
 use crate::window::numbers::WindowNumbers;
 
 /// A process has one world at a time.
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub(crate) node: Node,
     pub(crate) config: Config,
     pub(crate) numbers: WindowNumbers,
+    pub(crate) memory: KeptMemory,
     pub(crate) group_count: AtomicU32,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) heap: Mutex<Option<KeptHeap>>,

@@ -29,6 +29,7 @@ use crate::stage::Stage;
 use crate::started::errands::Errands;
 use crate::started::lane::{Lane, Workers};
 use crate::started::watch::Watch;
+use crate::window::kept::KeptMemory;
 use crate::window::numbers::WindowNumbers;
 
 /// That world, for who comes to it second. It is kept by those who have a handle.
@@ -264,6 +265,7 @@ impl World {
             node,
             config,
             numbers: WindowNumbers::new(),
+            memory: KeptMemory::new(),
             group_count: AtomicU32::new(0),
             handlers,
             heap: Mutex::new(None),

@@ -45,6 +45,8 @@ pub enum DoorRequest {
         parts: Vec<(u32, u64)>,
         /// Its addresses start at a multiple of as large a power of two as fits into it: for a heap, whose blocks are aligned to as much.
         aligned: bool,
+        /// How much room each part has, in memory that other windows have afterwards. `None`: it has memory of its own.
+        room: Option<u64>,
     },
     /// The descriptor of a window that is served.
     Attach {
@@ -71,6 +73,8 @@ pub enum DoorReply {
         address: Option<u64>,
         /// The descriptor's number in the server's process, as long as what it stands for is served.
         number: RawFd,
+        /// The window, and its generation, that the memory was made for: tells a window's memory from all other, ever.
+        made_for: (u64, u32),
     },
     /// The window is no longer served.
     Gone,
@@ -85,8 +89,9 @@ impl DoorReply {
     /// What it comes to, with the descriptor that came with it.
     pub(crate) fn handing(self, file: Option<OwnedFd>) -> Result<Option<Handed>, DoorError> {
         match self {
-            DoorReply::Here { address, number } => {
-                Ok(Some(Handed { file: file.ok_or(DoorError::Garbled)?, address, number }))
+            DoorReply::Here { address, number, made_for: (window, generation) } => {
+                let made_for = identity(window, generation);
+                Ok(Some(Handed { file: file.ok_or(DoorError::Garbled)?, address, number, made_for }))
             }
             DoorReply::Gone => Ok(None),
             DoorReply::Refused { reason } => Err(DoorError::Refused { reason }),
@@ -103,6 +108,8 @@ pub struct Handed {
     pub address: Option<u64>,
     /// The number that the server's process has it under.
     pub number: RawFd,
+    /// The window that it was made for, where it is a window's memory.
+    pub made_for: (WindowId, Generation),
 }
 
 /// Why a call at the door failed.
@@ -281,26 +288,31 @@ pub fn door_name(job: JobId, node: longarm_proto::NodeId) -> String {
     format!("longarm-{:016x}-{}", job.0, node.0)
 }
 
-/// What a window's memory is called in the list of a process's mappings: of no other window, ever.
+/// What memory that is made for a window is called in the list of a process's mappings. No other memory is called so, ever.
 pub(crate) fn window_name(job: JobId, window: WindowId, generation: Generation) -> String {
     format!("longarm-window-{:x}-{:x}-{}", job.0, window.0, generation.0)
 }
 
-/// A window's memory by the number that the server's process has it under, for whoever was told that: nobody is asked. `None`: it is not
-/// there (any more), or this process may not look; ask at the door.
+/// The memory that was made for a window, by the number that the server's process has it under, for whoever was told that: nobody is asked.
+/// `None`: it is not there (any more), or this process may not look; ask at the door.
 pub fn window_of_server(
     pid: u32,
     number: RawFd,
     job: JobId,
-    window: WindowId,
-    generation: Generation,
+    (window, generation): (WindowId, Generation),
 ) -> Option<OwnedFd> {
+    let name = format!("/memfd:{} (deleted)", window_name(job, window, generation));
+    let is_that =
+        |path: &str| rustix::fs::readlink(path, Vec::new()).is_ok_and(|found| found.to_bytes() == name.as_bytes());
+    let path = format!("/proc/{pid}/fd/{number}");
+    // The number may stand for something else by now, or that process be gone and its number another's: before it is opened, for that may
+    // have effects, and after.
+    if !is_that(&path) {
+        return None;
+    }
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let file = rustix::fs::open(format!("/proc/{pid}/fd/{number}"), flags, Mode::empty()).ok()?;
-    // The number may stand for something else by now, or that process be gone and its number another's.
-    let found = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new()).ok()?;
-    let name = window_name(job, window, generation);
-    (found.to_bytes() == format!("/memfd:{name} (deleted)").as_bytes()).then_some(file)
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    is_that(&format!("/proc/self/fd/{}", file.as_raw_fd())).then_some(file)
 }
 
 /// The typed identity of a request's window.

@@ -164,6 +164,8 @@ pub struct Engine {
     /// The last session of each rank that is over, by its number: an old call does not begin it anew.
     over: HashMap<Rank, u64>,
     now_ms: u64,
+    /// When memory of freed windows is to be given back.
+    give_back_at_ms: Option<u64>,
     /// Local numbers of the ranks that died.
     dead: Vec<u32>,
     job: JobId,
@@ -239,6 +241,7 @@ impl Engine {
             lost: Vec::new(),
             over: HashMap::new(),
             now_ms: 0,
+            give_back_at_ms: None,
             dead: Vec::new(),
             job: options.job,
             node: options.node,
@@ -267,6 +270,11 @@ impl Engine {
     /// Becomes readable when there is something to do.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
+    }
+
+    /// In how many milliseconds memory of freed windows is to be given back. `None`: there is none.
+    pub(crate) fn give_back_in_ms(&self, now_ms: u64) -> Option<u64> {
+        self.give_back_at_ms.map(|at| at.saturating_sub(now_ms))
     }
 
     /// How long a sleeper may sleep, in milliseconds, although no descriptor has become ready. `None`: for ever.
@@ -355,6 +363,7 @@ impl Engine {
         if now_ms >= self.look_after_ms {
             progress |= self.look_after(now_ms);
         }
+        self.give_back_due(now_ms);
         // A turn in which nothing moved does not change that.
         if !progress {
             self.sent_large = sent_large;

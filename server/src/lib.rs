@@ -27,5 +27,5 @@ mod table;
 mod thread;
 
 pub use engine::{Census, Engine, EngineError, EngineOptions};
-pub use table::{WindowParts, Windows};
+pub use table::{MemoryWanted, WindowParts, Windows};
 pub use thread::{Assistant, Server};

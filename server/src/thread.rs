@@ -45,6 +45,8 @@ pub struct Server {
     unwatched: Mutex<Unwatched>,
     waker: Waker,
     stopping: AtomicBool,
+    /// The server's thread sleeps, or is about to, until a time that it knew when it last had the engine.
+    sleeps_for_a_time: AtomicBool,
     clock: CoarseClock,
     /// Threads of this process that sleep in a call: their processors are free for the server to look on for a while.
     resting: AtomicU32,
@@ -88,6 +90,7 @@ impl Server {
             unwatched: Mutex::new(Unwatched::default()),
             waker,
             stopping: AtomicBool::new(false),
+            sleeps_for_a_time: AtomicBool::new(false),
             clock: CoarseClock::start(),
             resting: AtomicU32::new(0),
             resting_on: AtomicU32::new(u32::MAX),
@@ -115,6 +118,8 @@ impl Server {
     /// Turns until there is nothing to do, and a little longer where nobody else needs the processor. Gives how long
     /// the thread may sleep.
     fn work(&self) -> Option<u64> {
+        // Before the engine is found with another thread: that one sees it, for it gives up its place under `unwatched` before it looks.
+        self.sleeps_for_a_time.store(false, Ordering::Relaxed);
         let mut engine = self.engine_to_work()?;
         let spins = !self.spin.is_zero();
         let mut moved_at = None;
@@ -140,7 +145,9 @@ impl Server {
                 continue;
             }
             if !engine.turn(self.now_ms(), true) {
-                return engine.sleep_ms_max();
+                let sleep_ms = engine.sleep_ms_max().into_iter().chain(engine.give_back_in_ms(self.now_ms())).min();
+                self.sleeps_for_a_time.store(sleep_ms.is_some(), Ordering::Relaxed);
+                return sleep_ms;
             }
             self.note_move();
             moved_at = spins.then(Instant::now);
@@ -206,7 +213,18 @@ impl Server {
     /// Does what would be asked for at the door, for a thread of this process, which wakes no other for it. `None`: another one drives the
     /// engine now; ask at the door.
     pub fn ask(&self, request: &DoorRequest) -> Option<Result<Option<Handed>, DoorError>> {
-        Some(self.engine.try_lock()?.ask(request))
+        let mut engine = self.engine.try_lock()?;
+        let answer = engine.ask(request, self.now_ms());
+        self.tell_of_give_back(&engine);
+        Some(answer)
+    }
+
+    /// The thread, if it sleeps for ever, has to learn that memory is to be given back by a certain time. For who has the engine.
+    fn tell_of_give_back(&self, engine: &Engine) {
+        // Relaxed: see where it is set. At worst the thread is woken in vain.
+        if engine.give_back_in_ms(0).is_some() && !self.sleeps_for_a_time.load(Ordering::Relaxed) {
+            self.waker.wake();
+        }
     }
 
     /// A rank of the job died; see [`Engine::note_death`].
@@ -263,8 +281,8 @@ impl Assistant<'_> {
         if !self.engine.begin_to_listen() {
             return false;
         }
-        let due = self.engine.sleep_ms_max().map(Duration::from_millis);
-        let timeout = due.into_iter().chain(timeout).min();
+        let due = self.engine.sleep_ms_max().into_iter().chain(self.engine.give_back_in_ms(self.server.now_ms()));
+        let timeout = due.map(Duration::from_millis).chain(timeout).min();
         let (poller, turns) = (Arc::clone(self.engine.poller()), self.engine.turns());
         let ready = &mut self.ready;
         let slept = MutexGuard::unlocked(&mut self.engine, || poller.wait(ready, timeout));
@@ -297,6 +315,7 @@ impl Drop for Assistant<'_> {
     fn drop(&mut self) {
         let watched = self.server.set_watch(|unwatched| unwatched.assistants -= 1);
         assert!(watched.is_ok(), "what was watched before can be watched again");
+        self.server.tell_of_give_back(&self.engine);
         if self.engine.sleep_ms_max().is_some() {
             // The thread has to learn that there is something to do by a certain time.
             self.server.waker.wake();

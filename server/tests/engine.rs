@@ -103,12 +103,19 @@ fn over(netmod: Box<dyn Netmod>, encrypted: bool, play: &(impl Fn(&Outside) + Sy
         let peers = scope.spawn(|| {
             let parts = vec![(0, PARTS[0]), (1, PARTS[1])];
             let door = Door::connect(&door_name(job, NODE)).unwrap();
-            let create =
-                DoorRequest::Create { window: WINDOW, generation: 3, key: KEY, parts: parts.clone(), aligned: false };
+            let create = DoorRequest::Create {
+                window: WINDOW,
+                generation: 3,
+                key: KEY,
+                parts: parts.clone(),
+                aligned: false,
+                room: None,
+            };
             let handed = door.call(&create).unwrap().unwrap();
             let memory = NodeWindow::attach(handed.file, &PARTS).unwrap();
             // One that was there, for requests that come too late.
-            door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts, aligned: false }).unwrap();
+            door.call(&DoorRequest::Create { window: 8, generation: 1, key: KEY, parts, aligned: false, room: None })
+                .unwrap();
             door.call(&DoorRequest::Free { window: 8, generation: 1 }).unwrap();
             let sent_large = Arc::clone(&sent_large);
             play(&Outside { netmod, address, job, memory, segment, encrypted, sent_large });
@@ -645,6 +652,7 @@ fn every_window_has_addresses_of_its_own_and_all_ranks_are_told_the_same() {
                 key: KEY,
                 parts: vec![(0, bytes), (1, bytes)],
                 aligned: false,
+                room: None,
             };
             door.call(&request).unwrap().unwrap()
         };
@@ -892,14 +900,48 @@ fn an_initiator_that_acknowledges_nothing_is_stopped_before_it_fills_the_memory(
     });
 }
 
+/// A get is over here when its origin has reported it, which may be after the window is freed: only then the next window has the memory.
+#[test]
+fn memory_from_which_something_is_sent_is_the_next_windows_when_that_is_reported() {
+    const BYTES: u64 = 2 * EAGER_BYTES_MAX;
+    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
+        let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
+        let room = NodeWindow::room_for(&[BYTES]);
+        let create = |window| {
+            let parts = vec![(0, BYTES)];
+            let request = DoorRequest::Create { window, generation: 1, key: KEY, parts, aligned: false, room };
+            door.call(&request).unwrap().unwrap().made_for
+        };
+        let free = |window| door.call(&DoorRequest::Free { window, generation: 1 }).unwrap();
+        let made_for = create(9);
+        let window = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
+        let mut peer = outside.peer(4);
+        peer.ask(&Request::Get { target: window, shape: run(0, BYTES) }, &[]);
+        assert_eq!(peer.reply(), Reply::Data { token: (), bytes: BYTES });
+        peer.try_receive(&mut vec![0; BYTES as usize]).unwrap();
+        free(9);
+        assert_ne!(create(10), made_for, "its origin may ask for the reply again");
+        peer.ask(&Request::Acknowledge { received_bytes: BYTES + REPLY_BYTES as u64 }, &[]);
+        assert_eq!(peer.reply(), Reply::Done(()));
+        assert_eq!(create(11), made_for);
+    });
+}
+
 /// The server's thread yields after a large one: the receiver may wait for its processor.
 #[test]
 fn a_large_reply_is_noted_and_a_small_one_is_not() {
     const LARGE: u64 = 200 << 10;
     over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
         let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
-        door.call(&DoorRequest::Create { window: 9, generation: 1, key: KEY, parts: vec![(0, LARGE)], aligned: false })
-            .unwrap();
+        door.call(&DoorRequest::Create {
+            window: 9,
+            generation: 1,
+            key: KEY,
+            parts: vec![(0, LARGE)],
+            aligned: false,
+            room: None,
+        })
+        .unwrap();
         let window = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
         let mut peer = outside.peer(4);
         for (bytes, is_large) in [(4096, false), (LARGE, true)] {

@@ -81,7 +81,7 @@ impl Node {
         let create = || {
             let door = Door::connect(&door_name(job, NODE)).unwrap();
             let parts = vec![(0, PARTS[0]), (1, PARTS[1])];
-            door.call(&DoorRequest::Create { window: 1, generation: 1, key: 1, parts, aligned: false })
+            door.call(&DoorRequest::Create { window: 1, generation: 1, key: 1, parts, aligned: false, room: None })
                 .unwrap()
                 .unwrap()
                 .file

@@ -132,18 +132,21 @@ fn a_window_is_found_by_the_number_that_the_server_has_it_under_and_no_other_one
     let server = server(job);
     let create = |generation| {
         let parts = vec![(0, 100), (1, 5000)];
-        let request = DoorRequest::Create { window: 7, generation, key: 1, parts, aligned: false };
+        let request = DoorRequest::Create { window: 7, generation, key: 1, parts, aligned: false, room: None };
         server.ask(&request).expect("nobody drives the engine").unwrap().expect("memory")
     };
     let find =
-        |number, generation| window_of_server(std::process::id(), number, job, WindowId(7), Generation(generation));
+        |number, generation| window_of_server(std::process::id(), number, job, (WindowId(7), Generation(generation)));
     let made = create(1);
     let found = find(made.number, 1).expect("it is there");
     let inode = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
     assert_eq!(inode(&found), inode(&made.file));
     assert!(find(made.number, 2).is_none() && find(0, 1).is_none() && find(i32::MAX, 1).is_none());
     let address = made.address;
-    assert_eq!(NodeWindow::attach_at(found, &[100, 5000], address).map(|memory| memory.part_bytes(1)).ok(), Some(5000));
+    assert_eq!(
+        NodeWindow::attach_at(found, &[100, 5000], None, address).map(|memory| memory.part_bytes(1)).ok(),
+        Some(5000)
+    );
     assert!(server.ask(&DoorRequest::Free { window: 7, generation: 1 }).unwrap().unwrap().is_none());
     let next = create(2);
     assert!(find(made.number, 1).is_none(), "that window was freed");
@@ -151,6 +154,55 @@ fn a_window_is_found_by_the_number_that_the_server_has_it_under_and_no_other_one
     // While another thread drives the engine the door has to be asked.
     let _assistant = server.assist().unwrap();
     assert!(server.ask(&DoorRequest::Free { window: 7, generation: 2 }).is_none());
+}
+
+/// Freed memory with room goes to the next window of the same ranks, as zeros; what no window wants goes back to the system.
+#[test]
+fn a_window_has_the_memory_of_the_one_before_it_and_what_is_spare_takes_no_pages_after_a_while() {
+    let job = JobId(u64::from(std::process::id()) << 32 | 0x7370);
+    let server = server(job);
+    let sizes = |swapped: bool| if swapped { [5000, 70] } else { [70, 5000] };
+    let room = NodeWindow::room_for(&sizes(false));
+    let ask = |request| server.ask(&request).expect("nobody drives the engine").unwrap();
+    let create = |window, swapped: bool, room| {
+        let parts = (0..).zip(sizes(swapped)).collect();
+        let request = DoorRequest::Create { window, generation: 1, key: 1, parts, aligned: false, room };
+        let handed = ask(request).expect("memory");
+        let status = rustix::fs::fstat(&handed.file).unwrap();
+        let memory = NodeWindow::attach_at(handed.file, &sizes(swapped), room, handed.address).unwrap();
+        (memory, (status.st_ino, handed.address, handed.number), handed.made_for)
+    };
+    let free = |window| assert!(ask(DoorRequest::Free { window, generation: 1 }).is_none());
+    let (first, place, made_for) = create(1, false, room);
+    assert_eq!(made_for, (WindowId(1), Generation(1)));
+    first.part(1).whole().copy_from_slice(&[7; 5000]);
+    let (_beside, other, _) = create(2, false, room);
+    assert_ne!(other.0, place.0, "the first one is in use");
+    free(1);
+    drop(first);
+    let (own, own_place, _) = create(3, false, None);
+    assert_ne!(own_place.0, place.0, "it is to have memory of its own");
+    drop(own);
+    let (next, next_place, next_made_for) = create(4, true, room);
+    assert_eq!((next_place, next_made_for), (place, made_for));
+    let mut seen = [1; 5000];
+    next.part(0).whole().as_region().copy_to_slice(&mut seen);
+    assert_eq!(seen, [0; 5000]);
+    next.part(0).whole().copy_from_slice(&[8; 5000]);
+    let file = window_of_server(std::process::id(), place.2, job, made_for).expect("it is there");
+    free(4);
+    let pages = || rustix::fs::fstat(&file).unwrap().st_blocks;
+    assert_ne!(pages(), 0, "the next window would find it warm");
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.run());
+        while pages() > 0 {
+            std::thread::yield_now();
+        }
+        server.stop();
+    });
+    seen.fill(1);
+    next.part(0).whole().as_region().copy_to_slice(&mut seen);
+    assert_eq!(seen, [0; 5000]);
 }
 
 fn ask(door: &Door, request: &DoorRequest) -> OwnedFd {

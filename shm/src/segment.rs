@@ -10,10 +10,11 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use longarm_memory::{Region, RegionMut};
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
@@ -109,6 +110,14 @@ pub struct Segment {
     bytes: u64,
 }
 
+fn zero(bytes: RegionMut<'_>) {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    for start in (0..bytes.len()).step_by(ZEROS.len()) {
+        let some = ZEROS.len().min(bytes.len() - start);
+        bytes.slice(start, some).copy_from_slice(&ZEROS[..some]);
+    }
+}
+
 /// What keeps the size as it is, now and later.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
@@ -199,7 +208,7 @@ impl Segment {
     }
 
     /// Gives all pages back to the system, whoever else has it mapped: it is zeros again, and takes no memory until it
-    /// is touched. For a segment that nobody needs any more.
+    /// is touched. For a segment whose bytes nobody needs any more.
     ///
     /// # Errors
     ///
@@ -211,6 +220,47 @@ impl Segment {
         let given_back =
             unsafe { rustix::mm::madvise(map.start().cast(), self.bytes as usize, rustix::mm::Advice::LinuxRemove) };
         Ok(given_back?)
+    }
+
+    /// Makes zeros of it: where at most so many bytes were touched by writing to those, else by giving all pages back. True if it has
+    /// pages still. For its maker.
+    pub(crate) fn wipe(&self, written_bytes_max: u64) -> bool {
+        let write = |run: &Range<u64>| {
+            zero(self.region_mut(run.start, run.end - run.start).expect("what the system has of it is inside"));
+        };
+        match self.touched(written_bytes_max) {
+            Some(runs) => {
+                runs.iter().for_each(write);
+                !runs.is_empty()
+            }
+            None if self.give_back().is_ok() => false,
+            None => {
+                write(&(0..self.bytes));
+                true
+            }
+        }
+    }
+
+    /// The runs of pages that the system has of it, if they are no more than so many bytes.
+    fn touched(&self, bytes_max: u64) -> Option<Vec<Range<u64>>> {
+        let mut runs = Vec::new();
+        let (mut from, mut bytes) = (0, 0);
+        while from < self.bytes {
+            let start = match rustix::fs::seek(self.file(), SeekFrom::Data(from)) {
+                Ok(start) => start,
+                // There is nothing behind.
+                Err(Errno::NXIO) => break,
+                Err(_) => from,
+            };
+            let end = rustix::fs::seek(self.file(), SeekFrom::Hole(start)).unwrap_or(self.bytes).min(self.bytes);
+            bytes += end - start;
+            if bytes > bytes_max {
+                return None;
+            }
+            runs.push(start..end);
+            from = end;
+        }
+        Some(runs)
     }
 
     /// Some of its bytes, for reading.

@@ -6,6 +6,8 @@
 //!   Window = one part:       offset 0 .. bytes
 //! ```
 //!
+//! Memory that windows have one after the other has as much room for each part: `NodeWindow::again`.
+//!
 //! Bytes go in and out as copies through regions; words and elements are updated in place by CPU atomics or under a
 //! stripe lock. There is no reference to a byte of a window anywhere: other processes write there at any moment.
 //!
@@ -17,6 +19,7 @@
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::Rmw;
@@ -28,9 +31,17 @@ use crate::segment::{Mapped, Segment, SegmentError, page_aligned};
 /// The parts of one window that belong to the ranks of this node, in one memfd.
 #[derive(Debug)]
 pub struct NodeWindow {
-    segment: Segment,
+    /// Windows that have it one after the other share it.
+    segment: Arc<Segment>,
     parts: Box<[Part]>,
+    /// What each part has in it. `None`: its own pages.
+    room: Option<u64>,
 }
+
+/// The largest part of a window whose memory other windows have after it.
+const ROOM_BYTES_MAX: u64 = 16 << 20;
+/// Of memory that is to be zeros again so many bytes are written to at most: where more was touched its pages go back to the system.
+const WIPED_BYTES_MAX: u64 = 256 << 10;
 
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -46,11 +57,44 @@ impl NodeWindow {
     ///
     /// As [`Segment::create`].
     pub fn create(name: &str, part_bytes: &[u64]) -> Result<Self, SegmentError> {
-        let (parts, total_bytes) = place(part_bytes)?;
+        NodeWindow::create_with_room(name, part_bytes, None)
+    }
+
+    /// [`NodeWindow::create`] with this room for each part, as [`NodeWindow::room_for`] gives it.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`SegmentError::WrongSize`] if a part has no room.
+    pub fn create_with_room(name: &str, part_bytes: &[u64], room: Option<u64>) -> Result<Self, SegmentError> {
+        let (parts, total_bytes) = place(part_bytes, room)?;
         let segment = Segment::create(name, total_bytes)?;
         // The ranks have mappings of their own, which are dumped.
         segment.leave_out_of_dumps();
-        Ok(NodeWindow { segment, parts })
+        Ok(NodeWindow { segment: Arc::new(segment), parts, room })
+    }
+
+    /// How much room each part is to have, so that windows with parts of about these sizes can have the memory one after the other.
+    /// `None`: the window has memory of its own, because it is large, or its parts are too different.
+    pub fn room_for(part_bytes: &[u64]) -> Option<u64> {
+        let largest = *part_bytes.iter().max()?;
+        if largest == 0 || largest > ROOM_BYTES_MAX {
+            return None;
+        }
+        let room = page_aligned(largest.next_power_of_two())?;
+        // Room costs addresses only, but those are limited for some users.
+        let needed: u64 = part_bytes.iter().filter_map(|bytes| page_aligned(*bytes)).sum();
+        (room * part_bytes.len() as u64 <= 4 * needed).then_some(room)
+    }
+
+    /// Another window in the same memory, after this one is freed. `None`: its memory has no such room.
+    pub fn again(&self, part_bytes: &[u64]) -> Option<NodeWindow> {
+        let (parts, bytes) = place(part_bytes, Some(self.room?)).ok()?;
+        (bytes == self.bytes()).then(|| NodeWindow { segment: Arc::clone(&self.segment), parts, room: self.room })
+    }
+
+    /// The room of each part, in memory that other windows have later.
+    pub fn room(&self) -> Option<u64> {
+        self.room
     }
 
     /// Maps what another process made from the same `part_bytes`.
@@ -59,22 +103,27 @@ impl NodeWindow {
     ///
     /// As [`Segment::attach`], and [`SegmentError::WrongSize`] if it was made from other sizes.
     pub fn attach(file: OwnedFd, part_bytes: &[u64]) -> Result<Self, SegmentError> {
-        NodeWindow::attach_at(file, part_bytes, None)
+        NodeWindow::attach_at(file, part_bytes, None, None)
     }
 
-    /// [`NodeWindow::attach`] at the address that the ranks of the node have agreed on, if nothing else is there in this
+    /// [`NodeWindow::attach`] of what was made with this room, at the address that the ranks of the node have agreed on, if nothing else is there in this
     /// process; else anywhere. [`NodeWindow::is_at`] tells.
     ///
     /// # Errors
     ///
     /// As [`NodeWindow::attach`].
-    pub fn attach_at(file: OwnedFd, part_bytes: &[u64], address: Option<u64>) -> Result<Self, SegmentError> {
-        let (parts, expected) = place(part_bytes)?;
+    pub fn attach_at(
+        file: OwnedFd,
+        part_bytes: &[u64],
+        room: Option<u64>,
+        address: Option<u64>,
+    ) -> Result<Self, SegmentError> {
+        let (parts, expected) = place(part_bytes, room)?;
         let segment = Segment::attach_at(file, address)?;
         if segment.bytes() != expected {
             return Err(SegmentError::WrongSize { expected, found: segment.bytes() });
         }
-        Ok(NodeWindow { segment, parts })
+        Ok(NodeWindow { segment: Arc::new(segment), parts, room })
     }
 
     /// The descriptor, to hand to another process of this node.
@@ -99,6 +148,15 @@ impl NodeWindow {
     /// As there.
     pub fn give_back(&self) -> io::Result<()> {
         self.segment.give_back()
+    }
+
+    /// Makes zeros of all parts, for the next window: writes to them if few pages were touched, else gives those back. True if pages stay.
+    ///
+    /// # Panics
+    ///
+    /// If this process has attached it: only its maker does that.
+    pub fn wipe(&self) -> bool {
+        self.segment.wipe(WIPED_BYTES_MAX)
     }
 
     /// Whether part 0 starts at this address in this process, and so every part where it is in all processes that say
@@ -137,13 +195,16 @@ impl NodeWindow {
     }
 }
 
-/// Where each part starts, and how long all are together.
-fn place(part_bytes: &[u64]) -> Result<(Box<[Part]>, u64), SegmentError> {
+/// Where each part starts, and how long all are together, with what follows them in their room.
+fn place(part_bytes: &[u64], room: Option<u64>) -> Result<(Box<[Part]>, u64), SegmentError> {
     let mut start = 0u64;
     let mut parts = Vec::with_capacity(part_bytes.len());
     for &bytes in part_bytes {
         parts.push(Part { start, bytes });
-        let whole = page_aligned(bytes).ok_or(SegmentError::TooLarge)?;
+        if let Some(expected) = room.filter(|room| bytes > *room) {
+            return Err(SegmentError::WrongSize { expected, found: bytes });
+        }
+        let whole = page_aligned(room.unwrap_or(bytes)).ok_or(SegmentError::TooLarge)?;
         start = start.checked_add(whole).ok_or(SegmentError::TooLarge)?;
     }
     Ok((parts.into_boxed_slice(), start))
@@ -359,6 +420,46 @@ mod tests {
         assert!(matches!(error, SegmentError::WrongSize { expected: 4096, found: 8192 }));
         assert!(matches!(NodeWindow::create("longarm-test", &[u64::MAX, 1]), Err(SegmentError::TooLarge)));
         assert!(matches!(NodeWindow::create("longarm-test", &[1 << 63, 1 << 63]), Err(SegmentError::TooLarge)));
+    }
+
+    #[test]
+    fn one_window_after_the_other_has_memory_with_room_and_finds_zeros() {
+        let pages = 3 << 20;
+        for sizes in [[5000, 3], [pages, pages - 1]] {
+            let room = NodeWindow::room_for(&sizes);
+            let made = NodeWindow::create_with_room("longarm-test", &sizes, room).unwrap();
+            let file = made.file().try_clone_to_owned().unwrap();
+            let attached = NodeWindow::attach_at(file, &sizes, room, None).unwrap();
+            for (part, &bytes) in sizes.iter().enumerate() {
+                attached.part(part).whole().copy_from_slice(&vec![7; bytes as usize]);
+            }
+            assert_eq!(made.wipe(), sizes[0] < pages, "few pages stay");
+            let swapped = [sizes[1], sizes[0] + 1];
+            let (next_made, next) = (made.again(&swapped).unwrap(), attached.again(&swapped).unwrap());
+            next.part(1).region_mut(sizes[0], 1).unwrap().copy_from_slice(&[9]);
+            let mut seen = vec![1; swapped[1] as usize];
+            next_made.part(1).region(0, swapped[1]).unwrap().copy_to_slice(&mut seen);
+            assert_eq!(
+                seen.iter().position(|byte| *byte != 0),
+                Some(sizes[0] as usize),
+                "zeros, then what was written"
+            );
+            assert_eq!(next_made.part(0).bytes(), swapped[0]);
+            assert!(made.again(&[room.unwrap() + 1, 1]).is_none(), "no room");
+            assert!(made.again(&[1]).is_none(), "another number of parts");
+        }
+    }
+
+    #[test]
+    fn large_windows_and_those_with_different_parts_have_memory_of_their_own() {
+        assert_eq!(NodeWindow::room_for(&[1, 0]), Some(4096));
+        assert_eq!(NodeWindow::room_for(&[8; 64]), Some(4096));
+        assert_eq!(NodeWindow::room_for(&[5000, 8192, 8193]), Some(16384));
+        assert_eq!(NodeWindow::room_for(&[0, 0]), None);
+        assert_eq!(NodeWindow::room_for(&[ROOM_BYTES_MAX + 1]), None);
+        assert_eq!(NodeWindow::room_for(&[1 << 20, 0, 0, 0, 0]), None);
+        let own = NodeWindow::create("longarm-test", &[4096]).unwrap();
+        assert!(own.again(&[4096]).is_none() && own.room().is_none());
     }
 
     #[test]

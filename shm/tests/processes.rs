@@ -47,7 +47,7 @@ impl Node {
         };
         Node {
             node: NodeSegment::attach(open(NODE)).unwrap(),
-            window: NodeWindow::attach_at(open(WINDOW), &PART_BYTES, address).unwrap(),
+            window: NodeWindow::attach_at(open(WINDOW), &PART_BYTES, None, address).unwrap(),
         }
     }
 
@@ -240,7 +240,7 @@ const ADDRESS: u64 = 0x2200_0000_0000;
 /// The window a second time, as the process of the server's host maps it.
 fn agreed(here: &Node) -> NodeWindow {
     let file = here.window.file().try_clone_to_owned().unwrap();
-    NodeWindow::attach_at(file, &PART_BYTES, Some(ADDRESS)).unwrap()
+    NodeWindow::attach_at(file, &PART_BYTES, None, Some(ADDRESS)).unwrap()
 }
 
 /// The address of the first word of part 1.

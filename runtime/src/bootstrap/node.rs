@@ -102,12 +102,10 @@ impl Node {
         Node { segment, doorway: Doorway::Simulated(stage), hosted: None }
     }
 
-    /// The memory of a window that this node's server has under this number, without asking it. `None`: ask.
-    pub(crate) fn window_of_server(&self, number: RawFd, window: WindowId, generation: Generation) -> Option<OwnedFd> {
+    /// The memory that was made for a window, which this node's server has under this number, without asking it. `None`: ask.
+    pub(crate) fn window_of_server(&self, number: RawFd, made_for: (WindowId, Generation)) -> Option<OwnedFd> {
         match &self.doorway {
-            Doorway::Door { job, server_pid, .. } => {
-                door::window_of_server(*server_pid, number, *job, window, generation)
-            }
+            Doorway::Door { job, server_pid, .. } => door::window_of_server(*server_pid, number, *job, made_for),
             Doorway::Simulated(_) => None,
         }
     }

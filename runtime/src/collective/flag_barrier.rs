@@ -14,7 +14,7 @@ use crate::error::CollectiveError;
 const DATA_WORDS: usize = 5;
 pub(super) const DATA_BYTES: usize = DATA_WORDS * 8;
 
-/// In the word of the number of bytes: this member has laid out its stage.
+/// In the word of the number of bytes: this member has laid out what it stages.
 const OFFERED: u64 = 1 << 63;
 /// In the same word: this is what the leader of a node tells the others, and not what it calls.
 const TOLD: u64 = 1 << 62;
@@ -62,12 +62,12 @@ impl Shown {
     }
 }
 
-/// The bytes that a member shows, if they fit.
-fn shown_bytes(word: &dyn Fn(usize) -> u64) -> Vec<u8> {
+/// Adds the bytes that a member shows, if they fit.
+fn add_shown_bytes(bytes: &mut Vec<u8>, word: &dyn Fn(usize) -> u64) {
     let count = usize::try_from(shown_count(word)).ok().filter(|count| *count <= DATA_BYTES).unwrap_or(0);
-    let mut bytes: Vec<u8> = (0..count.div_ceil(8)).flat_map(|at| word(2 + at).to_ne_bytes()).collect();
-    bytes.truncate(count);
-    bytes
+    for start in (0..count).step_by(8) {
+        bytes.extend_from_slice(&word(2 + start / 8).to_ne_bytes()[..8.min(count - start)]);
+    }
 }
 
 /// How many bytes a member shows, or says that it sends.
@@ -77,7 +77,12 @@ pub(super) fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
 
 /// What the leader of a node tells the others: its word, and its bytes. `None`: it is at another barrier.
 pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Vec<u8>)> {
-    (word(1) & TOLD != 0).then(|| (word(0), shown_bytes(word)))
+    let bytes = || {
+        let mut bytes = Vec::new();
+        add_shown_bytes(&mut bytes, word);
+        bytes
+    };
+    (word(1) & TOLD != 0).then(|| (word(0), bytes()))
 }
 
 /// What a barrier came to.
@@ -113,8 +118,10 @@ impl Met {
             return Met::Wrong { member, found: shown_count(&of(member)), due };
         }
         let offered = members.clone().all(|member| word(member, 1) & OFFERED != 0);
-        let bytes =
-            if load.is_empty() { Vec::new() } else { members.flat_map(|member| shown_bytes(&of(member))).collect() };
+        let mut bytes = Vec::new();
+        if !load.is_empty() {
+            members.for_each(|member| add_shown_bytes(&mut bytes, &of(member)));
+        }
         Met::Agree { offered, bytes }
     }
 }

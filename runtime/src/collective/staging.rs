@@ -116,12 +116,18 @@ fn make(inner: &Arc<Inner>, key: AccessKey) -> Option<ClientWindow> {
     let layout = inner.client.layout();
     let here: Vec<(u32, u64)> = layout.ranks_of(layout.my_node()).iter().map(|rank| (rank.0, PART_BYTES)).collect();
     let part_bytes: Vec<u64> = here.iter().map(|part| part.1).collect();
-    let create =
-        DoorRequest::Create { window: WINDOW.0, generation: GENERATION.0, key: key.0, parts: here, aligned: false };
+    let create = DoorRequest::Create {
+        window: WINDOW.0,
+        generation: GENERATION.0,
+        key: key.0,
+        parts: here,
+        aligned: false,
+        room: None,
+    };
     let attach = DoorRequest::Attach { window: WINDOW.0, generation: GENERATION.0 };
     // One rank of the node is the first to ask; the others are refused what is there already.
     let handed = inner.node.ask(&create).or_else(|_| inner.node.ask(&attach));
-    let memory = handed.ok().flatten().and_then(|handed| map(handed.file, handed.address, &part_bytes).ok());
+    let memory = handed.ok().flatten().and_then(|handed| map(handed.file, handed.address, &part_bytes, None).ok());
     let Some(memory) = memory else {
         tracing::warn!("there is no memory for collectives on much data: they go by messages, which are slower");
         return None;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use longarm_client::{AttachError, ClientWindow, WindowIdentity};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
-use longarm_server::door::DoorRequest;
+use longarm_server::door::{DoorError, DoorRequest};
 use longarm_shm::NodeWindow;
 use parking_lot::Mutex;
 
-use super::map::map;
+use super::kept::PartsHere;
 use super::shared::{Window, WindowInner};
 use crate::collective::Signature;
 use crate::element::Element;
@@ -30,11 +30,13 @@ struct Proposal {
 struct Found {
     /// The descriptor's number in the process of the node's server.
     number: RawFd,
+    /// The window that the memory was made for.
+    made_for: (WindowId, Generation),
     /// Where all ranks of the node map it. `None`: anywhere.
     address: Option<u64>,
 }
 
-/// What a node's first member has had made, and mapped.
+/// What the lowest member of a node has had made, and mapped.
 struct Made {
     memory: NodeWindow,
     found: Found,
@@ -50,25 +52,29 @@ enum Outcome {
     Made(Found),
 }
 
-const OUTCOME_BYTES: usize = 16;
+const OUTCOME_BYTES: usize = 24;
 
 impl Outcome {
     fn words(self) -> [u64; OUTCOME_BYTES / 8] {
         match self {
-            Outcome::Failed => [0, 0],
-            Outcome::Nothing => [1, 0],
+            Outcome::Failed => [0; 3],
+            Outcome::Nothing => [1, 0, 0],
             // No window starts at address 0, and no number is negative.
-            Outcome::Made(Found { number, address }) => [2 + number as u64, address.unwrap_or(0)],
+            Outcome::Made(Found { number, made_for: (window, generation), address }) => {
+                [2 + number as u64 + (u64::from(generation.0) << 32), window.0, address.unwrap_or(0)]
+            }
         }
     }
 
     fn read(body: &[u8]) -> Outcome {
-        match words_of(body) {
-            [0, _] => Outcome::Failed,
-            [1, _] => Outcome::Nothing,
-            [number, address] => {
-                Outcome::Made(Found { number: (number - 2) as RawFd, address: (address != 0).then_some(address) })
-            }
+        match words_of::<{ OUTCOME_BYTES / 8 }>(body) {
+            [0, ..] => Outcome::Failed,
+            [1, ..] => Outcome::Nothing,
+            [number, window, address] => Outcome::Made(Found {
+                number: (number as u32).wrapping_sub(2) as RawFd,
+                made_for: (WindowId(window), Generation((number >> 32) as u32)),
+                address: (address != 0).then_some(address),
+            }),
         }
     }
 
@@ -129,15 +135,17 @@ impl Group {
     /// `aligned`: where it starts is a multiple of as large a power of two as fits into it.
     pub(crate) fn allocate_at(&self, bytes: u64, aligned: bool) -> Result<WindowInner, WindowError> {
         let fresh = self.inner.numbers.take();
-        let key = random_key()?;
+        // Only the first member's is used.
+        let key = if self.shared.index == 0 { random_key()? } else { 0 };
         let mine = [bytes, u64::from(fresh.0), u64::from(fresh.1), key];
         let all = self.gather_few(Signature::plain("allocate"), &bytes_of(&mine))?;
         self.note_met();
         let proposals: Vec<Proposal> = all.chunks(size_of_val(&mine)).map(proposal).collect();
         let refusal = self.refusal(&proposals);
+        let parts = self.parts_here(&proposals, aligned);
         let made = match &refusal {
             Some(_) => None,
-            None => Some(self.make(&proposals, aligned)),
+            None => Some(self.make(identity(self.shared.members[0], &proposals[0]), &parts, aligned)),
         };
         let outcome = match &made {
             Some(Err(_)) => Outcome::Failed,
@@ -160,11 +168,11 @@ impl Group {
         }
         let members: Vec<(Rank, u64)> =
             self.shared.members.iter().copied().zip(proposals.iter().map(|proposal| proposal.bytes)).collect();
-        let first_here = self.first_here();
-        let found = self.shared.members.iter().zip(&outcomes).find(|(rank, _)| **rank == first_here);
+        let maker_here = self.maker_here();
+        let found = self.shared.members.iter().zip(&outcomes).find(|(rank, _)| **rank == maker_here);
         let found = found.and_then(|(_, outcome)| outcome.found());
         let made = made.and_then(Result::ok).flatten().map(|made| made.memory);
-        Ok(self.known(identity, &members, made, found))
+        Ok(self.known(identity, &members, parts.1, (made, found)))
     }
 
     /// Why the window cannot be, for reasons that all members see alike.
@@ -183,14 +191,14 @@ impl Group {
     }
 
     /// The member that has this node's memory made and freed.
-    fn first_here(&self) -> Rank {
+    fn maker_here(&self) -> Rank {
         let layout = self.inner.client.layout();
         let here = self.shared.members.iter().filter(|rank| layout.node_of(**rank) == layout.my_node());
         *here.min().expect("this rank is a member")
     }
 
-    /// The first member of each node has the node's memory made.
-    fn make(&self, proposals: &[Proposal], aligned: bool) -> Result<Option<Made>, WindowError> {
+    /// The members on this node and their parts, ascending.
+    fn parts_here(&self, proposals: &[Proposal], aligned: bool) -> (Vec<u32>, PartsHere) {
         let layout = self.inner.client.layout();
         let mut here: Vec<(u32, u64)> = self
             .shared
@@ -201,21 +209,51 @@ impl Group {
             .map(|(rank, proposal)| (rank.0, proposal.bytes))
             .collect();
         here.sort_unstable();
-        if here[0].0 != layout.me().0 {
+        let (ranks, bytes): (Vec<u32>, Vec<u64>) = here.into_iter().unzip();
+        // Memory that stays mapped is kept for the world's windows only: other groups are without number. The ranks of a simulation are
+        // in one process, and share no mapping; a heap stays.
+        let of_its_own = aligned || !self.is_world() || self.inner.is_simulated;
+        let room = if of_its_own { None } else { NodeWindow::room_for(&bytes) };
+        (ranks, PartsHere { bytes, room })
+    }
+
+    /// The lowest member of each node has the node's memory made.
+    fn make(
+        &self,
+        WindowIdentity { window, generation, key }: WindowIdentity,
+        (ranks, parts): &(Vec<u32>, PartsHere),
+        aligned: bool,
+    ) -> Result<Option<Made>, WindowError> {
+        let rank = self.inner.client.layout().me();
+        if ranks[0] != rank.0 {
             return Ok(None);
         }
-        let part_bytes: Vec<u64> = here.iter().map(|part| part.1).collect();
-        let WindowIdentity { window, generation, key } = identity(self.shared.members[0], &proposals[0]);
-        let request =
-            DoorRequest::Create { window: window.0, generation: generation.0, key: key.0, parts: here, aligned };
-        let rank = layout.me();
+        let request = DoorRequest::Create {
+            window: window.0,
+            generation: generation.0,
+            key: key.0,
+            parts: ranks.iter().copied().zip(parts.bytes.iter().copied()).collect(),
+            aligned,
+            room: parts.room,
+        };
         let failed = |reason: String| WindowError::OutOfMemory { rank, reason };
-        let handed = self.inner.node.ask(&request).map_err(|error| failed(error.to_string()))?;
-        let handed = handed.ok_or_else(|| failed("no descriptor came".into()))?;
-        let found = Found { number: handed.number, address: handed.address };
-        map(handed.file, handed.address, &part_bytes).map(|memory| Some(Made { memory, found })).map_err(|error| {
-            // The server has it, and nobody will have a handle by which to free it.
+        let free = || {
+            // The server may have it, and nobody will have a handle by which to free it.
             let _ = self.inner.node.ask(&DoorRequest::Free { window: window.0, generation: generation.0 });
+        };
+        let handed = self.inner.node.ask(&request).map_err(|error| {
+            if !matches!(error, DoorError::Refused { .. }) {
+                free();
+            }
+            failed(error.to_string())
+        })?;
+        let handed = handed.ok_or_else(|| failed("no descriptor came".into()))?;
+        let (made_for, address) = (handed.made_for, handed.address);
+        let found = Found { number: handed.number, made_for, address };
+        let kept = &self.inner.memory;
+        let memory = kept.window(made_for, parts).map_or_else(|| kept.map(made_for, parts, (handed.file, address)), Ok);
+        memory.map(|memory| Some(Made { memory, found })).map_err(|error| {
+            free();
             failed(error.to_string())
         })
     }
@@ -243,14 +281,10 @@ impl Group {
         &self,
         identity: WindowIdentity,
         members: &[(Rank, u64)],
-        made: Option<NodeWindow>,
-        found: Option<Found>,
+        parts: PartsHere,
+        (made, found): (Option<NodeWindow>, Option<Found>),
     ) -> WindowInner {
         let layout = self.inner.client.layout();
-        let mut here: Vec<(Rank, u64)> =
-            members.iter().copied().filter(|(rank, _)| layout.node_of(*rank) == layout.my_node()).collect();
-        here.sort_unstable();
-        let part_bytes: Vec<u64> = here.iter().map(|part| part.1).collect();
         let inner = Arc::downgrade(&self.inner);
         let made = Mutex::new(made);
         let attach = move || {
@@ -260,9 +294,11 @@ impl Group {
             let refused = |reason: &dyn std::fmt::Display| AttachError::Refused(reason.to_string());
             let inner = inner.upgrade().ok_or_else(|| refused(&"the world is finalized"))?;
             let WindowIdentity { window, generation, .. } = identity;
-            let found = found.and_then(|Found { number, address }| {
-                let file = inner.node.window_of_server(number, window, generation)?;
-                map(file, address, &part_bytes).ok()
+            let found = found.and_then(|Found { number, made_for, address }| {
+                inner.memory.window(made_for, &parts).or_else(|| {
+                    let file = inner.node.window_of_server(number, made_for)?;
+                    inner.memory.map(made_for, &parts, (file, address)).ok()
+                })
             });
             if let Some(memory) = found {
                 return Ok(memory);
@@ -273,7 +309,8 @@ impl Group {
                 None => refused(&error),
             })?;
             let handed = handed.ok_or_else(|| refused(&"no descriptor came"))?;
-            map(handed.file, handed.address, &part_bytes).map_err(|error| refused(&error))
+            let memory = inner.memory.map(handed.made_for, &parts, (handed.file, handed.address));
+            memory.map_err(|error| refused(&error))
         };
         let client = ClientWindow::new(layout, identity, members, attach);
         let client = self.inner.client.show(client.held_by(self.inner.netmod.remote_memory()));
@@ -293,7 +330,7 @@ impl Group {
         self.run(Signature::plain("free").with_count(number.0), |_| Ok(()))?;
         self.note_met();
         window.mark_freed();
-        let freed = if self.first_here() == self.inner.client.layout().me() {
+        let freed = if self.maker_here() == self.inner.client.layout().me() {
             // Other threads and ranks may keep the mapping for a while, which then costs only addresses.
             if let Err(error) = window.give_back() {
                 tracing::debug!(%error, "the memory of a freed window goes with its last mapping");

@@ -3,6 +3,7 @@
 mod accumulate;
 mod allocate;
 mod atomic;
+pub(crate) mod kept;
 mod many;
 mod many_handle;
 pub(crate) mod map;

@@ -27,7 +27,8 @@ impl WindowNumbers {
         })
     }
 
-    /// It is given back when all ranks have met again: each node forgets a window before its ranks do that.
+    /// It is given back when all ranks have met again: each node forgets a window before its ranks do that. A program whose threads call
+    /// collectives of the world in an order that only the free decides is wrong, as every program without one order for all ranks.
     pub(super) fn rest(&self, number: u32, generation: u32) {
         self.0.lock().resting.push((number, generation));
     }

@@ -23,7 +23,8 @@ use crate::error::Operation;
 /// reader may see a part that is old and a part that is new, as with a put and a get. What others put is seen for certain behind a
 /// barrier or a signal, and what this rank stores is seen by others behind one.
 ///
-/// An index outside the part panics, as that of a slice does. Once the window is freed, nobody else sees what is done to it.
+/// An index outside the part panics, as that of a slice does, and so does every access once the window is freed: its memory may be
+/// another window's.
 ///
 /// ```
 /// let world = longarm::init()?;
@@ -209,10 +210,18 @@ impl<'a, T: Element> OwnPart<'a, T> {
     #[inline]
     fn region(&self, index: usize, count: usize) -> RegionMut<'a> {
         match self.part.region_mut(Window::<T>::offset(index), Window::<T>::offset(count)) {
+            Ok(_) if self.window.shared.client.is_freed() => freed(),
             Ok(region) => region,
             Err(_) => outside(index, count, self.count),
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn freed() -> ! {
+    panic!("the window of this part is freed");
 }
 
 #[cold]
@@ -279,6 +288,9 @@ impl<T: Word> OwnPart<'_, T> {
 
     #[inline]
     fn rmw(&self, index: usize, op: RmwOp, operand: T, compare: T) -> T {
+        if self.window.shared.client.is_freed() {
+            freed();
+        }
         let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
         // The part starts on a page, so its words are aligned: only the index can be wrong.
         let Ok(old) = self.part.rmw(Window::<T>::offset(index), rmw) else { outside(index, 1, self.count) };

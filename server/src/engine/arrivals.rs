@@ -6,6 +6,7 @@ use longarm_netmod::{Entrance, EntranceStep, Interest};
 
 use super::{ACCEPTS_PER_TURN, DOOR, Engine, VISITOR};
 use crate::door::{self, Arrival, DoorError, DoorRequest, Handed};
+use crate::table::WARM_MS;
 
 impl Engine {
     /// Does something at the entrance, and sees to who has proven himself there.
@@ -68,21 +69,41 @@ impl Engine {
     }
 
     /// What a visitor would ask at the door, for a thread of this process.
-    pub(crate) fn ask(&mut self, request: &DoorRequest) -> Result<Option<Handed>, DoorError> {
-        self.shared.open(self.job, request).hand()
+    pub(crate) fn ask(&mut self, request: &DoorRequest, now_ms: u64) -> Result<Option<Handed>, DoorError> {
+        let handed = self.shared.open(self.job, request, now_ms).hand();
+        self.plan_give_back(now_ms);
+        // Those who waited for a mutex of a window that is freed.
+        self.deliver_grants();
+        handed
+    }
+
+    /// Memory of freed windows is to be given back some time after they were.
+    fn plan_give_back(&mut self, now_ms: u64) {
+        if self.give_back_at_ms.is_none() && self.shared.windows.are_warm() {
+            self.give_back_at_ms = Some(now_ms + WARM_MS);
+        }
+    }
+
+    /// Gives back what is due, and finds out when more is.
+    pub(super) fn give_back_due(&mut self, now_ms: u64) {
+        if self.give_back_at_ms.is_some_and(|at| now_ms >= at) {
+            self.shared.windows.give_back_idle(now_ms);
+            self.give_back_at_ms = self.shared.windows.are_warm().then_some(now_ms + WARM_MS);
+        }
     }
 
     pub(super) fn turn_visitor(&mut self, number: usize) -> bool {
         let Some(visitor) = self.visitors.get(number) else { return false };
         let outcome = match door::next_request(visitor.as_fd()) {
             Ok(None) => return false,
-            Ok(Some(request)) => self.shared.open(self.job, &request).answer(visitor.as_fd()),
+            Ok(Some(request)) => self.shared.open(self.job, &request, self.now_ms).answer(visitor.as_fd()),
             Err(error) => Err(error),
         };
         if outcome.is_err() {
             let visitor = self.visitors.remove(number);
             let _ = self.poller.remove(visitor.as_fd());
         }
+        self.plan_give_back(self.now_ms);
         true
     }
 }

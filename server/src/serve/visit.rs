@@ -4,11 +4,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use longarm_proto::{Generation, JobId, Mutation, Refusal, WindowId, mutation};
-use longarm_shm::{NodeSegment, NodeWindow};
+use longarm_shm::NodeSegment;
 
 use super::state::ServeState;
 use crate::door::{self, DoorError, DoorReply, DoorRequest, Handed};
-use crate::table::WindowParts;
+use crate::table::{MemoryWanted, WindowParts};
 
 /// An answer and the memory whose descriptor goes with it.
 pub(crate) enum Opened {
@@ -23,10 +23,17 @@ pub(crate) enum Opened {
 impl Opened {
     /// The answer, and the descriptor that goes with it.
     fn reply(&self) -> (DoorReply, Option<BorrowedFd<'_>>) {
-        let here = |address: Option<u64>, file: BorrowedFd<'_>| DoorReply::Here { address, number: file.as_raw_fd() };
+        let here = |address: Option<u64>, file: BorrowedFd<'_>| DoorReply::Here {
+            address,
+            number: file.as_raw_fd(),
+            made_for: (0, 0),
+        };
         match self {
             Opened::Segment(segment) => (here(None, segment.file()), Some(segment.file())),
-            Opened::Window(parts, address) => (here(*address, parts.memory.file()), Some(parts.memory.file())),
+            Opened::Window(parts, address) => {
+                let (file, made_for) = (parts.memory.file(), (parts.made_for.0.0, parts.made_for.1.0));
+                (DoorReply::Here { address: *address, number: file.as_raw_fd(), made_for }, Some(file))
+            }
             Opened::Ringer(segment) => match segment.ringer() {
                 Some(ringer) => (here(None, ringer), Some(ringer)),
                 None => {
@@ -53,15 +60,16 @@ impl Opened {
 
 impl ServeState {
     /// Does what a visitor at the door asks for.
-    pub(crate) fn open(&mut self, job: JobId, request: &DoorRequest) -> Opened {
+    pub(crate) fn open(&mut self, job: JobId, request: &DoorRequest, now_ms: u64) -> Opened {
         match request {
             DoorRequest::NodeSegment { job: asked } if *asked == job.0 => Opened::Segment(Arc::clone(&self.node)),
             DoorRequest::NodeSegment { .. } => {
                 Opened::Plain(DoorReply::Refused { reason: "this is the door of another job".into() })
             }
             DoorRequest::Ringer => Opened::Ringer(Arc::clone(&self.node)),
-            DoorRequest::Create { window, generation, key, parts, aligned } => {
-                self.create(job, door::identity(*window, *generation), *key, parts, *aligned)
+            DoorRequest::Create { window, generation, key, parts, aligned, room } => {
+                let memory = MemoryWanted { aligned: *aligned, room: *room };
+                self.create(job, door::identity(*window, *generation), *key, parts, memory, now_ms)
             }
             DoorRequest::Attach { window, generation } => {
                 let (window, generation) = door::identity(*window, *generation);
@@ -72,7 +80,7 @@ impl ServeState {
                 if mutation(Mutation::WindowKept) {
                     return Opened::Plain(DoorReply::Gone);
                 }
-                match self.windows.remove(window, generation) {
+                match self.windows.remove(window, generation, now_ms) {
                     Ok(()) => {
                         self.mutexes.forget_window(window);
                         Opened::Plain(DoorReply::Gone)
@@ -89,7 +97,8 @@ impl ServeState {
         (window, generation): (WindowId, Generation),
         key: u64,
         parts: &[(u32, u64)],
-        aligned: bool,
+        memory: MemoryWanted,
+        now_ms: u64,
     ) -> Opened {
         let Some((key, ranks, part_bytes)) = door::parts_of(key, parts) else {
             return Opened::Plain(door::refused(Refusal::NotSupported));
@@ -98,15 +107,10 @@ impl ServeState {
             let reason = format!("rank {} is not on this node", stranger.0);
             return Opened::Plain(DoorReply::Refused { reason });
         }
-        let name = door::window_name(job, window, generation);
-        let memory = match NodeWindow::create(&name, &part_bytes) {
-            Ok(memory) => memory,
-            Err(error) => return Opened::Plain(DoorReply::Refused { reason: error.to_string() }),
-        };
-        if !self.windows.insert((window, generation, key), WindowParts { memory, ranks }, aligned) {
-            return Opened::Plain(DoorReply::Refused { reason: "a window of this identity exists".into() });
+        match self.windows.create(job, (window, generation, key), (ranks, &part_bytes), memory, now_ms) {
+            Ok(()) => self.hand_out(window, generation),
+            Err(reason) => Opened::Plain(DoorReply::Refused { reason }),
         }
-        self.hand_out(window, generation)
     }
 
     fn hand_out(&self, window: WindowId, generation: Generation) -> Opened {

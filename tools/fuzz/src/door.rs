@@ -64,7 +64,9 @@ fn packet(choices: &mut Choices<'_>, job: u64) -> Vec<u8> {
         0..=2 => {
             let count = choices.byte() % 4;
             let parts = (0..count).map(|_| (u32::from(choices.byte() % 4), bytes(choices))).collect();
-            DoorRequest::Create { window, generation, key: 5, parts, aligned: false }
+            // Memory that one window has after the other: often the same, and at times too small.
+            let room = [None, Some(4 << 10), Some(64 << 10)][usize::from(kind % 8)];
+            DoorRequest::Create { window, generation, key: 5, parts, aligned: false, room }
         }
         3 => DoorRequest::Attach { window, generation },
         5 => DoorRequest::Ringer,
@@ -76,6 +78,7 @@ fn packet(choices: &mut Choices<'_>, job: u64) -> Vec<u8> {
             key: choices.word(),
             parts: vec![(0, 8)],
             aligned: false,
+            room: None,
         },
     };
     let mut packet = serde_json::to_vec(&request).expect("a request can be written");
@@ -114,18 +117,20 @@ fn check(request: &DoorRequest, heard: Heard, job: u64, live: &mut BTreeMap<u64,
                 live.remove(window);
             }
         }
-        DoorRequest::Create { window, generation, parts, .. } => {
+        DoorRequest::Create { window, generation, parts, room, .. } => {
             let sound = parts.is_sorted_by(|left, right| left.0 < right.0)
                 && parts.iter().all(|(rank, _)| RANKS.iter().any(|here| here.0 == *rank))
+                && parts.iter().all(|(_, bytes)| room.is_none_or(|room| *bytes <= room))
                 && !live.contains_key(window);
-            let total = parts.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+            let places = parts.iter().map(|(_, bytes)| room.unwrap_or(*bytes));
+            let total = places.clone().fold(0_u64, u64::saturating_add);
             // Whether there is room for very many bytes, the system says.
             assert!(sound || !is_here, "{request:?}: {reply:?}");
             assert!(is_here || !sound || total > CERTAIN_BYTES_MAX, "{request:?}: {reply:?}");
             if let Some(file) = file {
                 live.insert(*window, *generation);
                 let found = rustix::fs::fstat(&file).expect("a file has a size").st_size as u64;
-                let due: u64 = parts.iter().map(|(_, bytes)| bytes.next_multiple_of(PAGE_BYTES)).sum();
+                let due: u64 = places.map(|bytes| bytes.next_multiple_of(PAGE_BYTES)).sum();
                 assert_eq!(found, due, "{request:?}");
             }
         }
@@ -138,11 +143,14 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         |script: Script| script.byte(0).byte(1).byte(1).byte(2).byte(0).byte(0).short(100).byte(1).byte(0).short(5000);
     let ask = |script: Script, kind: u8| script.byte(kind).byte(1).byte(1);
     let life = ask(ask(ask(create(Script::default()), 3), 4), 3);
+    let roomy = |script: Script, bytes: u16| script.byte(1).byte(1).byte(1).byte(1).byte(0).byte(0).short(bytes);
+    let one_after_the_other = roomy(ask(roomy(Script::default(), 100), 4), 4000);
     let part = |kind: u8| Script::default().byte(0).byte(1).byte(1).byte(1).byte(0).byte(kind);
     vec![
         ("the_life_of_a_window", life.written()),
         ("made_twice", create(create(Script::default())).written()),
         ("left_behind", create(Script::default()).written()),
+        ("one_after_the_other", one_after_the_other.written()),
         ("the_ringer", ask(Script::default(), 5).written()),
         ("the_segment", Script::default().byte(6).byte(0).byte(0).byte(0).byte(6).byte(0).byte(0).byte(1).written()),
         ("a_tebibyte", part(200).written()),

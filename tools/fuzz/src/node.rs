@@ -127,8 +127,14 @@ impl Node {
     pub(crate) fn create(&mut self, visitor: &Visitor, name: Name) -> OwnedFd {
         let parts = RANKS.iter().zip(PARTS).map(|(rank, bytes)| (rank.0, bytes)).collect();
         let Name { window, generation, key } = name;
-        let request =
-            DoorRequest::Create { window: window.0, generation: generation.0, key: key.0, parts, aligned: false };
+        let request = DoorRequest::Create {
+            window: window.0,
+            generation: generation.0,
+            key: key.0,
+            parts,
+            aligned: false,
+            room: None,
+        };
         match self.ask(visitor, &request) {
             Heard::Reply(DoorReply::Here { .. }, Some(file)) => file,
             other => panic!("{other:?} is no answer to {request:?}"),

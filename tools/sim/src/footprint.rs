@@ -140,7 +140,7 @@ fn make_window(client: &Client, shape: &Shape, number: u64) -> Result<ClientWind
     let identity = WindowIdentity { window: WindowId(number), generation: Generation(1), key: AccessKey(number) };
     let parts: Vec<(u32, u64)> = shape.ranks_of(0).map(|rank| (rank, PART_BYTES)).collect();
     let part_bytes = vec![PART_BYTES; parts.len()];
-    let create = DoorRequest::Create { window: number, generation: 1, key: number, parts, aligned: false };
+    let create = DoorRequest::Create { window: number, generation: 1, key: number, parts, aligned: false, room: None };
     let handed = job::ask_door(0, &create).map_err(|error| error.to_string())?.ok_or("no descriptor came")?;
     let memory = Mutex::new(Some(NodeWindow::attach(handed.file, &part_bytes).map_err(|error| error.to_string())?));
     let attach = move || {

@@ -119,7 +119,14 @@ impl Starter {
             if job::memory_fails(node, number, generation) {
                 parts[0].1 = 1 << 62;
             }
-            let create = DoorRequest::Create { window: number, generation, key: identity.key.0, parts, aligned: false };
+            let create = DoorRequest::Create {
+                window: number,
+                generation,
+                key: identity.key.0,
+                parts,
+                aligned: false,
+                room: None,
+            };
             match job::ask_door(node, &create) {
                 Ok(_) => book::with(|book| book.windows += 1),
                 Err(error) => {
