@@ -30,8 +30,14 @@ tools/ga/setup.sh "$mpi"
 tools/ga/fetch.sh "$cache/source"
 make install PREFIX="$prefix"
 tools/ga/build.sh "$cache/source" "$build" "$mpi" longarm "$prefix"
-cargo build --locked --release -p longarm-suite
-suite=$target/release/longarm-suite
+if [ -n "$quick" ]; then
+    # As `make test` has built it already.
+    cargo build --locked -p longarm-suite
+    suite=$target/debug/longarm-suite
+else
+    cargo build --locked --release -p longarm-suite
+    suite=$target/release/longarm-suite
+fi
 
 options=(run --build "$build" --mpi "$mpi" --limit-seconds 180)
 if [ -n "$quick" ]; then
