@@ -106,14 +106,12 @@ endif
 
 install: setup $(INSTALL_SETUP) ## Install the longarm command with what longarm perf runs, libarmci, OpenSHMEM and liblongarm (ARMCI and OpenSHMEM in one) with headers, under PREFIX, with manual pages, completions and environment modules
 	$(CARGO) build --locked --release $(INSTALL_FEATURES) -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem -p longarm-both --lib --bin longarm --bin longarm-bench --bin longarm-footprint --example manual
-	shims/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(TARGET_DIR)/release/armci"
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
 	install -m 755 "$(TARGET_DIR)/release/longarm-bench" "$(DESTDIR)$(PREFIX)/bin/longarm-bench"
 	install -m 755 "$(TARGET_DIR)/release/longarm-footprint" "$(DESTDIR)$(PREFIX)/bin/longarm-footprint"
 	install -m 644 shims/armci/include/*.h "$(DESTDIR)$(PREFIX)/include"
-	install -m 644 "$(TARGET_DIR)/release/armci/libarmci.a" "$(DESTDIR)$(PREFIX)/lib/libarmci.a"
-	install -m 755 "$(TARGET_DIR)/release/armci/libarmci.so" "$(DESTDIR)$(PREFIX)/lib/libarmci.so"
+	shims/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(DESTDIR)$(PREFIX)/lib"
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/armci/armci.pc.in \
 		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/armci.pc"
 	shims/build-library.sh "$(TARGET_DIR)/release/liblongarm_both.a" "$(DESTDIR)$(PREFIX)/lib"

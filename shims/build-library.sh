@@ -8,7 +8,9 @@
 # call stands in the exports.map of the interface; the library of both has the names of both.
 #
 # The shared library is linked here and not by cargo, because cargo exports what Rust defines and nothing else: the weak
-# names ARMCI_X and shmem_x would be hidden.
+# names ARMCI_X and shmem_x would be hidden. It is LIBRARY.so.VERSION, whose symbols for debuggers lie beside it in
+# LIBRARY.so.VERSION.debug; programs look for LIBRARY.so.MAJOR, and are linked by LIBRARY.so. All that they see are the headers of ARMCI and
+# OpenSHMEM, with which the major number goes up, also from 0.
 set -euo pipefail
 
 if [ $# -ne 2 ]; then
@@ -35,6 +37,8 @@ liblongarm_both.a)
     ;;
 esac
 [ -f "$archive" ] || { echo "build-library: there is no $archive; cargo build -p $package makes it" >&2; exit 1; }
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$shims/../Cargo.toml" | head -n 1)
+shared=$library.so.$version soname=$library.so.${version%%.*}
 mkdir -p "$output"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -58,13 +62,28 @@ ar crs "$work/$library.a" "$work/$library.o"
 mv "$work/$library.a" "$output/$library.a"
 
 # -Bsymbolic-functions: calls inside the library take the short way; who interposes a weak name is in front of them anyway.
-cc -shared -o "$output/$library.so.part" -Wl,-soname,"$library.so" \
+cc -shared -o "$work/$shared" -Wl,-soname,"$soname" \
     -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
     -Wl,--version-script="$work/exports.map" -Wl,-Bsymbolic-functions -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro,-z,now \
     -lpthread -lm -ldl -lgcc_s -lc
-mv "$output/$library.so.part" "$output/$library.so"
-
+(
+    cd "$work"
+    objcopy --only-keep-debug "$shared" "$shared.debug"
+    chmod 644 "$shared.debug"
+    objcopy --strip-unneeded --add-gnu-debuglink="$shared.debug" "$shared"
+)
+# Each file takes its name at once, for a program that may be running with the one before.
+for file in "$shared.debug" "$shared"; do
+    mv "$work/$file" "$output/$file.part"
+    mv "$output/$file.part" "$output/$file"
+done
+link() { # target name
+    ln -sfn "$1" "$output/$2.part"
+    mv -T "$output/$2.part" "$output/$2"
+}
+link "$shared" "$soname"
+link "$soname" "$library.so"
 for name in $other_names; do
-    ln -sf "$library.so" "$output/$name.so"
-    ln -sf "$library.a" "$output/$name.a"
+    link "$library.so" "$name.so"
+    link "$library.a" "$name.a"
 done

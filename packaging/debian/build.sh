@@ -35,9 +35,11 @@ make --no-print-directory install PREFIX="$prefix" DESTDIR="$package"
 for program in longarm longarm-bench longarm-footprint; do
     strip --remove-section=.comment "$root/bin/$program"
 done
-for library in "$root"/lib/*.so; do
+# Symbols for debuggers would be a package of their own.
+rm "$root"/lib/*.debug
+for library in "$root"/lib/*.so.*; do
     [ ! -L "$library" ] || continue
-    strip --strip-unneeded --remove-section=.comment "$library"
+    strip --strip-unneeded --remove-section=.comment --remove-section=.gnu_debuglink "$library"
     # Debian's policy: what is not run by itself is not executable.
     chmod 644 "$library"
 done
@@ -120,7 +122,7 @@ printf 'longarm (%s-1) unstable; urgency=low\n\n  * As of this version: see docs
 # Which packages the programs and libraries need, by the symbols that they use.
 mkdir -p "$folder/debian"
 printf 'Source: longarm\n\nPackage: longarm\nArchitecture: any\n' >"$folder/debian/control"
-needs=$(cd "$folder" && find "longarm$prefix/lib" -name '*.so' -type f -print0 |
+needs=$(cd "$folder" && find "longarm$prefix/lib" -name '*.so.*' -type f -print0 |
     xargs -0 dpkg-shlibdeps -O "longarm$prefix"/bin/longarm* | sed -n 's/^shlibs:Depends=//p')
 cat >"$package/DEBIAN/control" <<END
 Package: longarm
