@@ -20,6 +20,7 @@ use crate::progress::answers::{AnswerDue, Answers};
 use crate::progress::assist::{Asked, Assist, Expecting};
 use crate::progress::dialing::Dial;
 use crate::progress::helper::Helper;
+use crate::progress::processors::Apart;
 use crate::progress::sleepers::Sleepers;
 use crate::progress::time::Time;
 use crate::progress::waits::{Awaited, Wait, Waits};
@@ -48,6 +49,8 @@ pub struct ClientOptions {
     /// The processors that the job may use: the thread that moves transfers while the application computes may use all of
     /// them, whatever the application is bound to. None: those of the thread that starts it.
     pub processors: Vec<u32>,
+    /// How many ranks the job has on this machine.
+    pub ranks_on_machine: u32,
 }
 
 /// See the module.
@@ -79,6 +82,7 @@ impl Client {
             answers: Answers::new(nodes),
             spin_us: options.spin_us,
             endpoint_options: options.endpoint,
+            apart: Apart::new(&local.segment, &options.processors, options.ranks_on_machine),
             processors: options.processors,
         });
         Ok(Arc::new(Client { local, progress, mail: Mail::new(), eager_bytes: options.eager_bytes }))

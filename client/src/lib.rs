@@ -59,7 +59,7 @@ pub use origin_bytes::{IssuedBuffer, Lender, LenderMut, Lent, OriginBuffer, Orig
 pub use progress::answers::AnswerDue;
 pub use progress::assist::{Assist, AssistTurn, Expecting};
 pub use progress::dialing::{Dial, DialStep, Dialing};
-pub use progress::helper::use_processors;
+pub use progress::processors::use_processors;
 pub use progress::time::{RestOn, Time};
 pub use progress::waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom, unseen, waits_begun};
 pub use shapes::Shapes;

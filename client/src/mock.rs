@@ -98,6 +98,7 @@ impl MockWorld {
                 costs: Costs::TYPICAL,
             },
             processors: Vec::new(),
+            ranks_on_machine: NODES.len() as u32,
         });
         let memory = Arc::clone(&self.memory[0]);
         let attach = move || {

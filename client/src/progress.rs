@@ -8,6 +8,7 @@ mod driving;
 mod endpoints;
 pub(crate) mod helper;
 pub(crate) mod pace;
+pub(crate) mod processors;
 pub(crate) mod sleepers;
 mod thread;
 pub(crate) mod time;
@@ -27,6 +28,7 @@ use answers::Answers;
 use assist::{Asked, Assist};
 use dialing::Dial;
 use helper::Helper;
+use processors::Apart;
 use sleepers::Sleepers;
 use time::Time;
 use waits::Waits;
@@ -52,4 +54,5 @@ pub(crate) struct Progress {
     pub(crate) spin_us: u64,
     pub(crate) endpoint_options: EndpointOptions,
     pub(crate) processors: Vec<u32>,
+    pub(crate) apart: Apart,
 }

@@ -192,6 +192,7 @@ fn client_of(
             costs: costs(),
         },
         processors: start.processors.clone(),
+        ranks_on_machine: start.ranks_on_machine,
     })
 }
 

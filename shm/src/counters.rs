@@ -8,12 +8,14 @@
 //!
 //! No pairs: nobody concludes from a counter that anything else happened.
 //!
-//! If a process dies, its counters stay as they are.
+//! Beside them lies on which processor the rank waits. It is a hint: whoever reads it may move in vain, and nothing else depends on it.
+//!
+//! If a process dies, its counters and that hint stay as they are.
 
 use longarm_proto::Rank;
 
 use crate::segment::Shareable;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// What is counted.
 #[repr(u8)]
@@ -76,13 +78,24 @@ pub(crate) struct WaitCounters {
     kinds: [AtomicU64; CounterKind::COUNT],
 }
 
+/// On which processor a thread of the rank waits, plus one. A hint. 0: none does.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct WaitsOn {
+    processor: AtomicU32,
+    reserved: [AtomicU32; 15],
+}
+
 const _: () = assert!(size_of::<PeerCounters>() == 128);
 const _: () = assert!(size_of::<WaitCounters>() == 64);
+const _: () = assert!(size_of::<WaitsOn>() == 64);
 
 // SAFETY: `repr(C)`, atomics only, no padding.
 unsafe impl Shareable for PeerCounters {}
 // SAFETY: `repr(C)`, atomics only, no padding.
 unsafe impl Shareable for WaitCounters {}
+// SAFETY: `repr(C)`, atomics only, no padding.
+unsafe impl Shareable for WaitsOn {}
 
 /// Sets of counters a rank has: the main thread's and that of all other threads.
 pub(crate) const SETS: usize = 2;
@@ -110,6 +123,7 @@ pub struct Counters<'a> {
     pub(crate) peers: [&'a [PeerCounters]; SETS],
     /// By set.
     pub(crate) waits: &'a [WaitCounters],
+    pub(crate) waits_on: &'a WaitsOn,
 }
 
 impl Counters<'_> {
@@ -141,6 +155,16 @@ impl Counters<'_> {
         (operations.fold(0, u64::wrapping_add), bytes.fold(0, u64::wrapping_add))
     }
 
+    /// A thread of the rank waits, and is on this processor; or it waits no more.
+    pub fn note_waits_on(&self, processor: Option<u32>) {
+        self.waits_on.processor.store(processor.map_or(0, |processor| processor.wrapping_add(1)), Ordering::Relaxed);
+    }
+
+    /// The processor that a thread of the rank waits on, if one waits. It may be elsewhere by now.
+    pub fn waits_on(&self) -> Option<u32> {
+        self.waits_on.processor.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// How often the rank had to wait in operations of a kind so far.
     pub fn waits(&self, kind: CounterKind) -> u64 {
         let waits = self.waits.iter().map(|waits| waits.kinds[kind as usize].load(Ordering::Relaxed));
@@ -167,7 +191,8 @@ mod tests {
         let sets: Vec<Vec<PeerCounters>> =
             (0..SETS).map(|_| std::iter::repeat_with(PeerCounters::default).take(3).collect()).collect();
         let waits: Vec<WaitCounters> = std::iter::repeat_with(WaitCounters::default).take(SETS).collect();
-        let counters = Counters { peers: [&sets[0], &sets[1]], waits: &waits };
+        let waits_on = WaitsOn::default();
+        let counters = Counters { peers: [&sets[0], &sets[1]], waits: &waits, waits_on: &waits_on };
         std::thread::scope(|scope| {
             for thread in 0..3 {
                 scope.spawn(move || {
@@ -184,6 +209,11 @@ mod tests {
         assert_eq!(counters.read(Rank(2), CounterKind::Put), (0, 0));
         assert_eq!(counters.read(Rank(1), CounterKind::Get), (0, 0));
         assert_eq!((counters.waits(CounterKind::Lock), counters.waits(CounterKind::Put)), (300, 0));
+        assert_eq!(counters.waits_on(), None);
+        counters.note_waits_on(Some(0));
+        assert_eq!(counters.waits_on(), Some(0));
+        counters.note_waits_on(None);
+        assert_eq!(counters.waits_on(), None);
     }
 
     #[test]

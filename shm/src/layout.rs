@@ -29,7 +29,7 @@ use longarm_memory::{Region, RegionMut};
 use longarm_proto::{JobId, Mutation, Rank, mutation};
 
 use crate::cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, Cell, CellHead, HEAD_OFFSET, PAYLOAD_OFFSET};
-use crate::counters::{Counters, PeerCounters, SETS, WaitCounters};
+use crate::counters::{Counters, PeerCounters, SETS, WaitCounters, WaitsOn};
 use crate::eventcount::{Eventcount, EventcountWord};
 use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, NO_BOX, ShortMessage, Turn};
 use crate::flag_barrier::Lines;
@@ -47,7 +47,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"longarmN");
 /// Goes up whenever anything in this crate's shared structures moves, or two ranks would come to hold different stripe
 /// locks for one element.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 #[repr(C, align(64))]
 struct Header {
     magic: AtomicU64,
@@ -304,7 +304,9 @@ impl NodeSegment {
             let offset = start + PAGE_BYTES + set * peers_bytes(self.layout.world_ranks);
             self.part::<PeerCounters>(offset, self.layout.world_ranks)
         };
-        Counters { peers: [set(0), set(1)], waits: self.part::<WaitCounters>(start, SETS as u32) }
+        let waits = self.part::<WaitCounters>(start, SETS as u32);
+        let waits_on = &self.part::<WaitsOn>(start + size_of_val(waits) as u64, 1)[0];
+        Counters { peers: [set(0), set(1)], waits, waits_on }
     }
 
     /// Pushes one cell to the inbox of a local rank and notifies its eventcount. Cells of one producer arrive in order.

@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 use longarm_netmod::Waker;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering, fence};
 use parking_lot::Mutex;
-use rustix::thread::CpuSet;
 
 /// Gets what a panic of the helper thread has thrown.
 pub(crate) type OnPanic = Box<dyn Fn(&(dyn Any + Send)) + Send + Sync>;
@@ -67,52 +66,6 @@ impl Helper {
         fence(Ordering::SeqCst);
         if self.parked.swap(false, Ordering::SeqCst) {
             self.waker.wake();
-        }
-    }
-}
-
-/// Those processors that the calling thread is not bound to, if it is bound to one of them and there are others: it is about
-/// to compute, and who takes its transfers in can do that elsewhere.
-pub(crate) fn beside_this_thread(processors: &[u32]) -> Vec<u32> {
-    let own = rustix::thread::sched_getaffinity(None).ok().filter(|own| own.count() == 1);
-    let is_own = |processor: u32| {
-        own.is_some_and(|own| (processor as usize) < CpuSet::MAX_CPU && own.is_set(processor as usize))
-    };
-    let others: Vec<u32> = processors.iter().copied().filter(|processor| !is_own(*processor)).collect();
-    if others.is_empty() { processors.to_vec() } else { others }
-}
-
-/// Lets the calling thread, one of the runtime's own, run on these processors instead of those that its rank is bound to:
-/// there it would have to wait for the application. It stays where it is if there are none.
-pub fn use_processors(processors: &[u32]) {
-    let mut set = CpuSet::new();
-    // A set ends somewhere, and machines do not.
-    let fitting = processors.iter().filter(|processor| (**processor as usize) < CpuSet::MAX_CPU);
-    fitting.for_each(|processor| set.set(*processor as usize));
-    if !processors.is_empty()
-        && let Err(error) = rustix::thread::sched_setaffinity(None, &set)
-    {
-        let thread = std::thread::current();
-        tracing::warn!(%error, "the thread {} stays where its rank is bound", thread.name().unwrap_or_default());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_that_is_bound_to_one_processor_leaves_that_out() {
-        let all = rustix::thread::sched_getaffinity(None).unwrap();
-        let processors: Vec<u32> = (0..CpuSet::MAX_CPU as u32).filter(|number| all.is_set(*number as usize)).collect();
-        let first = processors[0];
-        let bound = std::thread::spawn(move || {
-            use_processors(&[first]);
-            (beside_this_thread(&[first, first + 1]), beside_this_thread(&[first]), beside_this_thread(&[]))
-        });
-        assert_eq!(bound.join().unwrap(), (vec![first + 1], vec![first], vec![]));
-        if processors.len() > 1 {
-            assert_eq!(beside_this_thread(&processors), processors);
         }
     }
 }

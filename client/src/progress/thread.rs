@@ -8,8 +8,8 @@ use longarm_shm::sync::{Ordering, fence};
 use rustix::event::{PollFd, PollFlags};
 
 use super::Progress;
-use super::helper::{beside_this_thread, use_processors};
 use super::pace::CALL_NAP;
+use super::processors::{beside_this_thread, use_processors};
 use super::watched::Watched;
 use crate::endpoint::Endpoint;
 

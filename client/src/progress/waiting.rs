@@ -39,6 +39,8 @@ impl Client {
         let mut entered = None;
         let mut assistant: Option<Assistant<'_>> = None;
         let mut waiting = Some(self.progress.helper.begin_wait());
+        let me = self.local.layout.local_of(self.local.layout.me());
+        let mut place = self.progress.apart.place(&self.local.segment, me);
         loop {
             let mut progress = self.drive(drive, &pace);
             if wakers::any() {
@@ -73,6 +75,7 @@ impl Client {
                     {
                         // Nobody else could drive the server while we have no processor.
                         assistant = None;
+                        place.note();
                         self.progress.allow_wakeups();
                         std::thread::yield_now();
                     }

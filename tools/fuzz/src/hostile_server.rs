@@ -120,6 +120,7 @@ impl Caller {
                 costs: Costs::TYPICAL,
             },
             processors: Vec::new(),
+            ranks_on_machine: 0,
         });
         Caller {
             client: client.expect("the system has a descriptor for a waker"),

@@ -53,6 +53,7 @@ pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String
             costs: Costs { call_ns: dice.between(1, 10_000), pack_kib_ns: dice.between(1, 1000) },
         },
         processors: Vec::new(),
+        ranks_on_machine: 0,
         time: Arc::new(SimTime),
     });
     client.map_err(|error| error.to_string())

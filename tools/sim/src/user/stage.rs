@@ -272,6 +272,7 @@ fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
             costs: Costs { call_ns: dice.between(1, 10_000), pack_kib_ns: dice.between(1, 1000) },
         },
         processors: Vec::new(),
+        ranks_on_machine: 0,
         time: Arc::new(RankTime),
     });
     client.map_err(|error| error.to_string())
