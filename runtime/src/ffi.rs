@@ -25,10 +25,13 @@ pub use longarm_shm::{CounterKind, flag_barrier};
 pub use clock::elapsed_s;
 pub use symmetric::ExposedForGood;
 
+pub use crate::window::MemoryOfNodes;
+
 use longarm_client::{Awaited, Client};
 use longarm_proto::Rank;
 
 use crate::error::{CollectiveError, Operation, RmwError, TransferError};
+use crate::group::Group;
 use crate::window::Window;
 use crate::world::World;
 
@@ -251,6 +254,24 @@ impl<T> Window<T> {
     /// Whether two names mean the same window.
     pub fn is_same<U>(&self, other: &Window<U>) -> bool {
         Arc::ptr_eq(&self.shared.client, &other.shared.client)
+    }
+
+    /// Whether it was made over this group.
+    pub fn is_of(&self, group: &Group) -> bool {
+        self.shared.group.shared.id == group.shared.id
+    }
+
+    /// The memory that this window is in, if windows of the world have that one after the other.
+    pub fn memory(&self) -> Option<&MemoryOfNodes> {
+        self.shared.memory_of_nodes.as_ref()
+    }
+}
+
+#[doc(hidden)]
+impl Group {
+    /// How many collectives this rank has begun in the group, counting each that is part of another call. For tests.
+    pub fn collectives_begun(&self) -> u64 {
+        self.shared.sequence.load(sync::Ordering::Relaxed)
     }
 }
 

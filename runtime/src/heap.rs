@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::collective::Signature;
 use crate::element::Element;
-use crate::error::{HeapError, WindowError};
+use crate::error::{CollectiveError, HeapError, WindowError};
 use crate::group::Group;
 use crate::started::Started;
 use crate::window::{Window, WindowInner};
@@ -163,7 +163,7 @@ impl KeptHeap {
             return heap;
         }
         let (inner, client) = (Arc::clone(&world.inner), Arc::clone(&self.memory.window));
-        let window = Arc::new(WindowInner { client, inner, group: world.clone() });
+        let window = Arc::new(WindowInner { client, inner, group: world.clone(), memory_of_nodes: None });
         let heap = Arc::new(Heap { window, memory: Arc::clone(&self.memory) });
         let handed: Arc<dyn Any + Send + Sync> = Arc::<Heap>::clone(&heap);
         self.handed = Arc::downgrade(&handed);
@@ -208,8 +208,7 @@ impl Heap {
     /// # Errors
     /// As [`Heap::allocate_collective`].
     pub fn allocate_aligned_collective(&self, alignment: usize, bytes: usize) -> Result<HeapBlock, HeapError> {
-        self.meet("heap align", alignment)?;
-        self.meet("heap allocate", bytes)?;
+        self.meet(Signature::aligned("heap allocate", alignment, bytes as u64))?;
         if !alignment.is_power_of_two() {
             return Err(HeapError::BadAlignment { alignment });
         }
@@ -223,10 +222,13 @@ impl Heap {
     /// # Errors
     /// As [`Heap::allocate_collective`].
     pub fn free_collective(&self, block: HeapBlock) -> Result<(), HeapError> {
-        self.world().barrier_collective()?;
-        self.meet("heap free", block.offset)?;
         let offset = block.offset;
-        self.memory.blocks.lock().give_back(offset).ok_or(HeapError::NoSuchBlock { offset })
+        let quiet = self.world().inner.client.quiet();
+        self.meet(Signature::plain("heap free").with_count(offset as u64))?;
+        let known = self.memory.blocks.lock().give_back(offset);
+        // Not before all have met: the others wait for this rank.
+        quiet.map_err(CollectiveError::from)?;
+        known.ok_or(HeapError::NoSuchBlock { offset })
     }
 
     /// A block of another size with the contents of the old one, as far as they fit: at the same place, if there is room
@@ -275,9 +277,11 @@ impl Heap {
     /// Whether the block could be made longer or shorter where it is.
     fn resize(&self, block: &HeapBlock, bytes: usize) -> Result<bool, HeapError> {
         // What was issued towards the end of the block is complete before that is given to others.
-        self.world().barrier_collective()?;
-        self.meet("heap realloc", block.offset)?;
-        self.meet("heap resize", bytes)?;
+        let quiet = self.world().inner.client.quiet();
+        // A signature has room for one such number.
+        self.meet(Signature::plain("heap realloc").with_count(block.offset as u64))?;
+        self.meet(Signature::plain("heap resize").with_count(bytes as u64))?;
+        quiet.map_err(CollectiveError::from)?;
         let (mut blocks, offset) = (self.memory.blocks.lock(), block.offset);
         if !blocks.taken.contains_key(&offset) {
             return Err(HeapError::NoSuchBlock { offset });
@@ -338,8 +342,7 @@ impl Heap {
         self.memory.blocks.lock().free_bytes()
     }
 
-    fn meet(&self, operation: &'static str, number: usize) -> Result<(), HeapError> {
-        let signature = Signature::plain(operation).with_count(number as u64);
+    fn meet(&self, signature: Signature) -> Result<(), HeapError> {
         Ok(self.world().run(signature, |_| Ok(()))?)
     }
 }

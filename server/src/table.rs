@@ -130,13 +130,9 @@ impl Windows {
             return Err("a window of this identity exists".into());
         }
         let MemoryWanted { aligned, room } = memory;
-        self.look_at_busy(now_ms);
         if let Some(room) = room
-            && let Some(spares) = self.spare.get_mut(&(ranks.clone(), room))
-            && let Some(spare) = spares.pop_if(|spare| spare.memory.again(part_bytes).is_some())
+            && self.create_in_spare(identity, (&ranks, part_bytes), room, now_ms).is_some()
         {
-            let memory = spare.memory.again(part_bytes).expect("asked just now");
-            self.insert(identity, WindowParts { memory, ranks, made_for: spare.made_for }, spare.address);
             return Ok(());
         }
         let name = window_name(job, window, generation);
@@ -144,6 +140,38 @@ impl Windows {
         let address = self.addresses.take(memory.bytes(), aligned);
         self.insert(identity, WindowParts { memory, ranks, made_for: (window, generation) }, address);
         Ok(())
+    }
+
+    /// Starts to serve a window before its ranks have told how large their parts are, in memory that a window of the same ranks had before:
+    /// each part is served as large as its room, and stays so. Gives the window that the memory was made for. `None`: there is
+    /// no such memory, or devices would hold on to all of the room.
+    pub(crate) fn create_ahead(
+        &mut self,
+        identity: (WindowId, Generation, AccessKey),
+        ranks: &[Rank],
+        room: u64,
+        now_ms: u64,
+    ) -> Option<(WindowId, Generation)> {
+        if self.live.contains_key(&identity.0) || self.remote.is_some() {
+            return None;
+        }
+        self.create_in_spare(identity, (ranks, &vec![room; ranks.len()]), room, now_ms)
+    }
+
+    fn create_in_spare(
+        &mut self,
+        identity: (WindowId, Generation, AccessKey),
+        (ranks, part_bytes): (&[Rank], &[u64]),
+        room: u64,
+        now_ms: u64,
+    ) -> Option<(WindowId, Generation)> {
+        self.look_at_busy(now_ms);
+        let ranks = ranks.to_vec();
+        let spares = self.spare.get_mut(&(ranks.clone(), room))?;
+        let spare = spares.pop_if(|spare| spare.memory.again(part_bytes).is_some())?;
+        let memory = spare.memory.again(part_bytes).expect("asked just now");
+        self.insert(identity, WindowParts { memory, ranks, made_for: spare.made_for }, spare.address);
+        Some(spare.made_for)
     }
 
     fn insert(

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longarm_netmod::{CoarseClock, Interest, Poller, Ready, Waker};
-use longarm_proto::Rank;
+use longarm_proto::{AccessKey, Generation, Rank, WindowId};
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -217,6 +217,20 @@ impl Server {
         let answer = engine.ask(request, self.now_ms());
         self.tell_of_give_back(&engine);
         Some(answer)
+    }
+
+    /// Serves a window before its ranks have met for it, for a thread of this process, in memory that a window of the same ranks with this room
+    /// for each part had before. Gives the window that the memory was made for. `None`: there is none, or another thread drives the engine now.
+    pub fn serve_ahead(
+        &self,
+        identity: (WindowId, Generation, AccessKey),
+        ranks: &[Rank],
+        room: u64,
+    ) -> Option<(WindowId, Generation)> {
+        let mut engine = self.engine.try_lock()?;
+        let made_for = engine.serve_ahead(identity, ranks, room, self.now_ms());
+        self.tell_of_give_back(&engine);
+        made_for
     }
 
     /// The thread, if it sleeps for ever, has to learn that memory is to be given back by a certain time. For who has the engine.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use longarm_netmod::flow::Costs;
-use longarm_proto::{Generation, JobId, NodeId, Secret, WindowId};
+use longarm_proto::{AccessKey, Generation, JobId, NodeId, Rank, Secret, WindowId};
 use longarm_server::door::{Door, DoorRequest, door_name, window_of_server};
 use longarm_server::{Engine, EngineOptions, Server};
 use longarm_shm::{NodeSegment, NodeWindow};
@@ -203,6 +203,38 @@ fn a_window_has_the_memory_of_the_one_before_it_and_what_is_spare_takes_no_pages
     seen.fill(1);
     next.part(0).whole().as_region().copy_to_slice(&mut seen);
     assert_eq!(seen, [0; 5000]);
+}
+
+/// A window that is served before it is known how large its parts are has memory of a freed one of the same ranks and room, or is not there.
+#[test]
+fn a_window_is_served_ahead_in_memory_that_is_spare_and_only_there() {
+    let server = server(JobId(u64::from(std::process::id()) << 32 | 0x6168));
+    let ranks = [Rank(0), Rank(1)];
+    let sizes = [70, 5000];
+    let room = NodeWindow::room_for(&sizes).unwrap();
+    let identity = |window| (WindowId(window), Generation(1), AccessKey(1));
+    let ahead = |window, ranks: &[Rank], room| server.serve_ahead(identity(window), ranks, room);
+    let ask = |request| server.ask(&request).expect("nobody drives the engine");
+    let free = |window| assert!(ask(DoorRequest::Free { window, generation: 1 }).unwrap().is_none());
+    assert_eq!(ahead(1, &ranks, room), None, "nothing was freed yet");
+    let parts = (0..).zip(sizes).collect();
+    let request = DoorRequest::Create { window: 2, generation: 1, key: 1, parts, aligned: false, room: Some(room) };
+    let made_for = ask(request).unwrap().expect("memory").made_for;
+    assert_eq!(ahead(1, &ranks, room), None, "the memory is in use");
+    free(2);
+    assert_eq!(ahead(1, &ranks, 2 * room), None, "a part would have no room");
+    assert_eq!(ahead(1, &ranks[1..], room), None, "it has parts of other ranks");
+    assert_eq!(ahead(1, &ranks, room), Some(made_for));
+    assert_eq!(ahead(1, &ranks, room), None, "there is a window of this name");
+    let handed = ask(DoorRequest::Attach { window: 1, generation: 1 }).unwrap().expect("memory");
+    assert_eq!(handed.made_for, made_for);
+    // Withdrawn, it leaves the memory to another one.
+    free(1);
+    assert!(ask(DoorRequest::Attach { window: 1, generation: 1 }).is_err());
+    let assistant = server.assist().unwrap();
+    assert_eq!(ahead(3, &ranks, room), None, "another thread drives the engine");
+    drop(assistant);
+    assert_eq!(ahead(3, &ranks, room), Some(made_for));
 }
 
 fn ask(door: &Door, request: &DoorRequest) -> OwnedFd {

@@ -4,7 +4,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longarm_client::{Assist, AssistTurn, Layout, Time};
+use longarm_client::{Assist, AssistTurn, Layout, Time, WindowIdentity};
 use longarm_control::messages::NodeCard;
 use longarm_netmod::Netmod;
 use longarm_netmod::flow::Costs;
@@ -95,6 +95,16 @@ impl Node {
             *door = Some(Door::connect(name)?);
         }
         door.as_ref().expect("connected just now").call(request)
+    }
+
+    /// Serves a window before its ranks have met for it: [`Server::serve_ahead`]. `None` also where the server is not hosted here.
+    pub(crate) fn serve_ahead(
+        &self,
+        WindowIdentity { window, generation, key }: WindowIdentity,
+        ranks: &[Rank],
+        room: u64,
+    ) -> Option<(WindowId, Generation)> {
+        self.hosted.as_ref()?.server.serve_ahead((window, generation, key), ranks, room)
     }
 
     /// The node of a simulated rank.

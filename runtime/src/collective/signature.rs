@@ -12,6 +12,7 @@ pub struct Signature {
     element: u8,
     reduction: u8,
     element_bytes: u32,
+    /// The root's place. Of a call without elements that is aligned, 1 and the power of two of the alignment.
     root: u32,
     count: u64,
 }
@@ -50,6 +51,13 @@ impl Signature {
     /// The same with a number that has to match.
     pub(crate) fn with_count(self, count: u64) -> Signature {
         Signature { count, ..self }
+    }
+
+    /// A call for so many bytes at a multiple of `alignment`. Alignments that are no powers of two are refused later, and all
+    /// compare alike here.
+    pub(crate) fn aligned(operation: &'static str, alignment: usize, bytes: u64) -> Signature {
+        let root = if alignment.is_power_of_two() { 1 + alignment.ilog2() } else { u32::MAX };
+        Signature { root, count: bytes, ..Signature::plain(operation) }
     }
 
     /// Whether the same was called with another count.
@@ -113,6 +121,8 @@ impl std::fmt::Display for Signature {
                 write!(f, ", element type {}, reduction {}", self.element, self.reduction)?;
             }
             write!(f, ")")?;
+        } else if let Some(exponent @ 0..64) = self.root.checked_sub(1) {
+            write!(f, " ({} bytes at a multiple of {})", self.count, 1_u64 << exponent)?;
         } else if self.count > 0 {
             write!(f, " ({})", self.count)?;
         }

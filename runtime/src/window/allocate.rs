@@ -1,89 +1,29 @@
 //! Making and freeing windows, collectively.
 
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use longarm_client::{AttachError, ClientWindow, WindowIdentity};
-use longarm_proto::{AccessKey, Generation, Rank, WindowId};
+use longarm_proto::{Generation, Rank, WindowId};
 use longarm_server::door::{DoorError, DoorRequest};
 use longarm_shm::NodeWindow;
 use parking_lot::Mutex;
 
+use super::ahead::MemoryOfNodes;
 use super::kept::PartsHere;
+use super::name::{FreshName, Name};
+use super::proposal::{FileOfServer, Found, Made, Outcome, Proposal};
 use super::shared::{Window, WindowInner};
 use crate::collective::Signature;
 use crate::element::Element;
 use crate::error::{CollectiveError, WindowError};
-use crate::group::{Group, bytes_of, words_of};
+use crate::group::{Group, bytes_of};
 use crate::started::Started;
 
-/// What every member tells of a window that is being made. Only the first member's identity is used.
-struct Proposal {
-    bytes: u64,
-    number: u32,
-    generation: u32,
-    key: u64,
-}
-
-/// Where the memory of a node's parts is found, by processes of that node.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Found {
-    /// The descriptor's number in the process of the node's server.
-    number: RawFd,
-    /// The window that the memory was made for.
-    made_for: (WindowId, Generation),
-    /// Where all ranks of the node map it. `None`: anywhere.
-    address: Option<u64>,
-}
-
 /// What the lowest member of a node has had made, and mapped.
-struct Made {
+struct Mapped {
     memory: NodeWindow,
-    found: Found,
-}
-
-/// What a member tells of its part in making a window.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Outcome {
-    /// It could not have its node's memory made.
-    Failed,
-    /// It had nothing to do.
-    Nothing,
-    Made(Found),
-}
-
-const OUTCOME_BYTES: usize = 24;
-
-impl Outcome {
-    fn words(self) -> [u64; OUTCOME_BYTES / 8] {
-        match self {
-            Outcome::Failed => [0; 3],
-            Outcome::Nothing => [1, 0, 0],
-            // No window starts at address 0, and no number is negative.
-            Outcome::Made(Found { number, made_for: (window, generation), address }) => {
-                [2 + number as u64 + (u64::from(generation.0) << 32), window.0, address.unwrap_or(0)]
-            }
-        }
-    }
-
-    fn read(body: &[u8]) -> Outcome {
-        match words_of::<{ OUTCOME_BYTES / 8 }>(body) {
-            [0, ..] => Outcome::Failed,
-            [1, ..] => Outcome::Nothing,
-            [number, window, address] => Outcome::Made(Found {
-                number: (number as u32).wrapping_sub(2) as RawFd,
-                made_for: (WindowId(window), Generation((number >> 32) as u32)),
-                address: (address != 0).then_some(address),
-            }),
-        }
-    }
-
-    fn found(self) -> Option<Found> {
-        match self {
-            Outcome::Made(found) => Some(found),
-            Outcome::Failed | Outcome::Nothing => None,
-        }
-    }
+    made_for: (WindowId, Generation),
+    file: FileOfServer,
 }
 
 impl Group {
@@ -134,45 +74,89 @@ impl Group {
 
     /// `aligned`: where it starts is a multiple of as large a power of two as fits into it.
     pub(crate) fn allocate_at(&self, bytes: u64, aligned: bool) -> Result<WindowInner, WindowError> {
-        let fresh = self.inner.numbers.take();
-        // Only the first member's is used.
-        let key = if self.shared.index == 0 { random_key()? } else { 0 };
-        let mine = [bytes, u64::from(fresh.0), u64::from(fresh.1), key];
-        let all = self.gather_few(Signature::plain("allocate"), &bytes_of(&mine))?;
+        // Those that were started before may take the announced name, and tell of another one.
+        self.finish_started();
+        let numbers = &self.inner.numbers;
+        let announced = if self.is_world() { numbers.take_announced() } else { None };
+        let is_first = self.shared.index == 0;
+        let fresh = is_first.then(|| FreshName::with_random_key(numbers.take())).transpose()?;
+        let made_for = announced.filter(|_| !aligned).and_then(|announced| self.serve_ahead(announced, bytes));
+        let mine = Proposal { bytes, fresh, announced: announced.map(|announced| announced.name), made_for };
+        let mine = mine.words(self.is_world());
+        let all = self.gather_few(Signature::plain("allocate"), &bytes_of(mine.as_slice()));
+        let proposals = all.map(|all| all.chunks(8 * mine.len()).map(Proposal::read).collect::<Vec<_>>());
+        if let (Ok(proposals), Some(announced)) = (&proposals, announced)
+            && let Some(memory) = self.memory_served_ahead(proposals)
+            && self.refusal(proposals).is_none()
+        {
+            self.note_met();
+            numbers.announce(proposals[0].fresh);
+            let made_for = self.memory_here(&memory);
+            let parts = self.parts_here(proposals, aligned).1;
+            let found = Some(Found { made_for, file: None });
+            return Ok(self.known(announced.identity(Rank(0)), proposals, parts, (None, found), Some(memory)));
+        }
+        // After a death the others may have heard of all that all have told, and have the window.
+        let is_made = matches!(&proposals, Err(error) if !matches!(error, CollectiveError::Mismatch { .. }));
+        if let (Some(announced), Some(_), false) = (announced, made_for, is_made) {
+            self.withdraw(announced);
+        }
+        let proposals = proposals?;
         self.note_met();
-        let proposals: Vec<Proposal> = all.chunks(size_of_val(&mine)).map(proposal).collect();
-        let refusal = self.refusal(&proposals);
-        let parts = self.parts_here(&proposals, aligned);
+        self.make_together(&proposals, aligned, announced)
+    }
+
+    /// The memory is made now that all know how large the parts are, and all learn whether every node has it.
+    fn make_together(
+        &self,
+        proposals: &[Proposal],
+        aligned: bool,
+        announced: Option<FreshName>,
+    ) -> Result<WindowInner, WindowError> {
+        let fresh = proposals[0].fresh.expect("the first member names every window");
+        let identity = fresh.identity(self.shared.members[0]);
+        let refusal = self.refusal(proposals);
+        let parts = self.parts_here(proposals, aligned);
         let made = match &refusal {
             Some(_) => None,
-            None => Some(self.make(identity(self.shared.members[0], &proposals[0]), &parts, aligned)),
+            None => Some(self.make(identity, &parts, aligned)),
         };
-        let outcome = match &made {
-            Some(Err(_)) => Outcome::Failed,
-            Some(Ok(Some(made))) => Outcome::Made(made.found),
-            Some(Ok(None)) | None => Outcome::Nothing,
+        let told = match &made {
+            Some(Err(_)) => Made::Failed,
+            Some(Ok(Some(mapped))) => Made::Memory(mapped.made_for, mapped.file),
+            Some(Ok(None)) | None => Made::Nothing,
         };
-        let outcomes = self.gather_few(Signature::plain("allocated"), &bytes_of(&outcome.words()))?;
-        let outcomes: Vec<Outcome> = outcomes.chunks(OUTCOME_BYTES).map(Outcome::read).collect();
-        let failed = outcomes.iter().position(|outcome| *outcome == Outcome::Failed);
-        let creator = self.shared.members[0];
-        if self.shared.index != 0 {
-            self.inner.numbers.give_back(fresh.0, fresh.1 - 1);
+        let outcome = Outcome { made: told, next: self.next_name(announced) };
+        let outcome = outcome.words(self.is_world());
+        let outcomes = self.gather_few(Signature::plain("allocated"), &bytes_of(outcome.as_slice()))?;
+        let outcomes: Vec<Outcome> = outcomes.chunks(8 * outcome.len()).map(Outcome::read).collect();
+        if self.is_world() {
+            self.inner.numbers.announce(outcomes[0].next);
         }
         if let Some(refusal) = refusal {
             return Err(refusal);
         }
-        let identity = identity(creator, &proposals[0]);
-        if let Some(place) = failed {
+        if let Some(place) = outcomes.iter().position(|outcome| outcome.made == Made::Failed) {
             return Err(self.undo(identity, made, self.shared.members[place]));
         }
-        let members: Vec<(Rank, u64)> =
-            self.shared.members.iter().copied().zip(proposals.iter().map(|proposal| proposal.bytes)).collect();
         let maker_here = self.maker_here();
         let found = self.shared.members.iter().zip(&outcomes).find(|(rank, _)| **rank == maker_here);
-        let found = found.and_then(|(_, outcome)| outcome.found());
-        let made = made.and_then(Result::ok).flatten().map(|made| made.memory);
-        Ok(self.known(identity, &members, parts.1, (made, found)))
+        let found = found.and_then(|(_, outcome)| match outcome.made {
+            Made::Memory(made_for, file) => Some(Found { made_for, file: Some(file) }),
+            Made::Failed | Made::Nothing => None,
+        });
+        let memory = if parts.1.room.is_some() { self.memory_of_nodes(proposals, &outcomes) } else { None };
+        let made = made.and_then(Result::ok).flatten().map(|mapped| mapped.memory);
+        Ok(self.known(identity, proposals, parts.1, (made, found), memory))
+    }
+
+    /// What rank 0 says the next window of the world is called: the announced name, if this window has not taken it. `None` from all others, and
+    /// where there are no random numbers: the next window is then made together.
+    fn next_name(&self, unused: Option<FreshName>) -> Option<FreshName> {
+        if !self.is_world() || self.shared.index != 0 {
+            return None;
+        }
+        unused.or_else(|| FreshName::with_random_key(self.inner.numbers.take()).ok())
     }
 
     /// Why the window cannot be, for reasons that all members see alike.
@@ -223,7 +207,7 @@ impl Group {
         WindowIdentity { window, generation, key }: WindowIdentity,
         (ranks, parts): &(Vec<u32>, PartsHere),
         aligned: bool,
-    ) -> Result<Option<Made>, WindowError> {
+    ) -> Result<Option<Mapped>, WindowError> {
         let rank = self.inner.client.layout().me();
         if ranks[0] != rank.0 {
             return Ok(None);
@@ -249,10 +233,10 @@ impl Group {
         })?;
         let handed = handed.ok_or_else(|| failed("no descriptor came".into()))?;
         let (made_for, address) = (handed.made_for, handed.address);
-        let found = Found { number: handed.number, made_for, address };
+        let file = FileOfServer { number: handed.number, address };
         let kept = &self.inner.memory;
         let memory = kept.window(made_for, parts).map_or_else(|| kept.map(made_for, parts, (handed.file, address)), Ok);
-        memory.map(|memory| Some(Made { memory, found })).map_err(|error| {
+        memory.map(|memory| Some(Mapped { memory, made_for, file })).map_err(|error| {
             free();
             failed(error.to_string())
         })
@@ -262,7 +246,7 @@ impl Group {
     fn undo(
         &self,
         identity: WindowIdentity,
-        made: Option<Result<Option<Made>, WindowError>>,
+        made: Option<Result<Option<Mapped>, WindowError>>,
         failed: Rank,
     ) -> WindowError {
         match made {
@@ -277,14 +261,19 @@ impl Group {
         }
     }
 
+    /// The window as its members know it. Its memory here is `made`, if this rank has just had it made; else it is opened at the first access, as `found`
+    /// says, or asked for at the door.
     fn known(
         &self,
         identity: WindowIdentity,
-        members: &[(Rank, u64)],
+        proposals: &[Proposal],
         parts: PartsHere,
         (made, found): (Option<NodeWindow>, Option<Found>),
+        memory_of_nodes: Option<MemoryOfNodes>,
     ) -> WindowInner {
         let layout = self.inner.client.layout();
+        let members = self.shared.members.iter().copied().zip(proposals.iter().map(|proposal| proposal.bytes));
+        let members: Vec<(Rank, u64)> = members.collect();
         let inner = Arc::downgrade(&self.inner);
         let made = Mutex::new(made);
         let attach = move || {
@@ -294,8 +283,9 @@ impl Group {
             let refused = |reason: &dyn std::fmt::Display| AttachError::Refused(reason.to_string());
             let inner = inner.upgrade().ok_or_else(|| refused(&"the world is finalized"))?;
             let WindowIdentity { window, generation, .. } = identity;
-            let found = found.and_then(|Found { number, made_for, address }| {
+            let found = found.and_then(|Found { made_for, file }| {
                 inner.memory.window(made_for, &parts).or_else(|| {
+                    let FileOfServer { number, address } = file?;
                     let file = inner.node.window_of_server(number, made_for)?;
                     inner.memory.map(made_for, &parts, (file, address)).ok()
                 })
@@ -312,10 +302,10 @@ impl Group {
             let memory = inner.memory.map(handed.made_for, &parts, (handed.file, handed.address));
             memory.map_err(|error| refused(&error))
         };
-        let client = ClientWindow::new(layout, identity, members, attach);
+        let client = ClientWindow::new(layout, identity, &members, attach);
         let client = self.inner.client.show(client.held_by(self.inner.netmod.remote_memory()));
         let client = Arc::new(client);
-        WindowInner { client, inner: Arc::clone(&self.inner), group: self.clone() }
+        WindowInner { client, inner: Arc::clone(&self.inner), group: self.clone(), memory_of_nodes }
     }
 
     /// Frees a window that was allocated over this group.
@@ -343,12 +333,13 @@ impl Group {
         // Before the number is used again every node has to have forgotten it.
         if self.is_world() {
             if self.shared.index == 0 {
-                self.inner.numbers.rest(number.0 as u32, generation.0);
+                self.inner.numbers.rest(Name::of(number, generation));
             }
         } else {
             self.run(Signature::plain("freed").with_count(number.0), |_| Ok(()))?;
             if self.shared.index == 0 {
-                self.inner.numbers.give_back(number.0 as u32, generation.0);
+                let name = Name { number: number.0 as u32, generation: generation.0 };
+                self.inner.numbers.give_back(name);
             }
         }
         freed?;
@@ -375,23 +366,4 @@ impl<T: Element> Window<T> {
         let shared = Arc::clone(&self.shared);
         self.shared.group.start(move |group| group.free(&shared.client))
     }
-}
-
-fn proposal(body: &[u8]) -> Proposal {
-    let [bytes, number, generation, key] = words_of(body);
-    Proposal { bytes, number: number as u32, generation: generation as u32, key }
-}
-
-fn identity(creator: Rank, proposal: &Proposal) -> WindowIdentity {
-    WindowIdentity {
-        window: WindowId(u64::from(creator.0) << 32 | u64::from(proposal.number)),
-        generation: Generation(proposal.generation),
-        key: AccessKey(proposal.key),
-    }
-}
-
-fn random_key() -> Result<u64, WindowError> {
-    let mut key = [0; 8];
-    getrandom::fill(&mut key).map_err(|_| WindowError::Door { reason: "no random numbers".into() })?;
-    Ok(u64::from_le_bytes(key))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use longarm_client::{ClientWindow, Shapes, TransferError};
 use longarm_proto::{Rank, Run};
 
+use super::ahead::MemoryOfNodes;
 use crate::element::{Element, length_of};
 use crate::error::Operation;
 use crate::group::Group;
@@ -38,6 +39,8 @@ pub(crate) struct WindowInner {
     pub(crate) client: Arc<ClientWindow>,
     pub(crate) inner: Arc<Inner>,
     pub(crate) group: Group,
+    /// What memory it is in, if windows of the world have that one after the other.
+    pub(crate) memory_of_nodes: Option<MemoryOfNodes>,
 }
 
 impl<T> Clone for Window<T> {

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 
 use longarm_netmod::{Entrance, EntranceStep, Interest};
+use longarm_proto::{AccessKey, Generation, Rank, WindowId};
 
 use super::{ACCEPTS_PER_TURN, DOOR, Engine, VISITOR};
 use crate::door::{self, Arrival, DoorError, DoorRequest, Handed};
@@ -75,6 +76,20 @@ impl Engine {
         // Those who waited for a mutex of a window that is freed.
         self.deliver_grants();
         handed
+    }
+
+    /// As [`Server::serve_ahead`](crate::Server::serve_ahead).
+    pub(crate) fn serve_ahead(
+        &mut self,
+        identity: (WindowId, Generation, AccessKey),
+        ranks: &[Rank],
+        room: u64,
+        now_ms: u64,
+    ) -> Option<(WindowId, Generation)> {
+        let made_for = self.shared.windows.create_ahead(identity, ranks, room, now_ms);
+        // Memory that was busy may have become spare.
+        self.plan_give_back(now_ms);
+        made_for
     }
 
     /// Memory of freed windows is to be given back some time after they were.

@@ -14,7 +14,7 @@ use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use longarm::{Window, World};
 
 use crate::addresses::Addresses;
-use crate::allocations::Allocations;
+use crate::allocations::{Allocations, Starts};
 use crate::data::handles::Handles;
 use crate::group_table::Groups;
 use crate::mpi_side::MpiSide;
@@ -41,6 +41,7 @@ pub(crate) struct Job {
     pub(crate) mpi: Option<MpiSide>,
     pub(crate) addresses: Addresses,
     pub(crate) segments: Allocations,
+    pub(crate) starts: Starts,
     pub(crate) pools: Pools,
     pub(crate) groups: Groups,
     pub(crate) handles: Handles,
@@ -94,6 +95,7 @@ impl Job {
         Job {
             addresses: Addresses::new(world.size()),
             segments: Allocations::new(),
+            starts: Starts::new(),
             pools: Pools::new(),
             groups: Groups::new(&world),
             handles: Handles::new(),

@@ -4,6 +4,7 @@
 //! owner tells can be followed by its neighbours too. Allocations that one process makes alone are in `alone`.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
+use std::sync::Arc;
 
 use longarm::{Group, Window};
 
@@ -15,9 +16,26 @@ use crate::groups;
 use crate::job::Job;
 use crate::refusal::{Done, FAILED, Refusal};
 
-/// Tells all members where each one's part of a window is, and looks whether addresses mean the same everywhere on this
-/// node. Collective over the group. Gives the ranks that have bytes, with their addresses.
+/// Gives the ranks that have bytes, with the addresses of their parts. Collective over the group the first time that a window has its memory: members
+/// tell each other then, and look whether addresses mean the same everywhere on the node.
 pub(crate) fn place(job: &Job, group: &Group, window: &Window<u8>, shown: Shown) -> Done<Vec<(u32, usize)>> {
+    let known = window.memory().and_then(|memory| job.starts.of(memory));
+    let starts = match known {
+        Some(starts) => starts,
+        None => tell_starts(job, group, window)?,
+    };
+    let mut parts = Vec::with_capacity(starts.len());
+    for (rank, start) in group.members().into_iter().zip(starts.iter().copied()) {
+        if window.len_at(rank) != Some(0) {
+            job.addresses.insert(rank, start, window, shown);
+            parts.push((rank, start));
+        }
+    }
+    Ok(parts)
+}
+
+/// Where each member has its part mapped.
+fn tell_starts(job: &Job, group: &Group, window: &Window<u8>) -> Done<Arc<[usize]>> {
     let members = group.members();
     let is_here = |rank: u32| job.world.shares_memory_with(rank);
     let address =
@@ -25,21 +43,20 @@ pub(crate) fn place(job: &Job, group: &Group, window: &Window<u8>, shown: Shown)
     // The parts of a node lie behind one another, so where the first one is tells of them all.
     let first_here = members.iter().copied().find(|rank| is_here(*rank)).unwrap_or(job.world.rank());
     let told = group.allgather_collective(&[address(job.world.rank())?, address(first_here)?])?;
-    let mut parts = Vec::with_capacity(members.len());
-    let mut starts_here = Vec::new();
-    for (rank, told) in members.into_iter().zip(told.chunks(2)) {
-        if is_here(rank) {
-            starts_here.push(told[1]);
-        }
-        if window.len_at(rank) != Some(0) {
-            job.addresses.insert(rank, told[0] as usize, window, shown);
-            parts.push((rank, told[0] as usize));
-        }
-    }
-    if starts_here.iter().any(|start| *start != starts_here[0]) {
+    let told: Vec<[u64; 2]> = told.as_chunks().0.to_vec();
+    let mut starts_here = members.iter().zip(&told).filter(|(rank, _)| is_here(**rank)).map(|(_, told)| told[1]);
+    let first = starts_here.next();
+    if starts_here.any(|start| Some(start) != first) {
         job.cannot_follow_neighbours();
     }
-    Ok(parts)
+    let starts: Arc<[usize]> = told.iter().map(|told| told[0] as usize).collect();
+    // A part without bytes is nowhere, and may have some in the next window.
+    if let Some(memory) = window.memory()
+        && members.iter().all(|rank| window.len_at(*rank) != Some(0))
+    {
+        job.starts.keep(memory, &starts);
+    }
+    Ok(starts)
 }
 
 /// Makes a segment over a group. `table` gets the address of every member's part.
@@ -59,8 +76,9 @@ unsafe fn allocate(job: &Job, group: &Group, table: *mut *mut c_void, bytes: c_l
         }
     };
     let parts = place(job, group, &window, Shown::InMessages)?;
+    let mut with_bytes = parts.iter().peekable();
     for (place, rank) in group.members().into_iter().enumerate() {
-        let start = parts.iter().find(|(other, _)| *other == rank).map_or(0, |(_, start)| *start);
+        let start = with_bytes.next_if(|(other, _)| *other == rank).map_or(0, |(_, start)| *start);
         // SAFETY: one of the members' places, which are writable by this function's contract.
         unsafe { table.wrapping_add(place).write(std::ptr::with_exposed_provenance_mut(start)) };
     }
@@ -75,11 +93,18 @@ unsafe fn allocate(job: &Job, group: &Group, table: *mut *mut c_void, bytes: c_l
 /// Frees the segment whose part of this process starts at `start`; null where this process has none.
 fn free(job: &Job, group: &Group, start: *const c_void) -> Done {
     job.world.quiet()?;
-    let starts = group.allgather_collective(&[start.addr() as u64])?;
-    let named = group.members().into_iter().zip(starts).find(|(_, start)| *start != 0);
-    let Some((rank, start)) = named else { return Ok(()) };
+    let (rank, start) = match start.addr() {
+        // That all mean the same segment is looked at when its window is freed.
+        start if start != 0 && job.segments.have_no_empty_part(group) => (job.world.rank(), start),
+        start => {
+            let starts = group.allgather_collective(&[start as u64])?;
+            let named = group.members().into_iter().zip(starts).find(|(_, start)| *start != 0);
+            let Some((rank, start)) = named else { return Ok(()) };
+            (rank, start as usize)
+        }
+    };
     let mut segments = job.segments.0.lock();
-    let found = segments.iter().position(|segment| segment.parts.contains(&(rank, start as usize)));
+    let found = segments.iter().position(|segment| segment.parts.contains(&(rank, start)));
     let Some(found) = found else {
         return Err(Refusal::fatal(format!("address {start:#x} of process {rank} is not the start of a segment")));
     };

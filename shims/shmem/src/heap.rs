@@ -40,10 +40,11 @@ fn given(name: &'static str, job: &Job, outcome: Result<HeapBlock, HeapError>) -
     }
 }
 
-/// A block for all. The specification leaves open what becomes of different sizes, and its first versions allowed them: each
+/// A block for all, who meet as in a barrier: whoever has it may write to the parts of others at once. The specification leaves open what becomes of different sizes, and its first versions allowed them: each
 /// PE gets as much as the largest asked for, with a line that says so.
 fn allocate(name: &'static str, job: &Job, alignment: usize, bytes: usize) -> Result<HeapBlock, HeapError> {
     let heap = &job.heap.heap;
+    order::complete(name, job);
     match heap.allocate_aligned_collective(alignment, bytes) {
         Err(error) if is_other_size(&error) => heap.allocate_aligned_collective(alignment, largest(name, job, bytes)),
         outcome => outcome,
@@ -73,9 +74,7 @@ pub(crate) fn malloc(name: &'static str, bytes: u64) -> *mut c_void {
     if bytes == 0 {
         return std::ptr::null_mut();
     }
-    let start = given(name, job, allocate(name, job, HEAP_ALIGNMENT, bytes as usize));
-    order::barrier_all(name);
-    start
+    given(name, job, allocate(name, job, HEAP_ALIGNMENT, bytes as usize))
 }
 
 pub(crate) fn malloc_with_hints(name: &'static str, bytes: u64, _hints: c_long) -> *mut c_void {
@@ -93,9 +92,7 @@ pub(crate) fn align(name: &'static str, alignment: u64, bytes: u64) -> *mut c_vo
         refuse_alignment(name, job, alignment);
         return std::ptr::null_mut();
     }
-    let start = given(name, job, allocate(name, job, alignment, bytes as usize));
-    order::barrier_all(name);
-    start
+    given(name, job, allocate(name, job, alignment, bytes as usize))
 }
 
 /// All PEs refuse alike, so one says so.

@@ -52,10 +52,15 @@ pub(crate) unsafe fn pe_quiet(name: &'static str, handle: usize, pes: *const c_i
 /// All PEs meet when everything of the default context is complete.
 pub(crate) fn barrier_all(name: &'static str) {
     let job = job::get(name);
+    complete(name, job);
+    meet(name, job, teams::WORLD);
+}
+
+/// Everything of the default context is complete before all PEs meet. On one node each call is, and where they meet orders the rest.
+pub(crate) fn complete(name: &'static str, job: &Job) {
     if !job.process.is_one_node {
         quiet(name, DEFAULT);
     }
-    meet(name, job, teams::WORLD);
 }
 
 pub(crate) fn sync_all(name: &'static str) {

@@ -214,6 +214,8 @@ fn all_jobs() -> Vec<Job> {
         job("who_comes_second_shares_the_world_and_leaves_it_to_the_others", symmetric::shared, EVERY),
         job("a_freed_window_refuses_everything", windows::freed, EVERY),
         job("windows_come_and_go", windows::reuse, USUAL),
+        job("one_window_after_the_other_is_empty_and_as_large_as_asked", windows::one_after_the_other, EVERY),
+        job("a_window_in_memory_of_another_is_made_in_one_collective", windows::one_collective, EVERY),
         job("ranks_of_a_node_map_windows_at_the_same_addresses", windows::addresses, EVERY),
         job("too_large_a_window_is_an_error_on_all_ranks", windows::too_large, EVERY),
         job("sparse_windows_take_no_memory", windows::sparse, USUAL),

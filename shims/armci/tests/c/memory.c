@@ -93,6 +93,46 @@ static void segments_are_freed_in_any_order(void)
     }
 }
 
+/* One segment after the other, as large as the one before or nearly, now with parts without bytes and now without any. */
+static size_t bytes_in_round(int rank, int round)
+{
+    return round % 3 == 0 && (rank + round) % 4 == 0 ? 0 : 5000 + (size_t)(rank * 7 + round * 13) % 3000;
+}
+
+static void memory_is_used_again(void)
+{
+    enum { ROUNDS = 24, KEPT = 3 };
+    void *parts[KEPT][RANKS_MAX];
+    for (int round = 0; round < ROUNDS; round++) {
+        void **these = parts[round % KEPT];
+        if (round >= KEPT) {
+            free_segment(these);
+        }
+        size_t mine = bytes_in_round(me, round);
+        CHECK_EQUAL(ARMCI_Malloc(these, (armci_size_t)mine), 0);
+        for (int rank = 0; rank < ranks; rank++) {
+            CHECK((these[rank] != NULL) == (bytes_in_round(rank, round) > 0));
+        }
+        for (size_t byte = 0; byte < mine; byte++) {
+            CHECK_EQUAL(((char *)these[me])[byte], 0);
+        }
+        settle();
+        int next = next_rank();
+        size_t bytes = bytes_in_round(next, round);
+        if (bytes > 0) {
+            void *source = allocate(bytes);
+            fill(source, (unsigned)(me + round), bytes);
+            CHECK_EQUAL(ARMCI_Put(source, these[next], (int)bytes, next), 0);
+            free(source);
+        }
+        settle();
+        CHECK(mine == 0 || is_filled(these[me], (unsigned)(previous_rank() + round), mine));
+    }
+    for (int kept = 0; kept < KEPT; kept++) {
+        free_segment(parts[kept]);
+    }
+}
+
 static void groups_have_segments(void)
 {
     /* All but the first, or all if there is only one. */
@@ -314,6 +354,7 @@ int main(int argc, char **argv)
     some_have_no_bytes();
     nobody_has_bytes();
     segments_are_freed_in_any_order();
+    memory_is_used_again();
     groups_have_segments();
     local_memory_is_memory();
 #ifndef WITH_MPI

@@ -69,6 +69,12 @@ pub fn life(world: &World) {
     if world.size() > 1 {
         let mismatch = heap.allocate_collective(if me == 0 { 100 } else { 200 });
         assert!(matches!(mismatch, Err(HeapError::Collective(CollectiveError::Mismatch { .. }))), "{mismatch:?}");
+        let aligned = heap.allocate_aligned_collective(if me == 0 { 64 } else { 128 }, 100);
+        let Err(HeapError::Collective(error @ CollectiveError::Mismatch { .. })) = aligned else {
+            panic!("other alignments gave {aligned:?}");
+        };
+        let said = error.to_string();
+        assert!(said.contains("100 bytes at a multiple of 64") && said.contains("at a multiple of 128"), "{said}");
         assert_eq!(heap.free_bytes(), HEAP_BYTES, "a refused call takes nothing");
     }
     not_moved(&heap);

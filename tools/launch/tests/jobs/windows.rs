@@ -3,7 +3,7 @@
 use longarm::error::{RmwError, TransferError, WaitError, WindowError};
 use longarm::{Compare, Patch, Segment, Update, World};
 
-use super::support::{ahead, assert_same, barrier, ranks};
+use super::support::{Dice, ahead, arbitrary, assert_same, barrier, ranks};
 
 /// Every operation on a freed window is refused, whoever is the target.
 pub fn freed(world: &World) {
@@ -108,6 +108,60 @@ pub fn reuse(world: &World) {
         window.free_collective().expect("it is freed");
     }
     barrier(world);
+}
+
+/// How many elements each rank has in a round: of about the same room for all in most rounds, and of very different ones in others.
+fn unequal(round: u64, ranks: u32) -> Vec<usize> {
+    let mut dice = Dice::new(&[round]);
+    let most = [10, 1000, 5000, 40_000][dice.below(4)];
+    let least = if round.is_multiple_of(3) { 0 } else { most / 2 };
+    (0..ranks).map(|_| if dice.below(8) == 0 { 0 } else { least + dice.below(most - least) + 1 }).collect()
+}
+
+/// Windows one after the other, whose parts are larger and smaller than those before and than each other: each is empty, is written to its
+/// last byte by another rank, and read by a third.
+pub fn one_after_the_other(world: &World) {
+    let (me, right) = (world.rank(), ahead(world, 1));
+    let mut kept: Vec<longarm::Window<u64>> = Vec::new();
+    for round in 0..if world.size() > 4 { 20 } else { 60_u64 } {
+        let lengths = unequal(round, world.size());
+        let contents = |rank: u32| arbitrary::<u64>(&mut Dice::new(&[round, u64::from(rank)]), lengths[rank as usize]);
+        let window = world.allocate_collective::<u64>(lengths[me as usize]).expect("a window");
+        let mine = window.get_vec(me, 0..lengths[me as usize]).expect("mine");
+        assert_same(&mine, &vec![0; mine.len()], format_args!("new in round {round}"));
+        world.sync_collective().expect("all have looked");
+        window.put(right, 0, &contents(right)).expect("a part");
+        assert!(window.put_one(right, lengths[right as usize], 1).is_err(), "one past the part of rank {right}");
+        barrier(world);
+        let left = ahead(world, world.size() - 1);
+        for rank in [me, left] {
+            let found = window.get_vec(rank, 0..lengths[rank as usize]).expect("a part");
+            assert_same(&found, &contents(rank), format_args!("the part of rank {rank} in round {round}"));
+        }
+        // Up to two stay for a while, so that the next one has other memory.
+        kept.push(window);
+        if round % 2 == 0 {
+            kept.swap_remove(round as usize / 2 % kept.len()).free_collective().expect("it is freed");
+        }
+        if kept.len() > 2 {
+            kept.remove(0).free_collective().expect("it is freed");
+        }
+        barrier(world);
+    }
+    kept.iter().for_each(|window| window.free_collective().expect("it is freed"));
+}
+
+/// A window in memory that one had before is made in one collective, and freed in another.
+pub fn one_collective(world: &World) {
+    let mut least = u64::MAX;
+    for _ in 0..50 {
+        let before = world.group().collectives_begun();
+        world.allocate_collective::<u64>(1000).expect("a window").free_collective().expect("it is freed");
+        least = least.min(world.group().collectives_begun() - before);
+    }
+    // Not each time: another thread may have the server just then. Devices hold on to memory, which is made anew.
+    let devices = std::env::var("LONGARM_NETMOD").is_ok_and(|netmod| netmod == "verbs");
+    assert_eq!(least, if devices { 3 } else { 2 });
 }
 
 /// What cannot be had is an error everywhere, also where only one rank wants too much, and the job lives on.
