@@ -114,12 +114,14 @@ impl World {
             let rank = scope.got_from.into_inner().unwrap_or(client.layout().me());
             (result, scope.failed.into_inner(), rank, completion)
         });
+        // What went together with others may not be on its way yet.
+        let quiet = self.quiet();
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         if let Some(failed) = failed {
             return Err(failed);
         }
-        // The connection that failed says the rest at quiet.
-        self.quiet()?;
+        // The connection that failed says the rest there.
+        quiet?;
         match completion.failure() {
             None => Ok(result),
             Some(outcome) => Err(client.explain(outcome, Operation::Get, scope_rank)),
@@ -166,12 +168,18 @@ impl<'env> Scope<'env> {
         update: Update<T>,
         source: &'env [T],
     ) {
-        let lender = self.lent.source(OriginBytes::from(source.as_bytes()));
-        let selected = Window::<T>::select(selection, Operation::Accumulate, rank, source.len());
-        self.note(selected.and_then(|selected| {
-            let (operator, shapes) = (update.kernel(rank)?, selected.shapes(size_of_val(source)));
-            let window = &window.shared;
-            window.inner.client.start_accumulate(&window.client, Rank(rank), shapes, operator, &lender)
+        self.note(update.kernel(rank).and_then(|(kernel, scale)| {
+            let (client, part) = (&window.shared.inner.client, &window.shared.client);
+            let bytes = OriginBytes::from(source.as_bytes());
+            if let Some(index) = selection.index(source.len()) {
+                let offset = Window::<T>::offset(index);
+                if client.accumulate_together(part, Rank(rank), offset, (kernel, &scale), bytes) {
+                    return Ok(());
+                }
+            }
+            let lender = self.lent.source(OriginBytes::from(source.as_bytes()));
+            let selected = Window::<T>::select(selection, Operation::Accumulate, rank, source.len())?;
+            client.start_accumulate(part, Rank(rank), selected.shapes(size_of_val(source)), (kernel, scale), &lender)
         }));
     }
 

@@ -69,7 +69,8 @@ fn sort(job: &Job<'_>, (name, keys_log, bound_log): Class) -> Result<(), Failure
     let mut generator = Generator::skipping(4 * from as u64);
     let mut keys: Vec<u32> = (from..to).map(|_| generator.key(bound)).collect();
     let shift = bound_log - BUCKETS_LOG;
-    let (mut mine, mut ranks) = (Vec::new(), Vec::new());
+    let (mut mine, mut ranks) = (Vec::new(), vec![0; bound as usize]);
+    let mut shares: Vec<Vec<u32>> = (0..size).map(|_| Vec::with_capacity(keys.len())).collect();
     world.barrier_collective()?;
     let start = Instant::now();
     for iteration in 1..=ITERATIONS {
@@ -77,12 +78,13 @@ fn sort(job: &Job<'_>, (name, keys_log, bound_log): Class) -> Result<(), Failure
             keys[iteration] = iteration as u32;
             keys[iteration + ITERATIONS] = bound - iteration as u32;
         }
-        mine = exchange(job, &keys, shift)?;
-        ranks = std::hint::black_box(ranks_of(&mine, bound));
+        mine = exchange(job, &keys, shift, &mut shares)?;
+        count_smaller(&mine, &mut ranks);
+        std::hint::black_box(&ranks);
     }
     world.barrier_collective()?;
     let seconds = start.elapsed().as_secs_f64();
-    check(job, &keys, &by_rank(&mine, ranks), total)?;
+    check(job, &keys, &by_rank(&mine.concat(), ranks), total)?;
     if job.measures() {
         // The time of one key in one iteration.
         job.tell(name, size_of::<u32>(), &Sample::of_batches(vec![seconds / (ITERATIONS * total) as f64]));
@@ -90,8 +92,8 @@ fn sort(job: &Job<'_>, (name, keys_log, bound_log): Class) -> Result<(), Failure
     Ok(())
 }
 
-/// The keys of the buckets that are this rank's, from everybody.
-fn exchange(job: &Job<'_>, keys: &[u32], shift: u32) -> Result<Vec<u32>, Failure> {
+/// The keys of the buckets that are this rank's, from each rank. `shares` is room for those that go to each.
+fn exchange(job: &Job<'_>, keys: &[u32], shift: u32, shares: &mut [Vec<u32>]) -> Result<Vec<Vec<u32>>, Failure> {
     let (world, size) = (job.world, job.world.size() as usize);
     let mut counts = vec![0_i64; 1 << BUCKETS_LOG];
     keys.iter().for_each(|key| counts[(key >> shift) as usize] += 1);
@@ -107,20 +109,19 @@ fn exchange(job: &Job<'_>, keys: &[u32], shift: u32) -> Result<Vec<u32>, Failure
             owner.min(size - 1)
         })
         .collect();
-    let mut shares: Vec<Vec<u32>> = vec![Vec::with_capacity(2 * keys.len() / size); size];
+    shares.iter_mut().for_each(Vec::clear);
     keys.iter().for_each(|key| shares[owners[(key >> shift) as usize]].push(*key));
-    Ok(world.alltoallv_collective(&shares)?.concat())
+    Ok(world.alltoallv_collective(shares)?)
 }
 
 /// How many keys are smaller than each value.
-fn ranks_of(keys: &[u32], bound: u32) -> Vec<u32> {
-    let mut ranks = vec![0; bound as usize];
-    keys.iter().for_each(|key| ranks[*key as usize] += 1);
+fn count_smaller(keys: &[Vec<u32>], ranks: &mut [u32]) {
+    ranks.fill(0);
+    keys.iter().flatten().for_each(|key| ranks[*key as usize] += 1);
     let mut before = 0;
-    for rank in &mut ranks {
+    for rank in ranks {
         before += std::mem::replace(rank, before);
     }
-    ranks
 }
 
 /// The keys, each where its rank says. A place that no rank names keeps a 0.
@@ -164,9 +165,10 @@ mod tests {
 
     #[test]
     fn ranks_count_the_smaller_keys_and_sort_them() {
-        let keys = [3, 1, 3, 0];
-        assert_eq!(ranks_of(&keys, 5), [0, 1, 2, 2, 4]);
-        assert_eq!(by_rank(&keys, ranks_of(&keys, 5)), [0, 1, 3, 3]);
+        let mut ranks = [9; 5];
+        count_smaller(&[vec![3, 1], vec![3, 0]], &mut ranks);
+        assert_eq!(ranks, [0, 1, 2, 2, 4]);
+        assert_eq!(by_rank(&[3, 1, 3, 0], ranks.to_vec()), [0, 1, 3, 3]);
     }
 
     #[test]
