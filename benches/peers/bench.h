@@ -37,5 +37,7 @@ int be_fadd(size_t off, int64_t add, int64_t *old, int pe);
 int be_cas(size_t off, int64_t cmp, int64_t val, int64_t *old, int pe);
 int be_swap(size_t off, int64_t val, int64_t *old, int pe);
 int be_lockpair(int pe);                  /* take and drop one remote lock */
+/* all ranks make memory with n bytes for each; each writes a word into its own part; then it is freed. -1: the API has none */
+int be_window(size_t n);
 int be_has_barrier(void);                 /* 1: be_barrier is the API's own and worth timing */
 #endif

@@ -156,6 +156,7 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
             overlap::run(&job)?;
             contended::run(&job)?;
             computing::run(&job)?;
+            windows::run(&job)?;
             barrier::run(&job)?;
         }
         Suite::Computing => computing::run(&job)?,

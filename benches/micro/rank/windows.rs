@@ -23,7 +23,7 @@ pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
             seconds.push(start.elapsed().as_secs_f64() / f64::from(each));
         }
         if job.measures() {
-            job.tell("window", bytes, &Sample::of_batches(seconds));
+            job.tell(&format!("window{}", job.world.size()), bytes, &Sample::of_batches(seconds));
         }
     }
     Ok(())
