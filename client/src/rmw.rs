@@ -31,7 +31,7 @@ impl Client {
     fn rmw_long(&self, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
         let (completion, part) = Completion::begin();
         let expecting = self.progress.expect_answer();
-        self.begin_rmw(window, rank, offset, rmw, &part)?;
+        self.begin_rmw(window, rank, offset, rmw, (&part, Sending::Now))?;
         drop(part);
         self.wait_toward((Operation::Rmw, rank), &completion, expecting);
         self.local.failure(&completion, Operation::Rmw, rank)?;
@@ -47,25 +47,25 @@ impl Client {
         rmw: Rmw,
         part: &CompletionPart,
     ) -> Result<(), RmwError> {
-        if self.begin_rmw(window, rank, offset, rmw, part)? {
+        if self.begin_rmw(window, rank, offset, rmw, (part, Sending::Soon))? {
             self.progress.hand_to_helper();
         }
         Ok(())
     }
 
-    /// Does a direct one, or queues a served one: true. Its value is another part.
+    /// Does a direct one, or queues a served one. Its value is another part. Gives whether the helper has to be told of it, if nobody waits.
     fn begin_rmw(
         &self,
         window: &ClientWindow,
         rank: Rank,
         offset: u64,
         rmw: Rmw,
-        part: &CompletionPart,
+        (part, sending): (&CompletionPart, Sending),
     ) -> Result<bool, RmwError> {
         let word_bytes = rmw.width.bytes() as u64;
         let aim = Aim { operation: Operation::Rmw, window, rank };
         aim.check_word(offset, word_bytes)?;
-        let served = match self.place(aim)? {
+        let needs_helper = match self.place(aim)? {
             Location::Here(memory) => {
                 let old = memory.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
                 self.local.ring_window(rank);
@@ -75,12 +75,13 @@ impl Client {
             Location::There(endpoint) => {
                 let request = Request::Rmw { target: window.target(rank), offset, rmw };
                 let token = Token::Part(part.another());
-                self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, Sending::Now)?;
-                true
+                self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, sending)?;
+                // Those that wait for company have been handed to it with the first of them.
+                !endpoint.is_gathering()
             }
         };
         self.local.count(rank, CounterKind::Rmw, word_bytes);
-        Ok(served)
+        Ok(needs_helper)
     }
 }
 

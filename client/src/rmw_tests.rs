@@ -69,6 +69,25 @@ fn an_update_that_was_started_brings_its_value_with_the_completion() {
 }
 
 #[test]
+fn updates_that_are_started_one_after_the_other_go_together_behind_the_first() {
+    let rank = MockWorld::new().rank(Rank(0));
+    rank.server(1).lock().stand_still();
+    let started: Vec<_> = (0..5)
+        .map(|_| {
+            let (completion, part) = Completion::begin();
+            rank.client.start_rmw(&rank.window, THERE, 0, rmw(RmwOp::FetchAdd, 1, 0), &part).unwrap();
+            completion
+        })
+        .collect();
+    rank.server(1).lock().go_on();
+    assert_eq!(rank.asked(1).len(), 1, "nobody waits for the others yet");
+    rank.client.poll_progress();
+    assert_eq!(rank.asked(1).len(), 4);
+    rank.client.poll_progress();
+    assert_eq!(started.iter().map(|completion| completion.value()).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+}
+
+#[test]
 fn what_is_wrong_is_said_and_no_word_changes() {
     let rank = MockWorld::new().rank(Rank(0));
     let add = rmw(RmwOp::FetchAdd, 1, 0);

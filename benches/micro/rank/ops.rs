@@ -225,6 +225,24 @@ impl Bench<'_> {
                 self.with_handles(bytes, |window, target, place, buffer| Ok(window.start_get(target, place, buffer)?))?;
             self.job.tell_window("nbget_handle", bytes, HANDLES, &get);
         }
+        self.updates_with_handles()
+    }
+
+    fn updates_with_handles(&self) -> Result<(), Failure> {
+        let words = self.window.cast::<u64>();
+        let mut handles = Vec::with_capacity(HANDLES);
+        let updates = self.job.effort.measure(|count| {
+            for _ in 0..count {
+                for place in 0..HANDLES {
+                    handles.push(words.start_fetch_add(self.target, place, 1)?);
+                }
+                for handle in handles.drain(..) {
+                    black_box(handle.wait()?);
+                }
+            }
+            Ok(())
+        })?;
+        self.job.tell_window("nbfadd_handle", WORD_BYTES, HANDLES, &updates.divided_by(HANDLES));
         Ok(())
     }
 
