@@ -33,8 +33,12 @@ const fn bar(what: &'static str, ours: Key<'static>, limit: Key<'static>, rule: 
     Bar { what, ours, limit: Some(limit), rule }
 }
 
+const fn window(what: &'static str, ours: Key<'static>, microseconds_max: f64) -> Bar {
+    Bar { what, ours, limit: None, rule: Rule::MicrosecondsMax(microseconds_max) }
+}
+
 /// All rows, in the order in which they are shown.
-pub(crate) const BARS: [Bar; 17] = [
+pub(crate) const BARS: [Bar; 21] = [
     bar("put 8 B + quiet, same node", key("shm", "put", 8), key("shm", "store", 8), Rule::MicrosecondsMax(0.030)),
     bar("get 8 B, same node", key("shm", "get", 8), key("shm", "get", 8), Rule::MicrosecondsMax(0.030)),
     bar("put 1 MiB, same node", key("shm", "put", MIB), key("shm", "put", MIB), Rule::ShareMin(0.9)),
@@ -86,6 +90,10 @@ pub(crate) const BARS: [Bar; 17] = [
     ),
     bar("put 1 MiB over TCP", key("tcp", "put", MIB), key("tcp", "put", MIB), Rule::ShareMin(0.8)),
     bar("get 1 MiB over TCP", key("tcp", "get", MIB), key("tcp", "get", MIB), Rule::ShareMin(0.8)),
+    window("window of 1 MiB a rank, made and freed by 2 ranks of a node", key("shm", "window2", MIB), 15.0),
+    window("the same by 2 ranks on 2 nodes", key("tcp", "window2", MIB), 60.0),
+    window("the same by 16 ranks of a node", key("shm", "window16", MIB), 100.0),
+    window("the same by 16 ranks on 4 nodes", key("tcp", "window16", MIB), 600.0),
     // Less than what the clock of the scheduler shows as nothing.
     Bar { what: "server with no traffic", ours: key("tcp", "idle", 0), limit: None, rule: Rule::CpuPercentMax(0.05) },
     Bar {

@@ -38,7 +38,7 @@ const PAIR: Job =
 const TCP: Job = Job { name: "tcp", transport: "tcp", nodes: 2, ..PAIR };
 
 /// Everything that is measured, in this order.
-pub(crate) const JOBS: [Job; 15] = [
+pub(crate) const JOBS: [Job; 19] = [
     PAIR,
     TCP,
     Job { name: "tcp-anywhere", suite: Suite::Short, transport: "tcp-anywhere", bound: false, ..TCP },
@@ -67,6 +67,10 @@ pub(crate) const JOBS: [Job; 15] = [
     Job { name: "tcp-barrier2", suite: Suite::Barrier, ..TCP },
     Job { name: "shm-barrier4", suite: Suite::Barrier, ranks: 4, bound: false, ..PAIR },
     Job { name: "tcp-barrier4", suite: Suite::Barrier, ranks: 4, bound: false, ..TCP },
+    Job { name: "shm-windows2", suite: Suite::Windows, bound: false, ..PAIR },
+    Job { name: "tcp-windows2", suite: Suite::Windows, bound: false, ..TCP },
+    Job { name: "shm-windows16", suite: Suite::Windows, ranks: 16, bound: false, ..PAIR },
+    Job { name: "tcp-windows16", suite: Suite::Windows, ranks: 16, nodes: 4, bound: false, ..TCP },
     Job { name: "shm-message", suite: Suite::Message, ..PAIR },
     Job { name: "tcp-message", suite: Suite::Message, ..TCP },
     Job { name: "idle", suite: Suite::Idle, ranks: 4, bound: false, ..TCP },

@@ -1,6 +1,10 @@
 //! Curves as SVG.
 
+use std::ops::Range;
+
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 /// One axis.
@@ -69,7 +73,7 @@ fn draw_into<'a>(picture: &Picture, text: &'a mut String) -> Drawn<'a> {
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(x.0..x.1, y.0..y.1)?;
+        .build_cartesian_2d(Ticked::new(&picture.x, x), Ticked::new(&picture.y, y))?;
     let label = |axis: &Axis, value: f64| number(if axis.is_log { 10_f64.powf(value) } else { value });
     chart
         .configure_mesh()
@@ -97,7 +101,57 @@ fn draw_legend<'a>(picture: &Picture, area: &DrawingArea<SVGBackend<'a>, Shift>)
     Ok(())
 }
 
-/// From where to where an axis goes.
+/// An axis with its numbers where [`ticks`] says.
+struct Ticked {
+    values: RangedCoordf64,
+    ticks: Vec<f64>,
+}
+
+impl Ticked {
+    fn new(axis: &Axis, (from, to): (f64, f64)) -> Ticked {
+        Ticked { values: (from..to).into(), ticks: ticks(axis, (from, to)) }
+    }
+}
+
+impl Ranged for Ticked {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, pixels: (i32, i32)) -> i32 {
+        self.values.map(value, pixels)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        // Those between them have lines that are not seen.
+        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.clone() }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.values.range()
+    }
+}
+
+/// Decades of a logarithmic axis that are cut at 1, 2 and 5; of more, each power of ten.
+const FINE_DECADES_MAX: f64 = 3.0;
+/// Ticks of a plain axis, about.
+const TICKS: f64 = 8.0;
+
+/// Where an axis has numbers: at 1, 2 and 5, or whole powers of ten.
+fn ticks(axis: &Axis, (from, to): (f64, f64)) -> Vec<f64> {
+    if !axis.is_log {
+        let wanted = (to - from) / TICKS;
+        let power = 10_f64.powf(wanted.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| *step >= wanted * 0.999);
+        let step = step.expect("ten of the next smaller power are enough");
+        return (0..).map(|index| f64::from(index) * step).take_while(|tick| *tick <= to).collect();
+    }
+    let digits: &[f64] = if to - from > FINE_DECADES_MAX { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let powers = (from.floor() as i32)..=(to.ceil() as i32);
+    let all = powers.flat_map(|power| digits.iter().map(move |digit| f64::from(power) + digit.log10()));
+    all.filter(|tick| (from..=to).contains(tick)).collect()
+}
+
+/// From where to where an axis goes: little further than the values.
 fn range(axis: &Axis, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
     for value in values {
@@ -106,7 +160,12 @@ fn range(axis: &Axis, values: impl Iterator<Item = f64>) -> (f64, f64) {
     if !axis.is_log {
         return (0.0, if most > 0.0 { most * 1.05 } else { 1.0 });
     }
-    if least > most { (0.0, 1.0) } else { (least.floor(), most.ceil().max(least.floor() + 1.0)) }
+    if least > most {
+        return (0.0, 1.0);
+    }
+    // A single value has a decade around it.
+    let margin = ((most - least) * 0.04).max(if most - least < 0.5 { 0.5 } else { 0.0 });
+    (least - margin, most + margin)
 }
 
 /// A number as short as it can be read.
@@ -130,6 +189,27 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         assert_eq!([0.0, 0.001, 8.0, 12.5, 1000.0, 4e6].map(number), ["0", "0.001", "8", "12.5", "1 k", "4 M"]);
+    }
+
+    #[test]
+    fn ticks_are_at_1_2_and_5_and_at_whole_powers_of_long_axes() {
+        let (log, plain) = (Axis::log("bytes"), Axis { name: "MB/s".into(), is_log: false });
+        let numbers = |axis: &Axis, range| -> Vec<String> {
+            ticks(axis, range).iter().map(|tick| number(if axis.is_log { 10_f64.powf(*tick) } else { *tick })).collect()
+        };
+        assert_eq!(numbers(&log, (0.2, 2.1)), ["2", "5", "10", "20", "50", "100"]);
+        assert_eq!(numbers(&log, (0.8, 6.7)), ["10", "100", "1 k", "10 k", "100 k", "1 M"]);
+        assert_eq!(numbers(&plain, (0.0, 42.0)), ["0", "10", "20", "30", "40"]);
+        assert_eq!(numbers(&plain, (0.0, 1600.0)), ["0", "200", "400", "600", "800", "1 k", "1.2 k", "1.4 k", "1.6 k"]);
+    }
+
+    #[test]
+    fn an_axis_ends_near_its_values() {
+        let log = Axis::log("bytes");
+        let (from, to) = range(&log, [0.9, 6.6].into_iter());
+        assert!(from > 0.6 && from < 0.9 && to > 6.6 && to < 6.9, "{from} to {to}");
+        assert_eq!(range(&log, [2.0].into_iter()), (1.5, 2.5));
+        assert_eq!(range(&log, std::iter::empty()), (0.0, 1.0));
     }
 
     #[test]
