@@ -1,5 +1,7 @@
 //! The table of variables: how each is called, read and shown.
 
+use tracing_subscriber::filter::Targets;
+
 use super::values::{
     Config, GIB, KIB, MIB, NONTEMPORAL_BYTES_MIN, NetworkChoice, OnDemandChoice, OnFailure, TIB, VARIABLE_COUNT,
 };
@@ -357,7 +359,10 @@ impl Slot {
             Slot::Text { field, empty, .. } => {
                 *field(config) = if value == empty { String::new() } else { value.to_owned() };
             }
-            Slot::Filter => config.log = Some(value.to_owned()),
+            Slot::Filter => {
+                value.parse::<Targets>().ok()?;
+                config.log = Some(value.to_owned());
+            }
         }
         Some(())
     }

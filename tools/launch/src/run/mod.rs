@@ -170,8 +170,7 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
     for warning in config.warnings() {
         eprintln!("longarm: {warning}");
     }
-    let filter = tracing_subscriber::EnvFilter::new(config.log.as_deref().unwrap_or("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    longarm::log_to_stderr(&config);
     // The variable is for jobs of any launcher; what stands on the command line wins.
     let cut = (arguments.ppn.is_none() && config.is_set("LONGARM_NODES")).then_some(config.nodes);
     let (plan, machines) = hosts::plan(arguments, cut)?;
