@@ -420,15 +420,19 @@ impl Rendezvous {
         // Not of its own: it may have failed before, by what it said instead.
         let dead = self.failures.iter().filter(|(dead, _)| *dead != rank).cloned();
         self.messages.extend(dead.map(|(dead, how)| (rank, ToRank::Died { rank: dead, how })));
-        let node = self.plan.node_of_rank[rank as usize];
-        let cut_off = self.cut_off.iter().filter(|((_, to), _)| *to == node);
-        self.messages.extend(cut_off.map(|((other, _), how)| (rank, cannot_reach_you(*other, how))));
         // Someone who ended well without joining can never be part of this world.
         let is_gone = |state: &RankState| state.missed || (again && state.stage == Stage::Ended);
         let ranks = if self.any_ended { self.ranks.as_slice() } else { &[] };
         let missed = ranks.iter().position(|state| is_gone(state) && !state.failed);
         let how = || format!("{} without joining the others{}", HowEnded::Exited(0), if again { " again" } else { "" });
-        Ok(missed.map(|missed| self.fail(missed as u32, 1, how())))
+        let failure = missed.map(|missed| self.fail(missed as u32, 1, how()));
+        // Nor is it part of the job then, or if it was taken along just now.
+        if !self.ranks[rank as usize].failed {
+            let node = self.plan.node_of_rank[rank as usize];
+            let cut_off = self.cut_off.iter().filter(|((_, to), _)| *to == node);
+            self.messages.extend(cut_off.map(|((other, _), how)| (rank, cannot_reach_you(*other, how))));
+        }
+        Ok(failure)
     }
 
     fn handle_publish(&mut self, rank: u32, card: NodeCard) -> Result<(), Violation> {
@@ -975,6 +979,14 @@ mod tests {
         let heard: Vec<_> = pair.drain();
         assert!(matches!(heard[0], (3, ToRank::Start(_))), "{heard:?}");
         assert_eq!(heard[1..], [(3, cannot_reach_you(1, "down"))]);
+        let mut failing = Pair::with_policy(4, 2, true);
+        (0..3).for_each(|rank| assert_eq!(failing.join(rank), None));
+        assert_eq!(failing.say(1, &cut(1, "down")), None);
+        assert!(failing.say(3, &cut(0, "down")).is_some(), "it has not joined");
+        failing.drain();
+        failing.join(3);
+        let heard = failing.drain();
+        assert!(!heard.contains(&(3, cannot_reach_you(1, "down"))), "it has failed: {heard:?}");
         (0..4).for_each(|rank| assert_eq!(pair.leave(rank), None));
         pair.drain();
         pair.join(3);
