@@ -177,7 +177,7 @@ impl<'env> Scope<'env> {
                     return Ok(());
                 }
             }
-            let lender = self.lent.source(OriginBytes::from(source.as_bytes()));
+            let lender = self.lent.source(bytes);
             let selected = Window::<T>::select(selection, Operation::Accumulate, rank, source.len())?;
             client.start_accumulate(part, Rank(rank), selected.shapes(size_of_val(source)), (kernel, scale), &lender)
         }));

@@ -69,9 +69,8 @@ impl Group {
 
     /// That of this node.
     pub(super) fn memory_here(&self, memory: &MemoryOfNodes) -> (WindowId, Generation) {
-        let Name { number, generation } = memory.0[self.inner.client.layout().my_node().0 as usize];
         // Rank 0 has named all windows of the world.
-        (WindowId(u64::from(number)), Generation(generation))
+        memory.0[self.inner.client.layout().my_node().0 as usize].window(Rank(0))
     }
 
     /// What each node of the world gives, if all do.

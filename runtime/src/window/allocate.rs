@@ -97,8 +97,10 @@ impl Group {
             return Ok(self.known(announced.identity(Rank(0)), proposals, parts, (None, found), Some(memory)));
         }
         // After a death the others may have heard of all that all have told, and have the window.
-        let is_made = matches!(&proposals, Err(error) if !matches!(error, CollectiveError::Mismatch { .. }));
-        if let (Some(announced), Some(_), false) = (announced, made_for, is_made) {
+        let nobody_has_it = matches!(&proposals, Ok(_) | Err(CollectiveError::Mismatch { .. }));
+        if let (Some(announced), Some(_)) = (announced, made_for)
+            && nobody_has_it
+        {
             self.withdraw(announced);
         }
         let proposals = proposals?;

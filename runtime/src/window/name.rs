@@ -22,6 +22,11 @@ impl Name {
         (number != 0).then_some(Name { number, generation })
     }
 
+    /// The window that `creator` has given this name.
+    pub(super) fn window(self, creator: Rank) -> (WindowId, Generation) {
+        (WindowId(u64::from(creator.0) << 32 | u64::from(self.number)), Generation(self.generation))
+    }
+
     /// Without the creator: of a window of the world, all of which rank 0 has named.
     pub(super) fn of(window: WindowId, generation: Generation) -> Name {
         debug_assert_eq!(window.0 >> 32, 0, "a window of the world");
@@ -44,12 +49,8 @@ impl FreshName {
     }
 
     pub(super) fn identity(&self, creator: Rank) -> WindowIdentity {
-        let Name { number, generation } = self.name;
-        WindowIdentity {
-            window: WindowId(u64::from(creator.0) << 32 | u64::from(number)),
-            generation: Generation(generation),
-            key: AccessKey(self.key),
-        }
+        let (window, generation) = self.name.window(creator);
+        WindowIdentity { window, generation, key: AccessKey(self.key) }
     }
 
     pub(super) fn words(fresh: Option<FreshName>) -> [u64; 2] {
