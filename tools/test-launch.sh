@@ -6,7 +6,8 @@
 #   --list         says which parts there are
 #   --rounds N     how often each kind of process is killed (50)
 #   --links N      how often links are cut, which takes longest (as --rounds says)
-#   --kinds NAMES  only these are killed: launcher, agent, rank, link, separated by commas
+#   --kinds NAMES  only these are killed: launcher, agent, early (an agent, before any rank has asked for the others), rank, link,
+#                  separated by commas
 #   --only-kills   no jobs are run to their end
 #   --quick        what fits into make test: few jobs, killed a few times, and what is built there
 #   --built        nothing is built: what the last run has built is used
@@ -45,7 +46,9 @@ QUICK=(agents ssh hydra4)
 # How many ranks each host has.
 LAYOUTS=(1,1 3,1 2,3,1 1,1,1,1 5,2,7,2 9,4,11,8)
 LAYOUTS_QUICK=(1,1 3,1,2)
-KINDS=(launcher agent rank link)
+KINDS=(launcher agent early rank link)
+# How long a rank waits there before it asks, in seconds.
+EARLY_S=2
 # Whoever has not come to an end by then hangs. A host that does not answer is given up after 60 s.
 HANG_S=90
 rounds=
@@ -57,7 +60,7 @@ seed=$$
 
 say() { printf 'test-launch: %s\n' "$*"; }
 usage() {
-    sed -n '4,13s/^# \{0,3\}//p' "$0" >&2
+    sed -n '4,14s/^# \{0,3\}//p' "$0" >&2
     exit 2
 }
 
@@ -89,7 +92,7 @@ done
 [ -n "$rounds" ] || rounds=$([ -n "$quick" ] && echo 2 || echo 50)
 [ -n "$links" ] || links=$rounds
 [[ $rounds =~ ^[0-9]+$ && $links =~ ^[0-9]+$ && $seed =~ ^[0-9]+$ ]] || usage
-[[ ${#KINDS[@]} -gt 0 && " ${KINDS[*]} " =~ ^(\ (launcher|agent|rank|link))+\ $ ]] || usage
+[[ ${#KINDS[@]} -gt 0 && " ${KINDS[*]} " =~ ^(\ (launcher|agent|early|rank|link))+\ $ ]] || usage
 RANDOM=$seed
 say "--seed $seed repeats when what is killed"
 [ ${#wanted[@]} -gt 0 ] || [ -z "$quick" ] || wanted=("${QUICK[@]}")
@@ -210,11 +213,27 @@ await_work() {
     done
 }
 
+# How many processes on the hosts are ranks, and no shell that only starts one.
+rank_count() {
+    "$hosts" processes | awk '{ name = $3; $1 = $2 = $3 = ""; if ($0 ~ /^ *[^ ]*\/endless/ && name !~ /^(ba)?sh$/) count++ } END { print count + 0 }'
+}
+
+# Waits until a launcher has started so many ranks. The status is not 0 if it never does.
+await_ranks() {
+    local began=$SECONDS
+    until [ "$(rank_count)" -ge "$2" ]; do
+        [ -e "/proc/$1" ] && [ $((SECONDS - began)) -lt "$HANG_S" ] || return 1
+        sleep 0.02
+    done
+}
+
 # One job that is killed: the manager, the layout, which kind of process, when at the latest, in milliseconds. Sets `took_ms`.
 kill_one() {
     local manager=$1 layout=$2 stage=$3 wait_ms=$((RANDOM % ($4 + 1))) pid victim="" began wrong="" output=$rig/output
     command_of "$manager" "$layout"
-    setsid "${at_n0[@]}" "${command[@]}" "$programs/endless" >"$output" 2>&1 </dev/null &
+    local program=("$programs/endless")
+    [ "$stage" != early ] || program+=("$EARLY_S") wait_ms=0
+    setsid "${at_n0[@]}" "${command[@]}" "${program[@]}" >"$output" 2>&1 </dev/null &
     pid=$!
     sleep "$((wait_ms / 1000)).$(printf '%03d' $((wait_ms % 1000)))"
     # Who waits in another's process manager until all have come hears nothing of a cut link, as little as that one does.
@@ -230,6 +249,10 @@ kill_one() {
         ;;
     link) victim=n$((1 + RANDOM % $(host_count_of "$layout"))) ;;
     agent) victim=$(one_of "$pid" "$(agents_of "$manager")") ;;
+    early)
+        await_ranks "$pid" "$(ranks_of "$layout")" || wrong="not all ranks were started; "
+        victim=$(one_of "$pid" "$(agents_of "$manager")")
+        ;;
     rank) victim=$(one_of "$pid" '^ *[^ ]* [^ ]*/endless') ;;
     esac
     began=${EPOCHREALTIME/./}
@@ -238,7 +261,7 @@ kill_one() {
     *) [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null ;;
     esac
     # Who has started the ranks and sees nothing of a cut link waits for ever, and so does srun with PMIx, whatever the program, for a host
-    # whose slurmstepd was killed early. Their ranks may not.
+    # whose slurmstepd was killed before its tasks had begun. Their ranks may not.
     if { [ "$stage" = link ] && ! is_ours "$manager"; } || { [ "$stage-$manager" = agent-slurm-pmix ] && ! grep -aq ' at work' "$output"; }; then
         await "$manager" "$stage" "$pid" >"$rig/left" || wrong="ranks go on; "
         kill -9 "$pid" 2>/dev/null
@@ -246,7 +269,7 @@ kill_one() {
     status_of "$pid"
     case $manager-$stage-$launcher_status in
     # That is what PRRTE says of it, and salloc of what was killed in its allocation.
-    prrte5-agent-0 | slurm-run-launcher-0) ;;
+    prrte5-agent-0 | prrte5-early-0 | slurm-run-launcher-0) ;;
     *-0 | *-hangs) wrong+="the status of the launcher: $launcher_status; " ;;
     esac
     await "$manager" "$stage" >>"$rig/left" || wrong+="something is left"

@@ -14,11 +14,10 @@ use parking_lot::Mutex;
 use super::alone::alone;
 use super::member::{self, Manager};
 use super::neighbours::{Leader, Neighbours};
-use super::own_end;
 use super::patience::Patience;
 use super::rendezvous::Found;
 use super::speaker::{LocalTasks, Telling};
-use super::starter::StarterWatch;
+use super::starter::watching_starter;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::{Config, OnFailure};
 use crate::error::InitError;
@@ -233,30 +232,6 @@ fn join(managed: Managed, config: &mut Config) -> Result<Found, NotJoined> {
         return Ok((None, alone()?));
     }
     Ok(member::join(Arc::new(managed), config)?)
-}
-
-/// While a process meets its manager it watches for the end of the manager's process that has started it: whoever is left of the manager may
-/// answer nothing any more, and the ranks that were ended elsewhere never come.
-///
-/// A program alone may be one that a shell has started, which goes on when the shell ends.
-fn watching_starter<R>(variables: Variables<'_>, meet: impl FnOnce() -> R) -> R {
-    let sizes = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"];
-    if sizes.into_iter().find_map(variables).is_some_and(|size| size.trim() == "1") {
-        return meet();
-    }
-    let on_orphaned = || {
-        own_end::say_last(
-            "this process ends: its process manager's process on this host went before the ranks had met",
-        );
-        own_end::end_now();
-    };
-    let failed = |error: &std::io::Error| tracing::warn!(%error, "the end of whoever started this rank is not noticed");
-    let watch = StarterWatch::begin(None, on_orphaned).inspect_err(failed).ok().flatten();
-    let met = meet();
-    if let Some(watch) = watch {
-        watch.end();
-    }
-    met
 }
 
 /// PMI-1.

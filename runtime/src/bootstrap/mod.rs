@@ -20,6 +20,7 @@ pub(crate) mod own_end;
 mod patience;
 mod relay;
 mod rendezvous;
+mod scancel;
 mod serving;
 mod signs;
 mod speaker;

@@ -6,7 +6,6 @@ mod credentials;
 mod invitations;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,9 @@ use super::alone::alone;
 use super::member::{self, Manager};
 use super::neighbours::Neighbours;
 use super::rendezvous::Found;
+use super::scancel;
 use super::signs;
+use super::starter::watching_starter;
 use super::way::{Bootstrap, NotJoined, Sight, Variables};
 use crate::config::Config;
 
@@ -32,12 +33,6 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 /// The pause between two rounds through all places where rank 0 may be: from the first to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// The ranks of how many nodes ask for an end of the step.
-const CANCELLING_NODES: u32 = 4;
-/// How long `scancel` is waited for, and how often looked at.
-const CANCEL_WAIT: Duration = Duration::from_secs(2);
-const CANCEL_LOOK: Duration = Duration::from_millis(5);
 
 /// See the module.
 pub(crate) struct BySrun;
@@ -76,10 +71,12 @@ impl Bootstrap for BySrun {
             return Err(unusable("rank 0 is not on the step's first node, where the others look for it".to_owned()));
         }
         let own_user = rustix::process::geteuid().as_raw();
-        // The daemon is asked before anybody waits for an answer that nobody can give.
-        let asked = Munge.vouch(b"", own_user);
-        asked.map_err(|error| unusable(error.to_string()))?;
-        Ok(member::join(Arc::new(Stepped::new(step, own_user, Arc::new(Munge), config)), config)?)
+        watching_starter(variables, || {
+            // The daemon is asked before anybody waits for an answer that nobody can give.
+            let asked = Munge.vouch(b"", own_user);
+            asked.map_err(|error| unusable(error.to_string()))?;
+            Ok(member::join(Arc::new(Stepped::new(step, own_user, Arc::new(Munge), config)), config)?)
+        })
     }
 }
 
@@ -219,23 +216,6 @@ impl Stepped {
             Kind::Question => Err("it asks, and does not answer".to_owned()),
         }
     }
-
-    /// `srun` does not notice that the daemon of a task's step is gone, and waits for it for ever, unless the step is cancelled.
-    fn cancel(&self) {
-        let step = format!("{}.{}", self.step.job_id, self.step.step_id);
-        let mut cancel = Command::new("scancel");
-        cancel.arg(&step).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        match cancel.spawn() {
-            Err(error) => tracing::warn!(%error, step, "the step cannot be cancelled, and srun may wait for it"),
-            // If this process is the last one of the step here, Slurm ends what it has started when it ends.
-            Ok(mut cancel) => {
-                let until = Instant::now() + CANCEL_WAIT;
-                while matches!(cancel.try_wait(), Ok(None)) && Instant::now() < until {
-                    std::thread::sleep(CANCEL_LOOK);
-                }
-            }
-        }
-    }
 }
 
 impl Manager for Stepped {
@@ -267,15 +247,14 @@ impl Manager for Stepped {
     }
 
     fn end_without_coordinator(&self) {
-        // A few are enough: Slurm's controller is asked by each.
-        if self.step.local_id == 0 && self.step.node_id < CANCELLING_NODES {
-            self.cancel();
+        if scancel::cancels_for_all(&self.step) {
+            scancel::cancel(&self.step);
         }
     }
 
     /// Each task that hears of the end ends itself, with a status of its own, unless Slurm is quicker.
     fn abort(&self, _status: i32) -> bool {
-        self.cancel();
+        scancel::cancel(&self.step);
         false
     }
 }

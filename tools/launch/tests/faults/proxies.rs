@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Barrier, Mutex};
@@ -177,7 +178,54 @@ pub fn trials() -> Vec<Trial> {
             trials.push(Trial::test(name, move || lose_the_manager(victim, how)));
         }
     }
+    trials.push(Trial::test("a_task_of_slurm_whose_starter_went_before_it_looked_ends", lose_the_starter_early));
     trials
+}
+
+/// A task of Slurm's that the first process has adopted, or another reaper, before it looks for the others.
+fn lose_the_starter_early() -> Result<(), Failed> {
+    let (said, cancelled) = join_as_an_orphan("$$")?;
+    if !said.contains("its process manager's process on this host went before the ranks had met") {
+        return Err(format!("an orphan says `{said}`").into());
+    }
+    if cancelled != "7.3\n" {
+        return Err(format!("of its step it has cancelled `{cancelled}`").into());
+    }
+    // What a script of the task has started may have lost that script, and not Slurm's process.
+    let (said, cancelled) = join_as_an_orphan("1")?;
+    if !said.contains("init: ") || !cancelled.is_empty() {
+        return Err(format!("another process of the task says `{said}`, and has cancelled `{cancelled}`").into());
+    }
+    Ok(())
+}
+
+/// A rank that begins when whoever has started it is gone, in a step 7.3 whose task has this number: what it says, and which steps it
+/// has cancelled.
+fn join_as_an_orphan(task: &str) -> Result<(String, String), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (scancel, cancelled) = (folder.path().join("scancel"), folder.path().join("cancelled"));
+    std::fs::write(&scancel, format!("#!/bin/sh\necho \"$@\" >>{}\n", cancelled.display()))?;
+    std::fs::set_permissions(&scancel, std::fs::Permissions::from_mode(0o755))?;
+    // The inner shell becomes the rank when its input ends. The outer one has ended then.
+    let inner = format!("cat; SLURM_TASK_PID={task} exec \"$0\"");
+    let outer = "exec 3<&0; /bin/sh -c \"$1\" \"$0\" <&3 3<&- &";
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", outer]).arg(std::env::current_exe()?).arg(inner).env_clear();
+    command.env(BODY, "started by others").env(PARAMETERS, "");
+    command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
+    command.env("PMI_FD", "99").env("PMI_RANK", "1").env("PMI_SIZE", "2");
+    command.envs([("SLURM_PROCID", "1"), ("SLURM_NODEID", "1"), ("SLURM_LOCALID", "0")]);
+    command.envs([("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_STEP_NODELIST", "a,b")]);
+    command.envs([("SLURM_STEP_TASKS_PER_NODE", "1(x2)"), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "3")]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut starter = command.spawn()?;
+    let begin = starter.stdin.take();
+    starter.wait()?;
+    drop(begin);
+    let mut said = String::new();
+    starter.stderr.take().expect("stderr is piped").read_to_string(&mut said)?;
+    starter.stdout.take().expect("stdout is piped").read_to_string(&mut said)?;
+    Ok((said, std::fs::read_to_string(&cancelled).unwrap_or_default()))
 }
 
 fn lose_the_manager(victim: u32, how: &str) -> Result<(), Failed> {
