@@ -2,7 +2,7 @@
 //!
 //! Where all members are on one node, little is shown at one barrier. Of much, each takes what it needs out of the others'
 //! memory, between two barriers: all sources are ready after the first, and may be used again after the second. Else the
-//! elements go as messages of longarm's groups, or by gets where [`across`] is quicker.
+//! elements go as messages of longarm's groups, or by gets or puts where [`across`] or [`by_puts`] is quicker.
 
 use std::ffi::c_int;
 
@@ -12,6 +12,7 @@ use longarm::ffi::{Grid, Region, RegionMut, Step};
 use crate::across::{self, Participants};
 use crate::between_nodes;
 use crate::boundary::{end, or_end};
+use crate::by_puts;
 use crate::job::{self, Job};
 use crate::members::{area_to_read, given, nodes_to_read, of_member, taken};
 use crate::rma::{self, bytes_of};
@@ -95,6 +96,8 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
     let Some(team) = who.team(name, job) else { return -1 };
     let bytes = bytes_of::<T>(count);
     let (dest, source): (*mut u8, *const u8) = (dest.cast(), source.cast());
+    // Neighbours' sources and targets are both read.
+    let nodes = nodes_to_read(job, team, source.addr()).and(nodes_to_read(job, team, dest.addr()));
     match area_to_read(job, team, source.addr()) {
         Some(area) if bytes <= SLOT_BYTES => {
             // SAFETY: this function's own contract.
@@ -109,6 +112,10 @@ pub(crate) unsafe fn fcollect<T>(name: &'static str, who: Who, dest: *mut T, sou
             area.meet(name, &job.process);
             // SAFETY: this function's own contract; all have shown that they are here.
             unsafe { gather(name, job, (team, area), dest, source, &sizes) };
+        }
+        None if by_puts::suits_fcollect(team, nodes, bytes) => {
+            // SAFETY: this function's own contract.
+            unsafe { by_puts::fcollect(name, job, (team, nodes), (dest, source, bytes)) };
         }
         None => {
             // SAFETY: this function's own contract.
@@ -269,6 +276,10 @@ pub(crate) unsafe fn alltoall<T>(
                 unsafe { rows.copy(dest.wrapping_add(place * to_bytes), from) };
             }
             area.meet(name, &job.process);
+        }
+        None if rows.are_close() && by_puts::suits_alltoall(team, (dest, source, rows.count * element)) => {
+            // SAFETY: this function's own contract.
+            unsafe { by_puts::alltoall(name, job, team, (dest, source, rows.count * element)) };
         }
         // SAFETY: this function's own contract.
         None => unsafe { alltoall_by_messages(name, &team.group, dest, source, &rows) },

@@ -20,6 +20,7 @@ mod amo;
 mod away;
 mod between_nodes;
 mod boundary;
+mod by_puts;
 mod collective;
 mod context;
 mod contexts;

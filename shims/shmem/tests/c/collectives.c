@@ -1,6 +1,8 @@
 /* Collectives over teams: every type, lengths from none to more than a slot, in place, back to back. */
 #include "check.h"
 
+#include <string.h>
+
 enum { MOST = 1500 };
 static const size_t lengths[] = { 0, 1, 7, 128, MOST };
 
@@ -217,6 +219,41 @@ static void ways(shmem_team_t team)
     }
 }
 
+/* All give each other much, and use what they gave at once again. Nobody waits: a target may still be read when others go on. */
+static void exchanges(shmem_team_t team)
+{
+    enum { LONGEST = 9000 };
+    static const size_t around[] = { 1, 127, 128, 129, 1000, LONGEST };
+    static long source[PES_MAX * LONGEST], dest[PES_MAX * LONGEST];
+    const int mine = shmem_team_my_pe(team), size = shmem_team_n_pes(team);
+    for (size_t at = 0; at < sizeof around / sizeof *around; at++) {
+        const size_t n = around[at];
+        for (int turn = 0; turn < 3; turn++) {
+            for (size_t i = 0; i < n * (size_t)size; i++) {
+                source[i] = (mine * 100L + turn) * 1000000L + (long)i;
+                dest[i] = -1;
+            }
+            CHECK_EQUAL(shmem_long_alltoall(team, dest, source, n), 0);
+            memset(source, 7, sizeof *source * n * (size_t)size);
+            for (int pe = 0; pe < size; pe++) {
+                for (size_t i = 0; i < n; i++) {
+                    CHECK_EQUAL(dest[(size_t)pe * n + i], (pe * 100L + turn) * 1000000L + (long)((size_t)mine * n + i));
+                }
+            }
+            for (size_t i = 0; i < n; i++) {
+                source[i] = (mine * 50L + turn) * 1000000L - (long)i;
+            }
+            CHECK_EQUAL(shmem_long_fcollect(team, dest, source, n), 0);
+            memset(source, 9, sizeof *source * n);
+            for (int pe = 0; pe < size; pe++) {
+                for (size_t i = 0; i < n; i++) {
+                    CHECK_EQUAL(dest[(size_t)pe * n + i], (pe * 50L + turn) * 1000000L - (long)i);
+                }
+            }
+        }
+    }
+}
+
 /* Each in its turn is the root, and uses its source again at once: nobody waits for anybody but the root. */
 static void turns(shmem_team_t team)
 {
@@ -262,6 +299,7 @@ static void one_team(shmem_team_t team)
 #define MULTIPLY(T, C) product_##T(team);
     RMA_TYPES(MULTIPLY)
     complex_sums(team);
+    exchanges(team);
     turns(team);
     ways(team);
 }
@@ -284,6 +322,7 @@ int main(void)
     /* Its first member is on the last node. */
     CHECK_EQUAL(shmem_team_split_strided(SHMEM_TEAM_WORLD, pes - 1, -1, pes, NULL, 0, &backward), 0);
     ways(backward);
+    exchanges(backward);
     turns(backward);
     shmem_team_destroy(backward);
     end("collectives");
