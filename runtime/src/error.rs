@@ -258,6 +258,14 @@ pub enum CollectiveError {
         /// Members of the group.
         members: u32,
     },
+    /// The memory given for the result is too long or too short. This member sent nothing.
+    #[error("the memory has room for {found} elements, but {due} come")]
+    WrongRoom {
+        /// Elements there is room for.
+        found: u64,
+        /// Elements of the result.
+        due: u64,
+    },
     /// This rank is no member of the group.
     #[error("rank {rank} is not in the list of members")]
     NotMember {

@@ -27,3 +27,14 @@ pub(super) fn joined<T: Element>(pieces: &[impl AsRef<[u8]>]) -> Vec<T> {
     }
     elements
 }
+
+/// Several pieces, one behind the other, that are as many bytes together as there is room for.
+pub(super) fn join_into<T: Element>(pieces: &[impl AsRef<[u8]>], elements: &mut [T]) {
+    let mut room = elements.as_mut_bytes();
+    for piece in pieces {
+        let (here, rest) = room.split_at_mut(piece.as_ref().len());
+        here.copy_from_slice(piece.as_ref());
+        room = rest;
+    }
+    assert!(room.is_empty(), "the pieces are as many bytes as there is room for");
+}

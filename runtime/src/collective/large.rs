@@ -3,10 +3,12 @@
 use zerocopy::IntoBytes;
 
 use super::agree::Load;
-use super::elements::{from_bytes, joined};
+use super::call::Call;
+use super::elements::{from_bytes, join_into, joined};
 use super::signature::Signature;
 use super::staged::{GatherLayout, lay_out_all, lay_out_piece, lay_out_shares};
 use super::staged_reduction::lay_out_elements;
+use super::staging::Staged;
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::{Group, bytes_of};
@@ -49,16 +51,38 @@ impl Group {
         signature: Signature,
         elements: &[T],
     ) -> Result<Vec<T>, CollectiveError> {
+        let (mut call, staged) = self.begin_allgather(signature, elements.as_bytes())?;
+        let Some(staged) = staged else { return Ok(joined(&call.allgather_exactly(elements.as_bytes())?)) };
+        let mut all = call.zeroed(self.rank(), elements.len() as u64 * u64::from(self.size()))?;
+        call.allgather_staged_into(staged, elements, &mut all)?;
+        Ok(all)
+    }
+
+    pub(super) fn allgather_large_into<T: Element>(
+        &self,
+        signature: Signature,
+        elements: &[T],
+        all: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        let (mut call, staged) = self.begin_allgather(signature, elements.as_bytes())?;
+        if let Some(staged) = staged {
+            return call.allgather_staged_into(staged, elements, all);
+        }
+        join_into(&call.allgather_exactly(elements.as_bytes())?, all);
+        Ok(())
+    }
+
+    /// Starts the call. `Some`: all members have laid out their first round. `None`: the elements go as messages.
+    fn begin_allgather(
+        &self,
+        signature: Signature,
+        mine: &[u8],
+    ) -> Result<(Call<'_>, Option<Staged<'_>>), CollectiveError> {
         let mut call = self.call(&signature);
         let layout = GatherLayout::of(self.nodes(), self.size());
-        let staged = call.stage(|staged| lay_out_piece(staged, &layout, elements.as_bytes(), 0));
-        let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
-            return Ok(joined(&call.allgather_exactly(elements.as_bytes())?));
-        };
-        let mut all = call.zeroed(self.rank(), elements.len() as u64 * u64::from(self.size()))?;
-        let mut places: Vec<&mut [u8]> = all.chunks_mut(elements.len()).map(|piece| piece.as_mut_bytes()).collect();
-        call.allgather_staged(staged, elements.as_bytes(), &mut places)?;
-        Ok(all)
+        let staged = call.stage(|staged| lay_out_piece(staged, &layout, mine, 0));
+        let staged = call.agree_staged(signature, &mut Load::Empty, staged)?;
+        Ok((call, staged))
     }
 
     /// The members tell each other how much they have; little goes by messages all the same.
@@ -89,16 +113,37 @@ impl Group {
         signature: Signature,
         shares: &[&[u8]],
     ) -> Result<Vec<T>, CollectiveError> {
+        let (mut call, staged) = self.begin_alltoall(signature, shares)?;
+        let Some(staged) = staged else { return Ok(joined(&call.alltoall_exactly(shares)?)) };
+        let mut all: Vec<T> = call.zeroed(self.rank(), (shares[0].len() * shares.len() / size_of::<T>()) as u64)?;
+        call.alltoall_staged_into(staged, shares, &mut all)?;
+        Ok(all)
+    }
+
+    pub(super) fn alltoall_large_into<T: Element>(
+        &self,
+        signature: Signature,
+        shares: &[&[u8]],
+        all: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        let (mut call, staged) = self.begin_alltoall(signature, shares)?;
+        if let Some(staged) = staged {
+            return call.alltoall_staged_into(staged, shares, all);
+        }
+        join_into(&call.alltoall_exactly(shares)?, all);
+        Ok(())
+    }
+
+    /// The same of an all-to-all.
+    fn begin_alltoall(
+        &self,
+        signature: Signature,
+        shares: &[&[u8]],
+    ) -> Result<(Call<'_>, Option<Staged<'_>>), CollectiveError> {
         let mut call = self.call(&signature);
         let staged = call.stage(|staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
-        let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
-            return Ok(joined(&call.alltoall_exactly(shares)?));
-        };
-        let share = shares[0].len();
-        let mut all: Vec<T> = call.zeroed(self.rank(), (share * shares.len() / size_of::<T>()) as u64)?;
-        let mut places: Vec<&mut [u8]> = all.as_mut_bytes().chunks_mut(share).collect();
-        call.alltoall_staged(staged, shares, &mut places, share)?;
-        Ok(all)
+        let staged = call.agree_staged(signature, &mut Load::Empty, staged)?;
+        Ok((call, staged))
     }
 
     /// The members tell each other how much they have for each; little goes by messages all the same.
@@ -125,5 +170,28 @@ impl Group {
         let mut places: Vec<&mut [u8]> = all.iter_mut().map(|piece| piece.as_mut_bytes()).collect();
         call.alltoall_staged(staged, shares, &mut places, most)?;
         Ok(all)
+    }
+}
+
+impl<'a> Call<'a> {
+    fn allgather_staged_into<T: Element>(
+        &mut self,
+        staged: Staged<'a>,
+        elements: &[T],
+        all: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        let mut places: Vec<&mut [u8]> = all.chunks_mut(elements.len()).map(|piece| piece.as_mut_bytes()).collect();
+        self.allgather_staged(staged, elements.as_bytes(), &mut places)
+    }
+
+    fn alltoall_staged_into<T: Element>(
+        &mut self,
+        staged: Staged<'a>,
+        shares: &[&[u8]],
+        all: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        let share = shares[0].len();
+        let mut places: Vec<&mut [u8]> = all.as_mut_bytes().chunks_mut(share).collect();
+        self.alltoall_staged(staged, shares, &mut places, share)
     }
 }

@@ -3,9 +3,9 @@
 //! Whether data is little depends on what all members agree on, so all take the same way, or hear of a mismatch.
 
 use longarm_shm::CELL_PAYLOAD_BYTES;
+use zerocopy::IntoBytes;
 
 use super::agree::Load;
-use super::elements::from_bytes;
 use super::signature::Signature;
 use super::tree::combine;
 use crate::element::{Number, Reduction};
@@ -46,23 +46,43 @@ impl Group {
 
     /// The bytes of all members, in the order of their places.
     pub(super) fn gather_light(&self, signature: Signature, bytes: &[u8]) -> Result<Vec<u8>, CollectiveError> {
+        let mut all = vec![0; bytes.len() * self.size() as usize];
+        self.gather_light_into(signature, bytes, &mut all)?;
+        Ok(all)
+    }
+
+    /// The same into memory of so many bytes.
+    pub(super) fn gather_light_into(
+        &self,
+        signature: Signature,
+        bytes: &[u8],
+        all: &mut [u8],
+    ) -> Result<(), CollectiveError> {
         let mut load = Load::OfAll(bytes.to_vec());
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
-        Ok(self.in_order(&load))
+        self.lay_in_order(&load, 0, all);
+        Ok(())
     }
 
     /// What a load brought from all members, in the order of their places.
     pub(super) fn in_order(&self, load: &Load) -> Vec<u8> {
-        let Load::OfAll(around) = load else { unreachable!("a load stays of its kind") };
-        // They lie in the order of places going down from this member's.
-        let (size, me) = (self.size() as usize, self.rank() as usize);
-        let piece_bytes = around.len() / size;
-        let mut pieces = Vec::with_capacity(around.len());
-        for place in 0..size {
-            let at = (me + size - place) % size * piece_bytes;
-            pieces.extend_from_slice(&around[at..at + piece_bytes]);
-        }
+        let mut pieces = vec![0; load.bytes().len()];
+        self.lay_in_order(load, 0, &mut pieces);
         pieces
+    }
+
+    /// Copies into `pieces` what a load brought from all members: first that of place `first`, then those of the places after it, and after
+    /// the last place those from 0 on.
+    fn lay_in_order(&self, load: &Load, first: u32, pieces: &mut [u8]) {
+        let Load::OfAll(around) = load else { unreachable!("a load stays of its kind") };
+        assert_eq!(pieces.len(), around.len(), "the caller has room for the pieces of all members");
+        // The piece of place p lies (me - p) mod size pieces from the start; 2 * size keeps the difference positive.
+        let (size, me, first) = (self.size() as usize, self.rank() as usize, first as usize);
+        let piece_bytes = around.len() / size;
+        for turn in 0..size {
+            let at = (me + 2 * size - first - turn) % size * piece_bytes;
+            pieces[turn * piece_bytes..][..piece_bytes].copy_from_slice(&around[at..at + piece_bytes]);
+        }
     }
 
     /// Few bytes of each member, as many of each, in the order of their places.
@@ -73,11 +93,23 @@ impl Group {
         Ok(self.run(signature, |call| call.allgather_exactly(bytes))?.concat())
     }
 
-    /// Combines what [`Group::gather_light`] gave, as a reduction to the root does.
-    pub(super) fn combine_light<T: Number>(&self, pieces: &[u8], root: u32, reduction: Reduction, elements: &mut [T]) {
-        let mut all: Vec<T> = from_bytes(pieces);
-        all.rotate_left(root as usize * elements.len());
-        combine(&mut all, elements.len(), reduction);
-        elements.copy_from_slice(&all[..elements.len()]);
+    /// Reduces little to the root, or with `for_all` to all members. Both combine from the root on, as the tree does, so the results are
+    /// the same.
+    pub(super) fn reduce_light<T: Number>(
+        &self,
+        signature: Signature,
+        (root, for_all): (u32, bool),
+        reduction: Reduction,
+        elements: &mut [T],
+    ) -> Result<(), CollectiveError> {
+        let mut load = Load::OfAll(elements.as_bytes().to_vec());
+        self.run_loaded(signature, &mut load, |_| Ok(()))?;
+        if for_all || self.rank() == root {
+            let mut all = vec![T::new_zeroed(); elements.len() * self.size() as usize];
+            self.lay_in_order(&load, root, all.as_mut_bytes());
+            combine(&mut all, elements.len(), reduction);
+            elements.copy_from_slice(&all[..elements.len()]);
+        }
+        Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub use signature::Signature;
 
 pub(crate) use call::LETTER_BYTES_MAX;
 pub(crate) use elements::from_bytes;
-use elements::joined;
+use elements::{join_into, joined};
 
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
@@ -129,11 +129,7 @@ impl Group {
         check_reduction::<T>(reduction, self.size())?;
         let signature = Signature::reduction::<T>("reduce", root, elements.len(), reduction);
         if self.is_light_for_all(size_of_val(elements)) {
-            let pieces = self.gather_light(signature, elements.as_bytes())?;
-            if self.rank() == root {
-                self.combine_light(&pieces, root, reduction, elements);
-            }
-            return Ok(());
+            return self.reduce_light(signature, (root, false), reduction, elements);
         }
         if self.suits_staged_reduction(size_of_val(elements)) {
             return self.reduce_large(signature, (root, false), reduction, elements);
@@ -163,9 +159,7 @@ impl Group {
         check_reduction::<T>(reduction, self.size())?;
         let signature = Signature::reduction::<T>("allreduce", 0, elements.len(), reduction);
         if self.is_light_for_all(size_of_val(elements)) {
-            let pieces = self.gather_light(signature, elements.as_bytes())?;
-            self.combine_light(&pieces, 0, reduction, elements);
-            return Ok(());
+            return self.reduce_light(signature, (0, true), reduction, elements);
         }
         if self.suits_staged_reduction(size_of_val(elements)) {
             return self.reduce_large(signature, (0, true), reduction, elements);
@@ -195,6 +189,34 @@ impl Group {
         }
         let all = self.run(signature, |call| call.allgather_exactly(elements.as_bytes()))?;
         Ok(joined(&all))
+    }
+
+    /// As [`Group::allgather_collective`], into the caller's memory: a program that repeats it makes no new vector each time. `all` has
+    /// `elements.len() * size()` elements, and gets those of all members in the order of their places. After an error its contents are
+    /// unspecified. `shmem_fcollect`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let mut ranks = vec![0; world.size() as usize];
+    /// world.allgather_into_collective(&[world.rank()], &mut ranks)?;
+    /// assert_eq!(ranks, (0..world.size()).collect::<Vec<_>>());
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`CollectiveError::WrongRoom`] if `all` has another length, while the others wait for this member; else as [`Group::sync_collective`].
+    pub fn allgather_into_collective<T: Element>(&self, elements: &[T], all: &mut [T]) -> Result<(), CollectiveError> {
+        self.check_room(all.len(), elements.len() as u64 * u64::from(self.size()))?;
+        let signature = Signature::of::<T>("allgather", 0, elements.len());
+        if self.is_light_for_all(size_of_val(elements)) {
+            return self.gather_light_into(signature, elements.as_bytes(), all.as_mut_bytes());
+        }
+        if self.suits_staged_gather(size_of_val(elements)) {
+            return self.allgather_large_into(signature, elements, all);
+        }
+        join_into(&self.run(signature, |call| call.allgather_exactly(elements.as_bytes()))?, all);
+        Ok(())
     }
 
     /// As [`Group::allgather_collective`] with any number of elements from each. `shmem_collect`.
@@ -234,20 +256,40 @@ impl Group {
     /// [`CollectiveError::BadArgument`] if the elements cannot be shared out evenly; else as
     /// [`Group::sync_collective`].
     pub fn alltoall_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<T>, CollectiveError> {
-        let members = self.size() as usize;
-        if !elements.len().is_multiple_of(members) {
-            let (what, found) = ("number of elements", elements.len() as u64);
-            return Err(CollectiveError::BadArgument { what, found, members: self.size() });
-        }
+        let shares = self.shares(elements)?;
         let signature = Signature::of::<T>("alltoall", 0, elements.len());
-        let share = elements.len() / members;
-        let shares: Vec<&[u8]> =
-            (0..members).map(|place| elements[place * share..(place + 1) * share].as_bytes()).collect();
-        if self.suits_staged_alltoall(share * size_of::<T>()) {
+        if self.suits_staged_alltoall(shares[0].len()) {
             return self.alltoall_large(signature, &shares);
         }
         let all = self.run(signature, |call| call.alltoall_exactly(&shares))?;
         Ok(joined(&all))
+    }
+
+    /// As [`Group::alltoall_collective`], into the caller's memory: a program that repeats it makes no new vector each time. `all` has as
+    /// many elements as `elements`. After an error its contents are unspecified. `shmem_alltoall`.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let to_each: Vec<u32> = (0..world.size()).map(|to| 100 * world.rank() + to).collect();
+    /// let mut from_each = vec![0; to_each.len()];
+    /// world.alltoall_into_collective(&to_each, &mut from_each)?;
+    /// assert_eq!(from_each[0], world.rank());
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`CollectiveError::BadArgument`] if the elements cannot be shared out evenly, [`CollectiveError::WrongRoom`] if `all` has another
+    /// length, while the others wait for this member; else as [`Group::sync_collective`].
+    pub fn alltoall_into_collective<T: Element>(&self, elements: &[T], all: &mut [T]) -> Result<(), CollectiveError> {
+        let shares = self.shares(elements)?;
+        self.check_room(all.len(), elements.len() as u64)?;
+        let signature = Signature::of::<T>("alltoall", 0, elements.len());
+        if self.suits_staged_alltoall(shares[0].len()) {
+            return self.alltoall_large_into(signature, &shares, all);
+        }
+        join_into(&self.run(signature, |call| call.alltoall_exactly(&shares))?, all);
+        Ok(())
     }
 
     /// As [`Group::alltoall_collective`] with any number of elements for each member.
@@ -275,6 +317,24 @@ impl Group {
         }
         let all = self.run(signature, |call| call.alltoall(&shares))?;
         Ok(all.iter().map(|body| from_bytes(body)).collect())
+    }
+
+    /// What goes to each member, by place.
+    fn shares<'a, T: Element>(&self, elements: &'a [T]) -> Result<Vec<&'a [u8]>, CollectiveError> {
+        let members = self.size() as usize;
+        if !elements.len().is_multiple_of(members) {
+            let (what, found) = ("number of elements", elements.len() as u64);
+            return Err(CollectiveError::BadArgument { what, found, members: self.size() });
+        }
+        let share = elements.len() / members;
+        Ok((0..members).map(|place| elements[place * share..(place + 1) * share].as_bytes()).collect())
+    }
+
+    fn check_room(&self, room: usize, due: u64) -> Result<(), CollectiveError> {
+        if room as u64 == due {
+            return Ok(());
+        }
+        Err(CollectiveError::WrongRoom { found: room as u64, due })
     }
 
     fn check_place(&self, what: &'static str, place: u32) -> Result<(), CollectiveError> {

@@ -1,4 +1,5 @@
-//! Collective calls of the public interface have twins that are awaited: `NAME_collective` has `start_NAME_collective`.
+//! Collective calls of the public interface have twins that are awaited: `NAME_collective` has `start_NAME_collective`. `NAME_into_collective`
+//! needs no twin of its own if `NAME_collective` has one: a started call cannot borrow the caller's memory.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,11 @@ pub fn check_twins(sources: &[Source]) -> Vec<Finding> {
             blocking.entry(name).or_default().push(finding);
         }
     }
-    let lacking = blocking.into_iter().filter(|(name, all)| started.get(name).copied().unwrap_or(0) < all.len());
+    let has_twins = |name: &str, count: usize| {
+        let into = name.strip_suffix("_into_collective").map(|name| format!("{name}_collective"));
+        started.get(into.as_deref().unwrap_or(name)).is_some_and(|twins| *twins >= count)
+    };
+    let lacking = blocking.into_iter().filter(|(name, all)| !has_twins(name, all.len()));
     lacking.flat_map(|(_, all)| all).collect()
 }
 
@@ -54,6 +59,13 @@ mod tests {
         let both = ("runtime/src/b.rs", "pub fn start_sum_collective() {}\npub fn start_free_collective() {}");
         assert!(lacking(&[("runtime/src/a.rs", calls), both]).is_empty());
         assert_eq!(lacking(&[("runtime/src/a.rs", calls), both, ("runtime/src/d.rs", calls)]).len(), 4, "one of two");
+    }
+
+    #[test]
+    fn what_goes_into_memory_that_is_there_has_the_other_forms_twin() {
+        let into = ("runtime/src/a.rs", "pub fn sum_into_collective() {}");
+        assert_eq!(lacking(&[into]).len(), 1);
+        assert!(lacking(&[into, ("runtime/src/b.rs", "pub fn start_sum_collective() {}")]).is_empty());
     }
 
     #[test]

@@ -59,6 +59,10 @@ fn check<T: Element>(group: &Group, count: usize) {
     let all = group.allgather_collective(&mine).expect("an allgather");
     let expected: Vec<T> = (0..size).flat_map(|from| contents(group, 2, from, count)).collect();
     assert_same(&all, &expected, format_args!("allgather of {count}"));
+    let mut room = all;
+    room.reverse();
+    group.allgather_into_collective(&mine, &mut room).expect("an allgather into memory");
+    assert_same(&room, &expected, format_args!("allgather of {count} into memory"));
     // Different numbers from each, none from some.
     let count_of = |from: u32| if from % 3 == 1 { 0 } else { count / (from as usize + 1) };
     let all = group.allgatherv_collective(&contents::<T>(group, 3, me, count_of(me))).expect("an allgatherv");
@@ -71,6 +75,10 @@ fn check<T: Element>(group: &Group, count: usize) {
     let all = group.alltoall_collective(&packed).expect("an alltoall");
     let expected: Vec<T> = (0..size).flat_map(|from| share(from, me)).collect();
     assert_same(&all, &expected, format_args!("alltoall of {count}"));
+    let mut room = all;
+    room.reverse();
+    group.alltoall_into_collective(&packed, &mut room).expect("an alltoall into memory");
+    assert_same(&room, &expected, format_args!("alltoall of {count} into memory"));
     let count_of = |from: u32, to: u32| count * ((from + 2 * to) % 4) as usize / 3;
     let share = |from: u32, to: u32| contents::<T>(group, 200 + u64::from(to), from, count_of(from, to));
     let shares: Vec<Vec<T>> = (0..size).map(|to| share(me, to)).collect();
@@ -396,6 +404,10 @@ pub fn mismatches(world: &World) {
         let uneven = world.alltoall_collective(&vec![0_u8; world.size() as usize + 1]);
         assert!(matches!(uneven, Err(CollectiveError::BadArgument { .. })));
         assert!(matches!(world.alltoallv_collective::<u8>(&[]), Err(CollectiveError::BadArgument { .. })));
+        let no_room = world.allgather_into_collective(&[0_u8; 2], &mut [0; 3]);
+        assert!(matches!(no_room, Err(CollectiveError::WrongRoom { found: 3, .. })));
+        let no_room = world.alltoall_into_collective(&vec![0_u8; world.size() as usize], &mut []);
+        assert!(matches!(no_room, Err(CollectiveError::WrongRoom { found: 0, due }) if due == u64::from(world.size())));
     }
     // Data was not moved by any of these.
     let mut kept = [me];

@@ -50,6 +50,11 @@ fn check<T: Element>(group: &Group, tag: u64, count: usize) {
     let all = group.allgather_collective(&mine).expect("an allgather");
     let expected: Vec<T> = (0..size).flat_map(|from| of_member(group, tag, from, count)).collect();
     assert_same(&all, &expected, format_args!("{}", what("allgather")));
+    // What was there before is of others.
+    let mut room = all;
+    room.rotate_left(1);
+    group.allgather_into_collective(&mine, &mut room).expect("an allgather into memory");
+    assert_same(&room, &expected, format_args!("{}", what("allgather into memory")));
     // All of one, nothing of the next, a little of the others.
     let count_of = |from: u32| [count, 0, 5][(from as usize + tag as usize) % 3];
     let all = group.allgatherv_collective(&mine[..count_of(me)]).expect("an allgatherv");
@@ -62,6 +67,10 @@ fn check<T: Element>(group: &Group, tag: u64, count: usize) {
     let all = group.alltoall_collective(&packed).expect("an alltoall");
     let expected: Vec<T> = (0..size).flat_map(|from| share(from, me)).collect();
     assert_same(&all, &expected, format_args!("{}", what("alltoall")));
+    let mut room = all;
+    room.rotate_left(1);
+    group.alltoall_into_collective(&packed, &mut room).expect("an alltoall into memory");
+    assert_same(&room, &expected, format_args!("{}", what("alltoall into memory")));
     let count_of = |from: u32, to: u32| [count, 7, 0][(from as usize + 2 * to as usize) % 3];
     let shares: Vec<Vec<T>> = (0..size).map(|to| share(me, to)[..count_of(me, to)].to_vec()).collect();
     let all = group.alltoallv_collective(&shares).expect("an alltoallv");
