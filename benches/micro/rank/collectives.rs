@@ -86,7 +86,8 @@ fn pattern(from: usize, to: usize, index: usize) -> u8 {
     (from * 89 + to * 151 + index * 31 + index / 256 * 7) as u8
 }
 
-fn measure(
+/// Times what all ranks do together.
+pub(super) fn measure(
     job: &Job<'_>,
     op: &str,
     bytes: usize,

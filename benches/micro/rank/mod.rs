@@ -15,6 +15,7 @@ mod message;
 pub(crate) mod misses;
 pub(crate) mod ops;
 mod overlap;
+mod peer_collectives;
 mod pingpong;
 mod sort;
 mod start;
@@ -64,6 +65,8 @@ pub(crate) enum Suite {
     Collectives,
     /// Everybody to everybody, as a collective and by puts
     Alltoall,
+    /// The collectives that benches/peers/collectives.c measures of other systems
+    PeerCollectives,
     /// Making and freeing windows
     Windows,
     /// Random updates of a table that all share
@@ -95,6 +98,7 @@ impl Suite {
             Suite::Comb => "comb",
             Suite::Collectives => "collectives",
             Suite::Alltoall => "alltoall",
+            Suite::PeerCollectives => "peer-collectives",
             Suite::Windows => "windows",
             Suite::Gups => "gups",
             Suite::Sort => "sort",
@@ -172,6 +176,7 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
         Suite::Comb => comb::run(&job)?,
         Suite::Collectives => collectives::run(&job)?,
         Suite::Alltoall => collectives::all_to_all(&job)?,
+        Suite::PeerCollectives => peer_collectives::run(&job)?,
         Suite::Windows => windows::run(&job)?,
         Suite::Gups => gups::run(&job)?,
         Suite::Sort => sort::run(&job)?,
