@@ -84,7 +84,7 @@ bench: setup ## Measure longarm beside what the machine allows
 	$(CARGO) build --locked --release -p longarm-launch -p longarm-benches --bins
 	"$(TARGET_DIR)/release/longarm-bench" all
 
-bench-peers: setup ## Measure longarm beside MPI, OpenSHMEM, ARMCI-MPI, UCX and libfabric, and rewrite the tables of docs/src/performance.md
+bench-peers: setup ## Measure longarm beside MPI, OpenSHMEM, ARMCI-MPI, UCX and libfabric, and rewrite the tables of docs/src/peers.md
 	benches/peers/all.sh
 
 counts: setup ## Count the instructions of the hot calls by valgrind, and compare them with what they should be

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What `make bench-peers` runs: installs and builds the peers and longarm, measures all of them in one go, and writes the
-# tables into docs/src/performance.md.
+# tables into docs/src/peers.md.
 #
 #   all.sh [OPTION OF run]...        for a look: all.sh --quick --only longarm,limit
 #
@@ -20,8 +20,8 @@ first=()
 if chrt -r 10 true 2>/dev/null; then first=(--rt); fi
 benches/peers/run "${first[@]}" "$@" >"$out/lines.jsonl"
 if [ $# -eq 0 ]; then
-    benches/peers/table --mine longarm,armci-longarm,shmem-longarm --into docs/src/performance.md "$out/lines.jsonl"
-    printf 'bench-peers: the tables are in docs/src/performance.md\n'
+    benches/peers/table --mine longarm,armci-longarm,shmem-longarm --into docs/src/peers.md "$out/lines.jsonl"
+    printf 'bench-peers: the tables are in docs/src/peers.md\n'
 else
     benches/peers/table --mine longarm,armci-longarm,shmem-longarm "$out/lines.jsonl"
 fi

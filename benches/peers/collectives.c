@@ -3,7 +3,7 @@
  *
  *   collectives [--quick] --peer NAME --transport LAYOUT
  *
- * Every rank takes part equally often; rank 0's time counts. The word is rank 1's. At most four of them move 64 KiB and 1 MiB too. What comes is checked. */
+ * Every rank takes part equally often; rank 0's time counts. The word is the last rank's. At most four of them move 64 KiB and 1 MiB too. What comes is checked. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static double now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + 1e-9 * t.tv_nsec;
 }
-/* Whose word all want. */
-static int owner(void) { return np > 1 ? 1 : 0; }
+/* Whose word all want: on the last host, so that rank 0, which finds out how often it can be had, is on another. */
+static int owner(void) { return np - 1; }
 static void die(const char *why)
 {
     fprintf(stderr, "collectives: rank %d: %s\n", me, why);
@@ -189,7 +189,7 @@ static void measure(const char *op, size_t bytes, void (*once)(size_t))
     tell(op, bytes, each, batches_of());
 }
 
-/* All add to one word of rank 1; the time is divided by all additions. */
+/* All add to one word of the last rank; the time is divided by all additions. */
 static void contended(void)
 {
     double each[BATCHES_MAX];
