@@ -1,7 +1,8 @@
 //! The process that has started this one, and the connection to the process manager, watched for their ends: they are part of what has
 //! started the job. When they are gone nobody ends this rank any more, which may wait for ever for ranks that were ended elsewhere, so
 //! it ends itself. The process is the parent at the first look, at the latest before the ranks meet; a task of Slurm's whose parent
-//! is the first process has lost its own before. A script between this process and its manager hides the manager's end, and its connection does not.
+//! is a reaper by then has lost its own before. A script between this process and its manager hides the manager's end, and its
+//! connection does not.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -120,7 +120,6 @@ impl Met {
         let offered = members.clone().all(|member| word(member, 1) & OFFERED != 0);
         let mut bytes = Vec::new();
         if !load.is_empty() {
-            bytes.reserve_exact(members.clone().map(|member| shown_count(&of(member)) as usize).sum());
             members.for_each(|member| add_shown_bytes(&mut bytes, &of(member)));
         }
         Met::Agree { offered, bytes }

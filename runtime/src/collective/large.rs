@@ -4,11 +4,10 @@ use zerocopy::IntoBytes;
 
 use super::agree::Load;
 use super::call::Call;
-use super::elements::{from_bytes, join_into, joined};
+use super::elements::{from_bytes, joined};
 use super::signature::Signature;
 use super::staged::{GatherLayout, lay_out_all, lay_out_piece, lay_out_shares};
 use super::staged_reduction::lay_out_elements;
-use super::staging::Staged;
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::{Group, bytes_of};
@@ -46,43 +45,25 @@ impl Group {
         }
     }
 
-    pub(super) fn allgather_large<T: Element>(
+    /// `room` gives the memory for what comes, when all have agreed.
+    pub(super) fn allgather_large<T: Element, R: AsMut<[T]>>(
         &self,
         signature: Signature,
         elements: &[T],
-    ) -> Result<Vec<T>, CollectiveError> {
-        let (mut call, staged) = self.begin_allgather(signature, elements.as_bytes())?;
-        let Some(staged) = staged else { return Ok(joined(&call.allgather_exactly(elements.as_bytes())?)) };
-        let mut all = call.zeroed(self.rank(), elements.len() as u64 * u64::from(self.size()))?;
-        call.allgather_staged_into(staged, elements, &mut all)?;
-        Ok(all)
-    }
-
-    pub(super) fn allgather_large_into<T: Element>(
-        &self,
-        signature: Signature,
-        elements: &[T],
-        all: &mut [T],
-    ) -> Result<(), CollectiveError> {
-        let (mut call, staged) = self.begin_allgather(signature, elements.as_bytes())?;
-        if let Some(staged) = staged {
-            return call.allgather_staged_into(staged, elements, all);
-        }
-        join_into(&call.allgather_exactly(elements.as_bytes())?, all);
-        Ok(())
-    }
-
-    /// Starts the call. `Some`: all members have laid out their first round. `None`: the elements go as messages.
-    fn begin_allgather(
-        &self,
-        signature: Signature,
-        mine: &[u8],
-    ) -> Result<(Call<'_>, Option<Staged<'_>>), CollectiveError> {
+        room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
         let mut call = self.call(&signature);
+        let mine = elements.as_bytes();
         let layout = GatherLayout::of(self.nodes(), self.size());
         let staged = call.stage(|staged| lay_out_piece(staged, &layout, mine, 0));
-        let staged = call.agree_staged(signature, &mut Load::Empty, staged)?;
-        Ok((call, staged))
+        let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
+            return Ok(joined(&call.allgather_exactly(mine)?, room(&call)?));
+        };
+        let mut all = room(&call)?;
+        let pieces = all.as_mut().chunks_mut(elements.len());
+        let mut places: Vec<&mut [u8]> = pieces.map(|piece| piece.as_mut_bytes()).collect();
+        call.allgather_staged(staged, mine, &mut places)?;
+        Ok(all)
     }
 
     /// The members tell each other how much they have; little goes by messages all the same.
@@ -108,42 +89,23 @@ impl Group {
         Ok(all)
     }
 
-    pub(super) fn alltoall_large<T: Element>(
+    /// `room` as for [`Group::allgather_large`].
+    pub(super) fn alltoall_large<T: Element, R: AsMut<[T]>>(
         &self,
         signature: Signature,
         shares: &[&[u8]],
-    ) -> Result<Vec<T>, CollectiveError> {
-        let (mut call, staged) = self.begin_alltoall(signature, shares)?;
-        let Some(staged) = staged else { return Ok(joined(&call.alltoall_exactly(shares)?)) };
-        let mut all: Vec<T> = call.zeroed(self.rank(), (shares[0].len() * shares.len() / size_of::<T>()) as u64)?;
-        call.alltoall_staged_into(staged, shares, &mut all)?;
-        Ok(all)
-    }
-
-    pub(super) fn alltoall_large_into<T: Element>(
-        &self,
-        signature: Signature,
-        shares: &[&[u8]],
-        all: &mut [T],
-    ) -> Result<(), CollectiveError> {
-        let (mut call, staged) = self.begin_alltoall(signature, shares)?;
-        if let Some(staged) = staged {
-            return call.alltoall_staged_into(staged, shares, all);
-        }
-        join_into(&call.alltoall_exactly(shares)?, all);
-        Ok(())
-    }
-
-    /// The same of an all-to-all.
-    fn begin_alltoall(
-        &self,
-        signature: Signature,
-        shares: &[&[u8]],
-    ) -> Result<(Call<'_>, Option<Staged<'_>>), CollectiveError> {
+        room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
         let mut call = self.call(&signature);
         let staged = call.stage(|staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
-        let staged = call.agree_staged(signature, &mut Load::Empty, staged)?;
-        Ok((call, staged))
+        let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
+            return Ok(joined(&call.alltoall_exactly(shares)?, room(&call)?));
+        };
+        let share = shares[0].len();
+        let mut all = room(&call)?;
+        let mut places: Vec<&mut [u8]> = all.as_mut().as_mut_bytes().chunks_mut(share).collect();
+        call.alltoall_staged(staged, shares, &mut places, share)?;
+        Ok(all)
     }
 
     /// The members tell each other how much they have for each; little goes by messages all the same.
@@ -170,28 +132,5 @@ impl Group {
         let mut places: Vec<&mut [u8]> = all.iter_mut().map(|piece| piece.as_mut_bytes()).collect();
         call.alltoall_staged(staged, shares, &mut places, most)?;
         Ok(all)
-    }
-}
-
-impl<'a> Call<'a> {
-    fn allgather_staged_into<T: Element>(
-        &mut self,
-        staged: Staged<'a>,
-        elements: &[T],
-        all: &mut [T],
-    ) -> Result<(), CollectiveError> {
-        let mut places: Vec<&mut [u8]> = all.chunks_mut(elements.len()).map(|piece| piece.as_mut_bytes()).collect();
-        self.allgather_staged(staged, elements.as_bytes(), &mut places)
-    }
-
-    fn alltoall_staged_into<T: Element>(
-        &mut self,
-        staged: Staged<'a>,
-        shares: &[&[u8]],
-        all: &mut [T],
-    ) -> Result<(), CollectiveError> {
-        let share = shares[0].len();
-        let mut places: Vec<&mut [u8]> = all.as_mut_bytes().chunks_mut(share).collect();
-        self.alltoall_staged(staged, shares, &mut places, share)
     }
 }

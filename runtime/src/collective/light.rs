@@ -6,9 +6,10 @@ use longarm_shm::CELL_PAYLOAD_BYTES;
 use zerocopy::IntoBytes;
 
 use super::agree::Load;
+use super::call::Call;
 use super::signature::Signature;
 use super::tree::combine;
-use crate::element::{Number, Reduction};
+use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
 
@@ -44,24 +45,17 @@ impl Group {
         Ok(())
     }
 
-    /// The bytes of all members, in the order of their places.
-    pub(super) fn gather_light(&self, signature: Signature, bytes: &[u8]) -> Result<Vec<u8>, CollectiveError> {
-        let mut all = vec![0; bytes.len() * self.size() as usize];
-        self.gather_light_into(signature, bytes, &mut all)?;
-        Ok(all)
-    }
-
-    /// The same into memory of so many bytes.
-    pub(super) fn gather_light_into(
+    /// The bytes of all members, in the order of their places. `room` gives the memory for them, when all have agreed.
+    pub(super) fn gather_light<T: Element, R: AsMut<[T]>>(
         &self,
         signature: Signature,
         bytes: &[u8],
-        all: &mut [u8],
-    ) -> Result<(), CollectiveError> {
+        room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
         let mut load = Load::OfAll(bytes.to_vec());
-        self.run_loaded(signature, &mut load, |_| Ok(()))?;
-        self.lay_in_order(&load, 0, all);
-        Ok(())
+        let mut all = self.run_loaded(signature, &mut load, |call| room(call))?;
+        self.lay_in_order(&load, 0, all.as_mut().as_mut_bytes());
+        Ok(all)
     }
 
     /// What a load brought from all members, in the order of their places.
@@ -88,7 +82,7 @@ impl Group {
     /// Few bytes of each member, as many of each, in the order of their places.
     pub(crate) fn gather_few(&self, signature: Signature, bytes: &[u8]) -> Result<Vec<u8>, CollectiveError> {
         if self.is_light_for_all(bytes.len()) {
-            return self.gather_light(signature, bytes);
+            return self.gather_light(signature, bytes, |_| Ok(vec![0; bytes.len() * self.size() as usize]));
         }
         Ok(self.run(signature, |call| call.allgather_exactly(bytes))?.concat())
     }

@@ -35,9 +35,10 @@ pub use agree::respell_claims;
 pub use data::unpack;
 pub use signature::Signature;
 
+use call::Call;
 pub(crate) use call::LETTER_BYTES_MAX;
 pub(crate) use elements::from_bytes;
-use elements::{join_into, joined};
+use elements::joined;
 
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
@@ -180,15 +181,7 @@ impl Group {
     /// # Errors
     /// As [`Group::sync_collective`].
     pub fn allgather_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<T>, CollectiveError> {
-        let signature = Signature::of::<T>("allgather", 0, elements.len());
-        if self.is_light_for_all(size_of_val(elements)) {
-            return Ok(from_bytes(&self.gather_light(signature, elements.as_bytes())?));
-        }
-        if self.suits_staged_gather(size_of_val(elements)) {
-            return self.allgather_large(signature, elements);
-        }
-        let all = self.run(signature, |call| call.allgather_exactly(elements.as_bytes()))?;
-        Ok(joined(&all))
+        self.gather(elements, |call| call.zeroed(self.rank(), elements.len() as u64 * u64::from(self.size())))
     }
 
     /// As [`Group::allgather_collective`], into the caller's memory: a program that repeats it makes no new vector each time. `all` has
@@ -208,15 +201,7 @@ impl Group {
     /// [`CollectiveError::WrongRoom`] if `all` has another length, while the others wait for this member; else as [`Group::sync_collective`].
     pub fn allgather_into_collective<T: Element>(&self, elements: &[T], all: &mut [T]) -> Result<(), CollectiveError> {
         self.check_room(all.len(), elements.len() as u64 * u64::from(self.size()))?;
-        let signature = Signature::of::<T>("allgather", 0, elements.len());
-        if self.is_light_for_all(size_of_val(elements)) {
-            return self.gather_light_into(signature, elements.as_bytes(), all.as_mut_bytes());
-        }
-        if self.suits_staged_gather(size_of_val(elements)) {
-            return self.allgather_large_into(signature, elements, all);
-        }
-        join_into(&self.run(signature, |call| call.allgather_exactly(elements.as_bytes()))?, all);
-        Ok(())
+        self.gather(elements, |_| Ok(all)).map(drop)
     }
 
     /// As [`Group::allgather_collective`] with any number of elements from each. `shmem_collect`.
@@ -257,12 +242,7 @@ impl Group {
     /// [`Group::sync_collective`].
     pub fn alltoall_collective<T: Element>(&self, elements: &[T]) -> Result<Vec<T>, CollectiveError> {
         let shares = self.shares(elements)?;
-        let signature = Signature::of::<T>("alltoall", 0, elements.len());
-        if self.suits_staged_alltoall(shares[0].len()) {
-            return self.alltoall_large(signature, &shares);
-        }
-        let all = self.run(signature, |call| call.alltoall_exactly(&shares))?;
-        Ok(joined(&all))
+        self.give_to_all((elements.len(), &shares), |call| call.zeroed(self.rank(), elements.len() as u64))
     }
 
     /// As [`Group::alltoall_collective`], into the caller's memory: a program that repeats it makes no new vector each time. `all` has as
@@ -284,12 +264,7 @@ impl Group {
     pub fn alltoall_into_collective<T: Element>(&self, elements: &[T], all: &mut [T]) -> Result<(), CollectiveError> {
         let shares = self.shares(elements)?;
         self.check_room(all.len(), elements.len() as u64)?;
-        let signature = Signature::of::<T>("alltoall", 0, elements.len());
-        if self.suits_staged_alltoall(shares[0].len()) {
-            return self.alltoall_large_into(signature, &shares, all);
-        }
-        join_into(&self.run(signature, |call| call.alltoall_exactly(&shares))?, all);
-        Ok(())
+        self.give_to_all((elements.len(), &shares), |_| Ok(all)).map(drop)
     }
 
     /// As [`Group::alltoall_collective`] with any number of elements for each member.
@@ -317,6 +292,35 @@ impl Group {
         }
         let all = self.run(signature, |call| call.alltoall(&shares))?;
         Ok(all.iter().map(|body| from_bytes(body)).collect())
+    }
+
+    /// The elements of all members. `room` gives the memory for them, when all have agreed.
+    fn gather<T: Element, R: AsMut<[T]>>(
+        &self,
+        elements: &[T],
+        room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        let signature = Signature::of::<T>("allgather", 0, elements.len());
+        if self.is_light_for_all(size_of_val(elements)) {
+            return self.gather_light(signature, elements.as_bytes(), room);
+        }
+        if self.suits_staged_gather(size_of_val(elements)) {
+            return self.allgather_large(signature, elements, room);
+        }
+        self.run(signature, |call| Ok(joined(&call.allgather_exactly(elements.as_bytes())?, room(call)?)))
+    }
+
+    /// Each member gets its share of the elements of each; this one has so many in its shares. `room` as for [`Group::gather`].
+    fn give_to_all<T: Element, R: AsMut<[T]>>(
+        &self,
+        (count, shares): (usize, &[&[u8]]),
+        room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        let signature = Signature::of::<T>("alltoall", 0, count);
+        if self.suits_staged_alltoall(shares[0].len()) {
+            return self.alltoall_large(signature, shares, room);
+        }
+        self.run(signature, |call| Ok(joined(&call.alltoall_exactly(shares)?, room(call)?)))
     }
 
     /// What goes to each member, by place.
