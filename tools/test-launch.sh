@@ -49,6 +49,8 @@ LAYOUTS_QUICK=(1,1 3,1,2)
 KINDS=(launcher agent early rank link)
 # How long a rank waits there before it asks, in seconds.
 EARLY_S=2
+# The arguments of a rank of a job that is killed.
+A_RANK='^ *[^ ]* [^ ]*/endless'
 # Whoever has not come to an end by then hangs. A host that does not answer is given up after 60 s.
 HANG_S=90
 rounds=
@@ -183,11 +185,16 @@ has_to_go() {
     esac
 }
 
-# A process on a host, any of those whose name and arguments match, and no shell that has only started it: the launcher, which ends the search when it is gone, the pattern.
+# The processes on the hosts whose name and arguments match a pattern, and no shell that has only started one, a line each.
+matching() {
+    "$hosts" processes | awk -v pattern="$1" '{ pid = $2; name = $3; $1 = $2 = ""; if ($0 ~ pattern && name !~ /^(ba)?sh$/) print pid }'
+}
+
+# A process on a host, any of those that match: the launcher, which ends the search when it is gone, the pattern.
 one_of() {
     local found=()
     while [ -e "/proc/$1" ] && [ ${#found[@]} -eq 0 ]; do
-        mapfile -t found < <("$hosts" processes | awk -v pattern="$2" '{ pid = $2; name = $3; $1 = $2 = ""; if ($0 ~ pattern && name !~ /^(ba)?sh$/) print pid }')
+        mapfile -t found < <(matching "$2")
     done
     [ ${#found[@]} -eq 0 ] || echo "${found[RANDOM % ${#found[@]}]}"
 }
@@ -213,15 +220,10 @@ await_work() {
     done
 }
 
-# How many processes on the hosts are ranks, and no shell that only starts one.
-rank_count() {
-    "$hosts" processes | awk '{ name = $3; $1 = $2 = $3 = ""; if ($0 ~ /^ *[^ ]*\/endless/ && name !~ /^(ba)?sh$/) count++ } END { print count + 0 }'
-}
-
 # Waits until a launcher has started so many ranks. The status is not 0 if it never does.
 await_ranks() {
     local began=$SECONDS
-    until [ "$(rank_count)" -ge "$2" ]; do
+    until [ "$(matching "$A_RANK" | wc -l)" -ge "$2" ]; do
         [ -e "/proc/$1" ] && [ $((SECONDS - began)) -lt "$HANG_S" ] || return 1
         sleep 0.02
     done
@@ -253,7 +255,7 @@ kill_one() {
         await_ranks "$pid" "$(ranks_of "$layout")" || wrong="not all ranks were started; "
         victim=$(one_of "$pid" "$(agents_of "$manager")")
         ;;
-    rank) victim=$(one_of "$pid" '^ *[^ ]* [^ ]*/endless') ;;
+    rank) victim=$(one_of "$pid" "$A_RANK") ;;
     esac
     began=${EPOCHREALTIME/./}
     case $stage in

@@ -3,7 +3,8 @@
  *
  *   collectives [--quick] --peer NAME --transport LAYOUT
  *
- * Every rank takes part equally often; rank 0's time counts. The word is the last rank's. At most four of them move 64 KiB and 1 MiB too. What comes is checked. */
+ * Every rank takes part equally often; rank 0's time counts. The word is the last rank's. At most four ranks move 64 KiB and 1 MiB too.
+ * What comes is checked. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 static int me, np, quick;
 static const char *peer = "mpi", *layout = "";
 static char *source, *target;
-static size_t source_bytes, target_bytes;
+static size_t buffer_bytes;
 
 static double now(void)
 {
@@ -46,11 +47,11 @@ static double *works[SETS];
 static unsigned calls;
 static void allocate(void)
 {
-    source = shmem_malloc(source_bytes);
-    target = shmem_malloc(target_bytes);
+    source = shmem_malloc(buffer_bytes);
+    target = shmem_malloc(buffer_bytes);
     word = shmem_calloc(1, sizeof *word);
     if (!source || !target || !word) die("the heap is too small");
-    const size_t least = SHMEM_REDUCE_MIN_WRKDATA_SIZE * sizeof(double), part = source_bytes / np / 2 + sizeof(double);
+    const size_t least = SHMEM_REDUCE_MIN_WRKDATA_SIZE * sizeof(double), part = buffer_bytes / np / 2 + sizeof(double);
     for (int set = 0; set < SETS; set++) {
         works[set] = shmem_malloc(part > least ? part : least);
         if (!works[set]) die("the heap is too small");
@@ -83,8 +84,8 @@ static void start(void)
 }
 static void allocate(void)
 {
-    source = malloc(source_bytes);
-    target = malloc(target_bytes);
+    source = malloc(buffer_bytes);
+    target = malloc(buffer_bytes);
     if (!source || !target) die("no memory");
     MPI_Win_allocate(sizeof *words, sizeof *words, MPI_INFO_NULL, MPI_COMM_WORLD, &words, &win);
     *words = 0;
@@ -257,9 +258,9 @@ int main(int argc, char **argv)
     const size_t sizes[] = {64 << 10, 1 << 20};
     const int large = np <= 4;
     const size_t most = large ? sizes[1] : 8;
-    source_bytes = target_bytes = most * np;
+    buffer_bytes = most * np;
     allocate();
-    memset(source, 0, source_bytes);
+    memset(source, 0, buffer_bytes);
     check(8);
     measure("barrier", 0, barrier);
     measure("broadcast", 8, broadcast);

@@ -1,6 +1,7 @@
 # How each process manager starts a program on the hosts of hosts.sh; sourced after folders.sh.
 #
 #   command_of MANAGER LAYOUT     puts the words that come before the program into the array `command`
+#   layout_of HOSTS PPN           prints the layout of so many hosts with so many ranks each
 #   agents_of MANAGER             prints an expression for the arguments of the processes that it has on each host
 #   is_wanted NAME                whether the array `wanted` has this name; it has all while it is empty
 #   fetch_wanted                  reads NAME|SOFTWARE a line, and fetches what those that are wanted need, before there are hosts: they
@@ -9,6 +10,10 @@
 # LAYOUT says how many ranks n1, n2 and so on have: 3,1,2. All is started from n0.
 
 at_n0=(tools/clusters/hosts.sh at n0)
+
+layout_of() {
+    printf "%.0s$2," $(seq "$1") | sed 's/,$//'
+}
 
 # n1:3,n2:1,n3:2
 hosts_of() {

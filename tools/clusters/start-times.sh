@@ -35,8 +35,7 @@ done
 [ $# -eq 0 ] || { sed -n '4,7s/^# \{0,3\}//p' "$0" >&2 && exit 2; }
 
 longarm=$tree/bin/longarm
-layout=$(printf "%0.s,$ppn" $(seq "$host_count"))
-layout=${layout#,}
+layout=$(layout_of "$host_count" "$ppn")
 work=$target/launch-programs/times
 mkdir -p "$work"
 
