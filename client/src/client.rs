@@ -9,7 +9,7 @@ use longarm_shm::{CounterKind, NodeSegment};
 use parking_lot::Mutex;
 
 use crate::completion::Outcome;
-use crate::endpoint::EndpointOptions;
+use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::error::{Lost, Operation, TransferError};
 use crate::local::Local;
 use crate::local::failures::Failures;
@@ -108,7 +108,19 @@ impl Client {
         self.local.same_node(rank)
     }
 
-    /// Counts an operation.
+    /// The ranks with which this one may have counted operations, ascending: those of its node, and of every node that it ever called.
+    pub fn peers_met(&self) -> Vec<Rank> {
+        let layout = &self.local.layout;
+        let others = self.progress.open_endpoints().map(Endpoint::node);
+        let nodes = std::iter::once(layout.my_node()).chain(others);
+        let mut ranks: Vec<Rank> = nodes.flat_map(|node| layout.ranks_of(node).iter().copied()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// Counts an operation. Whoever reads the counters reads those of [`Client::peers_met`]: an operation with a rank of another node is
+    /// counted once there is a connection to that node.
     #[inline]
     pub fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
         self.local.count(peer, kind, bytes);

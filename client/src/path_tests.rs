@@ -30,6 +30,14 @@ fn ranks_of_this_node_are_reached_directly_and_those_of_another_by_one_connectio
 }
 
 #[test]
+fn peers_met_are_those_of_the_node_and_of_nodes_that_were_called() {
+    let rank = MockWorld::new().rank(Rank(1));
+    assert_eq!(rank.client.peers_met(), [Rank(0), Rank(1)]);
+    put(&rank, Rank(3)).unwrap();
+    assert_eq!(rank.client.peers_met(), [Rank(0), Rank(1), Rank(2), Rank(3)]);
+}
+
+#[test]
 fn a_server_that_cannot_be_reached_is_called_once_and_every_operation_says_so() {
     let rank = MockWorld::new().rank(Rank(0));
     rank.server(1).lock().is_away = true;
