@@ -127,6 +127,9 @@ impl Load {
     }
 }
 
+/// More is received while it is sent: all send at once, and a send of much waits until it is taken.
+const TOLD_FIRST_BYTES_MAX: usize = longarm_shm::CELL_PAYLOAD_BYTES;
+
 impl Call<'_> {
     /// In every round a member tells the one ahead whether all of whom it has heard call the same, and what it calls itself. After
     /// the last round all know it of the whole group, and have the whole load. Only if there are differences they find out which.
@@ -161,8 +164,13 @@ impl Call<'_> {
                 Carried::OfOne(_) => &known.bytes[..],
                 Carried::OfAll(piece_bytes) => &known.bytes[..due(0, piece_bytes)],
             };
-            call.tell_agreement(round.to, digest, known.flags, told)?;
-            let heard = call.receive(round.from)?;
+            let heard = if told.len() > TOLD_FIRST_BYTES_MAX {
+                let told = [&digest[..], &[known.flags], told].concat();
+                call.exchange(round.to, &told, round.from)?
+            } else {
+                call.tell_agreement(round.to, digest, known.flags, told)?;
+                call.receive(round.from)?
+            };
             let Some((&[ref theirs @ .., their_flags], bytes)) = heard.split_first_chunk::<{ DIGEST_BYTES + 1 }>()
             else {
                 return Err(call.bad_message(round.from, heard.len() as u64, "a digest".into()));

@@ -39,9 +39,7 @@ impl Call<'_> {
             met: Met::read(word, (my_local, &mine, to_carry), locals),
         };
         let known = self.through_leader(shown.words(), read, |call, heard| {
-            let now = std::mem::replace(&mut call.slot.step, sent_at);
-            let known = call.known_of(heard, to_carry)?;
-            call.slot.step = now;
+            let known = call.in_step(sent_at, |call| call.known_of(heard, to_carry))?;
             call.agree_around(&Participants::of_leaders(nodes), &mine, to_carry.carried(), known)
         })?;
         if known.flags & SAME == 0 {

@@ -42,6 +42,14 @@ impl<'a> Call<'a> {
         self.slot.step += 1;
     }
 
+    /// Does something in another step than this one.
+    pub(super) fn in_step<R>(&mut self, step: u32, work: impl FnOnce(&mut Self) -> R) -> R {
+        let now = std::mem::replace(&mut self.slot.step, step);
+        let done = work(self);
+        self.slot.step = now;
+        done
+    }
+
     pub(super) fn send(&self, to: u32, body: &[u8]) -> Result<(), CollectiveError> {
         let client = &self.group.inner.client;
         let pieces = body.chunks(LETTER_BYTES_MAX).chain(body.is_empty().then_some(body));

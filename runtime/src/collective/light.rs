@@ -17,6 +17,11 @@ use crate::group::Group;
 const ONE_BYTES_MAX: usize = CELL_PAYLOAD_BYTES / 2;
 /// Bytes of all members together that are little. The last round, which is the longest, carries half of them.
 const ALL_BYTES_MAX: usize = CELL_PAYLOAD_BYTES;
+/// The same where members share nodes, so that only the leaders of nodes carry it: of one member, and of all together.
+const CARRIED_BYTES_MAX: usize = 2 << 10;
+const ALL_CARRIED_BYTES_MAX: usize = 1 << 20;
+/// The same of a reduction, for which each member combines all of it.
+const ALL_COMBINED_BYTES_MAX: usize = 8 << 10;
 
 impl Group {
     pub(super) fn is_light_for_one(&self, bytes: usize) -> bool {
@@ -25,6 +30,19 @@ impl Group {
 
     pub(super) fn is_light_for_all(&self, bytes: usize) -> bool {
         (1..=ALL_BYTES_MAX / self.size() as usize).contains(&bytes)
+    }
+
+    pub(super) fn is_light_to_gather(&self, bytes: usize) -> bool {
+        self.is_light_for_all(bytes) || self.is_carried(bytes, ALL_CARRIED_BYTES_MAX)
+    }
+
+    pub(super) fn is_light_to_reduce(&self, bytes: usize) -> bool {
+        self.is_light_for_all(bytes) || self.is_carried(bytes, ALL_COMBINED_BYTES_MAX)
+    }
+
+    fn is_carried(&self, bytes: usize, all_bytes_max: usize) -> bool {
+        let most = CARRIED_BYTES_MAX.min(all_bytes_max / self.size() as usize);
+        self.nodes().are_shared() && (1..=most).contains(&bytes)
     }
 
     /// The bytes of the root get to all.
@@ -81,7 +99,7 @@ impl Group {
 
     /// Few bytes of each member, as many of each, in the order of their places.
     pub(crate) fn gather_few(&self, signature: Signature, bytes: &[u8]) -> Result<Vec<u8>, CollectiveError> {
-        if self.is_light_for_all(bytes.len()) {
+        if self.is_light_to_gather(bytes.len()) {
             return self.gather_light(signature, bytes, |_| Ok(vec![0; bytes.len() * self.size() as usize]));
         }
         Ok(self.run(signature, |call| call.allgather_exactly(bytes))?.concat())

@@ -1,6 +1,6 @@
 //! Collectives over a group, from messages between its members. Those of the world, where it is one node, begin with a barrier in
-//! shared memory instead (`flag_barrier.rs`), and where ranks share nodes with one on each (`by_node.rs`); much data is got from
-//! staging buffers (`staged.rs`).
+//! shared memory instead (`flag_barrier.rs`), and where ranks share nodes with one on each (`by_node.rs`); small shares of all-to-alls go by the leaders of nodes
+//! (`alltoall_by_node.rs`); much data is got from staging buffers (`staged.rs`).
 //!
 //! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
 //! whether all have called the same thing with matching arguments. If not, all get the same error and no data has
@@ -8,6 +8,7 @@
 //! rounds.
 
 mod agree;
+mod alltoall_by_node;
 mod by_node;
 mod call;
 mod conclusion;
@@ -129,7 +130,7 @@ impl Group {
         self.check_place("root", root)?;
         check_reduction::<T>(reduction, self.size())?;
         let signature = Signature::reduction::<T>("reduce", root, elements.len(), reduction);
-        if self.is_light_for_all(size_of_val(elements)) {
+        if self.is_light_to_reduce(size_of_val(elements)) {
             return self.reduce_light(signature, (root, false), reduction, elements);
         }
         if self.suits_staged_reduction(size_of_val(elements)) {
@@ -159,7 +160,7 @@ impl Group {
     ) -> Result<(), CollectiveError> {
         check_reduction::<T>(reduction, self.size())?;
         let signature = Signature::reduction::<T>("allreduce", 0, elements.len(), reduction);
-        if self.is_light_for_all(size_of_val(elements)) {
+        if self.is_light_to_reduce(size_of_val(elements)) {
             return self.reduce_light(signature, (0, true), reduction, elements);
         }
         if self.suits_staged_reduction(size_of_val(elements)) {
@@ -301,7 +302,7 @@ impl Group {
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         let signature = Signature::of::<T>("allgather", 0, elements.len());
-        if self.is_light_for_all(size_of_val(elements)) {
+        if self.is_light_to_gather(size_of_val(elements)) {
             return self.gather_light(signature, elements.as_bytes(), room);
         }
         if self.suits_staged_gather(size_of_val(elements)) {
@@ -319,6 +320,9 @@ impl Group {
         let signature = Signature::of::<T>("alltoall", 0, count);
         if self.suits_staged_alltoall(shares[0].len()) {
             return self.alltoall_large(signature, shares, room);
+        }
+        if self.suits_alltoall_by_node(shares[0].len()) {
+            return self.alltoall_small(signature, shares, room);
         }
         self.run(signature, |call| Ok(joined(&call.alltoall_exactly(shares)?, room(call)?)))
     }

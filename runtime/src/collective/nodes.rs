@@ -60,6 +60,21 @@ impl Nodes {
         self.local
     }
 
+    /// The places of all members, node by node.
+    pub(super) fn places(&self) -> &[u32] {
+        &self.places
+    }
+
+    /// Where in [`Nodes::places`] those of a node begin.
+    pub(super) fn start(&self, node: u32) -> usize {
+        self.starts[node as usize] as usize
+    }
+
+    /// How many members the node has that has most.
+    pub(super) fn most(&self) -> usize {
+        (0..self.count()).map(|node| self.on(node).len()).max().unwrap_or(0)
+    }
+
     /// The places of the members on a node, ascending.
     pub(super) fn on(&self, node: u32) -> &[u32] {
         let node = node as usize;

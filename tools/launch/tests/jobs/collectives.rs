@@ -475,6 +475,7 @@ pub fn with_a_broken_member(world: &World) {
         }
     }
     tell_first_as_if_broken(world);
+    give_as_if_broken(world);
     // As many as each says: here it is the number of bytes in front of each that can be wrong.
     for length in [1, 17, 1 << 40, u64::MAX - 7, u64::MAX] {
         let pair = two(world);
@@ -489,6 +490,32 @@ pub fn with_a_broken_member(world: &World) {
         }
     }
     barrier(world);
+}
+
+/// Rank 1 gives rank 0, which takes the shares of both of them to another node, too few bytes: both get an error, and the other node waits
+/// for nobody.
+fn give_as_if_broken(world: &World) {
+    // Behind the agreement, and in it what a member gives its leader.
+    const GIVEN: u32 = 1 + 256 + 1;
+    let (last, me) = (world.size() - 1, world.rank());
+    if world.node_of(0) != world.node_of(1) || world.node_of(0) == world.node_of(last) {
+        return;
+    }
+    for bytes in [0, 5, 70_000] {
+        let is_in = [0, 1, last].contains(&me);
+        let Some(group) = world.split_collective(is_in.then_some(0), 0).expect("a split") else { continue };
+        if me == 1 {
+            group.send_as_if_broken(0, GIVEN, bytes as u64, &vec![0xa5; bytes]).expect("rank 0 lives");
+        }
+        let all = group.alltoall_collective(&[u64::from(me); 3]);
+        if me == last {
+            assert_eq!(all.expect("another node")[2], u64::from(me));
+        } else {
+            let error = all.expect_err("rank 1 has not given what was due");
+            let is_named = matches!(&error, CollectiveError::BadMessage { rank, .. } if rank.0 == 1);
+            assert!(is_named, "{bytes} bytes, rank {me}: {error}");
+        }
+    }
 }
 
 /// Rank 1 tells rank 0, which speaks for both of them with another node, what nobody tells.
