@@ -1,11 +1,14 @@
 //! Driving connections, and telling the threads that sleep what came of it; and what the server of this process is told meanwhile.
 
+use std::time::Duration;
+
 use longarm_proto::Rank;
 use longarm_shm::sync::Ordering;
 use rustix::event::PollFlags;
 
 use super::Progress;
 use super::assist::{Assistant, Expecting};
+use super::pace::CALL_NAP;
 use super::watched::Watched;
 use crate::endpoint::{Driven, Endpoint};
 
@@ -13,6 +16,12 @@ use crate::endpoint::{Driven, Endpoint};
 const ASKED_CALLS: u32 = 4;
 
 impl Progress {
+    /// For how long nobody may look at connections: several times within the time after which silence counts, or it could not be told from
+    /// our own absence.
+    pub(crate) fn unseen_max(&self) -> Duration {
+        Duration::from_millis(self.endpoint_options.silence_ms / 8).max(CALL_NAP)
+    }
+
     /// For a thread that is about to send something and to wait for mail, requests or replies of another rank: the server of this
     /// process, if there is one, wakes no other thread meanwhile.
     pub(crate) fn expect_from(&self, from: Rank) -> Option<Expecting<'_>> {

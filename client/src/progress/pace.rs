@@ -17,6 +17,17 @@ const DEVICE_ASSIST_AFTER: Duration = Duration::from_micros(60);
 const NAP: Duration = Duration::from_micros(200);
 /// The same, after many naps in vain.
 const NAP_MAX: Duration = Duration::from_millis(5);
+/// The same at sockets. Only mail of the node comes in a way that wakes no such sleeper, and waits so long at most.
+const SOCKET_NAP_MAX: Duration = Duration::from_micros(12_800);
+/// Each nap is so many times as long as the one before: a thread finds late what woke nobody, by as long as it has waited.
+const NAP_GROWTH: u32 = 2;
+/// The same at sockets, where hardly anything comes that wakes nobody, and each nap of many ranks takes a processor from who is to answer
+/// them (docs/src/decisions/0044-naps-that-grow.md).
+const SOCKET_NAP_GROWTH: u32 = 4;
+/// A thread that sleeps at once begins at sockets behind so many naps.
+const NAP_STEPS_SKIPPED: u32 = 2;
+/// After so many naps each is as long as the last one.
+const NAP_STEPS_MAX: u32 = 5;
 /// How long a sleep lasts at most while a server is being called.
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 /// How long who gives the processor to others goes on with that, at most, before it sleeps.
@@ -137,13 +148,54 @@ impl Pace {
         }
     }
 
+    /// The length of the next sleep, which grows from one to the next: many sleepers that wake in vain leave no processor to whoever is to
+    /// answer them.
     pub(crate) fn nap(&mut self) -> Duration {
-        self.naps = (self.naps + 1).min(16);
-        (NAP * self.naps).min(NAP_MAX)
+        self.next_nap(NAP_GROWTH).min(NAP_MAX)
+    }
+
+    /// The same at sockets, at most as long as nobody may look at connections. Where threads outnumber processors an answer takes a while,
+    /// and the first naps would be in vain.
+    pub(crate) fn socket_nap(&mut self, unseen_max: Duration) -> Duration {
+        if self.sleeps_at_once() {
+            self.naps = self.naps.max(NAP_STEPS_SKIPPED);
+        }
+        self.next_nap(SOCKET_NAP_GROWTH).min(SOCKET_NAP_MAX).min(unseen_max)
+    }
+
+    fn next_nap(&mut self, growth: u32) -> Duration {
+        let nap = NAP * growth.pow(self.naps);
+        self.naps = (self.naps + 1).min(NAP_STEPS_MAX);
+        nap
     }
 }
 
 /// What a thread drives that waits for the answer of one node.
 pub(crate) fn drive_for<'a>(endpoint: &'a Endpoint, expecting: Option<&Expecting<'_>>) -> Drive<'a> {
     if expecting.is_some() { Drive::Exchange } else { Drive::Endpoint(endpoint) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn milliseconds(mut pace: Pace, nap: impl Fn(&mut Pace) -> Duration) -> Vec<f64> {
+        (0..7).map(|_| nap(&mut pace).as_secs_f64() * 1e3).collect()
+    }
+
+    #[test]
+    fn naps_grow_until_what_may_have_made_them_needless_would_wait_for_too_long() {
+        assert_eq!(milliseconds(Pace::new(100), Pace::nap), [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]);
+        let at_sockets = |unseen_ms| move |pace: &mut Pace| pace.socket_nap(Duration::from_millis(unseen_ms));
+        assert_eq!(milliseconds(Pace::new(100), at_sockets(250)), [0.2, 0.8, 3.2, 12.8, 12.8, 12.8, 12.8]);
+        assert_eq!(milliseconds(Pace::new(0), at_sockets(250)), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
+        // Or a silent server could not be told from our own absence.
+        assert_eq!(milliseconds(Pace::new(0), at_sockets(6)), [3.2, 6.0, 6.0, 6.0, 6.0, 6.0, 6.0]);
+        let mut pace = Pace::new(100);
+        for _ in 0..5 {
+            pace.nap();
+        }
+        pace.progress();
+        assert_eq!(pace.nap(), NAP, "whoever gets something looks again soon");
+    }
 }

@@ -191,8 +191,7 @@ fn sleep(progress: &Progress, idle: bool, tends: bool) -> bool {
     if watched.iter().any(|watched| watched.ready) {
         return true;
     }
-    // Several times within the time after which silence counts, else it could not be told from our own absence.
-    let tend = TEND.min(Duration::from_millis(progress.endpoint_options.silence_ms / 8).max(CALL_NAP));
+    let tend = TEND.min(progress.unseen_max());
     let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(tend) };
     let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
     let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);

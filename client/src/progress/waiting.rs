@@ -214,7 +214,8 @@ impl Client {
         if self.progress.time.is_simulated() {
             let result = check();
             if result.is_none() {
-                let nap = if self.progress.is_calling() { pace.nap().min(CALL_NAP) } else { pace.nap() };
+                let nap = pace.socket_nap(self.progress.unseen_max());
+                let nap = if self.progress.is_calling() { nap.min(CALL_NAP) } else { nap };
                 self.progress.time.rest(RestOn::Links, Some(nap));
             }
             return result;
@@ -235,7 +236,7 @@ impl Client {
             } else if watched.iter().all(|watched| watched.descriptor.is_some() || !watched.is_up) {
                 // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good. An
                 // interrupted sleep is a short one.
-                let nap = (self.local.layout.rank_count() > 1).then(|| pace.nap());
+                let nap = (self.local.layout.rank_count() > 1).then(|| pace.socket_nap(self.progress.unseen_max()));
                 let calling = watched.iter().any(|watched| !watched.is_up);
                 let nap = if calling { Some(nap.map_or(CALL_NAP, |nap| nap.min(CALL_NAP))) } else { nap };
                 let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
