@@ -106,11 +106,12 @@ INSTALL_FEATURES := --features longarm-launch/verbs,longarm-benches/verbs,longar
 endif
 
 install: setup $(INSTALL_SETUP) ## Install the longarm command with what longarm perf runs, libarmci, OpenSHMEM and liblongarm (ARMCI and OpenSHMEM in one) with headers, under PREFIX, with manual pages, completions and environment modules
-	$(CARGO) build --locked --release $(INSTALL_FEATURES) -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem -p longarm-both --lib --bin longarm --bin longarm-bench --bin longarm-footprint --example manual
+	$(CARGO) build --locked --release $(INSTALL_FEATURES) -p longarm-launch -p longarm-benches -p longarm-sim -p longarm-armci -p longarm-shmem -p longarm-both --lib --bin longarm --bin longarm-bench --bin longarm-footprint --bin longarm-scale --example manual
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
 	install -m 755 "$(TARGET_DIR)/release/longarm-bench" "$(DESTDIR)$(PREFIX)/bin/longarm-bench"
 	install -m 755 "$(TARGET_DIR)/release/longarm-footprint" "$(DESTDIR)$(PREFIX)/bin/longarm-footprint"
+	install -m 755 "$(TARGET_DIR)/release/longarm-scale" "$(DESTDIR)$(PREFIX)/bin/longarm-scale"
 	install -m 644 shims/armci/include/*.h "$(DESTDIR)$(PREFIX)/include"
 	shims/build-library.sh "$(TARGET_DIR)/release/liblongarm_armci.a" "$(DESTDIR)$(PREFIX)/lib"
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/armci/armci.pc.in \

@@ -26,6 +26,7 @@ mod micro;
 mod perf;
 mod plot;
 mod report;
+mod scale;
 
 use std::process::ExitCode;
 

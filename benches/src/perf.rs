@@ -13,8 +13,9 @@ use crate::job::{Job, JobSite, find_longarm};
 use crate::line::Line;
 use crate::micro::rank::Suite;
 use crate::micro::rank::misses::Misses;
-use crate::plot::{self, Axis, Picture};
+use crate::plot::{self, Axis, Picture, series};
 use crate::report::{bandwidth, time};
+use crate::scale;
 
 /// The namespaces that the layout `hosts` needs, as tools/ga/hosts.sh makes them.
 const HOST_FILES: [&str; 2] = ["/run/netns/longarm-a", "/run/netns/longarm-b"];
@@ -186,10 +187,17 @@ fn read_lines(file: &Path) -> Result<Vec<Line>, Failure> {
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Draws what was measured before: times, and bandwidths, over sizes.
+/// Draws what was measured before: times, and bandwidths, over sizes, and what `longarm-scale` prints over ranks.
 pub(crate) fn draw_files(arguments: &DrawArguments) -> Result<(), Failure> {
     let lines: Vec<Vec<Line>> = arguments.files.iter().map(|file| read_lines(file)).collect::<Result<_, _>>()?;
-    let lines = lines.concat();
+    let (of_scale, lines): (Vec<Line>, Vec<Line>) = lines.concat().into_iter().partition(scale::is_of_scale);
+    if !of_scale.is_empty() {
+        std::fs::create_dir_all(&arguments.plot).map_err(|error| format!("{}: {error}", arguments.plot.display()))?;
+        write_pictures(scale::pictures(&of_scale), &arguments.plot)?;
+        if lines.is_empty() {
+            return Ok(());
+        }
+    }
     [Suite::Latency, Suite::Bandwidth].into_iter().try_for_each(|suite| draw(suite, &lines, &[], &arguments.plot))
 }
 
@@ -204,17 +212,23 @@ fn draw(suite: Suite, lines: &[Line], against: &[Line], folder: &Path) -> Result
         let here = |line: &&Line| line.transport == layout || line.transport.starts_with(&format!("{layout}-"));
         let ours: Vec<&Line> = lines.iter().filter(here).collect();
         let others: Vec<&Line> = against.iter().filter(here).collect();
-        for (name, picture) in pictures(suite, layout, &ours, &others) {
-            let file = folder.join(format!("{name}-{layout}.svg"));
-            std::fs::write(&file, plot::draw(&picture)).map_err(|error| format!("{}: {error}", file.display()))?;
-            eprintln!("longarm perf: {}", file.display());
-            drawn += 1;
-        }
+        let all = pictures(suite, layout, &ours, &others).into_iter();
+        drawn += write_pictures(all.map(|(name, picture)| (format!("{name}-{layout}"), picture)).collect(), folder)?;
     }
     if drawn == 0 {
         eprintln!("longarm perf: there is nothing to draw of {}", suite.name());
     }
     Ok(())
+}
+
+/// Writes pictures under their names; gives how many.
+fn write_pictures(pictures: Vec<(String, Picture)>, folder: &Path) -> Result<usize, Failure> {
+    for (name, picture) in &pictures {
+        let file = folder.join(format!("{name}.svg"));
+        std::fs::write(&file, plot::draw(picture)).map_err(|error| format!("{}: {error}", file.display()))?;
+        eprintln!("longarm perf: {}", file.display());
+    }
+    Ok(pictures.len())
 }
 
 fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<(String, Picture)> {
@@ -272,26 +286,6 @@ fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec
     let are_counted = !misses.series.is_empty();
     let misses = are_counted.then(|| (format!("{name}-misses"), misses));
     [(name.to_owned(), picture)].into_iter().chain(both_ways).chain(misses).collect()
-}
-
-/// Points by the name that each line has, in the order in which names first come.
-fn series(
-    lines: &[&Line],
-    name: impl Fn(&Line) -> String,
-    point: impl Fn(&Line) -> Option<(f64, f64)>,
-) -> Vec<(String, Vec<(f64, f64)>)> {
-    let mut all: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for line in lines {
-        let (name, Some(point)) = (name(line), point(line)) else { continue };
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, points)) => points.push(point),
-            None => all.push((name, vec![point])),
-        }
-    }
-    for (_, points) in &mut all {
-        points.sort_by(|left, right| left.0.total_cmp(&right.0));
-    }
-    all
 }
 
 #[cfg(test)]

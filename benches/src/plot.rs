@@ -7,6 +7,8 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
+use crate::line::Line;
+
 /// One axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
@@ -27,6 +29,26 @@ pub(crate) struct Picture {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) series: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// Points by the name that each line has, in the order in which names first come.
+pub(crate) fn series(
+    lines: &[&Line],
+    name: impl Fn(&Line) -> String,
+    point: impl Fn(&Line) -> Option<(f64, f64)>,
+) -> Vec<(String, Vec<(f64, f64)>)> {
+    let mut all: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for line in lines {
+        let (name, Some(point)) = (name(line), point(line)) else { continue };
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push(point),
+            None => all.push((name, vec![point])),
+        }
+    }
+    for (_, points) in &mut all {
+        points.sort_by(|left, right| left.0.total_cmp(&right.0));
+    }
+    all
 }
 
 const SIZE: (u32, u32) = (900, 540);

@@ -32,7 +32,7 @@ rm -rf "$package"
 mkdir -p "$package/DEBIAN" "$documents"
 make --no-print-directory install PREFIX="$prefix" DESTDIR="$package"
 
-for program in longarm longarm-bench longarm-footprint; do
+for program in longarm longarm-bench longarm-footprint longarm-scale; do
     strip --remove-section=.comment "$root/bin/$program"
 done
 # Symbols for debuggers would be a package of their own.
@@ -49,7 +49,7 @@ link() {
     mkdir -p "$(dirname "$package$2")"
     ln -s "$(realpath -m --relative-to="$(dirname "$package$2")" "$package$1")" "$package$2"
 }
-for program in longarm longarm-bench longarm-footprint; do
+for program in longarm longarm-bench longarm-footprint longarm-scale; do
     link "$prefix/bin/$program" "/usr/bin/$program"
 done
 # As Debian calls the commands of one of several implementations.
@@ -72,7 +72,7 @@ for name in oshcc oshrun; do
 done
 gzip -9n "$manual"/*.1
 ln -s oshcc.longarm.1.gz "$manual/oshc++.longarm.1.gz"
-for name in longarm-bench longarm-footprint; do
+for name in longarm-bench longarm-footprint longarm-scale; do
     ln -s longarm-perf.1.gz "$manual/$name.1.gz"
 done
 install -D -m 644 packaging/debian/lintian-overrides "$package/usr/share/lintian/overrides/longarm"

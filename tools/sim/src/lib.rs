@@ -16,8 +16,9 @@
 //! - [`network`], [`schedule`], [`hooks`], [`fiber`]: time, links and turns.
 //! - [`fault`], [`faults`]: what goes wrong. [`book`]: what must not.
 //! - [`mod@run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
+//! - [`scale`]: how long jobs of few and of many ranks take.
 //! - [`footprint`]: how much memory a large job takes.
-//! - [`user`]: programs of users on simulated ranks: [`run()`], [`run_seeds`].
+//! - [`user`]: programs of users on simulated ranks: [`run()`], [`run_seeds`], [`run_on`].
 #![forbid(unsafe_code)]
 
 pub mod book;
@@ -36,10 +37,11 @@ pub mod plan;
 pub mod program;
 pub mod report;
 pub mod run;
+pub mod scale;
 pub mod schedule;
 pub mod shrink;
 pub mod trace;
 pub mod user;
 
 pub use fault::{Fault, FaultSet};
-pub use user::{Failure, Report, Seen, run, run_seeds};
+pub use user::{Failure, Machine, Report, Seen, run, run_on, run_seeds, simulated_time};

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A link is two pipes of bounded size. Bytes of one pipe arrive in order, those of different pipes in any order: each
-//! has a latency of its own, which jitters. Receives are cut at places that dice choose. Whoever is at an end is told
+//! has a latency of its own, which jitters. Receives are cut at places that dice choose, unless all is given. Whoever is at an end is told
 //! when something has arrived, when there is room again, and when the link has ended.
 //!
 //! Each thread has one network, of the run that it is in. What a link or a clock of the run needs, it finds there. Threads that take
@@ -90,6 +90,14 @@ pub struct Speed {
     pub kibibyte_ns: u64,
     /// Bytes that a pipe holds: a power of two from this one on.
     pub pipe_bytes_log2: (u64, u64),
+    /// A receive gives all that has arrived.
+    pub receives_all: bool,
+    /// A call of the system that sends.
+    pub send_ns: u64,
+    /// A call of the system that receives something.
+    pub receive_ns: u64,
+    /// What 1024 bytes take between a process and the system.
+    pub copy_kib_ns: u64,
 }
 
 impl Default for Speed {
@@ -100,6 +108,10 @@ impl Default for Speed {
             jitter_ns: 3_000,
             kibibyte_ns: 300,
             pipe_bytes_log2: (11, 18),
+            receives_all: false,
+            send_ns: 0,
+            receive_ns: 0,
+            copy_kib_ns: 0,
         }
     }
 }
@@ -155,6 +167,8 @@ pub struct Network {
     /// Which run this is: links of an earlier one do nothing.
     run: u64,
     now_ns: u64,
+    /// How long whoever runs at this moment has worked by now: what it sends, and whom it wakes, comes after that.
+    work_ns: u64,
     sequence: u64,
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     links: Vec<LinkState>,
@@ -228,7 +242,7 @@ pub fn with<R>(work: impl FnOnce(&mut Network) -> R) -> R {
 /// The time of this thread's run.
 #[inline]
 pub fn now_ns() -> u64 {
-    with(|network| network.now_ns)
+    with(|network| network.now())
 }
 
 /// Begins a run on this thread.
@@ -248,6 +262,7 @@ impl Network {
         Network {
             run,
             now_ns: 0,
+            work_ns: 0,
             sequence: 0,
             heap: BinaryHeap::new(),
             links: Vec::new(),
@@ -279,7 +294,7 @@ impl Network {
     /// Something happens, so many nanoseconds from now.
     #[inline]
     pub fn after(&mut self, delay_ns: u64, event: Event) {
-        self.at(self.now_ns + delay_ns, event);
+        self.at(self.now() + delay_ns, event);
     }
 
     /// Something happens at a moment.
@@ -293,18 +308,30 @@ impl Network {
     #[inline]
     pub fn advance(&mut self) -> Option<Event> {
         let Reverse((at_ns, _, event)) = self.heap.pop()?;
-        self.now_ns = at_ns;
+        (self.now_ns, self.work_ns) = (at_ns, 0);
         Some(event)
     }
 
-    /// The time.
+    /// The moment of the event, and what was worked since.
     pub fn now(&self) -> u64 {
-        self.now_ns
+        self.now_ns + self.work_ns
+    }
+
+    /// Whoever runs at this moment works for so long.
+    pub fn work(&mut self, work_ns: u64) {
+        self.work_ns += work_ns;
     }
 
     /// How many links were made.
     pub fn link_count(&self) -> u32 {
         self.links.len() as u32
+    }
+
+    /// How many links were made to the node that most were made to.
+    pub fn link_count_max(&self) -> u32 {
+        let mut counts = vec![0; self.backlogs.len()];
+        self.links.iter().for_each(|link| counts[link.node as usize] += 1);
+        counts.into_iter().max().unwrap_or(0)
     }
 
     /// The ends of links that nobody has closed.
@@ -371,7 +398,7 @@ impl Network {
 
     /// Sends what there is room for.
     pub fn send(&mut self, link: u32, end: usize, regions: &[Region<'_>]) -> Result<usize, LinkError> {
-        let now_ns = self.now_ns;
+        let now_ns = self.now();
         let state = &mut self.links[link as usize];
         if state.broken[end] {
             return Err(LinkError::Reset);
@@ -413,6 +440,8 @@ impl Network {
         }
         pipe.wants_room = part < offered;
         self.sent_bytes += part as u64;
+        self.work_ns += self.speed.send_ns + part as u64 * self.speed.copy_kib_ns / 1024;
+        let now_ns = self.now_ns + self.work_ns;
         if part > 0 {
             let jitter_ns = state.dice.below(self.speed.jitter_ns + 1);
             let transfer_ns = part as u64 * self.speed.kibibyte_ns / 1024;
@@ -470,7 +499,7 @@ impl Network {
         let most = room.min(pipe.arrived);
         let mut part = most;
         // A cut at any place, now and then.
-        if most > 1 && state.dice.one_in(16) {
+        if most > 1 && !self.speed.receives_all && state.dice.one_in(16) {
             part = 1 + state.dice.below(most as u64 - 1) as usize;
         }
         if let Some(sip) = pipe.sip_bytes {
@@ -488,6 +517,9 @@ impl Network {
         }
         pipe.arrived -= part;
         pipe.read_bytes += part as u64;
+        if part > 0 {
+            self.work_ns += self.speed.receive_ns + part as u64 * self.speed.copy_kib_ns / 1024;
+        }
         if pipe.wants_room && part > 0 {
             pipe.wants_room = false;
             let latency_ns = pipe.latency_ns;

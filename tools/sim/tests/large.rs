@@ -1,7 +1,8 @@
-//! Many operations of many ranks, with everything that leaves them alive. In release only: `make test` has a step for it.
+//! Many operations of many ranks, with everything that leaves them alive; programs of very many. In release only: `make test` has a step for it.
 #![forbid(unsafe_code)]
 #![cfg(not(debug_assertions))]
 
+use longarm::{Reduction, World};
 use longarm_sim::fault::FaultSet;
 use longarm_sim::many::{Until, run_many};
 use longarm_sim::plan::Plan;
@@ -22,4 +23,39 @@ fn four_million_operations_of_1024_ranks_are_as_they_should_be() {
     // A job of these goes on for about 0.4 s. One that takes ten times as long has stood still.
     assert!(many.report.longest_ns() < 4_000_000_000, "a job of {} ns of simulated time", many.report.longest_ns());
     assert!(many.report.fault_kinds() >= 16, "{} kinds of fault", many.report.fault_kinds());
+}
+
+/// Starts, meets, sums, and updates one word from every node at once.
+fn meet_and_update(world: World) -> longarm::Result<()> {
+    world.barrier_collective()?;
+    let ranks = u64::from(world.size());
+    let mut sum = [u64::from(world.rank())];
+    world.allreduce_collective(Reduction::Sum, &mut sum)?;
+    assert_eq!(sum[0], ranks * (ranks - 1) / 2);
+    let word = world.allocate_collective::<u64>(1)?;
+    if world.rank().is_multiple_of(PER_NODE) {
+        word.fetch_add(0, 0, 1)?;
+    }
+    world.barrier_collective()?;
+    if world.rank() == world.size() - 1 {
+        assert_eq!(word.get_one(0, 0)?, ranks / u64::from(PER_NODE));
+    }
+    Ok(world.finalize()?)
+}
+
+const PER_NODE: u32 = 20;
+
+#[test]
+fn ten_thousand_ranks_start_meet_sum_and_update_one_word() {
+    let report = longarm_sim::run(10_000, 10_000 / PER_NODE, 1, FaultSet::NONE, meet_and_update).expect("it goes well");
+    println!("{} events, {} ms", report.events, report.virtual_ns / 1_000_000);
+}
+
+#[test]
+fn a_thousand_ranks_do_so_while_connections_break() {
+    let report =
+        longarm_sim::run(1000, 1000 / PER_NODE, 1, FaultSet::harmless(), meet_and_update).expect("it goes well");
+    let faults: u64 = longarm_sim::Fault::ALL.iter().map(|fault| report.count_of(*fault)).sum();
+    println!("{} events, {faults} faults, {} ms", report.events, report.virtual_ns / 1_000_000);
+    assert!(faults > 0, "no fault has happened");
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_lite::future::block_on;
 use longarm::error::WindowError;
-use longarm::{Compare, Question, Update, World};
-use longarm_sim::{Fault, FaultSet, Seen, run, run_seeds};
+use longarm::{Compare, Group, Question, Update, World};
+use longarm_sim::{Fault, FaultSet, Machine, Seen, run, run_on, run_seeds, simulated_time};
 use serde::{Deserialize, Serialize};
 
 /// A question.
@@ -331,4 +332,113 @@ fn a_thousand_ranks_meet() {
     });
     let report = report.unwrap();
     assert!(report.count_of(Fault::Delay) > 0, "{report:?}");
+}
+
+/// Shares, pieces and sums of sizes on both sides of where the way changes, in words: 1 KiB of a share, 2 KiB of a piece, 4 and 8 KiB of
+/// all pieces together.
+fn words_of_sizes(group: &Group) -> Vec<u64> {
+    let of_all = |bytes: u64| bytes / 8 / u64::from(group.size());
+    let bounds = [128, 256, of_all(4 << 10), of_all(8 << 10)];
+    [1, 3].into_iter().chain(bounds.into_iter().flat_map(|words| [words, words + 1])).collect()
+}
+
+/// Each tells each which share this is, and all what they have.
+fn share_out(group: &Group, words: u64) -> longarm::Result<()> {
+    let (me, size) = (u64::from(group.rank()), u64::from(group.size()));
+    let packed: Vec<u64> = (0..size * words).map(|at| 1000 * words + 100 * me + at / words).collect();
+    let expected: Vec<u64> = (0..size * words).map(|at| 1000 * words + 100 * (at / words) + me).collect();
+    assert_eq!(group.alltoall_collective(&packed)?, expected, "{words} words for each");
+    let all_pieces: Vec<u64> = (0..size * words).map(|at| 10 * (at / words) + at % words).collect();
+    let mine = &all_pieces[(me * words) as usize..((me + 1) * words) as usize];
+    assert_eq!(group.allgather_collective(mine)?, all_pieces, "{words} words of each");
+    let mut sums = mine.to_vec();
+    group.allreduce_collective(longarm::Reduction::Sum, &mut sums)?;
+    let expected: Vec<u64> = (0..words).map(|at| 10 * size * (size - 1) / 2 + size * at).collect();
+    assert_eq!(sums, expected, "sums of {words} words");
+    Ok(())
+}
+
+#[test]
+fn data_gets_where_it_belongs_in_groups_that_split_nodes_unevenly_whatever_its_size() {
+    for (ranks, nodes) in [(7, 3), (9, 2), (6, 5)] {
+        let program = |world: World| {
+            words_of_sizes(&world).into_iter().try_for_each(|words| share_out(&world, words))?;
+            // Most ranks, backwards: leaders and places are others than in the world.
+            let places: Vec<u32> = (0..world.size()).rev().filter(|place| place % 4 != 1).collect();
+            if places.contains(&world.rank()) {
+                let group = world.subgroup_collective(&places)?;
+                words_of_sizes(&group).into_iter().try_for_each(|words| share_out(&group, words))?;
+            }
+            Ok::<(), longarm::Error>(world.finalize()?)
+        };
+        run_seeds(ranks, nodes, 0..4, FaultSet::harmless(), program).unwrap();
+    }
+}
+
+#[test]
+fn what_is_little_is_carried_by_one_rank_of_each_node_and_opens_no_other_connection() {
+    let program = |world: World| {
+        share_out(&world, 1)?;
+        Ok::<(), longarm::Error>(world.finalize()?)
+    };
+    let report = run_on(Machine::cluster(), 20, 4, program).unwrap();
+    assert_eq!(report.connections_max, 3, "the leaders of the other nodes");
+}
+
+#[test]
+fn whoever_dies_while_shares_are_given_is_named_and_nobody_waits_for_ever() {
+    let faults = FaultSet::NONE.with(Fault::KillRank).with(Fault::KillServer);
+    let program = |world: World| {
+        if let Err(error) = (0..100).try_for_each(|_| share_out(&world, 1)) {
+            let named =
+                world.deaths().into_iter().any(|death| error.to_string().contains(&format!("rank {}", death.rank)));
+            assert!(named, "{error}, and the dead are {:?}", world.deaths());
+        }
+        Ok::<(), longarm::Error>(world.finalize()?)
+    };
+    let reports = run_seeds(8, 3, 0..40, faults, program).unwrap();
+    assert!(reports.iter().filter(|report| !report.deaths.is_empty()).count() > 10, "hardly any rank was killed");
+}
+
+/// How long rank 0 is in ten barriers.
+fn time_of_barriers(machine: Machine, ranks: u32, nodes: u32) -> Duration {
+    let taken = Arc::new(Mutex::new(Duration::ZERO));
+    let its = Arc::clone(&taken);
+    let program = move |world: World| {
+        world.barrier_collective()?;
+        let began = simulated_time();
+        for _ in 0..10 {
+            world.barrier_collective()?;
+        }
+        if world.rank() == 0 {
+            *its.lock().unwrap() = simulated_time().checked_sub(began).unwrap();
+        }
+        Ok::<(), longarm::Error>(world.finalize()?)
+    };
+    run_on(machine, ranks, nodes, program).unwrap();
+    *taken.lock().unwrap()
+}
+
+#[test]
+fn the_same_program_takes_the_same_time_on_the_same_machine() {
+    let cluster = Machine::cluster();
+    assert_eq!(time_of_barriers(cluster, 8, 4), time_of_barriers(cluster, 8, 4));
+}
+
+#[test]
+fn the_latency_of_the_network_is_paid_once_a_round_and_not_on_a_node() {
+    let cluster = Machine::cluster();
+    let far = Machine { latency_ns: cluster.latency_ns + 1_000_000, ..cluster };
+    let longer = time_of_barriers(far, 8, 4).checked_sub(time_of_barriers(cluster, 8, 4)).unwrap().as_micros();
+    // Two rounds of messages between four nodes in each of ten barriers; half a round is in doubt, as ranks leave one after the other.
+    assert!((19_500..=25_000).contains(&longer), "{longer} us longer where the network takes 1000 us longer");
+    assert_eq!(time_of_barriers(far, 8, 1), time_of_barriers(cluster, 8, 1));
+}
+
+#[test]
+fn two_processors_are_quicker_than_one_and_slower_than_one_for_each() {
+    let time = |machine| time_of_barriers(machine, 8, 4);
+    let unlimited = Machine { processors: None, ..Machine::shared(1) };
+    let (one, two, all) = (time(Machine::shared(1)), time(Machine::shared(2)), time(unlimited));
+    assert!(one > two && two > all, "{one:?} on one processor, {two:?} on two, {all:?} with one for each");
 }

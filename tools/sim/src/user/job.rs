@@ -5,15 +5,16 @@ use std::thread::JoinHandle;
 
 use longarm::World;
 use longarm::simulated::HearDeath;
-use longarm_client::{Client, RestOn};
+use longarm_client::{Client, Layout, RestOn};
 use longarm_netmod::flow::Costs;
-use longarm_proto::{JobId, NodeId};
+use longarm_proto::{JobId, NodeId, Rank};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Engine, EngineOptions};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
 
 use super::baton::Baton;
+use super::machine::Machine;
 use crate::dice::Dice;
 use crate::fault::{FAULTS, Fault, FaultSet};
 use crate::fiber::Step;
@@ -78,14 +79,16 @@ pub(super) struct Thread {
     naps: u32,
     /// The number of the call's wait in which it rested the last time.
     wait: u64,
+    /// Until when it works at what it last did.
+    pub(super) busy_until_ns: u64,
     pub(super) is_done: bool,
     pub(super) handle: Option<JoinHandle<()>>,
 }
 
 impl Thread {
     pub(super) fn new(rank: u32, baton: Arc<Baton>) -> Thread {
-        let (resting, ticket, naps, wait, is_done, handle) = (None, 0, 0, 0, false, None);
-        Thread { rank, baton, resting, ticket, naps, wait, is_done, handle }
+        let (resting, ticket, naps, wait, busy_until_ns, is_done, handle) = (None, 0, 0, 0, 0, false, None);
+        Thread { rank, baton, resting, ticket, naps, wait, busy_until_ns, is_done, handle }
     }
 }
 
@@ -123,6 +126,10 @@ pub(super) struct State {
 /// See the module.
 pub(super) struct Job {
     pub(super) shape: Shape,
+    /// Of rank 0; those of all ranks share what they know.
+    pub(super) layout: Layout,
+    /// What times follow from. `None`: dice.
+    pub(super) machine: Option<Machine>,
     pub(super) id: JobId,
     pub(super) run: u64,
     pub(super) network: network::Shared,
@@ -134,9 +141,14 @@ pub(super) struct Job {
 
 impl Job {
     /// Makes the nodes.
-    pub(super) fn begin(seed: u64, ranks: u32, nodes: u32, faults: FaultSet) -> Result<Arc<Job>, String> {
-        let shape = Shape::of_program(seed, ranks, nodes, faults);
-        let run = network::begin(seed, nodes, Speed::default());
+    pub(super) fn begin(
+        (seed, faults): (u64, FaultSet),
+        (ranks, nodes): (u32, u32),
+        machine: Option<Machine>,
+    ) -> Result<Arc<Job>, String> {
+        let mut shape = Shape::of_program(seed, ranks, nodes, faults);
+        shape.encrypted &= machine.is_none(); // What encryption costs is not modelled.
+        let run = network::begin(seed, nodes, machine.map_or_else(Speed::default, |machine| machine.speed()));
         let id = next_job_id();
         let (mut segments, mut made) = (Vec::new(), Vec::new());
         for node in 0..nodes {
@@ -159,7 +171,9 @@ impl Job {
             is_over: false,
         };
         let (network, state) = (network::share(), Mutex::new(state));
-        let job = Arc::new(Job { shape, id, run, network, nodes: made, state, scheduler: Baton::default() });
+        let layout = Layout::new(Rank(0), &shape.node_of_rank);
+        let job =
+            Arc::new(Job { shape, layout, machine, id, run, network, nodes: made, state, scheduler: Baton::default() });
         Ok(job)
     }
 

@@ -15,6 +15,7 @@
 
 mod baton;
 mod job;
+mod machine;
 mod outcome;
 mod place;
 mod schedule;
@@ -28,12 +29,13 @@ use longarm::World;
 
 use crate::fault::FaultSet;
 use job::{Job, Program};
+pub use machine::{Machine, simulated_time};
 pub use outcome::{Failure, Report, Seen};
 use place::Place;
 use schedule::Scheduler;
 
 /// The most ranks of a program.
-pub const RANKS_MAX: u32 = 1000;
+pub const RANKS_MAX: u32 = 10_000;
 
 /// Runs a program on simulated ranks, in one order of events, which follows from the seed.
 ///
@@ -61,7 +63,7 @@ pub const RANKS_MAX: u32 = 1000;
 /// What was seen, with the seed.
 ///
 /// # Panics
-/// Unless there are 1 to 1000 ranks, and 1 to as many nodes.
+/// Unless there are 1 to 10,000 ranks, and 1 to as many nodes.
 pub fn run<E: Display>(
     ranks: u32,
     nodes: u32,
@@ -70,7 +72,42 @@ pub fn run<E: Display>(
     program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static,
 ) -> Result<Report, Failure> {
     let program: Program = Arc::new(move |world| program(world).map_err(|error| error.to_string()));
-    run_kept(ranks, nodes, seed, faults, program)
+    run_kept((ranks, nodes), (seed, faults), None, program)
+}
+
+/// Runs a program on simulated ranks of a machine: times follow from what is done, as [`Machine`] says, and there are no faults. The same
+/// program takes the same time again.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use longarm_sim::Machine;
+///
+/// let report = longarm_sim::run_on(Machine::cluster(), 8, 4, |world| {
+///     world.barrier_collective()?;
+///     let before = longarm_sim::simulated_time();
+///     world.barrier_collective()?;
+///     assert!(longarm_sim::simulated_time() - before >= Duration::from_micros(10), "it takes the network's latency at least");
+///     world.finalize()?;
+///     Ok::<(), longarm::Error>(())
+/// })?;
+/// assert!(report.connections_max > 0);
+/// # Ok::<(), longarm_sim::Failure>(())
+/// ```
+///
+/// # Errors
+/// What was seen; [`Seen::NotBegun`] where the system has no room for so many threads. [`Failure::seed`] and the faults say nothing then.
+///
+/// # Panics
+/// Unless there are 1 to 10,000 ranks, and 1 to as many nodes.
+pub fn run_on<E: Display>(
+    machine: Machine,
+    ranks: u32,
+    nodes: u32,
+    program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static,
+) -> Result<Report, Failure> {
+    let program: Program = Arc::new(move |world| program(world).map_err(|error| error.to_string()));
+    run_kept((ranks, nodes), (1, FaultSet::NONE), Some(machine), program)
 }
 
 /// [`run()`] for each of some seeds, until one fails.
@@ -97,14 +134,20 @@ pub fn run_seeds<E: Display>(
     program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static,
 ) -> Result<Vec<Report>, Failure> {
     let program: Program = Arc::new(move |world| program(world).map_err(|error| error.to_string()));
-    seeds.map(|seed| run_kept(ranks, nodes, seed, faults, Arc::clone(&program))).collect()
+    seeds.map(|seed| run_kept((ranks, nodes), (seed, faults), None, Arc::clone(&program))).collect()
 }
 
-fn run_kept(ranks: u32, nodes: u32, seed: u64, faults: FaultSet, program: Program) -> Result<Report, Failure> {
+fn run_kept(
+    (ranks, nodes): (u32, u32),
+    (seed, faults): (u64, FaultSet),
+    machine: Option<Machine>,
+    program: Program,
+) -> Result<Report, Failure> {
     assert!((1..=RANKS_MAX).contains(&ranks), "{ranks} ranks: a program is run on 1 to {RANKS_MAX}");
     assert!((1..=ranks).contains(&nodes), "{nodes} nodes: {ranks} ranks are on 1 to {ranks}");
     let failed = |seen| Failure { seed, ranks, nodes, faults, seen, events: Vec::new() };
-    let job = Job::begin(seed, ranks, nodes, faults).map_err(|reason| failed(Seen::NotBegun { reason }))?;
+    let job =
+        Job::begin((seed, faults), (ranks, nodes), machine).map_err(|reason| failed(Seen::NotBegun { reason }))?;
     place::enter(Place { job: Arc::clone(&job), thread: None });
     let mut scheduler = Scheduler::new(Arc::clone(&job));
     let seen = scheduler.start(&program).and_then(|()| scheduler.run());

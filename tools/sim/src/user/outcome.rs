@@ -22,6 +22,8 @@ pub struct Report {
     pub events: u64,
     /// Simulated time from the first event to the last, in nanoseconds.
     pub virtual_ns: u64,
+    /// The most connections that were made to the server of one node, those made anew included.
+    pub connections_max: u32,
     /// The ranks that faults killed.
     pub deaths: Vec<u32>,
     faults: [u64; FAULTS],
@@ -146,6 +148,7 @@ pub(super) fn of(job: &Job, seen: Result<(), Seen>) -> Result<Report, Failure> {
             hash: network.trace.hash(),
             events: network.trace.count(),
             virtual_ns: network.now(),
+            connections_max: network.link_count_max(),
             deaths: state.deaths.iter().map(|(rank, _)| *rank).collect(),
             faults: state.faults,
         }),

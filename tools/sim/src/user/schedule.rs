@@ -9,6 +9,7 @@ use longarm_client::{Client, RestOn, Whom};
 use longarm_proto::Rank;
 
 use super::job::{Job, Program};
+use super::machine::Processors;
 use super::outcome::Seen;
 use super::stage::{KILLED, start_program};
 use crate::dice::Dice;
@@ -42,6 +43,7 @@ const SHOWN: usize = 64;
 pub(super) struct Scheduler {
     job: Arc<Job>,
     dice: Dice,
+    processors: Processors,
     faults: Option<Faults>,
     has_faults: bool,
     /// When the last one happened, and how many did since a rank last went on.
@@ -52,7 +54,8 @@ pub(super) struct Scheduler {
 impl Scheduler {
     pub(super) fn new(job: Arc<Job>) -> Scheduler {
         let dice = Dice::of(job.shape.plan.seed, 72, 0);
-        Scheduler { job, dice, faults: None, has_faults: false, fault_ns: 0, faults_since_useful: 0 }
+        let processors = Processors::of(job.machine);
+        Scheduler { job, dice, processors, faults: None, has_faults: false, fault_ns: 0, faults_since_useful: 0 }
     }
 
     /// Starts the threads of the programs.
@@ -153,7 +156,10 @@ impl Scheduler {
     fn tell(&mut self, news: Option<News>) {
         match news {
             Some(Owner::Rank(rank)) => self.tell_rank(rank),
-            Some(Owner::Server(node)) => self.job.schedule_turn(node, 200 + self.dice.below(300)),
+            Some(Owner::Server(node)) => {
+                let diced_ns = 200 + self.dice.below(300);
+                self.job.schedule_turn(node, self.job.machine.map_or(diced_ns, |machine| machine.wake_socket_ns));
+            }
             Some(Owner::Stranger(_)) | None => {}
         }
     }
@@ -171,12 +177,14 @@ impl Scheduler {
             if let Some((RestOn::Links, _)) = thread.resting {
                 woken = true;
                 thread.resting = None;
-                let after_ns = 100 + self.dice.below(200);
+                let diced_ns = 100 + self.dice.below(200);
+                let after_ns = self.job.machine.map_or(diced_ns, |machine| machine.wake_socket_ns);
                 network::with(|network| network.after(after_ns, Event::Wake(number as u32, thread.ticket)));
             }
         }
         if !woken && !std::mem::replace(&mut mine.help_due, true) {
-            network::with(|network| network.after(500, Event::Help(rank)));
+            let after_ns = self.job.machine.map_or(500, |machine| machine.wake_socket_ns);
+            network::with(|network| network.after(after_ns, Event::Help(rank)));
         }
     }
 
@@ -188,15 +196,41 @@ impl Scheduler {
             if mine.ticket != ticket || mine.is_done || of_rank.dead {
                 return;
             }
-            if of_rank.paused_until_ns > network::now_ns() {
-                let until_ns = of_rank.paused_until_ns;
+            let until_ns = of_rank.paused_until_ns.max(mine.busy_until_ns);
+            if until_ns > network::now_ns() {
                 network::with(|network| network.at(until_ns, Event::Wake(thread as u32, ticket)));
                 return;
             }
             rank
         };
+        let processor = match self.claim(rank) {
+            Ok(processor) => processor,
+            Err(free_ns) => return network::with(|network| network.at(free_ns, Event::Wake(thread as u32, ticket))),
+        };
         self.resume(thread);
+        let step_ns = self.job.machine.map_or(0, |machine| machine.step_ns);
+        self.job.state.lock().threads[thread].busy_until_ns = self.release(processor, rank, step_ns);
         self.hear_eventcounts(self.job.shape.node_of(rank));
+    }
+
+    /// A processor for a process, where the machine has fewer than processes. An error: when one is free.
+    fn claim(&mut self, process: u32) -> Result<Option<usize>, u64> {
+        let Some((place, turns)) = self.processors.claim(process, network::now_ns())? else { return Ok(None) };
+        let switch_ns = self.job.machine.filter(|_| turns).map_or(0, |machine| machine.switch_ns);
+        network::with(|network| network.work(switch_ns));
+        Ok(Some(place))
+    }
+
+    /// Adds `work_ns` to what a process has done in this event, keeps its processor busy until all of that is done, and gives that moment.
+    fn release(&mut self, processor: Option<usize>, process: u32, work_ns: u64) -> u64 {
+        let until_ns = network::with(|network| {
+            network.work(work_ns);
+            network.now()
+        });
+        if let Some(place) = processor {
+            self.processors.occupy(place, process, until_ns);
+        }
+        until_ns
     }
 
     fn resume(&mut self, thread: usize) {
@@ -246,8 +280,14 @@ impl Scheduler {
     /// What a rank has in progress goes on while it computes, or rests on something else.
     fn help(&mut self, rank: u32) {
         let Some(client) = self.client_now(rank, Event::Help(rank)) else { return };
+        let processor = match self.claim(rank) {
+            Ok(processor) => processor,
+            Err(free_ns) => return network::with(|network| network.at(free_ns, Event::Help(rank))),
+        };
         self.job.state.lock().ranks[rank as usize].help_due = false;
         client.poll_progress();
+        let step_ns = self.job.machine.map_or(0, |machine| machine.step_ns);
+        self.release(processor, rank, step_ns);
         self.help_later_if_calling(rank, &client);
         self.hear_eventcounts(self.job.shape.node_of(rank));
     }
@@ -286,7 +326,8 @@ impl Scheduler {
                 continue;
             }
             thread.resting = None;
-            let after_ns = 50 + self.dice.below(400);
+            let diced_ns = 50 + self.dice.below(400);
+            let after_ns = self.job.machine.map_or(diced_ns, |machine| machine.wake_rank_ns);
             network::with(|network| {
                 network.note(What::Wakeup, Who::Rank(thread.rank), number as u64);
                 network.after(after_ns, Event::Wake(number as u32, thread.ticket));
@@ -296,12 +337,22 @@ impl Scheduler {
 
     fn turn(&mut self, node: u32) {
         let now_ns = network::now_ns();
-        let cost_ns = 200 + self.dice.below(1500);
-        let (moved, again_ns) = {
-            let mut state = self.job.nodes[node as usize].lock();
-            if state.turn_at_ns != Some(now_ns) {
-                return;
+        let diced_ns = 200 + self.dice.below(1500);
+        if self.job.nodes[node as usize].lock().turn_at_ns != Some(now_ns) {
+            return;
+        }
+        // A server is a thread of its node's first rank, and runs on that one's processor.
+        let job = Arc::clone(&self.job);
+        let process = job.shape.ranks_of(node).start;
+        let processor = match self.claim(process) {
+            Ok(processor) => processor,
+            Err(free_ns) => {
+                self.job.nodes[node as usize].lock().turn_at_ns = Some(free_ns);
+                return network::with(|network| network.at(free_ns, Event::Turn(node)));
             }
+        };
+        let (moved, again_ns) = {
+            let mut state = job.nodes[node as usize].lock();
             state.turn_at_ns = None;
             if state.paused_until_ns > now_ns {
                 (None, Some(state.paused_until_ns - now_ns))
@@ -309,8 +360,12 @@ impl Scheduler {
                 let now_ms = now_ns / 1_000_000 + state.clock_offset_ms;
                 let Some(engine) = &mut state.engine else { return };
                 let moved = engine.turn(now_ms, false);
-                let again_ns = if moved { Some(cost_ns) } else { engine.sleep_ms_max().map(|ms| ms * 1_000_000) };
-                state.busy_until_ns = now_ns + cost_ns;
+                let soon_ns = if job.machine.is_some() { 0 } else { diced_ns };
+                let again_ns = if moved { Some(soon_ns) } else { engine.sleep_ms_max().map(|ms| ms * 1_000_000) };
+                state.busy_until_ns = match job.machine {
+                    Some(machine) => self.release(processor, process, machine.turn_ns),
+                    None => now_ns + diced_ns,
+                };
                 (Some(moved), again_ns)
             }
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use longarm::World;
 use longarm::config::Config;
 use longarm::simulated::{self, HearDeath, RankEnds, SimulatedRank, Stage};
-use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout, RestOn, Time};
+use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, RestOn, Time};
 use longarm_netmod::flow::Costs;
 use longarm_netmod::{Capabilities, Link, LinkError, Listener, Netmod};
 use longarm_proto::{Identity, Rank};
@@ -127,7 +127,7 @@ impl Time for RankTime {
 
     fn touch(&self) {
         let Place { job, thread } = place();
-        let Some(thread) = thread else { return };
+        let Some(thread) = thread.filter(|_| job.machine.is_none()) else { return };
         let pause_ns = {
             let dice = &mut job.state.lock().dice;
             let most_ns = if dice.one_in(LONG_TOUCHES) { 50_000 } else { 1_500 };
@@ -246,7 +246,7 @@ fn begin(job: &Arc<Job>, rank: u32) -> Result<World, String> {
 }
 
 fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
-    let layout = Layout::new(Rank(rank), &job.shape.node_of_rank);
+    let layout = job.layout.of(Rank(rank));
     let mut dice = Dice::of(job.shape.plan.seed, 71, rank.into());
     let dial = SimDial {
         run: job.run,
@@ -255,6 +255,7 @@ fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
         identity: Identity { job: job.id, rank: Rank(rank), node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
     };
+    let (eager_bytes, endpoint) = options(job, rank, &mut dice);
     let client = Client::new(ClientOptions {
         segment: Arc::clone(&job.state.lock().segments[layout.my_node().0 as usize]),
         failures: Failures::new(layout.rank_count(), job.survivors_go_on()),
@@ -262,20 +263,40 @@ fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
         dial: Arc::new(dial),
         assist: None,
         spin_us: 0,
-        eager_bytes: 1 << dice.between(6, 13),
-        endpoint: EndpointOptions {
-            caller: Rank(rank),
-            buffered_bytes_max: 1 << dice.between(10, 16),
-            connect_ms: CONNECT_MS,
-            reconnect_ms: RECONNECT_MS,
-            silence_ms: SILENCE_MS,
-            costs: Costs { call_ns: dice.between(1, 10_000), pack_kib_ns: dice.between(1, 1000) },
-        },
+        eager_bytes,
+        endpoint,
         processors: Vec::new(),
         ranks_on_machine: 0,
         time: Arc::new(RankTime),
     });
     client.map_err(|error| error.to_string())
+}
+
+/// Up to where bytes are copied, and what connections are like: as usual on a machine, else as dice have it.
+fn options(job: &Job, rank: u32, dice: &mut Dice) -> (usize, EndpointOptions) {
+    let caller = Rank(rank);
+    if job.machine.is_some() {
+        let usual = Config::default();
+        let endpoint = EndpointOptions {
+            caller,
+            buffered_bytes_max: usual.send_ring_bytes as usize,
+            connect_ms: usual.connect_timeout_s * 1000,
+            reconnect_ms: usual.reconnect_s * 1000,
+            silence_ms: usual.silence_ms,
+            costs: Costs::TYPICAL,
+        };
+        return (usual.eager_bytes as usize, endpoint);
+    }
+    let eager_bytes = 1 << dice.between(6, 13);
+    let endpoint = EndpointOptions {
+        caller,
+        buffered_bytes_max: 1 << dice.between(10, 16),
+        connect_ms: CONNECT_MS,
+        reconnect_ms: RECONNECT_MS,
+        silence_ms: SILENCE_MS,
+        costs: Costs { call_ns: dice.between(1, 10_000), pack_kib_ns: dice.between(1, 1000) },
+    };
+    (eager_bytes, endpoint)
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> String {

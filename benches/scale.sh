@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# How long jobs of few and of many ranks take, simulated and measured on this machine, with pictures:
+#
+#   benches/scale.sh FOLDER [RANKS]
+#
+# FOLDER gets lines of JSON and pictures. RANKS is the most to simulate with a processor each, 10000 by default, which takes minutes.
+set -euo pipefail
+
+usage() {
+    sed -n '2,6s/^# \{0,1\}//p' "$0"
+    exit 2
+}
+[ $# -ge 1 ] && [ $# -le 2 ] || usage
+folder=$1
+most=${2:-10000}
+case $most in
+'' | *[!0-9]*)
+    echo "scale: RANKS is a number, not $most" >&2
+    exit 2
+    ;;
+esac
+for program in longarm longarm-bench longarm-scale; do
+    if ! command -v "$program" >/dev/null; then
+        echo "scale: $program is not in the search path; make install brings it there" >&2
+        exit 2
+    fi
+done
+mkdir -p "$folder"
+lines=$folder/lines.jsonl
+: >"$lines"
+
+# Ranks and nodes of the jobs that are measured, all on the processors of this machine.
+for shape in 2:1 4:2 8:4 16:4 64:8 128:8 256:16; do
+    ranks=${shape%:*} nodes=${shape#*:}
+    echo "scale: $ranks ranks on $nodes nodes" >&2
+    longarm run -n "$ranks" --nodes "$nodes" -- longarm-scale measure >>"$lines"
+    longarm-scale simulate --on shared --processors "$(nproc)" --ranks "$ranks" --per-node "$((ranks / nodes))" >>"$lines"
+done
+for ranks in 2 4 8 20 40 100 200 500 1000 2000 5000 10000; do
+    if [ "$ranks" -le "$most" ]; then
+        echo "scale: $ranks simulated ranks with a processor each, 20 on a node" >&2
+        longarm-scale simulate --ranks "$ranks" >>"$lines"
+    fi
+done
+longarm perf draw "$lines" --plot "$folder"

@@ -1,0 +1,108 @@
+//! What a job of so many ranks takes, in the simulator and in a real job: the same program in both.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use longarm::{Reduction, World};
+
+/// Calls of a batch, of which the mean counts.
+const CALLS: u32 = 5;
+/// Updates by each rank of the one word that all want, and of all ranks together, about, at most.
+const UPDATES: u32 = 8;
+const ALL_UPDATES_MAX: u32 = 4096;
+/// The most ranks in a job where each has a share for each: the memory of all of them is that of one machine in the simulator.
+const SHARES_RANKS_MAX: u32 = 1000;
+
+/// What is measured, of 8 bytes but for the barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Op {
+    /// All ranks meet
+    Barrier,
+    /// A sum that all get
+    Allreduce,
+    /// From rank 0 to all
+    Broadcast,
+    /// One update of one word, which all ranks update at once; with a share of the barrier that ends it
+    FetchAdd,
+    /// From each to each, up to 1000 ranks
+    Alltoall,
+}
+
+impl Op {
+    /// As lines call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Barrier => "scale_barrier",
+            Op::Allreduce => "scale_allreduce",
+            Op::Broadcast => "scale_broadcast",
+            Op::FetchAdd => "scale_fetch_add",
+            Op::Alltoall => "scale_alltoall",
+        }
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Batches of each thing, of which the median counts.
+    pub batches: u32,
+    /// Only this. `None`: everything.
+    pub only: Option<Op>,
+}
+
+/// The rank whose times count: the last one. Rank 0, whose word all update, leaves the barrier before that late.
+#[must_use]
+pub fn is_timer(world: &World) -> bool {
+    world.rank() == world.size() - 1
+}
+
+/// Measures it: microseconds of one. `now` is the time. What the rank is given counts that [`is_timer`] says. Collective.
+///
+/// # Errors
+/// Of the calls.
+pub fn measure(world: &World, now: impl Fn() -> Duration, wanted: Wanted) -> longarm::Result<Vec<(Op, f64)>> {
+    let np = world.size();
+    let mut all = Vec::new();
+    let mut timed = |op, calls: u32, call: &mut dyn FnMut() -> longarm::Result<()>| -> longarm::Result<()> {
+        if wanted.only.is_some_and(|only| only != op) {
+            return Ok(());
+        }
+        call()?; // Connections and buffers are made.
+        let mut times = Vec::new();
+        for _ in 0..wanted.batches {
+            world.barrier_collective()?;
+            let began = now();
+            for _ in 0..calls {
+                call()?;
+            }
+            times.push((now() - began).as_secs_f64() * 1e6 / f64::from(calls));
+        }
+        times.sort_by(f64::total_cmp);
+        all.push((op, times[times.len() / 2]));
+        Ok(())
+    };
+    timed(Op::Barrier, CALLS, &mut || Ok(world.barrier_collective()?))?;
+    timed(Op::Allreduce, CALLS, &mut || Ok(world.allreduce_collective(Reduction::Sum, &mut [1_u64])?))?;
+    timed(Op::Broadcast, CALLS, &mut || Ok(world.broadcast_collective(0, &mut [1_u64])?))?;
+    let word = world.allocate_collective::<u64>(1)?;
+    let (updates, mut calls) = ((ALL_UPDATES_MAX / np).clamp(1, UPDATES), 0);
+    timed(Op::FetchAdd, 1, &mut || {
+        calls += 1;
+        for _ in 0..updates {
+            word.fetch_add(0, 0, 1)?;
+        }
+        Ok(world.barrier_collective()?)
+    })?;
+    let expected = u64::from(np) * u64::from(updates) * calls;
+    assert!(world.rank() != 0 || word.get_one(0, 0)? == expected, "every update counts");
+    if np <= SHARES_RANKS_MAX {
+        let shares = vec![1_u64; np as usize];
+        timed(Op::Alltoall, CALLS, &mut || Ok(world.alltoall_collective(&shares).map(drop)?))?;
+    }
+    // One update of one rank, with all others at it.
+    for (_, time_us) in all.iter_mut().filter(|(op, _)| *op == Op::FetchAdd) {
+        *time_us /= f64::from(np * updates);
+    }
+    Ok(all)
+}

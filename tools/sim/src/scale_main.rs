@@ -1,0 +1,247 @@
+//! `longarm-scale`: how long a job of so many ranks takes to start, to meet, to sum. See `longarm_sim::scale`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use longarm_sim::scale::{Op, Wanted, is_timer, measure};
+use longarm_sim::user::RANKS_MAX;
+use longarm_sim::{Machine, run_on, simulated_time};
+use serde::Serialize;
+
+const EXAMPLES: &str = "\
+Examples:
+  longarm-scale simulate                                    # 2 to 10,000 ranks that have a processor each: minutes
+  longarm-scale simulate --on shared --ranks 8,64,256       # all of them on two processors
+  longarm-scale simulate --set latency_ns=50000             # nodes that are far from each other
+  longarm run -n 64 --nodes 4 longarm-scale measure         # a real job, on this machine
+  longarm-scale simulate >lines; longarm perf draw lines --plot pictures";
+
+/// Measures how long jobs of few and of many ranks take, in the simulator or for real, as lines for programs and for pictures.
+#[derive(Parser, Debug)]
+#[command(name = "longarm-scale", version, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Simulates jobs, one after the other
+    Simulate(Simulate),
+    /// The program of a real job, to be started by `longarm run`
+    Measure(Measure),
+}
+
+#[derive(Args, Debug)]
+struct Measure {
+    /// Only this
+    #[arg(long, value_name = "WHAT")]
+    only: Option<Op>,
+    /// Batches, of which the median counts
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batches: u32,
+    /// What the ranks run on, as lines and pictures call it
+    #[arg(long, default_value = "shared")]
+    on: On,
+}
+
+#[derive(Args, Debug)]
+struct Simulate {
+    /// What the ranks run on
+    #[arg(long, default_value = "cluster")]
+    on: On,
+    /// Processors where they are shared [default: 2]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    processors: Option<u32>,
+    /// Ranks of each job
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 20, 40, 100, 200, 500, 1000, 2000, 5000, 10_000],
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    ranks: Vec<u32>,
+    /// Ranks of a node at most: jobs of no more have one node, and no network
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    per_node: u32,
+    /// Only this
+    #[arg(long, value_name = "WHAT")]
+    only: Option<Op>,
+    /// Another time than usual, more than one may be given: see the fields of `longarm_sim::Machine`
+    #[arg(long = "set", value_name = "NAME=NANOSECONDS", value_parser = read_time)]
+    set: Vec<(usize, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// Each rank and each server has a processor of its own, and nodes a network between them
+    Cluster,
+    /// All nodes are made up on one machine, as by `longarm run --nodes`
+    Shared,
+}
+
+impl On {
+    fn name(self) -> &'static str {
+        match self {
+            On::Cluster => "cluster",
+            On::Shared => "shared",
+        }
+    }
+}
+
+type Field = fn(&mut Machine) -> &mut u64;
+
+/// The times that a machine has.
+const TIMES: [(&str, Field); 10] = [
+    ("latency_ns", |machine| &mut machine.latency_ns),
+    ("link_kib_ns", |machine| &mut machine.link_kib_ns),
+    ("send_ns", |machine| &mut machine.send_ns),
+    ("receive_ns", |machine| &mut machine.receive_ns),
+    ("copy_kib_ns", |machine| &mut machine.copy_kib_ns),
+    ("turn_ns", |machine| &mut machine.turn_ns),
+    ("step_ns", |machine| &mut machine.step_ns),
+    ("wake_rank_ns", |machine| &mut machine.wake_rank_ns),
+    ("wake_socket_ns", |machine| &mut machine.wake_socket_ns),
+    ("switch_ns", |machine| &mut machine.switch_ns),
+];
+
+/// The number of a time in [`TIMES`], and nanoseconds.
+fn read_time(text: &str) -> Result<(usize, u64), String> {
+    let (name, ns) =
+        text.split_once('=').ok_or("it is the name of a time, = and nanoseconds, as in latency_ns=50000")?;
+    let names = || TIMES.map(|(name, _)| name).join(", ");
+    let number = TIMES.iter().position(|(known, _)| *known == name);
+    let number = number.ok_or_else(|| format!("there is no time {name}; there are {}", names()))?;
+    let ns = ns.parse().map_err(|_| format!("{ns} is no number of nanoseconds"))?;
+    Ok((number, ns))
+}
+
+/// A line, as those of `longarm perf --json`: times in microseconds, or a number of connections as its bytes.
+#[derive(Serialize, Default)]
+struct Line<'a> {
+    peer: &'a str,
+    transport: &'a str,
+    op: &'a str,
+    bytes: u64,
+    np: u32,
+    lat_us: f64,
+    lat_min_us: f64,
+    mbps: f64,
+    rate: f64,
+    window: u32,
+}
+
+fn print(line: &Line<'_>) {
+    println!("{}", serde_json::to_string(line).expect("numbers and names have a JSON form"));
+}
+
+fn print_times(peer: &str, on: On, np: u32, times: &[(Op, f64)]) {
+    for (op, lat_us) in times {
+        let bytes = if *op == Op::Barrier { 0 } else { 8 };
+        print_time((peer, on, np), (op.name(), bytes), *lat_us);
+    }
+}
+
+fn print_time((peer, on, np): (&str, On, u32), (op, bytes): (&str, u64), lat_us: f64) {
+    let (mbps, rate) = (bytes as f64 / lat_us, 1e6 / lat_us);
+    print(&Line { peer, transport: on.name(), op, bytes, np, lat_us, lat_min_us: lat_us, mbps, rate, window: 1 });
+}
+
+fn simulate(arguments: &Simulate) -> Result<(), String> {
+    let &Simulate { on, processors, per_node, only, .. } = arguments;
+    let mut machine = match (on, processors) {
+        (On::Cluster, None) => Machine::cluster(),
+        (On::Cluster, Some(_)) => {
+            return Err("--processors is for --on shared: on a cluster each rank has its own".into());
+        }
+        (On::Shared, count) => Machine::shared(count.unwrap_or(2)),
+    };
+    for (number, ns) in &arguments.set {
+        *TIMES[*number].1(&mut machine) = *ns;
+    }
+    for &np in &arguments.ranks {
+        let simulated = simulate_one(machine, np, np.div_ceil(per_node), only)?;
+        print_time(("simulated", on, np), ("scale_start", 0), simulated.start_us);
+        print_times("simulated", on, np, &simulated.times);
+        let (peer, op, bytes) = ("simulated", "scale_connections", u64::from(simulated.connections));
+        print(&Line { peer, transport: on.name(), op, bytes, np, window: 1, ..Line::default() });
+    }
+    Ok(())
+}
+
+/// What a simulated job took, in microseconds.
+#[derive(Default)]
+struct Simulated {
+    /// Until all ranks have met for the first time.
+    start_us: f64,
+    times: Vec<(Op, f64)>,
+    /// Of the server that has most.
+    connections: u32,
+}
+
+fn simulate_one(machine: Machine, ranks: u32, nodes: u32, only: Option<Op>) -> Result<Simulated, String> {
+    let found = Arc::new(Mutex::new(Simulated::default()));
+    let its = Arc::clone(&found);
+    let program = move |world: longarm::World| {
+        world.barrier_collective()?;
+        let start_us = simulated_time().as_secs_f64() * 1e6;
+        let times = measure(&world, simulated_time, Wanted { batches: 1, only })?;
+        if is_timer(&world) {
+            *its.lock().unwrap_or_else(PoisonError::into_inner) = Simulated { start_us, times, connections: 0 };
+        }
+        Ok::<(), longarm::Error>(world.finalize()?)
+    };
+    let report = run_on(machine, ranks, nodes, program).map_err(|failure| failure.to_string())?;
+    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Simulated { connections: report.connections_max, ..found })
+}
+
+fn measure_here(arguments: &Measure) -> longarm::Result<()> {
+    let world = longarm::init()?;
+    let began = Instant::now();
+    let wanted = Wanted { batches: arguments.batches, only: arguments.only };
+    let times = measure(&world, || began.elapsed(), wanted)?;
+    if is_timer(&world) {
+        print_times("longarm", arguments.on, world.size(), &times);
+    }
+    Ok(world.finalize()?)
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().what {
+        What::Simulate(arguments) => simulate(&arguments),
+        What::Measure(arguments) => measure_here(&arguments).map_err(|error| error.to_string()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("longarm-scale: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_does_not_exist_is_refused_and_the_others_are_named() {
+        assert_eq!(read_time("switch_ns=5").unwrap(), (9, 5));
+        let refused = read_time("latncy_ns=5").unwrap_err();
+        assert!(refused.starts_with("there is no time latncy_ns; there are latency_ns, link_kib_ns"), "{refused}");
+        assert_eq!(read_time("latency_ns=x").unwrap_err(), "x is no number of nanoseconds");
+        assert!(read_time("latency_ns").is_err());
+    }
+
+    #[test]
+    fn what_is_simulated_takes_longer_where_the_network_is_slower() {
+        let time = |latency_ns| {
+            let machine = Machine { latency_ns, ..Machine::cluster() };
+            let Simulated { start_us, times, connections } = simulate_one(machine, 6, 3, Some(Op::Alltoall)).unwrap();
+            assert!(start_us > 0.0 && connections > 0);
+            assert!(matches!(times[..], [(Op::Alltoall, _)]), "{times:?}");
+            times[0].1
+        };
+        assert!(time(1_000_000) > time(10_000) + 900.0);
+    }
+}
