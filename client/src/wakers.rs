@@ -9,11 +9,14 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::task::Waker;
 
+/// In `GUARDS`: something is in `KEPT`.
+const ANY: u32 = 1;
+/// In `GUARDS`: a guard.
+const GUARD: u32 = 2;
+
 thread_local! {
-    /// How many guards this thread has.
+    /// How many guards this thread has, and whether something is kept: one word, for the shortest operations look at it.
     static GUARDS: Cell<u32> = const { Cell::new(0) };
-    /// Whether something is in `KEPT`.
-    static ANY: Cell<bool> = const { Cell::new(false) };
     static KEPT: RefCell<VecDeque<Waker>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -27,15 +30,16 @@ pub(crate) struct Kept {
 /// From now on this thread keeps wakers.
 #[inline]
 pub(crate) fn keep() -> Kept {
-    GUARDS.set(GUARDS.get() + 1);
+    GUARDS.set(GUARDS.get() + GUARD);
     Kept { not_send: PhantomData }
 }
 
 impl Drop for Kept {
     #[inline]
     fn drop(&mut self) {
-        GUARDS.set(GUARDS.get() - 1);
-        if ANY.get() && GUARDS.get() == 0 {
+        let left = GUARDS.get() - GUARD;
+        GUARDS.set(left);
+        if left == ANY {
             run();
         }
     }
@@ -43,16 +47,20 @@ impl Drop for Kept {
 
 /// Whether this thread keeps any.
 pub(crate) fn any() -> bool {
-    ANY.get()
+    GUARDS.get() & ANY != 0
+}
+
+fn note_any(any: bool) {
+    GUARDS.set(GUARDS.get() & !ANY | if any { ANY } else { 0 });
 }
 
 /// Wakes a task, now or once this thread lets go of what it holds.
 pub(crate) fn wake(waker: Waker) {
     let mut waker = Some(waker);
-    if GUARDS.get() > 0 {
+    if GUARDS.get() >= GUARD {
         // A thread that is ending may have given the list back already.
         let _ = KEPT.try_with(|kept| kept.borrow_mut().extend(waker.take()));
-        ANY.set(waker.is_none());
+        note_any(waker.is_none());
     }
     if let Some(waker) = waker {
         waker.wake();
@@ -73,7 +81,7 @@ fn next() -> Option<Waker> {
         (kept.pop_front(), !kept.is_empty())
     });
     let (waker, are_more) = next.unwrap_or((None, false));
-    ANY.set(are_more);
+    note_any(are_more);
     waker
 }
 

@@ -24,6 +24,8 @@ use crate::origin_bytes::Held;
 pub(super) const COALESCED_BYTES_MAX: usize = 16 << 10;
 /// Larger ones are requests of their own.
 pub(crate) const COALESCED_RUN_BYTES_MAX: u64 = 1 << 10;
+/// Bytes of a word.
+const WORD_BYTES: usize = 8;
 /// About what a run takes in a request besides its bytes.
 const RUN_WIRE_BYTES: usize = 16;
 
@@ -104,6 +106,12 @@ impl Coalesced {
         // and read-modify-writes between two of them need it. It updates run by run, too: an element that is in two of
         // them is updated twice.
         self.runs.push(run);
+        if run.bytes == WORD_BYTES as u64 {
+            // Most are words: no call fills or copies them.
+            let mut word = [0; WORD_BYTES];
+            bytes.copy_to_slice(&mut word);
+            return self.payload.extend_from_slice(&word);
+        }
         let at = self.payload.len();
         self.payload.resize(at + run.bytes as usize, 0);
         RegionMut::from_slice(&mut self.payload[at..]).copy_from(bytes);
