@@ -27,10 +27,10 @@ impl Group {
     pub fn split_collective(&self, color: Option<u32>, key: i64) -> Result<Option<Group>, CollectiveError> {
         let fresh = self.inner.next_group_id();
         let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh];
-        let all = self.run(Signature::plain("split"), |call| call.allgather_exactly(&bytes_of(&mine)))?;
+        let all = self.gather_few(Signature::plain("split"), &bytes_of(&mine))?;
         let Some(color) = color else { return Ok(None) };
         let mut members: Vec<(i64, usize, u64)> = all
-            .iter()
+            .chunks_exact(size_of_val(&mine))
             .enumerate()
             .map(|(place, body)| (words_of::<3>(body), place))
             .filter(|(words, _)| words[0] == u64::from(color))
@@ -118,8 +118,8 @@ impl Group {
     /// The same members with an id.
     fn with_own_id(&self) -> Result<Group, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let all = self.run(Signature::plain("subgroup"), |call| call.allgather_exactly(&bytes_of(&[fresh])))?;
-        Ok(self.with_members(words_of::<1>(&all[0])[0], self.shared.members.clone()))
+        let all = self.gather_few(Signature::plain("subgroup"), &bytes_of(&[fresh]))?;
+        Ok(self.with_members(words_of::<1>(&all)[0], self.shared.members.clone()))
     }
 
     /// Waits for what was started on this group: for a call that looks at what those decide.

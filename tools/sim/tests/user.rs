@@ -321,19 +321,6 @@ fn a_node_without_memory_is_an_error_of_all_members() {
     assert!(refused > 0 && refused.is_multiple_of(4), "{refused} ranks had none");
 }
 
-#[test]
-fn a_thousand_ranks_meet() {
-    let report = run(1000, 50, 1, FaultSet::harmless(), |world| {
-        let window = world.allocate_collective::<u64>(1)?;
-        window.fetch_add((world.rank() + 1) % world.size(), 0, 1)?;
-        world.barrier_collective()?;
-        assert_eq!(window.get_one(world.rank(), 0)?, 1);
-        Ok::<(), longarm::Error>(world.finalize()?)
-    });
-    let report = report.unwrap();
-    assert!(report.count_of(Fault::Delay) > 0, "{report:?}");
-}
-
 /// Shares, pieces and sums of sizes on both sides of where the way changes, in words: 1 KiB of a share, 2 KiB of a piece, 4 and 8 KiB of
 /// all pieces together.
 fn words_of_sizes(group: &Group) -> Vec<u64> {

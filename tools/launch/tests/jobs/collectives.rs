@@ -448,7 +448,7 @@ pub fn with_a_broken_member(world: &World) {
         ("an allgather", 1, &|pair| pair.allgather_collective(&vec![1_u64; 1000]).map(drop)),
         ("an allgather of little", 0, &|pair| pair.allgather_collective(&[1_u64; 9]).map(drop)),
         ("an all-to-all", 1, &|pair| pair.alltoall_collective(&words).map(drop)),
-        ("a split", 1, &|pair| pair.split_collective(Some(0), 0).map(drop)),
+        ("a split", 0, &|pair| pair.split_collective(Some(0), 0).map(drop)),
         ("a sync", 0, &|pair| pair.sync_collective()),
     ];
     let two =
