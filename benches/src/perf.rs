@@ -192,7 +192,6 @@ pub(crate) fn draw_files(arguments: &DrawArguments) -> Result<(), Failure> {
     let lines: Vec<Vec<Line>> = arguments.files.iter().map(|file| read_lines(file)).collect::<Result<_, _>>()?;
     let (of_scale, lines): (Vec<Line>, Vec<Line>) = lines.concat().into_iter().partition(scale::is_of_scale);
     if !of_scale.is_empty() {
-        std::fs::create_dir_all(&arguments.plot).map_err(|error| format!("{}: {error}", arguments.plot.display()))?;
         write_pictures(scale::pictures(&of_scale), &arguments.plot)?;
         if lines.is_empty() {
             return Ok(());
@@ -203,7 +202,6 @@ pub(crate) fn draw_files(arguments: &DrawArguments) -> Result<(), Failure> {
 
 /// Draws what there is to draw, a picture for each layout.
 fn draw(suite: Suite, lines: &[Line], against: &[Line], folder: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut layouts: Vec<&str> = lines.iter().map(|line| line.transport.as_str()).collect();
     layouts.sort_unstable();
     layouts.dedup();
@@ -221,8 +219,9 @@ fn draw(suite: Suite, lines: &[Line], against: &[Line], folder: &Path) -> Result
     Ok(())
 }
 
-/// Writes pictures under their names; gives how many.
+/// Writes pictures under their names into a folder, which is made; gives how many.
 fn write_pictures(pictures: Vec<(String, Picture)>, folder: &Path) -> Result<usize, Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for (name, picture) in &pictures {
         let file = folder.join(format!("{name}.svg"));
         std::fs::write(&file, plot::draw(picture)).map_err(|error| format!("{}: {error}", file.display()))?;

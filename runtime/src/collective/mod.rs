@@ -1,6 +1,6 @@
 //! Collectives over a group, from messages between its members. Those of the world, where it is one node, begin with a barrier in
-//! shared memory instead (`flag_barrier.rs`), and where ranks share nodes with one on each (`by_node.rs`); small shares of all-to-alls go by the leaders of nodes
-//! (`alltoall_by_node.rs`); much data is got from staging buffers (`staged.rs`).
+//! shared memory instead (`flag_barrier.rs`), and where ranks share nodes with one on each (`by_node.rs`); small shares of
+//! all-to-alls go by the leaders of nodes (`alltoall_by_node.rs`); much data is got from staging buffers (`staged.rs`).
 //!
 //! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
 //! whether all have called the same thing with matching arguments. If not, all get the same error and no data has

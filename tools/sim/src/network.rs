@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A link is two pipes of bounded size. Bytes of one pipe arrive in order, those of different pipes in any order: each
-//! has a latency of its own, which jitters. Receives are cut at places that dice choose, unless all is given. Whoever is at an end is told
-//! when something has arrived, when there is room again, and when the link has ended.
+//! has a latency of its own, which jitters. Receives are cut at places that dice choose, unless all is given. Whoever is at
+//! an end is told when something has arrived, when there is room again, and when the link has ended.
 //!
 //! Each thread has one network, of the run that it is in. What a link or a clock of the run needs, it finds there. Threads that take
 //! turns in one run share its network ([`share`], [`join`]).

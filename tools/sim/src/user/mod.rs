@@ -71,8 +71,7 @@ pub fn run<E: Display>(
     faults: FaultSet,
     program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static,
 ) -> Result<Report, Failure> {
-    let program: Program = Arc::new(move |world| program(world).map_err(|error| error.to_string()));
-    run_kept((ranks, nodes), (seed, faults), None, program)
+    run_kept((ranks, nodes), (seed, faults), None, kept(program))
 }
 
 /// Runs a program on simulated ranks of a machine: times follow from what is done, as [`Machine`] says, and there are no faults. The same
@@ -106,8 +105,7 @@ pub fn run_on<E: Display>(
     nodes: u32,
     program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static,
 ) -> Result<Report, Failure> {
-    let program: Program = Arc::new(move |world| program(world).map_err(|error| error.to_string()));
-    run_kept((ranks, nodes), (1, FaultSet::NONE), Some(machine), program)
+    run_kept((ranks, nodes), (1, FaultSet::NONE), Some(machine), kept(program))
 }
 
 /// [`run()`] for each of some seeds, until one fails.
@@ -133,8 +131,12 @@ pub fn run_seeds<E: Display>(
     faults: FaultSet,
     program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static,
 ) -> Result<Vec<Report>, Failure> {
-    let program: Program = Arc::new(move |world| program(world).map_err(|error| error.to_string()));
+    let program = kept(program);
     seeds.map(|seed| run_kept((ranks, nodes), (seed, faults), None, Arc::clone(&program))).collect()
+}
+
+fn kept<E: Display>(program: impl Fn(World) -> Result<(), E> + Send + Sync + 'static) -> Program {
+    Arc::new(move |world| program(world).map_err(|error| error.to_string()))
 }
 
 fn run_kept(

@@ -9,7 +9,7 @@ use longarm_client::{Client, RestOn, Whom};
 use longarm_proto::Rank;
 
 use super::job::{Job, Program};
-use super::machine::Processors;
+use super::machine::{Machine, Processors};
 use super::outcome::Seen;
 use super::stage::{KILLED, start_program};
 use crate::dice::Dice;
@@ -157,8 +157,8 @@ impl Scheduler {
         match news {
             Some(Owner::Rank(rank)) => self.tell_rank(rank),
             Some(Owner::Server(node)) => {
-                let diced_ns = 200 + self.dice.below(300);
-                self.job.schedule_turn(node, self.job.machine.map_or(diced_ns, |machine| machine.wake_socket_ns));
+                let after_ns = delay_ns(&mut self.dice, (200, 300), &self.job, |machine| machine.wake_socket_ns);
+                self.job.schedule_turn(node, after_ns);
             }
             Some(Owner::Stranger(_)) | None => {}
         }
@@ -177,8 +177,7 @@ impl Scheduler {
             if let Some((RestOn::Links, _)) = thread.resting {
                 woken = true;
                 thread.resting = None;
-                let diced_ns = 100 + self.dice.below(200);
-                let after_ns = self.job.machine.map_or(diced_ns, |machine| machine.wake_socket_ns);
+                let after_ns = delay_ns(&mut self.dice, (100, 200), &self.job, |machine| machine.wake_socket_ns);
                 network::with(|network| network.after(after_ns, Event::Wake(number as u32, thread.ticket)));
             }
         }
@@ -326,8 +325,7 @@ impl Scheduler {
                 continue;
             }
             thread.resting = None;
-            let diced_ns = 50 + self.dice.below(400);
-            let after_ns = self.job.machine.map_or(diced_ns, |machine| machine.wake_rank_ns);
+            let after_ns = delay_ns(&mut self.dice, (50, 400), &self.job, |machine| machine.wake_rank_ns);
             network::with(|network| {
                 network.note(What::Wakeup, Who::Rank(thread.rank), number as u64);
                 network.after(after_ns, Event::Wake(number as u32, thread.ticket));
@@ -478,6 +476,12 @@ impl Scheduler {
             }
         }
     }
+}
+
+/// A time that a machine says, else one from some nanoseconds on in a range. Dice are thrown either way.
+fn delay_ns(dice: &mut Dice, (least_ns, range_ns): (u64, u64), job: &Job, of: impl Fn(&Machine) -> u64) -> u64 {
+    let diced_ns = least_ns + dice.below(range_ns);
+    job.machine.as_ref().map_or(diced_ns, of)
 }
 
 impl Victims for Scheduler {
