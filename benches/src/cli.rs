@@ -70,6 +70,8 @@ pub(crate) enum What {
     Message(PerfArguments),
     /// Windows that are made, written to and freed again, by the bytes of each rank
     Windows(PerfArguments),
+    /// All ranks at once, each with its neighbour and all with the last one, beside plain servers: what all do together
+    Many(PerfArguments),
     /// Random updates of a table that all share (HPC Challenge RandomAccess), checked
     Gups(PerfArguments),
     /// Integer sort (kernel IS of the NAS parallel benchmarks), checked
@@ -98,6 +100,7 @@ impl What {
             What::Alltoall(arguments) => (Suite::Alltoall, arguments),
             What::Message(arguments) => (Suite::Message, arguments),
             What::Windows(arguments) => (Suite::Windows, arguments),
+            What::Many(arguments) => (Suite::Many, arguments),
             What::Gups(arguments) => (Suite::Gups, arguments),
             What::Sort(arguments) => (Suite::Sort, arguments),
             What::Overlap(arguments) => (Suite::Overlap, arguments),

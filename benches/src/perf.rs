@@ -128,7 +128,8 @@ fn job(suite: Suite, layout: LayoutName, ranks: u32, nodes_over_tcp: u32) -> Res
         transport: layout.name(),
         ranks,
         nodes,
-        bound: ranks as usize <= processors,
+        // Plain servers of several threads need several processors.
+        bound: ranks as usize <= processors && suite != Suite::Many,
         target: ranks - 1,
         place: JobSite { on_hosts: layout == LayoutName::Hosts, variable: None },
     })

@@ -35,6 +35,7 @@ mod lock;
 pub mod mail;
 #[cfg(test)]
 mod mock;
+mod mutex_line;
 mod order;
 mod origin_bytes;
 mod path;

@@ -1,27 +1,27 @@
-//! Numbered mutexes, hosted at any rank, first come first served.
+//! Numbered mutexes, hosted at any rank, in turns.
 //!
 //! A mutex is a word in its host's part of a window. On the host's node a free one is taken, and an uncontended one
-//! given back, by one compare-and-swap; everything else is the business of the node's server, which keeps the queue.
+//! given back, by one compare-and-swap. There ranks that have a processor each look at the word for a while, and pass the mutex on among
+//! themselves (`longarm_shm::handover`); everything else is the business of the node's server, which keeps the queue.
 //!
 //! When its holder dies, the server gives a mutex to the next waiter, and says so. When its host dies, the mutex is
 //! gone.
 
 use std::sync::Arc;
 
-use longarm_proto::{CONTENDED, Rank, Refusal, Request, Run, mutex_holder, mutex_word};
-use longarm_shm::{CounterKind, Word};
+use longarm_proto::{Rank, Refusal, Request, Run, mutex_holder, mutex_word};
+use longarm_shm::handover::{self, Found, GivenBack};
+use longarm_shm::{CounterKind, Window, Word};
 
 use crate::client::Client;
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
+use crate::mutex_line::{LineHere, MUTEX_BYTES};
 use crate::path::{Aim, Location};
-use crate::progress::pace::drive_for;
+use crate::progress::pace::{Drive, Looking, drive_for};
 use crate::progress::waits::Awaited;
 use crate::window::ClientWindow;
-
-/// Bytes of one mutex in its window. Each has a line of its own, so that neighbours do not slow each other down.
-const MUTEX_BYTES: u64 = 64;
 
 /// The mutexes of a group: a window whose words are mutexes.
 pub struct MutexHome {
@@ -120,6 +120,13 @@ impl Client {
         if self.take_here(aim, (host, number), offset)? {
             return Ok(Taken::somehow(false));
         }
+        if self.progress.spin_us > 0
+            && let Location::Here(part) = self.place(aim)?
+            && self.look_for_turn(part, (host, number), offset)?
+        {
+            self.local.count(host, CounterKind::Lock, 0);
+            return Ok(Taken::somehow(false));
+        }
         let request = Request::Lock { target: home.window.target(host), offset };
         let inherited = self.ask(Operation::Lock, (host, number), &request)?;
         self.local.count(host, CounterKind::Lock, 0);
@@ -138,6 +145,50 @@ impl Client {
             Err(word) if mutex_holder(word) == Some(me) => Err(MutexError::HeldAlready { host, number }),
             Err(_) => Ok(false),
         }
+    }
+
+    /// Looks at a mutex of this node, for as long as a waiting thread looks before it sleeps, until it is free or passed to this rank. False:
+    /// the server has to be asked, as for all that is not ordinary.
+    fn look_for_turn(&self, part: Window<'_>, (host, number): (Rank, u64), offset: u64) -> Result<bool, MutexError> {
+        let (layout, line) = (&self.local.layout, LineHere { part, offset });
+        let (me, local) = (layout.me(), layout.local_of(layout.me()));
+        if !handover::enter(&line, local) {
+            return Ok(false);
+        }
+        let mut found = handover::look(&line, me);
+        let mut looking = Looking::new(self.progress.spin_us);
+        while let Found::Held(holder) = found {
+            if holder == Some(me) || looking.pause().is_some_and(|is_over| is_over || self.has_left(holder)) {
+                break;
+            }
+            found = handover::look(&line, me);
+        }
+        let is_out = found != Found::Taken { passed: true } && handover::leave(&line, local);
+        match found {
+            Found::Taken { .. } => Ok(true),
+            Found::Held(_) if !is_out => Ok(self.await_passed(&line, host)),
+            Found::Held(holder) if holder == Some(me) => Err(MutexError::HeldAlready { host, number }),
+            Found::Held(_) => Ok(false),
+        }
+    }
+
+    /// Waits for a mutex that its holder has begun to pass to this rank. False: it died before it had.
+    fn await_passed(&self, line: &LineHere<'_>, host: Rank) -> bool {
+        let me = self.local.layout.me();
+        let mut passer = None;
+        self.wait_for(Drive::Stores, Awaited::holder(Operation::Lock, host), || match handover::look(line, me) {
+            Found::Taken { .. } => Some(true),
+            // Only who holds it passes it. Another holder, or none, has it from the server.
+            Found::Held(holder) => {
+                let is_lost = *passer.get_or_insert(holder) != holder || self.has_left(holder);
+                is_lost.then_some(false)
+            }
+        })
+    }
+
+    /// Whether the holder of a mutex is known to be dead.
+    fn has_left(&self, holder: Option<Rank>) -> bool {
+        holder.is_some_and(|holder| self.local.failures.is_dead(holder))
     }
 
     /// Begins to take a mutex: it has it at once, or will once the completion is complete, which [`Client::end_lock`] takes
@@ -253,10 +304,13 @@ impl Client {
         let (aim, offset) = home.word(Operation::Unlock, host, number)?;
         let me = self.local.layout.me();
         if let Location::Here(part) = self.place(aim)? {
-            match part.compare_exchange_u32(offset, mutex_word(me), 0).expect("checked before") {
-                Ok(_) => return Ok(()),
-                Err(word) if word == mutex_word(me) | CONTENDED => {}
-                Err(_) => return Err(MutexError::NotHeld { host, number }),
+            let layout = &self.local.layout;
+            let here = layout.ranks_of(layout.my_node());
+            let living = |local: u32| here.get(local as usize).copied().filter(|rank| !self.has_left(Some(*rank)));
+            match handover::give_back(&LineHere { part, offset }, (me, layout.local_of(me)), living) {
+                GivenBack::Done => return Ok(()),
+                GivenBack::AskServer => {}
+                GivenBack::NotHeld => return Err(MutexError::NotHeld { host, number }),
             }
         }
         let request = Request::Unlock { target: home.window.target(host), offset };

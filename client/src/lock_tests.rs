@@ -1,7 +1,8 @@
-use longarm_proto::NodeId;
+use longarm_proto::{CONTENDED, NodeId, PASSED, SPINNERS};
 
 use super::*;
 use crate::mock::{MockRank, MockWorld, note_death};
+use crate::mutex_line::{ROUND_OFFSET, SET_OFFSET};
 
 const HERE: Rank = Rank(1);
 const THERE: Rank = Rank(2);
@@ -53,6 +54,106 @@ fn a_mutex_that_a_neighbour_holds_is_waited_for_at_the_server_of_its_node() {
     rank.client.unlock_taken(&home, taken, HERE, 0).unwrap();
     assert_eq!(rank.asked(0), [Request::Unlock { target: home.window.target(HERE), offset }]);
     assert_eq!((word(&rank, HERE, 0), rank.calls()), (0, vec![NodeId(0)]));
+}
+
+/// Long enough for any machine.
+const SPIN_FOR_EVER_US: u64 = 3_600_000_000;
+
+/// What the word of a rank's first mutex says once its holder has to look at the set.
+fn await_spinner(rank: &MockRank, host: Rank) -> u32 {
+    loop {
+        let word = word(rank, host, 0);
+        if word & SPINNERS != 0 {
+            return word;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_rank_that_looks_is_passed_the_mutex_and_nobody_is_asked() {
+    let world = MockWorld::new();
+    let (holder, home) = (world.rank(Rank(1)), home(&world));
+    let waiter = world.rank_that_spins(Rank(0), SPIN_FOR_EVER_US);
+    // A rank that there is not, and one that is dead, are left out.
+    holder.set_memory(HERE, SET_OFFSET, &(1_u64 << 40 | 1).to_le_bytes());
+    let taken = holder.client.lock(&home, HERE, 0).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let taken = waiter.client.lock(&home, HERE, 0).unwrap();
+            let found = word(&waiter, HERE, 0);
+            waiter.client.unlock_taken(&home, taken, HERE, 0).unwrap();
+            (found, taken.previous_holder_died)
+        });
+        assert_eq!(await_spinner(&holder, HERE), mutex_word(Rank(1)) | SPINNERS);
+        holder.client.unlock_taken(&home, taken, HERE, 0).unwrap();
+        assert_eq!(waiting.join().unwrap(), (mutex_word(Rank(0)) | SPINNERS, false));
+    });
+    assert_eq!((word(&holder, HERE, 0), holder.word(HERE, SET_OFFSET)), (0, 0), "it was passed past the stranger");
+    assert_eq!((holder.calls(), waiter.calls(), waiter.time.rests()), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn a_dead_rank_in_the_set_is_passed_nothing() {
+    let world = MockWorld::new();
+    let (rank, home) = (world.rank(Rank(0)), home(&world));
+    rank.note_death(Rank(1));
+    let taken = rank.client.lock(&home, Rank(0), 0).unwrap();
+    rank.set_memory(Rank(0), SET_OFFSET, &2_u64.to_le_bytes());
+    set_word(&rank, Rank(0), 0, mutex_word(Rank(0)) | SPINNERS);
+    rank.client.unlock_taken(&home, taken, Rank(0), 0).unwrap();
+    assert_eq!((word(&rank, Rank(0), 0), rank.word(Rank(0), SET_OFFSET)), (0, 0));
+}
+
+#[test]
+fn a_rank_that_has_looked_for_long_leaves_the_set_and_asks_the_server() {
+    let world = MockWorld::new();
+    let (rank, home) = (world.rank_that_spins(Rank(0), 1), home(&world));
+    set_word(&rank, HERE, 0, mutex_word(Rank(1)));
+    let server = rank.server(0);
+    rank.time.at_next_rest(move || server.lock().grant(false));
+    let _taken = rank.client.lock(&home, HERE, 0).unwrap();
+    assert_eq!(rank.asked(0), [Request::Lock { target: home.window.target(HERE), offset: 0 }]);
+    assert_eq!(rank.word(HERE, SET_OFFSET), 0, "nobody passes it what it does not look at");
+}
+
+#[test]
+fn who_waits_for_a_mutex_that_is_on_its_way_hears_that_the_passer_died() {
+    let (world, host) = (MockWorld::new(), Rank(0));
+    let home = home(&world);
+    let rank = world.rank_that_spins(Rank(0), SPIN_FOR_EVER_US);
+    set_word(&rank, host, 0, mutex_word(Rank(1)));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| rank.client.lock(&home, host, 0).unwrap().previous_holder_died);
+        await_spinner(&rank, host);
+        // Rank 1 has taken it out of the set, and dies before it writes the word.
+        rank.set_memory(host, SET_OFFSET, &0_u64.to_le_bytes());
+        rank.note_death(Rank(1));
+        let server = rank.server(0);
+        while !server.lock().has_waiters() {
+            std::thread::yield_now();
+        }
+        server.lock().grant(true);
+        assert!(waiting.join().unwrap(), "the server says whose it is");
+    });
+}
+
+#[test]
+fn while_the_server_has_waiters_a_mutex_goes_around_the_node_once() {
+    let world = MockWorld::new();
+    let (rank, home) = (world.rank(Rank(0)), home(&world));
+    let again = || {
+        set_word(&rank, HERE, 0, mutex_word(Rank(0)) | CONTENDED | SPINNERS);
+        rank.set_memory(HERE, SET_OFFSET, &2_u64.to_le_bytes());
+        rank.client.unlock(&home, HERE, 0).unwrap();
+    };
+    again();
+    assert_eq!(word(&rank, HERE, 0), mutex_word(Rank(1)) | CONTENDED | SPINNERS | PASSED);
+    assert_eq!(rank.calls(), []);
+    // A round that began with rank 1 ends with rank 0.
+    rank.set_memory(HERE, ROUND_OFFSET, &2_u32.to_le_bytes());
+    again();
+    assert_eq!(rank.asked(0), [Request::Unlock { target: home.window.target(HERE), offset: 0 }]);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use longarm_netmod::flow::Costs;
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
     AccessKey, CONTENDED, Cursor, Generation, HEADER_BYTES, JobId, NodeId, REPLY_BYTES, Rank, Reception, Refusal,
-    ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Rmw, RmwOp, RmwWidth, Session, SignalOp,
-    WindowId, WindowRef, mutex_holder, mutex_word,
+    ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Rmw, RmwOp, RmwWidth, SPINNERS, Session,
+    SignalOp, WindowId, WindowRef, mutex_holder, mutex_word,
 };
 use longarm_shm::{NodeSegment, NodeWindow};
 use parking_lot::Mutex;
@@ -360,6 +360,11 @@ impl MockServer {
         self.serve_input();
     }
 
+    /// Whether somebody waits for a mutex.
+    pub(crate) fn has_waiters(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Gives the mutex to who waits longest for it.
     pub(crate) fn grant(&mut self, inherited: bool) {
         let (id, target, offset) = self.waiting.pop_front().expect("somebody waits for a mutex");
@@ -470,7 +475,7 @@ impl MockServer {
             }
             Request::Unlock { target, offset } => {
                 let found = part(target.rank).load_u32(offset).expect("a word");
-                let held = mutex_word(self.peer) | found & CONTENDED;
+                let held = mutex_word(self.peer) | found & (CONTENDED | SPINNERS);
                 match part(target.rank).compare_exchange_u32(offset, held, 0).expect("a word") {
                     Ok(_) => self.reply(id, ReplyBody::Done),
                     Err(word) => {

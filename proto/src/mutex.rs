@@ -10,8 +10,11 @@
 //!
 //! A rank of the node takes a free mutex by a compare-and-swap from 0 to its rank + 1 and gives it back by one the
 //! other way, with no server involved. When the first fails it asks the server and waits; when the second fails
-//! because of [`CONTENDED`] it tells the server. Ranks never touch a word that has [`CONTENDED`] set, so nobody
-//! overtakes a waiter: the server passes the word from holder to holder without letting it become 0 in between.
+//! because of [`CONTENDED`] it tells the server. Only the server clears [`CONTENDED`] and takes it away from a word, and it passes the
+//! word from holder to holder without letting it become 0 in between.
+//!
+//! Before a rank of the node asks the server it may look at the word for a while, and be passed the mutex by its holder
+//! (`longarm_shm::handover`). What of this stands in the word, [`SPINNERS`] and [`PASSED`], is nothing to the server: it keeps or drops it.
 //!
 //! Nothing here touches the word. Each call gets the value that the caller has read and says which
 //! compare-and-swap it has to make; the queue changes only when that has succeeded, by [`MutexQueue::commit`]:
@@ -53,20 +56,29 @@ use std::collections::VecDeque;
 /// Set in a held mutex's word when its holder has to give it back through the server.
 pub const CONTENDED: u32 = 1 << 31;
 
-/// The word of a mutex that this rank holds, without [`CONTENDED`].
+/// Set in a held mutex's word when ranks of the node look at it without sleeping: its holder may have to pass it to one of them.
+pub const SPINNERS: u32 = 1 << 30;
+
+/// Set in a held mutex's word when the holder before has passed it to the rank it names, which has not noticed yet.
+pub const PASSED: u32 = 1 << 29;
+
+/// What a word has beside the name of its holder.
+const MARKS: u32 = CONTENDED | SPINNERS | PASSED;
+
+/// The word of a mutex that this rank holds, without [`CONTENDED`] and other marks.
 ///
 /// # Panics
-/// For a rank of 2³¹ - 1 and more, which no world has.
+/// For a rank of 2²⁹ - 1 and more, which no world has.
 #[inline]
 pub const fn mutex_word(holder: Rank) -> u32 {
-    assert!(holder.0 < CONTENDED - 1, "a rank this large has no mutex word");
+    assert!(holder.0 < PASSED - 1, "a rank this large has no mutex word");
     holder.0 + 1
 }
 
 /// Who holds the mutex of this word. `None` when it is free, or is no mutex's word.
 #[inline]
 pub const fn mutex_holder(word: u32) -> Option<Rank> {
-    match word & !CONTENDED {
+    match word & !MARKS {
         0 => None,
         held => Some(Rank(held - 1)),
     }
@@ -208,13 +220,13 @@ impl<W> MutexQueue<W> {
 
     /// `who` wants the mutex whose word was read as `word`.
     pub fn lock(&mut self, word: u32, who: Rank, waiter: W, deaths: &Deaths) -> LockStep<W> {
-        if word == CONTENDED {
+        if is_no_mutex(word) {
             return LockStep::NotAMutex(waiter);
         }
         let inherited = is_left(word, deaths);
         if word != 0 && !inherited && !mutation(Mutation::MutexToTwo) {
             if word & CONTENDED != 0 {
-                // Only we change a contended word, so it still is one: no swap is needed.
+                // Only we take the mark away, so it still has it: no swap is needed.
                 if mutation(Mutation::MutexUnfair) {
                     self.waiters.push_front((who, waiter));
                 } else {
@@ -249,7 +261,7 @@ impl<W> MutexQueue<W> {
 
     /// `who` wants the mutex whose word was read as `word`, if it is free or its holder is gone.
     pub fn try_lock(&self, word: u32, who: Rank, deaths: &Deaths) -> TryLockStep {
-        if word == CONTENDED {
+        if is_no_mutex(word) {
             return TryLockStep::NotAMutex;
         }
         let inherited = is_left(word, deaths);
@@ -327,6 +339,11 @@ impl<W> MutexQueue<W> {
         }
         removed
     }
+}
+
+/// Whether it has marks, and names nobody.
+fn is_no_mutex(word: u32) -> bool {
+    word != 0 && mutex_holder(word).is_none()
 }
 
 /// Whether the holder of this word is gone and has left the mutex to others.

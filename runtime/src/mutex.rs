@@ -16,8 +16,9 @@ use crate::group::Group;
 use crate::started::Started;
 use crate::window::WindowInner;
 
-/// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group, first come, first
-/// served over all nodes. Not recursive. Locks are not fences: call quiet before unlocking what others are to see.
+/// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group in turns: first come, first served, but
+/// that ranks of the host's node which look for it without sleeping pass it around the node, once before the next of those that sleep or
+/// are on other nodes. Not recursive. Locks are not fences: call quiet before unlocking what others are to see.
 ///
 /// Threads of a rank share them: of one rank, one thread at a time has a mutex, and one asks for it; the others wait behind it in the
 /// order in which they came.

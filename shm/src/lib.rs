@@ -12,7 +12,7 @@
 //! - [`window`], [`amo`], [`accumulate`]: the bytes of ranks, and what may be done to them.
 //! - [`cell`], [`in_use`], [`inbox`], [`queue`], `fastbox`, [`eventcount`]: messages between the ranks of a node, and how a
 //!   sleeper is woken.
-//! - [`flag_barrier`]: how ranks meet without a message.
+//! - [`flag_barrier`]: how ranks meet without a message; [`handover`]: how they pass on a mutex.
 //! - [`layout`]: the node's segment, and what may be done with it; `parts`: where all of this lies in it.
 //! - [`counters`]: what is counted, always; [`thread`]: by whom.
 //!
@@ -23,6 +23,7 @@ pub mod eventcount;
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod fastbox;
 pub mod flag_barrier;
+pub mod handover;
 pub mod in_use;
 pub mod inbox;
 pub mod queue;

@@ -2,13 +2,16 @@
 //!
 //! They are what a careful program reaches, not laws of nature: longarm may beat one of them.
 
+mod crowd;
 mod memory;
 pub(crate) mod server;
 mod socket;
 mod wire;
 
+pub(crate) use crowd::Crowd;
 pub(crate) use memory::measure as measure_memory;
-pub(crate) use socket::measure as measure_sockets;
+pub(crate) use socket::{Client, measure as measure_sockets};
+pub(crate) use wire::Ask;
 
 /// How one end of a socket waits for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -121,13 +121,14 @@ impl Drop for Server {
     }
 }
 
-struct Client {
+/// One end of a connection to a plain server on this machine.
+pub(crate) struct Client {
     link: Link,
     memory: MmapMut,
 }
 
 impl Client {
-    fn connect(port: u16, waiting: Waiting) -> Result<Client, Failure> {
+    pub(crate) fn connect(port: u16, waiting: Waiting) -> Result<Client, Failure> {
         let link = Link::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?, waiting)?;
         Ok(Client { link, memory: buffer::private(PAYLOAD_BYTES_MAX)? })
     }
@@ -145,7 +146,8 @@ impl Client {
         effort.measure_singly(limit, || self.once(ask, bytes))
     }
 
-    fn once(&mut self, ask: Ask, bytes: usize) -> Result<(), Failure> {
+    /// Asks, and waits for the answer.
+    pub(crate) fn once(&mut self, ask: Ask, bytes: usize) -> Result<(), Failure> {
         let mut answer = [0; ANSWER_BYTES];
         let memory = &mut self.memory[..black_box(bytes)];
         match ask {

@@ -20,7 +20,7 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = 4 << 20;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     /// The payload behind the header is taken.
     Put,
     /// Bytes come behind the answer.
@@ -63,6 +63,10 @@ impl Link {
             Waiting::Spin | Waiting::Block => None,
         };
         Ok(Link { stream, epoll })
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
     }
 
     fn wait(&self) -> io::Result<()> {

@@ -11,6 +11,7 @@ mod footprint;
 mod gups;
 mod idle;
 mod lmt;
+mod many;
 mod message;
 pub(crate) mod misses;
 pub(crate) mod ops;
@@ -69,6 +70,8 @@ pub(crate) enum Suite {
     PeerCollectives,
     /// Making and freeing windows
     Windows,
+    /// All ranks at once, each with its neighbour and all with one
+    Many,
     /// Random updates of a table that all share
     Gups,
     /// Integer sort
@@ -100,6 +103,7 @@ impl Suite {
             Suite::Alltoall => "alltoall",
             Suite::PeerCollectives => "peer-collectives",
             Suite::Windows => "windows",
+            Suite::Many => "many",
             Suite::Gups => "gups",
             Suite::Sort => "sort",
             Suite::Lmt => "lmt",
@@ -178,6 +182,7 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
         Suite::Alltoall => collectives::all_to_all(&job)?,
         Suite::PeerCollectives => peer_collectives::run(&job)?,
         Suite::Windows => windows::run(&job)?,
+        Suite::Many => many::run(&job)?,
         Suite::Gups => gups::run(&job)?,
         Suite::Sort => sort::run(&job)?,
         Suite::Lmt => lmt::run(&job)?,

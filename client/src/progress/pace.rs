@@ -90,6 +90,31 @@ impl Moment {
     }
 }
 
+/// How long a thread looks at a word that another rank of the node writes for it, and at nothing else.
+pub(crate) struct Looking {
+    looks: u32,
+    since: Instant,
+    spin: Duration,
+}
+
+/// Looks before the clock is read again.
+const LOOKS_BETWEEN_CLOCKS: u32 = 16;
+/// How long it does not look in between: who is to write the word needs its line.
+const PAUSES: u32 = 4;
+
+impl Looking {
+    pub(crate) fn new(spin_us: u64) -> Looking {
+        Looking { looks: 0, since: Instant::now(), spin: Duration::from_micros(spin_us) }
+    }
+
+    /// Before the next look. Now and then gives whether it has looked for long enough.
+    pub(crate) fn pause(&mut self) -> Option<bool> {
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        self.looks += 1;
+        self.looks.is_multiple_of(LOOKS_BETWEEN_CLOCKS).then(|| self.since.elapsed() > self.spin)
+    }
+}
+
 /// The order of looking, yielding and sleeping.
 pub(crate) struct Pace {
     pub(crate) looks: u32,

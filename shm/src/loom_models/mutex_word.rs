@@ -2,7 +2,7 @@
 //! its queue asks for, and a holder may die.
 //!
 //! The server is whoever holds the lock around the queue. What a rank asks it for happens or does not, whole: it is a
-//! message.
+//! message. Ranks that look before they ask, and pass the mutex on (`handover`), run the code that runs.
 
 use longarm_proto::{Deaths, Grant, InheritStep, LockStep, MutexQueue, Rank, UnlockStep, mutex_holder, mutex_word};
 use loom::cell::UnsafeCell;
@@ -11,7 +11,8 @@ use loom::thread;
 
 use super::check;
 use super::mortal::{die_after, in_kernel};
-use crate::sync::{AtomicU32, Ordering};
+use crate::handover::{self, Found, GivenBack, MutexLine};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 const RANKS: u32 = 3;
 /// What a waiter finds when its turn has come.
@@ -20,6 +21,10 @@ const INHERITED: u32 = 2;
 
 struct SharedMutex {
     word: AtomicU32,
+    set: AtomicU64,
+    round: AtomicU32,
+    /// Which rank is known to be dead, + 1.
+    dead: AtomicU32,
     server: Mutex<(MutexQueue<Rank>, Deaths)>,
     told: Vec<AtomicU32>,
     contents: UnsafeCell<u32>,
@@ -30,10 +35,44 @@ unsafe impl Sync for SharedMutex {}
 // SAFETY: as for `Sync`; nothing in it belongs to one thread.
 unsafe impl Send for SharedMutex {}
 
+/// As a mapped line does it.
+impl MutexLine for SharedMutex {
+    fn word(&self) -> u32 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    fn exchange(&self, from: u32, to: u32) -> Result<u32, u32> {
+        self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    fn set(&self, index: u32) -> u64 {
+        if index == 0 { self.set.load(Ordering::Acquire) } else { 0 }
+    }
+
+    fn add(&self, _: u32, bits: u64) {
+        self.set.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    fn take_out(&self, _: u32, bits: u64) -> u64 {
+        self.set.fetch_and(!bits, Ordering::AcqRel)
+    }
+
+    fn round(&self) -> u32 {
+        self.round.load(Ordering::Relaxed)
+    }
+
+    fn set_round(&self, first: u32) {
+        self.round.store(first, Ordering::Relaxed);
+    }
+}
+
 impl SharedMutex {
     fn new() -> Arc<SharedMutex> {
         Arc::new(SharedMutex {
             word: AtomicU32::new(0),
+            set: AtomicU64::new(0),
+            round: AtomicU32::new(0),
+            dead: AtomicU32::new(0),
             server: Mutex::new((MutexQueue::new(), Deaths::new())),
             told: (0..RANKS).map(|_| AtomicU32::new(0)).collect(),
             contents: UnsafeCell::new(0),
@@ -103,13 +142,81 @@ impl SharedMutex {
         deaths.note(dead);
         queue.remove(|waiter| *waiter == dead);
         assert_eq!(deaths.settle(0, |_| false), [dead]);
-        // Nobody but the server changes a word that names a dead rank.
-        let word = self.word.load(Ordering::Acquire);
-        if let InheritStep::Swap { from, to, step } = queue.inherit(word, deaths) {
-            assert!(self.swap(from, to), "somebody changed it");
-            self.tell(queue.commit(step));
+        self.dead.store(dead.0 + 1, Ordering::Release);
+        loop {
+            let word = self.word.load(Ordering::Acquire);
+            match queue.inherit(word, deaths) {
+                // A rank that looks adds a mark, once; nobody else changes a word that names a dead rank.
+                InheritStep::Swap { from, to, step } if self.swap(from, to) => self.tell(queue.commit(step)),
+                InheritStep::Swap { .. } => continue,
+                InheritStep::Nothing => {}
+            }
+            return mutex_holder(word) == Some(dead);
         }
-        mutex_holder(word) == Some(dead)
+    }
+
+    /// As [`SharedMutex::lock`], by a rank that looks so often before it asks.
+    fn lock_looking(&self, who: Rank, looks: u32) -> bool {
+        assert!(handover::enter(self, who.0));
+        let mut found = handover::look(self, who);
+        for _ in 1..looks {
+            if matches!(found, Found::Taken { .. }) {
+                break;
+            }
+            thread::yield_now();
+            found = handover::look(self, who);
+        }
+        let is_out = found != Found::Taken { passed: true } && handover::leave(self, who.0);
+        if matches!(found, Found::Held(_)) && !is_out {
+            found = self.await_passed(who);
+        }
+        if matches!(found, Found::Taken { .. }) {
+            return false;
+        }
+        in_kernel(|| self.serve_lock(who));
+        loop {
+            match self.told[who.0 as usize].load(Ordering::Acquire) {
+                0 => thread::yield_now(),
+                told => return told == INHERITED,
+            }
+        }
+    }
+
+    fn await_passed(&self, who: Rank) -> Found {
+        let mut passer = None;
+        loop {
+            match handover::look(self, who) {
+                Found::Held(holder)
+                    if *passer.get_or_insert(holder) == holder && holder.is_none_or(|holder| !self.is_dead(holder)) =>
+                {
+                    thread::yield_now();
+                }
+                found => return found,
+            }
+        }
+    }
+
+    fn is_dead(&self, rank: Rank) -> bool {
+        self.dead.load(Ordering::Acquire) == rank.0 + 1
+    }
+
+    fn unlock_looking(&self, who: Rank) {
+        let living = |local| (local < RANKS).then_some(Rank(local)).filter(|rank| !self.is_dead(*rank));
+        match handover::give_back(self, (who, who.0), living) {
+            GivenBack::Done => {}
+            GivenBack::AskServer => self.unlock(who),
+            GivenBack::NotHeld => panic!("{who:?} gives back what it does not have"),
+        }
+    }
+
+    fn work_looking(&self, who: Rank, looks: u32) -> bool {
+        let inherited = self.lock_looking(who, looks);
+        self.contents.with_mut(|contents| {
+            // SAFETY: loom gives the pointer, and reports whoever else is there at this moment.
+            unsafe { *contents += 1 }
+        });
+        self.unlock_looking(who);
+        inherited
     }
 
     fn work(&self, who: Rank) -> bool {
@@ -147,6 +254,54 @@ fn loom_a_holder_of_a_mutex_dies_at_any_step_and_exactly_one_inherits_what_it_he
             let found = place.contents.with(|contents| unsafe { *contents });
             assert!(found == 3 || found == 2 && !completed, "{found} updates, of 2 and the dead one's");
             assert_eq!(inherited, u32::from(held), "step {steps}: it is told once, where it was held to the end");
+            assert_eq!(place.word.load(Ordering::Acquire), 0);
+        });
+    }
+}
+
+/// Looks of a rank before it asks the server, of which some are in vain.
+const LOOKS: u32 = 2;
+/// Atomic operations of a rank that looks and gives back, some more than of those that find it free.
+const LOOKING_STEPS: u32 = 9;
+
+#[test]
+fn loom_ranks_that_look_pass_a_mutex_on_and_exclude_each_other_and_who_asks_the_server() {
+    check(Some(2), || {
+        let place = SharedMutex::new();
+        let others: Vec<_> = [(1, LOOKS), (2, 1)]
+            .map(|(rank, looks)| {
+                let place = place.clone();
+                thread::spawn(move || place.work_looking(Rank(rank), looks))
+            })
+            .into();
+        place.work_looking(Rank(0), LOOKS);
+        others.into_iter().for_each(|other| assert!(!other.join().unwrap()));
+        // SAFETY: all threads are done, which `join` orders.
+        let found = place.contents.with(|contents| unsafe { *contents });
+        assert_eq!((found, place.word.load(Ordering::Acquire), place.set.load(Ordering::Acquire)), (3, 0, 0));
+    });
+}
+
+#[test]
+fn loom_a_rank_dies_at_any_step_of_looking_and_passing_and_nobody_waits_for_ever() {
+    for steps in 0..=LOOKING_STEPS {
+        check(Some(2), move || {
+            let place = SharedMutex::new();
+            let mortal = {
+                let place = place.clone();
+                thread::spawn(move || die_after(steps, || place.work_looking(Rank(0), LOOKS)).is_some())
+            };
+            let living = {
+                let place = place.clone();
+                thread::spawn(move || place.work_looking(Rank(1), LOOKS))
+            };
+            let completed = mortal.join().unwrap();
+            place.hear_of_death(Rank(0));
+            living.join().unwrap();
+            place.work_looking(Rank(2), 1);
+            // SAFETY: all threads are done, which `join` orders.
+            let found = place.contents.with(|contents| unsafe { *contents });
+            assert!(found == 3 || found == 2 && !completed, "{found} updates, of 2 and the dead one's");
             assert_eq!(place.word.load(Ordering::Acquire), 0);
         });
     }

@@ -43,6 +43,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use longarm::World;
 use longarm::config::Config;
 
+/// Ranks look for so long before they sleep, also where they share processors.
+const THEY_LOOK: &[(&str, &str)] = &[("LONGARM_SPIN_US", "2000")];
 /// Names the job that a rank runs.
 const JOB: &str = "LONGARM_TEST_JOB";
 /// Ends a job that hangs, so that the others are still run. No job needs a tenth of it.
@@ -141,6 +143,9 @@ fn all_jobs() -> Vec<Job> {
         job("any_some_and_all_words_are_waited_for", signals::several_words, USUAL),
         job("one_rank_at_a_time_holds_a_mutex", mutexes::exclusion, USUAL),
         job("threads_of_ranks_share_mutexes_and_take_turns", mutexes::threads, EVERY),
+        Job { variables: THEY_LOOK, ..job("ranks_that_look_for_a_mutex_pass_it_on", mutexes::exclusion, USUAL) },
+        Job { variables: THEY_LOOK, ..job("threads_of_ranks_that_look_share_mutexes", mutexes::threads, USUAL) },
+        Job { variables: THEY_LOOK, ..job("ranks_that_look_for_a_mutex_wait_for_few_turns", mutexes::patience, USUAL) },
         job("mutexes_say_what_is_wrong", mutexes::errors, EVERY),
         job("a_mutex_is_free_after_its_holders_quiet", mutexes::free_after_quiet, EVERY),
         job("waiters_of_a_mutex_take_turns", mutexes::fairness, USUAL),

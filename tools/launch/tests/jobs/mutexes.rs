@@ -156,7 +156,45 @@ pub fn free_after_quiet(world: &World) {
 /// All ranks want one mutex all the time. Whoever has it waits until all others say that they are about to ask,
 /// and only then gives it back: an unfair lock would go to the same rank again, a fair one goes around.
 pub fn fairness(world: &World) {
-    const TURNS: usize = 25;
+    let size = world.size() as usize;
+    let turns = turns_of_all(world);
+    // All others have their turn in between, but for one of many: who is stopped by the system between its word and its call
+    // comes late, without anybody's fault.
+    let (unfair, waits) = of_waits(&turns, size, |turns| turns + usize::from(size > 3) < size);
+    // Several may be late at a time, but not often, even where many share a processor. A mutex that goes to anybody who waits is above
+    // this.
+    let some = if size > 5 { 2 } else { 4 };
+    assert!(unfair * some < waits, "{unfair} of {waits} waits were not for the others: {turns:?}");
+    barrier(world);
+}
+
+/// The same where ranks look, and pass the mutex on among themselves in between: nobody waits for long.
+pub fn patience(world: &World) {
+    let size = world.size() as usize;
+    let turns = turns_of_all(world);
+    let (late, waits) = of_waits(&turns, size, |turns| turns > 2 * size);
+    let (starved, _) = of_waits(&turns, size, |turns| turns > size * TURNS / 3);
+    assert!(late * 4 < waits && starved == 0, "{late} of {waits} waits were long, {starved} longer: {turns:?}");
+    barrier(world);
+}
+
+/// How many of all waits were for a number of turns that is looked for, and how many there were.
+fn of_waits(turns: &[u64], size: usize, is_counted: impl Fn(usize) -> bool) -> (usize, usize) {
+    let (mut counted, mut waits) = (0, 0);
+    for rank in 0..size as u64 {
+        let mine: Vec<usize> = (0..turns.len()).filter(|at| turns[*at] == rank).collect();
+        assert_eq!(mine.len(), TURNS, "turns of rank {rank}");
+        waits += mine.len() - 1;
+        counted += mine.windows(2).filter(|pair| is_counted(pair[1] - pair[0])).count();
+    }
+    (counted, waits)
+}
+
+/// How often each rank has the mutex that is watched for who has it.
+const TURNS: usize = 25;
+
+/// The ranks that had the mutex, one after the other.
+fn turns_of_all(world: &World) -> Vec<u64> {
     let size = world.size() as usize;
     let mutexes = world.mutexes_collective(1).expect("mutexes");
     let host = world.size() / 2;
@@ -191,21 +229,7 @@ pub fn fairness(world: &World) {
     barrier(world);
     let log = log.get_vec(host, 0..1 + size * TURNS).expect("the log");
     assert_eq!(log[0], (size * TURNS) as u64, "turns were lost");
-    let turns = &log[1..];
-    let (mut waits, mut unfair) = (0, 0);
-    for rank in 0..size as u64 {
-        let mine: Vec<usize> = (0..turns.len()).filter(|at| turns[*at] == rank).collect();
-        assert_eq!(mine.len(), TURNS, "turns of rank {rank}");
-        waits += mine.len() - 1;
-        // All others have their turn in between, but for one of many: who is stopped by the system between its word and its call
-        // comes late, without anybody's fault.
-        unfair += mine.windows(2).filter(|pair| pair[1] - pair[0] + usize::from(size > 3) < size).count();
-    }
-    // Several may be late at a time, but not often, even where many share a processor. A mutex that goes to anybody who waits is above
-    // this.
-    let some = if size > 5 { 2 } else { 4 };
-    assert!(unfair * some < waits, "{unfair} of {waits} waits were not for the others: {turns:?}");
-    barrier(world);
+    log[1..].to_vec()
 }
 
 /// Several threads of several ranks want the same mutexes: one thread of the job has each at a time, and none is passed over.
