@@ -20,30 +20,35 @@ impl Client {
         self.local.barriers.all_are_here
     }
 
-    /// All ranks of the world meet, and each shows some words; `read` is told those of every rank. A death in `group` ends
-    /// the wait.
+    /// All ranks of the world meet, and each shows some words; `read` is told the barrier's number and those of every rank. A death in
+    /// `group` ends the wait. `show` is told the number too, if all are known to have come to the barrier before; it makes what `words` are in.
+    ///
+    /// No other thread of this rank meets before `read` is done: so by the time that a member knows that all have come to a barrier, they
+    /// have read what they wanted of the one before.
     ///
     /// # Errors
     /// What `group` gives: then not all have come.
     ///
     /// # Panics
     /// If the world has several nodes.
-    pub fn meet<R>(
+    pub fn meet<S, R>(
         &self,
-        words: &[u64],
+        (show, words): (impl FnOnce(Option<u64>) -> S, impl FnOnce(&S) -> &[u64]),
         call: WaitingCall,
         group: &dyn Fn() -> Option<Lost>,
-        read: impl FnOnce(&dyn Fn(u32, usize) -> u64) -> R,
+        read: impl FnOnce(u64, &dyn Fn(u32, usize) -> u64) -> R,
     ) -> Result<R, Lost> {
         assert!(self.can_meet());
         let here = self.meet_on_node(call, group);
-        let barrier = here.come(words)?;
+        let before = here.member.met();
+        let shown = show(here.member.is_reached(before).then_some(before + 1));
+        let barrier = here.come(words(&shown))?;
         if here.member.have_all_come(&mut 0, barrier) {
             here.wake_others();
         } else {
             here.wait_for_all(barrier)?;
         }
-        Ok(read(&|rank, at| here.member.word(rank as usize, at)))
+        Ok(read(barrier, &|rank, at| here.member.word(rank as usize, at)))
     }
 
     /// The ranks of this node come together, for one collective. A death in `group` ends what they wait for.

@@ -62,6 +62,15 @@ pub(crate) enum Load {
     },
     /// Equally many bytes of every member: those of this one, of the one before it, and so on around.
     OfAll(Vec<u8>),
+    /// What this member gives to each, by place, equally many bytes. It goes no other way than by being laid out.
+    ToEach {
+        /// How many each gets.
+        share_bytes: usize,
+        /// All shares of this member.
+        shares: Vec<u8>,
+        /// Its shares of all, if they have come: of this one, of the one before it, and so on around.
+        got: Option<Vec<u8>>,
+    },
 }
 
 /// How many bytes travel with an agreement.
@@ -97,13 +106,28 @@ impl Load {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Load::OfOne { bytes: Some(bytes), .. } | Load::OfAll(bytes) => bytes,
-            Load::Empty | Load::OfOne { bytes: None, .. } => &[],
+            Load::Empty | Load::OfOne { bytes: None, .. } | Load::ToEach { .. } => &[],
+        }
+    }
+
+    /// What this member lays out of it.
+    pub(super) fn laid_out(&self) -> &[u8] {
+        if let Load::ToEach { shares, .. } = self { shares } else { self.bytes() }
+    }
+
+    /// What the member at a place wants of what another one has laid out: from where on, and how many bytes.
+    pub(super) fn wanted(&self, place: usize) -> (usize, usize) {
+        match self {
+            Load::Empty => (0, 0),
+            Load::OfOne { due, .. } => (0, *due),
+            Load::OfAll(own) => (0, own.len()),
+            Load::ToEach { share_bytes, .. } => (place * share_bytes, *share_bytes),
         }
     }
 
     pub(super) fn carried(&self) -> Carried {
         match self {
-            Load::Empty => Carried::Nothing,
+            Load::Empty | Load::ToEach { .. } => Carried::Nothing,
             Load::OfOne { due, .. } => Carried::OfOne(*due),
             Load::OfAll(own) => Carried::OfAll(own.len()),
         }
@@ -121,6 +145,10 @@ impl Load {
             }
             Load::OfAll(pieces) => {
                 *pieces = brought;
+                true
+            }
+            Load::ToEach { got, .. } => {
+                *got = Some(brought);
                 true
             }
         }

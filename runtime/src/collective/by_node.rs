@@ -75,7 +75,7 @@ impl Call<'_> {
     fn hand_out(&mut self, load: &Load, known: Vec<u8>) -> Result<Vec<u8>, CollectiveError> {
         let nodes = self.group.nodes();
         let due = match load {
-            Load::Empty => return Ok(known),
+            Load::Empty | Load::ToEach { .. } => return Ok(known),
             Load::OfOne { due, .. } => *due,
             Load::OfAll(own) => own.len() * self.size() as usize,
         };

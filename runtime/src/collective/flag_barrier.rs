@@ -16,6 +16,8 @@ pub(super) const DATA_BYTES: usize = DATA_WORDS * 8;
 
 /// In the word of the number of bytes: this member has laid out what it stages.
 const OFFERED: u64 = 1 << 63;
+/// In the same word: what this member has lies in its area (`laid_out.rs`), and it can read those of the others.
+const LAID_OUT: u64 = 1 << 61;
 /// In the same word: this is what the leader of a node tells the others, and not what it calls.
 const TOLD: u64 = 1 << 62;
 
@@ -39,10 +41,19 @@ impl Shown {
         Shown { words, bytes: bytes.len() }
     }
 
-    /// What a member shows that calls this and has this load: none of what does not fit.
-    fn of(mine: &Signature, load: &Load, offered: bool) -> Shown {
-        let bytes = load.bytes();
-        Shown::new(mine.digest(), (bytes, if bytes.len() <= DATA_BYTES { bytes.len() } else { 0 }), offered)
+    /// What a member shows that calls this and has this load. What does not fit is laid out by `lay_out`, which says whether it is, and
+    /// whether this member can read that of the others.
+    fn of(mine: &Signature, load: &Load, offered: bool, lay_out: impl FnOnce() -> bool) -> Shown {
+        let mut shown = Shown::new(mine.digest(), (load.bytes(), load.laid_out().len()), offered);
+        let fits = match load {
+            Load::Empty => true,
+            Load::ToEach { .. } => false,
+            Load::OfOne { .. } | Load::OfAll(_) => load.wanted(0).1 <= DATA_BYTES,
+        };
+        if !fits && lay_out() {
+            shown.words[1] |= LAID_OUT;
+        }
+        shown
     }
 
     /// The same to the leader of its node, which it sends what does not fit.
@@ -72,7 +83,7 @@ fn add_shown_bytes(bytes: &mut Vec<u8>, word: &dyn Fn(usize) -> u64) {
 
 /// How many bytes a member shows, or says that it sends.
 pub(super) fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
-    word(1) & !(OFFERED | TOLD)
+    word(1) & !(OFFERED | TOLD | LAID_OUT)
 }
 
 /// What the leader of a node tells the others: its word, and its bytes. `None`: it is at another barrier.
@@ -111,7 +122,7 @@ impl Met {
         // Of one, those who do not have it show nothing.
         let (due, or_nothing) = match load {
             Load::OfOne { due, .. } => (*due, true),
-            Load::Empty | Load::OfAll(_) => (shown_count(&of(me)) as usize, false),
+            Load::Empty | Load::OfAll(_) | Load::ToEach { .. } => (shown_count(&of(me)) as usize, false),
         };
         let is_wrong = |found: u64| found != due as u64 && !(found == 0 && or_nothing);
         if let Some(member) = members.clone().find(|member| is_wrong(shown_count(&of(*member)))) {
@@ -119,7 +130,8 @@ impl Met {
         }
         let offered = members.clone().all(|member| word(member, 1) & OFFERED != 0);
         let mut bytes = Vec::new();
-        if !load.is_empty() {
+        // What is for each is never in the lines.
+        if !matches!(load, Load::Empty | Load::ToEach { .. }) {
             members.for_each(|member| add_shown_bytes(&mut bytes, &of(member)));
         }
         Met::Agree { offered, bytes }
@@ -127,7 +139,7 @@ impl Met {
 }
 
 impl Call<'_> {
-    /// `offered`: this member's staging buffer is laid out. Gives whether all members' are; `None` if the load does not fit.
+    /// `offered`: this member's staging buffer is laid out. Gives whether all members' are; `None` if the load did not come.
     pub(super) fn meet(
         &mut self,
         mine: Signature,
@@ -138,12 +150,41 @@ impl Call<'_> {
         let death = || -> Option<Lost> { self.group.death() };
         // Of this one, of the one before it, and so on around.
         let around = (0..size).map(|back| (me + size - back) % size);
-        let shown = Shown::of(&mine, load, offered);
-        let met = client.meet(shown.words(), self.name, &death, |word| Met::read(word, (me, &mine, load), around))?;
+        let load_here = &*load;
+        let show = |barrier: Option<u64>| {
+            let lay_out = || barrier.is_some_and(|barrier| self.lay_out_load(barrier, load_here));
+            Shown::of(&mine, load_here, offered, lay_out)
+        };
+        let met = client.meet((show, Shown::words), self.name, &death, |barrier, word| {
+            let met = Met::read(word, (me, &mine, load_here), around.clone());
+            match met {
+                Met::Agree { offered, bytes } if bytes.is_empty() && !load_here.is_empty() => {
+                    Met::Agree { offered, bytes: self.read_if_laid_out(barrier, load_here, word, around) }
+                }
+                met => met,
+            }
+        })?;
         match met {
             Met::Wrong { member, found, due } => Err(self.bad_message(member, found, due.to_string())),
             Met::Differ => Err(self.find_differences(mine)),
             Met::Agree { offered, bytes } => Ok(load.fill(bytes).then_some(offered)),
         }
+    }
+
+    /// The load, if it has not come with the lines: empty unless all members have laid out what they have, and can read it.
+    fn read_if_laid_out(
+        &self,
+        barrier: u64,
+        load: &Load,
+        word: &dyn Fn(u32, usize) -> u64,
+        around: impl Iterator<Item = u32> + Clone,
+    ) -> Vec<u8> {
+        if !around.clone().all(|member| word(member, 1) & LAID_OUT != 0) {
+            return Vec::new();
+        }
+        // Of one: that of the first who says that it has it.
+        let most = if matches!(load, Load::OfOne { .. }) { 1 } else { usize::MAX };
+        let have_it = around.filter(|member| shown_count(&|at| word(*member, at)) > 0);
+        self.read_loads(barrier, load, have_it.take(most))
     }
 }

@@ -7,6 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::agree::Load;
 use super::call::Call;
+use super::elements::joined;
 use super::signature::Signature;
 use super::tree::combine;
 use crate::element::{Element, Number, Reduction};
@@ -25,7 +26,7 @@ const ALL_COMBINED_BYTES_MAX: usize = 8 << 10;
 
 impl Group {
     pub(super) fn is_light_for_one(&self, bytes: usize) -> bool {
-        (1..=ONE_BYTES_MAX).contains(&bytes)
+        (1..=ONE_BYTES_MAX).contains(&bytes) || self.is_laid_out_for_all(bytes)
     }
 
     pub(super) fn is_light_for_all(&self, bytes: usize) -> bool {
@@ -33,11 +34,11 @@ impl Group {
     }
 
     pub(super) fn is_light_to_gather(&self, bytes: usize) -> bool {
-        self.is_light_for_all(bytes) || self.is_carried(bytes, ALL_CARRIED_BYTES_MAX)
+        self.is_light_for_all(bytes) || self.is_laid_out_by_all(bytes) || self.is_carried(bytes, ALL_CARRIED_BYTES_MAX)
     }
 
     pub(super) fn is_light_to_reduce(&self, bytes: usize) -> bool {
-        self.is_light_for_all(bytes) || self.is_carried(bytes, ALL_COMBINED_BYTES_MAX)
+        self.is_light_for_all(bytes) || self.is_laid_out_by_all(bytes) || self.is_carried(bytes, ALL_COMBINED_BYTES_MAX)
     }
 
     fn is_carried(&self, bytes: usize, all_bytes_max: usize) -> bool {
@@ -72,21 +73,20 @@ impl Group {
     ) -> Result<R, CollectiveError> {
         let mut load = Load::OfAll(bytes.to_vec());
         let mut all = self.run_loaded(signature, &mut load, |call| room(call))?;
-        self.lay_in_order(&load, 0, all.as_mut().as_mut_bytes());
+        self.lay_in_order(load.bytes(), 0, all.as_mut().as_mut_bytes());
         Ok(all)
     }
 
     /// What a load brought from all members, in the order of their places.
     pub(super) fn in_order(&self, load: &Load) -> Vec<u8> {
         let mut pieces = vec![0; load.bytes().len()];
-        self.lay_in_order(load, 0, &mut pieces);
+        self.lay_in_order(load.bytes(), 0, &mut pieces);
         pieces
     }
 
-    /// Copies into `pieces` what a load brought from all members: first that of place `first`, then those of the places after it, and after
+    /// Copies into `pieces` what came from all members, around from this one: first that of place `first`, then those of the places after it, and after
     /// the last place those from 0 on.
-    fn lay_in_order(&self, load: &Load, first: u32, pieces: &mut [u8]) {
-        let Load::OfAll(around) = load else { unreachable!("a load stays of its kind") };
+    fn lay_in_order(&self, around: &[u8], first: u32, pieces: &mut [u8]) {
         assert_eq!(pieces.len(), around.len(), "the caller has room for the pieces of all members");
         // The piece of place p lies (me - p) mod size pieces from the start; 2 * size keeps the difference positive.
         let (size, me, first) = (self.size() as usize, self.rank() as usize, first as usize);
@@ -95,6 +95,24 @@ impl Group {
             let at = (me + 2 * size - first - turn) % size * piece_bytes;
             pieces[turn * piece_bytes..][..piece_bytes].copy_from_slice(&around[at..at + piece_bytes]);
         }
+    }
+
+    /// An all-to-all of shares that are laid out, unless a member could not. `room` as for [`Group::gather_light`].
+    pub(super) fn alltoall_laid_out<T: Element, R: AsMut<[T]>>(
+        &self,
+        signature: Signature,
+        shares: &[&[u8]],
+        room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
+    ) -> Result<R, CollectiveError> {
+        let mut call = self.call(&signature);
+        let mut load = Load::ToEach { share_bytes: shares[0].len(), shares: shares.concat(), got: None };
+        call.begin(signature, &mut load, false)?;
+        let Load::ToEach { got: Some(got), .. } = load else {
+            return Ok(joined(&call.alltoall_exactly(shares)?, room(&call)?));
+        };
+        let mut all = room(&call)?;
+        self.lay_in_order(&got, 0, all.as_mut().as_mut_bytes());
+        Ok(all)
     }
 
     /// Few bytes of each member, as many of each, in the order of their places.
@@ -118,7 +136,7 @@ impl Group {
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
         if for_all || self.rank() == root {
             let mut all = vec![T::new_zeroed(); elements.len() * self.size() as usize];
-            self.lay_in_order(&load, root, all.as_mut_bytes());
+            self.lay_in_order(load.bytes(), root, all.as_mut_bytes());
             combine(&mut all, elements.len(), reduction);
             elements.copy_from_slice(&all[..elements.len()]);
         }

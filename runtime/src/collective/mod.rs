@@ -1,5 +1,5 @@
 //! Collectives over a group, from messages between its members. Those of the world, where it is one node, begin with a barrier in
-//! shared memory instead (`flag_barrier.rs`), and where ranks share nodes with one on each (`by_node.rs`); small shares of
+//! shared memory instead (`flag_barrier.rs`), behind which they read what little data the others have laid out (`laid_out.rs`), and where ranks share nodes with one on each (`by_node.rs`); small shares of
 //! all-to-alls go by the leaders of nodes (`alltoall_by_node.rs`); much data is got from staging buffers (`staged.rs`).
 //!
 //! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
@@ -15,6 +15,7 @@ mod conclusion;
 mod data;
 mod elements;
 mod flag_barrier;
+mod laid_out;
 mod large;
 mod light;
 pub(crate) mod nodes;
@@ -318,6 +319,9 @@ impl Group {
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         let signature = Signature::of::<T>("alltoall", 0, count);
+        if self.is_laid_out_for_each(shares[0].len()) {
+            return self.alltoall_laid_out(signature, shares, room);
+        }
         if self.suits_staged_alltoall(shares[0].len()) {
             return self.alltoall_large(signature, shares, room);
         }

@@ -61,11 +61,17 @@ pub(super) fn take(group: &Group) -> Option<Staged<'_>> {
     }
     *state = State::Taken;
     drop(state);
-    let window = staging.window.get_or_init(|| make(&group.inner, staging.key)).as_ref();
+    let window = staging_window(group);
     if window.is_none() {
         *staging.state.lock() = State::Spoilt;
     }
     Some(Staged { group, window: window?, is_given_back: false })
+}
+
+/// The window of all staging buffers. `None`: it could not be made.
+pub(super) fn staging_window(group: &Group) -> Option<&ClientWindow> {
+    let staging = &group.inner.staging;
+    staging.window.get_or_init(|| make(&group.inner, staging.key)).as_ref()
 }
 
 impl Buffers for Staged<'_> {

@@ -165,6 +165,11 @@ fn all_jobs() -> Vec<Job> {
         job("collectives_of_groups_are_right", collectives::on_groups, USUAL),
         job("every_reduction_is_right", collectives::reductions, EVERY),
         job("collectives_follow_each_other_without_barriers", collectives::back_to_back, USUAL),
+        job("collective_loads_around_every_bound_follow_each_other", collectives::laid_out, USUAL),
+        Job {
+            variables: THEY_LOOK,
+            ..job("collective_loads_follow_each_other_where_ranks_look", collectives::laid_out, PAIR)
+        },
         job("collectives_on_much_data_of_groups_that_overlap_follow_each_other", large_collectives::in_a_row, MUCH),
         Job {
             variables: &[("LONGARM_SPIN_US", "20")],

@@ -3,7 +3,7 @@
 use longarm::error::CollectiveError;
 use longarm::{Complex32, Complex64, Element, Group, Number, Reduction, World};
 
-use super::support::{Dice, arbitrary, assert_same, barrier};
+use super::support::{Dice, arbitrary, assert_same, barrier, compute};
 
 const COUNTS: [usize; 4] = [0, 1, 1000, 100_000];
 
@@ -305,6 +305,63 @@ pub fn back_to_back(world: &World) {
         assert!(all.into_iter().eq((0..size).map(|rank| round * 100 + rank)));
         let all = world.alltoallv_collective(&vec![vec![world.rank(); count]; size as usize]).expect("an alltoallv");
         assert!(all.iter().zip(0..).all(|(part, rank)| *part == vec![rank; count]));
+    }
+    barrier(world);
+}
+
+/// Loads around every bound of how they travel in a world of one node, in the same areas of memory one after the other, with other contents
+/// each time: who reads late must not read what belongs to the next.
+pub fn laid_out(world: &World) {
+    let (me, size) = (world.rank(), world.size());
+    let share_max = (64 << 10) / 8 / size as usize;
+    let counts = [5, 6, 7, 128, 1023, 1024, 2047, 2048, 2049, share_max - 1, share_max, share_max + 1];
+    let word = |round: u32, from: u32, to: u32, at: usize| {
+        (u64::from(round) << 40) + (u64::from(from) << 32) + (u64::from(to) << 24) + at as u64
+    };
+    let mut dice = Dice::new(&[77]);
+    let rounds = if size > 4 { 150 } else { 1500 };
+    for round in 0..rounds {
+        let (count, root) = (counts[dice.below(counts.len())], dice.below(size as usize) as u32);
+        let words = |from: u32, to: u32| (0..count).map(move |at| word(round, from, to, at));
+        let all_of = |to: u32| (0..size).flat_map(move |from| words(from, to));
+        match dice.below(6) {
+            0 => {
+                let mut got: Vec<u64> = if me == root { words(root, 0).collect() } else { vec![0; count] };
+                world.broadcast_collective(root, &mut got).expect("a broadcast");
+                assert!(got.into_iter().eq(words(root, 0)), "round {round}, {count} words");
+            }
+            1 => {
+                let mut sums: Vec<u64> = words(me, 0).collect();
+                world.allreduce_collective(Reduction::Sum, &mut sums).expect("an allreduce");
+                let due = |at| (0..size).map(|from| word(round, from, 0, at)).sum::<u64>();
+                assert!(sums.into_iter().eq((0..count).map(due)), "round {round}, {count} words");
+            }
+            2 => {
+                let got = world.allgather_collective(&words(me, 0).collect::<Vec<_>>()).expect("an allgather");
+                assert!(got.into_iter().eq(all_of(0)), "round {round}, {count} words");
+            }
+            3 => {
+                let shares: Vec<u64> = (0..size).flat_map(|to| words(me, to)).collect();
+                let got = world.alltoall_collective(&shares).expect("an all-to-all");
+                assert!(got.into_iter().eq(all_of(me)), "round {round}, {count} words");
+            }
+            4 => {
+                // On a worker, while this thread comes to the one behind it.
+                let started = world.start_allgather_collective(words(me, 1).collect::<Vec<_>>());
+                world.sync_collective().expect("all meet");
+                assert!(
+                    started.wait().expect("an allgather").into_iter().eq(all_of(1)),
+                    "round {round}, {count} words"
+                );
+            }
+            _ => {
+                let lists = world.allgatherv_collective(&words(me, 0).collect::<Vec<_>>()).expect("an allgatherv");
+                assert!(lists.into_iter().flatten().eq(all_of(0)), "round {round}, {count} words");
+            }
+        }
+        if dice.below(size as usize) as u32 == me {
+            compute(2000);
+        }
     }
     barrier(world);
 }
