@@ -160,6 +160,7 @@ impl<T: Element> Window<T> {
     ///
     /// # Errors
     /// What can be known now, as [`Window::put`]; the buffer is dropped. The rest comes from the handle.
+    #[inline]
     pub fn start_put(
         &self,
         rank: u32,
@@ -170,6 +171,17 @@ impl<T: Element> Window<T> {
             self.put(rank, selection, &source)?;
             return Ok(Handle::done(source));
         }
+        self.start_put_elsewhere(rank, selection, source)
+    }
+
+    /// Not inlined: what is done at once is to be as short as it can be where it is called.
+    #[inline(never)]
+    fn start_put_elsewhere(
+        &self,
+        rank: u32,
+        selection: impl Selection,
+        source: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, TransferError> {
         if let Some(index) = selection.index(source.len())
             && self.put_together(rank, index, &source)
         {
