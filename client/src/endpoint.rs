@@ -32,16 +32,16 @@ use std::sync::Arc;
 
 use longarm_memory::Region;
 use longarm_netmod::Interest;
-use longarm_proto::{Mutation, NodeId, Rank, Request, Run, WindowRef, mutation};
+use longarm_proto::{Mutation, NodeId, Rank, Request, RmwWord, Run, WindowRef, mutation};
 use parking_lot::Mutex;
 
-use crate::completion::Outcome;
+use crate::completion::{CompletionPart, Outcome};
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::progress::dialing::Dial;
 use crate::progress::time::Time;
 use coalesced::COALESCED_BYTES_MAX;
-pub(crate) use coalesced::{COALESCED_RUN_BYTES_MAX, Writes};
+pub(crate) use coalesced::{COALESCED_RUN_BYTES_MAX, Updates, Writes};
 use locked::Locked;
 pub use peer::EndpointOptions;
 use peer::Peer;
@@ -265,6 +265,23 @@ impl Endpoint {
         Some(self.after_gathering(state, goes_on && !is_new))
     }
 
+    /// The same for an update of a word. The part is ended with the old value; it comes back if the update is not taken.
+    pub(crate) fn gather_rmw(
+        &self,
+        target: &WindowRef,
+        updates: Updates,
+        word: RmwWord,
+        part: CompletionPart,
+    ) -> Result<Driven, CompletionPart> {
+        let mut state = self.lock();
+        if !self.coalesces_more(&state) || state.holds_back_writes() || state.acknowledgements.is_full() {
+            return Err(part);
+        }
+        let goes_on = self.goes_on_gathering(&mut state);
+        let is_new = state.gather_rmw(target, updates, word, part);
+        Ok(self.after_gathering(state, goes_on && !is_new))
+    }
+
     /// Whether a small write that nobody waits for would wait for others to go with.
     pub(crate) fn coalesces_writes(&self) -> bool {
         self.published.has(Fact::COALESCES_WRITES)
@@ -386,8 +403,8 @@ impl Endpoint {
         // The reason first: who sees a failed completion finds it.
         let how = self.published.broken.get_or_init(|| how).clone();
         let outcome = Outcome::Lost(how);
-        for (target, _) in state.abandon_coalesced() {
-            target.fail(outcome.clone());
+        if let Some(token) = state.abandon_coalesced() {
+            token.fail(outcome.clone());
         }
         state.outgoing.abandon(|held| held.fail(outcome.clone()));
         if let Some((held, _)) = state.landing.take() {
@@ -395,6 +412,9 @@ impl Endpoint {
         }
         for (target, _) in std::mem::take(&mut state.landings) {
             target.fail(outcome.clone());
+        }
+        for part in std::mem::take(&mut state.values) {
+            part.failed(outcome.clone());
         }
         for token in state.unanswered.take().into_iter().chain(state.initiator.drain()) {
             token.fail(outcome.clone());

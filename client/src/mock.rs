@@ -13,9 +13,9 @@ use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::Costs;
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
-    AccessKey, CONTENDED, Cursor, Generation, HEADER_BYTES, JobId, NodeId, REPLY_BYTES, Rank, Reception, Refusal,
-    ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Rmw, RmwOp, RmwWidth, SPINNERS, Session,
-    SignalOp, WindowId, WindowRef, mutex_holder, mutex_word,
+    AccessKey, CONTENDED, Cursor, Generation, HEADER_BYTES, JobId, NodeId, OLD_VALUE_BYTES, REPLY_BYTES, Rank,
+    Reception, Refusal, ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Rmw, RmwOp, RmwWidth,
+    RmwWord, SPINNERS, Session, SignalOp, WindowId, WindowRef, mutex_holder, mutex_word,
 };
 use longarm_shm::{NodeSegment, NodeWindow};
 use parking_lot::Mutex;
@@ -422,6 +422,14 @@ impl MockServer {
         }
     }
 
+    fn rmw_many(&mut self, id: RequestId, target: WindowRef, (op, width): (RmwOp, RmwWidth), words: &[RmwWord]) {
+        self.reply(id, ReplyBody::Data { bytes: (words.len() * OLD_VALUE_BYTES) as u64 });
+        let part = self.memory.part(target.rank.0 as usize % 2);
+        let rmw = |operand| Rmw { op, width, operand, compare: 0 };
+        let old = words.iter().map(|word| part.rmw(word.offset, rmw(word.operand)).expect("a word"));
+        self.output.extend(old.flat_map(u64::to_le_bytes));
+    }
+
     fn serve(&mut self, id: RequestId, request: Request, payload: &[u8]) {
         let memory = Arc::clone(&self.memory);
         let part = |rank: Rank| memory.part(rank.0 as usize % 2);
@@ -468,6 +476,7 @@ impl MockServer {
                 let old = part(target.rank).rmw(offset, rmw).expect("a word");
                 self.reply(id, ReplyBody::Value(old));
             }
+            Request::RmwMany { target, op, width, words } => self.rmw_many(id, target, (op, width), &words),
             Request::Lock { target, offset } => self.lock(id, target, offset),
             Request::TryLock { target, offset } => {
                 let word = part(target.rank).compare_exchange_u32(offset, 0, mutex_word(self.peer)).expect("a word");

@@ -1,11 +1,11 @@
 //! Read-modify-write of one integer.
 
-use longarm_proto::{Rank, Request, Rmw};
+use longarm_proto::{Rank, Request, Rmw, RmwWord};
 use longarm_shm::{AmoError, CounterKind};
 
 use crate::client::Client;
 use crate::completion::{Completion, CompletionPart};
-use crate::endpoint::{Payload, Sending, Token};
+use crate::endpoint::{Endpoint, Payload, Sending, Token, Updates};
 use crate::error::{Operation, RmwError};
 use crate::path::{Aim, Location};
 use crate::window::ClientWindow;
@@ -72,16 +72,36 @@ impl Client {
                 part.another().done_with(old);
                 false
             }
-            Location::There(endpoint) => {
-                let request = Request::Rmw { target: window.target(rank), offset, rmw };
-                let token = Token::Part(part.another());
-                self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, sending)?;
-                // Those that wait for company have been handed to it with the first of them.
-                !endpoint.is_gathering()
-            }
+            Location::There(endpoint) => match self.coalesce_rmw(endpoint, aim, (offset, rmw, sending), part.another())
+            {
+                Ok(needs_helper) => needs_helper,
+                Err(part) => {
+                    let request = Request::Rmw { target: window.target(rank), offset, rmw };
+                    let token = Token::Part(part);
+                    self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, sending)?;
+                    // Those that wait for company have been handed to it with the first of them.
+                    !endpoint.is_gathering()
+                }
+            },
         };
         self.local.count(rank, CounterKind::Rmw, word_bytes);
         Ok(needs_helper)
+    }
+
+    /// As a part of one request, if nobody waits for it. Gives whether the helper has to be told of it. The part comes back: the update is
+    /// of the kind that goes alone, nothing else is under way with which it could go, or there is no room.
+    fn coalesce_rmw(
+        &self,
+        endpoint: &Endpoint,
+        aim: Aim<'_>,
+        (offset, rmw, sending): (u64, Rmw, Sending),
+        part: CompletionPart,
+    ) -> Result<bool, CompletionPart> {
+        let Some(updates) = Updates::of(rmw).filter(|_| sending == Sending::Soon) else { return Err(part) };
+        let word = RmwWord { offset, operand: rmw.operand };
+        let driven = endpoint.gather_rmw(&aim.window.target(aim.rank), updates, word, part)?;
+        self.progress.note_driven(endpoint, Some(driven));
+        Ok(driven.gathers || driven.progress)
     }
 }
 

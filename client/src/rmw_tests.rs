@@ -3,12 +3,15 @@ use std::sync::Arc;
 use longarm_proto::{Refusal, RmwOp, RmwWidth};
 
 use super::*;
+use crate::completion::Outcome;
 use crate::error::TransferError;
-use crate::mock::{MockWorld, PART_BYTES};
+use crate::mock::{MockRank, MockWorld, PART_BYTES};
 use crate::signal::WordWidth;
 
 const HERE: Rank = Rank(1);
 const THERE: Rank = Rank(3);
+/// Has its node's server.
+const HOST: Rank = Rank(2);
 
 fn rmw(op: RmwOp, operand: u64, compare: u64) -> Rmw {
     Rmw { op, width: RmwWidth::W64, operand, compare }
@@ -68,23 +71,90 @@ fn an_update_that_was_started_brings_its_value_with_the_completion() {
     }
 }
 
-#[test]
-fn updates_that_are_started_one_after_the_other_go_together_behind_the_first() {
-    let rank = MockWorld::new().rank(Rank(0));
+/// Starts updates of the target's first word, while its server stands still.
+fn started(rank: &MockRank, updates: &[Rmw]) -> Vec<Arc<Completion>> {
     rank.server(1).lock().stand_still();
-    let started: Vec<_> = (0..5)
-        .map(|_| {
-            let (completion, part) = Completion::begin();
-            rank.client.start_rmw(&rank.window, THERE, 0, rmw(RmwOp::FetchAdd, 1, 0), &part).unwrap();
-            completion
-        })
-        .collect();
+    let start = |update: &Rmw| {
+        let (completion, part) = Completion::begin();
+        rank.client.start_rmw(&rank.window, THERE, 0, *update, &part).unwrap();
+        completion
+    };
+    updates.iter().map(start).collect()
+}
+
+fn values(started: &[Arc<Completion>]) -> Vec<u64> {
+    assert!(started.iter().all(|completion| completion.is_complete() && completion.failure().is_none()));
+    started.iter().map(|completion| completion.value()).collect()
+}
+
+#[test]
+fn updates_that_are_started_one_after_the_other_are_one_request_behind_the_first() {
+    let rank = MockWorld::new().rank(Rank(0));
+    let started = started(&rank, &[rmw(RmwOp::FetchAdd, 1, 0); 5]);
     rank.server(1).lock().go_on();
     assert_eq!(rank.asked(1).len(), 1, "nobody waits for the others yet");
     rank.client.poll_progress();
-    assert_eq!(rank.asked(1).len(), 4);
+    let asked = rank.asked(1);
+    assert!(matches!(&asked[..], [Request::RmwMany { words, .. }] if words.len() == 4), "{asked:?}");
     rank.client.poll_progress();
-    assert_eq!(started.iter().map(|completion| completion.value()).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    assert_eq!(values(&started), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn only_updates_of_one_kind_go_together_and_all_are_done_in_their_order() {
+    let rank = MockWorld::new().rank(Rank(0));
+    let narrow = |operand| Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W32, operand, compare: 0 };
+    let updates = [
+        rmw(RmwOp::FetchAdd, 1, 0),
+        rmw(RmwOp::FetchAdd, 1, 0),
+        rmw(RmwOp::FetchAdd, 5, 0),
+        rmw(RmwOp::CompareSwap, 8, 7),
+        rmw(RmwOp::CompareSwap, 9, 7),
+        rmw(RmwOp::Swap, 3, 0),
+        narrow(2),
+        narrow(4),
+        rmw(RmwOp::Fetch, 0, 0),
+    ];
+    let started = started(&rank, &updates);
+    rank.server(1).lock().go_on();
+    rank.client.quiet().unwrap();
+    assert_eq!(values(&started), [0, 1, 2, 7, 8, 8, 3, 5, 9]);
+    let asked = rank.asked(1);
+    let together = asked.iter().filter_map(|request| match request {
+        Request::RmwMany { words, .. } => Some(words.len()),
+        _ => None,
+    });
+    assert_eq!(together.collect::<Vec<_>>(), [2, 2], "{asked:?}");
+}
+
+#[test]
+fn each_of_several_updates_is_refused_if_one_is() {
+    let rank = MockWorld::new().rank(Rank(0));
+    let started = started(&rank, &[rmw(RmwOp::FetchAdd, 1, 0); 4]);
+    rank.server(1).lock().go_on();
+    rank.server(1).lock().refuses = Some(Refusal::FreedWindow);
+    rank.client.quiet().unwrap();
+    let refused = Outcome::Refused { refusal: Refusal::FreedWindow, detail: 77 };
+    let failures: Vec<_> = started.iter().map(|completion| completion.failure()).collect();
+    assert_eq!(failures, [None, Some(&refused), Some(&refused), Some(&refused)]);
+    assert!(started.iter().all(|completion| completion.is_complete()));
+}
+
+#[test]
+fn each_of_several_updates_ends_with_its_connection_whether_they_were_sent_or_not() {
+    for were_sent in [false, true] {
+        let rank = MockWorld::new().rank(Rank(0));
+        let started = started(&rank, &[rmw(RmwOp::FetchAdd, 1, 0); 4]);
+        if were_sent {
+            rank.client.poll_progress();
+        }
+        assert!(started.iter().all(|completion| !completion.is_complete()));
+        rank.note_death(HOST);
+        for completion in &started {
+            assert!(completion.is_complete());
+            assert!(matches!(completion.failure(), Some(Outcome::Lost(_))), "{:?}", completion.failure());
+        }
+    }
 }
 
 #[test]

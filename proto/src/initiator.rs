@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub enum Reply<T> {
     /// A quiet or an unlock is done.
     Done(T),
-    /// The bytes of a get follow.
+    /// The bytes of a get follow, or the old values of several words.
     Data {
         /// Who asked.
         token: T,
@@ -74,7 +74,7 @@ pub struct Initiator<T> {
 struct Waiting<T> {
     id: RequestId,
     kind: RequestKind,
-    /// What a get asked for.
+    /// What comes with the reply.
     data_bytes: u64,
     token: T,
 }
@@ -99,7 +99,7 @@ impl<T> Initiator<T> {
             if kind.is_answered_late() {
                 self.locks.insert(id, token);
             } else {
-                let data_bytes = if let Request::Get { shape, .. } = request { shape.bytes() } else { 0 };
+                let data_bytes = request.reply_data_bytes();
                 self.waiting.push_back(Waiting { id, kind, data_bytes, token });
             }
         }
@@ -193,10 +193,10 @@ impl<T> Initiator<T> {
                 return Err(Violation::TryLockValue { id, found });
             }
             (RequestKind::TryLock, ReplyBody::Value(_)) => {}
-            (RequestKind::Get, ReplyBody::Data { bytes: found }) if found != data_bytes => {
+            (RequestKind::Get | RequestKind::RmwMany, ReplyBody::Data { bytes: found }) if found != data_bytes => {
                 return Err(Violation::DataBytes { id, expected: data_bytes, found });
             }
-            (RequestKind::Get, ReplyBody::Data { .. }) => {}
+            (RequestKind::Get | RequestKind::RmwMany, ReplyBody::Data { .. }) => {}
             _ => return Err(Violation::UnexpectedReply { id, request: kind, reply: body.kind() }),
         }
         let token = self.waiting.pop_front().expect("the oldest was looked at above").token;

@@ -1,12 +1,14 @@
 //! Everything that can grow, and how far. The compiler checks that the bounds fit together.
 
 /// The protocol's version. Both ends of a connection must have the same one, and prove it in the handshake.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Bytes of a request's fixed header: one cache line.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of a reply's fixed header. The data of a get follows it.
 pub const REPLY_BYTES: usize = 32;
+/// Bytes of each old value that [`Request::RmwMany`](crate::Request::RmwMany) brings back.
+pub const OLD_VALUE_BYTES: usize = 8;
 /// Most bytes between a request's header and its payload: tables of strides and runs, a scale, a signal.
 pub const DESCRIPTOR_BYTES_MAX: usize = 4096;
 
@@ -47,7 +49,7 @@ pub const MAIL_CREDIT_BYTES: u64 = 256 << 10;
 /// Of so much that it has passed on the responder tells.
 pub const MAIL_TOLD_BYTES: u64 = MAIL_CREDIT_BYTES / 4;
 
-/// Bytes of one run of a vector shape, or of one level of a strided shape, in a descriptor.
+/// Bytes of one run of a vector shape, of one level of a strided shape, or of one word of several and its operand, in a descriptor.
 pub(crate) const SEGMENT_BYTES: usize = 16;
 /// Bytes of a signal in a descriptor.
 pub(crate) const SIGNAL_BYTES: usize = 40;

@@ -274,6 +274,15 @@ pub struct Rmw {
     pub compare: u64,
 }
 
+/// One word of several that are updated by one request, all in the same way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RmwWord {
+    /// Where it is, in bytes from the window's start.
+    pub offset: u64,
+    /// With which value. Of 4 bytes its low half counts.
+    pub operand: u64,
+}
+
 wire_enum! {
     /// What a put with signal does to its signal word once the bytes are there.
     SignalOp {

@@ -18,6 +18,7 @@ enum Wish {
     Get { shape: Shape },
     GetOutside,
     Add { offset: u64, operand: u64 },
+    AddMany { words: Vec<RmwWord> },
     Quiet,
     Lock,
     Message { bytes: Vec<u8> },
@@ -37,6 +38,10 @@ fn wish() -> impl Strategy<Value = Wish> {
         prop_oneof![patch, list, run].prop_map(|shape| Wish::Get { shape }),
         Just(Wish::GetOutside),
         (0_u64..200, any::<u64>()).prop_map(|(offset, operand)| Wish::Add { offset, operand }),
+        prop::collection::vec((0_u64..200, any::<u64>()), 1..6).prop_map(|words| {
+            let words = words.into_iter().map(|(offset, operand)| RmwWord { offset, operand });
+            Wish::AddMany { words: words.collect() }
+        }),
         Just(Wish::Quiet),
         Just(Wish::Lock),
         bytes().prop_map(|bytes| Wish::Message { bytes }),
@@ -56,6 +61,10 @@ impl Wish {
             Wish::Add { offset, operand } => {
                 let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: *operand, compare: 0 };
                 (Request::Rmw { target, offset: *offset, rmw }, &[])
+            }
+            Wish::AddMany { words } => {
+                let (op, width) = (RmwOp::FetchAdd, RmwWidth::W64);
+                (Request::RmwMany { target, op, width, words: words.clone() }, &[])
             }
             Wish::Quiet => (Request::Quiet, &[]),
             Wish::Lock => (Request::Lock { target, offset: 0 }, &[]),
@@ -138,10 +147,13 @@ impl Target {
                 reply(to, id, ReplyBody::Data { bytes: shape.bytes() }, &data);
             }
             Request::Rmw { offset, rmw, .. } => {
-                let word = &mut self.window[offset as usize..offset as usize + 8];
-                let old = u64::from_le_bytes(word.try_into().unwrap());
-                word.copy_from_slice(&old.wrapping_add(rmw.operand).to_le_bytes());
+                let old = add(&mut self.window, offset, rmw.operand);
                 reply(to, id, ReplyBody::Value(old), &[]);
+            }
+            Request::RmwMany { words, .. } => {
+                let old = words.iter().flat_map(|word| add(&mut self.window, word.offset, word.operand).to_le_bytes());
+                let data: Vec<u8> = old.collect();
+                reply(to, id, ReplyBody::Data { bytes: 8 * words.len() as u64 }, &data);
             }
             Request::Quiet => reply(to, id, ReplyBody::Done, &[]),
             Request::Lock { .. } => self.late.push((id, ReplyBody::Granted { inherited: id.0.is_multiple_of(2) })),
@@ -157,6 +169,14 @@ impl Target {
             reply(to, id, body, &[]);
         }
     }
+}
+
+/// Gives the old value.
+fn add(window: &mut [u8], offset: u64, operand: u64) -> u64 {
+    let word = &mut window[offset as usize..offset as usize + 8];
+    let old = u64::from_le_bytes(word.try_into().unwrap());
+    word.copy_from_slice(&old.wrapping_add(operand).to_le_bytes());
+    old
 }
 
 fn reply(to: &mut Pipe, id: RequestId, body: ReplyBody, data: &[u8]) {
@@ -221,11 +241,10 @@ fn expected(wishes: &[Wish]) -> (Vec<Option<Answer>>, Vec<u8>) {
         Wish::Get { shape } => {
             Some(Answer::Data(common::naive_bytes(shape).into_iter().map(|at| window[at as usize]).collect()))
         }
-        Wish::Add { offset, operand } => {
-            let word = &mut window[*offset as usize..*offset as usize + 8];
-            let old = u64::from_le_bytes(word.try_into().unwrap());
-            word.copy_from_slice(&old.wrapping_add(*operand).to_le_bytes());
-            Some(Answer::Value(old))
+        Wish::Add { offset, operand } => Some(Answer::Value(add(&mut window, *offset, *operand))),
+        Wish::AddMany { words } => {
+            let old = words.iter().flat_map(|word| add(&mut window, word.offset, word.operand).to_le_bytes());
+            Some(Answer::Data(old.collect()))
         }
         Wish::Quiet => Some(Answer::Done),
         Wish::Lock => Some(Answer::Granted { inherited: id.is_multiple_of(2) }),

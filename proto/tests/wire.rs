@@ -66,6 +66,43 @@ fn a_compare_and_swap_has_these_bytes_and_no_other_operation_has_a_descriptor() 
     }
 }
 
+fn add_many(words: Vec<RmwWord>) -> Request {
+    Request::RmwMany { target: TARGET, op: RmwOp::FetchAdd, width: RmwWidth::W64, words }
+}
+
+#[test]
+fn updates_of_several_words_have_these_bytes() {
+    let several =
+        add_many(vec![RmwWord { offset: 0x51, operand: 0x61 }, RmwWord { offset: 0x52, operand: (-1_i64) as u64 }]);
+    let (header, descriptor) = encoded(&several, 2);
+    assert_eq!(header[..8], [12, 0, 1, 0, 32, 0, 0, 0]);
+    assert_eq!(header[48..], [0; 16], "the words stand in the descriptor");
+    let words = [0x51_u64, 0x61, 0x52, u64::MAX].map(u64::to_le_bytes).concat();
+    assert_eq!(descriptor, words);
+    assert_eq!((several.payload_bytes(), several.reply_data_bytes()), (0, 16));
+}
+
+#[test]
+fn updates_of_several_words_are_refused_without_words_with_half_a_word_and_where_something_is_compared() {
+    let kind = RequestKind::RmwMany;
+    let one = add_many(vec![RmwWord { offset: 8, operand: 1 }]);
+    for (bytes, violation) in [
+        (0, Violation::DescriptorBytes { kind, found: 0 }),
+        (8, Violation::DescriptorBytes { kind, found: 8 }),
+        (17, Violation::DescriptorBytes { kind, found: 17 }),
+        (16 * 254, Violation::TooManyRuns { found: 254 }),
+    ] {
+        assert_eq!(with_length(&one, bytes), Err(violation));
+    }
+    assert_eq!(changed(&one, |header, _| header[3] = 2), Err(Violation::NothingToCompareWith));
+    for (at, field) in
+        [(1, HeaderField::Shape), (8, HeaderField::PayloadBytes), (48, HeaderField::Offset), (56, HeaderField::Operand)]
+    {
+        let found = changed(&one, |header, _| header[at] = 1);
+        assert_eq!(found, Err(Violation::UnusedField { kind, field, found: 1 }));
+    }
+}
+
 #[test]
 fn a_refusal_has_these_bytes() {
     let mut bytes = [0xff; REPLY_BYTES];
@@ -111,7 +148,7 @@ fn every_field_that_a_kind_does_not_use_has_to_be_zero() {
 fn numbers_that_mean_nothing_are_refused_by_name() {
     let plain = put(Shape::contiguous(0, 8));
     assert_eq!(changed(&plain, |header, _| header[0] = 0), Err(Violation::UnknownRequest { found: 0 }));
-    assert_eq!(changed(&plain, |header, _| header[0] = 12), Err(Violation::UnknownRequest { found: 12 }));
+    assert_eq!(changed(&plain, |header, _| header[0] = 13), Err(Violation::UnknownRequest { found: 13 }));
     assert_eq!(changed(&plain, |header, _| header[1] = 3), Err(Violation::UnknownShape { found: 3 }));
     assert_eq!(changed(&plain, |header, _| header[3] = 3), Err(Violation::UnknownSignalOp { found: 3 }));
     let sum = sum(ElementType::F64, Shape::contiguous(0, 8));
@@ -123,6 +160,13 @@ fn numbers_that_mean_nothing_are_refused_by_name() {
     let rmw = Request::Rmw { target: TARGET, offset: 0, rmw };
     assert_eq!(changed(&rmw, |header, _| header[3] = 12), Err(Violation::UnknownRmwOp { found: 12 }));
     assert_eq!(changed(&rmw, |header, _| header[2] = 2), Err(Violation::UnknownRmwWidth { found: 2 }));
+}
+
+/// What a request's header is taken for if it says that its descriptor has so many bytes.
+fn with_length(request: &Request, bytes: u32) -> Result<usize, Violation> {
+    let (mut header, _) = encoded(request, 1);
+    header[4..8].copy_from_slice(&bytes.to_le_bytes());
+    RequestHeader::decode(&header).map(|header| header.descriptor_bytes())
 }
 
 #[test]
@@ -168,11 +212,6 @@ fn elements_are_never_cut_in_two() {
 
 #[test]
 fn a_descriptor_has_the_length_of_its_request_and_never_more_than_the_limit() {
-    let with_length = |request: &Request, bytes: u32| {
-        let (mut header, _) = encoded(request, 1);
-        header[4..8].copy_from_slice(&bytes.to_le_bytes());
-        RequestHeader::decode(&header).map(|header| header.descriptor_bytes())
-    };
     for (request, found) in [
         (put(Shape::contiguous(0, 8)), 8),
         (Request::Quiet, 1),

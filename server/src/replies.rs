@@ -56,6 +56,11 @@ impl Replies {
         }
     }
 
+    /// The data of a reply that was just begun: old values of words, which no later request can change.
+    pub(crate) fn send_values(&mut self, values: &[u64]) {
+        self.outgoing.write(|bytes| values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes())));
+    }
+
     pub(crate) fn is_sent(&self) -> bool {
         self.outgoing.is_sent()
     }

@@ -19,8 +19,8 @@ use longarm_netmod::{
 use longarm_proto::{
     AccessKey, AccumulateOp, CHALLENGE_BYTES, Credit, EAGER_BYTES_MAX, ElementType, Generation, HEADER_BYTES, Identity,
     Initiator, InitiatorHandshake, JobId, Kernel, LARGE_REPLY_BYTES, LOCK_WAITERS_MAX, MAIL_CREDIT_BYTES,
-    MAIL_PIECE_BYTES_MAX, NodeId, REPLY_BYTES, Rank, Reception, Refusal, Reply, Request, Rmw, RmwOp, RmwWidth, Run,
-    SEGMENTS_PER_FRAME_MAX, SESSIONS_PER_RANK_MAX, Scale, Secret, Session, Shape, Signal, SignalOp,
+    MAIL_PIECE_BYTES_MAX, NodeId, REPLY_BYTES, Rank, Reception, Refusal, Reply, Request, Rmw, RmwOp, RmwWidth, RmwWord,
+    Run, SEGMENTS_PER_FRAME_MAX, SESSIONS_PER_RANK_MAX, Scale, Secret, Session, Shape, Signal, SignalOp,
     UNREPORTED_REPLY_BYTES_MAX, WELCOME_BYTES, WindowId, WindowRef, mail_charge,
 };
 use longarm_server::door::{Door, DoorRequest, door_name};
@@ -332,6 +332,7 @@ fn good_frames_with_a_changed_byte_harm_nobody_else() {
                 signal: None,
             },
             Request::TryLock { target: target(0), offset: 64 },
+            add_many(RmwWidth::W32, &[16, 20, 16]),
             Request::Message { target: Rank(1), bytes: 30, rest: 0 },
         ];
         for request in requests.iter().cycle().take(120) {
@@ -384,6 +385,9 @@ fn requests_that_cannot_be_are_refused_by_their_reason() {
         (rmw(target(1), 96, RmwWidth::W64), Refusal::OutsideWindow),
         (rmw(target(0), 4, RmwWidth::W64), Refusal::Misaligned),
         (rmw(target(0), 2, RmwWidth::W32), Refusal::Misaligned),
+        (add_many(RmwWidth::W64, &[0, 8, 4096]), Refusal::OutsideWindow),
+        (add_many(RmwWidth::W64, &[0, u64::MAX - 7]), Refusal::OutsideWindow),
+        (add_many(RmwWidth::W32, &[0, 4, 2]), Refusal::Misaligned),
         (signalled(signal(4096, WINDOW)), Refusal::OutsideWindow),
         (signalled(signal(12, WINDOW)), Refusal::Misaligned),
         (signalled(signal(0, 99)), Refusal::UnknownWindow),
@@ -676,6 +680,12 @@ fn every_window_has_addresses_of_its_own_and_all_ranks_are_told_the_same() {
     });
 }
 
+/// Adds to each of these words its place in the list, from 1.
+fn add_many(width: RmwWidth, offsets: &[u64]) -> Request {
+    let words = offsets.iter().zip(1..).map(|(&offset, operand)| RmwWord { offset, operand }).collect();
+    Request::RmwMany { target: target(0), op: RmwOp::FetchAdd, width, words }
+}
+
 /// A fetch-and-add of one.
 fn fetch_add(offset: u64) -> Request {
     let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
@@ -732,6 +742,35 @@ fn a_reply_that_got_lost_comes_again_and_nothing_is_done_twice() {
             assert_eq!(peer.reply(), Reply::Value { token: (), value: round });
         }
         assert_eq!(outside.memory.part(0).load_u64(256), Ok(20));
+    });
+}
+
+#[test]
+fn several_words_are_updated_in_their_order_and_a_reply_that_got_lost_comes_again_from_where_it_broke() {
+    over_each_network(|outside| {
+        let mut peer = outside.peer(4);
+        // The first word is there twice: 1 and 3 are added to it, and what comes back second has the 1.
+        let several = add_many(RmwWidth::W64, &[256, 264, 256]);
+        let reply_bytes = REPLY_BYTES as u64 + 24;
+        for (round, read_bytes) in (0_u64..).zip((0..24).chain([24; 4])) {
+            peer.ask(&several, &[]);
+            let before = [4 * round, 2 * round, 4 * round + 1].map(u64::to_le_bytes).concat();
+            assert_eq!(peer.reply(), Reply::Data { token: (), bytes: 24 });
+            let mut data = vec![0; read_bytes];
+            peer.try_receive(&mut data).unwrap();
+            let attempt = peer.session.attempt + 1;
+            let received_bytes = round * reply_bytes + REPLY_BYTES as u64 + read_bytes as u64;
+            let session = Session { attempt, is_known: true, received_bytes, ..peer.session };
+            let (link, reception) = outside.call(4, session).unwrap();
+            let request_bytes = (HEADER_BYTES + 3 * 16) as u64;
+            assert_eq!(reception, Reception::Resumed { received_bytes: (round + 1) * request_bytes });
+            peer = Peer { link, session, ..peer };
+            let mut rest = vec![0; 24 - read_bytes];
+            peer.try_receive(&mut rest).unwrap();
+            assert_eq!([data, rest].concat(), before, "round {round}");
+        }
+        let words = [256, 264].map(|offset| outside.memory.part(0).load_u64(offset).unwrap());
+        assert_eq!(words, [4 * 28, 2 * 28], "each was updated once");
     });
 }
 

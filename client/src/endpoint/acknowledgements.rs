@@ -39,8 +39,7 @@ impl Acknowledgements {
     /// Bytes that the server keeps for the reply to a request.
     fn reply_bytes(request: &Request) -> u64 {
         match request {
-            Request::Get { shape, .. } => REPLY_BYTES as u64 + kept_bytes(shape.bytes()),
-            request if request.has_reply() => REPLY_BYTES as u64,
+            request if request.has_reply() => REPLY_BYTES as u64 + kept_bytes(request.reply_data_bytes()),
             _ => 0,
         }
     }
@@ -49,9 +48,7 @@ impl Acknowledgements {
     pub(super) fn asked(&mut self, request: &Request) {
         self.asked += Acknowledgements::reply_bytes(request);
         self.large_gets += u64::from(is_large_get(request));
-        if let Request::Get { shape, .. } = request {
-            self.data += shape.bytes();
-        }
+        self.data += request.reply_data_bytes();
     }
 
     /// Data that was asked for is here, or will not come.

@@ -1,10 +1,11 @@
-//! Small puts, or gets, or accumulates, that nobody waits for, taken together: one request with many runs instead of a
-//! request for each.
+//! Small puts, or gets, or accumulates, or read-modify-writes, that nobody waits for, taken together: one request with many runs or
+//! words instead of a request for each.
 //!
 //! ```text
 //!   put 8 B ─┐
 //!   put 8 B ─┼─► runs + payload ── take ──► one put of a vector
-//!   put 8 B ─┘        (all to one part, all of one kind: accumulates of one operation, type and scale)
+//!   put 8 B ─┘        (all to one part, all of one kind: accumulates of one operation, type and scale,
+//!                      read-modify-writes of one operation and width)
 //! ```
 //!
 //! A header is eight times as long as the word that most of them carry, and the server spends more on a request than on
@@ -14,10 +15,12 @@
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{
-    EAGER_BYTES_MAX, Kernel, Mutation, Request, Run, SEGMENTS_PER_FRAME_MAX, Scale, Shape, WindowRef, mutation,
+    EAGER_BYTES_MAX, Kernel, Mutation, Request, Rmw, RmwOp, RmwWidth, RmwWord, Run, SEGMENTS_PER_FRAME_MAX, Scale,
+    Shape, WindowRef, mutation,
 };
 
 use super::request::Token;
+use crate::completion::CompletionPart;
 use crate::origin_bytes::Held;
 
 /// Requests that nobody waits for are sent once so many bytes have come together.
@@ -38,6 +41,20 @@ pub(crate) enum Writes {
     Accumulate(Kernel, Scale),
 }
 
+/// What the target does with words whose old values come back.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Updates {
+    op: RmwOp,
+    width: RmwWidth,
+}
+
+impl Updates {
+    /// What others may do too. `None`: a compare-and-swap goes alone.
+    pub(crate) fn of(rmw: Rmw) -> Option<Updates> {
+        (rmw.op != RmwOp::CompareSwap).then_some(Updates { op: rmw.op, width: rmw.width })
+    }
+}
+
 /// See the module. The vectors keep their room from one request to the next.
 #[derive(Default)]
 pub(super) struct Coalesced {
@@ -50,6 +67,11 @@ pub(super) struct Coalesced {
     /// Where what is got goes, and how much that is together.
     places: Vec<(Held, Run)>,
     got_bytes: u64,
+    /// What is done with the words. `None`: these are no read-modify-writes.
+    updates: Option<Updates>,
+    words: Vec<RmwWord>,
+    /// By word, what its old value ends.
+    parts: Vec<CompletionPart>,
 }
 
 impl Coalesced {
@@ -60,7 +82,7 @@ impl Coalesced {
 
     /// About how many bytes the request will have.
     pub(super) fn wire_bytes(&self) -> usize {
-        self.payload.len() + self.runs.len() * RUN_WIRE_BYTES
+        self.payload.len() + (self.runs.len() + self.words.len()) * RUN_WIRE_BYTES
     }
 
     /// Whether a put, or an accumulate, can go into the same request as what is before it.
@@ -79,12 +101,19 @@ impl Coalesced {
     /// The same for a get.
     #[inline]
     pub(super) fn fits_get(&self, target: &WindowRef, run: Run) -> bool {
-        self.has_room(target) && self.writes.is_none() && self.got_bytes + run.bytes <= EAGER_BYTES_MAX
+        let are_gets = self.writes.is_none() && self.updates.is_none();
+        are_gets && self.has_room(target) && self.got_bytes + run.bytes <= EAGER_BYTES_MAX
+    }
+
+    /// The same for a read-modify-write.
+    #[inline]
+    pub(super) fn fits_rmw(&self, target: &WindowRef, updates: Updates) -> bool {
+        self.updates == Some(updates) && self.has_room(target)
     }
 
     #[inline]
     fn has_room(&self, target: &WindowRef) -> bool {
-        self.target.as_ref() == Some(target) && self.runs.len() < SEGMENTS_PER_FRAME_MAX
+        self.target.as_ref() == Some(target) && self.runs.len() + self.words.len() < SEGMENTS_PER_FRAME_MAX
     }
 
     /// Takes a get in that fits, or the first one: what comes goes to a run of a place.
@@ -94,6 +123,16 @@ impl Coalesced {
         self.runs.push(run);
         self.places.push(place);
         self.got_bytes += run.bytes;
+    }
+
+    /// Takes a read-modify-write in that fits, or the first one: its old value ends the part.
+    #[inline]
+    pub(super) fn add_rmw(&mut self, target: &WindowRef, updates: Updates, word: RmwWord, part: CompletionPart) {
+        if self.target.is_none() {
+            (self.target, self.updates) = (Some(*target), Some(updates));
+        }
+        self.words.push(word);
+        self.parts.push(part);
     }
 
     /// Takes a put, or an accumulate, in that fits, or the first one.
@@ -123,6 +162,10 @@ impl Coalesced {
     /// When nothing was taken in.
     pub(super) fn take(&mut self) -> (Request, Option<Token>, Vec<u8>) {
         let target = self.target.take().expect("something was taken in");
+        if let Some(updates) = self.updates.take() {
+            let (request, token) = self.take_updates(target, updates);
+            return (request, Some(token), std::mem::take(&mut self.payload));
+        }
         let runs = std::mem::take(&mut self.runs);
         let shape = if let [run] = runs[..] { Shape::Contiguous(run) } else { Shape::Vector(runs) };
         let payload = std::mem::take(&mut self.payload);
@@ -137,9 +180,20 @@ impl Coalesced {
         (Request::Get { target, shape }, Some(Token::Coalesced(places)), payload)
     }
 
-    /// Where what was to be got would have gone, to be let go of.
-    pub(super) fn abandon(&mut self) -> Vec<(Held, Run)> {
-        std::mem::take(self).places
+    fn take_updates(&mut self, target: WindowRef, Updates { op, width }: Updates) -> (Request, Token) {
+        let mut parts = std::mem::take(&mut self.parts);
+        if let [RmwWord { offset, operand }] = self.words[..] {
+            self.words.clear();
+            let rmw = Rmw { op, width, operand, compare: 0 };
+            return (Request::Rmw { target, offset, rmw }, Token::Part(parts.remove(0)));
+        }
+        let words = std::mem::take(&mut self.words);
+        (Request::RmwMany { target, op, width, words }, Token::Values(parts))
+    }
+
+    /// Gives up what was taken in: who waits for it, if anybody does.
+    pub(super) fn abandon(&mut self) -> Option<Token> {
+        self.is_some().then(|| std::mem::take(self).take().1).flatten()
     }
 
     /// What [`Coalesced::take`] gave, for the next request.
@@ -149,10 +203,13 @@ impl Coalesced {
         | Request::Get { shape: Shape::Vector(runs), .. } = request
         {
             self.runs = runs;
+        } else if let Request::RmwMany { words, .. } = request {
+            self.words = words;
         }
         self.got_bytes = 0;
         self.payload = payload;
         self.runs.clear();
+        self.words.clear();
         self.payload.clear();
     }
 }
@@ -160,7 +217,7 @@ impl Coalesced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::completion::Outcome;
+    use crate::completion::{Completion, Outcome};
     use crate::error::LostHow;
     use crate::origin_bytes::{OriginBytesMut, lend};
     use longarm_proto::{AccessKey, AccumulateOp, ElementType, Generation, Rank, WindowId};
@@ -252,6 +309,43 @@ mod tests {
         assert!(!coalesced.is_some() && !coalesced.fits_write(&target(0), &twice, run(0)));
         add(&mut coalesced, 0, b"a");
         assert!(!coalesced.fits_write(&target(0), &twice, run(0)), "a put is another request");
+    }
+
+    #[test]
+    fn updates_go_with_those_that_do_the_same_with_words_of_the_same_width_and_one_is_a_request_as_ever() {
+        let add =
+            |width| Updates::of(Rmw { op: RmwOp::FetchAdd, width, operand: 1, compare: 0 }).expect("not compared");
+        let (wide, narrow) = (add(RmwWidth::W64), add(RmwWidth::W32));
+        let compare = Rmw { op: RmwOp::CompareSwap, width: RmwWidth::W64, operand: 1, compare: 0 };
+        assert_eq!(Updates::of(compare), None);
+        let word = |offset| RmwWord { offset, operand: 7 };
+        let (completion, part) = Completion::begin();
+        let mut coalesced = Coalesced::default();
+        coalesced.add_rmw(&target(0), wide, word(8), part.another());
+        assert!(coalesced.fits_rmw(&target(0), wide) && !coalesced.fits_rmw(&target(0), narrow));
+        assert!(!coalesced.fits_rmw(&target(1), wide) && !coalesced.fits_get(&target(0), Run { offset: 0, bytes: 8 }));
+        assert!(!coalesced.fits_write(&target(0), &Writes::Put, Run { offset: 0, bytes: 8 }));
+        let (request, token, payload) = coalesced.take();
+        let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 7, compare: 0 };
+        assert_eq!(request, Request::Rmw { target: target(0), offset: 8, rmw });
+        assert!(matches!(token, Some(Token::Part(_))));
+        drop(token);
+        coalesced.take_back(request, payload);
+        for number in 0..SEGMENTS_PER_FRAME_MAX as u64 {
+            assert!(number == 0 || coalesced.fits_rmw(&target(0), narrow));
+            coalesced.add_rmw(&target(0), narrow, word(4 * number), part.another());
+        }
+        assert!(!coalesced.fits_rmw(&target(0), narrow), "no more words fit a frame");
+        let (request, token, payload) = coalesced.take();
+        let words: Vec<RmwWord> = (0..SEGMENTS_PER_FRAME_MAX as u64).map(|number| word(4 * number)).collect();
+        let (op, width) = (RmwOp::FetchAdd, RmwWidth::W32);
+        assert_eq!(request, Request::RmwMany { target: target(0), op, width, words });
+        coalesced.take_back(request, payload);
+        assert!(!coalesced.is_some() && coalesced.wire_bytes() == 0 && coalesced.abandon().is_none());
+        drop(part);
+        assert!(!completion.is_complete(), "the old values have not come");
+        token.expect("updates are answered").fail(Outcome::Lost(LostHow::Finalized));
+        assert!(completion.is_complete() && completion.failure().is_some());
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Published {
         let calling = !is_up && (unacknowledged || !is_known);
         let mail_waits = state.mail.is_waited_for();
         let unsent = !is_sent || has_coalesced;
-        let awaited = state.initiator.outstanding() > 0 || state.landing.is_some();
+        let awaited = state.initiator.outstanding() > 0 || state.awaits_data();
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
         let served = mail_waits || unsent || awaited || calling || state.acknowledgements.owes_for_streams();
         let needs_helper = served || (transfers && state.transfers.need_driving(state.connection.link()));

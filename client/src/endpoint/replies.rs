@@ -1,6 +1,6 @@
 //! What a reply does when it comes, and where the data behind it goes.
 
-use longarm_proto::{Cursor, EAGER_BYTES_MAX, REPLY_BYTES, Reply};
+use longarm_proto::{Cursor, EAGER_BYTES_MAX, OLD_VALUE_BYTES, REPLY_BYTES, Reply};
 
 use super::request::{Driven, Token};
 use super::state::{Broken, State};
@@ -18,6 +18,9 @@ impl State {
             self.has_landed();
             driven.completed = true;
             return Ok(true);
+        }
+        if !self.values.as_slice().is_empty() {
+            return Ok(self.take_value(driven));
         }
         let Some(bytes) = self.incoming.take_array::<REPLY_BYTES>() else { return Ok(false) };
         let reply = self.initiator.handle_reply(bytes)?;
@@ -39,7 +42,10 @@ impl State {
         match reply {
             Reply::Data { bytes, .. } => self.acknowledgements.received(*bytes),
             // The data that was asked for will not come.
-            Reply::Refused { token: Some(token @ (Token::Data { .. } | Token::Coalesced(_))), .. } => {
+            Reply::Refused {
+                token: Some(token @ (Token::Data { .. } | Token::Coalesced(_) | Token::Values(_))),
+                ..
+            } => {
                 self.acknowledgements.received(token.data_bytes());
                 self.acknowledgements.data_came(token.data_bytes());
             }
@@ -64,7 +70,8 @@ impl State {
                 self.landings = places.into_iter();
                 self.land_next();
             }
-            Reply::Data { .. } => unreachable!("gets are issued with a place for their data"),
+            Reply::Data { token: Token::Values(parts), .. } => self.values = parts.into_iter(),
+            Reply::Data { .. } => unreachable!("data is asked for with a place, or with parts that it ends"),
             Reply::Done(Token::Acknowledge) => driven.completed |= self.is_acknowledged(),
             Reply::Done(token) => drop(token),
             Reply::Granted { token, inherited } => end_with(token, inherited.into()),
@@ -92,6 +99,16 @@ impl State {
         let is_last = is_last && !self.coalesced.is_some();
         self.unconfirmed &= !is_last;
         is_last
+    }
+
+    /// The next of several old values, if it is here.
+    fn take_value(&mut self, driven: &mut Driven) -> bool {
+        let Some(bytes) = self.incoming.take_array::<OLD_VALUE_BYTES>() else { return false };
+        let value = u64::from_le_bytes(*bytes);
+        self.values.next().expect("the caller has looked").done_with(value);
+        self.acknowledgements.data_came(OLD_VALUE_BYTES as u64);
+        driven.completed = true;
+        true
     }
 
     /// All of the data that was coming in is here.

@@ -1,7 +1,7 @@
 //! What a request is made of, when it goes out, and what driving came to.
 
 use longarm_memory::Region;
-use longarm_proto::{Cursor, Run};
+use longarm_proto::{Cursor, OLD_VALUE_BYTES, Run};
 
 use crate::completion::{CompletionPart, Outcome};
 use crate::origin_bytes::Held;
@@ -13,6 +13,8 @@ pub(crate) enum Token {
     Data { target: Held, cursor: Cursor },
     /// Its bytes go here, one run after the other.
     Coalesced(Vec<(Held, Run)>),
+    /// Each of its values ends a part, one after the other.
+    Values(Vec<CompletionPart>),
     /// A part is done, perhaps with a value.
     Part(CompletionPart),
     /// Nobody waits: the reply says how far the server is.
@@ -25,6 +27,7 @@ impl Token {
         match self {
             Token::Data { cursor, .. } => cursor.remaining(),
             Token::Coalesced(places) => places.iter().map(|(_, run)| run.bytes).sum(),
+            Token::Values(parts) => (parts.len() * OLD_VALUE_BYTES) as u64,
             Token::Part(_) | Token::Acknowledge => 0,
         }
     }
@@ -33,6 +36,7 @@ impl Token {
         match self {
             Token::Data { target, .. } => target.fail(outcome),
             Token::Coalesced(places) => places.into_iter().for_each(|(target, _)| target.fail(outcome.clone())),
+            Token::Values(parts) => parts.into_iter().for_each(|part| part.failed(outcome.clone())),
             Token::Part(part) => part.failed(outcome),
             Token::Acknowledge => {}
         }

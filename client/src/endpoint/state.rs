@@ -3,17 +3,19 @@
 use longarm_memory::Region;
 use longarm_netmod::LinkError;
 use longarm_netmod::flow::{Costs, Incoming, Outgoing, RunSource};
-use longarm_proto::{Cursor, Initiator, Mutation, Reception, Request, RequestId, Run, Violation, WindowRef, mutation};
+use longarm_proto::{
+    Cursor, Initiator, Mutation, Reception, Request, RequestId, RmwWord, Run, Violation, WindowRef, mutation,
+};
 
 use super::acknowledgements::{Acknowledgements, is_large_get};
-use super::coalesced::{Coalesced, Writes};
+use super::coalesced::{Coalesced, Updates, Writes};
 use super::connection::Connection;
 use super::keepalive::{Beat, Keepalive};
 use super::mail_credit::MailCredit;
 use super::peer::Peer;
 use super::request::{Driven, Payload, Token};
 use super::transfers::Transfers;
-use crate::completion::Outcome;
+use crate::completion::{CompletionPart, Outcome};
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 
@@ -35,6 +37,8 @@ pub(super) struct State {
     /// Where the data behind it goes, of gets that went together.
     pub(super) landings: std::vec::IntoIter<(Held, Run)>,
     pub(super) landing_bytes: u64,
+    /// Updates of words whose old values come next.
+    pub(super) values: std::vec::IntoIter<CompletionPart>,
     scratch: Vec<u8>,
     /// Small puts, or gets, that will be one request.
     pub(super) coalesced: Coalesced,
@@ -92,6 +96,7 @@ impl State {
             landing: None,
             landings: Vec::new().into_iter(),
             landing_bytes: 0,
+            values: Vec::new().into_iter(),
             scratch: Vec::new(),
             coalesced: Coalesced::default(),
             transfers: Transfers::default(),
@@ -125,8 +130,8 @@ impl State {
         self.coalesced.is_some()
     }
 
-    /// The connection is over: what was taken in goes nowhere. The places of gets, which are to be let go of.
-    pub(super) fn abandon_coalesced(&mut self) -> Vec<(Held, Run)> {
+    /// The connection is over: what was taken in goes nowhere. Who waits for it, if anybody does.
+    pub(super) fn abandon_coalesced(&mut self) -> Option<Token> {
         self.gathering = false;
         self.coalesced.abandon()
     }
@@ -182,6 +187,27 @@ impl State {
         }
         self.coalesced.add_get(target, run, place);
         is_new
+    }
+
+    /// The same for an update of a word, whose old value ends the part.
+    pub(super) fn gather_rmw(
+        &mut self,
+        target: &WindowRef,
+        updates: Updates,
+        word: RmwWord,
+        part: CompletionPart,
+    ) -> bool {
+        let is_new = !self.coalesced.fits_rmw(target, updates);
+        if is_new {
+            self.begin_coalesced();
+        }
+        self.coalesced.add_rmw(target, updates, word, part);
+        is_new
+    }
+
+    /// Whether data behind a reply is still to come.
+    pub(super) fn awaits_data(&self) -> bool {
+        self.landing.is_some() || !self.values.as_slice().is_empty()
     }
 
     /// Makes a request of what was taken in. Before anything else is begun, so that the order stays.
@@ -344,7 +370,7 @@ impl State {
     /// the server reads its bytes while they are sent.
     #[inline]
     pub(super) fn may_go_direct(&self) -> bool {
-        let is_served = !self.is_idle() || self.landing.is_some();
+        let is_served = !self.is_idle() || self.awaits_data();
         let is_served = is_served && !mutation(Mutation::DirectOvertakes);
         self.reaches == Some(true) && !is_served && self.transfers.are_posted()
     }

@@ -4,8 +4,8 @@ use longarm_memory::RegionMut;
 use longarm_netmod::flow::Costs;
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
-    AccessKey, Cursor, Generation, REPLY_BYTES, Reception, ReplyBody, ReplyHeader, RequestId, Session, Shape, WindowId,
-    WindowRef,
+    AccessKey, Cursor, Generation, REPLY_BYTES, Reception, ReplyBody, ReplyHeader, RequestId, RmwOp, RmwWidth, Session,
+    Shape, WindowId, WindowRef,
 };
 
 use longarm_shm::sync::{AtomicUsize, Ordering};
@@ -23,10 +23,18 @@ enum Answer {
     Silent(Reception),
     /// One that takes everything, counts how often, and gives nothing.
     Counting(Reception, Arc<AtomicUsize>),
-    /// One that counts likewise, and answers what it is sent first with so many bytes of data.
-    Giving(Reception, Arc<AtomicUsize>, u64),
+    /// One that counts likewise, and answers what it is sent first with data.
+    Giving(Reception, Arc<AtomicUsize>, Data),
     /// A wrong proof.
     Wrong,
+}
+
+/// The data of an answer.
+#[derive(Clone, Copy)]
+struct Data {
+    bytes: u64,
+    /// So many of them come.
+    come: usize,
 }
 
 /// A server that answers calls as it was told.
@@ -38,7 +46,7 @@ struct TestLink {
     broken: bool,
     sends: Option<Arc<AtomicUsize>>,
     /// The data that it answers with, before that is asked for.
-    data_bytes: Option<u64>,
+    data: Option<Data>,
     gives: VecDeque<u8>,
 }
 
@@ -52,15 +60,15 @@ impl Dial for Server {
 
 impl Dialing for Call {
     fn poll(&mut self) -> DialStep {
-        let (broken, sends, data_bytes, reception) = match self.0.take() {
+        let (broken, sends, data, reception) = match self.0.take() {
             Some(Answer::Broken(reception)) => (true, None, None, reception),
             Some(Answer::Silent(reception)) => (false, None, None, reception),
             Some(Answer::Counting(reception, sends)) => (false, Some(sends), None, reception),
-            Some(Answer::Giving(reception, sends, bytes)) => (false, Some(sends), Some(bytes), reception),
+            Some(Answer::Giving(reception, sends, data)) => (false, Some(sends), Some(data), reception),
             Some(Answer::Wrong) => return DialStep::Failed { reason: "a wrong proof".into(), may_pass: false },
             None => return DialStep::Pending,
         };
-        DialStep::Up { link: Box::new(TestLink { broken, sends, data_bytes, gives: VecDeque::new() }), reception }
+        DialStep::Up { link: Box::new(TestLink { broken, sends, data, gives: VecDeque::new() }), reception }
     }
 }
 
@@ -69,11 +77,11 @@ impl Link for TestLink {
         let Some(sends) = &self.sends else { return if self.broken { Err(LinkError::Reset) } else { Ok(0) } };
         sends.fetch_add(1, Ordering::Relaxed);
         let sent = regions.iter().map(|region| region.len()).sum();
-        if let Some(bytes) = self.data_bytes.take() {
+        if let Some(Data { bytes, come }) = self.data.take() {
             let mut header = [0; REPLY_BYTES];
             let body = ReplyBody::Data { bytes };
             ReplyHeader { id: RequestId(1), body, received_bytes: sent as u64 }.encode(&mut header);
-            self.gives = header.into_iter().chain(std::iter::repeat_n(0, bytes as usize)).collect();
+            self.gives = header.into_iter().chain(std::iter::repeat_n(1, come)).collect();
         }
         Ok(sent)
     }
@@ -342,7 +350,8 @@ fn what_has_to_wait_for_a_get_is_known_to_be_held_back() {
 fn a_get_that_is_alone_goes_out_at_once_although_an_acknowledgement_is_due() {
     const BYTES: u64 = 1 << 20;
     let sends = Arc::new(AtomicUsize::new(0));
-    let endpoint = endpoint([Answer::Giving(Reception::Fresh, Arc::clone(&sends), BYTES)]);
+    let endpoint =
+        endpoint([Answer::Giving(Reception::Fresh, Arc::clone(&sends), Data { bytes: BYTES, come: BYTES as usize })]);
     endpoint.drive();
     let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
     let request = Request::Get { target, shape: Shape::contiguous(0, BYTES) };
@@ -363,4 +372,27 @@ fn a_get_that_is_alone_goes_out_at_once_although_an_acknowledgement_is_due() {
             }
         });
     }
+}
+
+#[test]
+fn who_waits_for_an_old_value_that_is_cut_short_hears_of_the_loss_and_who_has_got_his_does_not() {
+    let data = Data { bytes: 24, come: 12 };
+    let endpoint = endpoint([Answer::Giving(Reception::Fresh, Arc::default(), data)]);
+    endpoint.drive();
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let (op, width, words) = (RmwOp::FetchAdd, RmwWidth::W64, vec![RmwWord { offset: 8, operand: 1 }; 3]);
+    let (completions, parts): (Vec<_>, Vec<_>) = (0..3).map(|_| Completion::begin()).unzip();
+    let request = Request::RmwMany { target, op, width, words };
+    let issued = endpoint.issue(&request, Some(Token::Values(parts)), Payload::None, Sending::Now);
+    assert!(issued.is_ok());
+    while !completions[0].is_complete() {
+        endpoint.drive();
+    }
+    assert_eq!(completions[0].value(), u64::from_le_bytes([1; 8]));
+    assert!(endpoint.is_busy() && !completions[1].is_complete());
+    endpoint.give_up(LostHow::Finalized);
+    let lost = Outcome::Lost(LostHow::Finalized);
+    let failures: Vec<_> = completions.iter().map(|completion| completion.failure()).collect();
+    assert_eq!(failures, [None, Some(&lost), Some(&lost)]);
+    assert!(completions.iter().all(|completion| completion.is_complete()));
 }

@@ -13,7 +13,7 @@ use crate::limits::{
     COMPARE_BYTES, DESCRIPTOR_BYTES_MAX, HEADER_BYTES, LEVELS_MAX, MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX,
     RUN_BYTES_BYTES, SCALE_BYTES, SEGMENT_BYTES, SEGMENTS_PER_FRAME_MAX, SIGNAL_BYTES,
 };
-use crate::ops::{AccumulateOp, ElementType, Kernel, Rmw, RmwOp, RmwWidth, Scale, SignalOp};
+use crate::ops::{AccumulateOp, ElementType, Kernel, Rmw, RmwOp, RmwWidth, RmwWord, Scale, SignalOp};
 use crate::shape::{Level, Run, Shape, ShapeError, Strided};
 
 /// The checked header of a request. Read [`RequestHeader::descriptor_bytes`] more bytes, then call
@@ -107,6 +107,10 @@ impl RequestHeader {
             RequestKind::Get => Request::Get { target, shape: self.shape(descriptor, self.operand)? },
             RequestKind::Accumulate => self.accumulate(descriptor)?,
             RequestKind::Rmw => Request::Rmw { target, offset, rmw: self.rmw(descriptor)? },
+            RequestKind::RmwMany => {
+                let (op, width) = self.rmw_parts()?;
+                Request::RmwMany { target, op, width, words: words(descriptor) }
+            }
             RequestKind::Quiet => Request::Quiet,
             RequestKind::Lock => Request::Lock { target, offset },
             RequestKind::TryLock => Request::TryLock { target, offset },
@@ -144,6 +148,14 @@ impl RequestHeader {
                 self.check_unused(&[Shape, PayloadBytes])?;
                 let (op, _) = self.rmw_parts()?;
                 self.check_descriptor(if op == RmwOp::CompareSwap { COMPARE_BYTES } else { 0 })
+            }
+            RequestKind::RmwMany => {
+                self.check_unused(&[Shape, PayloadBytes, Offset, Operand])?;
+                if self.rmw_parts()?.0 == RmwOp::CompareSwap {
+                    return Err(Violation::NothingToCompareWith);
+                }
+                self.check_table(0)?;
+                if self.descriptor_bytes() == 0 { self.check_descriptor(SEGMENT_BYTES) } else { Ok(()) }
             }
             RequestKind::Quiet | RequestKind::Leave | RequestKind::Acknowledge => {
                 self.check_unused(&[Shape, Element, Op, PayloadBytes, Rank, Generation, Window, Key, Offset])?;
@@ -216,15 +228,22 @@ impl RequestHeader {
             }
             ShapeKind::Vector => {
                 self.check_unused(&[HeaderField::Offset])?;
-                if !rest.is_multiple_of(SEGMENT_BYTES) {
-                    return Err(wrong);
-                }
-                if rest / SEGMENT_BYTES > SEGMENTS_PER_FRAME_MAX {
-                    return Err(Violation::TooManyRuns { found: rest / SEGMENT_BYTES });
-                }
-                Ok(())
+                self.check_table(fixed_bytes)
             }
         }
+    }
+
+    /// Whether the descriptor's length is that of `fixed_bytes` and a list of runs or words.
+    fn check_table(&self, fixed_bytes: usize) -> Result<(), Violation> {
+        let wrong = Violation::DescriptorBytes { kind: self.kind, found: self.descriptor_bytes };
+        let table = self.descriptor_bytes().checked_sub(fixed_bytes).ok_or(wrong)?;
+        if !table.is_multiple_of(SEGMENT_BYTES) {
+            return Err(wrong);
+        }
+        if table / SEGMENT_BYTES > SEGMENTS_PER_FRAME_MAX {
+            return Err(Violation::TooManyRuns { found: table / SEGMENT_BYTES });
+        }
+        Ok(())
     }
 
     fn kernel(&self) -> Result<Kernel, Violation> {
@@ -318,7 +337,13 @@ fn strided(offset: u64, table: &[u8]) -> Result<Strided, ShapeError> {
     Strided::new(offset, u64_at(run_bytes, 0), &levels[..level_count])
 }
 
-/// Reads a table whose length was checked with the header. The one place of the wire that allocates: the list.
+/// Reads a table whose length was checked with the header. This and [`vector`] are the places of the wire that allocate: the list.
+fn words(table: &[u8]) -> Vec<RmwWord> {
+    let word = |entry: &[u8]| RmwWord { offset: u64_at(entry, 0), operand: u64_at(entry, 8) };
+    table.chunks_exact(SEGMENT_BYTES).map(word).collect()
+}
+
+/// Reads a table whose length was checked with the header.
 fn vector(table: &[u8]) -> Result<Vec<Run>, Violation> {
     let mut runs = Vec::with_capacity(table.len() / SEGMENT_BYTES);
     let mut total: u64 = 0;

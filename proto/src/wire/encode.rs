@@ -8,7 +8,7 @@ use crate::ids::RequestId;
 use crate::limits::{
     DESCRIPTOR_BYTES_MAX, HEADER_BYTES, MAIL_PIECE_BYTES_MAX, MESSAGE_BYTES_MAX, SEGMENTS_PER_FRAME_MAX, SIGNAL_BYTES,
 };
-use crate::ops::{Kernel, Rmw, RmwOp, Scale};
+use crate::ops::{Kernel, Rmw, RmwOp, RmwWidth, RmwWord, Scale};
 use crate::shape::Shape;
 
 impl Request {
@@ -16,8 +16,8 @@ impl Request {
     ///
     /// # Panics
     /// On what no caller may ask for: a run that ends beyond the largest offset, more than
-    /// [`SEGMENTS_PER_FRAME_MAX`] runs, runs of broken elements, a scale that does not fit its element, a message
-    /// over [`MESSAGE_BYTES_MAX`].
+    /// [`SEGMENTS_PER_FRAME_MAX`] runs or words, or no word at all, several compare-and-swaps, runs of broken elements, a scale that does
+    /// not fit its element, a message over [`MESSAGE_BYTES_MAX`].
     pub fn encode(&self, id: RequestId, out: &mut Vec<u8>) {
         let mut header = [0; HEADER_BYTES];
         header[at::KIND] = self.kind().to_wire();
@@ -31,6 +31,7 @@ impl Request {
             Request::Get { target, shape } => frame.get(target, shape),
             Request::Accumulate { target, shape, kernel, scale } => frame.accumulate(target, shape, *kernel, scale),
             Request::Rmw { target, offset, rmw } => frame.rmw(target, *offset, rmw),
+            Request::RmwMany { target, op, width, words } => frame.rmw_many(target, (*op, *width), words),
             Request::Quiet | Request::Leave => {}
             Request::Acknowledge { received_bytes } => put_u64(frame.header, at::OPERAND, *received_bytes),
             Request::Lock { target, offset }
@@ -102,6 +103,18 @@ impl Frame<'_> {
         put_u64(self.header, at::OPERAND, rmw.operand);
         if rmw.op == RmwOp::CompareSwap {
             self.descriptor.extend_from_slice(&rmw.compare.to_le_bytes());
+        }
+    }
+
+    fn rmw_many(&mut self, target: &WindowRef, (op, width): (RmwOp, RmwWidth), words: &[RmwWord]) {
+        assert!(op != RmwOp::CompareSwap, "the words of several have no value to compare with");
+        assert!((1..=SEGMENTS_PER_FRAME_MAX).contains(&words.len()), "{} words in one frame", words.len());
+        self.target(target);
+        self.header[at::ELEMENT] = width.to_wire();
+        self.header[at::OP] = op.to_wire();
+        for word in words {
+            self.descriptor.extend_from_slice(&word.offset.to_le_bytes());
+            self.descriptor.extend_from_slice(&word.operand.to_le_bytes());
         }
     }
 

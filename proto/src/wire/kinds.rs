@@ -27,6 +27,8 @@ wire_enum! {
         Acknowledge = 10,
         /// The initiator is about to go for good.
         Leave = 11,
+        /// Several integers are updated and their old values returned.
+        RmwMany = 12,
     }
 }
 

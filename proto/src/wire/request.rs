@@ -2,7 +2,8 @@
 
 use super::kinds::RequestKind;
 use crate::ids::{AccessKey, Generation, Rank, WindowId};
-use crate::ops::{Kernel, Rmw, Scale, SignalOp};
+use crate::limits::OLD_VALUE_BYTES;
+use crate::ops::{Kernel, Rmw, RmwOp, RmwWidth, RmwWord, Scale, SignalOp};
 use crate::shape::Shape;
 
 /// The part of a window that a request means.
@@ -74,6 +75,18 @@ pub enum Request {
         /// What is done.
         rmw: Rmw,
     },
+    /// Updates several integers, one after the other, each as [`Request::Rmw`] does; or none, if one of them cannot be. The reply is
+    /// `Data`: the old values, [`OLD_VALUE_BYTES`] each, zero-extended, in the order of the words.
+    RmwMany {
+        /// Whose memory.
+        target: WindowRef,
+        /// What is done; everything but [`RmwOp::CompareSwap`], for which a word has no second value.
+        op: RmwOp,
+        /// To how many bytes.
+        width: RmwWidth,
+        /// Which words, and with which values. At least one, at most [`crate::SEGMENTS_PER_FRAME_MAX`]; a word may be there more than once.
+        words: Vec<RmwWord>,
+    },
     /// Asks for `Done` once everything before is done.
     Quiet,
     /// Asks for the mutex whose word is here. The reply is `Granted`, at any later time.
@@ -125,12 +138,23 @@ impl Request {
             Request::Message { bytes, .. } => *bytes,
             Request::Get { .. }
             | Request::Rmw { .. }
+            | Request::RmwMany { .. }
             | Request::Quiet
             | Request::Lock { .. }
             | Request::TryLock { .. }
             | Request::Unlock { .. }
             | Request::Acknowledge { .. }
             | Request::Leave => 0,
+        }
+    }
+
+    /// Bytes of data that come with the reply, unless it is refused.
+    #[inline]
+    pub fn reply_data_bytes(&self) -> u64 {
+        match self {
+            Request::Get { shape, .. } => shape.bytes(),
+            Request::RmwMany { words, .. } => (words.len() * OLD_VALUE_BYTES) as u64,
+            _ => 0,
         }
     }
 
@@ -148,6 +172,7 @@ impl Request {
             Request::Get { .. } => RequestKind::Get,
             Request::Accumulate { .. } => RequestKind::Accumulate,
             Request::Rmw { .. } => RequestKind::Rmw,
+            Request::RmwMany { .. } => RequestKind::RmwMany,
             Request::Quiet => RequestKind::Quiet,
             Request::Lock { .. } => RequestKind::Lock,
             Request::TryLock { .. } => RequestKind::TryLock,
@@ -166,6 +191,7 @@ impl Request {
             | Request::Get { target, .. }
             | Request::Accumulate { target, .. }
             | Request::Rmw { target, .. }
+            | Request::RmwMany { target, .. }
             | Request::Lock { target, .. }
             | Request::TryLock { target, .. }
             | Request::Unlock { target, .. } => Some(target.rank),

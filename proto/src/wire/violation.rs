@@ -81,6 +81,9 @@ pub enum Violation {
         /// The number found.
         found: u8,
     },
+    /// Several words are to be compared with something, and have no value for that.
+    #[error("a list of compare-and-swaps, in which a word has nothing to compare with")]
+    NothingToCompareWith,
     /// No signal does this.
     #[error("signal operation {found} is not known")]
     UnknownSignalOp {
@@ -111,8 +114,8 @@ pub enum Violation {
         /// The length found.
         found: u32,
     },
-    /// A list of too many runs.
-    #[error("{found} runs in one frame, at most {SEGMENTS_PER_FRAME_MAX} are possible")]
+    /// A list of too many runs, or words.
+    #[error("{found} runs or words in one frame, at most {SEGMENTS_PER_FRAME_MAX} are possible")]
     TooManyRuns {
         /// How many there are.
         found: usize,

@@ -142,6 +142,12 @@ pub fn request_over<S: Strategy<Value = Shape> + Clone + 'static>(shapes: S) -> 
         let shape = whole_elements(shape, element_bytes as u64);
         Request::Accumulate { target, shape, kernel, scale: Scale(scale) }
     });
+    let words = prop::collection::vec((any::<u64>(), any::<u64>()), 1..=SEGMENTS_PER_FRAME_MAX);
+    let rmw_many = (target(), rmw(), words).prop_filter_map("nothing to compare with", |(target, rmw, words)| {
+        let words = words.into_iter().map(|(offset, operand)| RmwWord { offset, operand }).collect();
+        let Rmw { op, width, .. } = rmw;
+        (op != RmwOp::CompareSwap).then_some(Request::RmwMany { target, op, width, words })
+    });
     let rmw = (target(), any::<u64>(), rmw()).prop_map(|(target, offset, rmw)| Request::Rmw { target, offset, rmw });
     let lock = (target(), any::<u64>(), 0..3).prop_map(|(target, offset, which)| match which {
         0 => Request::Lock { target, offset },
@@ -151,7 +157,18 @@ pub fn request_over<S: Strategy<Value = Shape> + Clone + 'static>(shapes: S) -> 
     let message = (any::<u32>(), 0..=MAIL_PIECE_BYTES_MAX, 0..=MESSAGE_BYTES_MAX - MAIL_PIECE_BYTES_MAX)
         .prop_map(|(rank, bytes, rest)| Request::Message { target: Rank(rank), bytes, rest });
     let acknowledge = any::<u64>().prop_map(|received_bytes| Request::Acknowledge { received_bytes });
-    prop_oneof![put, get, accumulate, rmw, lock, Just(Request::Quiet), message, acknowledge, Just(Request::Leave)]
+    prop_oneof![
+        put,
+        get,
+        accumulate,
+        rmw,
+        rmw_many,
+        lock,
+        Just(Request::Quiet),
+        message,
+        acknowledge,
+        Just(Request::Leave)
+    ]
 }
 
 pub fn request() -> impl Strategy<Value = Request> {

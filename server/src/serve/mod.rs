@@ -9,7 +9,7 @@ pub(crate) mod state;
 mod transfer;
 mod visit;
 
-use longarm_proto::{ReplyBody, Request};
+use longarm_proto::{OLD_VALUE_BYTES, ReplyBody, Request};
 
 use crate::replies::Replies;
 use asker::{Asker, Refused};
@@ -35,6 +35,12 @@ pub(crate) fn begin(
         Request::Rmw { target, offset, rmw } => {
             let old = rmw::rmw(shared, target, offset, rmw)?;
             replies.send(asker.id, ReplyBody::Value(old));
+            Ok(None)
+        }
+        Request::RmwMany { target, op, width, words } => {
+            let old = rmw::rmw_many(shared, target, (op, width), &words)?;
+            replies.send(asker.id, ReplyBody::Data { bytes: (old.len() * OLD_VALUE_BYTES) as u64 });
+            replies.send_values(&old);
             Ok(None)
         }
         Request::Quiet => {

@@ -67,6 +67,7 @@ fn walk(shape: &Shape) {
 pub fn reply_decode(data: &[u8]) {
     let target = WindowRef { rank: Rank(0), window: WindowId(0), generation: Generation(0), key: AccessKey(0) };
     let rmw = Rmw { op: RmwOp::Fetch, width: RmwWidth::W64, operand: 0, compare: 0 };
+    let word = RmwWord { offset: 4, operand: 1 };
     let requests = [
         Request::Message { target: Rank(0), bytes: 1, rest: 0 },
         Request::Get { target, shape: Shape::contiguous(0, 8) },
@@ -76,6 +77,7 @@ pub fn reply_decode(data: &[u8]) {
         Request::Unlock { target, offset: 0 },
         Request::Quiet,
         Request::Acknowledge { received_bytes: 0 },
+        Request::RmwMany { target, op: RmwOp::FetchAdd, width: RmwWidth::W32, words: vec![word, word] },
     ];
     let mut initiator = Initiator::new();
     let mut out = Vec::new();

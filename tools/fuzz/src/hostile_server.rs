@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longarm_client::{
-    AttachError, Client, ClientOptions, ClientWindow, EndpointOptions, Failures, Layout, LostHow, MutexError,
-    MutexHome, RestOn, RmwError, Time, TransferError, WindowIdentity,
+    AttachError, Awaited, Client, ClientOptions, ClientWindow, Completion, EndpointOptions, Failures, Layout, LostHow,
+    MutexError, MutexHome, Operation, RestOn, RmwError, Time, TransferError, WindowIdentity,
 };
 use longarm_netmod::flow::Costs;
 use longarm_proto::{
@@ -141,7 +141,7 @@ impl Caller {
         let (offset, bytes) = (u64::from(calls.short()) & !15, usize::from(calls.short()) & !15);
         let Caller { client, window, mutexes, .. } = &*self;
         let number = offset % 4;
-        let outcome = match kind % 9 {
+        let outcome = match kind % 10 {
             0 => client.put(window, rank, offset, vec![1; bytes][..].into()).map_err(Refused::of_transfer),
             1 => self.get(rank, offset, bytes),
             2 => {
@@ -154,21 +154,38 @@ impl Caller {
             }
             3 => {
                 let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
-                client.rmw(window, rank, offset, rmw).map(drop).map_err(|error| match error {
-                    RmwError::Transfer(error) => Refused::of_transfer(error),
-                    _ => Refused::AtHome,
-                })
+                client.rmw(window, rank, offset, rmw).map(drop).map_err(Refused::of_rmw)
             }
             4 => client.quiet_rank(rank).map_err(Refused::of_transfer),
             5 => client.lock(mutexes, rank, number).map(drop).map_err(Refused::of_mutex),
             6 => client.try_lock(mutexes, rank, number).map(drop).map_err(Refused::of_mutex),
             7 => client.unlock(mutexes, rank, number).map_err(Refused::of_mutex),
-            _ => client.quiet().map_err(Refused::of_transfer),
+            8 => client.quiet().map_err(Refused::of_transfer),
+            _ => self.update_several(rank, offset, 1 + bytes / 16 % 8),
         };
         self.judge(outcome);
         if kind & 0x40 != 0 {
             self.client.tend();
         }
+    }
+
+    /// Starts updates, which go together behind the first, and waits for each.
+    fn update_several(&self, rank: Rank, offset: u64, count: usize) -> Result<(), Refused> {
+        let rmw = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
+        let start = |_| {
+            let (completion, part) = Completion::begin();
+            let begun = self.client.start_rmw(&self.window, rank, offset, rmw, &part);
+            begun.map(|()| completion).map_err(Refused::of_rmw)
+        };
+        let started: Vec<_> = (0..count).map(start).collect();
+        let ends = started.into_iter().map(|started| {
+            let completion = started?;
+            self.client.wait_completion(Awaited::rank(Operation::Rmw, rank), &completion);
+            let explain = |outcome| Refused::of_transfer(self.client.explain(outcome, Operation::Rmw, rank));
+            completion.failure().map_or(Ok(()), |outcome| Err(explain(outcome)))
+        });
+        // All are waited for.
+        ends.collect::<Vec<_>>().into_iter().collect()
     }
 
     /// Reads into the middle of a buffer.
@@ -224,6 +241,13 @@ impl Refused {
         }
     }
 
+    fn of_rmw(error: RmwError) -> Refused {
+        match error {
+            RmwError::Transfer(error) => Refused::of_transfer(error),
+            _ => Refused::AtHome,
+        }
+    }
+
     fn of_mutex(error: MutexError) -> Refused {
         match error {
             // The server says that the mutex went with its host.
@@ -238,7 +262,7 @@ impl Refused {
 /// Calls of every kind, answered well and badly.
 pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let call = |script: Script, kind: u8, bytes: u16| script.byte(kind).short(64).short(bytes);
-    let all = (0..9).fold(Script::default(), |script, kind| call(script, kind, 64)).written();
+    let all = (0..10).fold(Script::default(), |script, kind| call(script, kind, 64)).written();
     let large = [0, 1, 2, 8].into_iter().fold(Script::default(), |script, kind| call(script, kind, 16_000)).written();
     let play = |piece: u8, calls: &[u8]| Script::default().byte(piece).bytes(calls);
     let honest = [0; 24];

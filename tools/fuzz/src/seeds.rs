@@ -62,12 +62,14 @@ fn request_seeds() -> Seeds {
     let signal = Signal { window, generation, key, offset: 8, op: SignalOp::Add, value: 1 };
     let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).expect("a sum always makes sense");
     let rmw = Rmw { op: RmwOp::CompareSwap, width: RmwWidth::W32, operand: 2, compare: 1 };
+    let words = vec![RmwWord { offset: 8, operand: 1 }, RmwWord { offset: 8, operand: 2 }];
     let requests = [
         ("put", Request::Put { target, shape: Shape::contiguous(8, 16), signal: None }),
         ("put_rows_with_signal", Request::Put { target, shape: Shape::Strided(rows), signal: Some(signal) }),
         ("get_list", Request::Get { target, shape: Shape::Vector(list.clone()) }),
         ("sum_of_list", Request::Accumulate { target, shape: Shape::Vector(list), kernel, scale: 2.5_f64.into() }),
         ("compare_swap", Request::Rmw { target, offset: 4, rmw }),
+        ("add_to_several", Request::RmwMany { target, op: RmwOp::FetchAdd, width: RmwWidth::W64, words }),
         ("quiet", Request::Quiet),
         ("lock", Request::Lock { target, offset: 4 }),
         ("unlock", Request::Unlock { target, offset: 4 }),
@@ -101,6 +103,7 @@ fn reply_seeds() -> Seeds {
         |replies: &[(u64, ReplyBody)]| replies.iter().flat_map(|&(id, body)| reply(id, body, 0)).collect::<Vec<u8>>();
     let refused = ReplyBody::Refused { refusal: Refusal::OutsideWindow, detail: 4096 };
     let (data, granted) = (ReplyBody::Data { bytes: 8 }, ReplyBody::Granted { inherited: false });
+    let old_values = ReplyBody::Data { bytes: 16 };
     let (value, done) = (ReplyBody::Value(1), ReplyBody::Done);
     let (inherited, taken) = (ReplyBody::Granted { inherited: true }, ReplyBody::Value(2));
     let received = [(2, data, 64), (8, ReplyBody::MailTaken { bytes: 0 }, 96), (3, value, 96), (4, granted, 95)];
@@ -109,6 +112,10 @@ fn reply_seeds() -> Seeds {
         ("inherited", replies(&[(2, data), (3, value), (5, taken), (4, inherited), (6, done), (7, done)])),
         ("received_less", received.into_iter().flat_map(|(id, body, bytes)| reply(id, body, bytes)).collect()),
         ("late_lock", replies(&[(2, data), (1, refused), (3, value), (5, value), (6, done), (7, done), (4, granted)])),
+        (
+            "with_old_values",
+            replies(&[(2, data), (3, value), (5, value), (6, done), (7, done), (8, done), (9, old_values)]),
+        ),
         ("all_refused", replies(&[(4, refused), (2, refused), (3, refused), (5, refused), (6, refused), (7, refused)])),
         ("overtaking", replies(&[(7, done), (2, data), (2, data), (9, done)])),
     ]

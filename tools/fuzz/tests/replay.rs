@@ -99,6 +99,6 @@ fn the_seed_of_a_whole_conversation_is_read_to_its_end() {
         let request = responder.finish(&header, descriptor).unwrap();
         rest = &behind[request.payload_bytes() as usize..];
     }
-    assert_eq!(responder.last(), RequestId(11));
+    assert_eq!(responder.last(), RequestId(12));
     assert!(rest.is_empty());
 }

@@ -139,7 +139,7 @@ impl Answers {
 
     fn note(&mut self, header: &RequestHeader, request: &Request) {
         let (id, kind) = (header.id(), request.kind());
-        let data_bytes = if let Request::Get { shape, .. } = request { shape.bytes() } else { 0 };
+        let data_bytes = request.reply_data_bytes();
         if let Request::Acknowledge { received_bytes } = request {
             assert!(*received_bytes <= self.delivered_bytes, "a rank reports what it has received");
         }
@@ -231,10 +231,12 @@ impl Answers {
     fn answer(&mut self) {
         let Some(Asked { id, kind, data_bytes }) = self.waiting.pop_front() else { return };
         match kind {
-            RequestKind::Get => {
+            RequestKind::Get | RequestKind::RmwMany => {
                 self.say(id, ReplyBody::Data { bytes: data_bytes });
                 self.pending.extend(honest_data(id, data_bytes as usize));
-                self.gets = Some(id);
+                if kind == RequestKind::Get {
+                    self.gets = Some(id);
+                }
             }
             RequestKind::Rmw | RequestKind::TryLock => self.say(id, ReplyBody::Value(1)),
             RequestKind::Lock => self.say(id, ReplyBody::Granted { inherited: false }),

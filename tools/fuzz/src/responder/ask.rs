@@ -1,8 +1,8 @@
 //! Requests by choice: sound ones, those that the server refuses, and those that break the protocol.
 
 use longarm_proto::{
-    AccumulateOp, ElementType, Generation, Kernel, Level, Rank, Request, RequestId, Rmw, RmwOp, RmwWidth, Run, Scale,
-    Shape, Signal, SignalOp, Strided, WindowId, WindowRef,
+    AccumulateOp, ElementType, Generation, Kernel, Level, Rank, Request, RequestId, Rmw, RmwOp, RmwWidth, RmwWord, Run,
+    Scale, Shape, Signal, SignalOp, Strided, WindowId, WindowRef,
 };
 
 use super::reference::{COUNTED, FREED, OF_FRIEND, OPEN};
@@ -69,7 +69,7 @@ fn target(choices: &mut Choices<'_>, flaw: u8) -> WindowRef {
 }
 
 fn request(choices: &mut Choices<'_>, kind: u8, target: WindowRef, flaw: u8) -> Request {
-    match kind % 9 {
+    match kind % 10 {
         0 => {
             let shape = shape(choices, flaw, 1);
             Request::Put { target, shape, signal: signal(choices) }
@@ -92,7 +92,17 @@ fn request(choices: &mut Choices<'_>, kind: u8, target: WindowRef, flaw: u8) -> 
         5 => Request::Lock { target, offset: mutex(choices, flaw) },
         6 => Request::TryLock { target, offset: mutex(choices, flaw) },
         7 => Request::Unlock { target, offset: mutex(choices, flaw) },
-        _ => Request::Message { target: target.rank, bytes: u64::from(choices.short()) % PARTS[0], rest: 0 },
+        8 => Request::Message { target: target.rank, bytes: u64::from(choices.short()) % PARTS[0], rest: 0 },
+        _ => {
+            let (op, width) = (choices.pick(RmwOp::ALL), choices.pick(RmwWidth::ALL));
+            let op = if op == RmwOp::CompareSwap { RmwOp::Swap } else { op };
+            let word = |choices: &mut Choices<'_>| RmwWord {
+                offset: offset(choices, flaw) / 4 * 4,
+                operand: choices.byte().into(),
+            };
+            let count = 1 + choices.byte() % 8;
+            Request::RmwMany { target, op, width, words: (0..count).map(|_| word(choices)).collect() }
+        }
     }
 }
 
@@ -196,6 +206,8 @@ fn flawed_of(script: Script, peer: u8, kind: u8, flaw: u8) -> Script {
         3 => script.byte(0).byte(1).byte(5).short(64),
         5..=7 => script.byte(1),
         8 => script.short(100),
+        // Add to words of 8 bytes: three, two of which are the same.
+        9 => script.byte(0).byte(1).byte(2).short(64).byte(5).short(64).byte(6).short(72).byte(7),
         _ => script,
     };
     script = if kind == 0 { script.byte(3) } else { script }; // No signal.

@@ -243,8 +243,8 @@ impl Play {
 /// Conversations that reach every kind of request and every way to break one.
 pub(crate) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let play = |piece, capacity| Script::default().byte(0).byte(piece).byte(capacity);
-    let all = (0..9_u8).fold(play(0, 0), |script, kind| ask::simple(script, 0, kind)).byte(0).byte(0xff);
-    let cut = (0..9_u8).fold(play(1, 1), |script, kind| ask::simple(script, kind % 2, kind)).byte(0).byte(0xff);
+    let all = (0..10_u8).fold(play(0, 0), |script, kind| ask::simple(script, 0, kind)).byte(0).byte(0xff);
+    let cut = (0..10_u8).fold(play(1, 1), |script, kind| ask::simple(script, kind % 2, kind)).byte(0).byte(0xff);
     let mut seeds = vec![("each_kind", all.written()), ("each_kind_cut", cut.written())];
     for (name, flaw) in ask::FLAWS {
         let script = ask::flawed(ask::simple(play(3, 0), 0, 0), 0, flaw);

@@ -51,6 +51,9 @@ pub(crate) fn judge(request: &Request) -> Result<Vec<Touched>, Refusal> {
         Request::Accumulate { target, shape, .. } => shaped(target, shape),
         Request::Get { target, shape } => shaped(target, shape).map(|_| Vec::new()),
         Request::Rmw { target, offset, rmw } => Ok(vec![word(target, *offset, rmw.width.bytes() as u64)?]),
+        Request::RmwMany { target, width, words, .. } => {
+            words.iter().map(|at| word(target, at.offset, width.bytes() as u64)).collect()
+        }
         Request::Lock { target, offset } | Request::TryLock { target, offset } | Request::Unlock { target, offset } => {
             let touched = word(target, *offset, 4)?;
             // A mutex goes with its host, and this one is dead.
@@ -131,6 +134,11 @@ impl Sums {
         match request {
             Request::Rmw { rmw, .. } if (rmw.op, rmw.width) == (RmwOp::FetchAdd, RmwWidth::W64) => {
                 self.add(first.part, first.offset, rmw.operand as i64);
+                None
+            }
+            Request::RmwMany { op, width, words, .. } if (*op, *width) == (RmwOp::FetchAdd, RmwWidth::W64) => {
+                let part = first.part;
+                words.iter().for_each(|word| self.add(part, word.offset, word.operand as i64));
                 None
             }
             Request::Accumulate { shape: Shape::Contiguous(_), kernel, scale, .. }
