@@ -249,7 +249,7 @@ impl Client {
         Ok(taken)
     }
 
-    /// Gives a mutex back to whoever waits longest. What this rank has put before is visible to the next holder at
+    /// Gives a mutex back: to a rank of the node that spins for it, else to the first that waits at the server. What this rank has put before is visible to the next holder at
     /// the ranks for which quiet was called. `ARMCI_Unlock`.
     #[inline]
     pub fn unlock(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {

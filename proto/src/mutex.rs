@@ -10,7 +10,7 @@
 //!
 //! A rank of the node takes a free mutex by a compare-and-swap from 0 to its rank + 1 and gives it back by one the
 //! other way, with no server involved. When the first fails it asks the server and waits; when the second fails
-//! because of [`CONTENDED`] it tells the server. Only the server clears [`CONTENDED`] and takes it away from a word, and it passes the
+//! because of [`CONTENDED`] it tells the server, unless ranks spin. Only the server sets [`CONTENDED`] and takes it away from a word, and it passes the
 //! word from holder to holder without letting it become 0 in between.
 //!
 //! Before a rank of the node asks the server it may look at the word for a while, and be passed the mutex by its holder

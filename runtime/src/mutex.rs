@@ -16,9 +16,9 @@ use crate::group::Group;
 use crate::started::Started;
 use crate::window::WindowInner;
 
-/// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group in turns: first come, first served, but
-/// that ranks of the host's node which look for it without sleeping pass it around the node, once before the next of those that sleep or
-/// are on other nodes. Not recursive. Locks are not fences: call quiet before unlocking what others are to see.
+/// A set of mutexes. Each has a host and a number there; it is locked by the ranks of the group in turns: those that wait at the
+/// host's server are served first come, first served; before each of them, ranks of the host's node that spin may each have one turn.
+/// Not recursive. Locks are not fences: call quiet before unlocking what others are to see.
 ///
 /// Threads of a rank share them: of one rank, one thread at a time has a mutex, and one asks for it; the others wait behind it in the
 /// order in which they came.
@@ -114,7 +114,7 @@ impl Mutexes {
     }
 
     /// Takes a mutex, waiting until it is this rank's turn, and among threads of this rank this one's. If its holder dies
-    /// meanwhile the mutex goes to the rank that has waited for longest; see [`MutexGuard::previous_holder_died`]. `ARMCI_Lock`.
+    /// meanwhile the mutex goes to the rank that has waited for longest at the server; see [`MutexGuard::previous_holder_died`]. `ARMCI_Lock`.
     ///
     /// ```
     /// let world = longarm::init()?;

@@ -215,7 +215,7 @@ int ARMCI_Rmw(int op, void *ploc, void *prem, int extra, int proc);
 
 int ARMCI_Create_mutexes(int num); /* collective; num may differ; -1: negative, -2: more than 32768 */
 int ARMCI_Destroy_mutexes(void);   /* collective */
-void ARMCI_Lock(int mutex, int proc);   /* waits; in the order of asking */
+void ARMCI_Lock(int mutex, int proc);   /* waits for its turn; ranks of proc's node that spin may each have one before the next that waits */
 void ARMCI_Unlock(int mutex, int proc); /* what was put before is visible to whoever takes it next */
 
 void ARMCI_Fence(int proc);                /* what was issued towards a process from here is visible there */
