@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use longarm_proto::{Rank, Refusal, Request, Run, mutex_holder, mutex_word};
 use longarm_shm::handover::{self, Found, GivenBack};
+use longarm_shm::sync::{Ordering, fence};
 use longarm_shm::{CounterKind, Window, Word};
 
 use crate::client::Client;
@@ -181,7 +182,11 @@ impl Client {
             // Only who holds it passes it. Another holder, or none, has it from the server.
             Found::Held(holder) => {
                 let is_lost = *passer.get_or_insert(holder) != holder || self.has_left(holder);
-                is_lost.then_some(false)
+                is_lost.then(|| {
+                    // It may have passed it after that look, and died since. Behind the death, which is known now, it passes nothing any more.
+                    fence(Ordering::SeqCst);
+                    matches!(handover::look(line, me), Found::Taken { .. })
+                })
             }
         })
     }
