@@ -38,10 +38,7 @@ pub(super) struct Acknowledgements {
 impl Acknowledgements {
     /// Bytes that the server keeps for the reply to a request.
     fn reply_bytes(request: &Request) -> u64 {
-        match request {
-            request if request.has_reply() => REPLY_BYTES as u64 + kept_bytes(request.reply_data_bytes()),
-            _ => 0,
-        }
+        if request.has_reply() { REPLY_BYTES as u64 + kept_bytes(request.reply_data_bytes()) } else { 0 }
     }
 
     /// A request is sent.

@@ -39,6 +39,6 @@ impl Endpoint {
     pub(crate) fn has_served(&self) -> bool {
         let state = self.lock();
         // A get was answered when its header came: the server reads the bytes while it sends them.
-        state.is_unconfirmed() || !state.is_idle() || state.landing.is_some()
+        state.is_unconfirmed() || !state.is_idle() || state.awaits_data()
     }
 }

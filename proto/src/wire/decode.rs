@@ -154,8 +154,10 @@ impl RequestHeader {
                 if self.rmw_parts()?.0 == RmwOp::CompareSwap {
                     return Err(Violation::NothingToCompareWith);
                 }
-                self.check_table(0)?;
-                if self.descriptor_bytes() == 0 { self.check_descriptor(SEGMENT_BYTES) } else { Ok(()) }
+                if self.descriptor_bytes() == 0 {
+                    return Err(self.wrong_descriptor());
+                }
+                self.check_table(0)
             }
             RequestKind::Quiet | RequestKind::Leave | RequestKind::Acknowledge => {
                 self.check_unused(&[Shape, Element, Op, PayloadBytes, Rank, Generation, Window, Key, Offset])?;
@@ -204,12 +206,16 @@ impl RequestHeader {
         if self.descriptor_bytes() == expected {
             return Ok(());
         }
-        Err(Violation::DescriptorBytes { kind: self.kind, found: self.descriptor_bytes })
+        Err(self.wrong_descriptor())
+    }
+
+    fn wrong_descriptor(&self) -> Violation {
+        Violation::DescriptorBytes { kind: self.kind, found: self.descriptor_bytes }
     }
 
     /// Whether the descriptor's length is that of `fixed_bytes` and a table of the shape's kind.
     fn check_shape(&self, fixed_bytes: usize, shape_bytes: u64) -> Result<(), Violation> {
-        let wrong = Violation::DescriptorBytes { kind: self.kind, found: self.descriptor_bytes };
+        let wrong = self.wrong_descriptor();
         let rest = self.descriptor_bytes().checked_sub(fixed_bytes).ok_or(wrong)?;
         match self.shape {
             ShapeKind::Contiguous => {
@@ -235,7 +241,7 @@ impl RequestHeader {
 
     /// Whether the descriptor's length is that of `fixed_bytes` and a list of runs or words.
     fn check_table(&self, fixed_bytes: usize) -> Result<(), Violation> {
-        let wrong = Violation::DescriptorBytes { kind: self.kind, found: self.descriptor_bytes };
+        let wrong = self.wrong_descriptor();
         let table = self.descriptor_bytes().checked_sub(fixed_bytes).ok_or(wrong)?;
         if !table.is_multiple_of(SEGMENT_BYTES) {
             return Err(wrong);
