@@ -1,4 +1,4 @@
-//! How the ranks of a node meet: in shared memory, without messages.
+//! How ranks of a node meet: in shared memory, without messages.
 
 use longarm_proto::Rank;
 use longarm_shm::flag_barrier::{Member, WORDS};
@@ -8,38 +8,41 @@ use parking_lot::MutexGuard;
 
 use crate::client::Client;
 use crate::error::{Lost, LostHow};
+use crate::local::flag_barriers::FlagBarriers;
 use crate::progress::pace::Drive;
 use crate::progress::waits::{Awaited, WaitingCall, Whom};
 
-/// The place of the rank that speaks for its node: the lowest.
+/// The place of the rank that speaks for the others.
 const FIRST: usize = 0;
 
 impl Client {
-    /// Whether all ranks of the world meet by [`Client::meet`].
+    /// Whether all ranks of the world meet by [`Client::node_barriers`].
     pub fn can_meet(&self) -> bool {
-        self.local.barriers.all_are_here
+        self.local.all_are_here
     }
 
-    /// All ranks of the world meet, and each shows some words; `read` is told the barrier's number and those of every rank. A death in
+    /// Where the ranks of this node meet.
+    pub fn node_barriers(&self) -> &FlagBarriers {
+        &self.local.node_barriers
+    }
+
+    /// All who meet at these barriers meet, and each shows some words; `read` is told the barrier's number and those of every place. A death in
     /// `group` ends the wait. `show` is told the number too, if all are known to have come to the barrier before; it makes what `words` are in.
     ///
-    /// No other thread of this rank meets before `read` is done: so by the time that a member knows that all have come to a barrier, they
+    /// No other thread of this rank meets there before `read` is done: so by the time that a member knows that all have come to a barrier, they
     /// have read what they wanted of the one before.
     ///
     /// # Errors
     /// What `group` gives: then not all have come.
-    ///
-    /// # Panics
-    /// If the world has several nodes.
     pub fn meet<S, R>(
         &self,
+        barriers: &FlagBarriers,
         (show, words): (impl FnOnce(Option<u64>) -> S, impl FnOnce(&S) -> &[u64]),
         call: WaitingCall,
         group: &dyn Fn() -> Option<Lost>,
         read: impl FnOnce(u64, &dyn Fn(u32, usize) -> u64) -> R,
     ) -> Result<R, Lost> {
-        assert!(self.can_meet());
-        let here = self.meet_on_node(call, group);
+        let here = self.meet_on_node(barriers, call, group);
         let before = here.member.met();
         let shown = show(here.member.is_reached(before).then_some(before + 1));
         let barrier = here.come(words(&shown))?;
@@ -48,30 +51,38 @@ impl Client {
         } else {
             here.wait_for_all(barrier)?;
         }
-        Ok(read(barrier, &|rank, at| here.member.word(rank as usize, at)))
+        Ok(read(barrier, &|place, at| here.member.word(place as usize, at)))
     }
 
-    /// The ranks of this node come together, for one collective. A death in `group` ends what they wait for.
-    pub fn meet_on_node<'a>(&'a self, call: WaitingCall, group: &'a dyn Fn() -> Option<Lost>) -> NodeBarriers<'a> {
-        NodeBarriers { client: self, member: self.progress.time.lock(&self.local.barriers.member), call, group }
+    /// Those who meet at these barriers come together, for one collective. A death in `group` ends what they wait for.
+    pub fn meet_on_node<'a>(
+        &'a self,
+        barriers: &'a FlagBarriers,
+        call: WaitingCall,
+        group: &'a dyn Fn() -> Option<Lost>,
+    ) -> NodeBarriers<'a> {
+        let (member, ranks) = (self.progress.time.lock(&barriers.member), &*barriers.ranks);
+        NodeBarriers { client: self, ranks, member, call, group }
     }
 }
 
-/// The ranks of a node during one collective, in which all do the same with this, in the same order.
+/// Ranks of a node during one collective, in which all do the same with this, in the same order.
 pub struct NodeBarriers<'a> {
     client: &'a Client,
+    /// By place.
+    ranks: &'a [Rank],
     member: MutexGuard<'a, Member<NodeBoard>>,
     call: WaitingCall,
     group: &'a dyn Fn() -> Option<Lost>,
 }
 
 impl NodeBarriers<'_> {
-    /// Whether this rank speaks for its node.
+    /// Whether this rank speaks for the others.
     pub fn is_leader(&self) -> bool {
         self.member.me() == FIRST
     }
 
-    /// Each shows some words to the leader, which waits for all; there `read` is told the words of each, by its number on the node. `None`
+    /// Each shows some words to the leader, which waits for all; there `read` is told the words of each, by its place. `None`
     /// at the others, which wait for nobody.
     ///
     /// # Errors
@@ -84,11 +95,11 @@ impl NodeBarriers<'_> {
         let barrier = self.come(words)?;
         if self.is_leader() {
             self.wait_for_all(barrier)?;
-            return Ok(Some(read(&|local, at| self.member.word(local as usize, at))));
+            return Ok(Some(read(&|place, at| self.member.word(place as usize, at))));
         }
         // The last one wakes the leader, if it sleeps.
         if self.member.have_all_come(&mut 0, barrier) {
-            self.client.local.ring_mail(self.ranks()[FIRST]);
+            self.client.local.ring_mail(self.ranks[FIRST]);
         }
         Ok(None)
     }
@@ -109,7 +120,7 @@ impl NodeBarriers<'_> {
 
     /// Waits until a death in the group is known here, of which the leader has told.
     pub fn hear_of_death(&self) -> Lost {
-        let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks()[FIRST]) };
+        let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks[FIRST]) };
         self.client.wait_for(Drive::Memory, awaited, || self.death())
     }
 
@@ -121,7 +132,7 @@ impl NodeBarriers<'_> {
             let mut from = 0;
             let mut look = || self.member.have_all_come(&mut from, owed).then_some(Ok(()));
             // Nobody wakes this rank when they come.
-            let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks()[FIRST]) };
+            let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks[FIRST]) };
             self.client.wait_for(Drive::FlagBarrier, awaited, || look().or_else(|| self.death().map(Err)))?;
         }
         let barrier = self.member.come(words);
@@ -138,15 +149,9 @@ impl NodeBarriers<'_> {
         (self.group)().filter(|lost| matches!(lost.how, LostHow::Died(_)))
     }
 
-    /// The ranks of this node.
-    fn ranks(&self) -> &[Rank] {
-        let layout = &self.client.local.layout;
-        layout.ranks_of(layout.my_node())
-    }
-
     fn wake_others(&self) {
         let me = self.client.local.layout.me();
-        self.ranks().iter().filter(|rank| **rank != me).for_each(|rank| self.client.local.ring_mail(*rank));
+        self.ranks.iter().filter(|rank| **rank != me).for_each(|rank| self.client.local.ring_mail(*rank));
     }
 
     fn wait_for_all(&self, barrier: u64) -> Result<(), Lost> {
@@ -166,7 +171,7 @@ impl NodeBarriers<'_> {
         if self.client.glance(&mut look).is_some() {
             return Ok(());
         }
-        let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks()[missing()]) };
+        let awaited = Awaited { call: self.call, whom: Whom::Rank(self.ranks[missing()]) };
         self.client
             .wait_for(Drive::Memory, awaited, || has_come().then_some(Ok(())).or_else(|| (self.group)().map(Err)))
     }

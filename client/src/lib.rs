@@ -54,6 +54,7 @@ pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, 
 pub use exposed::{ExposedMemory, ExposedParts, Notice, Where};
 pub use flag_barrier::NodeBarriers;
 pub use local::failures::{Death, Failures};
+pub use local::flag_barriers::FlagBarriers;
 pub use local::layout::Layout;
 pub use lock::{LockBegun, MutexHome, Taken};
 pub use origin_bytes::{IssuedBuffer, Lender, LenderMut, Lent, OriginBuffer, OriginBytes, OriginBytesMut, lend};

@@ -23,8 +23,10 @@ pub(crate) struct Local {
     pub(crate) segment: Arc<NodeSegment>,
     counters: OwnCounters,
     eventcounts: Eventcounts,
-    /// Where the ranks of the world meet, if they are all on one node.
-    pub(crate) barriers: FlagBarriers,
+    /// Where the ranks of this node meet.
+    pub(crate) node_barriers: FlagBarriers,
+    /// Whether all ranks of the world are on this node, in their order.
+    pub(crate) all_are_here: bool,
     /// By value: every direct operation looks at it.
     pub(crate) failures: Failures,
     pub(crate) out_of_reach: OutOfReach,
@@ -37,7 +39,9 @@ impl Local {
         Local {
             counters: segment.own_counters(layout.local_of(layout.me())),
             eventcounts: segment.eventcounts(),
-            barriers: FlagBarriers::new(&segment, &layout),
+            node_barriers: FlagBarriers::of_node(&segment, &layout),
+            all_are_here: (0..layout.rank_count())
+                .all(|rank| layout.node_of(Rank(rank)) == layout.my_node() && layout.local_of(Rank(rank)) == rank),
             layout,
             segment,
             failures,

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use longarm_client::{Client, Lost, Operation};
+use longarm_client::{Client, FlagBarriers, Lost, Operation};
 use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU64, Ordering};
 
 use crate::collective::nodes::Nodes;
+use crate::group_area::GroupArea;
 use crate::inner::Inner;
 use crate::started::lane::Lane;
 use crate::started::{Started, promise};
@@ -42,13 +43,15 @@ pub(crate) struct Members {
     pub(crate) lane: Arc<Lane>,
     /// Who of them is where, from the first collective on that asks for it.
     nodes: OnceLock<Nodes>,
+    /// Where those meet that share this node. `None`: by messages; or this is the world, whose ranks have lines of their own.
+    pub(crate) area: Option<GroupArea>,
 }
 
 impl Members {
     /// `index`: this rank's place among them.
-    fn new(id: u64, members: Box<[Rank]>, index: u32) -> Arc<Members> {
+    fn new(id: u64, members: Box<[Rank]>, index: u32, area: Option<GroupArea>) -> Arc<Members> {
         let (sequence, lane) = (AtomicU64::new(0), Lane::new());
-        Arc::new(Members { id, members, index, sequence, lane, nodes: OnceLock::new() })
+        Arc::new(Members { id, members, index, sequence, lane, nodes: OnceLock::new(), area })
     }
 }
 
@@ -61,7 +64,7 @@ impl Group {
     pub(crate) fn world(inner: &Arc<Inner>) -> Group {
         let members = (0..inner.client.layout().rank_count()).map(Rank).collect();
         let index = inner.me().0;
-        Group { inner: Arc::clone(inner), shared: Members::new(WORLD, members, index) }
+        Group { inner: Arc::clone(inner), shared: Members::new(WORLD, members, index, None) }
     }
 
     /// This rank's place among the members.
@@ -99,13 +102,13 @@ impl Group {
         let mut tagged = vec![Rank((tag >> 32) as u32 ^ u32::MAX), Rank(tag as u32)];
         tagged.extend_from_slice(&members);
         let id = FROM_LIST | hash_of(&tagged);
-        Some(Group { inner: Arc::clone(inner), shared: Members::new(id, members, index) })
+        Some(Group { inner: Arc::clone(inner), shared: Members::new(id, members, index, None) })
     }
 
-    pub(crate) fn with_members(&self, id: u64, members: Box<[Rank]>) -> Group {
+    pub(crate) fn with_members(&self, id: u64, members: Box<[Rank]>, area: Option<GroupArea>) -> Group {
         let me = self.inner.me();
         let index = members.iter().position(|rank| *rank == me).expect("this rank is a member") as u32;
-        Group { inner: Arc::clone(&self.inner), shared: Members::new(id, members, index) }
+        Group { inner: Arc::clone(&self.inner), shared: Members::new(id, members, index, area) }
     }
 
     /// Whether all ranks are its members, in their order.
@@ -113,14 +116,21 @@ impl Group {
         self.shared.id == WORLD
     }
 
-    /// Whether its members meet in shared memory.
+    /// Whether all its members meet in shared memory.
     pub(crate) fn can_meet(&self) -> bool {
-        self.is_world() && self.inner.client.can_meet()
+        if self.is_world() {
+            self.inner.client.can_meet()
+        } else {
+            self.shared.area.is_some() && self.nodes().count() == 1
+        }
     }
 
-    /// Whether those of its members that share a node meet by the lines of the node's segment.
-    pub(crate) fn has_lines(&self) -> bool {
-        self.is_world()
+    /// Where those of its members meet that share this node, if they do so by flag barriers.
+    pub(crate) fn barriers(&self) -> Option<&FlagBarriers> {
+        if self.is_world() {
+            return Some(self.inner.client.node_barriers());
+        }
+        self.shared.area.as_ref().map(|area| &area.barriers)
     }
 
     /// Who of its members is where.

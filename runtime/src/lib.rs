@@ -46,6 +46,7 @@ mod exposed;
 #[doc(hidden)] // The interfaces in C are built on it.
 pub mod ffi;
 mod group;
+mod group_area;
 mod handle;
 mod heap;
 mod inner;

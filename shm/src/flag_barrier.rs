@@ -72,6 +72,12 @@ impl Lines {
         &self.0[barrier as usize % LINES]
     }
 
+    /// The largest number that was written here. By the member whose lines they are.
+    #[cfg(not(loom))]
+    pub(crate) fn last(&self) -> u64 {
+        self.0.iter().map(|line| line.number.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
     #[inline]
     fn has_come(&self, barrier: u64) -> bool {
         // PAIR come. A later number in the same line means that it was there long ago.

@@ -44,7 +44,12 @@ impl NodeSegment {
 
     /// Where the ranks of this node meet.
     pub fn board(self: &Arc<Self>) -> NodeBoard {
-        NodeBoard(Found::new(self.lines(), Arc::clone(self)))
+        self.board_of(self.lines())
+    }
+
+    /// Where members meet that have these lines of the segment.
+    pub(crate) fn board_of(self: &Arc<Self>, lines: &[Lines]) -> NodeBoard {
+        NodeBoard(Found::new(lines, Arc::clone(self)))
     }
 
     /// The counters of a local rank, ready for the hot path: found once, used by every operation.
@@ -92,7 +97,7 @@ impl Eventcounts {
     }
 }
 
-/// Where the ranks of this node meet: the place of a member is its local rank.
+/// Where ranks of this node meet: all of them, by local rank, or those of a group, by place.
 #[derive(Debug)]
 pub struct NodeBoard(Found<Lines>);
 

@@ -1,7 +1,7 @@
 //! The node's segment: where eventcounts, queues, stripe locks, cells and counters of its ranks lie.
 //!
 //! ```text
-//!   header │ eventcounts │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines ║ counters of local rank 0 ║ …
+//!   header │ eventcounts │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines │ states of sync areas ║ sync area 0 ║ … ║ counters of local rank 0 ║ …
 //!          by local rank                                   ║ = starts on a page
 //! ```
 //!
@@ -47,7 +47,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"longarmN");
 /// Goes up whenever anything in this crate's shared structures moves, or two ranks would come to hold different stripe
 /// locks for one element.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 #[repr(C, align(64))]
 struct Header {
     magic: AtomicU64,
@@ -104,8 +104,8 @@ pub enum Popped {
 /// The memory that all ranks of a node share, beside their windows.
 #[derive(Debug)]
 pub struct NodeSegment {
-    segment: Segment,
-    layout: Layout,
+    pub(crate) segment: Segment,
+    pub(crate) layout: Layout,
     job: JobId,
     ringer: OnceLock<OwnedFd>,
 }
@@ -476,7 +476,7 @@ impl NodeSegment {
     }
 
     #[inline]
-    fn part<T: Shareable>(&self, offset: u64, count: u32) -> &[T] {
+    pub(crate) fn part<T: Shareable>(&self, offset: u64, count: u32) -> &[T] {
         self.segment.shared(offset, count as usize)
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::parts::{SLOT_BYTES, SYNC_AREAS};
 use std::collections::VecDeque;
 
 use crate::LOCAL_RANKS_MAX;
@@ -115,6 +116,8 @@ fn the_parts_of_a_layout_never_overlap() {
             (layout.cells, u64::from(cell_count(local)) * size_of::<Cell>() as u64),
             (layout.boxes, locals * BOXES_STRIDE),
             (layout.lines, locals * size_of::<Lines>() as u64),
+            (layout.area_states, u64::from(SYNC_AREAS) * 64),
+            (layout.areas, u64::from(SYNC_AREAS) * layout.areas_stride),
             (layout.counters, locals * layout.counters_stride),
             (layout.bytes, 0),
         ];
@@ -122,6 +125,8 @@ fn the_parts_of_a_layout_never_overlap() {
             assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{world} {local} {pair:?}");
         }
         assert!(2 * peers_bytes(world) + PAGE_BYTES <= layout.counters_stride);
+        assert!(locals * size_of::<Lines>() as u64 <= layout.slots);
+        assert!(layout.slots + locals * 2 * SLOT_BYTES as u64 <= layout.areas_stride);
     }
 }
 

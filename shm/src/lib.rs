@@ -24,6 +24,8 @@ pub mod eventcount;
 mod fastbox;
 pub mod flag_barrier;
 pub mod handover;
+#[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
+mod holders;
 pub mod in_use;
 pub mod inbox;
 pub mod queue;
@@ -35,6 +37,8 @@ pub mod sync;
 pub mod accumulate;
 #[cfg(not(loom))]
 pub mod amo;
+#[cfg(not(loom))]
+mod area_state;
 #[cfg(not(loom))]
 pub mod cell;
 #[cfg(not(loom))]
@@ -51,6 +55,8 @@ mod outside;
 mod parts;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+pub mod sync_area;
 #[cfg(not(loom))]
 pub mod thread;
 #[cfg(not(loom))]
@@ -69,7 +75,7 @@ pub use self::{
     found::{Eventcounts, NodeBoard, OwnCounters},
     layout::{Full, NodeSegment, Popped, Producer},
     outside::OutsideWindow,
-    parts::LOCAL_RANKS_MAX,
+    parts::{LOCAL_RANKS_MAX, SLOT_BYTES},
     segment::{OutsideSegment, Segment, SegmentError},
     window::{NodeWindow, Window, Word},
 };

@@ -15,6 +15,8 @@ mod deaths;
 mod fastbox;
 #[path = "loom_models/flag_barrier.rs"]
 mod flag_barrier;
+#[path = "loom_models/holders.rs"]
+mod holders;
 #[path = "loom_models/mortal.rs"]
 pub(crate) mod mortal;
 #[path = "loom_models/mutex_word.rs"]

@@ -1,5 +1,6 @@
 //! Where the parts of a node's segment lie.
 
+use crate::area_state::AreaState;
 use crate::cell::{CELLS_OF_SERVER, CELLS_PER_RANK, Cell};
 use crate::counters::{PeerCounters, SETS};
 use crate::eventcount::EventcountWord;
@@ -14,6 +15,11 @@ use crate::stripe::{STRIPE_COUNT, StripeWord};
 pub(crate) const HEADER_BYTES: u64 = 64;
 /// Ranks of one node at most. Far above what a machine runs, and small enough that cells have 32-bit numbers.
 pub const LOCAL_RANKS_MAX: u32 = 4096;
+
+/// Sync areas of a node.
+pub const SYNC_AREAS: u32 = 32;
+/// Bytes of one slot of a sync area.
+pub const SLOT_BYTES: usize = 4096;
 
 /// One for mail, one for windows.
 pub(crate) const EVENTCOUNTS_PER_RANK: u64 = 2;
@@ -31,6 +37,12 @@ pub(crate) struct Layout {
     pub(crate) boxes: u64,
     /// Where the ranks meet.
     pub(crate) lines: u64,
+    /// Who has the sync areas, and they.
+    pub(crate) area_states: u64,
+    pub(crate) areas: u64,
+    /// From one sync area to the next one, and where its slots begin.
+    pub(crate) areas_stride: u64,
+    pub(crate) slots: u64,
     pub(crate) counters: u64,
     /// From one local rank's counters to the next one's.
     pub(crate) counters_stride: u64,
@@ -54,7 +66,11 @@ impl Layout {
         let cells_bytes = u64::from(cell_count(local_ranks)) * size_of::<Cell>() as u64;
         let boxes = (cells + cells_bytes).next_multiple_of(PAGE_BYTES);
         let lines = boxes + locals * BOXES_STRIDE;
-        let counters = (lines + locals * size_of::<Lines>() as u64).next_multiple_of(PAGE_BYTES);
+        let area_states = lines + locals * size_of::<Lines>() as u64;
+        let areas = (area_states + u64::from(SYNC_AREAS) * size_of::<AreaState>() as u64).next_multiple_of(PAGE_BYTES);
+        let slots = (locals * size_of::<Lines>() as u64).next_multiple_of(PAGE_BYTES);
+        let areas_stride = (slots + locals * 2 * SLOT_BYTES as u64).next_multiple_of(PAGE_BYTES);
+        let counters = areas + u64::from(SYNC_AREAS) * areas_stride;
         let counters_stride = PAGE_BYTES + SETS as u64 * peers_bytes(world_ranks);
         let bytes = counters + locals * counters_stride;
         Ok(Layout {
@@ -67,6 +83,10 @@ impl Layout {
             cells,
             boxes,
             lines,
+            area_states,
+            areas,
+            areas_stride,
+            slots,
             counters,
             counters_stride,
             bytes,

@@ -1,4 +1,4 @@
-//! The agreement of a world that is one node: all meet once, in shared memory.
+//! The agreement of a group that is on one node: all meet once, in shared memory.
 //!
 //! Each member shows the digest of what it calls, and what little data it has. So everybody sees whether there are
 //! differences, and only then are there messages about them.
@@ -155,7 +155,8 @@ impl Call<'_> {
             let lay_out = || barrier.is_some_and(|barrier| self.lay_out_load(barrier, load_here));
             Shown::of(&mine, load_here, offered, lay_out)
         };
-        let met = client.meet((show, Shown::words), self.name, &death, |barrier, word| {
+        let barriers = self.group.barriers().expect("its members can meet");
+        let met = client.meet(barriers, (show, Shown::words), self.name, &death, |barrier, word| {
             let met = Met::read(word, (me, &mine, load_here), around.clone());
             match met {
                 Met::Agree { offered, bytes } if bytes.is_empty() && !load_here.is_empty() => {

@@ -1,16 +1,17 @@
-//! Loads that are too long for the lines of a barrier, in a world of one node: each member lays its own out in a small area behind its staging
-//! buffer before it comes to the barrier, and when all have come reads what it wants from those of the others. So they take one barrier,
-//! as loads do that fit into a line.
+//! Loads that are too long for the lines of a barrier, in groups that are on one node: each member lays its own out before it comes to the
+//! barrier, and when all have come reads what it wants of those of the others. So they take one barrier, as loads do that fit into a line. They
+//! lie in a small area behind each rank's staging buffer in the world, in slots of the group's sync area in other groups.
 //!
-//! There are two areas, used in turn by the number of the barrier. A member writes the one of barrier b only if it knows that all have come
+//! There are two areas of each, used in turn by the number of the barrier. A member writes the one of barrier b only if it knows that all have come
 //! to b - 1. Whoever has come to b - 1 has read what it wanted of b - 2, whose area it was before: it reads under the lock of its rank's
 //! barriers, which it gives back then, so that holds for all its threads, and whatever collectives they make. A member that does not
 //! know it, because a death has ended its wait, lays out nothing. Then, and where it has no memory for it, all see so in its line, and send messages.
 //!
 //! What is written before the barrier is seen behind it, as the words of the lines are (`longarm_shm::flag_barrier`).
 
-use longarm_client::{ClientWindow, Operation};
+use longarm_client::Operation;
 use longarm_memory::{Region, RegionMut};
+use longarm_shm::SLOT_BYTES;
 
 use super::agree::Load;
 use super::call::Call;
@@ -26,7 +27,7 @@ const ALL_BYTES_MAX: usize = 64 << 10;
 impl Group {
     /// Whether so many bytes of one member are laid out for all.
     pub(super) fn is_laid_out_for_all(&self, bytes: usize) -> bool {
-        self.can_meet() && (1..=ONE_BYTES_MAX).contains(&bytes)
+        (1..=ONE_BYTES_MAX.min(self.room_to_lay_out())).contains(&bytes)
     }
 
     /// Whether so many bytes of each are laid out for all.
@@ -36,42 +37,49 @@ impl Group {
 
     /// Whether shares of so many bytes are laid out, for each member one.
     pub(super) fn is_laid_out_for_each(&self, share_bytes: usize) -> bool {
-        self.can_meet() && (1..=AREA_BYTES / self.size() as usize).contains(&share_bytes)
+        (1..=self.room_to_lay_out() / self.size() as usize).contains(&share_bytes)
     }
-}
 
-/// The area of a barrier.
-fn area(barrier: u64) -> u64 {
-    (AREAS_OFFSET + (barrier % 2) as usize * AREA_BYTES) as u64
+    /// Bytes that a member can lay out for one barrier.
+    fn room_to_lay_out(&self) -> usize {
+        match self.shared.area {
+            _ if !self.can_meet() => 0,
+            Some(_) => SLOT_BYTES,
+            None => AREA_BYTES,
+        }
+    }
 }
 
 impl Call<'_> {
     /// Lays this member's load out for the barrier with this number. False: it cannot, or not read those of others.
     pub(super) fn lay_out_load(&self, barrier: u64, load: &Load) -> bool {
         let bytes = load.laid_out();
-        let lay_out = |window: &ClientWindow| {
-            let part = window.part_here(Operation::Put, self.group.inner.me()).ok().flatten()?;
-            let room = part.region_mut(area(barrier), bytes.len() as u64).ok()?;
-            room.copy_from(Region::from_slice(bytes));
-            Some(())
-        };
-        bytes.len() <= AREA_BYTES && staging_window(self.group).and_then(lay_out).is_some()
+        let room = self.laid_out_by(self.me(), barrier).filter(|room| bytes.len() <= room.len());
+        room.inspect(|room| room.slice(0, bytes.len()).copy_from(Region::from_slice(bytes))).is_some()
     }
 
     /// What the load is of all members, read from the areas of a barrier to which all have come; `members` have laid it out. Empty if it
     /// cannot be read.
     pub(super) fn read_loads(&self, barrier: u64, load: &Load, members: impl Iterator<Item = u32>) -> Vec<u8> {
-        let Some(window) = staging_window(self.group) else { return Vec::new() };
         let (from, each) = load.wanted(self.me() as usize);
         let mut all = Vec::new();
         for member in members {
-            let part = window.part_here(Operation::Get, self.member(member)).ok().flatten();
-            let bytes = part.and_then(|part| part.region(area(barrier) + from as u64, each as u64).ok());
-            let Some(bytes) = bytes else { return Vec::new() };
+            let laid_out = self.laid_out_by(member, barrier).filter(|room| from + each <= room.len());
+            let Some(laid_out) = laid_out else { return Vec::new() };
             let begin = all.len();
             all.resize(begin + each, 0);
-            RegionMut::from_slice(&mut all[begin..]).copy_from(bytes);
+            RegionMut::from_slice(&mut all[begin..]).copy_from(laid_out.slice(from, each).as_region());
         }
         all
+    }
+
+    /// Where a member lays its load out for a barrier. `None`: this rank does not reach it.
+    fn laid_out_by(&self, member: u32, barrier: u64) -> Option<RegionMut<'_>> {
+        if let Some(area) = &self.group.shared.area {
+            return Some(area.slot(member, barrier));
+        }
+        let part = staging_window(self.group)?.part_here(Operation::Put, self.member(member)).ok().flatten()?;
+        let offset = AREAS_OFFSET + (barrier % 2) as usize * AREA_BYTES;
+        part.region_mut(offset as u64, AREA_BYTES as u64).ok()
     }
 }

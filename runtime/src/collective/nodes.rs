@@ -48,7 +48,7 @@ impl Nodes {
         nodes
     }
 
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.starts.len() as u32 - 1
     }
 

@@ -8,6 +8,7 @@ use longarm_shm::sync::Ordering;
 use super::signature::Signature;
 use crate::error::CollectiveError;
 use crate::group::{FROM_LIST, Group, bytes_of, hash_of, words_of};
+use crate::group_area::Claim;
 use crate::started::Started;
 
 impl Group {
@@ -26,20 +27,37 @@ impl Group {
     /// [`CollectiveError`].
     pub fn split_collective(&self, color: Option<u32>, key: i64) -> Result<Option<Group>, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh];
-        let all = self.gather_few(Signature::plain("split"), &bytes_of(&mine))?;
+        let claim = if color.is_some() { Claim::new(&self.inner) } else { Claim::NONE };
+        let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh, claim.word()];
+        let (all, claim) = self.gather_with_claim(Signature::plain("split"), &mine, claim)?;
         let Some(color) = color else { return Ok(None) };
-        let mut members: Vec<(i64, usize, u64)> = all
+        let mut members: Vec<(i64, usize, u64, u64)> = all
             .chunks_exact(size_of_val(&mine))
             .enumerate()
-            .map(|(place, body)| (words_of::<3>(body), place))
+            .map(|(place, body)| (words_of::<4>(body), place))
             .filter(|(words, _)| words[0] == u64::from(color))
-            .map(|(words, place)| (words[1] as i64, place, words[2]))
+            .map(|(words, place)| (words[1] as i64, place, words[2], words[3]))
             .collect();
         members.sort_unstable();
         let id = members.iter().min_by_key(|member| member.1).map_or(0, |first| first.2);
-        let ranks = members.iter().map(|(_, place, _)| self.shared.members[*place]).collect();
-        Ok(Some(self.with_members(id, ranks)))
+        let told: Vec<(Rank, u64)> = members.iter().map(|member| (self.shared.members[member.1], member.3)).collect();
+        Ok(Some(self.with_members(id, told.iter().map(|(rank, _)| *rank).collect(), claim.settle(&self.inner, &told))))
+    }
+
+    /// Gathers words of every member, with a claim that is told among them.
+    fn gather_with_claim(
+        &self,
+        signature: Signature,
+        mine: &[u64],
+        claim: Claim,
+    ) -> Result<(Vec<u8>, Claim), CollectiveError> {
+        match self.gather_few(signature, &bytes_of(mine)) {
+            Ok(all) => Ok((all, claim)),
+            Err(error) => {
+                claim.give_up();
+                Err(error)
+            }
+        }
     }
 
     /// Starts [`Group::split_collective`], behind the collectives of this group that were started before.
@@ -108,7 +126,7 @@ impl Group {
         if !ranks.contains(&me) {
             return Err(CollectiveError::NotMember { rank: me });
         }
-        let provisional = self.with_members(FROM_LIST | hash_of(&ranks), ranks.clone());
+        let provisional = self.with_members(FROM_LIST | hash_of(&ranks), ranks.clone(), None);
         let sequence =
             self.inner.lists.lock().entry(ranks.clone()).and_modify(|count| *count += 1).or_insert(0).to_owned();
         provisional.shared.sequence.store(sequence << 16, Ordering::Relaxed);
@@ -118,13 +136,25 @@ impl Group {
     /// The same members with an id.
     fn with_own_id(&self) -> Result<Group, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let all = self.gather_few(Signature::plain("subgroup"), &bytes_of(&[fresh]))?;
-        Ok(self.with_members(words_of::<1>(&all)[0], self.shared.members.clone()))
+        let claim = Claim::new(&self.inner);
+        let mine = [fresh, claim.word()];
+        let (all, claim) = self.gather_with_claim(Signature::plain("subgroup"), &mine, claim)?;
+        let words: Vec<[u64; 2]> = all.chunks_exact(size_of_val(&mine)).map(words_of).collect();
+        let members = &self.shared.members;
+        let told: Vec<(Rank, u64)> = members.iter().zip(&words).map(|(rank, words)| (*rank, words[1])).collect();
+        Ok(self.with_members(words[0][0], members.clone(), claim.settle(&self.inner, &told)))
     }
 
     /// Waits for what was started on this group: for a call that looks at what those decide.
     pub(crate) fn finish_started(&self) {
         self.shared.lane.finish_before();
+    }
+
+    /// The same members, who meet by messages, as those of a group do for which there is no sync area left: for tests. All make it, and use it in
+    /// place of this group.
+    #[doc(hidden)]
+    pub fn without_area(&self) -> Group {
+        self.with_members(self.shared.id, self.shared.members.clone(), None)
     }
 
     /// Sends what a broken member could send in the next collective of this group: for tests of what the others make of it.

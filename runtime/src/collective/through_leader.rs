@@ -6,7 +6,7 @@
 //!   node 1:  3 4 5 ── tell ──► 3 ┴ messages, gets ─┴ 3 ── tell ──► 3 4 5
 //! ```
 //!
-//! In the world they tell by the lines of the node's segment, in other groups by messages, which stay on the node as well.
+//! They tell by lines of the node's segment, or, in groups that have none, by messages, which stay on the node as well.
 
 use longarm_client::{Lost, NodeBarriers};
 
@@ -28,10 +28,9 @@ enum Here<'a> {
 
 impl<'a> Here<'a> {
     fn of(call: &Call<'a>, death: &'a dyn Fn() -> Option<Lost>) -> Here<'a> {
-        if call.group.has_lines() {
-            Here::Lines(call.group.inner.client.meet_on_node(call.name, death))
-        } else {
-            Here::Letters
+        match call.group.barriers() {
+            Some(barriers) => Here::Lines(call.group.inner.client.meet_on_node(barriers, call.name, death)),
+            None => Here::Letters,
         }
     }
 }

@@ -166,6 +166,15 @@ fn all_jobs() -> Vec<Job> {
         job("every_reduction_is_right", collectives::reductions, EVERY),
         job("collectives_follow_each_other_without_barriers", collectives::back_to_back, USUAL),
         job("collective_loads_around_every_bound_follow_each_other", collectives::laid_out, USUAL),
+        job("collective_loads_of_many_groups_follow_each_other", collectives::laid_out_in_groups, EVERY),
+        Job {
+            variables: THEY_LOOK,
+            ..job(
+                "collective_loads_of_many_groups_follow_each_other_where_ranks_look",
+                collectives::laid_out_in_groups,
+                PAIR,
+            )
+        },
         Job {
             variables: THEY_LOOK,
             ..job("collective_loads_follow_each_other_where_ranks_look", collectives::laid_out, PAIR)

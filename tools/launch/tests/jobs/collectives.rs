@@ -1,5 +1,7 @@
 //! Collectives: every one, every size, every root, every reduction, on several groups.
 
+use std::collections::VecDeque;
+
 use longarm::error::CollectiveError;
 use longarm::{Complex32, Complex64, Element, Group, Number, Reduction, World};
 
@@ -309,55 +311,95 @@ pub fn back_to_back(world: &World) {
     barrier(world);
 }
 
+/// A word that tells whose it is, in which round.
+fn word(round: u32, from: u32, to: u32, at: usize) -> u64 {
+    (u64::from(round) << 40) + (u64::from(from) << 32) + (u64::from(to) << 24) + at as u64
+}
+
+/// One collective with a load whose size is at or near a bound of how it travels. All members have the same dice.
+fn loaded_round(group: &Group, dice: &mut Dice, round: u32) {
+    let (me, size) = (group.rank(), group.size());
+    // Lines, slots of sync areas, areas of the world, and those for all shares together.
+    let share_max = |bytes: usize| bytes / 8 / size as usize;
+    let (slot, area) = (share_max(4 << 10), share_max(64 << 10));
+    let counts = [5, 6, 7, 128, 511, 512, 513, 1023, 1024, 2047, 2048, 2049, slot, slot + 1, area - 1, area, area + 1];
+    let (count, root) = (counts[dice.below(counts.len())], dice.below(size as usize) as u32);
+    let words = |from: u32, to: u32| (0..count).map(move |at| word(round, from, to, at));
+    let all_of = |to: u32| (0..size).flat_map(move |from| words(from, to));
+    match dice.below(6) {
+        0 => {
+            let mut got: Vec<u64> = if me == root { words(root, 0).collect() } else { vec![0; count] };
+            group.broadcast_collective(root, &mut got).expect("a broadcast");
+            assert!(got.into_iter().eq(words(root, 0)), "round {round}, {count} words");
+        }
+        1 => {
+            let mut sums: Vec<u64> = words(me, 0).collect();
+            group.allreduce_collective(Reduction::Sum, &mut sums).expect("an allreduce");
+            let due = |at| (0..size).map(|from| word(round, from, 0, at)).sum::<u64>();
+            assert!(sums.into_iter().eq((0..count).map(due)), "round {round}, {count} words");
+        }
+        2 => {
+            let got = group.allgather_collective(&words(me, 0).collect::<Vec<_>>()).expect("an allgather");
+            assert!(got.into_iter().eq(all_of(0)), "round {round}, {count} words");
+        }
+        3 => {
+            let shares: Vec<u64> = (0..size).flat_map(|to| words(me, to)).collect();
+            let got = group.alltoall_collective(&shares).expect("an all-to-all");
+            assert!(got.into_iter().eq(all_of(me)), "round {round}, {count} words");
+        }
+        4 => {
+            // On a worker, while this thread comes to the one behind it.
+            let started = group.start_allgather_collective(words(me, 1).collect::<Vec<_>>());
+            group.sync_collective().expect("all meet");
+            assert!(started.wait().expect("an allgather").into_iter().eq(all_of(1)), "round {round}, {count} words");
+        }
+        _ => {
+            let lists = group.allgatherv_collective(&words(me, 0).collect::<Vec<_>>()).expect("an allgatherv");
+            assert!(lists.into_iter().flatten().eq(all_of(0)), "round {round}, {count} words");
+        }
+    }
+}
+
 /// Loads around every bound of how they travel in a world of one node, in the same areas of memory one after the other, with other contents
 /// each time: who reads late must not read what belongs to the next.
 pub fn laid_out(world: &World) {
     let (me, size) = (world.rank(), world.size());
-    let share_max = (64 << 10) / 8 / size as usize;
-    let counts = [5, 6, 7, 128, 1023, 1024, 2047, 2048, 2049, share_max - 1, share_max, share_max + 1];
-    let word = |round: u32, from: u32, to: u32, at: usize| {
-        (u64::from(round) << 40) + (u64::from(from) << 32) + (u64::from(to) << 24) + at as u64
-    };
     let mut dice = Dice::new(&[77]);
     let rounds = if size > 4 { 150 } else { 1500 };
     for round in 0..rounds {
-        let (count, root) = (counts[dice.below(counts.len())], dice.below(size as usize) as u32);
-        let words = |from: u32, to: u32| (0..count).map(move |at| word(round, from, to, at));
-        let all_of = |to: u32| (0..size).flat_map(move |from| words(from, to));
-        match dice.below(6) {
-            0 => {
-                let mut got: Vec<u64> = if me == root { words(root, 0).collect() } else { vec![0; count] };
-                world.broadcast_collective(root, &mut got).expect("a broadcast");
-                assert!(got.into_iter().eq(words(root, 0)), "round {round}, {count} words");
-            }
-            1 => {
-                let mut sums: Vec<u64> = words(me, 0).collect();
-                world.allreduce_collective(Reduction::Sum, &mut sums).expect("an allreduce");
-                let due = |at| (0..size).map(|from| word(round, from, 0, at)).sum::<u64>();
-                assert!(sums.into_iter().eq((0..count).map(due)), "round {round}, {count} words");
-            }
-            2 => {
-                let got = world.allgather_collective(&words(me, 0).collect::<Vec<_>>()).expect("an allgather");
-                assert!(got.into_iter().eq(all_of(0)), "round {round}, {count} words");
-            }
-            3 => {
-                let shares: Vec<u64> = (0..size).flat_map(|to| words(me, to)).collect();
-                let got = world.alltoall_collective(&shares).expect("an all-to-all");
-                assert!(got.into_iter().eq(all_of(me)), "round {round}, {count} words");
-            }
-            4 => {
-                // On a worker, while this thread comes to the one behind it.
-                let started = world.start_allgather_collective(words(me, 1).collect::<Vec<_>>());
-                world.sync_collective().expect("all meet");
-                assert!(
-                    started.wait().expect("an allgather").into_iter().eq(all_of(1)),
-                    "round {round}, {count} words"
-                );
-            }
-            _ => {
-                let lists = world.allgatherv_collective(&words(me, 0).collect::<Vec<_>>()).expect("an allgatherv");
-                assert!(lists.into_iter().flatten().eq(all_of(0)), "round {round}, {count} words");
-            }
+        loaded_round(world.group(), &mut dice, round);
+        if dice.below(size as usize) as u32 == me {
+            compute(2000);
+        }
+    }
+    barrier(world);
+}
+
+/// The same in groups, of which there are several at once that overlap, more than a node has sync areas for, and ones that have the areas of
+/// others before them. Groups are of two halves, of neighbours, and of all in another order.
+pub fn laid_out_in_groups(world: &World) {
+    let (me, size) = (world.rank(), world.size());
+    let mut dice = Dice::new(&[78]);
+    let mut kept: VecDeque<Group> = VecDeque::new();
+    let rounds = if size > 4 { 60 } else { 300 };
+    for round in 0..rounds {
+        let color = match dice.below(3) {
+            0 => u32::from(me >= size / 2),
+            1 => me / 2,
+            _ => 0,
+        };
+        let group = world.split_collective(Some(color), -i64::from(me)).expect("a split").expect("a color");
+        kept.push_back(group);
+        // In a third of the rounds all but some go, with their areas.
+        let most = if dice.below(30) == 0 { 2 } else { 40 };
+        while kept.len() > most {
+            kept.pop_front();
+        }
+        for _ in 0..4 {
+            let group = &kept[dice.below(kept.len())];
+            // Of each group its own, because groups of one color differ in size.
+            let mut own = Dice::new(&[79, u64::from(round), dice.below(1 << 20) as u64]);
+            loaded_round(group, &mut own, round);
         }
         if dice.below(size as usize) as u32 == me {
             compute(2000);
@@ -508,8 +550,11 @@ pub fn with_a_broken_member(world: &World) {
         ("a split", 0, &|pair| pair.split_collective(Some(0), 0).map(drop)),
         ("a sync", 0, &|pair| pair.sync_collective()),
     ];
-    let two =
-        |world: &World| world.split_collective(Some(world.rank().min(2) / 2), 0).expect("a split").expect("a group");
+    // Nothing is sent for what is shown in lines.
+    let two = |world: &World| {
+        let pair = world.split_collective(Some(world.rank().min(2) / 2), 0).expect("a split").expect("a group");
+        pair.without_area()
+    };
     for (what, last_step, call) in &collectives {
         for (step, total_bytes, bytes) in BROKEN.into_iter().filter(|broken| broken.0 <= *last_step) {
             let pair = two(world);
@@ -561,6 +606,7 @@ fn give_as_if_broken(world: &World) {
     for bytes in [0, 5, 70_000] {
         let is_in = [0, 1, last].contains(&me);
         let Some(group) = world.split_collective(is_in.then_some(0), 0).expect("a split") else { continue };
+        let group = group.without_area();
         if me == 1 {
             group.send_as_if_broken(0, GIVEN, bytes as u64, &vec![0xa5; bytes]).expect("rank 0 lives");
         }
@@ -585,6 +631,7 @@ fn tell_first_as_if_broken(world: &World) {
     // No whole word, more words than there are, and far more.
     for (total_bytes, bytes) in [(7, 7), (64, 64), (1 << 40, 56)] {
         let Some(group) = world.split_collective(is_in.then_some(0), 0).expect("a split") else { continue };
+        let group = group.without_area();
         if me == 1 {
             group.send_as_if_broken(0, 1, total_bytes, &vec![0xa5; bytes]).expect("rank 0 lives");
         }
