@@ -10,8 +10,7 @@
 use std::sync::Arc;
 
 use longarm_proto::{Rank, Refusal, Request, Run, mutex_holder, mutex_word};
-use longarm_shm::handover::{self, Found, GivenBack};
-use longarm_shm::sync::{Ordering, fence};
+use longarm_shm::handover::{self, Attempt, GivenBack, Step};
 use longarm_shm::{CounterKind, Window, Word};
 
 use crate::client::Client;
@@ -123,7 +122,7 @@ impl Client {
         }
         if self.progress.spin_us > 0
             && let Location::Here(part) = self.place(aim)?
-            && self.look_for_turn(part, (host, number), offset)?
+            && self.spin_for_turn(part, (host, number), offset)?
         {
             self.local.count(host, CounterKind::Lock, 0);
             return Ok(Taken::somehow(false));
@@ -148,47 +147,30 @@ impl Client {
         }
     }
 
-    /// Looks at a mutex of this node, for as long as a waiting thread looks before it sleeps, until it is free or passed to this rank. False:
+    /// Spins for a mutex of this node, for as long as a waiting thread spins before it sleeps, until it is free or passed to this rank. False:
     /// the server has to be asked, as for all that is not ordinary.
-    fn look_for_turn(&self, part: Window<'_>, (host, number): (Rank, u64), offset: u64) -> Result<bool, MutexError> {
+    fn spin_for_turn(&self, part: Window<'_>, (host, number): (Rank, u64), offset: u64) -> Result<bool, MutexError> {
         let (layout, line) = (&self.local.layout, LineHere { part, offset });
-        let (me, local) = (layout.me(), layout.local_of(layout.me()));
-        if !handover::enter(&line, local) {
+        let Some(mut attempt) = Attempt::begin(&line, layout.me(), layout.local_of(layout.me())) else {
             return Ok(false);
-        }
-        let mut found = handover::look(&line, me);
+        };
         let mut looking = Looking::new(self.progress.spin_us);
-        while let Found::Held(holder) = found {
-            if holder == Some(me) || looking.pause().is_some_and(|is_over| is_over || self.has_left(holder)) {
-                break;
-            }
-            found = handover::look(&line, me);
+        let mut step = |is_late| attempt.step(&line, is_late, |rank| self.local.failures.is_dead(rank));
+        let mut came = step(false);
+        while came == Step::Spin {
+            came = step(looking.pause().unwrap_or(false));
         }
-        let is_out = found != Found::Taken { passed: true } && handover::leave(&line, local);
-        match found {
-            Found::Taken { .. } => Ok(true),
-            Found::Held(_) if !is_out => Ok(self.await_passed(&line, host)),
-            Found::Held(holder) if holder == Some(me) => Err(MutexError::HeldAlready { host, number }),
-            Found::Held(_) => Ok(false),
+        if came == Step::Await {
+            // It ends whoever dies: the one who passes it lives, and does, or is known to be dead.
+            came = self.wait_for(Drive::Stores, Awaited::holder(Operation::Lock, host), || {
+                Some(step(true)).filter(|step| *step != Step::Await)
+            });
         }
-    }
-
-    /// Waits for a mutex that its holder has begun to pass to this rank. False: it died before it had.
-    fn await_passed(&self, line: &LineHere<'_>, host: Rank) -> bool {
-        let me = self.local.layout.me();
-        let mut passer = None;
-        self.wait_for(Drive::Stores, Awaited::holder(Operation::Lock, host), || match handover::look(line, me) {
-            Found::Taken { .. } => Some(true),
-            // Only who holds it passes it. Another holder, or none, has it from the server.
-            Found::Held(holder) => {
-                let is_lost = *passer.get_or_insert(holder) != holder || self.has_left(holder);
-                is_lost.then(|| {
-                    // It may have passed it after that look, and died since. Behind the death, which is known now, it passes nothing any more.
-                    fence(Ordering::SeqCst);
-                    matches!(handover::look(line, me), Found::Taken { .. })
-                })
-            }
-        })
+        match came {
+            Step::Taken => Ok(true),
+            Step::HeldAlready => Err(MutexError::HeldAlready { host, number }),
+            Step::Spin | Step::Await | Step::AskServer => Ok(false),
+        }
     }
 
     /// Whether the holder of a mutex is known to be dead.

@@ -1,5 +1,8 @@
 //! How ranks of one node pass a mutex from one to the next without the server, while all of them look.
 //!
+//! It is lock cohorting: a lock of the node inside the one of the job. A set of ranks stands where others have a queue, because a rank that dies in a
+//! queue would cut off those behind it.
+//!
 //! A mutex is a word (`longarm_proto::mutex_word`), and behind it, on the same line, a set of ranks that look at it without sleeping,
 //! the *spinners*, and a number. A rank that finds the mutex held enters itself into the set and looks; who gives the mutex back takes the
 //! next rank, around the node, out of the set, and writes its name into the word. So all get their turn, and what passes between two
@@ -50,7 +53,7 @@ pub trait MutexLine {
 
 /// What a rank finds that wants a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+enum Found {
     /// It has it from now on.
     Taken {
         /// From its holder, which has taken this rank out of the set.
@@ -58,6 +61,38 @@ pub enum Found {
     },
     /// A rank holds it, which may be this one, by another thread. `None`: it was free for a moment, or is no mutex.
     Held(Option<Rank>),
+}
+
+/// The way of a rank to a mutex that it has found held.
+#[derive(Debug)]
+#[must_use = "a rank that has entered the set takes what is passed to it"]
+pub struct Attempt {
+    me: Rank,
+    local: u32,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Spinning,
+    /// Somebody has taken this rank out of the set: the holder that the rank has found since, if it has looked.
+    OnItsWay(Option<Rank>),
+}
+
+/// How far an attempt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Step {
+    /// This rank has the mutex from now on.
+    Taken,
+    /// Another rank has it: look again soon.
+    Spin,
+    /// It is on its way to this rank: sleep until it is here, or a death is known.
+    Await,
+    /// This rank has it, by another thread. The attempt is over.
+    HeldAlready,
+    /// Nobody passes it to this rank: the server says when. The attempt is over.
+    AskServer,
 }
 
 /// What comes of a mutex that a rank gives back.
@@ -78,32 +113,79 @@ const fn place(local: u32) -> Option<(u32, u64)> {
 }
 
 /// Enters a rank of the node into the set. False: it has no place there.
-pub fn enter(line: &impl MutexLine, local: u32) -> bool {
+fn enter(line: &impl MutexLine, local: u32) -> bool {
     let Some((index, bit)) = place(local) else { return false };
     line.add(index, bit);
     true
 }
 
 /// Takes a rank out of the set. False: somebody else has, and passes the mutex to it.
-pub fn leave(line: &impl MutexLine, local: u32) -> bool {
+fn leave(line: &impl MutexLine, local: u32) -> bool {
     place(local).is_some_and(|(index, bit)| line.take_out(index, bit) & bit != 0)
 }
 
+impl Attempt {
+    /// Enters a rank, by its place on the node, into the set. `None`: it has no place there, and asks the server.
+    pub fn begin(line: &impl MutexLine, me: Rank, local: u32) -> Option<Attempt> {
+        enter(line, local).then_some(Attempt { me, local, stage: Stage::Spinning })
+    }
+
+    /// Looks once. `is_late`: the rank has spun for long enough; `is_dead`: whether a rank is known to be dead, with Acquire.
+    pub fn step(&mut self, line: &impl MutexLine, is_late: bool, is_dead: impl Fn(Rank) -> bool) -> Step {
+        let holder = match (look(line, self.me), &self.stage) {
+            (Found::Taken { passed: false }, Stage::Spinning) => {
+                leave(line, self.local);
+                return Step::Taken;
+            }
+            (Found::Taken { .. }, _) => return Step::Taken,
+            (Found::Held(holder), _) => holder,
+        };
+        let is_mine = holder == Some(self.me);
+        let is_left = holder.is_some_and(is_dead);
+        match &mut self.stage {
+            Stage::Spinning if !(is_mine || is_late || is_left) => Step::Spin,
+            Stage::Spinning if leave(line, self.local) => self.over(is_mine),
+            Stage::Spinning => {
+                self.stage = Stage::OnItsWay(None);
+                Step::Await
+            }
+            // Another thread of this rank has taken what was passed to it.
+            Stage::OnItsWay(_) if is_mine => self.over(true),
+            Stage::OnItsWay(passer) => {
+                // Only who holds it passes it. Another holder, or none, has it from the server.
+                let is_coming = holder.is_some_and(|holder| *passer.get_or_insert(holder) == holder) && !is_left;
+                if is_coming { Step::Await } else { self.look_last(line) }
+            }
+        }
+    }
+
+    /// The passer is known to be dead, and writes no more. It may have written this rank's name behind the look before.
+    fn look_last(&self, line: &impl MutexLine) -> Step {
+        match look(line, self.me) {
+            Found::Taken { .. } => Step::Taken,
+            Found::Held(holder) => self.over(holder == Some(self.me)),
+        }
+    }
+
+    fn over(&self, is_mine: bool) -> Step {
+        if is_mine { Step::HeldAlready } else { Step::AskServer }
+    }
+}
+
 /// Looks once: takes the mutex if it is free or was passed to this rank, else sees to it that its holder looks at the set.
-pub fn look(line: &impl MutexLine, me: Rank) -> Found {
-    let word = line.word();
-    let holder = mutex_holder(word);
+fn look(line: &impl MutexLine, me: Rank) -> Found {
+    let mut word = line.word();
     if word == 0 && line.exchange(0, mutex_word(me)).is_ok() {
         return Found::Taken { passed: false };
     }
-    if holder == Some(me) && word & PASSED != 0 {
-        let mut word = word;
-        // Others only add to it.
-        while let Err(now) = line.exchange(word, word & !PASSED) {
-            word = now;
+    // Others only add to it, but for another thread of this rank, which takes it too.
+    while mutex_holder(word) == Some(me) && word & PASSED != 0 {
+        match line.exchange(word, word & !PASSED) {
+            Ok(_) => return Found::Taken { passed: true },
+            Err(now) => word = now,
         }
-        return Found::Taken { passed: true };
     }
+    let holder = mutex_holder(word);
     if holder.is_some() && word & SPINNERS == 0 {
         // If it fails, the next look does it.
         let _ = line.exchange(word, word | SPINNERS);
@@ -125,8 +207,7 @@ pub fn give_back(line: &impl MutexLine, (me, local): (Rank, u32), rank_of: impl 
                 if at_server {
                     line.set_round(first + 1);
                 }
-                pass(line, word, next);
-                return GivenBack::Done;
+                return pass(line, word, next);
             }
         }
         if at_server {
@@ -139,10 +220,16 @@ pub fn give_back(line: &impl MutexLine, (me, local): (Rank, u32), rank_of: impl 
     }
 }
 
-/// Writes the name of the next holder into the word, which others meanwhile only add to.
-fn pass(line: &impl MutexLine, mut word: u32, next: Rank) {
-    while let Err(now) = line.exchange(word, mutex_word(next) | PASSED | SPINNERS | word & CONTENDED) {
-        word = now;
+/// Writes the name of the next holder into the word, which others meanwhile only add to. If it has another holder by then, two threads of this rank
+/// have given it back at once: the next holder, whom the other one has made, is left alone.
+fn pass(line: &impl MutexLine, mut word: u32, next: Rank) -> GivenBack {
+    let holder = mutex_holder(word);
+    loop {
+        match line.exchange(word, mutex_word(next) | PASSED | SPINNERS | word & CONTENDED) {
+            Ok(_) => return GivenBack::Done,
+            Err(now) if mutex_holder(now) == holder && now & PASSED == 0 => word = now,
+            Err(_) => return GivenBack::NotHeld,
+        }
     }
 }
 
@@ -300,5 +387,106 @@ mod tests {
         assert_eq!(line.set(0), 0);
         assert_eq!(look(&line, Rank(1)), Found::Held(Some(Rank(3))));
         assert_eq!(give_back(&line, (Rank(3), 3), everybody), GivenBack::NotHeld, "not before it has noticed");
+    }
+
+    /// A line on which another thread of the rank, or its server, does something right before an exchange.
+    struct Disturbed<'a> {
+        line: &'a Line,
+        before_exchange: std::cell::Cell<Option<u32>>,
+    }
+
+    impl MutexLine for Disturbed<'_> {
+        fn word(&self) -> u32 {
+            self.line.word()
+        }
+
+        fn exchange(&self, from: u32, to: u32) -> Result<u32, u32> {
+            self.before_exchange.take().into_iter().for_each(|word| self.line.word.store(word, SeqCst));
+            self.line.exchange(from, to)
+        }
+
+        fn set(&self, index: u32) -> u64 {
+            self.line.set(index)
+        }
+
+        fn add(&self, index: u32, bits: u64) {
+            self.line.add(index, bits);
+        }
+
+        fn take_out(&self, index: u32, bits: u64) -> u64 {
+            self.line.take_out(index, bits)
+        }
+
+        fn round(&self) -> u32 {
+            self.line.round()
+        }
+
+        fn set_round(&self, first: u32) {
+            self.line.set_round(first);
+        }
+    }
+
+    fn disturb(line: &Line, word: u32) -> Disturbed<'_> {
+        Disturbed { line, before_exchange: std::cell::Cell::new(Some(word)) }
+    }
+
+    #[test]
+    fn of_two_threads_of_a_rank_one_takes_what_is_passed_to_it() {
+        let line = held_by(1, PASSED | SPINNERS);
+        let mine = mutex_word(Rank(1)) | SPINNERS;
+        assert_eq!(look(&disturb(&line, mine), Rank(1)), Found::Held(Some(Rank(1))));
+        assert_eq!(line.word(), mine);
+    }
+
+    #[test]
+    fn of_two_threads_that_give_a_mutex_back_at_once_the_second_one_leaves_the_next_holder_alone() {
+        for next in [mutex_word(Rank(3)) | SPINNERS, mutex_word(Rank(1)) | PASSED | SPINNERS, 0] {
+            let line = held_by(1, SPINNERS);
+            assert!(enter(&line, 2));
+            assert_eq!(give_back(&disturb(&line, next), (Rank(1), 1), everybody), GivenBack::NotHeld);
+            assert_eq!(line.word(), next);
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_was_taken_out_of_the_set_waits_for_its_passer_only() {
+        let nobody = |_| false;
+        let on_its_way = |line: &Line| {
+            let mut attempt = Attempt::begin(line, Rank(1), 1).unwrap();
+            assert_eq!(attempt.step(line, false, nobody), Step::Spin);
+            assert!(leave(line, 1));
+            assert_eq!(attempt.step(line, true, nobody), Step::Await);
+            assert_eq!(attempt.step(line, true, nobody), Step::Await);
+            attempt
+        };
+        let line = held_by(0, 0);
+        let cases = [
+            (mutex_word(Rank(1)) | PASSED, Step::Taken),
+            (mutex_word(Rank(1)), Step::HeldAlready),
+            (mutex_word(Rank(2)), Step::AskServer),
+            (0, Step::Taken),
+        ];
+        for (word, due) in cases {
+            line.word.store(mutex_word(Rank(0)), SeqCst);
+            let mut attempt = on_its_way(&line);
+            line.word.store(word, SeqCst);
+            assert_eq!(attempt.step(&line, true, nobody), due);
+        }
+        line.word.store(mutex_word(Rank(0)), SeqCst);
+        assert_eq!(on_its_way(&line).step(&line, true, |rank| rank == Rank(0)), Step::AskServer);
+    }
+
+    #[test]
+    fn what_a_passer_writes_last_is_found_when_its_death_is_known() {
+        let line = held_by(0, SPINNERS);
+        let mut attempt = Attempt::begin(&line, Rank(1), 1).unwrap();
+        assert!(leave(&line, 1));
+        assert_eq!(attempt.step(&line, true, |_| false), Step::Await);
+        let step = attempt.step(&line, true, |_| {
+            // Behind the look that found rank 0, and before its death was known.
+            line.word.store(mutex_word(Rank(1)) | PASSED, SeqCst);
+            true
+        });
+        assert_eq!(step, Step::Taken);
     }
 }

@@ -11,7 +11,7 @@ use loom::thread;
 
 use super::check;
 use super::mortal::{die_after, in_kernel};
-use crate::handover::{self, Found, GivenBack, MutexLine};
+use crate::handover::{self, Attempt, GivenBack, MutexLine, Step};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 const RANKS: u32 = 3;
@@ -109,7 +109,9 @@ impl SharedMutex {
         let mut server = self.server.lock().unwrap();
         let (queue, deaths) = &mut *server;
         loop {
-            match queue.lock(self.word.load(Ordering::Acquire), who, who, deaths) {
+            let word = self.word.load(Ordering::Acquire);
+            assert_ne!(mutex_holder(word), Some(who), "the server refuses who has it");
+            match queue.lock(word, who, who, deaths) {
                 LockStep::Swap { from, to, step } if self.swap(from, to) => return self.tell(queue.commit(step)),
                 LockStep::Swap { .. } => {}
                 LockStep::Queued => return,
@@ -157,41 +159,23 @@ impl SharedMutex {
 
     /// As [`SharedMutex::lock`], by a rank that looks so often before it asks.
     fn lock_looking(&self, who: Rank, looks: u32) -> bool {
-        assert!(handover::enter(self, who.0));
-        let mut found = handover::look(self, who);
-        for _ in 1..looks {
-            if matches!(found, Found::Taken { .. }) {
-                break;
+        let mut attempt = Attempt::begin(self, who, who.0).unwrap();
+        let mut awaits = false;
+        for look in 1.. {
+            match attempt.step(self, look >= looks, |rank| self.is_dead(rank)) {
+                Step::Taken => return false,
+                // It looks once more at once: loom lets nobody who yields be first again while others can go on.
+                Step::Await if !awaits => awaits = true,
+                Step::Spin | Step::Await => thread::yield_now(),
+                Step::HeldAlready => panic!("{who:?} has one thread"),
+                Step::AskServer => break,
             }
-            thread::yield_now();
-            found = handover::look(self, who);
-        }
-        let is_out = found != Found::Taken { passed: true } && handover::leave(self, who.0);
-        if matches!(found, Found::Held(_)) && !is_out {
-            found = self.await_passed(who);
-        }
-        if matches!(found, Found::Taken { .. }) {
-            return false;
         }
         in_kernel(|| self.serve_lock(who));
         loop {
             match self.told[who.0 as usize].load(Ordering::Acquire) {
                 0 => thread::yield_now(),
                 told => return told == INHERITED,
-            }
-        }
-    }
-
-    fn await_passed(&self, who: Rank) -> Found {
-        let mut passer = None;
-        loop {
-            match handover::look(self, who) {
-                Found::Held(holder)
-                    if *passer.get_or_insert(holder) == holder && holder.is_none_or(|holder| !self.is_dead(holder)) =>
-                {
-                    thread::yield_now();
-                }
-                found => return found,
             }
         }
     }
@@ -262,7 +246,7 @@ fn loom_a_holder_of_a_mutex_dies_at_any_step_and_exactly_one_inherits_what_it_he
 /// Looks of a rank before it asks the server, of which some are in vain.
 const LOOKS: u32 = 2;
 /// Atomic operations of a rank that looks and gives back, some more than of those that find it free.
-const LOOKING_STEPS: u32 = 9;
+const LOOKING_STEPS: u32 = 12;
 
 #[test]
 fn loom_ranks_that_look_pass_a_mutex_on_and_exclude_each_other_and_who_asks_the_server() {
@@ -284,8 +268,9 @@ fn loom_ranks_that_look_pass_a_mutex_on_and_exclude_each_other_and_who_asks_the_
 
 #[test]
 fn loom_a_rank_dies_at_any_step_of_looking_and_passing_and_nobody_waits_for_ever() {
-    for steps in 0..=LOOKING_STEPS {
-        check(Some(2), move || {
+    for (steps, looks) in (0..=LOOKING_STEPS).flat_map(|steps| [(steps, 1), (steps, LOOKS)]) {
+        // The passer's last write falls between two looks of the rank that it passes to: three.
+        check(Some(3), move || {
             let place = SharedMutex::new();
             let mortal = {
                 let place = place.clone();
@@ -293,7 +278,7 @@ fn loom_a_rank_dies_at_any_step_of_looking_and_passing_and_nobody_waits_for_ever
             };
             let living = {
                 let place = place.clone();
-                thread::spawn(move || place.work_looking(Rank(1), LOOKS))
+                thread::spawn(move || place.work_looking(Rank(1), looks))
             };
             let completed = mortal.join().unwrap();
             place.hear_of_death(Rank(0));
