@@ -62,7 +62,7 @@ pub(crate) enum What {
     Ops(PerfArguments),
     /// Barriers
     Barrier(PerfArguments),
-    /// Broadcast, allreduce and allgather by size
+    /// Broadcast, allreduce and allgather by size, in the world and in a group of its ranks in the reverse order
     Collectives(PerfArguments),
     /// Everybody to everybody by size, as a collective and by puts
     Alltoall(PerfArguments),

@@ -1,9 +1,9 @@
-//! Collectives on data, and all-to-all by puts, gets and fetch-and-adds. Every rank takes part equally often; rank 0's time counts.
+//! Collectives on data, in the world and in a group of all its ranks in the reverse order, and all-to-all by puts, gets and fetch-and-adds. Every rank takes part equally often; rank 0's time counts.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use longarm::Reduction;
+use longarm::{Group, Reduction};
 
 use super::Job;
 use crate::Failure;
@@ -16,14 +16,24 @@ const BATCH_BYTES: usize = 64 << 20;
 const ROUNDS_MAX: usize = 400;
 
 pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
-    let world = job.world;
+    of_group(job, job.world.group(), "")?;
+    let group = job.world.split_collective(Some(0), -i64::from(job.world.rank()))?.ok_or("every rank has a color")?;
+    measure(job, "group_sync", 0, || Ok(group.sync_collective()?))?;
+    of_group(job, &group, "group_")
+}
+
+/// `prefix`: of the names of what is measured.
+fn of_group(job: &Job<'_>, group: &Group, prefix: &str) -> Result<(), Failure> {
+    let measure = |op: &str, bytes: usize, once: &mut dyn FnMut() -> Result<(), Failure>| {
+        measure(job, &format!("{prefix}{op}"), bytes, once)
+    };
     for bytes in BYTES {
         let mut bytes_of_one = vec![1_u8; bytes];
-        measure(job, "broadcast", bytes, || Ok(world.broadcast_collective(0, black_box(&mut bytes_of_one))?))?;
+        measure("broadcast", bytes, &mut || Ok(group.broadcast_collective(0, black_box(&mut bytes_of_one))?))?;
         let mut numbers = vec![0.0_f64; bytes / 8];
-        measure(job, "allreduce", bytes, || Ok(world.allreduce_collective(Reduction::Sum, black_box(&mut numbers))?))?;
-        measure(job, "allgather", bytes, || {
-            black_box(world.allgather_collective(&bytes_of_one)?);
+        measure("allreduce", bytes, &mut || Ok(group.allreduce_collective(Reduction::Sum, black_box(&mut numbers))?))?;
+        measure("allgather", bytes, &mut || {
+            black_box(group.allgather_collective(&bytes_of_one)?);
             Ok(())
         })?;
     }

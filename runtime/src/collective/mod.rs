@@ -1,11 +1,15 @@
-//! Collectives over a group, from messages between its members. Those of the world, where it is one node, begin with a barrier in
-//! shared memory instead (`flag_barrier.rs`), behind which they read what little data the others have laid out (`laid_out.rs`), and where ranks share nodes with one on each (`by_node.rs`); small shares of
-//! all-to-alls go by the leaders of nodes (`alltoall_by_node.rs`); much data is got from staging buffers (`staged.rs`).
+//! Collectives over a group.
 //!
-//! Every collective begins with an agreement: in as many rounds as the group's size has bits, every member learns
-//! whether all have called the same thing with matching arguments. If not, all get the same error and no data has
-//! moved. The agreement is also the barrier of sync and barrier. Little data travels with it and needs no further
-//! rounds.
+//! Every collective begins with an agreement, by which every member learns whether all have called the same thing with matching arguments. If
+//! not, all get the same error and no data has moved. The agreement is also the barrier of sync and barrier. Little data travels
+//! with it and needs no further rounds. How the members agree depends on where they are:
+//!
+//! - on one node, by a barrier in shared memory (`flag_barrier.rs`), behind which they read what little data the others have laid out (`laid_out.rs`);
+//! - on several nodes, several on one of them, by their leaders (`by_node.rs`), who carry what little data all have (`light.rs`), and small shares of all-to-alls
+//!   (`alltoall_by_node.rs`); the members of a node tell their leader (`through_leader.rs`);
+//! - else by messages between all (`agree.rs`), in as many rounds as the group's size has bits.
+//!
+//! Much data is got from staging buffers (`staged.rs`, `staging.rs`); where that does not suit, it goes by messages (`data.rs`, `tree.rs`).
 
 mod agree;
 mod alltoall_by_node;

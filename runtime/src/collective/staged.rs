@@ -15,7 +15,7 @@ use super::staging_buffer::HALF_BYTES;
 use crate::error::CollectiveError;
 use crate::group::Group;
 
-/// From how many bytes on, in a world of one node, between nodes of one member each, and between those that members share: below, messages
+/// From how many bytes on, in a group on one node, between nodes of one member each, and between those that members share: below, messages
 /// are quicker. The bytes are as many at all members, or all are told the largest.
 const BYTES_MIN: [usize; 3] = [8 << 10, 32 << 10, 4 << 10];
 /// The same for reductions, which meet more often.
@@ -30,7 +30,7 @@ const LINE_BYTES: usize = 64;
 impl Group {
     /// Of these bounds the one that holds for this group.
     fn bound(&self, [here, elsewhere, shared]: [usize; 3]) -> usize {
-        match self.inner.client.layout().node_count() {
+        match self.nodes().count() {
             1 => here,
             _ if self.nodes().are_shared() => shared,
             _ => elsewhere,
