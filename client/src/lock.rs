@@ -99,7 +99,7 @@ impl Client {
 
     /// Takes a mutex that is free and mapped here, if nothing is wrong. `None`: nothing was done, and another way has to be taken, or
     /// finds out what is wrong.
-    #[inline]
+    #[inline(always)]
     pub fn lock_at_once<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Taken<'a>> {
         let word = self.word_here(home, host, number)?;
         word.compare_exchange(0, mutex_word(self.local.layout.me())).ok()?;
@@ -109,7 +109,7 @@ impl Client {
 
     /// The word of a mutex, if it is mapped here and nothing is wrong. By one exchange a free mutex is taken and one that
     /// nobody waits for given back; else the long way finds out what there is to do.
-    #[inline]
+    #[inline(always)]
     fn word_here<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Word<'a>> {
         home.window.at_once(&self.local.failures, host)?.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()
     }
@@ -253,7 +253,7 @@ impl Client {
 
     /// As [`Client::unlock`], of a mutex that this rank holds. That of another node is on its way back on return: who has to
     /// know that it is free calls quiet.
-    #[inline]
+    #[inline(always)]
     pub fn unlock_taken<'a>(
         &self,
         home: &'a MutexHome,

@@ -25,16 +25,21 @@ const YIELD_ASSISTING: u32 = 64;
 impl Client {
     /// Waits until `check` gives something.
     pub(crate) fn wait_for<R>(&self, drive: Drive<'_>, awaited: Awaited, mut check: impl FnMut() -> Option<R>) -> R {
-        if let Some(result) = check() {
-            return result;
+        let mut result = check();
+        if result.is_none() {
+            self.wait_driving(drive, awaited, &mut || {
+                result = check();
+                result.is_some()
+            });
+            // The helper stepped aside while this thread drove.
+            self.progress.wake_helper_if_busy();
         }
-        let result = self.wait_driving(drive, awaited, &mut check);
-        // The helper stepped aside while this thread drove.
-        self.progress.wake_helper_if_busy();
-        result
+        result.expect("it was waited for")
     }
 
-    fn wait_driving<R>(&self, drive: Drive<'_>, awaited: Awaited, check: &mut impl FnMut() -> Option<R>) -> R {
+    /// Not once for each kind of wait: all of it is slow, and there are many. It ends when `is_over` has given true.
+    #[inline(never)]
+    fn wait_driving(&self, drive: Drive<'_>, awaited: Awaited, is_over: &mut dyn FnMut() -> bool) {
         let mut pace = Pace::new(self.progress.spin_us);
         let mut entered = None;
         let mut assistant: Option<Assistant<'_>> = None;
@@ -48,8 +53,8 @@ impl Client {
                 assistant = None;
                 self.progress.allow_wakeups();
             }
-            if let Some(result) = check() {
-                return result;
+            if is_over() {
+                return;
             }
             if let Some(assistant) = &mut assistant
                 && !pace.sleeps_at_once()
@@ -92,8 +97,8 @@ impl Client {
                         self.progress.wake_helper_if_busy();
                         self.progress.watch_over_wait();
                     }
-                    if let Some(result) = self.rest(&mut assistant, drive, check, &mut pace) {
-                        return result;
+                    if self.rest(&mut assistant, drive, is_over, &mut pace) {
+                        return;
                     }
                     if in_memory {
                         waiting = Some(self.progress.helper.begin_wait());
@@ -128,29 +133,30 @@ impl Client {
         }
     }
 
-    fn rest<'a, R>(
+    /// Sleeps, unless the wait is over. Whether it was when this was looked at.
+    fn rest<'a>(
         &'a self,
         assistant: &mut Option<Assistant<'a>>,
         drive: Drive<'_>,
-        check: &mut impl FnMut() -> Option<R>,
+        is_over: &mut dyn FnMut() -> bool,
         pace: &mut Pace,
-    ) -> Option<R> {
-        if let Some(slept) = self.sleep_for_server(assistant, drive, check, pace) {
+    ) -> bool {
+        if let Some(slept) = self.sleep_for_server(assistant, drive, is_over, pace) {
             return slept;
         }
         *assistant = None;
-        self.progress.rest(|| self.sleep(drive, check, pace))
+        self.progress.rest(|| self.sleep(drive, is_over, pace))
     }
 
     /// Where each sleep gives a processor to others, a thread that waits for what may come through the server of this process sleeps in the
     /// place of the server's thread: what comes then wakes one thread, not two, one after the other. `None`: it cannot.
-    fn sleep_for_server<'a, R>(
+    fn sleep_for_server<'a>(
         &'a self,
         assistant: &mut Option<Assistant<'a>>,
         drive: Drive<'_>,
-        check: &mut impl FnMut() -> Option<R>,
+        is_over: &mut dyn FnMut() -> bool,
         pace: &mut Pace,
-    ) -> Option<Option<R>> {
+    ) -> Option<bool> {
         if !pace.sleeps_at_once() || !drive.is_in_memory() {
             return None;
         }
@@ -162,13 +168,13 @@ impl Client {
         let seen = eventcount.sequence();
         let is_woken = self.drive(drive, pace) || wakers::any() || self.has_active();
         if is_woken {
-            return if self.has_active() { None } else { Some(check()) };
+            return if self.has_active() { None } else { Some(is_over()) };
         }
         let timeout = (!matches!(drive, Drive::Memory) || self.progress.lacks_helper()).then(|| pace.nap());
-        let (mut result, mut slept) = (None, None);
+        let (mut was_over, mut slept) = (false, None);
         let look = || {
-            result = check();
-            result.is_some()
+            was_over = is_over();
+            was_over
         };
         eventcount.listen_unless(seen, look, || slept = Some(turn.sleep(timeout)));
         match slept {
@@ -179,55 +185,55 @@ impl Client {
             }
             None => {}
         }
-        Some(result)
+        Some(was_over)
     }
 
-    fn sleep<R>(&self, drive: Drive<'_>, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
+    fn sleep(&self, drive: Drive<'_>, is_over: &mut dyn FnMut() -> bool, pace: &mut Pace) -> bool {
         match drive {
-            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(check, pace),
+            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(is_over, pace),
             Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Cells => {
                 let eventcount = self.eventcount_of(drive);
                 let seen = eventcount.sequence();
                 if self.drive(drive, pace) | (drive.runs_handlers(self.is_attended()) && self.run_active()) {
-                    return check();
+                    return is_over();
                 }
                 if matches!(drive, Drive::Cells) && self.has_active() {
                     self.local.my_eventcount().notify(); // For the thread that runs active messages.
                     // In a simulation that runs only while this one rests, and what follows does not: it was notified just now.
                     if self.progress.time.rest(RestOn::Links, Some(CALL_NAP)) {
-                        return check();
+                        return is_over();
                     }
                 }
                 let timeout = (!matches!(drive, Drive::Memory) || self.progress.lacks_helper()).then(|| pace.nap());
                 let rest_on = if matches!(drive, Drive::Stores) { RestOn::Windows } else { RestOn::Mail };
-                let mut result = None;
+                let mut was_over = false;
                 eventcount.sleep_unless(seen, timeout, || {
-                    result = check();
-                    result.is_some() || self.progress.time.rest(rest_on, timeout)
+                    was_over = is_over();
+                    was_over || self.progress.time.rest(rest_on, timeout)
                 });
-                result
+                was_over
             }
         }
     }
 
-    fn sleep_on_links<R>(&self, check: &mut impl FnMut() -> Option<R>, pace: &mut Pace) -> Option<R> {
+    fn sleep_on_links(&self, is_over: &mut dyn FnMut() -> bool, pace: &mut Pace) -> bool {
         if self.progress.time.is_simulated() {
-            let result = check();
-            if result.is_none() {
+            let was_over = is_over();
+            if !was_over {
                 let nap = pace.socket_nap(self.progress.unseen_max());
                 let nap = if self.progress.is_calling() { nap.min(CALL_NAP) } else { nap };
                 self.progress.time.rest(RestOn::Links, Some(nap));
             }
-            return result;
+            return was_over;
         }
         let Some(waker) = sleepers::my_waker() else {
             std::thread::yield_now(); // No descriptor to sleep on: look on.
-            return None;
+            return false;
         };
         self.progress.sleepers.enter(&waker);
-        let result = check();
+        let was_over = is_over();
         let mut rung = true;
-        if result.is_none() {
+        if !was_over {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
             let watched = self.progress.watched(Endpoint::is_busy);
             events.extend(watched.iter().filter_map(Watched::poll));
@@ -247,7 +253,7 @@ impl Client {
             }
         }
         self.progress.sleepers.leave(&waker, rung);
-        result
+        was_over
     }
 
     /// Waits for an operation.
