@@ -6,7 +6,8 @@ use std::ffi::c_int;
 
 use longarm::error::RmwError;
 use longarm::ffi::{
-    AccumulateOp, CompletionPart, CounterKind, ElementType, Kernel, OriginBytes, Rmw, RmwOp, RmwWidth, Scale,
+    AccumulateOp, CompletionPart, CounterKind, ElementType, Kernel, OriginBytes, Region, RegionMut, Rmw, RmwOp,
+    RmwWidth, Scale,
 };
 
 use crate::boundary::{end, or_end};
@@ -53,6 +54,30 @@ unsafe fn rmw<T: Word>(
         Some(old) => old,
         None => long(name, context, (dest.addr(), size_of::<T>(), pe), op, operands, true),
     })
+}
+
+/// The same with the old value in memory when quiet returns.
+///
+/// # Safety
+/// The word belongs to nobody's reference, and the memory at `fetch` is this call's until quiet has returned.
+#[inline(always)]
+unsafe fn start<T: Word>(
+    name: &'static str,
+    context: usize,
+    (fetch, dest, pe): (*mut T, *const T, c_int),
+    op: RmwOp,
+    operands: (u64, u64),
+) {
+    // SAFETY: this function's own contract.
+    match unsafe { at_once(context, (dest, pe), op, operands) } {
+        // SAFETY: this function's own contract.
+        Some(old) => unsafe { fetch.write(T::from_bits(old)) },
+        None => {
+            // SAFETY: this function's own contract: the bytes stay until quiet, behind which nobody touches the region.
+            let to = unsafe { RegionMut::from_raw(fetch.cast(), size_of::<T>()) };
+            start_long(name, context, to, (dest.addr(), pe), op, operands);
+        }
+    }
 }
 
 /// The same where nobody asks for the old value: what goes to another node is complete after quiet.
@@ -120,6 +145,28 @@ fn long(
     old
 }
 
+#[inline(never)]
+fn start_long(
+    name: &'static str,
+    context: usize,
+    to: RegionMut<'static>,
+    (address, pe): (usize, c_int),
+    op: RmwOp,
+    (operand, compare): (u64, u64),
+) {
+    let job = job::get(name);
+    let (context_found, world_pe) = job.contexts.resolve(name, context, pe);
+    let width = to.len();
+    let place = job.place(name, world_pe, address, width);
+    if !place.here.is_null() || place.away.is_some() || !place.offset.is_multiple_of(width as u64) {
+        let old = long(name, context, (address, width, pe), op, (operand, compare), true).to_le_bytes();
+        return to.copy_from(Region::from_slice(&old[..width]));
+    }
+    let rmw = Rmw { op, width: if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 }, operand, compare };
+    let start = |part: &CompletionPart| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
+    or_end(name, context_found.start_fetch((name, &job.process), to, start));
+}
+
 /// The accumulate of one element that does the same to the word.
 fn kernel_of(op: RmwOp, width: RmwWidth) -> Option<Kernel> {
     let element = match width {
@@ -138,13 +185,28 @@ fn kernel_of(op: RmwOp, width: RmwWidth) -> Option<Kernel> {
 }
 
 macro_rules! fetching {
-    ($($name:ident $plain:ident $op:ident,)+) => {$(
+    ($($name:ident $nbi:ident $plain:ident $op:ident,)+) => {$(
         /// # Safety
         /// The word belongs to nobody's reference.
         #[inline(always)]
         pub(crate) unsafe fn $name<T: Word>(name: &'static str, context: usize, dest: *mut T, value: T, pe: c_int) -> T {
             // SAFETY: this function's own contract.
             unsafe { rmw(name, context, (dest, pe), RmwOp::$op, (value.to_bits(), 0)) }
+        }
+
+        /// # Safety
+        /// As [`start`].
+        #[inline(always)]
+        pub(crate) unsafe fn $nbi<T: Word>(
+            name: &'static str,
+            context: usize,
+            fetch: *mut T,
+            dest: *mut T,
+            value: T,
+            pe: c_int,
+        ) {
+            // SAFETY: this function's own contract.
+            unsafe { start(name, context, (fetch, dest, pe), RmwOp::$op, (value.to_bits(), 0)) };
         }
 
         /// # Safety
@@ -156,7 +218,13 @@ macro_rules! fetching {
         }
     )+};
 }
-fetching! { fetch_add add FetchAdd, fetch_and and FetchAnd, fetch_or or FetchOr, fetch_xor xor FetchXor, swap set Swap, }
+fetching! {
+    fetch_add fetch_add_nbi add FetchAdd,
+    fetch_and fetch_and_nbi and FetchAnd,
+    fetch_or fetch_or_nbi or FetchOr,
+    fetch_xor fetch_xor_nbi xor FetchXor,
+    swap swap_nbi set Swap,
+}
 
 /// # Safety
 /// The word belongs to nobody's reference.
@@ -179,4 +247,33 @@ pub(crate) unsafe fn compare_swap<T: Word>(
 pub(crate) unsafe fn fetch<T: Word>(name: &'static str, context: usize, source: *const T, pe: c_int) -> T {
     // SAFETY: this function's own contract.
     unsafe { rmw(name, context, (source, pe), RmwOp::Fetch, (0, 0)) }
+}
+
+/// # Safety
+/// As [`start`].
+#[inline(always)]
+pub(crate) unsafe fn compare_swap_nbi<T: Word>(
+    name: &'static str,
+    context: usize,
+    fetch: *mut T,
+    dest: *mut T,
+    (condition, value): (T, T),
+    pe: c_int,
+) {
+    // SAFETY: this function's own contract.
+    unsafe { start(name, context, (fetch, dest, pe), RmwOp::CompareSwap, (value.to_bits(), condition.to_bits())) };
+}
+
+/// # Safety
+/// As [`start`].
+#[inline(always)]
+pub(crate) unsafe fn fetch_nbi<T: Word>(
+    name: &'static str,
+    context: usize,
+    fetch: *mut T,
+    source: *const T,
+    pe: c_int,
+) {
+    // SAFETY: this function's own contract.
+    unsafe { start(name, context, (fetch, source, pe), RmwOp::Fetch, (0, 0)) };
 }

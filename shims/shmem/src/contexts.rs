@@ -4,11 +4,13 @@
 //! call returns, whatever the context. What is under way to others is kept by each context for itself, behind a lock of its
 //! own that no operation on this node takes.
 
+use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use longarm::error::Operation;
 use longarm::ffi::sync::{AtomicBool, AtomicPtr, Ordering};
-use longarm::ffi::{Completion, CompletionPart};
+use longarm::ffi::{Completion, CompletionPart, Region, RegionMut};
 use parking_lot::Mutex;
 
 use crate::boundary::{end, or_end};
@@ -19,6 +21,8 @@ use crate::teams::{self, Team};
 pub(crate) const DEFAULT: usize = 1;
 pub(crate) const INVALID: usize = 0;
 const CONTEXTS_MAX: usize = 1 << 14;
+/// Old values of a context that are on their way: the next one waits for the first.
+const FETCHES_MAX: usize = 1 << 12;
 
 /// See the module.
 pub(crate) struct Context {
@@ -27,11 +31,27 @@ pub(crate) struct Context {
     pub(crate) team_handle: usize,
     /// What was started towards other nodes and not waited for.
     pending: Mutex<Option<CompletionPart>>,
+    /// Old values that were asked for and not waited for, in their order.
+    fetches: Mutex<VecDeque<Fetch>>,
     /// Something was issued towards another node since the last quiet. PAIR context-sent: set (Release) after the issue, taken
     /// (Acquire) before the quiet that covers it.
     is_dirty: AtomicBool,
     /// Held over a quiet: what one thread has taken to wait for, another finds gone, and waits for the first.
     quieting: Mutex<()>,
+}
+
+/// An old value that is written to memory of the caller when it has come, at the latest by quiet.
+struct Fetch {
+    completion: Arc<Completion>,
+    to: RegionMut<'static>,
+}
+
+impl Fetch {
+    fn end(self, name: &'static str, process: &Process) {
+        or_end(name, process.world.wait_for_completion(Operation::Rmw, process.me, &self.completion));
+        let old = self.completion.value().to_le_bytes();
+        self.to.copy_from(Region::from_slice(&old[..self.to.len()]));
+    }
 }
 
 /// By handle. PAIR context-set: a context is stored (Release) before its handle is given out, and loaded (Acquire).
@@ -46,6 +66,7 @@ impl Context {
             team,
             team_handle,
             pending: Mutex::new(None),
+            fetches: Mutex::new(VecDeque::new()),
             is_dirty: AtomicBool::new(false),
             quieting: Mutex::new(()),
         }
@@ -65,6 +86,28 @@ impl Context {
         let started = body(pending.get_or_insert_with(|| Completion::begin().1));
         self.note_sent();
         started
+    }
+
+    /// Starts an update whose old value is to be in memory when quiet returns.
+    pub(crate) fn start_fetch<E>(
+        &self,
+        (name, process): (&'static str, &Process),
+        to: RegionMut<'static>,
+        body: impl FnOnce(&CompletionPart) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (completion, part) = Completion::begin();
+        // Held over the start too: what comes back is written in the order in which it was asked for.
+        let mut fetches = self.fetches.lock();
+        body(&part)?;
+        drop(part.done());
+        if fetches.len() == FETCHES_MAX
+            && let Some(first) = fetches.pop_front()
+        {
+            first.end(name, process);
+        }
+        fetches.push_back(Fetch { completion, to });
+        self.note_sent();
+        Ok(())
     }
 
     /// Everything that was issued in this context is complete on return.
@@ -87,6 +130,8 @@ impl Context {
             let completion = part.done();
             or_end(name, process.world.wait_for_completion(Operation::Quiet, process.me, &completion));
         }
+        let fetches = std::mem::take(&mut *self.fetches.lock());
+        fetches.into_iter().for_each(|fetch| fetch.end(name, process));
         // PAIR context-sent.
         if self.is_dirty.swap(false, Ordering::Acquire) {
             or_end(name, process.world.quiet());

@@ -132,6 +132,40 @@ static void signals(shmem_ctx_t ctx)
     shmem_barrier_all();
 }
 
+/* Nobody else updates these words: each old value is the sum of what this PE has added before, whatever else is under way. */
+static void started(shmem_ctx_t ctx)
+{
+    enum { FETCHES = 5000 };
+    static long sum;
+    static unsigned int small_sum, bits;
+    static long old[FETCHES];
+    static unsigned int small_old[FETCHES], bits_old[FETCHES];
+    sum = 0;
+    small_sum = 0xfffffff0u;
+    bits = 0;
+    shmem_barrier_all();
+    for (int i = 0; i < FETCHES; i++) {
+        old[i] = small_old[i] = bits_old[i] = 77;
+        shmem_long_atomic_fetch_add_nbi(&old[i], &sum, i, next_pe());
+        shmem_ctx_uint_atomic_fetch_inc_nbi(ctx, &small_old[i], &small_sum, next_pe());
+        if (i % 100 < 30) {
+            shmem_ctx_uint_atomic_fetch_xor_nbi(ctx, &bits_old[i], &bits, 1u << (i % 32), next_pe());
+        }
+    }
+    shmem_quiet();
+    shmem_ctx_quiet(ctx);
+    unsigned int bits_due = 0;
+    for (int i = 0; i < FETCHES; i++) {
+        CHECK_EQUAL(old[i], (long)i * (i - 1) / 2);
+        CHECK_EQUAL(small_old[i], (unsigned int)(0xfffffff0u + (unsigned int)i));
+        if (i % 100 < 30) {
+            CHECK_EQUAL(bits_old[i], bits_due);
+            bits_due ^= 1u << (i % 32);
+        }
+    }
+    shmem_barrier_all();
+}
+
 int main(void)
 {
     shmem_ctx_t ctx;
@@ -147,6 +181,7 @@ int main(void)
     old_long();
     old_longlong();
     signals(ctx);
+    started(ctx);
     shmem_ctx_destroy(ctx);
     end("amo_types");
     return 0;
