@@ -97,7 +97,11 @@ impl Client {
         (offset, rmw, sending): (u64, Rmw, Sending),
         part: CompletionPart,
     ) -> Result<bool, CompletionPart> {
-        let Some(updates) = Updates::of(rmw).filter(|_| sending == Sending::Soon) else { return Err(part) };
+        // A write and a get in one: it waits where neither has to go alone.
+        if sending != Sending::Soon || !endpoint.coalesces_writes() || !endpoint.coalesces_gets() {
+            return Err(part);
+        }
+        let Some(updates) = Updates::of(rmw) else { return Err(part) };
         let word = RmwWord { offset, operand: rmw.operand };
         let driven = endpoint.gather_rmw(&aim.window.target(aim.rank), updates, word, part)?;
         self.progress.note_driven(endpoint, Some(driven));

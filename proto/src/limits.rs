@@ -5,7 +5,7 @@ pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Bytes of a request's fixed header: one cache line.
 pub const HEADER_BYTES: usize = 64;
-/// Bytes of a reply's fixed header. The data of a get follows it.
+/// Bytes of a reply's fixed header. The data of a get, or the old values of several updates, follow it.
 pub const REPLY_BYTES: usize = 32;
 /// Bytes of each old value that [`Request::RmwMany`](crate::Request::RmwMany) brings back.
 pub const OLD_VALUE_BYTES: usize = 8;

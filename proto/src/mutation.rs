@@ -65,6 +65,8 @@ mutations! {
     CoalescedLate,
     /// Small accumulates go together although they have different scales.
     CoalescedScale,
+    /// Old values of updates that went together go to one another's.
+    OldValuesMixed,
     /// A transfer with no server involved overtakes what the server still does.
     DirectOvertakes,
     /// A transfer with no server involved counts as done although its connection broke before.

@@ -55,7 +55,7 @@ impl Updates {
     }
 }
 
-/// See the module. The vectors keep their room from one request to the next.
+/// See the module. What does not leave with a token keeps its room from one request to the next.
 #[derive(Default)]
 pub(super) struct Coalesced {
     /// `None`: nothing was taken in.

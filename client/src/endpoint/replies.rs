@@ -1,6 +1,6 @@
 //! What a reply does when it comes, and where the data behind it goes.
 
-use longarm_proto::{Cursor, EAGER_BYTES_MAX, OLD_VALUE_BYTES, REPLY_BYTES, Reply};
+use longarm_proto::{Cursor, EAGER_BYTES_MAX, Mutation, OLD_VALUE_BYTES, REPLY_BYTES, Reply, mutation};
 
 use super::request::{Driven, Token};
 use super::state::{Broken, State};
@@ -70,7 +70,12 @@ impl State {
                 self.landings = places.into_iter();
                 self.land_next();
             }
-            Reply::Data { token: Token::Values(parts), .. } => self.values = parts.into_iter(),
+            Reply::Data { token: Token::Values(mut parts), .. } => {
+                if mutation(Mutation::OldValuesMixed) {
+                    parts.reverse();
+                }
+                self.values = parts.into_iter();
+            }
             Reply::Data { .. } => unreachable!("data is asked for with a place, or with parts that it ends"),
             Reply::Done(Token::Acknowledge) => driven.completed |= self.is_acknowledged(),
             Reply::Done(token) => drop(token),

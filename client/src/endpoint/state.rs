@@ -40,7 +40,7 @@ pub(super) struct State {
     /// Updates of words whose old values come next.
     pub(super) values: std::vec::IntoIter<CompletionPart>,
     scratch: Vec<u8>,
-    /// Small puts, or gets, that will be one request.
+    /// Small puts, gets or updates that will be one request.
     pub(super) coalesced: Coalesced,
     /// Transfers with no server involved.
     pub(super) transfers: Transfers,
@@ -125,7 +125,7 @@ impl State {
         self.initiator.outstanding() == 0 && self.outgoing.is_acknowledged() && !self.coalesced.is_some()
     }
 
-    /// Whether small puts or gets wait that are no request yet.
+    /// Whether small puts, gets or updates wait that are no request yet.
     pub(super) fn has_coalesced(&self) -> bool {
         self.coalesced.is_some()
     }
@@ -345,7 +345,9 @@ impl State {
             Ok(driven) => {
                 let now_ms = peer.time.now_ms();
                 let asks = self.transfers.asks() || self.mail.is_waited_for();
-                let waiting = self.initiator.outstanding() > 0 || self.outgoing.can_send() || asks;
+                // A reply counts as an answer before its data has come.
+                let waiting =
+                    self.initiator.outstanding() > 0 || self.awaits_data() || self.outgoing.can_send() || asks;
                 match self.keepalive.look(now_ms, waiting, peer.options.silence_ms) {
                     Beat::Well => {}
                     Beat::Ask => self.acknowledge(),

@@ -165,8 +165,8 @@ impl Time for Hands {
     }
 }
 
-#[test]
-fn a_server_that_nobody_asks_anything_is_missed_if_somebody_waits_for_its_node() {
+/// One that is not called anew once its connection is lost, and the time that it sees.
+fn timed(answer: Answer) -> (Endpoint, Arc<Hands>) {
     let hands = Arc::new(Hands::default());
     let options = EndpointOptions {
         caller: Rank(0),
@@ -176,8 +176,13 @@ fn a_server_that_nobody_asks_anything_is_missed_if_somebody_waits_for_its_node()
         silence_ms: 1000,
         costs: Costs::TYPICAL,
     };
-    let server = Server(Mutex::new([Answer::Silent(Reception::Fresh)].into()));
-    let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::clone(&hands) as _, options);
+    let server = Server(Mutex::new([answer].into()));
+    (Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::clone(&hands) as _, options), hands)
+}
+
+#[test]
+fn a_server_that_nobody_asks_anything_is_missed_if_somebody_waits_for_its_node() {
+    let (endpoint, hands) = timed(Answer::Silent(Reception::Fresh));
     endpoint.drive();
     assert!(endpoint.is_up() && !endpoint.is_busy());
     for _ in 0..300 {
@@ -374,10 +379,8 @@ fn a_get_that_is_alone_goes_out_at_once_although_an_acknowledgement_is_due() {
     }
 }
 
-#[test]
-fn who_waits_for_an_old_value_that_is_cut_short_hears_of_the_loss_and_who_has_got_his_does_not() {
-    let data = Data { bytes: 24, come: 12 };
-    let endpoint = endpoint([Answer::Giving(Reception::Fresh, Arc::default(), data)]);
+/// Three updates in one request, of whose old values the first one has come, and half of the second one.
+fn cut_short(endpoint: &Endpoint) -> Vec<Arc<Completion>> {
     endpoint.drive();
     let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
     let (op, width, words) = (RmwOp::FetchAdd, RmwWidth::W64, vec![RmwWord { offset: 8, operand: 1 }; 3]);
@@ -390,9 +393,33 @@ fn who_waits_for_an_old_value_that_is_cut_short_hears_of_the_loss_and_who_has_go
     }
     assert_eq!(completions[0].value(), u64::from_le_bytes([1; 8]));
     assert!(endpoint.is_busy() && !completions[1].is_complete());
+    completions
+}
+
+fn with_half_an_answer() -> Answer {
+    Answer::Giving(Reception::Fresh, Arc::default(), Data { bytes: 24, come: 12 })
+}
+
+#[test]
+fn who_waits_for_an_old_value_that_is_cut_short_hears_of_the_loss_and_who_has_got_his_does_not() {
+    let endpoint = endpoint([with_half_an_answer()]);
+    let completions = cut_short(&endpoint);
     endpoint.give_up(LostHow::Finalized);
     let lost = Outcome::Lost(LostHow::Finalized);
     let failures: Vec<_> = completions.iter().map(|completion| completion.failure()).collect();
     assert_eq!(failures, [None, Some(&lost), Some(&lost)]);
     assert!(completions.iter().all(|completion| completion.is_complete()));
+}
+
+#[test]
+fn a_server_that_falls_silent_in_the_middle_of_an_answer_is_missed() {
+    let (endpoint, hands) = timed(with_half_an_answer());
+    let completions = cut_short(&endpoint);
+    for _ in 0..300 {
+        hands.0.fetch_add(10, Ordering::Relaxed);
+        endpoint.drive();
+    }
+    let how = endpoint.broken().expect("the rest never came").to_string();
+    assert!(how.contains("nothing was heard of the server for 1000 ms"), "{how}");
+    assert!(completions[0].failure().is_none() && completions[1].failure().is_some());
 }

@@ -12,8 +12,8 @@
 //!
 //! Everything is little-endian. A field that a kind does not use is 0, and a decode refuses anything else: that
 //! leaves every field free for a later version, and a frame has exactly one spelling. The descriptor holds what
-//! does not fit the header, its fixed part first: a signal, a scale or a compare value, then the table of levels
-//! or runs. The payload follows the descriptor, the data of a get follows its reply. Both are opaque here.
+//! does not fit the header, its fixed part first: a signal, a scale or a compare value, then the table of levels,
+//! runs or words. The payload follows the descriptor; the data of a get, and the old values of several updates, follow their reply. All three are opaque here.
 
 mod at;
 mod bytes;

@@ -1,4 +1,4 @@
-//! The replies: 32 bytes each, and the data of a get behind them.
+//! The replies: 32 bytes each, and behind them the data of a get, or the old values of several updates.
 
 use super::bytes::{put_u64, u64_at};
 use super::kinds::ReplyKind;
@@ -62,7 +62,7 @@ wire_enum! {
 pub enum ReplyBody {
     /// Quiet: everything before is done. Unlock: it is free.
     Done,
-    /// Get: this many bytes follow.
+    /// Get, or several updates: this many bytes follow.
     Data {
         /// How many.
         bytes: u64,

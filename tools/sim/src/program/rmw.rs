@@ -1,5 +1,7 @@
 //! Read-modify-writes: one after the other, and some at once; by the server, and by the device where there is one.
 
+use std::collections::BTreeMap;
+
 use longarm_client::{Awaited, Completion, DeviceRmwError, Operation};
 use longarm_netmod::DeviceRmw;
 use longarm_proto::{Rank, Rmw, RmwOp, RmwWidth};
@@ -67,13 +69,14 @@ impl Program {
         Ok(1)
     }
 
-    /// Several fetch-and-adds on their way at once.
+    /// Several fetch-and-adds on their way at once. Those of one counter are done in the order in which they were started.
     pub(super) fn fetch_adds(&mut self, target: Rank) -> Result<u32, Stop> {
-        let (half, number) = (self.half(), self.dice.below(COUNTERS));
-        let offset = Shape::counter_at(half, number);
+        let half = self.half();
         let count = self.dice.between(2, AT_ONCE_MAX);
         let mut under_way = Vec::with_capacity(count as usize);
         for _ in 0..count {
+            let number = self.dice.below(COUNTERS);
+            let offset = Shape::counter_at(half, number);
             let least = book::with(|book| book.counter(target, half, number).begin());
             book::start(self.rank.0, Kind::FetchAdd, target, offset);
             let (completion, part) = Completion::begin();
@@ -81,15 +84,19 @@ impl Program {
             let begun = self.client.start_rmw(&self.window, target, offset, add, &part);
             drop(part);
             begun.map_err(|error| self.failed(Kind::FetchAdd, target, &error))?;
-            under_way.push((least, completion));
+            under_way.push((number, least, completion));
         }
-        for (least, completion) in under_way {
+        let mut before = BTreeMap::new();
+        for (number, least, completion) in under_way {
             self.client.wait_completion(Awaited::rank(Operation::Rmw, target), &completion);
             if let Some(outcome) = completion.failure() {
                 let error = self.client.explain(outcome, Operation::Rmw, target);
                 return Err(self.failed(Kind::FetchAdd, target, &error));
             }
             let old = completion.value();
+            if before.insert(number, old).is_some_and(|before| before >= old) {
+                return Err(self.violated(Kind::FetchAdd, target, &format!("counter {number}: {old} came too late")));
+            }
             let fine = book::with(|book| book.counter(target, half, number).end(least, old));
             fine.map_err(|what| self.violated(Kind::FetchAdd, target, &format!("counter {number}: {what}")))?;
             book::finish(self.rank.0, Kind::FetchAdd, old);
