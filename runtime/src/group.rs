@@ -7,7 +7,6 @@ use longarm_proto::Rank;
 use longarm_shm::sync::{AtomicU64, Ordering};
 
 use crate::collective::nodes::Nodes;
-use crate::group_area::GroupArea;
 use crate::inner::Inner;
 use crate::started::lane::Lane;
 use crate::started::{Started, promise};
@@ -44,14 +43,14 @@ pub(crate) struct Members {
     /// Who of them is where, from the first collective on that asks for it.
     nodes: OnceLock<Nodes>,
     /// Where those meet that share this node. `None`: by messages; or this is the world, whose ranks have lines of their own.
-    pub(crate) area: Option<GroupArea>,
+    pub(crate) barriers: Option<FlagBarriers>,
 }
 
 impl Members {
     /// `index`: this rank's place among them.
-    fn new(id: u64, members: Box<[Rank]>, index: u32, area: Option<GroupArea>) -> Arc<Members> {
+    fn new(id: u64, members: Box<[Rank]>, index: u32, barriers: Option<FlagBarriers>) -> Arc<Members> {
         let (sequence, lane) = (AtomicU64::new(0), Lane::new());
-        Arc::new(Members { id, members, index, sequence, lane, nodes: OnceLock::new(), area })
+        Arc::new(Members { id, members, index, sequence, lane, nodes: OnceLock::new(), barriers })
     }
 }
 
@@ -105,10 +104,10 @@ impl Group {
         Some(Group { inner: Arc::clone(inner), shared: Members::new(id, members, index, None) })
     }
 
-    pub(crate) fn with_members(&self, id: u64, members: Box<[Rank]>, area: Option<GroupArea>) -> Group {
+    pub(crate) fn with_members(&self, id: u64, members: Box<[Rank]>, barriers: Option<FlagBarriers>) -> Group {
         let me = self.inner.me();
         let index = members.iter().position(|rank| *rank == me).expect("this rank is a member") as u32;
-        Group { inner: Arc::clone(&self.inner), shared: Members::new(id, members, index, area) }
+        Group { inner: Arc::clone(&self.inner), shared: Members::new(id, members, index, barriers) }
     }
 
     /// Whether all ranks are its members, in their order.
@@ -121,7 +120,7 @@ impl Group {
         if self.is_world() {
             self.inner.client.can_meet()
         } else {
-            self.shared.area.is_some() && self.nodes().count() == 1
+            self.shared.barriers.is_some() && self.nodes().count() == 1
         }
     }
 
@@ -130,7 +129,7 @@ impl Group {
         if self.is_world() {
             return Some(self.inner.client.node_barriers());
         }
-        self.shared.area.as_ref().map(|area| &area.barriers)
+        self.shared.barriers.as_ref()
     }
 
     /// Who of its members is where.

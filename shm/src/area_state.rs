@@ -9,11 +9,11 @@ use crate::sync::AtomicU64;
 #[derive(Debug, Default)]
 pub(crate) struct AreaState {
     pub(crate) holders: Holders,
-    /// Keeps the next field aligned.
-    reserved: u32,
     /// No line of the area has a larger number, once all have let go of it.
     pub(crate) base: AtomicU64,
 }
 
-// SAFETY: `repr(C)`: two atomics, a number that nobody touches between them, and padding that nobody reads.
+const _: () = assert!(size_of::<AreaState>() == 64, "one line each");
+
+// SAFETY: `repr(C)`: two atomics, and padding that nobody reads.
 unsafe impl Shareable for AreaState {}

@@ -72,7 +72,7 @@ impl Lines {
         &self.0[barrier as usize % LINES]
     }
 
-    /// The largest number that was written here. By the member whose lines they are.
+    /// The largest number that was written here. Only the member whose lines these are may ask.
     #[cfg(not(loom))]
     pub(crate) fn last(&self) -> u64 {
         self.0.iter().map(|line| line.number.load(Ordering::Relaxed)).max().unwrap_or(0)

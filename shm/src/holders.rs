@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   free ── claim ──► CLAIMED ── share(3) ──► 3 ── let_go, let_go, let_go ──► free
-//!                       └── withdraw: nobody was told ──► free
+//!                       └── withdraw: nobody counts on it ──► free
 //! ```
 //!
 //! Who claims it tells others of it before it knows how many they are, or before all have heard; so those may let go before it is shared. They
@@ -30,13 +30,15 @@ impl Holders {
         self.0.compare_exchange(0, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes a claim back of which nobody was told.
+    /// Takes a claim back on which nobody counts.
     pub fn withdraw(&self) {
+        // PAIR free.
         self.0.store(0, Ordering::Release);
     }
 
     /// So many hold it, or have held it: the one who has claimed it, who calls this, among them.
     pub fn share(&self, holders: u32) {
+        // PAIR free.
         self.0.fetch_sub(CLAIMED - holders, Ordering::Release);
     }
 

@@ -42,10 +42,10 @@ impl Group {
 
     /// Bytes that a member can lay out for one barrier.
     fn room_to_lay_out(&self) -> usize {
-        match self.shared.area {
-            _ if !self.can_meet() => 0,
-            Some(_) => SLOT_BYTES,
-            None => AREA_BYTES,
+        match self.can_meet() {
+            false => 0,
+            true if self.is_world() => AREA_BYTES,
+            true => SLOT_BYTES,
         }
     }
 }
@@ -75,8 +75,9 @@ impl Call<'_> {
 
     /// Where a member lays its load out for a barrier. `None`: this rank does not reach it.
     fn laid_out_by(&self, member: u32, barrier: u64) -> Option<RegionMut<'_>> {
-        if let Some(area) = &self.group.shared.area {
-            return Some(area.slot(member, barrier));
+        if !self.group.is_world() {
+            // All members are on this node: their places there are those in the group.
+            return self.group.barriers()?.slot(member, barrier);
         }
         let part = staging_window(self.group)?.part_here(Operation::Put, self.member(member)).ok().flatten()?;
         let offset = AREAS_OFFSET + (barrier % 2) as usize * AREA_BYTES;

@@ -11,6 +11,18 @@ use crate::group::{FROM_LIST, Group, bytes_of, hash_of, words_of};
 use crate::group_area::Claim;
 use crate::started::Started;
 
+/// What a member of a split tells the others of its color, in the order in which they are in the new group.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Told {
+    key: i64,
+    /// In the group that is split.
+    place: usize,
+    /// A number that no group has.
+    fresh: u64,
+    /// See [`Claim::word`].
+    claim: u64,
+}
+
 impl Group {
     /// A group of some members, by color: those that give the same one are together, ordered by `key` and then by
     /// place. `None` gives no group. Collective over this group. `shmem_team_split_strided`, `MPI_Comm_split`.
@@ -29,35 +41,24 @@ impl Group {
         let fresh = self.inner.next_group_id();
         let claim = if color.is_some() { Claim::new(&self.inner) } else { Claim::NONE };
         let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh, claim.word()];
-        let (all, claim) = self.gather_with_claim(Signature::plain("split"), &mine, claim)?;
+        let all = self.gather_few(Signature::plain("split"), &bytes_of(&mine))?;
         let Some(color) = color else { return Ok(None) };
-        let mut members: Vec<(i64, usize, u64, u64)> = all
+        let mut members: Vec<Told> = all
             .chunks_exact(size_of_val(&mine))
             .enumerate()
-            .map(|(place, body)| (words_of::<4>(body), place))
-            .filter(|(words, _)| words[0] == u64::from(color))
-            .map(|(words, place)| (words[1] as i64, place, words[2], words[3]))
+            .map(|(place, body)| (place, words_of(body)))
+            .filter(|(_, [their_color, _, _, _])| *their_color == u64::from(color))
+            .map(|(place, [_, key, fresh, claim])| Told { key: key as i64, place, fresh, claim })
             .collect();
         members.sort_unstable();
-        let id = members.iter().min_by_key(|member| member.1).map_or(0, |first| first.2);
-        let told: Vec<(Rank, u64)> = members.iter().map(|member| (self.shared.members[member.1], member.3)).collect();
-        Ok(Some(self.with_members(id, told.iter().map(|(rank, _)| *rank).collect(), claim.settle(&self.inner, &told))))
+        let id = members.iter().min_by_key(|member| member.place).map_or(0, |first| first.fresh);
+        let claims: Vec<_> = members.iter().map(|member| (self.shared.members[member.place], member.claim)).collect();
+        Ok(Some(self.with_claims(id, &claims, claim)))
     }
 
-    /// Gathers words of every member, with a claim that is told among them.
-    fn gather_with_claim(
-        &self,
-        signature: Signature,
-        mine: &[u64],
-        claim: Claim,
-    ) -> Result<(Vec<u8>, Claim), CollectiveError> {
-        match self.gather_few(signature, &bytes_of(mine)) {
-            Ok(all) => Ok((all, claim)),
-            Err(error) => {
-                claim.give_up();
-                Err(error)
-            }
-        }
+    /// The group of these ranks, who have told what they have claimed.
+    fn with_claims(&self, id: u64, told: &[(Rank, u64)], claim: Claim) -> Group {
+        self.with_members(id, told.iter().map(|(rank, _)| *rank).collect(), claim.settle(&self.inner, told))
     }
 
     /// Starts [`Group::split_collective`], behind the collectives of this group that were started before.
@@ -136,13 +137,12 @@ impl Group {
     /// The same members with an id.
     fn with_own_id(&self) -> Result<Group, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let claim = Claim::new(&self.inner);
+        let claim = Claim::for_members(&self.inner, &self.shared.members);
         let mine = [fresh, claim.word()];
-        let (all, claim) = self.gather_with_claim(Signature::plain("subgroup"), &mine, claim)?;
+        let all = self.gather_few(Signature::plain("subgroup"), &bytes_of(&mine))?;
         let words: Vec<[u64; 2]> = all.chunks_exact(size_of_val(&mine)).map(words_of).collect();
-        let members = &self.shared.members;
-        let told: Vec<(Rank, u64)> = members.iter().zip(&words).map(|(rank, words)| (*rank, words[1])).collect();
-        Ok(self.with_members(words[0][0], members.clone(), claim.settle(&self.inner, &told)))
+        let claims: Vec<_> = self.shared.members.iter().copied().zip(words.iter().map(|[_, claim]| *claim)).collect();
+        Ok(self.with_claims(words[0][0], &claims, claim))
     }
 
     /// Waits for what was started on this group: for a call that looks at what those decide.
