@@ -294,7 +294,7 @@ pub enum Violation {
         /// What was sent.
         most: u64,
     },
-    /// A get's reply has another length than was asked for.
+    /// The data of a reply has another length than was asked for.
     #[error("{found} bytes of data for request {id}, which asked for {expected}")]
     DataBytes {
         /// The request named.

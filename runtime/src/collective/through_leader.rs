@@ -36,7 +36,7 @@ impl<'a> Here<'a> {
 }
 
 impl Call<'_> {
-    /// Shows `words` to the leader, which takes what `read` gets from the words of each (by its number on the node) to the other
+    /// Shows `words` to the leader, which takes what `read` gets from the words of each (by its place among the members on the node) to the other
     /// leaders, by `speak`. Gives what that came to: at the others without bytes that do not fit into a line.
     pub(super) fn through_leader<M>(
         &mut self,
