@@ -1,9 +1,8 @@
 //! Loads that are too long for the lines of a barrier, in groups that are on one node: each member lays its own out before it comes to the
-//! barrier, and when all have come reads what it wants of those of the others. So they take one barrier, as loads do that fit into a line. They
-//! lie in a small area behind each rank's staging buffer in the world, in slots of the group's sync area in other groups.
+//! barrier, and when all have come reads what it wants of those of the others. So they take one barrier, as loads do that fit into a line.
 //!
-//! There are two areas of each, used in turn by the number of the barrier. A member writes the one of barrier b only if it knows that all have come
-//! to b - 1. Whoever has come to b - 1 has read what it wanted of b - 2, whose area it was before: it reads under the lock of its rank's
+//! Each member has two slots for them, used in turn by the number of the barrier: behind its staging buffer in the world, in the sync area of the group in other groups. A member writes the slot of barrier b only if it knows that all have come
+//! to b - 1. Whoever has come to b - 1 has read what it wanted of b - 2, whose slot it was before: it reads under the lock of its rank's
 //! barriers, which it gives back then, so that holds for all its threads, and whatever collectives they make. A member that does not
 //! know it, because a death has ended its wait, lays out nothing. Then, and where it has no memory for it, all see so in its line, and send messages.
 //!
@@ -16,7 +15,7 @@ use longarm_shm::SLOT_BYTES;
 use super::agree::Load;
 use super::call::Call;
 use super::staging::staging_window;
-use super::staging_buffer::{AREA_BYTES, AREAS_OFFSET};
+use super::staging_buffer::{WORLD_SLOT_BYTES, WORLD_SLOTS_OFFSET};
 use crate::group::Group;
 
 /// The most that one member gives to all: beyond, it is got from the staging buffer straight to where it belongs.
@@ -44,7 +43,7 @@ impl Group {
     fn room_to_lay_out(&self) -> usize {
         match self.can_meet() {
             false => 0,
-            true if self.is_world() => AREA_BYTES,
+            true if self.is_world() => WORLD_SLOT_BYTES,
             true => SLOT_BYTES,
         }
     }
@@ -58,7 +57,7 @@ impl Call<'_> {
         room.inspect(|room| room.slice(0, bytes.len()).copy_from(Region::from_slice(bytes))).is_some()
     }
 
-    /// What the load is of all members, read from the areas of a barrier to which all have come; `members` have laid it out. Empty if it
+    /// What the load is of all members, read from the slots of a barrier to which all have come; `members` have laid it out. Empty if it
     /// cannot be read.
     pub(super) fn read_loads(&self, barrier: u64, load: &Load, members: impl Iterator<Item = u32>) -> Vec<u8> {
         let (from, each) = load.wanted(self.me() as usize);
@@ -80,7 +79,7 @@ impl Call<'_> {
             return self.group.barriers()?.slot(member, barrier);
         }
         let part = staging_window(self.group)?.part_here(Operation::Put, self.member(member)).ok().flatten()?;
-        let offset = AREAS_OFFSET + (barrier % 2) as usize * AREA_BYTES;
-        part.region_mut(offset as u64, AREA_BYTES as u64).ok()
+        let offset = WORLD_SLOTS_OFFSET + (barrier % 2) as usize * WORLD_SLOT_BYTES;
+        part.region_mut(offset as u64, WORLD_SLOT_BYTES as u64).ok()
     }
 }

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 pub(super) const HALF_BYTES: usize = 1 << 20;
 /// And room for the elements by which slices of one half are larger than even ones, in reductions.
 const SLICES_BYTES: usize = 64 << 10;
-/// Where the two areas begin in which loads are laid out (`laid_out.rs`).
-pub(super) const AREAS_OFFSET: usize = 2 * HALF_BYTES + SLICES_BYTES;
+/// Where the two slots begin in which loads of the world are laid out (`laid_out.rs`).
+pub(super) const WORLD_SLOTS_OFFSET: usize = 2 * HALF_BYTES + SLICES_BYTES;
 /// Of one of them.
-pub(super) const AREA_BYTES: usize = 64 << 10;
-pub(super) const PART_BYTES: u64 = (AREAS_OFFSET + 2 * AREA_BYTES) as u64;
+pub(super) const WORLD_SLOT_BYTES: usize = 64 << 10;
+pub(super) const PART_BYTES: u64 = (WORLD_SLOTS_OFFSET + 2 * WORLD_SLOT_BYTES) as u64;
 
 /// The staging buffer of this rank, and its way to those of the others.
 pub(crate) struct StagingBuffer {

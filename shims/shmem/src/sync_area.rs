@@ -5,6 +5,9 @@
 //!   area:                           │ lines of each PE │ slots of even barriers │ slots of odd ones │
 //! ```
 //!
+//! The areas of longarm's own groups (`shm/src/sync_area.rs`) are others: those are claimed while a group is made, and active sets are made by nobody; they find
+//! an area by the set's name.
+//!
 //! They meet as [`longarm::ffi::flag_barrier`] says. What fits into a line is shown there; what does not, in a slot. A slot is
 //! filled again two barriers later; who does that has seen that all have come to the one in between, and so knows that
 //! everybody has read what was in it.
